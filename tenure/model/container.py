@@ -1,0 +1,240 @@
+"""Services: containers submitted to a generation, and their moves (DESIGN.md section 5)."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tenure.model.resources import Resources
+
+
+class ContainerState(StrEnum):
+    """A service's life. ``exited`` is its own doing, ``stopped`` a person's."""
+
+    ACCEPTED = "accepted"
+    WAITING = "waiting"
+    CREATING = "creating"
+    CREATED = "created"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    EXITED = "exited"
+    MOVING = "moving"
+    REMOVED = "removed"
+    FAILED = "failed"
+
+
+CONTAINER_TRANSITIONS: dict[ContainerState, tuple[ContainerState, ...]] = {
+    ContainerState.ACCEPTED: (
+        ContainerState.WAITING,
+        ContainerState.CREATING,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.WAITING: (ContainerState.CREATING, ContainerState.REMOVED),
+    ContainerState.CREATING: (
+        ContainerState.CREATED,
+        ContainerState.WAITING,
+        ContainerState.FAILED,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.CREATED: (
+        ContainerState.STARTING,
+        ContainerState.WAITING,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.STARTING: (
+        ContainerState.RUNNING,
+        ContainerState.EXITED,
+        ContainerState.WAITING,
+        ContainerState.FAILED,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.RUNNING: (
+        ContainerState.EXITED,
+        ContainerState.STOPPING,
+        ContainerState.MOVING,
+        ContainerState.WAITING,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.STOPPING: (
+        ContainerState.STOPPED,
+        ContainerState.RUNNING,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.STOPPED: (
+        ContainerState.STARTING,
+        ContainerState.RUNNING,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.EXITED: (
+        ContainerState.RUNNING,
+        ContainerState.STARTING,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.MOVING: (
+        ContainerState.RUNNING,
+        ContainerState.EXITED,
+        ContainerState.REMOVED,
+    ),
+    ContainerState.FAILED: (ContainerState.REMOVED,),
+    ContainerState.REMOVED: (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A container that cycles may move.
+
+    ``id`` is tenure's own (64 hex digits), valid for ever; ``engine_id`` the engine's, for this
+    ``incarnation``. ``body`` is Docker's create body, verbatim; every recreate uses it.
+    ``since_us`` is when it entered its ``generation``; ``request`` its reservation from the body.
+    ``migrate`` is the kind of move its owner allows (restart or never; empty means default).
+    ``turns`` is the highest incarnation ever tried; until ``guard_us`` an exit is taken as the late
+    effect of a stop that ended unknown, and undone.
+    """
+
+    id: str
+    name: str
+    app: str
+    body: dict[str, Any]
+    generation: str
+    request: Resources
+    created_us: int
+    migrate: str = ""
+    overlap: bool = False
+    min_age_us: int | None = None
+    is_pullable: bool = False
+    state: ContainerState = ContainerState.ACCEPTED
+    reason: str = ""
+    node: str = ""
+    engine_id: str = ""
+    incarnation: int = 1
+    turns: int = 1
+    since_us: int = 0
+    started_us: int | None = None
+    finished_us: int | None = None
+    exit_code: int | None = None
+    effect: str = ""
+    is_unsure: bool = False
+    is_removing: bool = False
+    changed_us: int = 0
+    retry_us: int = 0
+    moved_us: int | None = None
+    guard_us: int = 0
+    tries: int = 0
+    version: int = 0
+
+    @property
+    def restart_policy(self) -> dict[str, Any]:
+        """Return the restart policy of the body, as Docker writes it."""
+        policy = (self.body.get("HostConfig") or {}).get("RestartPolicy") or {}
+        return dict(policy) or {"Name": "no"}
+
+
+class Step(StrEnum):
+    """The steps of a restart migration, in the order of ``core.steps``."""
+
+    QUEUED = "queued"
+    CREATE = "create"
+    DISARM = "disarm"
+    STOP = "stop"
+    START = "start"
+    VERIFY = "verify"
+    COMMIT = "commit"
+    SWEEP = "sweep"
+    UNDO_TARGET = "undo_target"
+    UNDO_SOURCE = "undo_source"
+    UNDO_ARM = "undo_arm"
+    DONE = "done"
+    ROLLED_BACK = "rolled_back"
+    REFUSED = "refused"
+
+
+STEP_OVER = frozenset((Step.DONE, Step.ROLLED_BACK, Step.REFUSED))
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One move of one service from ``source`` to ``target``.
+
+    ``incarnation`` is the target's; ``source_id`` and ``target_id`` are engine ids;
+    ``is_start_first`` says that both run for the time of the verification. ``request`` is what it
+    reserves on the target. ``is_source_touched``: its restart policy may have been changed;
+    ``is_source_stopped``: a stop was sent. ``down_us`` and ``up_us`` bound the measured downtime.
+    """
+
+    id: str
+    run_id: str
+    container: str
+    source: str
+    target: str
+    generation: str
+    incarnation: int
+    created_us: int
+    source_id: str
+    source_incarnation: int
+    request: Resources = Resources()
+    kind: str = "restart"
+    is_start_first: bool = False
+    step: Step = Step.QUEUED
+    reason: str = ""
+    target_id: str = ""
+    effect: str = ""
+    is_unsure: bool = False
+    changed_us: int = 0
+    retry_us: int = 0
+    tries: int = 0
+    verify_us: int = 0
+    is_source_touched: bool = False
+    is_source_stopped: bool = False
+    expires_us: int = 0
+    started_us: int | None = None
+    down_us: int | None = None
+    up_us: int | None = None
+    finished_us: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.step in STEP_OVER
+
+
+@dataclass(frozen=True, slots=True)
+class Grave:
+    """A copy on an engine that must never run again, until a listing shows it gone.
+
+    It is found by ``engine_id`` or, where that was never learned, by ``name``, ``owner`` and
+    ``turn`` (attempt or incarnation, as its labels say). ``logs_key`` names the log to keep first.
+    While it ``may_run`` it still takes ``request`` from its node.
+    """
+
+    id: str
+    node: str
+    owner: str
+    turn: int
+    name: str
+    engine_id: str
+    created_us: int
+    may_run: bool = False
+    request: Resources = Resources()
+    grace_s: int = 10
+    logs_key: str = ""
+    effect: str = ""
+    changed_us: int = 0
+    retry_us: int = 0
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Measured use of one container: the 90th percentile of each dimension over its window.
+
+    ``samples`` counts measurements, ``age_us`` the time they span. ``observed`` names the
+    dimensions that were measured at all.
+    """
+
+    container: str
+    p90: Resources
+    samples: int
+    age_us: int
+    observed: tuple[str, ...] = ("cpu_m", "memory_bytes", "disk_bytes_per_s", "net_bytes_per_s")
+    labels: dict[str, str] = field(default_factory=dict)

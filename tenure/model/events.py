@@ -1,0 +1,203 @@
+"""Events: all that the core ever learns. Each carries its time, integer UTC microseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenure.model.container import Profile
+from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.job import JobSpec
+from tenure.model.node import NodeSpec
+from tenure.model.outcome import Outcome
+from tenure.model.plan import CycleSpec, Plan
+from tenure.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Anything that happens; ``at_us`` never decreases from one event to the next."""
+
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Event):
+    """The daemon has loaded its records; open effects are now unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick(Event):
+    """A timer that the core armed is due, or the shell's slow heartbeat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured(Event):
+    """The configuration was read: at start and on every reload."""
+
+    nodes: tuple[NodeSpec, ...]
+    cycles: tuple[CycleSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConnected(Event):
+    """The engine answers (again)."""
+
+    node: str
+    facts: EngineFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLost(Event):
+    """The engine does not answer any more."""
+
+    node: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeListed(Event):
+    """A full listing of a node, asked for at ``started_us``; the truth as of some moment since."""
+
+    node: str
+    started_us: int
+    containers: tuple[ContainerFacts, ...]
+    images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSeen(Event):
+    """One container was inspected after a hint; asked for at ``started_us``."""
+
+    node: str
+    started_us: int
+    facts: ContainerFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectEnded(Event):
+    """The effect ``effect`` has ended. A second end of the same effect is ignored."""
+
+    effect: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageObserved(Event):
+    """Measured use: profiles per service and the use of foreign containers per node."""
+
+    profiles: tuple[Profile, ...] = ()
+    foreign: dict[str, Resources] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleDue(Event):
+    """A cycle fell due at ``due_us``."""
+
+    cycle: str
+    due_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Event):
+    """Something a person or program asks; answered by one ``Reply`` to ``request``.
+
+    With ``idempotency_key`` the same key and ``fingerprint`` give the first answer again for 24 h;
+    another fingerprint is a conflict.
+    """
+
+    request: str
+    idempotency_key: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitJob(Command):
+    """Replies the ``Job`` or a Problem (refused: code ``deadline_unmeetable``)."""
+
+    job: str
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelJob(Command):
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateService(Command):
+    """Replies the ``Service``. ``generation`` empty means the first; ``app`` "" is derived."""
+
+    container: str
+    name: str
+    app: str
+    body: dict[str, Any]
+    request_resources: Resources
+    generation: str = ""
+    migrate: str = ""
+    overlap: bool = False
+    min_age_us: int | None = None
+    is_pullable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeService(Command):
+    """``verb`` is start, stop or remove. Replies the ``Service``."""
+
+    container: str
+    verb: str
+    grace_s: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleNode(Command):
+    """Cordon or uncordon: ``to`` is yes or cordoned. Replies the ``Node``."""
+
+    node: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerNode(Command):
+    """``to`` is on or off (off: refused unless empty). Replies the ``Node``."""
+
+    node: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceNode(Command):
+    """An operator declares that nothing runs on this node any more. Replies the ``Node``."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRun(Command):
+    """A person asks for a run of a cycle now. Replies the ``Run``."""
+
+    cycle: str
+    is_dry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRun(Command):
+    """A worker takes the cycle's latest due run (or ``run_id``). Replies the ``Run`` or Problem."""
+
+    cycle: str
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitPlan(Command):
+    """Replies the ``Run`` with a verdict for each move."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailRun(Command):
+    """A worker gave up. Replies the ``Run``."""
+
+    run_id: str
+    reason: str

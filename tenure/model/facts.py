@@ -1,0 +1,51 @@
+"""What engines report, translated once (engines -> core)."""
+
+from dataclasses import dataclass, field
+
+from tenure.model.resources import Resources
+
+LABEL_FLEET = "tenure.fleet"
+LABEL_JOB = "tenure.job"
+LABEL_EXECUTOR = "tenure.executor"
+LABEL_ATTEMPT = "tenure.attempt"
+LABEL_CONTAINER = "tenure.container"
+LABEL_INCARNATION = "tenure.incarnation"
+LABEL_GENERATION = "tenure.generation"
+
+RUNNING_STATES = frozenset(("running", "paused", "restarting"))
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFacts:
+    """One container as its engine shows it.
+
+    ``state`` is Docker's word (created, running, paused, restarting, removing, exited, dead);
+    ``exit_code`` is set once it has exited; ``health`` is none, starting, healthy or unhealthy.
+    """
+
+    engine_id: str
+    name: str
+    image: str
+    state: str
+    labels: dict[str, str] = field(default_factory=dict)
+    exit_code: int | None = None
+    started_us: int | None = None
+    finished_us: int | None = None
+    is_oom_killed: bool = False
+    health: str = "none"
+    error: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process of it may exist."""
+        return self.state in RUNNING_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """An engine's identity and size; ``capacity`` is the whole machine as it sees it."""
+
+    engine_id: str
+    capacity: Resources
+    api_version: str = ""
+    images: tuple[str, ...] = ()

@@ -1,0 +1,186 @@
+"""Deadline jobs and their executors (DESIGN.md section 6)."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tenure.model.resources import Resources
+
+
+class JobState(StrEnum):
+    ACCEPTED = "accepted"
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+JOB_TRANSITIONS: dict[JobState, tuple[JobState, ...]] = {
+    JobState.ACCEPTED: (JobState.WAITING, JobState.STARTING, JobState.CANCELLED, JobState.FAILED),
+    JobState.WAITING: (JobState.STARTING, JobState.CANCELLED, JobState.FAILED),
+    JobState.STARTING: (JobState.RUNNING, JobState.FAILED, JobState.CANCELLED),
+    JobState.RUNNING: (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED),
+    JobState.SUCCEEDED: (),
+    JobState.FAILED: (),
+    JobState.CANCELLED: (),
+}
+JOB_TERMINAL = frozenset(s for s, following in JOB_TRANSITIONS.items() if not following)
+
+
+class ExecutorState(StrEnum):
+    """One attempt of one executor; a new attempt begins again at ``placed``."""
+
+    PLACED = "placed"
+    CREATING = "creating"
+    CREATED = "created"
+    STARTING = "starting"
+    RUNNING = "running"
+    EXITED = "exited"
+    ABANDONED = "abandoned"
+
+
+EXECUTOR_TRANSITIONS: dict[ExecutorState, tuple[ExecutorState, ...]] = {
+    ExecutorState.PLACED: (ExecutorState.CREATING, ExecutorState.ABANDONED),
+    ExecutorState.CREATING: (ExecutorState.CREATED, ExecutorState.EXITED, ExecutorState.ABANDONED),
+    ExecutorState.CREATED: (ExecutorState.STARTING, ExecutorState.EXITED, ExecutorState.ABANDONED),
+    ExecutorState.STARTING: (
+        ExecutorState.RUNNING,
+        ExecutorState.EXITED,
+        ExecutorState.ABANDONED,
+    ),
+    ExecutorState.RUNNING: (ExecutorState.EXITED, ExecutorState.ABANDONED),
+    ExecutorState.EXITED: (),
+    ExecutorState.ABANDONED: (),
+}
+EXECUTOR_OVER = frozenset((ExecutorState.EXITED, ExecutorState.ABANDONED))
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """``key op values``: ``==`` and ``in`` need membership, ``!=`` its absence.
+
+    ``key`` is one of generation, site, rack, name, label.*.
+    """
+
+    key: str
+    op: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A job as submitted, after validation. Times in microseconds, 0 or None where unstated.
+
+    ``estimate_local_us`` is T_C^L, ``estimate_hybrid_us`` T_C^H (never below T_C^L).
+    ``is_pullable`` says that a registry offers the image; otherwise only nodes that hold it serve.
+    """
+
+    name: str
+    app: str
+    image: str
+    command: tuple[str, ...]
+    executors: int
+    request: Resources
+    deadline_us: int | None = None
+    estimate_local_us: int | None = None
+    estimate_hybrid_us: int | None = None
+    policy: str = "gio"
+    priority: int = 0
+    env: tuple[str, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    volumes: tuple[str, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    max_runtime_us: int | None = None
+    retries: int = 0
+    on_unreachable: str = "wait"
+    is_pullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What was promised at submission; ``class_`` is admitted, best_effort or unknown.
+
+    ``cost_nano`` is the predicted marginal cost (Eq. 1 and 8).
+    """
+
+    class_: str
+    start_us: int | None = None
+    end_us: int | None = None
+    cost_nano: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job's record. ``seq`` is the order of arrival; ``started_us`` when all were running.
+
+    ``mode`` is local or hybrid once placed; ``end_estimate_us`` start plus estimate;
+    ``launched_us`` when all executors were created and told to start; ``avoid`` nodes that turned
+    out unable to run it. ``is_cancelling`` and ``is_failing`` are set at once, the state follows
+    when no executor can be running any more.
+    """
+
+    id: str
+    seq: int
+    spec: JobSpec
+    arrival_us: int
+    state: JobState = JobState.ACCEPTED
+    reason: str = ""
+    admission: Admission = Admission("unknown")
+    mode: str = ""
+    placed_us: int | None = None
+    launched_us: int | None = None
+    started_us: int | None = None
+    finished_us: int | None = None
+    end_estimate_us: int | None = None
+    exit_code: int | None = None
+    is_cancelling: bool = False
+    is_failing: bool = False
+    cost_nano: int = 0
+    avoid: tuple[str, ...] = ()
+    version: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in JOB_TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """One executor in its current attempt.
+
+    ``effect`` is the id of the effect under way; ``is_unsure`` means that the last effect ended
+    unknown and only a listing newer than ``changed_us`` can tell. ``failures`` counts exits that
+    cost a retry, ``mishaps`` those that were the fleet's fault.
+    """
+
+    job: str
+    index: int
+    attempt: int = 1
+    node: str = ""
+    state: ExecutorState = ExecutorState.PLACED
+    engine_id: str = ""
+    effect: str = ""
+    is_unsure: bool = False
+    changed_us: int = 0
+    placed_us: int = 0
+    started_us: int | None = None
+    finished_us: int | None = None
+    exit_code: int | None = None
+    failures: int = 0
+    mishaps: int = 0
+    retry_us: int = 0
+    note: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.job}/{self.index}"
+
+    @property
+    def container_name(self) -> str:
+        """Return the engine's name for this attempt: the same after any restart."""
+        return f"tenure-{self.job}-{self.index}-{self.attempt}"
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in EXECUTOR_OVER

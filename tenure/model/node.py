@@ -1,0 +1,120 @@
+"""Nodes: what the configuration states and what is known of them now."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tenure.model.resources import Resources
+
+
+class Power(StrEnum):
+    """The power axis of a node's state."""
+
+    UNKNOWN = "unknown"
+    OFF = "off"
+    BOOTING = "booting"
+    ON = "on"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+class Reach(StrEnum):
+    """Whether the engine answers."""
+
+    OK = "ok"
+    UNREACHABLE = "unreachable"
+
+
+class Scheduling(StrEnum):
+    """Whether new work may be placed here."""
+
+    YES = "yes"
+    CORDONED = "cordoned"
+    DRAINING = "draining"
+
+
+class Site(StrEnum):
+    LOCAL = "local"
+    CLOUD = "cloud"
+
+
+@dataclass(frozen=True, slots=True)
+class PowerSpec:
+    """How a node is switched: argument vectors for driver ``command``; watts for energy.
+
+    ``driver`` is ``none`` (never switched) or ``command``. ``boot_us`` is the expected time from
+    the command until the engine answers.
+    """
+
+    driver: str = "none"
+    on: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+    boot_us: int = 0
+    timeout_us: int = 120_000_000
+    idle_w: float = 0.0
+    peak_w: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node as the configuration states it. ``capacity`` None means "ask the engine"."""
+
+    name: str
+    url: str
+    generation: str
+    site: Site = Site.LOCAL
+    price_nano_per_h: int = 0
+    capacity: Resources | None = None
+    reserve: Resources = Resources()
+    rack: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    speed: float = 1.0
+    power: PowerSpec = PowerSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What is known of a node. ``capacity`` is usable capacity: engine or stated, less reserve.
+
+    ``unreachable_us`` is since when the engine does not answer (None: it answers);
+    ``reconnected_us`` when it last came back; ``idle_us`` since when nothing of ours is on it
+    (None: busy); ``retry_us`` no power command before then; ``effect`` the power effect under way;
+    ``is_removed``: the configuration no longer names it; ``foreign_running`` how many running
+    containers are not ours.
+    """
+
+    spec: NodeSpec
+    power: Power = Power.UNKNOWN
+    reach: Reach = Reach.UNREACHABLE
+    scheduling: Scheduling = Scheduling.YES
+    capacity: Resources = Resources()
+    engine_id: str = ""
+    images: tuple[str, ...] = ()
+    foreign_running: int = 0
+    unreachable_us: int | None = 0
+    reconnected_us: int = 0
+    idle_us: int | None = None
+    retry_us: int = 0
+    power_since_us: int = 0
+    effect: str = ""
+    is_removed: bool = False
+    note: str = ""
+    version: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def is_switchable(self) -> bool:
+        """Whether a power driver can switch it off and on."""
+        return self.spec.power.driver != "none"
+
+    @property
+    def word(self) -> str:
+        """Return the one word shown to people, derived from the three axes."""
+        if self.power in (Power.OFF, Power.BOOTING, Power.STOPPING, Power.FAILED):
+            return self.power.value
+        if self.reach is Reach.UNREACHABLE:
+            return "unreachable"
+        return "ready" if self.scheduling is Scheduling.YES else self.scheduling.value

@@ -1,0 +1,170 @@
+"""What a placement policy sees and answers; the core asks, ``placement`` answers.
+
+Arrays are int64 or bool of shape (n,), one entry a node, in the order of ``names`` (sorted by
+name, so that no answer depends on the order of a configuration file).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """All nodes at one moment.
+
+    ``free_cpu_m`` and ``free_memory`` what is free now; ``capacity_cpu_m`` and
+    ``capacity_memory`` what would be free with no job at all (services and foreign use taken off);
+    ``price`` nano-dollars per hour; ``remaining_us`` t_j, the time until the scheduled switch-off
+    (0 when off or idle, FOREVER_US when something keeps it on); ``boot_us`` the time until it
+    could start work (0 when on); ``reboot_us`` what it needs once it was switched off again (0
+    where it never is).
+    """
+
+    names: tuple[str, ...]
+    free_cpu_m: Ints
+    free_memory: Ints
+    capacity_cpu_m: Ints
+    capacity_memory: Ints
+    price: Ints
+    remaining_us: Ints
+    is_on: Bools
+    is_cloud: Bools
+    boot_us: Ints
+    reboot_us: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One job as a policy sees it: E identical executors and its two estimates.
+
+    ``eligible`` (n,) marks nodes that pass every filter. ``local_us`` T_C^L, ``hybrid_us`` T_C^H.
+    ``deadline_us`` absolute or None.
+    """
+
+    id: str
+    executors: int
+    cpu_m: int
+    memory_bytes: int
+    local_us: int
+    hybrid_us: int
+    deadline_us: int | None
+    eligible: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """``counts`` (node name, executors) pairs, mode local or hybrid, Eq. 16's cost of this job.
+
+    ``run_us`` is T_C for the mode, ``delay_us`` the longest boot among the nodes used.
+    """
+
+    counts: tuple[tuple[str, int], ...]
+    mode: str
+    cost_nano: int
+    run_us: int
+    delay_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaceable:
+    """No placement now. ``reason`` is a stable code: no_room, too_late (Eq. 15) or no_node."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Occupied:
+    """Room on node ``node`` (index) that a running executor gives back at ``end_us``."""
+
+    node: int
+    cpu_m: int
+    memory_bytes: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A waiting job with its policy, in queue order."""
+
+    ask: Ask
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the simulated schedule says of a job: absolute times and Eq. 16's cost."""
+
+    start_us: int
+    end_us: int
+    cost_nano: int
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The new job is in time, and no waiting job becomes late by it."""
+
+    forecast: Forecast
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedJob:
+    """The new job is turned down. ``reason``: deadline_unmeetable, would_delay_others, never_fits.
+
+    ``earliest`` is what would be promised to the same job with the absolute deadline
+    ``earliest_deadline_us``, the earliest found that would be admitted; both None where no
+    deadline helps. ``victims`` are the ids of waiting jobs that would become late.
+    """
+
+    reason: str
+    earliest: Forecast | None = None
+    earliest_deadline_us: int | None = None
+    victims: tuple[str, ...] = ()
+
+
+class Placer(Protocol):
+    """The policies and the admission test, as the core is given them."""
+
+    def policies(self) -> tuple[str, ...]:
+        """Return the names of the policies for jobs."""
+
+    def place(self, policy: str, view: ClusterView, ask: Ask, now_us: int) -> Placed | Unplaceable:
+        """Place all executors of ``ask`` at once or none."""
+
+    def predict(
+        self,
+        view: ClusterView,
+        running: Sequence[Occupied],
+        queue: Sequence[Queued],
+        now_us: int,
+    ) -> Mapping[str, Forecast | None]:
+        """Simulate the queue in its order; None for a job that never fits."""
+
+    def spread(self, policy: str, view: ClusterView, ask: Ask, seed: int) -> str | None:
+        """Choose a node for one service by spread, binpack or random; None if none fits."""
+
+    def admit(  # noqa: PLR0913, PLR0917 - a queue's state is these six things
+        self,
+        view: ClusterView,
+        running: Sequence[Occupied],
+        queue: Sequence[Queued],
+        new: Queued,
+        position: int,
+        now_us: int,
+        *,
+        peers: tuple[int, int] | None = None,
+    ) -> Admitted | RefusedJob:
+        """Say whether ``new`` can be promised its deadline at ``position`` of ``queue``.
+
+        ``queue`` is in order and without ``new``; ``peers`` the span of it that has the priority
+        of ``new`` (None: all of it), among which another deadline would move ``new``.
+        """

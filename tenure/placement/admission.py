@@ -1,0 +1,141 @@
+"""The admission test: may a new job be promised its deadline without breaking another promise?
+
+The new job is put into the queue where it belongs and the schedule is simulated. It is refused if
+it would end at or after its deadline (Eq. 15), if a waiting job that would be in time without it
+would be late with it, or if even an empty fleet could not hold it. A refusal by time names the
+earliest deadline found that would be admitted, and what it would cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tenure.model.placing import Admitted, Ask, Forecast, Queued, RefusedJob
+
+Forecasts = dict[str, Forecast | None]
+
+#: Simulations spent on finding the earliest deadline of one refusal: at 100 waiting jobs about a
+#: tenth of a second uncompiled, a few milliseconds compiled.
+SEARCH_STEPS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The queue without the new job, and how to foresee it.
+
+    ``forecast`` simulates any queue on the same fleet at the same moment ``now_us``. Jobs
+    ``queue[first:last]`` have the new job's priority; they are in order of deadline.
+    """
+
+    queue: Sequence[Queued]
+    first: int
+    last: int
+    now_us: int
+    forecast: Callable[[Sequence[Queued]], Forecasts]
+
+    def place_for(self, deadline_us: int) -> int:
+        """Return where a new job of that deadline belongs: behind its equals, which came first."""
+        ahead = (
+            is_due_by(queued.ask, deadline_us) for queued in self.queue[self.first : self.last]
+        )
+        return self.first + sum(ahead)
+
+    def with_new(self, new: Queued, position: int) -> Forecasts:
+        """Return the forecasts of all jobs with ``new`` put in at ``position``."""
+        return self.forecast([*self.queue[:position], new, *self.queue[position:]])
+
+
+def is_due_by(ask: Ask, deadline_us: int) -> bool:
+    """Return whether a job's deadline is ``deadline_us`` or earlier; none is later than any."""
+    return ask.deadline_us is not None and ask.deadline_us <= deadline_us
+
+
+def is_met(ask: Ask, forecast: Forecast | None) -> bool:
+    """Return whether a forecast ends strictly before the job's deadline (Eq. 15)."""
+    if forecast is None or ask.deadline_us is None:
+        return False
+    return forecast.end_us < ask.deadline_us
+
+
+def victims(queue: Sequence[Queued], before: Forecasts, after: Forecasts) -> tuple[str, ...]:
+    """Return the ids of jobs in time in ``before`` that are late in ``after``, in queue order."""
+    return tuple(
+        ask.id
+        for ask in (queued.ask for queued in queue)
+        if is_met(ask, before[ask.id]) and not is_met(ask, after[ask.id])
+    )
+
+
+def admit(line: Line, new: Queued, position: int) -> Admitted | RefusedJob:
+    """Return the promise for ``new`` at ``position`` of the queue, or why there is none."""
+    after = line.with_new(new, position)
+    mine = after[new.ask.id]
+    if mine is None:
+        return RefusedJob("never_fits")
+    before = line.forecast(line.queue)
+    hurt = victims(line.queue, before, after)
+    is_late = new.ask.deadline_us is not None and not is_met(new.ask, mine)
+    if not is_late and not hurt:
+        return Admitted(mine)
+    found = earliest_deadline(line, new, before) if new.ask.deadline_us is not None else None
+    deadline_us, forecast = found if found is not None else (None, None)
+    reason = "deadline_unmeetable" if is_late else "would_delay_others"
+    return RefusedJob(reason, forecast, deadline_us, hurt)
+
+
+def earliest_deadline(
+    line: Line, new: Queued, before: Forecasts | None = None
+) -> tuple[int, Forecast] | None:
+    """Return the earliest deadline found that would be admitted, with its forecast, else None.
+
+    Every answer has been simulated: a job like ``new`` with that deadline would be admitted now.
+    The search climbs from "at once" past what stands in the way (its own end, or the deadline of
+    the next job that it would overtake), then halves the last gap. As admission is not monotone
+    in the deadline (mode, place in the queue and who is hurt change with it), an earlier one may
+    exist between two steps. ``before`` are the forecasts without ``new``, if at hand.
+    """
+    base = line.forecast(line.queue) if before is None else before
+    low_us, high_us = line.now_us, line.now_us + 1
+    best: Forecast | None = None
+    for _ in range(SEARCH_STEPS):
+        tried, blocked_us = _try(line, new, high_us, base)
+        if tried is not None:
+            best = tried
+            break
+        if blocked_us is None:
+            return None
+        low_us, high_us = high_us, blocked_us
+    if best is None:
+        return None
+    for _ in range(SEARCH_STEPS):
+        middle_us = (low_us + high_us) // 2
+        if middle_us <= low_us:
+            break
+        tried, _ = _try(line, new, middle_us, base)
+        if tried is None:
+            low_us = middle_us
+        else:
+            best, high_us = tried, middle_us
+    return high_us, best
+
+
+def _try(
+    line: Line, new: Queued, deadline_us: int, before: Forecasts
+) -> tuple[Forecast | None, int | None]:
+    """Return the forecast if that deadline is admitted, else a later deadline worth a try.
+
+    Both None: no later deadline can help.
+    """
+    ask = replace(new.ask, deadline_us=deadline_us)
+    position = line.place_for(deadline_us)
+    after = line.with_new(Queued(ask, new.policy), position)
+    mine = after[ask.id]
+    if mine is None:
+        return None, None
+    if mine.end_us >= deadline_us:
+        return None, mine.end_us + 1
+    if not victims(line.queue, before, after):
+        return mine, None
+    following = line.queue[position].ask.deadline_us if position < line.last else None
+    return None, following

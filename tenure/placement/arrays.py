@@ -1,0 +1,143 @@
+"""The arrays that kernels work on: named tuples, because compiled code can take them apart.
+
+All arrays are int64 or bool and C-contiguous; n is the number of nodes in the order of their
+names, q the number of waiting jobs in queue order, r the number of running occupations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tenure.model.placing import Ask, Bools, ClusterView, Ints, Occupied, Queued
+from tenure.model.units import FOREVER_US
+
+
+class Fleet(NamedTuple):
+    """The nodes at one moment, each array (n,); see ``ClusterView`` for the units.
+
+    ``reboot_us`` is the time to boot again once it was switched off, 0 if it never is.
+    """
+
+    free_cpu_m: Ints
+    free_memory: Ints
+    capacity_cpu_m: Ints
+    capacity_memory: Ints
+    price: Ints
+    remaining_us: Ints
+    is_on: Bools
+    is_cloud: Bools
+    boot_us: Ints
+    reboot_us: Ints
+
+
+class Need(NamedTuple):
+    """One job at one moment; ``limit_us`` is the time left to its deadline (may be negative).
+
+    ``FOREVER_US`` stands for no deadline. ``hybrid_us`` is never below ``local_us``.
+    """
+
+    executors: int
+    cpu_m: int
+    memory_bytes: int
+    local_us: int
+    hybrid_us: int
+    limit_us: int
+    eligible: Bools
+
+
+class Jobs(NamedTuple):
+    """The waiting jobs, each array (q,), ``eligible`` (q, n); ``deadline_us`` is absolute."""
+
+    policy: Ints
+    executors: Ints
+    cpu_m: Ints
+    memory_bytes: Ints
+    local_us: Ints
+    hybrid_us: Ints
+    deadline_us: Ints
+    eligible: Bools
+
+
+class Ends(NamedTuple):
+    """What running executors will give back and when, each array (r,), sorted by ``end_us``."""
+
+    node: Ints
+    cpu_m: Ints
+    memory_bytes: Ints
+    end_us: Ints
+
+
+def fleet_of(view: ClusterView) -> Fleet:
+    """Return the arrays of ``view``, copied so that their layout is always the same.
+
+    The view does not say how long a node that is on would take to boot once switched off. So a
+    node that is off now counts as needing its boot time again after each use, and a node that is
+    on now as staying on.
+    """
+    return Fleet(
+        free_cpu_m=_ints(view.free_cpu_m),
+        free_memory=_ints(view.free_memory),
+        capacity_cpu_m=_ints(view.capacity_cpu_m),
+        capacity_memory=_ints(view.capacity_memory),
+        price=_ints(view.price),
+        remaining_us=_ints(view.remaining_us),
+        is_on=np.array(view.is_on, dtype=np.bool_),
+        is_cloud=np.array(view.is_cloud, dtype=np.bool_),
+        boot_us=_ints(view.boot_us),
+        reboot_us=_ints(view.reboot_us),
+    )
+
+
+def need_of(ask: Ask, now_us: int) -> Need:
+    """Return ``ask`` as seen at ``now_us``."""
+    limit_us = FOREVER_US if ask.deadline_us is None else ask.deadline_us - now_us
+    return Need(
+        executors=ask.executors,
+        cpu_m=ask.cpu_m,
+        memory_bytes=ask.memory_bytes,
+        local_us=ask.local_us,
+        hybrid_us=max(ask.local_us, ask.hybrid_us),
+        limit_us=limit_us,
+        eligible=np.array(ask.eligible, dtype=np.bool_),
+    )
+
+
+def jobs_of(queue: Sequence[Queued], codes: Sequence[int], nodes: int) -> Jobs:
+    """Return the queue as arrays; ``codes`` are the numbers of its policies, (q,)."""
+    asks = [queued.ask for queued in queue]
+    eligible = np.array([ask.eligible for ask in asks], dtype=np.bool_)
+    return Jobs(
+        policy=_ints(codes),
+        executors=_ints([ask.executors for ask in asks]),
+        cpu_m=_ints([ask.cpu_m for ask in asks]),
+        memory_bytes=_ints([ask.memory_bytes for ask in asks]),
+        local_us=_ints([ask.local_us for ask in asks]),
+        hybrid_us=_ints([max(ask.local_us, ask.hybrid_us) for ask in asks]),
+        deadline_us=_ints(
+            [FOREVER_US if ask.deadline_us is None else ask.deadline_us for ask in asks]
+        ),
+        eligible=eligible.reshape(len(asks), nodes),
+    )
+
+
+def ends_of(running: Sequence[Occupied], now_us: int) -> Ends:
+    """Return the occupations sorted by end.
+
+    One that is overdue still holds its room: it counts as ending right after ``now_us``.
+    """
+    rows = sorted(
+        (max(one.end_us, now_us + 1), one.node, one.cpu_m, one.memory_bytes) for one in running
+    )
+    return Ends(
+        node=_ints([row[1] for row in rows]),
+        cpu_m=_ints([row[2] for row in rows]),
+        memory_bytes=_ints([row[3] for row in rows]),
+        end_us=_ints([row[0] for row in rows]),
+    )
+
+
+def _ints(values: Ints | Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,81 @@
+"""One decision: place now, or why not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenure.model.placing import Ints
+from tenure.model.units import FOREVER_US
+from tenure.placement.arrays import Fleet, Need
+from tenure.placement.cost import is_hybrid, slots, sorted_by
+from tenure.placement.ff import ff
+from tenure.placement.gio import gio
+
+#: Policies for jobs by number: kernels cannot take strings.
+POLICIES = ("ff", "gio")
+FF = 0
+
+LOCAL = 1
+HYBRID = 2
+NO_ROOM = -1
+TOO_LATE = -2
+NO_NODE = -3
+MODES = {LOCAL: "local", HYBRID: "hybrid"}
+REASONS = {NO_ROOM: "no_room", TOO_LATE: "too_late", NO_NODE: "no_node"}
+
+
+def choose(policy: int, fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
+    """Return executors per node (n,) by the policy of that number; all zeros if none."""
+    if policy == FF:
+        return ff(fleet, need, room, limit_us)
+    return gio(fleet, need, room, limit_us)
+
+
+def until_enough_us(room: Ints, boot_us: Ints, executors: int) -> int:
+    """Return the shortest wait until nodes with ``room`` for all are up, FOREVER_US if never."""
+    if np.sum(room) < executors:
+        return FOREVER_US
+    if np.sum(np.where(boot_us == 0, room, 0)) >= executors:
+        return 0
+    order = sorted_by(np.flatnonzero(room), boot_us)
+    last = np.searchsorted(np.cumsum(room[order]), executors)
+    return int(boot_us[order[last]])
+
+
+def soonest_us(fleet: Fleet, need: Need, room: Ints) -> int:
+    """Return the time the job would need, boot included, if each node had ``room`` (n,) for it."""
+    any_us = until_enough_us(room, fleet.boot_us, need.executors)
+    if any_us >= FOREVER_US:
+        return FOREVER_US
+    near = np.where(fleet.is_cloud, 0, room)
+    near_us = until_enough_us(near, fleet.boot_us, need.executors)
+    return min(any_us + need.hybrid_us, near_us + need.local_us)
+
+
+def quickest_us(fleet: Fleet, need: Need) -> int:
+    """Return the time an empty fleet would need for the job, boot included.
+
+    Empty means that no other job ran; FOREVER_US says that even then it would not fit.
+    """
+    return soonest_us(fleet, need, slots(fleet.capacity_cpu_m, fleet.capacity_memory, need))
+
+
+def decide(policy: int, fleet: Fleet, need: Need, best_us: int) -> tuple[int, Ints]:
+    """Return a verdict (a mode, or a negative reason) and executors per node (n,).
+
+    ``best_us`` is ``quickest_us`` of the same job. A placement that would end at or after the
+    deadline is turned down (Eq. 15) as long as waiting can still help, that is while an empty
+    fleet would be in time. After that the deadline is lost anyway, and as an admitted job is
+    never dropped it is placed as if it had none.
+    """
+    nothing = np.zeros(need.eligible.shape[0], dtype=np.int64)
+    if best_us >= FOREVER_US:
+        return NO_NODE, nothing
+    room = slots(fleet.free_cpu_m, fleet.free_memory, need)
+    if np.sum(room) < need.executors:
+        return NO_ROOM, nothing
+    is_lost = best_us >= need.limit_us
+    counts = choose(policy, fleet, need, room, FOREVER_US if is_lost else need.limit_us)
+    if np.sum(counts) == 0:
+        return TOO_LATE, counts
+    return (HYBRID if is_hybrid(counts, fleet.is_cloud) else LOCAL), counts

@@ -1,0 +1,178 @@
+"""The door of the room: what the core is given as its ``Placer``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tenure.model.errors import InvalidInput
+from tenure.model.placing import (
+    Admitted,
+    Ask,
+    ClusterView,
+    Forecast,
+    Occupied,
+    Placed,
+    Queued,
+    RefusedJob,
+    Unplaceable,
+)
+from tenure.placement import admission, explain
+from tenure.placement.arrays import ends_of, fleet_of, jobs_of, need_of
+from tenure.placement.binpack import binpack
+from tenure.placement.cost import delay_us
+from tenure.placement.decide import LOCAL, MODES, POLICIES, REASONS
+from tenure.placement.kernels import PLAIN, Kernels, compile_kernels
+from tenure.placement.random import random
+from tenure.placement.spread import spread
+
+SERVICE_POLICIES = ("spread", "binpack", "random")
+
+
+class Policies:
+    """All policies behind ``tenure.model.placing.Placer``; stateless but for the kernels in use.
+
+    Every answer is a pure function of the arguments, the same compiled or not.
+    """
+
+    def __init__(self, *, compiled: bool = False) -> None:
+        """``compiled`` compiles at once, as a simulator wants it; a daemon calls ``compile``."""
+        self._kernels: Kernels = PLAIN
+        if compiled:
+            self.compile()
+
+    def compile(self) -> bool:
+        """Compile the kernels and use them from then on; False where numba is not installed.
+
+        Takes seconds of CPU; may run in a thread while others ask: the bundle is swapped whole.
+        """
+        kernels = compile_kernels()
+        if kernels is None:
+            return False
+        self._kernels = kernels
+        return True
+
+    def policies(self) -> tuple[str, ...]:
+        """Return the names of the policies for jobs."""
+        return POLICIES
+
+    def place(self, policy: str, view: ClusterView, ask: Ask, now_us: int) -> Placed | Unplaceable:
+        """Place all executors of ``ask`` at once or none; ``InvalidInput`` for an unknown policy.
+
+        too_late means that the only placement would miss the deadline and that waiting may help:
+        the same question is worth asking again when executors end, and at the deadline less the
+        job's shortest run, from when on it is placed although it will be late.
+        """
+        code = _code(policy)
+        if not view.names:
+            return Unplaceable("no_node")
+        kernels = self._kernels
+        fleet, need = fleet_of(view), need_of(ask, now_us)
+        best_us = kernels.quickest_us(fleet, need)
+        verdict, counts = kernels.decide(code, fleet, need, best_us)
+        if verdict < 0:
+            return Unplaceable(REASONS[verdict])
+        wait_us = delay_us(counts, fleet.boot_us)
+        run_us = need.local_us if verdict == LOCAL else need.hybrid_us
+        return Placed(
+            counts=tuple(
+                (name, count)
+                for name, count in zip(view.names, counts.tolist(), strict=True)
+                if count
+            ),
+            mode=MODES[verdict],
+            cost_nano=int(kernels.total_nano(fleet, counts, wait_us + run_us)),
+            run_us=run_us,
+            delay_us=wait_us,
+        )
+
+    def predict(
+        self,
+        view: ClusterView,
+        running: Sequence[Occupied],
+        queue: Sequence[Queued],
+        now_us: int,
+    ) -> Mapping[str, Forecast | None]:
+        """Simulate the queue in its order; None for a job that never fits.
+
+        ``InvalidInput`` for an unknown policy.
+        """
+        return self._foresee(view, running, queue, now_us)
+
+    def admit(  # noqa: PLR0913, PLR0917 - a queue's state is these six things
+        self,
+        view: ClusterView,
+        running: Sequence[Occupied],
+        queue: Sequence[Queued],
+        new: Queued,
+        position: int,
+        now_us: int,
+        *,
+        peers: tuple[int, int] | None = None,
+    ) -> Admitted | RefusedJob:
+        """Say whether ``new`` can be promised its deadline at ``position`` of ``queue``.
+
+        ``queue`` is in order and without ``new``; ``peers`` the span of it that has the priority
+        of ``new`` (None: all of it), among which another deadline would move ``new``.
+        """
+        first, last = (0, len(queue)) if peers is None else peers
+        line = admission.Line(
+            queue, first, last, now_us, lambda q: self._foresee(view, running, q, now_us)
+        )
+        return admission.admit(line, new, position)
+
+    def spread(self, policy: str, view: ClusterView, ask: Ask, seed: int) -> str | None:
+        """Choose a node for one service by spread, binpack or random; None if none fits.
+
+        ``InvalidInput`` for an unknown policy. The number of executors is not looked at.
+        """
+        if policy not in SERVICE_POLICIES:
+            raise InvalidInput(f"unknown policy for services: {policy!r}", code="unknown_policy")
+        if not view.names:
+            return None
+        fleet, need = fleet_of(view), need_of(ask, 0)._replace(executors=1)
+        if policy == "spread":
+            index = spread(fleet, need, seed)
+        elif policy == "binpack":
+            index = binpack(fleet, need)
+        else:
+            index = random(fleet, need, seed)
+        return view.names[index] if index >= 0 else None
+
+    def explain(
+        self,
+        view: ClusterView,
+        ask: Ask,
+        drops: Mapping[str, str],
+        running: Sequence[Occupied],
+        now_us: int,
+    ) -> explain.Explanation:
+        """Say per node why ``ask`` does not start; see ``explain.explain``."""
+        return explain.explain(view, ask, drops, running, now_us)
+
+    def _foresee(
+        self,
+        view: ClusterView,
+        running: Sequence[Occupied],
+        queue: Sequence[Queued],
+        now_us: int,
+    ) -> dict[str, Forecast | None]:
+        codes = [_code(queued.policy) for queued in queue]
+        if not queue or not view.names:
+            return {queued.ask.id: None for queued in queue}
+        jobs = jobs_of(queue, codes, len(view.names))
+        plan = self._kernels.simulate(fleet_of(view), ends_of(running, now_us), jobs, now_us)
+        columns = (plan.start_us, plan.end_us, plan.cost_nano, plan.mode)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return {queued.ask.id: _forecast(*row) for queued, row in zip(queue, rows, strict=True)}
+
+
+def _forecast(start_us: int, end_us: int, cost_nano: int, mode: int) -> Forecast | None:
+    return Forecast(start_us, end_us, cost_nano, MODES[mode]) if mode > 0 else None
+
+
+def _code(policy: str) -> int:
+    """Return the number of a policy for jobs; ``InvalidInput`` if there is none of that name."""
+    try:
+        return POLICIES.index(policy)
+    except ValueError:
+        raise InvalidInput(f"unknown policy: {policy!r}", code="unknown_policy") from None

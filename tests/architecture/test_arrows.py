@@ -1,0 +1,122 @@
+"""The rooms' import arrows and the calls that pure rooms must not make."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "tenure"
+PURE = (
+    "model",
+    "core",
+    "placement",
+    "profiling",
+    "cycles/planner.py",
+    "cycles/snapshot.py",
+    "cycles/schedule.py",
+)
+#: May be imported by a room beside itself and ``model``.
+ALLOWED: dict[str, set[str]] = {
+    "api": {"core.tables", "core.room", "core.ledger"},
+    "simulation": {"core", "placement", "cycles", "daemon"},
+    "cycles": {"profiling"},
+}
+WIRING = {"daemon", "cli", "simulation", "agent"}
+BANNED_MODULES = {
+    "asyncio",
+    "aiohttp",
+    "docker",
+    "redis",
+    "rq",
+    "sqlite3",
+    "logging",
+    "random",
+    "time",
+    "socket",
+    "subprocess",
+    "threading",
+    "os",
+}
+BANNED_CALLS = {"now", "utcnow", "today", "getenv", "print", "open", "input"}
+MAX_FUNCTION_LINES = 60
+MAX_FILE_LINES = 500
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def is_pure(path: Path) -> bool:
+    relative = path.relative_to(PACKAGE).as_posix()
+    return "/io/" not in relative and relative.startswith(PURE)
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_rooms_meet_through_model(path: Path) -> None:
+    room = room_of(path)
+    if room in WIRING or path.parent == PACKAGE:
+        return
+    allowed = {room, "model"} | ALLOWED.get(room, set())
+    for name in imported(ast.parse(path.read_text())):
+        if not name.startswith("tenure."):
+            continue
+        target = name.removeprefix("tenure.")
+        is_fine = any(target == a or target.startswith(a + ".") for a in allowed)
+        is_parent = any(a.startswith(target + ".") for a in allowed) or target in allowed
+        assert is_fine or is_parent, f"{path.name} of room {room} imports {name}"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in sources() if is_pure(p)], ids=lambda p: p.relative_to(ROOT).as_posix()
+)
+def test_pure_rooms_have_no_io(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    roots = {name.partition(".")[0] for name in imported(tree) if not name.startswith("tenure")}
+    assert not roots & BANNED_MODULES, f"{path} imports {roots & BANNED_MODULES}"
+    calls = {
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    }
+    assert not calls & BANNED_CALLS, f"{path} calls {calls & BANNED_CALLS}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_sizes_are_bounded(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= MAX_FILE_LINES, f"{path} is an attic"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= MAX_FUNCTION_LINES, f"{path}:{node.lineno} {node.name}: {length} lines"
+
+
+def test_only_wiring_rooms_import_several_adapters() -> None:
+    adapters = {"engines", "store", "api", "client", "config", "power"}
+    for path in sources():
+        room = room_of(path)
+        if room in WIRING:
+            continue
+        used = {
+            name.split(".")[1]
+            for name in imported(ast.parse(path.read_text()))
+            if name.startswith("tenure.") and name.count(".") >= 1
+        }
+        assert not (used & adapters) - {room}, f"{path} wires {used & adapters}"

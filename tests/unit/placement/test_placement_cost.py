@@ -1,0 +1,92 @@
+"""Eq. 1-18 on numbers small enough to check by hand."""
+
+import numpy as np
+import pytest
+
+from tenure.model.units import FOREVER_US, HOUR_US, US, cost_nano
+from tenure.placement.arrays import fleet_of, need_of
+from tenure.placement.cost import (
+    delay_us,
+    extension_us,
+    fill,
+    in_time,
+    is_hybrid,
+    money,
+    slots,
+    total_nano,
+)
+from tests.unit.placement.build import N, ask_of, view_of
+
+
+def ints(*values: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    return np.array(values, dtype=np.int64)
+
+
+def test_slots_are_bound_by_the_scarcer_dimension_and_by_e() -> None:
+    view = view_of([N("a", 4, 16), N("b", 8, 4), N("c", 64, 256), N("d", 0.5, 16)])
+    need = need_of(ask_of(view, 6, cores=1, gib=2), 0)
+    fleet = fleet_of(view)
+    # a: min(4, 8) = 4; b: min(8, 2) = 2; c: 64 and 128, but only E = 6 are asked; d: no core.
+    assert slots(fleet.free_cpu_m, fleet.free_memory, need).tolist() == [4, 2, 6, 0]
+
+
+def test_slots_of_a_job_that_asks_no_cpu_and_of_an_overcommitted_node() -> None:
+    view = view_of([N("a", 4, 4), N("b", 4, 4, free_cores=-1)])
+    fleet = fleet_of(view)
+    no_cpu = need_of(ask_of(view, 3, cores=0, gib=2), 0)
+    some = need_of(ask_of(view, 3, cores=1, gib=1), 0)
+    assert slots(fleet.free_cpu_m, fleet.free_memory, no_cpu).tolist() == [2, 2]
+    assert slots(fleet.free_cpu_m, fleet.free_memory, some).tolist() == [3, 0]
+
+
+def test_ineligible_nodes_have_no_slots() -> None:
+    view = view_of([N("a"), N("b")])
+    need = need_of(ask_of(view, 2, only=["b"]), 0)
+    assert slots(*fleet_of(view)[:2], need).tolist() == [0, 2]
+
+
+def test_deadline_is_strict() -> None:
+    # Eq. 15: T_C < T_D - T_W; 10 s of boot and 90 s of run do not fit into 100 s.
+    assert in_time(ints(0, 9 * US, 10 * US), 90 * US, 100 * US).tolist() == [True, True, False]
+
+
+def test_extension_is_never_negative() -> None:
+    # Eq. 4: T_C = 100 s against t_j = 40 s, 100 s, 250 s and for ever.
+    t_j = ints(40, 100, 250, FOREVER_US)
+    assert extension_us(ints(100, 100, 100, 100), t_j).tolist() == [60, 0, 0, 0]
+
+
+def test_hybrid_means_any_cloud_node_used() -> None:
+    cloud = np.array([False, True])
+    assert not is_hybrid(ints(3, 0), cloud)
+    assert is_hybrid(ints(3, 1), cloud)
+    assert is_hybrid(ints(0, 1), cloud)
+
+
+def test_the_slowest_boot_delays_all() -> None:
+    assert delay_us(ints(1, 0, 2), ints(5, 90, 30)) == 30
+    assert delay_us(ints(0, 0, 0), ints(5, 90, 30)) == 0
+
+
+def test_total_cost_by_hand() -> None:
+    # Eq. 16 with T_C = 100 s: a is on for 40 s more anyway, so 60 s at $0.36/h = $0.006;
+    # b idles, so 100 s at $0.72/h = $0.02; c is kept on; d is not used.
+    view = view_of(
+        [
+            N("a", usd_per_h=0.36, remaining_s=40),
+            N("b", usd_per_h=0.72),
+            N("c", usd_per_h=9.0, remaining_s=None),
+            N("d", usd_per_h=9.0),
+        ]
+    )
+    assert total_nano(fleet_of(view), ints(2, 1, 1, 0), 100 * US) == 26_000_000
+
+
+@pytest.mark.parametrize("price", [0, 1, 999, 360_000_007, 10**10 + 7, 10**14 - 1])
+@pytest.mark.parametrize("on_us", [0, 1, HOUR_US - 1, HOUR_US, 86_399_999_999, 365 * 24 * HOUR_US])
+def test_money_equals_the_exact_product(price: int, on_us: int) -> None:
+    assert money(ints(price), ints(on_us)).tolist() == [cost_nano(price, on_us)]
+
+
+def test_fill_goes_by_the_order_to_the_brim() -> None:
+    assert fill(ints(2, 0, 1), ints(3, 3, 2), 4).tolist() == [2, 0, 2]

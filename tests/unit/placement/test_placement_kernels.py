@@ -1,0 +1,30 @@
+"""What compiling may not cost. That compiled equals plain is in tests/property."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tenure.model.placing import Placed, Placer
+from tenure.placement.kernels import PLAIN
+from tenure.placement.policies import Policies
+from tests.unit.placement.build import N, ask_of, view_of
+
+
+def test_importing_the_room_does_not_import_numba() -> None:
+    code = "import sys, tenure.placement.policies; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_stays_plain_where_numba_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)  # makes `import numba` fail
+    policies = Policies(compiled=True)
+    assert policies.compile() is False
+    assert policies._kernels is PLAIN
+    view = view_of([N("a")])
+    assert isinstance(policies.place("gio", view, ask_of(view, 1), 0), Placed)
+
+
+def test_it_is_a_placer() -> None:
+    placer: Placer = Policies()
+    assert placer.policies() == ("ff", "gio")
