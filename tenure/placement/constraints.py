@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.job import Constraint
-from tenure.model.node import NodeSpec, Site
+from tenure.model.node import Site
 
 KEYS = ("generation", "site", "rack", "name")
 LABEL = "label."
@@ -37,38 +36,6 @@ def parse(text: str, path: str = "constraints") -> Constraint:
         if key == "site" and value not in tuple(Site):
             raise _fault(path, f"site is local or cloud, not {value!r}")
     return Constraint(key, op, values)
-
-
-def matches(constraint: Constraint, spec: NodeSpec) -> bool:
-    """Return whether a node satisfies a constraint.
-
-    A node without the label, or without a rack, has no value: ``==`` and ``in`` fail, ``!=`` holds.
-    """
-    is_member = _value(constraint.key, spec) in constraint.values
-    return not is_member if constraint.op == "!=" else is_member
-
-
-def failing(constraints: Iterable[Constraint], spec: NodeSpec) -> tuple[Constraint, ...]:
-    """Return the constraints that a node does not satisfy, in their order."""
-    return tuple(one for one in constraints if not matches(one, spec))
-
-
-def written(constraint: Constraint) -> str:
-    """Return the text that ``parse`` reads as this constraint."""
-    if constraint.op == "in":
-        return f"{constraint.key} in ({', '.join(constraint.values)})"
-    return f"{constraint.key}{constraint.op}{constraint.values[0]}"
-
-
-def _value(key: str, spec: NodeSpec) -> str | None:
-    if key.startswith(LABEL):
-        return spec.labels.get(key[len(LABEL) :])
-    return {
-        "generation": spec.generation,
-        "site": spec.site.value,
-        "rack": spec.rack or None,
-        "name": spec.name,
-    }[key]
 
 
 def _key(key: str, path: str) -> str:

@@ -19,13 +19,15 @@ REMEDIES = {
     "cordoned": "cordoned: uncordon it",
     "draining": "draining: uncordon it to take new work again",
     "unreachable": "unreachable: its engine does not answer",
-    "failed": "its power command failed: look at its power driver",
-    "stopping": "being switched off: it can be used again once it is off",
+    "off": "off, and without a power driver: start its engine",
+    "power_stopping": "being switched off: it can be used again once it is off",
+    "power_unknown": "its power state is not known yet: its driver is being asked",
+    "power_retry_later": "its last power-on failed: it is tried again soon; look at its driver",
     "constraint": "excluded by a constraint of the job",
     "generation": "its generation takes no executors",
-    "no_image": "does not hold the image: load it there, or name one that a registry offers",
+    "image": "does not hold the image: load it there, or name one that a registry offers",
+    "avoided": "turned out to be unable to run this job before",
     "removed": "no longer in the configuration",
-    "not_listed": "its containers have not been listed yet",
 }
 PLACEABLE = "placeable"
 SUMMARIES = {

@@ -25,7 +25,6 @@ from tenure.model.placing import (
 from tenure.model.units import FOREVER_US, US, cost_nano
 from tenure.placement.arrays import ends_of, fleet_of, jobs_of
 from tenure.placement.kernels import LEAVES_FIRST
-from tenure.placement.order import order_key
 from tenure.placement.policies import Policies
 from tenure.placement.schedule import simulate
 from tests.unit.placement.build import GIB, N, view_of
@@ -178,7 +177,7 @@ def queues(draw: st.DrawFn, *, boots: bool) -> tuple[ClusterView, list[Occupied]
         Queued(draw(asks(view, f"j{k}")), draw(st.sampled_from(["ff", "gio"])))
         for k in range(count)
     ]
-    jobs.sort(key=lambda one: order_key(0, one.ask.deadline_us, int(one.ask.id[1:])))
+    jobs.sort(key=lambda one: (one.ask.deadline_us or FOREVER_US, int(one.ask.id[1:])))
     return view, running, jobs
 
 

@@ -1,0 +1,160 @@
+"""From checked sections to settings in the model's units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from tenure.config import settings as made
+from tenure.config.schema import ConfigFile, CycleSection, NodeSection
+from tenure.config.urls import parse_listener
+from tenure.model.node import NodeSpec, PowerSpec, Site
+from tenure.model.plan import CycleSpec
+from tenure.model.resources import Resources
+from tenure.model.units import HOUR_US, MIB, seconds_to_us, usd_to_nano
+
+
+def build_settings(
+    file: ConfigFile,
+    nodes: Sequence[NodeSection],
+    cycles: tuple[CycleSpec, ...],
+    *,
+    path: Path | None,
+    cycles_file: Path | None,
+) -> made.Settings:
+    """Return the settings; all paths in ``file`` are absolute by now."""
+    return made.Settings(
+        path=path,
+        state_dir=Path(file.state_dir),
+        listen=tuple(parse_listener(url) for url in file.listen),
+        token_file=Path(file.token_file),
+        redis=made.RedisSettings(file.redis.url),
+        stats=_stats(file),
+        generations=tuple(file.generations),
+        placement=made.PlacementSettings(file.placement.policy, file.placement.nursery),
+        power=_power(file),
+        budgets=_budgets(file),
+        limits=_limits(file),
+        defaults=_defaults(file),
+        relist_us=seconds_to_us(file.relist_s),
+        log=made.LogSettings(file.log.level, file.log.json_),
+        cycles_file=cycles_file,
+        nodes=tuple(_node(node) for node in nodes),
+        cycles=cycles,
+    )
+
+
+def _stats(file: ConfigFile) -> made.StatsSettings:
+    return made.StatsSettings(
+        driver=file.stats.driver,
+        interval_us=seconds_to_us(file.stats.interval_s),
+        retention_us=file.stats.retention_days * 24 * HOUR_US,
+        window_us=file.stats.window_h * HOUR_US,
+    )
+
+
+def _power(file: ConfigFile) -> made.PowerSettings:
+    fence_s = file.power.fence_after_s
+    return made.PowerSettings(
+        grace_us=seconds_to_us(file.power.grace_s),
+        min_on={file.generations[0]: 1, **(file.power.min_on or {})},
+        headroom_cpu_m=round(file.power.headroom_cpus * 1000),
+        fence_after_us=None if fence_s is None else seconds_to_us(fence_s),
+        retry_us=seconds_to_us(file.power.retry_s),
+    )
+
+
+def _budgets(file: ConfigFile) -> made.BudgetSettings:
+    return made.BudgetSettings(
+        moves_per_node=file.budgets.moves_per_node,
+        moves_total=file.budgets.moves_total,
+        cooldown_us=seconds_to_us(file.budgets.cooldown_s),
+        verify_us=seconds_to_us(file.budgets.verify_s),
+    )
+
+
+def _limits(file: ConfigFile) -> made.LimitSettings:
+    return made.LimitSettings(
+        executors=file.limits.executors,
+        queue=file.limits.queue,
+        history=file.limits.history,
+        events=file.limits.events,
+        logs_bytes=file.limits.logs_mib * MIB,
+        body_bytes=file.limits.body_mib * MIB,
+    )
+
+
+def _defaults(file: ConfigFile) -> made.JobDefaults:
+    return made.JobDefaults(
+        runtime_us=seconds_to_us(file.defaults.runtime_s),
+        retries=file.defaults.retries,
+        hybrid_factor=float(file.defaults.hybrid_factor),
+        grace_stop_s=file.defaults.grace_stop_s,
+    )
+
+
+def _node(node: NodeSection) -> NodeSpec:
+    capacity = node.capacity
+    return NodeSpec(
+        name=node.name,
+        url=node.url,
+        generation=node.generation,
+        site=Site(node.site),
+        price_nano_per_h=usd_to_nano(node.price_per_hour),
+        capacity=None
+        if capacity is None
+        else Resources(
+            cpu_m=round(capacity.cpus * 1000),
+            memory_bytes=capacity.memory,
+            disk_bytes_per_s=capacity.disk_bytes_per_s or 0,
+            net_bytes_per_s=capacity.net_bytes_per_s or 0,
+        ),
+        reserve=Resources(round(node.reserve.cpus * 1000), node.reserve.memory),
+        rack=node.rack,
+        labels=dict(node.labels),
+        speed=float(node.speed),
+        power=PowerSpec(
+            driver=node.power.driver,
+            on=tuple(node.power.on),
+            off=tuple(node.power.off),
+            status=tuple(node.power.status),
+            boot_us=seconds_to_us(node.power.boot_s),
+            timeout_us=seconds_to_us(node.power.timeout_s),
+            idle_w=float(node.power.idle_w),
+            peak_w=float(node.power.peak_w),
+        ),
+    )
+
+
+def build_cycle(name: str, cycle: CycleSection, generations: Sequence[str]) -> CycleSpec:
+    """Return a checked cycle; without ``to`` its target is the next generation."""
+    following = generations[generations.index(cycle.args) + 1]
+    return CycleSpec(
+        name=name,
+        source=cycle.args,
+        target=cycle.to or following,
+        cron=" ".join((cycle.cron or "").split()),
+        interval_us=seconds_to_us(cycle.interval_s or 0),
+        mode=cycle.mode,
+        min_age_us=seconds_to_us(cycle.min_age_s),
+        max_moves=cycle.max_moves,
+        headroom=float(cycle.headroom),
+        min_samples=cycle.min_samples,
+        description=cycle.description,
+    )
+
+
+def default_cycles(generations: Sequence[str]) -> tuple[CycleSpec, ...]:
+    """Return a cycle out of each generation but the last, as often as the paper's Listing 8.3."""
+    pairs = enumerate(pairwise(generations))
+    return tuple(
+        CycleSpec(
+            name=f"generation_{source}_cycle",
+            source=source,
+            target=target,
+            cron="*/5 * * * *" if place == 0 else "*/10 * * * *",
+            description=f"Run a cycle on generation {source}",
+        )
+        for place, (source, target) in pairs
+    )

@@ -1,0 +1,93 @@
+"""The kinds of values in the configuration files, each with its bounds and its words.
+
+Numbers are strict: a quoted number or a boolean in place of one is a slip, not a number.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    Strict,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from tenure.config.urls import check_engine_url, check_redis_url, parse_listener
+
+_YEAR_S = 366 * 24 * 3600
+_MAX_BYTES = 1 << 60
+_BYTE_SIZE = TypeAdapter(ByteSize)
+
+
+def _no_control(text: str) -> str:
+    if any(ord(character) < 32 for character in text):
+        raise ValueError("holds control characters")
+    return text
+
+
+def _size(value: Any) -> int:
+    """Return bytes for a whole number of bytes or text such as ``512MiB``."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("must be a size such as 512MiB or 2GiB, or a whole number of bytes")
+    if isinstance(value, int):
+        return value
+    try:
+        return int(_BYTE_SIZE.validate_python(value))
+    except (ValidationError, OverflowError):
+        raise ValueError(
+            "is not a size: write 512MiB or 2GiB, or a whole number of bytes"
+        ) from None
+
+
+def _listener(text: str) -> str:
+    return parse_listener(text).url
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _named(word: str) -> WithJsonSchema:
+    """Name the type in the reference."""
+    return WithJsonSchema({"type": word})
+
+
+Text = Annotated[str, Strict(), StringConstraints(max_length=4096), AfterValidator(_no_control)]
+Word = Annotated[Text, StringConstraints(min_length=1)]
+Name = Annotated[
+    str, Strict(), StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}\z"), _named("name")
+]
+CycleName = Annotated[
+    str, Strict(), StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\z"), _named("name")
+]
+Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000_000)]
+Positive = Annotated[int, Strict(), Field(ge=1, le=1_000_000_000)]
+Number = Annotated[float, Strict(), Field(ge=0, le=1e12, allow_inf_nan=False)]
+Factor = Annotated[float, Strict(), Field(ge=1, le=1000, allow_inf_nan=False)]
+Speed = Annotated[float, Strict(), Field(gt=0, le=1000, allow_inf_nan=False)]
+Seconds = Annotated[
+    float, Strict(), Field(ge=0, le=100 * _YEAR_S, allow_inf_nan=False), _named("seconds")
+]
+Interval = Annotated[
+    float, Strict(), Field(ge=0.1, le=_YEAR_S, allow_inf_nan=False), _named("seconds")
+]
+Flag = Annotated[bool, Strict()]
+Size = Annotated[int, BeforeValidator(_size), Field(gt=0, le=_MAX_BYTES), _named("size")]
+Cpus = Annotated[
+    float, Strict(), Field(ge=0.001, le=1_000_000, allow_inf_nan=False), _named("cores")
+]
+Kept = Annotated[float, Strict(), Field(ge=0, le=1_000_000, allow_inf_nan=False), _named("cores")]
+KeptSize = Annotated[int, BeforeValidator(_size), Field(ge=0, le=_MAX_BYTES), _named("size")]
+FolderOrFile = Annotated[Word, _named("path")]
+ListenUrl = Annotated[Word, AfterValidator(_listener), _named("URL")]
+EngineUrl = Annotated[Word, AfterValidator(check_engine_url), _named("URL")]
+RedisUrl = Annotated[Word, AfterValidator(check_redis_url), _named("URL")]
+Listeners = Annotated[list[ListenUrl], BeforeValidator(_as_list), Field(min_length=1)]
+Command = Annotated[list[Text], Field(max_length=1000)]

@@ -1,0 +1,228 @@
+"""The shape of ``tenured.yml`` and ``cycles.yml``, as pydantic models.
+
+Descriptions and defaults here are the ones that ``docs/configuration.md`` shows. A default that
+depends on other values is None here and is filled in by ``defaults.py`` or ``build.py``; its
+``shown`` words stand in the document.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tenure.config.fields import (
+    Command,
+    Count,
+    Cpus,
+    EngineUrl,
+    Factor,
+    Flag,
+    FolderOrFile,
+    Interval,
+    Kept,
+    KeptSize,
+    Listeners,
+    Name,
+    Number,
+    Positive,
+    RedisUrl,
+    Seconds,
+    Size,
+    Speed,
+    Text,
+    Word,
+)
+
+
+def _field(default: Any, description: str, *, shown: str = "") -> Any:
+    return Field(default=default, description=description, json_schema_extra={"shown": shown})
+
+
+def _required(description: str) -> Any:
+    return Field(description=description)
+
+
+class Section(BaseModel):
+    """A mapping with known keys; an empty one (``power:`` and nothing below) means defaults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_default(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+
+class RedisSection(Section):
+    url: RedisUrl | None = _field(
+        None, "Where Redis is; `null` starts a private one. `redis://`, `rediss://` or `unix://`."
+    )
+
+
+class StatsSection(Section):
+    driver: Literal["embedded"] = _field("embedded", "Where measurements are kept.")
+    interval_s: Interval = _field(30, "Time between two samples of each container.")
+    retention_days: Positive = _field(14, "How long measurements are kept.")
+    window_h: Positive = _field(6, "How far back a profile looks at most.")
+
+
+class PlacementSection(Section):
+    policy: Literal["gio", "ff"] = _field("gio", "Policy of jobs that name none.")
+    nursery: Literal["spread", "binpack", "random"] = _field(
+        "spread", "How new containers are placed in the first generation."
+    )
+
+
+class PowerSection(Section):
+    grace_s: Seconds = _field(60, "An empty node stays on for this long.")
+    min_on: dict[str, Count] | None = _field(
+        None,
+        "Nodes kept on per generation. Where there are several generations, the first keeps at "
+        "least one.",
+        shown="1 in the first generation",
+    )
+    headroom_cpus: Number = _field(0, "Free cores kept on beyond what is needed.")
+    fence_after_s: Seconds | None = _field(
+        120,
+        "An unreachable node that can be switched is switched off after this long, so that its "
+        "executors can be started elsewhere; `null`: never.",
+    )
+    retry_s: Interval = _field(30, "Time between two tries to switch a node.")
+
+
+class BudgetsSection(Section):
+    moves_per_node: Positive = _field(2, "Migrations at the same time from or to one node.")
+    moves_total: Positive = _field(10, "Migrations at the same time in all.")
+    cooldown_s: Seconds = _field(300, "A moved container is not moved again for this long.")
+    verify_s: Seconds = _field(10, "A moved container must run this long before the old one goes.")
+
+
+class LimitsSection(Section):
+    executors: Positive = _field(1000, "Executors of one job.")
+    queue: Positive = _field(10_000, "Jobs that wait or run at the same time.")
+    history: Positive = _field(10_000, "Finished jobs and runs that are remembered.")
+    events: Positive = _field(100_000, "Public events that are kept, at most 30 days.")
+    logs_mib: Positive = _field(256, "Kept logs of ended executors in all, at most 24 hours.")
+    body_mib: Positive = _field(1, "The body of one request.")
+
+
+class DefaultsSection(Section):
+    runtime_s: Interval = _field(600, "Assumed run time of a job that gives no estimate.")
+    retries: Count = _field(0, "Retries per executor of jobs that do not say.")
+    hybrid_factor: Factor = _field(
+        1.3, "Run time with any executor on cloud nodes, times the local one."
+    )
+    grace_stop_s: Positive = _field(10, "Time between the stop signal and the kill.")
+
+
+class LogSection(Section):
+    level: Literal["debug", "info", "warning", "error"] = _field("info", "What is logged.")
+    json_: Flag = Field(default=False, alias="json", description="One JSON object per line.")
+
+
+class CapacitySection(Section):
+    cpus: Cpus = _required("Cores.")
+    memory: Size = _required("Memory.")
+    disk_bytes_per_s: Count | None = _field(
+        None, "Disk bandwidth; unset: left out of every fit.", shown="not stated"
+    )
+    net_bytes_per_s: Count | None = _field(
+        None, "Network bandwidth; unset: left out of every fit.", shown="not stated"
+    )
+
+
+class ReserveSection(Section):
+    cpus: Kept = _field(0, "Cores kept for the machine itself.")
+    memory: KeptSize = _field(0, "Memory kept for the machine itself.")
+
+
+class DriverSection(Section):
+    driver: Literal["none", "command"] = _field("none", "`none` is never switched.")
+    on: Command = _field([], "Program and arguments that switch the node on.")
+    off: Command = _field([], "Program and arguments that switch the node off.")
+    status: Command = _field([], "Program and arguments that print `on` or `off`.")
+    boot_s: Seconds = _field(0, "Expected time from the command until the engine answers.")
+    timeout_s: Interval = _field(120, "How long a command may take.")
+    idle_w: Number = _field(0, "Power draw when idle, watts.")
+    peak_w: Number = _field(0, "Power draw when fully used, watts.")
+
+
+class NodeSection(Section):
+    name: Name = _required("Unique name: lower-case letters, digits, `.` and `-`, at most 63.")
+    url: EngineUrl = _required("The Docker engine: `unix:///path` or `tcp://host:port`.")
+    generation: Name = _required("One of `generations`.")
+    site: Literal["local", "cloud"] = _field("local", "Where it is.")
+    price_per_hour: Number = _field(0, "Dollars per hour while it is on.")
+    capacity: CapacitySection | None = _field(
+        None, "What it offers.", shown="what its engine reports"
+    )
+    reserve: ReserveSection = _field(ReserveSection(), "What is taken off the capacity.")
+    rack: Text = _field("", "Nodes of one rack are close to each other.")
+    labels: dict[str, Text] = _field({}, "For constraints: `label.KEY==VALUE`.")
+    speed: Speed = _field(1, "Speed relative to the node the estimates are for.")
+    power: DriverSection = _field(DriverSection(), "How it is switched off and on.")
+
+
+class ConfigFile(Section):
+    """Everything in ``tenured.yml``; ``nodes`` are checked one by one beside it."""
+
+    state_dir: FolderOrFile = _field(
+        "",
+        "Where all durable state lies. One daemon only.",
+        shown="/var/lib/tenure as root, else ~/.local/state/tenure",
+    )
+    listen: Listeners = _field(
+        [],
+        "Where the API listens: `unix:///path` and `tcp://` on loopback addresses.",
+        shown="unix:///run/tenure/tenured.sock as root, else tenured.sock in state_dir; "
+        "and tcp://127.0.0.1:7480",
+    )
+    token_file: FolderOrFile = _field(
+        "", "The token that TCP requests must carry; made if absent.", shown="token in state_dir"
+    )
+    redis: RedisSection = _field(RedisSection(), "The queues of the workers.")
+    stats: StatsSection = _field(StatsSection(), "Measurements of containers.")
+    generations: list[Name] = Field(
+        default=["nursery", "young", "tenured"],
+        min_length=1,
+        description="The generations in order, youngest first. Without any configured node: "
+        "`[nursery]`.",
+    )
+    placement: PlacementSection = _field(PlacementSection(), "Where work goes.")
+    power: PowerSection = _field(PowerSection(), "When nodes are switched off and on.")
+    budgets: BudgetsSection = _field(BudgetsSection(), "How much may move at the same time.")
+    limits: LimitsSection = _field(LimitsSection(), "Bounds on what is accepted and kept.")
+    defaults: DefaultsSection = _field(DefaultsSection(), "Values of jobs that do not say.")
+    relist_s: Interval = _field(15, "Time between two full listings of each engine.")
+    log: LogSection = _field(LogSection(), "The daemon's own log.")
+    cycles_file: FolderOrFile | None = _field(
+        None,
+        "The file of the generation cycles, relative to this file.",
+        shown="cycles.yml if it exists, else the built-in cycles",
+    )
+    nodes: list[NodeSection] = _field(
+        [],
+        "The fleet.",
+        shown="one node `local` at unix:///var/run/docker.sock in the first generation",
+    )
+
+
+class CycleSection(Section):
+    cron: Word | None = _field(
+        None, "When it falls due: five fields, UTC. Either this or `interval_s`.", shown="none"
+    )
+    interval_s: Interval | None = _field(None, "Time between two runs.", shown="none")
+    class_: Literal["GenerationCycle"] = Field(
+        default="GenerationCycle", alias="class", description="The kind of cycle."
+    )
+    description: Text = _field("", "For people.")
+    args: Name = _required("The generation that containers leave.")
+    to: Name | None = _field(None, "The generation they enter.", shown="the next one")
+    mode: Literal["off", "advise", "act"] = _field(
+        "act", "`advise` computes and shows plans without enacting them."
+    )
+    min_age_s: Seconds = _field(0, "Time in the source generation before a container may leave.")
+    max_moves: Positive = _field(50, "Moves of one run at most.")
+    headroom: Factor = _field(1.1, "Profiles are multiplied by this before they are fitted.")
+    min_samples: Positive = _field(3, "Measurements a container needs before it may leave.")

@@ -1,0 +1,104 @@
+"""What the rest of tenure sees of the configuration: frozen, checked, in the model's units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tenure.config.redaction import redacted
+from tenure.config.urls import Listener
+from tenure.model.node import NodeSpec
+from tenure.model.plan import CycleSpec
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """``url`` None: the daemon starts a private Redis."""
+
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatsSettings:
+    driver: str
+    interval_us: int
+    retention_us: int
+    window_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSettings:
+    policy: str
+    nursery: str
+
+
+@dataclass(frozen=True, slots=True)
+class PowerSettings:
+    """``fence_after_us`` None: never fence."""
+
+    grace_us: int
+    min_on: dict[str, int]
+    headroom_cpu_m: int
+    fence_after_us: int | None
+    retry_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSettings:
+    moves_per_node: int
+    moves_total: int
+    cooldown_us: int
+    verify_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    executors: int
+    queue: int
+    history: int
+    events: int
+    logs_bytes: int
+    body_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefaults:
+    runtime_us: int
+    retries: int
+    hybrid_factor: float
+    grace_stop_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: str
+    is_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole configuration. ``path`` and ``cycles_file`` None: there is no such file."""
+
+    path: Path | None
+    state_dir: Path
+    listen: tuple[Listener, ...]
+    token_file: Path
+    redis: RedisSettings
+    stats: StatsSettings
+    generations: tuple[str, ...]
+    placement: PlacementSettings
+    power: PowerSettings
+    budgets: BudgetSettings
+    limits: LimitSettings
+    defaults: JobDefaults
+    relist_us: int
+    log: LogSettings
+    cycles_file: Path | None
+    nodes: tuple[NodeSpec, ...]
+    cycles: tuple[CycleSpec, ...]
+
+    def redacted(self) -> dict[str, Any]:
+        """Return everything as JSON data with passwords and tokens hidden, for logs and people."""
+        plain: dict[str, Any] = redacted(self)
+        return plain

@@ -1,0 +1,113 @@
+"""The URLs a configuration may name: listeners, engines, Redis. Shapes only; nothing is dialled."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+#: The kernel's bound on the path of a unix socket (sun_path less the final NUL).
+MAX_SOCKET_BYTES = 107
+
+_LATER = {
+    "https": "comes with TLS support; use tcp:// on a private network until then",
+    "ssh": "comes with ssh support; forward the engine's socket and use unix:// until then",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where the API listens: a unix socket at ``path``, else TCP at ``host``:``port`` (0: any)."""
+
+    url: str
+    path: Path | None = None
+    host: str = ""
+    port: int = 0
+
+
+def parse_listener(text: str) -> Listener:
+    """Return the listener that ``text`` names; raise ValueError with a remedy."""
+    url = _split(text)
+    if url.scheme == "unix":
+        return Listener(text, path=_socket_path(url))
+    if url.scheme != "tcp":
+        raise ValueError("must be unix:///path or tcp://127.0.0.1:port")
+    host, port = _host_and_port(url)
+    if not _is_loopback(host):
+        raise ValueError(
+            "is not a loopback address and the TLS listener is not built yet; "
+            "use tcp://127.0.0.1:port or a unix socket"
+        )
+    return Listener(text, host=host, port=port)
+
+
+def check_engine_url(text: str) -> str:
+    """Return the URL of a Docker engine, or raise ValueError with a remedy."""
+    url = _split(text)
+    if url.scheme in _LATER:
+        raise ValueError(f"{url.scheme}:// {_LATER[url.scheme]}")
+    if url.scheme == "unix":
+        _socket_path(url)
+    elif url.scheme == "tcp":
+        _, port = _host_and_port(url)
+        if port == 0:
+            raise ValueError("port 0 is no engine's port")
+    else:
+        raise ValueError("must be unix:///path/to/docker.sock or tcp://host:port")
+    return text
+
+
+def check_redis_url(text: str) -> str:
+    """Return the URL of a Redis, or raise ValueError with a remedy."""
+    url = _split(text)
+    if url.scheme == "unix":
+        if not url.path.startswith("/"):
+            raise ValueError("needs an absolute path: unix:///run/redis/redis.sock")
+    elif url.scheme not in ("redis", "rediss"):
+        raise ValueError("must be redis://, rediss:// or unix://, or null for a private Redis")
+    elif not url.hostname:
+        raise ValueError("names no host: redis://host:6379/0")
+    return text
+
+
+def _split(text: str) -> SplitResult:
+    if not text.isprintable() or " " in text:
+        raise ValueError("holds blanks or control characters")
+    try:
+        url = urlsplit(text)
+        url.port  # noqa: B018 - reading it is what checks it
+    except ValueError as error:
+        raise ValueError(f"is not a URL: {error}") from None
+    if "://" not in text:
+        raise ValueError("is not a URL: it has no scheme, such as unix:// or tcp://")
+    return url
+
+
+def _socket_path(url: SplitResult) -> Path:
+    if url.netloc or not url.path.startswith("/") or url.path.endswith("/"):
+        raise ValueError("needs an absolute path: unix:///run/name.sock")
+    if url.query or url.fragment:
+        raise ValueError("takes nothing after the path")
+    if len(url.path.encode()) > MAX_SOCKET_BYTES:
+        raise ValueError(f"the path of a unix socket may have {MAX_SOCKET_BYTES} bytes at most")
+    return Path(url.path)
+
+
+def _host_and_port(url: SplitResult) -> tuple[str, int]:
+    if url.username is not None or url.password is not None:
+        raise ValueError("takes no user or password")
+    if url.path not in ("", "/") or url.query or url.fragment:
+        raise ValueError("takes nothing after the port")
+    if not url.hostname or url.port is None:
+        raise ValueError("needs a host and a port: tcp://host:port")
+    return url.hostname, url.port
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,72 @@
+"""The schema of the database as numbered steps; ``user_version`` counts the steps taken.
+
+Step n brings a file from version n-1 to n and is never changed once released: a new need is a new
+step at the end. The JSON of single records has a version of its own (``codec.py``).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenure.store.errors import StoreTooNew, damaged
+
+#: Marks the file as ours ("tenu"), so that no foreign database is ever written to.
+APPLICATION_ID = 0x74656E75
+
+Step = tuple[str, ...]
+
+STEPS: tuple[Step, ...] = (
+    (
+        """CREATE TABLE records (
+               kind TEXT NOT NULL, key TEXT NOT NULL, v INTEGER NOT NULL, body TEXT NOT NULL,
+               PRIMARY KEY (kind, key)
+           ) WITHOUT ROWID""",
+        """CREATE TABLE events (
+               seq INTEGER PRIMARY KEY, at_us INTEGER NOT NULL,
+               type TEXT NOT NULL, subject TEXT NOT NULL, body TEXT NOT NULL
+           )""",
+        # with a rowid: bodies are large, and ages and sizes are read without touching them
+        "CREATE TABLE logs (key TEXT PRIMARY KEY, at_us INTEGER NOT NULL, body BLOB NOT NULL)",
+        "CREATE INDEX logs_by_age ON logs (at_us)",
+    ),
+)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return how many steps the file has taken; 0 means it is new."""
+    row = connection.execute("PRAGMA user_version").fetchone()
+    return int(row[0])
+
+
+def check(connection: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> int:
+    """Return the file's version; raise StoreDamaged if it is not ours, StoreTooNew if later."""
+    version = version_of(connection)
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    is_new = version == 0 and tables == 0
+    if not is_new and application != APPLICATION_ID:
+        raise damaged(path, "it is the database of another program")
+    if version > len(steps):
+        raise StoreTooNew(
+            f"the database {path} has schema {version}, this tenure knows {len(steps)}: "
+            "start the version of tenure that wrote it, or put an older backup in its place"
+        )
+    return version
+
+
+def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> None:
+    """Take every step that is missing, each in a transaction of its own."""
+    for number in range(version_of(connection), len(steps)):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in steps[number]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise

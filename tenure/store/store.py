@@ -1,0 +1,284 @@
+"""The store: one writing connection, one reading connection, every commit durable.
+
+Any thread may call any method. Writers (``commit``, ``save_log``, ``prune``) take turns; readers
+use a connection of their own and see the last commit without waiting for one under way. A failed
+``commit`` has changed nothing and may be repeated as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tenure.model.units import MIB
+from tenure.store import schema
+from tenure.store.codec import Codec, Upgrades, encode_event
+from tenure.store.connection import (
+    connect_reader,
+    connect_writer,
+    copy,
+    create_private,
+    require_whole,
+)
+from tenure.store.errors import StoreError, Unstorable, translated
+from tenure.store.lock import DirectoryLock
+from tenure.store.pruning import Bounds, Pruned, prune_events, prune_logs
+
+#: A kept log is the end of what a container wrote, at most this.
+MAX_LOG_BYTES = MIB
+#: The most events one call returns.
+MAX_EVENTS_READ = 10_000
+
+# checked at every start; logs may be large, and losing one loses no job
+_VITAL_TABLES = ("records", "events")
+
+_UPSERT = """INSERT INTO records (kind, key, v, body) VALUES (?, ?, ?, ?)
+    ON CONFLICT (kind, key) DO UPDATE SET v = excluded.v, body = excluded.body"""
+_DELETE = "DELETE FROM records WHERE kind = ? AND key = ?"
+# the repeat of a commit whose answer was lost changes nothing; another event of this number fails
+_APPEND = """INSERT INTO events (seq, at_us, type, subject, body) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (seq) DO UPDATE SET body = body WHERE (at_us, type, subject, body)
+    = (excluded.at_us, excluded.type, excluded.subject, excluded.body)"""
+_SAVE_LOG = """INSERT INTO logs (key, at_us, body) VALUES (?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET at_us = excluded.at_us, body = excluded.body"""
+
+
+class PublicEventLike(Protocol):
+    """What the store keeps of a public event; ``data`` is JSON data."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def at_us(self) -> int: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
+    @property
+    def data(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """A public event read back; the fields are those of ``PublicEventLike``."""
+
+    seq: int
+    at_us: int
+    type: str
+    subject: str
+    data: dict[str, Any]
+
+
+class Store:
+    """The daemon's durable state. Made by ``open``; ``close`` gives the directory up."""
+
+    def __init__(self, path: Path, codec: Codec, bounds: Bounds, lock: DirectoryLock) -> None:
+        self._path = path
+        self._codec = codec
+        self._bounds = bounds
+        self._lock_file = lock
+        self._write_lock = threading.Lock()
+        self._read_lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = connect_writer(path)
+        self._reader = connect_reader(path)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        kinds: Mapping[str, Any],
+        *,
+        bounds: Bounds | None = None,
+        upgrades: Upgrades | None = None,
+    ) -> Store:
+        """Open or create the database at ``path`` and take its directory for this process.
+
+        ``kinds`` maps each kind of record to its type. Missing folders are made with mode 0700. An
+        older schema is brought forward after a copy was put beside it as ``<name>.v<version>``.
+        Raises StoreLocked, StoreTooNew, StoreDamaged or StoreUnavailable.
+        """
+        with translated(path):
+            create_private(path)
+        lock = DirectoryLock(path.with_name(path.name + ".lock"))
+        try:
+            with translated(path):
+                _prepare(path)
+                return cls(path, Codec(kinds, upgrades), bounds or Bounds(), lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def load(self) -> dict[str, dict[str, Any]]:
+        """Return every record by kind and key, keys in ascending order, for all kinds.
+
+        Raises StoreDamaged or StoreTooNew for a record that cannot be read.
+        """
+        found: dict[str, dict[str, Any]] = {kind: {} for kind in self._codec.kinds}
+        with self._reading() as db:
+            rows = db.execute("SELECT kind, key, v, body FROM records").fetchall()
+        for kind, key, version, body in rows:
+            found[kind][key] = self._codec.decode(kind, key, version, body)
+        return found
+
+    def commit(
+        self,
+        records: Mapping[str, Mapping[str, Any | None]],
+        events: Sequence[PublicEventLike] = (),
+    ) -> None:
+        """Write changed records (None: removed) and new events in one durable transaction.
+
+        Returns only once it is on the disk. On StoreUnavailable nothing has changed and the same
+        call may be repeated, also after one that did succeed. Raises Unstorable for a record that
+        would not read back equal and StoreError for an event number that was used before.
+        """
+        puts, drops = self._encoded(records)
+        rows = [(e.seq, e.at_us, e.type, e.subject, encode_event(e.data, e.seq)) for e in events]
+        with self._writing() as db:
+            if drops:
+                db.executemany(_DELETE, drops)
+            if puts:
+                db.executemany(_UPSERT, puts)
+            if rows and db.executemany(_APPEND, rows).rowcount != len(rows):
+                raise StoreError(
+                    f"an event from {rows[0][0]} to {rows[-1][0]} exists with another content"
+                )
+
+    def _encoded(
+        self, records: Mapping[str, Mapping[str, Any | None]]
+    ) -> tuple[list[tuple[str, str, int, str]], list[tuple[str, str]]]:
+        puts, drops = [], []
+        for kind, rows in records.items():
+            version = self._codec.version(kind)
+            for key, record in rows.items():
+                if record is None:
+                    drops.append((kind, key))
+                else:
+                    puts.append((kind, key, version, self._codec.encode(kind, key, record)))
+        return puts, drops
+
+    # events
+
+    def events_after(
+        self, seq: int, limit: int, types: Sequence[str] | None = None
+    ) -> list[StoredEvent]:
+        """Return at most ``limit`` (and MAX_EVENTS_READ) events numbered above ``seq``, in order.
+
+        ``types`` None means all. A first result above ``seq + 1`` without ``types`` is a gap: the
+        events between were pruned.
+        """
+        marks = ", ".join("?" * len(types)) if types is not None else ""
+        only = f"AND type IN ({marks})" if types is not None else ""
+        query = f"SELECT seq, at_us, type, subject, body FROM events WHERE seq > ? {only}"
+        values = (seq, *(types or ()), max(0, min(limit, MAX_EVENTS_READ)))
+        with self._reading() as db:
+            rows = db.execute(f"{query} ORDER BY seq LIMIT ?", values).fetchall()
+        return [
+            StoredEvent(number, at_us, type_, subject, json.loads(body))
+            for number, at_us, type_, subject, body in rows
+        ]
+
+    def first_seq(self) -> int:
+        """Return the number of the oldest event kept, 0 if there is none."""
+        return self._one("SELECT min(seq) FROM events")
+
+    def last_seq(self) -> int:
+        """Return the number of the newest event, 0 if there was none; pruning keeps it."""
+        return self._one("SELECT max(seq) FROM events")
+
+    # logs
+
+    def save_log(self, key: str, body: bytes, at_us: int) -> None:
+        """Keep the last MAX_LOG_BYTES of a log under ``key``, replacing an earlier one."""
+        with self._writing() as db:
+            db.execute(_SAVE_LOG, (key, at_us, body[-MAX_LOG_BYTES:]))
+
+    def read_log(self, key: str) -> bytes | None:
+        """Return a kept log, None if there is none (any more)."""
+        with self._reading() as db:
+            row = db.execute("SELECT body FROM logs WHERE key = ?", (key,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    # upkeep
+
+    def prune(self, now_us: int) -> Pruned:
+        """Remove events and logs beyond the bounds, in steps between which commits go ahead."""
+        events = logs = 0
+        while step := self._in_write(lambda db: prune_events(db, self._bounds, now_us)):
+            events += step
+        while step := self._in_write(lambda db: prune_logs(db, self._bounds, now_us)):
+            logs += step
+        return Pruned(events, logs)
+
+    def backup(self, path: Path) -> None:
+        """Write a copy of the database as of now to ``path``, replacing what is there.
+
+        The copy is one file, mode 0600, and holds no half transaction; commits go on meanwhile.
+        """
+        with translated(path), closing(connect_reader(self._path)) as source:
+            copy(source, path)
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and give the directory up; twice is a no-op."""
+        with self._write_lock, self._read_lock:
+            self._reader.close()
+            if self._writer is not None:
+                with suppress(sqlite3.Error):  # a full disk: it is folded in at the next start
+                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._writer.close()
+            self._lock_file.release()
+
+    def _one(self, query: str) -> int:
+        with self._reading() as db:
+            row = db.execute(query).fetchone()
+        return int(row[0] or 0)
+
+    def _in_write(self, step: Callable[[sqlite3.Connection], int]) -> int:
+        with self._writing() as db:
+            return step(db)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._read_lock, translated(self._path):
+            yield self._reader
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Run the body as one transaction: committed at its end, undone by any error."""
+        with self._write_lock, translated(self._path):
+            db = self._writer = self._writer or connect_writer(self._path)
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                yield db
+                db.execute("COMMIT")
+            except UnicodeEncodeError as error:
+                self._undo(db)
+                raise Unstorable(f"text that is not valid Unicode: {error}") from error
+            except BaseException:
+                self._undo(db)
+                raise
+
+    def _undo(self, db: sqlite3.Connection) -> None:
+        """Leave no transaction open, whatever state the error left the connection in."""
+        try:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+        except sqlite3.Error:
+            db.close()  # this undoes it too; the next write connects anew
+            self._writer = None
+
+
+def _prepare(path: Path) -> None:
+    """Check the file, copy it if its schema is old, and bring it to the newest schema."""
+    with closing(connect_reader(path)) as reader:
+        version = schema.check(reader, path, schema.STEPS)
+        require_whole(reader, path, _VITAL_TABLES if version else ())
+        if 0 < version < len(schema.STEPS):
+            copy(reader, path.with_name(f"{path.name}.v{version}"))
+    with closing(connect_writer(path)) as writer:
+        schema.migrate(writer, schema.STEPS)

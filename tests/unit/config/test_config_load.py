@@ -1,0 +1,345 @@
+"""Files and environment become settings; the defaults are the documented ones."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.config.defaults import LOCAL_ENGINE
+from tenure.config.load import load, validate
+from tenure.config.reference import EXAMPLE, EXAMPLE_CYCLES, TARGET, render
+from tenure.config.settings import Settings
+from tenure.config.urls import Listener
+from tenure.model.errors import InvalidInput
+from tenure.model.node import NodeSpec, PowerSpec, Site
+from tenure.model.plan import CycleSpec
+from tenure.model.resources import Resources
+from tenure.model.units import HOUR_US, MIB, NANO, US
+
+NODE = "nodes: [{name: a, url: 'unix:///a.sock', generation: nursery}]\n"
+ENV = {"HOME": "/home/ada"}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write_files(text: str, cycles: str | None = None) -> Path:
+        path = tmp_path / "tenured.yml"
+        path.write_text(text)
+        if cycles is not None:
+            (tmp_path / "cycles.yml").write_text(cycles)
+        return path
+
+    return write_files
+
+
+def as_user(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+
+
+# defaults
+
+
+def test_without_a_file_the_local_engine_is_the_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_user(monkeypatch, 0)
+    settings = load(None, ENV)
+    assert settings.nodes == (NodeSpec("local", LOCAL_ENGINE, "nursery"),)
+    assert settings.generations == ("nursery",)
+    assert settings.cycles == ()
+    assert settings.path is None
+    assert settings.cycles_file is None
+    assert settings.redis.url is None
+    assert settings.state_dir == Path("/var/lib/tenure")
+    assert settings.token_file == Path("/var/lib/tenure/token")
+    assert settings.listen == (
+        Listener("unix:///run/tenure/tenured.sock", path=Path("/run/tenure/tenured.sock")),
+        Listener("tcp://127.0.0.1:7480", host="127.0.0.1", port=7480),
+    )
+
+
+def test_without_root_everything_lies_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_user(monkeypatch, 1000)
+    settings = load(None, ENV)
+    folder = Path("/home/ada/.local/state/tenure")
+    assert settings.state_dir == folder
+    assert settings.token_file == folder / "token"
+    assert settings.listen[0].path == folder / "tenured.sock"
+
+
+def test_stated_generations_give_the_local_engine_the_first(write: Any) -> None:
+    settings = load(write("generations: [eden, old]"), ENV)
+    assert [(node.name, node.generation) for node in settings.nodes] == [("local", "eden")]
+    assert settings.power.min_on == {"eden": 1}
+
+
+def test_the_defaults_are_the_documented_ones(write: Any) -> None:
+    settings = load(write(NODE), ENV)
+    assert settings.generations == ("nursery", "young", "tenured")
+    assert settings.stats.interval_us == 30 * US
+    assert settings.stats.retention_us == 14 * 24 * HOUR_US
+    assert settings.stats.window_us == 6 * HOUR_US
+    assert (settings.placement.policy, settings.placement.nursery) == ("gio", "spread")
+    assert settings.power.grace_us == 60 * US
+    assert settings.power.min_on == {"nursery": 1}
+    assert settings.power.fence_after_us == 120 * US
+    assert settings.power.retry_us == 30 * US
+    assert (settings.budgets.moves_per_node, settings.budgets.moves_total) == (2, 10)
+    assert (settings.budgets.cooldown_us, settings.budgets.verify_us) == (300 * US, 10 * US)
+    assert settings.limits.executors == 1000
+    assert settings.limits.queue == 10_000
+    assert settings.limits.body_bytes == MIB
+    assert settings.defaults.runtime_us == 600 * US
+    assert settings.defaults.hybrid_factor == 1.3
+    assert (settings.defaults.retries, settings.defaults.grace_stop_s) == (0, 10)
+    assert settings.relist_us == 15 * US
+    assert (settings.log.level, settings.log.is_json) == ("info", False)
+    assert [(c.source, c.target, c.cron, c.mode) for c in settings.cycles] == [
+        ("nursery", "young", "*/5 * * * *", "act"),
+        ("young", "tenured", "*/10 * * * *", "act"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "power:\nlog: {}\n", "nodes: null"])
+def test_an_empty_file_and_empty_sections_mean_defaults(write: Any, text: str) -> None:
+    settings = load(write(text), ENV)
+    assert settings.nodes == load(None, ENV).nodes
+    assert settings.power == load(None, ENV).power
+
+
+# a full file
+
+
+def test_a_node_comes_out_in_the_models_units(write: Any) -> None:
+    text = """
+generations: [young]
+nodes:
+  - name: cloud-1.eu
+    url: tcp://10.8.0.5:2375
+    generation: young
+    site: cloud
+    price_per_hour: 0.12
+    capacity: {cpus: 1.5, memory: 512MiB, disk_bytes_per_s: 1000, net_bytes_per_s: 2000}
+    reserve: {cpus: 0.25, memory: 1048576}
+    rack: r1
+    labels: {disk: ssd}
+    speed: 1.25
+    power:
+      driver: command
+      on: [vm, start, "1"]
+      off: [vm, stop]
+      status: [vm, status]
+      boot_s: 2.5
+      timeout_s: 60
+      idle_w: 100
+      peak_w: 200
+"""
+    assert load(write(text), ENV).nodes == (
+        NodeSpec(
+            name="cloud-1.eu",
+            url="tcp://10.8.0.5:2375",
+            generation="young",
+            site=Site.CLOUD,
+            price_nano_per_h=12 * NANO // 100,
+            capacity=Resources(1500, 512 * MIB, 1000, 2000),
+            reserve=Resources(250, MIB),
+            rack="r1",
+            labels={"disk": "ssd"},
+            speed=1.25,
+            power=PowerSpec(
+                driver="command",
+                on=("vm", "start", "1"),
+                off=("vm", "stop"),
+                status=("vm", "status"),
+                boot_us=2_500_000,
+                timeout_us=60 * US,
+                idle_w=100.0,
+                peak_w=200.0,
+            ),
+        ),
+    )
+
+
+def test_on_and_off_are_keys_and_words_not_booleans(write: Any) -> None:
+    cycles = "c: {args: nursery, interval_s: 1, mode: off, description: yes}"
+    settings = load(write(NODE, cycles), ENV)
+    assert settings.cycles[0].mode == "off"
+    assert settings.cycles[0].description == "yes"
+
+
+def test_numbers_are_decimal(write: Any) -> None:
+    text = NODE + "relist_s: 010\npower: {grace_s: 1e2, fence_after_s: null}\n"
+    settings = load(write(text), ENV)
+    assert settings.relist_us == 10 * US
+    assert settings.power.grace_us == 100 * US
+    assert settings.power.fence_after_us is None
+
+
+def test_relative_paths_count_from_the_file(write: Any, tmp_path: Path) -> None:
+    text = NODE + "state_dir: state\ntoken_file: ~/secret\n"
+    settings = load(write(text), ENV)
+    assert settings.state_dir == tmp_path / "state"
+    assert settings.token_file == Path("/home/ada/secret")
+    assert settings.path == tmp_path / "tenured.yml"
+
+
+def test_listeners_may_be_one_url_or_several(write: Any) -> None:
+    assert load(write(NODE + "listen: unix:///a.sock"), ENV).listen == (
+        Listener("unix:///a.sock", path=Path("/a.sock")),
+    )
+    text = NODE + 'listen: ["tcp://[::1]:0", "tcp://localhost:80"]'
+    assert [(each.host, each.port) for each in load(write(text), ENV).listen] == [
+        ("::1", 0),
+        ("localhost", 80),
+    ]
+
+
+# cycles
+
+
+def test_the_papers_cycles_file_is_read_as_printed(write: Any) -> None:
+    settings = load(write(NODE, EXAMPLE_CYCLES), ENV)
+    assert settings.cycles == (
+        CycleSpec(
+            "generation_nursery_cycle",
+            "nursery",
+            "young",
+            cron="*/5 * * * *",
+            description="Run a cycle on generation nursery",
+        ),
+        CycleSpec(
+            "generation_young_cycle",
+            "young",
+            "tenured",
+            cron="*/10 * * * *",
+            min_age_us=600 * US,
+            description="Run a cycle on generation young",
+        ),
+    )
+    assert settings.cycles_file == settings.path.with_name("cycles.yml")  # type: ignore[union-attr]
+
+
+def test_our_keys_of_a_cycle(write: Any) -> None:
+    cycles = (
+        "skip: {interval_s: 2.5, args: nursery, to: tenured, mode: advise, "
+        "max_moves: 3, headroom: 2, min_samples: 1}"
+    )
+    assert load(write(NODE, cycles), ENV).cycles == (
+        CycleSpec(
+            "skip",
+            "nursery",
+            "tenured",
+            interval_us=2_500_000,
+            mode="advise",
+            max_moves=3,
+            headroom=2.0,
+            min_samples=1,
+        ),
+    )
+
+
+def test_an_empty_cycles_file_means_no_cycles(write: Any) -> None:
+    assert load(write(NODE, ""), ENV).cycles == ()
+
+
+def test_the_cycles_file_may_lie_elsewhere_or_be_left_out(write: Any, tmp_path: Path) -> None:
+    (tmp_path / "other.yml").write_text("only: {interval_s: 1, args: young}")
+    settings = load(write(NODE + "cycles_file: other.yml", EXAMPLE_CYCLES), ENV)
+    assert [cycle.name for cycle in settings.cycles] == ["only"]
+    assert settings.cycles_file == tmp_path / "other.yml"
+    settings = load(write(NODE + "cycles_file: null", "broken: ["), ENV)
+    assert len(settings.cycles) == 2
+    assert settings.cycles_file is None
+
+
+# environment
+
+
+def test_the_environment_overrides_the_file(write: Any) -> None:
+    env = {
+        **ENV,
+        "TENURE_STATE_DIR": "/srv/tenure",
+        "TENURE_POWER__GRACE_S": "5.5",
+        "TENURE_POWER__MIN_ON__YOUNG": "2",
+        "TENURE_REDIS__URL": "redis://r:6379/0",
+        "TENURE_LOG__JSON": "true",
+        "TENURE_LISTEN": "[unix:///x.sock]",
+        "TENURE_NODES__0__URL": "tcp://10.0.0.1:2375",
+        "TENURE_NODES__0__POWER__BOOT_S": "3",
+        "TENURE_HOST": "the client's",
+        "TENURE_TOKEN": "the client's too",
+        "UNRELATED__THING": "1",
+    }
+    settings = load(write(NODE + "power: {grace_s: 1, retry_s: 7}\nredis:\n"), env)
+    assert settings.state_dir == Path("/srv/tenure")
+    assert settings.power.grace_us == 5_500_000
+    assert settings.power.retry_us == 7 * US
+    assert settings.power.min_on == {"nursery": 1, "young": 2}
+    assert settings.redis.url == "redis://r:6379/0"
+    assert settings.log.is_json
+    assert settings.listen[0].path == Path("/x.sock")
+    assert settings.nodes[0].url == "tcp://10.0.0.1:2375"
+    assert settings.nodes[0].power.boot_us == 3 * US
+
+
+def test_the_environment_works_without_a_file() -> None:
+    assert load(None, {**ENV, "TENURE_RELIST_S": "2"}).relist_us == 2 * US
+
+
+# redaction
+
+
+def test_no_secret_is_shown(write: Any) -> None:
+    text = """
+redis: {url: "redis://ada:sesame1@r:6379/0?password=sesame2"}
+nodes:
+  - name: a
+    url: tcp://10.0.0.1:2375
+    generation: nursery
+    labels: {owner: ada, api-key: sesame3}
+    power:
+      driver: command
+      on: [vm, --user, ada, --password, sesame4, --token=sesame5]
+      off: [curl, -H, "Authorization: Bearer sesame6", "https://sesame7@cloud/off"]
+"""
+    shown = load(write(text), ENV).redacted()
+    assert "sesame" not in str(shown)
+    assert shown["redis"]["url"] == "redis://ada:***@r:6379/0?password=***"
+    power = shown["nodes"][0]["power"]
+    assert power["on"] == ["vm", "--user", "ada", "--password", "***", "--token=***"]
+    assert power["off"][-1] == "https://***@cloud/off"
+    assert shown["nodes"][0]["labels"] == {"owner": "ada", "api-key": "***"}
+    assert shown["token_file"].endswith("token")
+    assert shown["generations"] == ["nursery", "young", "tenured"]
+    assert shown["nodes"][0]["site"] == "local"
+
+
+# the interface
+
+
+def test_load_raises_every_fault(write: Any) -> None:
+    path = write(NODE + "relist_s: 0\nlog: {level: loud}\n")
+    with pytest.raises(
+        InvalidInput, match=r"tenured\.yml has 2 faults; first relist_s: "
+    ) as caught:
+        load(path, ENV)
+    assert list(caught.value.fields) == validate(path, ENV)
+    assert [fault.path for fault in caught.value.fields] == ["relist_s", "log.level"]
+    assert caught.value.exit_code == 2
+
+
+def test_settings_are_frozen() -> None:
+    settings = load(None, ENV)
+    assert isinstance(settings, Settings)
+    with pytest.raises(AttributeError):
+        settings.relist_us = 1  # type: ignore[misc]
+
+
+# the document
+
+
+def test_the_documents_examples_are_accepted(write: Any) -> None:
+    settings = load(write(EXAMPLE, EXAMPLE_CYCLES), ENV)
+    assert [node.name for node in settings.nodes] == ["desk", "rack1", "cloud1"]
+
+
+def test_the_document_is_up_to_date() -> None:
+    assert TARGET.read_text() == render(), "run python -m tenure.config.reference"
