@@ -87,7 +87,8 @@ class Service:
 
     ``id`` is tenure's own (64 hex digits), valid for ever; ``engine_id`` the engine's, for this
     ``incarnation``. ``body`` is Docker's create body, verbatim; every recreate uses it.
-    ``since_us`` is when it entered its ``generation``; ``request`` its reservation from the body.
+    ``since_us`` is when it entered its ``generation``; ``request`` what it is counted with until
+    its use is known (its limits), ``reserved`` what it is counted with at least from then on.
     ``migrate`` is the kind of move its owner allows (restart or never; empty means default).
     ``turns`` is the highest incarnation ever tried; until ``guard_us`` an exit is taken as the late
     effect of a stop that ended unknown, and undone.
@@ -123,6 +124,12 @@ class Service:
     guard_us: int = 0
     tries: int = 0
     version: int = 0
+
+    @property
+    def reserved(self) -> Resources:
+        """Return what the body reserves for good: Docker's MemoryReservation."""
+        host = self.body.get("HostConfig") or {}
+        return Resources(memory_bytes=int(host.get("MemoryReservation") or 0))
 
     @property
     def restart_policy(self) -> dict[str, Any]:

@@ -1,0 +1,180 @@
+"""One Docker engine over HTTP: the implementation of ``port.EnginePort``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from typing import Any
+
+from tenure.engines import decode, paths
+from tenure.engines.create import Creator
+from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
+from tenure.engines.frames import LineReader
+from tenure.engines.listing import Lister
+from tenure.engines.logs import Logs
+from tenure.engines.perform import Performer
+from tenure.engines.port import LOG_TAIL_BYTES, Json, SaveLog
+from tenure.engines.registry import Registry
+from tenure.engines.transport import Timeouts, Transport
+from tenure.model.effects import EngineEffect
+from tenure.model.errors import EngineError, EngineUnclear
+from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.outcome import Outcome
+from tenure.model.units import US
+
+_CONTAINERS_ONLY = json.dumps({"type": ["container"]})
+
+
+class Engine:
+    """A Docker engine by URL (``unix://`` or ``tcp://``).
+
+    Raises InvalidInput for another URL. ``save_log`` is called by a retirement that keeps the
+    log, before the container is removed. What each method returns and raises is in the port.
+    """
+
+    def __init__(self, url: str, save_log: SaveLog, *, timeouts: Timeouts | None = None) -> None:
+        self._transport = Transport(url, timeouts or Timeouts())
+        self._lister = Lister(self._transport)
+        self._logs = Logs(self._transport, self._lister)
+        self._registry = Registry(self._transport)
+        creator = Creator(self._transport, self._lister, self._registry)
+        self._performer = Performer(
+            self._transport, self._lister, creator=creator, save_log=save_log
+        )
+
+    async def ping(self) -> None:
+        """Return if the engine answers in time; raise EngineError otherwise."""
+        await self._transport.ping()
+
+    async def facts(self) -> EngineFacts:
+        """Return identity, whole capacity and images."""
+        document = await self._transport.read("/info")
+        if not isinstance(document, dict):
+            raise EngineUnclear("/info: not an object")
+        return decode.engine_facts(document, self._transport.api_version, await self.images())
+
+    async def listing(self, *, is_fresh: bool = False) -> tuple[ContainerFacts, ...]:
+        """Return all containers; ours with times, exit codes and health."""
+        return await self._lister.listing(is_fresh=is_fresh)
+
+    async def images(self) -> tuple[str, ...]:
+        """Return the tags, digests and ids of all images, sorted."""
+        rows = await self._transport.read("/images/json")
+        if not isinstance(rows, list):
+            raise EngineUnclear("/images/json: not a list")
+        return decode.image_names(rows)
+
+    async def inspect(self, ref: str) -> ContainerFacts | None:
+        """Return one container by id or name, None if there is none."""
+        return await self._lister.inspect(ref)
+
+    async def inspect_raw(self, ref: str) -> Json | None:
+        """Return Docker's own document, None if there is no such container."""
+        return await self._lister.inspect_raw(ref)
+
+    async def has_registry_image(self, image: str) -> bool | None:
+        """Return whether the engine could pull the image; None if it cannot tell now."""
+        return await self._registry.has_image(image)
+
+    async def logs(
+        self, ref: str, *, tail_bytes: int = LOG_TAIL_BYTES, is_stamped: bool = False
+    ) -> bytes:
+        """Return the last ``tail_bytes`` of both streams."""
+        return await self._logs.tail(ref, tail_bytes, is_stamped=is_stamped)
+
+    def follow_logs(
+        self, ref: str, *, tail_lines: int | None = None, is_stamped: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the log from its last ``tail_lines`` (None: all) until the container ends."""
+        return self._logs.follow(ref, tail_lines, is_stamped=is_stamped)
+
+    async def stats_stream(self, ref: str) -> AsyncGenerator[Json, None]:
+        """Yield Docker's stats objects, about one per second, until the container ends.
+
+        An engine goes on with empty objects for a container that has ended; those end it here.
+        """
+        path = paths.container(ref, "/stats")
+        async with aclosing(self._objects(path, {"stream": "1"})) as stats:
+            async for sample in stats:
+                if decode.time_us(sample.get("read")) is None:
+                    return
+                yield sample
+        await self._logs.confirm_end(ref)
+
+    async def stats_once(self, refs: Iterable[str]) -> dict[str, Json]:
+        """Return one stats object per running container, all asked at once.
+
+        Raises EngineError only if not one could be had and one should have been.
+        """
+        asked = tuple(refs)
+        answers = await asyncio.gather(*(self._stats(ref) for ref in asked))
+        found = {
+            ref: answer
+            for ref, answer in zip(asked, answers, strict=True)
+            if isinstance(answer, dict)
+        }
+        failures = [answer for answer in answers if isinstance(answer, EngineError)]
+        if failures and not found:
+            raise failures[0]
+        return found
+
+    async def _stats(self, ref: str) -> Json | EngineError | None:
+        """Return the sample, None for a container that is gone or not running, or the failure."""
+        try:
+            sample = await self._transport.read(
+                paths.container(ref, "/stats"),
+                {"stream": "0", "one-shot": "1"},
+                timeout_s=self._transport.timeouts.stats_s,
+                is_sweep=True,
+            )
+        except EngineAnswer as answer:
+            return None if answer.status == HTTP_NOT_FOUND else answer
+        except EngineError as error:
+            return error
+        is_sample = isinstance(sample, dict) and decode.time_us(sample.get("read")) is not None
+        return sample if is_sample else None
+
+    async def events(
+        self, since_us: int | None = None, *, on_open: Callable[[], None] | None = None
+    ) -> AsyncGenerator[Json, None]:
+        """Yield container events; never ends but by raising EngineError.
+
+        ``since_us`` (the engine's clock) replays what the engine still remembers; ``on_open`` is
+        called once the engine has accepted: a listing begun after it misses nothing.
+        """
+        params = {"filters": _CONTAINERS_ONLY}
+        if since_us is not None:
+            params["since"] = f"{since_us // US}.{since_us % US * 1000:09d}"
+        async with aclosing(self._objects("/events", params, on_open)) as events:
+            async for event in events:
+                yield event
+        raise EngineUnclear("the event stream ended")
+
+    async def _objects(
+        self, path: str, params: dict[str, str], on_open: Callable[[], None] | None = None
+    ) -> AsyncGenerator[Json, None]:
+        reader = LineReader()
+        async with self._transport.stream(path, params) as chunks:
+            if on_open is not None:
+                on_open()
+            async for chunk in chunks:
+                for item in _fed(reader, chunk, path):
+                    yield item
+
+    async def perform(self, effect: EngineEffect) -> Outcome:
+        """Carry out an effect; every way it can go is an outcome."""
+        return await self._performer.perform(effect)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._registry.close()
+        await self._transport.close()
+
+
+def _fed(reader: LineReader, chunk: bytes, path: str) -> list[dict[str, Any]]:
+    try:
+        return list(reader.feed(chunk))
+    except ValueError as error:
+        raise EngineUnclear(f"{path}: {error}") from error

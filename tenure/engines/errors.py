@@ -1,0 +1,112 @@
+"""The one place where an engine's answers and a transport's exceptions become our errors.
+
+EngineError
+├── EngineUnreachable   certain: the request never left (no connection)
+├── EngineUnclear       time-out, cut, an answer that is not the engine's: it may have happened
+└── EngineAnswer        a definite answer of the engine, with its status
+
+The decision is by status code and exception type, never by text: texts change with versions.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import aiohttp
+
+from tenure.model.errors import EngineError, EngineRefused, EngineUnclear
+
+HTTP_OK = 200
+HTTP_NOT_MODIFIED = 304
+HTTP_BAD_REQUEST = 400
+HTTP_UNAUTHORIZED = 401
+HTTP_FORBIDDEN = 403
+HTTP_NOT_FOUND = 404
+HTTP_CONFLICT = 409
+HTTP_SERVER_ERROR = 500
+
+_UNCLEAR_STATUS = frozenset((408, 502, 503, 504))
+"""What a proxy, or an engine whose containerd is away, says: the request may still be obeyed."""
+
+_DETAIL_CHARS = 2_000
+"""Bound of a message kept from an engine."""
+
+
+class EngineUnreachable(EngineError):
+    """No connection was made: nothing was sent, so nothing can happen later."""
+
+    code = "unreachable"
+    http_status = 503
+    retryable = True
+
+
+class EngineAnswer(EngineRefused):
+    """The engine said no, with an HTTP status."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        if status == HTTP_NOT_FOUND:
+            self.http_status = HTTP_NOT_FOUND
+            self.code = "not_found"
+
+
+def translated(error: Exception, asked: str) -> EngineError:
+    """Return our error for an exception of the transport while ``asked`` was under way.
+
+    Only a failure to connect is certain not to have sent anything.
+    """
+    silent = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    detail = f"{asked}: {str(error) or silent}"
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return EngineUnreachable(detail)
+    return EngineUnclear(detail)
+
+
+def translated_docker(error: Exception, asked: str) -> EngineError:
+    """Return our error for an exception of the docker package.
+
+    An answer with a status is judged as elsewhere; without one, what the package itself objects
+    to (a name that is none) is a definite no, and a broken connection leaves it open.
+    """
+    from docker.errors import APIError, DockerException
+
+    status = error.status_code if isinstance(error, APIError) else None
+    if isinstance(error, APIError) and status is not None:
+        if status in _UNCLEAR_STATUS:
+            return EngineUnclear(f"{asked}: HTTP {status}")
+        return EngineAnswer(status, str(error.explanation or error)[:_DETAIL_CHARS])
+    if isinstance(error, DockerException):
+        return EngineAnswer(HTTP_BAD_REQUEST, f"{asked}: {error}"[:_DETAIL_CHARS])
+    return EngineUnclear(f"{asked}: {error}"[:_DETAIL_CHARS])
+
+
+def refusal(status: int, body: bytes, asked: str) -> EngineError:
+    """Return our error for an HTTP status of 400 or more.
+
+    A 500 is definite only if it is the engine's own (JSON with a message).
+    """
+    message = _message(body)
+    is_foreign = status >= HTTP_SERVER_ERROR and message is None
+    if status in _UNCLEAR_STATUS or is_foreign:
+        return EngineUnclear(f"{asked}: HTTP {status} {message or ''}".rstrip())
+    return EngineAnswer(status, message or f"{asked}: HTTP {status}")
+
+
+def parsed(body: bytes, asked: str) -> Any:
+    """Return the JSON of an answer; raise EngineUnclear if it is none."""
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise EngineUnclear(f"{asked}: the answer is not JSON") from error
+
+
+def _message(body: bytes) -> str | None:
+    """Return the text of Docker's error object, None if ``body`` is not one."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    message = document.get("message") if isinstance(document, dict) else None
+    return message[:_DETAIL_CHARS] if isinstance(message, str) else None

@@ -1,0 +1,311 @@
+"""HTTP to one engine: its own connections, slots and time-outs, so that it slows nobody else.
+
+Three pools. Reads keep their connections (fastest). Calls that change something open a fresh one
+each: then a failure to connect is certain, whereas a kept connection that broke unnoticed would
+leave open whether the request arrived. Streams have as many as they need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from tenure.engines.address import connector, parse
+from tenure.engines.errors import (
+    HTTP_BAD_REQUEST,
+    EngineUnreachable,
+    parsed,
+    refusal,
+    translated,
+)
+from tenure.model.errors import EngineError, EngineUnclear
+
+SHORT_CALLS = 8
+"""Short calls at a time: measured fastest and smoothest (TESTBED.md section 8)."""
+
+LONG_CALLS = 16
+"""Stops at a time: they wait for a grace time and must not keep listings and starts waiting."""
+
+SWEEP_CALLS = 256
+"""One-shot stats at a time: an engine answers all of them after one second, together or not."""
+
+STREAMS = 512
+"""Open streams: one of events, one of stats per container, followed logs."""
+
+READ_TRIES = 3
+RETRY_BASE_S = 0.1
+"""First pause before a read is tried again; doubles, times 0.5 to 1.5 by chance."""
+
+MAX_ANSWER_BYTES = 64 << 20
+"""Bound of one answer; a listing of 1,000 containers with many labels has about 2 MiB."""
+
+NEWEST_API = (1, 44)
+"""The newest API this package was written for; it is also the oldest that engine 29 speaks."""
+
+_BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds for a whole call of each kind; ``stop_extra_s`` comes on top of the grace time.
+
+    ``slot_s`` is the longest wait for one of the engine's slots, ``quiet_s`` the silence of a
+    stream after which the engine is pinged, ``pull_s`` a whole pull.
+    """
+
+    connect_s: float = 5.0
+    ping_s: float = 3.0
+    read_s: float = 15.0
+    write_s: float = 60.0
+    start_s: float = 120.0
+    stop_extra_s: float = 30.0
+    removal_s: float = 60.0
+    logs_s: float = 60.0
+    stats_s: float = 10.0
+    registry_s: float = 20.0
+    pull_s: float = 1800.0
+    slot_s: float = 60.0
+    quiet_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    reads: aiohttp.ClientSession
+    writes: aiohttp.ClientSession
+    streams: aiohttp.ClientSession
+
+
+class Transport:
+    """Calls of one engine by URL. Raises InvalidInput for a URL it cannot reach."""
+
+    def __init__(self, url: str, timeouts: Timeouts) -> None:
+        self.address = parse(url)
+        self.timeouts = timeouts
+        self.api_version = ""
+        self._pools: _Pools | None = None
+        self._short = asyncio.Semaphore(SHORT_CALLS)
+        self._long = asyncio.Semaphore(LONG_CALLS)
+        self._sweep = asyncio.Semaphore(SWEEP_CALLS)
+
+    async def ping(self) -> None:
+        """Return if the engine answers within ``ping_s``; learn the API version to speak.
+
+        Takes no slot: a busy engine is not a lost one.
+        """
+        try:
+            async with asyncio.timeout(self.timeouts.ping_s):
+                _, headers = await self._request(self._open().reads, "GET", "/_ping")
+        except _BROKEN as error:
+            raise translated(error, "ping") from error
+        self.api_version = _spoken(headers.get("Api-Version", ""))
+
+    async def read(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        timeout_s: float | None = None,
+        is_sweep: bool = False,
+    ) -> Any:
+        """Return the JSON of a GET, tried again on broken connections within the time-out.
+
+        ``is_sweep``: one of many that the engine answers together, outside the eight.
+        """
+        limit_s = timeout_s or self.timeouts.read_s
+        try:
+            async with asyncio.timeout(limit_s), self._sweep if is_sweep else self._short:
+                return parsed(await self._read_with_retries(path, params or {}), path)
+        except TimeoutError as error:
+            raise EngineUnclear(f"{path}: no answer in {limit_s:g} s") from error
+
+    async def _read_with_retries(self, path: str, params: Mapping[str, str]) -> bytes:
+        pause_s = RETRY_BASE_S
+        for _ in range(READ_TRIES - 1):
+            try:
+                return await self._read_once(path, params)
+            except (EngineUnclear, EngineUnreachable):
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+                pause_s *= 2
+        return await self._read_once(path, params)
+
+    async def _read_once(self, path: str, params: Mapping[str, str]) -> bytes:
+        await self._negotiate()
+        try:
+            body, _ = await self._request(self._open().reads, "GET", self._at(path, params))
+        except (aiohttp.ClientError, OSError) as error:
+            raise translated(error, path) from error
+        return body
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        timeout_s: float | None = None,
+        is_long: bool = False,
+    ) -> bytes:
+        """Make one call that changes something, once; return the answer's body.
+
+        EngineUnreachable means that nothing was sent; EngineUnclear that it may still happen.
+        """
+        limit_s = timeout_s or self.timeouts.write_s
+        asked = f"{method} {path}"
+        await self._negotiate_before(asked)
+        async with self._slot(self._long if is_long else self._short, asked):
+            try:
+                async with asyncio.timeout(limit_s):
+                    answer, _ = await self._request(
+                        self._open().writes, method, self._at(path, {}), body=body
+                    )
+            except TimeoutError as error:
+                raise _timed_out(error, asked, limit_s) from error
+            except (aiohttp.ClientError, OSError) as error:
+                raise translated(error, asked) from error
+            return answer
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str]
+    ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
+        """Open a stream and give its chunks, which end by EngineUnclear when the engine is gone."""
+        try:
+            async with asyncio.timeout(self.timeouts.read_s):
+                await self._negotiate()
+                response = await self._open().streams.get(
+                    self._url(self._at(path, params)), allow_redirects=False
+                )
+                if response.status >= HTTP_BAD_REQUEST:
+                    async with response:
+                        raise refusal(response.status, await _bounded(response), path)
+        except _BROKEN as error:
+            raise translated(error, path) from error
+        chunks = self._chunks(response, path)
+        try:
+            yield chunks
+        finally:
+            await chunks.aclose()
+            response.close()
+
+    async def _chunks(
+        self, response: aiohttp.ClientResponse, path: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield what arrives; in each silence of ``quiet_s`` the engine must answer a ping.
+
+        A cut link and a frozen engine show in nothing else.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(self.timeouts.quiet_s):
+                    chunk = await response.content.readany()
+            except _BROKEN as error:
+                is_quiet = isinstance(error, TimeoutError) and not response.content.exception()
+                if not is_quiet:
+                    raise translated(error, path) from error
+                await self.ping()
+                continue
+            if not chunk:
+                return
+            yield chunk
+
+    async def close(self) -> None:
+        """Close every connection; a later call opens them again."""
+        pools, self._pools = self._pools, None
+        if pools is not None:
+            for session in (pools.reads, pools.writes, pools.streams):
+                await session.close()
+
+    async def _request(
+        self, session: aiohttp.ClientSession, method: str, path: str, *, body: object = None
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """Return body and headers of an answer below 400; raise its refusal otherwise."""
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        async with session.request(
+            method, self._url(path), data=content, headers=headers, allow_redirects=False
+        ) as response:
+            answer = await _bounded(response)
+            if response.status >= HTTP_BAD_REQUEST:
+                raise refusal(response.status, answer, f"{method} {path}")
+            return answer, response.headers
+
+    async def _negotiate(self) -> None:
+        if not self.api_version:
+            await self.ping()
+
+    async def _negotiate_before(self, asked: str) -> None:
+        """Learn the API version; whatever fails here, the call itself was never sent."""
+        try:
+            await self._negotiate()
+        except EngineError as error:
+            raise EngineUnreachable(f"{asked}: {error.detail}") from error
+
+    @asynccontextmanager
+    async def _slot(self, slots: asyncio.Semaphore, asked: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self.timeouts.slot_s):
+                await slots.acquire()
+        except TimeoutError as error:
+            raise EngineUnreachable(f"{asked}: the engine's slots stayed taken") from error
+        try:
+            yield
+        finally:
+            slots.release()
+
+    def _at(self, path: str, params: Mapping[str, str]) -> str:
+        query = str(URL.build(query=dict(params))) if params else ""
+        return f"/v{self.api_version}{path}{query}"
+
+    def _url(self, path: str) -> URL:
+        return URL(self.address.base + path, encoded=True)
+
+    def _open(self) -> _Pools:
+        """Return the pools, made on first use because aiohttp wants a running loop."""
+        if self._pools is None:
+            self._pools = _Pools(
+                reads=self._session(0, is_kept=True),
+                writes=self._session(0, is_kept=False),
+                streams=self._session(STREAMS, is_kept=False),
+            )
+        return self._pools
+
+    def _session(self, limit: int, *, is_kept: bool) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=connector(self.address, limit=limit, is_kept=is_kept),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,  # proxies and certificates of the environment are not for engines
+        )
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    """Return the whole body; raise EngineUnclear if it is longer than any honest answer."""
+    answer = bytearray()
+    async for chunk in response.content.iter_any():
+        answer += chunk
+        if len(answer) > MAX_ANSWER_BYTES:
+            raise EngineUnclear(f"{response.url.path}: the answer is too long")
+    return bytes(answer)
+
+
+def _timed_out(error: TimeoutError, asked: str, limit_s: float) -> EngineError:
+    if isinstance(error, aiohttp.ClientError):
+        return translated(error, asked)
+    return EngineUnclear(f"{asked}: no answer in {limit_s:g} s")
+
+
+def _spoken(offered: str) -> str:
+    """Return the API version to speak: the engine's, at most ours."""
+    try:
+        major, minor = (int(part) for part in offered.split("."))
+    except ValueError:
+        major, minor = NEWEST_API
+    return ".".join(str(part) for part in min((major, minor), NEWEST_API))
