@@ -18,6 +18,8 @@ PURE = (
     "cycles/planner.py",
     "cycles/snapshot.py",
     "cycles/schedule.py",
+    "cycles/candidates.py",
+    "cycles/fit.py",
 )
 #: May be imported by a room beside itself and ``model``.
 ALLOWED: dict[str, set[str]] = {

@@ -1,0 +1,99 @@
+"""What a worker plans from: the fleet at one revision, as plain data that travels as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from tenure.model.container import Profile
+from tenure.model.errors import InvalidInput
+from tenure.model.plan import CycleSpec, Plan
+from tenure.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as a cycle sees it.
+
+    ``free`` is what is free for services now (for a node that is off: once it is on). ``is_on``
+    says that work can start at once; ``is_schedulable`` that new work is welcome; ``is_switchable``
+    that it can be switched on. ``idle_w`` and ``peak_w`` watts, 0 unknown. ``images`` the image
+    names seen there; empty means not known.
+    """
+
+    name: str
+    generation: str
+    capacity: Resources
+    free: Resources
+    is_on: bool
+    is_schedulable: bool = True
+    is_switchable: bool = False
+    idle_w: float = 0.0
+    peak_w: float = 0.0
+    images: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """A service as a cycle sees it; the fields are those of ``model.container.Service``.
+
+    ``image`` empty or ``is_pullable`` true means that any node can run it.
+    """
+
+    id: str
+    name: str
+    app: str
+    node: str
+    generation: str
+    incarnation: int
+    since_us: int
+    state: str
+    reserved: Resources
+    migrate: str = ""
+    min_age_us: int | None = None
+    moved_us: int | None = None
+    image: str = ""
+    is_pullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The fleet at ``revision`` and ``now_us``, with the configured cycles.
+
+    ``cooldown_us`` must pass between two moves of one container.
+    """
+
+    revision: int
+    now_us: int
+    cooldown_us: int = 0
+    nodes: tuple[NodeView, ...] = ()
+    services: tuple[ServiceView, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+    cycles: tuple[CycleSpec, ...] = ()
+
+
+_SNAPSHOT = TypeAdapter(Snapshot)
+_PLAN = TypeAdapter(Plan)
+
+
+def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the snapshot as JSON data."""
+    data: dict[str, Any] = _SNAPSHOT.dump_python(snapshot, mode="json")
+    return data
+
+
+def snapshot_from_json(data: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot in JSON data; raises InvalidInput where it is none."""
+    try:
+        return _SNAPSHOT.validate_python(dict(data))
+    except ValidationError as error:
+        raise InvalidInput(f"not a snapshot: {error.errors()[0]['msg']}") from error
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan as JSON data, with the field names of ``model.plan.Plan``."""
+    data: dict[str, Any] = _PLAN.dump_python(plan, mode="json")
+    return data

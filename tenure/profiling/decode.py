@@ -1,0 +1,129 @@
+"""Engine statistics (JSON of ``GET /containers/{id}/stats``) to readings, readings to samples.
+
+cgroup v1 and v2 differ: v1 tells inactive pages as ``total_inactive_file`` and block I/O as
+``Read``/``Write`` rows; v2 as ``inactive_file`` and ``read``/``write`` rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tenure.model.resources import Resources
+from tenure.model.units import US
+from tenure.profiling.sample import Reading, Sample
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def decode_stats(raw: Mapping[str, Any]) -> Reading | None:
+    """Return the reading in an engine's answer, or None where it holds none.
+
+    None for a container that is not running (the engine answers with zeros and the year 1) and for
+    anything that is not such an answer; never raises on bad shapes.
+    """
+    at_us = _time_us(raw.get("read"))
+    cpu_ns = _count(_part(_part(raw, "cpu_stats"), "cpu_usage").get("total_usage"))
+    memory = _part(raw, "memory_stats")
+    usage = _count(memory.get("usage"))
+    if at_us is None or cpu_ns is None or usage is None:
+        return None
+    pages = _part(memory, "stats")
+    inactive = _count(pages.get("total_inactive_file", pages.get("inactive_file"))) or 0
+    return Reading(
+        at_us,
+        cpu_ns,
+        max(0, usage - inactive),
+        disk_bytes=_disk_bytes(_part(raw, "blkio_stats"), is_v1="total_inactive_file" in pages),
+        net_bytes=_net_bytes(raw.get("networks")),
+    )
+
+
+def difference(older: Reading, newer: Reading) -> Sample | None:
+    """Return what was used between two readings of one container.
+
+    None where no time passed or any counter went backwards: the container was restarted in
+    between, and what it used before is lost. Rates are rounded up, so that the least use is seen.
+    """
+    span_us = newer.at_us - older.at_us
+    if span_us <= 0 or newer.cpu_ns < older.cpu_ns:
+        return None
+    rates: dict[str, int] = {}
+    observed = ["cpu_m", "memory_bytes"]
+    for name, before, after in (
+        ("disk_bytes_per_s", older.disk_bytes, newer.disk_bytes),
+        ("net_bytes_per_s", older.net_bytes, newer.net_bytes),
+    ):
+        if before is None or after is None:
+            continue
+        if after < before:
+            return None
+        rates[name] = _ceil((after - before) * US, span_us)
+        observed.append(name)
+    # Nanoseconds of CPU per microsecond of time are thousandths of a core.
+    cpu_m = _ceil(newer.cpu_ns - older.cpu_ns, span_us)
+    use = Resources(
+        cpu_m,
+        newer.memory_bytes,
+        rates.get("disk_bytes_per_s", 0),
+        rates.get("net_bytes_per_s", 0),
+    )
+    return Sample(newer.at_us, span_us, use, tuple(observed))
+
+
+def _disk_bytes(blkio: Mapping[str, Any], *, is_v1: bool) -> int | None:
+    """Return the bytes read and written, or None where the kernel does not count them.
+
+    Under v1 no row at all means that nothing counts (the file says ``Total 0`` until a throttle
+    rule was set once anywhere), under v2 that nothing was read or written yet.
+    """
+    rows = blkio.get("io_service_bytes_recursive")
+    rows = rows if isinstance(rows, list) else []
+    amounts = [
+        _count(row.get("value")) or 0
+        for row in rows
+        if isinstance(row, Mapping) and str(row.get("op", "")).lower() in ("read", "write")
+    ]
+    if not amounts:
+        return None if is_v1 else 0
+    return sum(amounts)
+
+
+def _net_bytes(networks: object) -> int | None:
+    """Return the bytes received and sent over all interfaces; None on the host's network."""
+    if not isinstance(networks, Mapping) or not networks:
+        return None
+    cards = [card for card in networks.values() if isinstance(card, Mapping)]
+    return sum(
+        (_count(card.get("rx_bytes")) or 0) + (_count(card.get("tx_bytes")) or 0) for card in cards
+    )
+
+
+def _part(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = raw.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return None
+
+
+def _time_us(text: object) -> int | None:
+    """Return microseconds for RFC 3339 text; None for none, nonsense or the zero time."""
+    if not isinstance(text, str):
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if at.tzinfo is None or at <= EPOCH:
+        return None
+    past = at - EPOCH
+    return (past.days * 86_400 + past.seconds) * US + past.microseconds
+
+
+def _ceil(amount: int, per: int) -> int:
+    return -(-amount // per)

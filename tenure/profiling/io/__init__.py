@@ -1,0 +1,1 @@
+"""The sampler and the stores of statistics."""

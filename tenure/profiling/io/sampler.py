@@ -1,0 +1,246 @@
+"""The sampler: one sweep over every running container at an interval (GENPACK section 5.1).
+
+A sweep asks all nodes at once; a node that fails or is slow costs its own samples, nobody else's.
+Rates need two readings, so a container has its first sample in the second sweep that sees it. An
+engine answers one-shot statistics in about a second however many containers are asked for at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tenure.model.container import Profile
+from tenure.model.errors import TenureError
+from tenure.model.events import UsageObserved
+from tenure.model.units import HOUR_US, US
+from tenure.profiling.decode import decode_stats, difference
+from tenure.profiling.foreign import ForeignUse
+from tenure.profiling.io.store import StatsStore, StatsUnavailable
+from tenure.profiling.sample import Measured, Reading
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A running container to sample.
+
+    ``kind`` service (kept and profiled), executor (kept) or foreign (summed per node).
+    ``container`` is the key its samples are kept under (tenure's id, or ``job/index``),
+    ``since_us`` when it entered its generation: its profile begins there.
+    """
+
+    engine_id: str
+    kind: Literal["service", "executor", "foreign"]
+    container: str = ""
+    app: str = ""
+    since_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerParams:
+    """``interval_us`` between sweeps; ``window_us`` the longest profile; fewer than
+    ``min_samples`` give no profile. ``timeout_us`` bounds one node's answer. At most
+    ``profiles_per_sweep`` profiles are made per sweep, the stalest first, so that a large fleet
+    costs a bounded time; ``apps_us`` is the time between two profiles of one app.
+    """
+
+    interval_us: int = 30 * US
+    window_us: int = 6 * HOUR_US
+    min_samples: int = 3
+    timeout_us: int = 20 * US
+    profiles_per_sweep: int = 1_000
+    apps_us: int = 60 * US
+    prune_us: int = 60 * US
+
+    def __post_init__(self) -> None:
+        if min(self.interval_us, self.window_us, self.timeout_us) <= 0:
+            raise ValueError("interval, window and time-out must be positive")
+        if min(self.min_samples, self.profiles_per_sweep) < 1:
+            raise ValueError("min_samples and profiles_per_sweep must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerPorts:
+    """What the daemon gives: ``stats(node, engine_ids)`` returns raw answers by engine id (those
+    that answered; raises a TenureError where the engine does not); ``targets()`` the running
+    containers by node; ``emit`` takes the observation; ``now_us`` the time.
+    """
+
+    stats: Callable[[str, Sequence[str]], Awaitable[Mapping[str, Mapping[str, Any]]]]
+    targets: Callable[[], Mapping[str, Sequence[Target]]]
+    emit: Callable[[UsageObserved], None]
+    now_us: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What one sweep did; ``failed`` maps nodes that gave nothing to the reason."""
+
+    containers: int = 0
+    samples: int = 0
+    profiles: int = 0
+    took_us: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    store_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    """One node's part of a sweep; ``why`` is empty where it answered."""
+
+    node: str
+    measured: list[Measured]
+    why: str = ""
+
+
+class Sampler:
+    """Sample, keep, profile, tell. ``last`` is the latest finished sweep (None before it)."""
+
+    def __init__(self, store: StatsStore, ports: SamplerPorts, params: SamplerParams) -> None:
+        self._store = store
+        self._ports = ports
+        self._params = params
+        self._readings: dict[tuple[str, str], Reading] = {}
+        self._foreign = ForeignUse()
+        self._profiled_us: dict[str, int] = {}
+        self._learned_us: dict[str, int] = {}
+        self._pruned_us = 0
+        self.last: Sweep | None = None
+
+    async def run(self) -> None:
+        """Sweep at the interval until cancelled; a sweep that takes longer delays the next."""
+        interval_s = self._params.interval_us / US
+        due_s = time.monotonic()
+        while True:
+            await self.sweep()
+            due_s = max(due_s + interval_s, time.monotonic())
+            await asyncio.sleep(due_s - time.monotonic())
+
+    async def sweep(self) -> Sweep:
+        """Sample every running container once. Failures are told in the answer, not raised."""
+        begin_s = time.monotonic()
+        targets = {node: tuple(rows) for node, rows in self._ports.targets().items()}
+        visits = await asyncio.gather(*(self._visit(node, rows) for node, rows in targets.items()))
+        failed = {visit.node: visit.why for visit in visits if visit.why}
+        measured = [row for visit in visits for row in visit.measured]
+        foreign = {v.node: self._foreign.use_of(v.node) for v in visits if not v.why}
+        self._forget(targets)
+        profiles, error = await self._keep(targets, measured)
+        if profiles or foreign:
+            self._ports.emit(
+                UsageObserved(at_us=self._ports.now_us(), profiles=tuple(profiles), foreign=foreign)
+            )
+        self._log_failures(failed, error)
+        self.last = Sweep(
+            containers=sum(len(rows) for rows in targets.values()),
+            samples=len(measured),
+            profiles=len(profiles),
+            took_us=round((time.monotonic() - begin_s) * US),
+            failed=failed,
+            store_error=error,
+        )
+        return self.last
+
+    async def _visit(self, node: str, rows: Sequence[Target]) -> _Visit:
+        """Sample one node; what came is decoded at once, so that no step holds the loop long."""
+        try:
+            async with asyncio.timeout(self._params.timeout_us / US):
+                ids = [row.engine_id for row in rows]
+                raw = await self._ports.stats(node, ids) if ids else {}
+        except TimeoutError:
+            return _Visit(node, [], "no answer in time")
+        except TenureError as error:
+            return _Visit(node, [], error.detail)
+        return _Visit(node, self._take(node, rows, raw))
+
+    def _take(
+        self, node: str, rows: Sequence[Target], raw: Mapping[str, Mapping[str, Any]]
+    ) -> list[Measured]:
+        """Turn one node's answers into samples, and remember the readings for the next sweep."""
+        self._foreign.keep(node, [row.engine_id for row in rows if row.kind == "foreign"])
+        measured = []
+        for row in rows:
+            reading = decode_stats(raw.get(row.engine_id) or {})
+            if reading is None:
+                continue
+            key = (node, row.engine_id)
+            older = self._readings.get(key)
+            self._readings[key] = reading
+            sample = difference(older, reading) if older else None
+            if row.kind == "foreign":
+                self._foreign.add(node, row.engine_id, sample or reading)
+            elif sample is not None and row.container:
+                measured.append(Measured(row.container, node, row.app, sample))
+        return measured
+
+    def _forget(self, targets: Mapping[str, Sequence[Target]]) -> None:
+        """Drop what is remembered of containers and nodes that are no longer there."""
+        alive = {(node, row.engine_id) for node, rows in targets.items() for row in rows}
+        self._readings = {key: row for key, row in self._readings.items() if key in alive}
+        known = {row.container for rows in targets.values() for row in rows}
+        self._profiled_us = {key: at for key, at in self._profiled_us.items() if key in known}
+        apps = {row.app for rows in targets.values() for row in rows}
+        self._learned_us = {app: at for app, at in self._learned_us.items() if app in apps}
+        self._foreign.forget_nodes(targets.keys())
+
+    async def _keep(
+        self, targets: Mapping[str, Sequence[Target]], measured: Sequence[Measured]
+    ) -> tuple[list[Profile], str]:
+        """Write the samples and return the profiles that are due, and what failed."""
+        now_us = self._ports.now_us()
+        try:
+            await self._store.write(measured)
+            profiles = await self._profiles(targets, now_us)
+            await self._learn(targets, {row.app for row in measured}, now_us)
+            if now_us - self._pruned_us >= self._params.prune_us:
+                self._pruned_us = now_us
+                await self._store.prune(now_us)
+        except StatsUnavailable as error:
+            return [], error.detail
+        return profiles, ""
+
+    async def _profiles(
+        self, targets: Mapping[str, Sequence[Target]], now_us: int
+    ) -> list[Profile]:
+        services = [row for rows in targets.values() for row in rows if row.kind == "service"]
+        services.sort(key=lambda row: (self._profiled_us.get(row.container, 0), row.container))
+        begin_us = now_us - self._params.window_us
+        since_us = {
+            row.container: max(row.since_us, begin_us)
+            for row in services[: self._params.profiles_per_sweep]
+        }
+        # An engine's clock may be ahead of ours; its newest sample still counts.
+        made = await self._store.profiles(
+            since_us, now_us + HOUR_US, min_samples=self._params.min_samples
+        )
+        self._profiled_us.update(dict.fromkeys(since_us, now_us))
+        return [made[key] for key in sorted(made)]
+
+    async def _learn(
+        self, targets: Mapping[str, Sequence[Target]], seen: set[str], now_us: int
+    ) -> None:
+        """Refresh the profiles of the apps of services that were sampled, each at its interval."""
+        apps = {row.app for rows in targets.values() for row in rows if row.kind == "service"}
+        due = [
+            app
+            for app in sorted(apps & seen)
+            if app and now_us - self._learned_us.get(app, 0) >= self._params.apps_us
+        ]
+        due.sort(key=lambda app: (self._learned_us.get(app, 0), app))
+        due = due[: self._params.profiles_per_sweep]
+        await self._store.learn_apps(due, now_us, min_samples=self._params.min_samples)
+        self._learned_us.update(dict.fromkeys(due, now_us))
+
+    def _log_failures(self, failed: Mapping[str, str], error: str) -> None:
+        """Log a failure once, when it is new, not at every sweep."""
+        before = self.last.failed if self.last else {}
+        for node in sorted(failed.keys() - before.keys()):
+            log.warning("no statistics from node %s: %s", node, failed[node])
+        if error and not (self.last and self.last.store_error):
+            log.error("statistics are not kept: %s", error)

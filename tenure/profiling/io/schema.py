@@ -1,0 +1,79 @@
+"""The schema of the embedded statistics store.
+
+Names follow cAdvisor's InfluxDB measurements (``memory_working_set``, ``rx_bytes``...) and tags
+(``machine``, ``container_name``) where they fit; a unit is added where ours differs. NULL means
+"not observed".
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from tenure.model.resources import DIMENSIONS
+
+VERSION = 1
+
+#: The column of each dimension, in the order of ``DIMENSIONS``.
+COLUMNS = ("cpu_usage_m", "memory_working_set", "diskio_bytes_per_s", "net_bytes_per_s")
+COLUMN_OF = dict(zip(DIMENSIONS, COLUMNS, strict=True))
+
+#: The statistics of a bucket; its columns are ``<column>_<statistic>``.
+STATISTICS = ("mean", "max", "p90")
+BUCKET_COLUMNS = tuple(f"{column}_{what}" for what in STATISTICS for column in COLUMNS)
+
+STEPS = {
+    1: f"""
+        CREATE TABLE series (
+            id INTEGER PRIMARY KEY,
+            container_name TEXT NOT NULL,
+            machine TEXT NOT NULL,
+            app TEXT NOT NULL,
+            last_us INTEGER NOT NULL,
+            UNIQUE (container_name, machine, app)
+        );
+        CREATE INDEX series_app ON series (app, last_us);
+        -- Row ids rise with time, so the oldest rows are found without an index on time.
+        CREATE TABLE sample (
+            id INTEGER PRIMARY KEY,
+            series INTEGER NOT NULL,
+            at_us INTEGER NOT NULL,
+            span_us INTEGER NOT NULL,
+            {", ".join(f"{column} INTEGER" for column in COLUMNS)}
+        );
+        CREATE UNIQUE INDEX sample_time ON sample (series, at_us);
+        CREATE TABLE rollup (
+            width_us INTEGER NOT NULL,
+            start_us INTEGER NOT NULL,
+            series INTEGER NOT NULL,
+            samples INTEGER NOT NULL,
+            {", ".join(f"{column} INTEGER" for column in BUCKET_COLUMNS)},
+            PRIMARY KEY (series, width_us, start_us)
+        ) WITHOUT ROWID;
+        CREATE INDEX rollup_time ON rollup (width_us, start_us);
+        -- Every bucket of this width that starts before ``until_us`` has been rolled up.
+        CREATE TABLE progress (width_us INTEGER PRIMARY KEY, until_us INTEGER NOT NULL);
+        CREATE TABLE app_profile (
+            app TEXT PRIMARY KEY,
+            updated_us INTEGER NOT NULL,
+            samples INTEGER NOT NULL,
+            age_us INTEGER NOT NULL,
+            {", ".join(f"{column} INTEGER" for column in COLUMNS)}
+        ) WITHOUT ROWID;
+    """,
+}
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema forward to ``VERSION``, one transaction per step.
+
+    Raises ``sqlite3.DatabaseError`` where the file is of a newer version or no database.
+    """
+    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if found > VERSION:
+        raise sqlite3.DatabaseError(
+            f"the statistics store has schema {found}, this program knows {VERSION}"
+        )
+    for version in range(found + 1, VERSION + 1):
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {STEPS[version]}; PRAGMA user_version = {version}; COMMIT;"
+        )

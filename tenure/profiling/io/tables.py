@@ -1,0 +1,151 @@
+"""The statements of the embedded statistics store: all synchronous, on one connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tenure.model.container import Profile
+from tenure.model.resources import DIMENSIONS, Resources
+from tenure.profiling.io.schema import BUCKET_COLUMNS, COLUMN_OF, COLUMNS, STATISTICS
+from tenure.profiling.percentile import profile_of
+from tenure.profiling.sample import Bucket, Measured, Sample
+
+#: At most this many of an app's newest samples make its profile.
+APP_SAMPLES = 5_000
+SAMPLE_FIELDS = f"at_us, span_us, {', '.join(COLUMNS)}"
+
+
+def insert(connection: sqlite3.Connection, samples: Sequence[Measured]) -> None:
+    """Insert samples and the series they belong to (no transaction of its own)."""
+    newest: dict[tuple[str, str, str], int] = {}
+    for row in samples:
+        key = (row.container, row.node, row.app)
+        newest[key] = max(newest.get(key, 0), row.sample.at_us)
+    connection.executemany(
+        "INSERT INTO series (container_name, machine, app, last_us) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET last_us = max(last_us, excluded.last_us)",
+        [(*key, at_us) for key, at_us in newest.items()],
+    )
+    ids = {key: _series_id(connection, key) for key in newest}
+    marks = ", ".join("?" * (3 + len(COLUMNS)))
+    connection.executemany(
+        f"INSERT OR REPLACE INTO sample (series, {SAMPLE_FIELDS}) VALUES ({marks})",
+        [(ids[row.container, row.node, row.app], *_cells(row.sample)) for row in samples],
+    )
+
+
+def _series_id(connection: sqlite3.Connection, key: tuple[str, str, str]) -> int:
+    found = connection.execute(
+        "SELECT id FROM series WHERE container_name = ? AND machine = ? AND app = ?", key
+    )
+    return int(found.fetchone()[0])
+
+
+def _cells(sample: Sample) -> tuple[int | None, ...]:
+    pairs = zip(DIMENSIONS, sample.use.values(), strict=True)
+    amounts = (value if name in sample.observed else None for name, value in pairs)
+    return (sample.at_us, sample.span_us, *amounts)
+
+
+def samples_of(
+    connection: sqlite3.Connection, container: str, since_us: int, until_us: int
+) -> list[Sample]:
+    """Return a container's samples that end in [``since_us``, ``until_us``), oldest first."""
+    rows = connection.execute(
+        f"SELECT {SAMPLE_FIELDS} FROM sample WHERE at_us >= ? AND at_us < ? AND series IN "
+        "(SELECT id FROM series WHERE container_name = ?) ORDER BY at_us",
+        (since_us, until_us, container),
+    )
+    return [sample_of(row) for row in rows]
+
+
+def sample_of(row: Sequence[Any]) -> Sample:
+    """Return the sample in a row of ``SAMPLE_FIELDS``."""
+    use, observed = _resources(row[2:])
+    return Sample(row[0], row[1], use, observed)
+
+
+def _resources(cells: Sequence[int | None]) -> tuple[Resources, tuple[str, ...]]:
+    pairs = zip(DIMENSIONS, cells, strict=True)
+    observed = tuple(name for name, value in pairs if value is not None)
+    return Resources(*(value or 0 for value in cells)), observed
+
+
+def rollups_of(
+    connection: sqlite3.Connection,
+    container: str,
+    width_us: int,
+    since_us: int,
+    until_us: int,
+) -> list[Bucket]:
+    """Return a container's buckets that start in the time given, oldest first."""
+    rows = connection.execute(
+        f"SELECT start_us, samples, {', '.join(BUCKET_COLUMNS)} FROM rollup WHERE width_us = ? "
+        "AND start_us >= ? AND start_us < ? AND series IN "
+        "(SELECT id FROM series WHERE container_name = ?) ORDER BY start_us",
+        (width_us, since_us, until_us, container),
+    )
+    return [_bucket(width_us, row) for row in rows]
+
+
+def _bucket(width_us: int, row: Sequence[Any]) -> Bucket:
+    size = len(COLUMNS)
+    cells = [row[2 + size * number :][:size] for number in range(len(STATISTICS))]
+    parts = [_resources(part) for part in cells]
+    mean, high, typical = (use for use, _ in parts)
+    return Bucket(row[0], width_us, row[1], mean, high, typical, parts[0][1])
+
+
+def put_bucket(connection: sqlite3.Connection, series: int, bucket: Bucket) -> None:
+    """Keep a bucket of a series; one of the same time is replaced."""
+    cells: list[int | None] = []
+    for use in (bucket.mean, bucket.max, bucket.p90):
+        for name, value in zip(DIMENSIONS, use.values(), strict=True):
+            cells.append(value if name in bucket.observed else None)
+    names = ", ".join(("width_us", "start_us", "series", "samples", *BUCKET_COLUMNS))
+    marks = ", ".join("?" * (4 + len(cells)))
+    connection.execute(
+        f"INSERT OR REPLACE INTO rollup ({names}) VALUES ({marks})",
+        (bucket.width_us, bucket.start_us, series, bucket.count, *cells),
+    )
+
+
+def learn_apps(
+    connection: sqlite3.Connection, apps: Collection[str], now_us: int, min_samples: int
+) -> None:
+    """Replace the profiles of the apps that have at least ``min_samples`` samples."""
+    for app in apps:
+        rows = connection.execute(
+            f"SELECT {SAMPLE_FIELDS} FROM sample WHERE series IN "
+            "(SELECT id FROM series WHERE app = ? ORDER BY last_us DESC LIMIT 100) "
+            "ORDER BY at_us DESC LIMIT ?",
+            (app, APP_SAMPLES),
+        )
+        found = [sample_of(row) for row in rows]
+        profile = profile_of("", found, min_samples=min_samples) if found else None
+        if profile is not None:
+            put_app(connection, app, profile, now_us)
+
+
+def put_app(connection: sqlite3.Connection, app: str, profile: Profile, now_us: int) -> None:
+    """Keep the profile of an app."""
+    cells = [getattr(profile.p90, name) if name in profile.observed else None for name in COLUMN_OF]
+    names = ", ".join(("app", "updated_us", "samples", "age_us", *COLUMNS))
+    marks = ", ".join("?" * (4 + len(cells)))
+    connection.execute(
+        f"INSERT OR REPLACE INTO app_profile ({names}) VALUES ({marks})",
+        (app, now_us, profile.samples, profile.age_us, *cells),
+    )
+
+
+def app_profile(connection: sqlite3.Connection, app: str) -> Profile | None:
+    """Return the kept profile of an app."""
+    row = connection.execute(
+        f"SELECT samples, age_us, {', '.join(COLUMNS)} FROM app_profile WHERE app = ?", (app,)
+    ).fetchone()
+    if row is None:
+        return None
+    use, observed = _resources(row[2:])
+    return Profile("", use, row[0], row[1], observed, {"app": app})

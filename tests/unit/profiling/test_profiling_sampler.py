@@ -1,0 +1,175 @@
+"""The sampler over a real store, with scripted engine answers (their shapes: test of decode)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.model.errors import EngineUnclear
+from tenure.model.events import UsageObserved
+from tenure.model.resources import Resources
+from tenure.model.units import US, iso
+from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts, Target
+
+START_US = 1_700_000_000 * US
+
+
+class Fleet:
+    """Two nodes whose containers use exact amounts each second of a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_us = START_US
+        self.nodes: dict[str, list[Target]] = {
+            "a": [
+                Target("e1", "service", "c1", "app", START_US),
+                Target("e2", "foreign"),
+                Target("e3", "executor", "job/0", "jobapp"),
+            ],
+            "b": [Target("e4", "service", "c4", "app", START_US)],
+        }
+        self.restarted_us: dict[str, int] = {}
+        self.broken: dict[str, BaseException] = {}
+        self.hangs: set[str] = set()
+        self.seen: list[UsageObserved] = []
+
+    async def stats(self, node: str, engine_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        if node in self.broken:
+            raise self.broken[node]
+        if node in self.hangs:
+            await asyncio.Event().wait()
+        return {key: self.raw(key) for key in engine_ids}
+
+    def raw(self, key: str) -> dict[str, Any]:
+        ran_us = self.now_us - self.restarted_us.get(key, START_US - 100 * US)
+        return {
+            "read": iso(self.now_us),
+            "cpu_stats": {"cpu_usage": {"total_usage": ran_us * 250}},
+            "memory_stats": {"usage": 1000, "stats": {"total_inactive_file": 0}},
+            "blkio_stats": {"io_service_bytes_recursive": []},
+            "networks": {"eth0": {"rx_bytes": ran_us // US * 7, "tx_bytes": 0}},
+        }
+
+    def sampler(self, store: EmbeddedStats, **params: Any) -> Sampler:
+        ports = SamplerPorts(self.stats, lambda: self.nodes, self.seen.append, lambda: self.now_us)
+        return Sampler(store, ports, SamplerParams(**params))
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStats]:
+    opened = await EmbeddedStats.open(tmp_path / "stats.db")
+    yield opened
+    await opened.close()
+
+
+async def sweep(fleet: Fleet, sampler: Sampler, times: int) -> None:
+    for _ in range(times):
+        fleet.now_us += 10 * US
+        await sampler.sweep()
+
+
+async def test_profiles_foreign_use_and_samples(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    sampler = fleet.sampler(store)
+    await sweep(fleet, sampler, 3)
+    assert fleet.seen[-1].profiles == ()  # three readings are two samples
+    await sweep(fleet, sampler, 1)
+    told = fleet.seen[-1]
+    assert [profile.container for profile in told.profiles] == ["c1", "c4"]
+    assert told.profiles[0].p90 == Resources(250, 1000, 0, 7)
+    assert told.foreign == {"a": Resources(250, 1000, 0, 7), "b": Resources()}
+    assert told.at_us == fleet.now_us
+    executors = await store.series("job/0", 0, 2 * START_US)
+    assert len(executors) == 3
+    assert sampler.last is not None
+    assert (sampler.last.containers, sampler.last.samples) == (4, 3)
+
+
+async def test_a_broken_and_a_hanging_node_cost_their_own_samples(
+    store: EmbeddedStats, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = Fleet()
+    fleet.nodes["c"] = [Target("e9", "foreign")]
+    fleet.broken["a"] = EngineUnclear("no route")
+    fleet.hangs.add("b")
+    sampler = fleet.sampler(store, timeout_us=US // 20)
+    with caplog.at_level(logging.WARNING):
+        await sweep(fleet, sampler, 2)
+    assert sampler.last is not None
+    assert sampler.last.failed == {"a": "no route", "b": "no answer in time"}
+    assert set(fleet.seen[-1].foreign) == {"c"}  # what is not known is not told
+    assert caplog.text.count("no statistics from node a") == 1
+
+
+async def test_a_restart_loses_one_sample(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    sampler = fleet.sampler(store)
+    await sweep(fleet, sampler, 2)
+    fleet.restarted_us["e1"] = fleet.now_us
+    await sweep(fleet, sampler, 2)
+    assert len(await store.series("c1", 0, 2 * START_US)) == 2
+    assert len(await store.series("c4", 0, 2 * START_US)) == 3
+
+
+async def test_a_profile_begins_with_the_generation(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    sampler = fleet.sampler(store, min_samples=2)
+    await sweep(fleet, sampler, 5)
+    fleet.nodes["a"][0] = Target("e7", "service", "c1", "app", fleet.now_us + 1)
+    await sweep(fleet, sampler, 2)
+    assert "c1" not in {profile.container for profile in fleet.seen[-1].profiles}
+    await sweep(fleet, sampler, 1)
+    made = {profile.container: profile for profile in fleet.seen[-1].profiles}
+    assert (made["c1"].samples, made["c4"].samples) == (2, 7)
+
+
+async def test_profiles_per_sweep_are_bounded_and_take_turns(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    fleet.nodes = {"a": [Target(f"e{n}", "service", f"c{n}", "app", START_US) for n in range(5)]}
+    sampler = fleet.sampler(store, profiles_per_sweep=2, min_samples=1)
+    await sweep(fleet, sampler, 1)
+    told: list[str] = []
+    for _ in range(5):
+        await sweep(fleet, sampler, 1)
+        assert len(fleet.seen[-1].profiles) == 2
+        told += [profile.container for profile in fleet.seen[-1].profiles]
+    assert {told.count(f"c{n}") for n in range(5)} == {2}
+
+
+async def test_an_app_is_learned_from_its_containers(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    sampler = fleet.sampler(store, apps_us=0)
+    await sweep(fleet, sampler, 4)
+    made = await store.app_profile("app")
+    assert made is not None
+    assert made.samples == 6
+    assert await store.app_profile("jobapp") is None
+
+
+async def test_a_failing_store_is_told_and_foreign_use_goes_on(
+    store: EmbeddedStats, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = Fleet()
+    sampler = fleet.sampler(store)
+    await store.close()
+    await sweep(fleet, sampler, 3)
+    assert sampler.last is not None
+    assert "closed" in sampler.last.store_error
+    assert fleet.seen[-1].foreign["a"].memory_bytes == 1000
+    assert caplog.text.count("statistics are not kept") == 1
+
+
+async def test_run_sweeps_at_its_interval_until_cancelled(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    sampler = fleet.sampler(store, interval_us=US // 100)
+    running = asyncio.create_task(sampler.run())
+    async with asyncio.timeout(10):
+        while len(fleet.seen) < 3:
+            await asyncio.sleep(0.01)
+            fleet.now_us += US
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

@@ -1,0 +1,253 @@
+"""The embedded statistics store on a real file: contents, retention, restart, kill -9."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tenure.model.resources import Resources
+from tenure.model.units import HOUR_US, US
+from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.retention import Retention
+from tenure.profiling.io.store import StatsStore, StatsUnavailable
+from tenure.profiling.sample import Measured, Sample
+
+HOUR = HOUR_US
+FIVE = 300 * US
+START_US = 500_000 * HOUR
+
+
+def row(at_us: int, cpu_m: int = 5, container: str = "c", app: str = "a") -> Measured:
+    use = Resources(cpu_m, 100, 0, 3)
+    observed = ("cpu_m", "memory_bytes", "net_bytes_per_s")
+    return Measured(container, "n", app, Sample(at_us, 30 * US, use, observed))
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedStats]:
+    opened = await EmbeddedStats.open(tmp_path / "stats" / "stats.db")
+    yield opened
+    await opened.close()
+
+
+async def test_it_is_a_stats_store(store: EmbeddedStats) -> None:
+    kept: StatsStore = store
+    rows = [row(START_US + n * 30 * US, n) for n in range(5)]
+    await kept.write(rows)
+    found = await kept.series("c", START_US, START_US + 60 * US)
+    assert found == [rows[0].sample, rows[1].sample]
+    assert await kept.series("other", 0, 2 * START_US) == []
+
+
+async def test_the_same_sample_twice_is_one(store: EmbeddedStats) -> None:
+    await store.write([row(START_US, 1)])
+    await store.write([row(START_US, 2)])
+    found = await store.series("c", 0, 2 * START_US)
+    assert [sample.use.cpu_m for sample in found] == [2]
+
+
+async def test_profiles_cover_their_window_alone(store: EmbeddedStats) -> None:
+    await store.write([row(START_US + n * US, n) for n in range(1, 21)])
+    made = await store.profiles(
+        {"c": START_US + 11 * US, "absent": 0}, START_US + HOUR, min_samples=3
+    )
+    assert set(made) == {"c"}
+    assert made["c"].samples == 10
+    assert made["c"].p90 == Resources(19, 100, 0, 3)
+    assert "disk_bytes_per_s" not in made["c"].observed
+    few = await store.profiles({"c": START_US + 19 * US}, START_US + HOUR, min_samples=3)
+    assert few == {}
+
+
+async def test_a_container_keeps_its_series_when_it_moves(store: EmbeddedStats) -> None:
+    first = row(START_US)
+    await store.write([first, Measured("c", "m", "a", row(START_US + US).sample)])
+    assert len(await store.series("c", 0, 2 * START_US)) == 2
+
+
+async def test_an_app_profile_outlives_its_containers(tmp_path: Path) -> None:
+    path = tmp_path / "stats.db"
+    store = await EmbeddedStats.open(path)
+    await store.write([row(START_US + n * US, n, container=f"c{n % 3}") for n in range(1, 31)])
+    await store.learn_apps(["a", "none"], START_US, min_samples=3)
+    await store.learn_apps(["a"], START_US, min_samples=1_000)  # too few: the old one stays
+    for _ in range(3):
+        await store.prune(START_US + 80 * 24 * HOUR)
+    await store.close()
+    store = await EmbeddedStats.open(path)
+    made = await store.app_profile("a")
+    assert made is not None
+    assert (made.p90.cpu_m, made.samples) == (27, 30)
+    assert made.observed == ("cpu_m", "memory_bytes", "net_bytes_per_s")
+    assert await store.series("c1", 0, 2 * START_US) == []
+    assert await store.app_profile("none") is None
+    await store.prune(START_US + 91 * 24 * HOUR)
+    assert await store.app_profile("a") is None
+    await store.close()
+
+
+async def test_complete_buckets_are_rolled_up_once(store: EmbeddedStats) -> None:
+    await store.write([row(START_US + n * 60 * US, n + 1) for n in range(65)])
+    now_us = START_US + HOUR + 90 * US
+    await store.prune(now_us)
+    await store.prune(now_us)
+    five = await store.rollups("c", 0, 2 * START_US, width_us=FIVE)
+    assert [(b.start_us, b.count) for b in five] == [(START_US + n * FIVE, 5) for n in range(12)]
+    assert (five[0].mean.cpu_m, five[0].max.cpu_m, five[0].p90.cpu_m) == (3, 5, 5)
+    assert five[0].observed == ("cpu_m", "memory_bytes", "net_bytes_per_s")
+    hours = await store.rollups("c", 0, 2 * START_US, width_us=HOUR)
+    assert [(b.count, b.p90.cpu_m, b.max.cpu_m) for b in hours] == [(60, 54, 60)]
+
+
+async def test_the_bucket_under_way_waits(store: EmbeddedStats) -> None:
+    await store.write([row(START_US + n * 60 * US) for n in range(6)])
+    await store.prune(START_US + FIVE + 59 * US)
+    assert await store.rollups("c", 0, 2 * START_US, width_us=FIVE) == []
+    await store.prune(START_US + FIVE + 60 * US)
+    assert len(await store.rollups("c", 0, 2 * START_US, width_us=FIVE)) == 1
+
+
+async def test_old_samples_go_and_their_roll_ups_stay(store: EmbeddedStats) -> None:
+    await store.write([row(START_US), row(START_US + 48 * HOUR)])
+    for _ in range(60):  # each step rolls up an hour at most
+        await store.prune(START_US + 48 * HOUR + 1)
+    assert [s.at_us for s in await store.series("c", 0, 2 * START_US)] == [START_US + 48 * HOUR]
+    assert len(await store.rollups("c", 0, 2 * START_US, width_us=HOUR)) == 1
+    await store.prune(START_US + 20 * 24 * HOUR)
+    assert await store.rollups("c", 0, START_US + HOUR, width_us=HOUR) == []
+
+
+async def test_samples_are_bounded_in_number(tmp_path: Path) -> None:
+    store = await EmbeddedStats.open(tmp_path / "s.db", Retention(max_samples=100))
+    await store.write([row(START_US + n * US, n) for n in range(250)])
+    await store.prune(START_US + 250 * US)
+    found = await store.series("c", 0, 2 * START_US)
+    assert [found[0].use.cpu_m, len(found)] == [150, 100]
+    await store.close()
+
+
+async def test_a_short_retention_holds_for_samples_too(tmp_path: Path) -> None:
+    store = await EmbeddedStats.open(tmp_path / "s.db", Retention(rollup_us=24 * HOUR))
+    await store.write([row(START_US), row(START_US + 25 * HOUR)])
+    await store.prune(START_US + 25 * HOUR)
+    assert len(await store.series("c", 0, 2 * START_US)) == 1
+    await store.close()
+    with pytest.raises(ValueError, match="two hours"):
+        Retention(rollup_us=HOUR)
+
+
+async def test_a_damaged_file_is_put_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "stats.db"
+    path.write_bytes(b"no database at all, " * 500)
+    store = await EmbeddedStats.open(path)
+    await store.write([row(START_US)])
+    assert len(await store.series("c", 0, 2 * START_US)) == 1
+    await store.close()
+    assert path.with_name("stats.db.damaged").exists()
+    assert "damaged" in caplog.text
+
+
+async def test_a_newer_schema_is_refused_not_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "stats.db"
+    newer = sqlite3.connect(path)
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    with pytest.raises(StatsUnavailable, match="schema 99"):
+        await EmbeddedStats.open(path)
+    assert path.exists()
+
+
+async def test_half_a_write_is_none(store: EmbeddedStats) -> None:
+    await store.write([row(START_US)])
+    bad = row(START_US + US)
+    object.__setattr__(bad.sample, "span_us", None)
+    with pytest.raises(StatsUnavailable):
+        await store.write([row(START_US + 2 * US), bad])
+    assert len(await store.series("c", 0, 2 * START_US)) == 1
+
+
+async def test_closed_is_closed(tmp_path: Path) -> None:
+    store = await EmbeddedStats.open(tmp_path / "s.db")
+    await store.close()
+    await store.close()
+    with pytest.raises(StatsUnavailable, match="closed"):
+        await store.write([row(START_US)])
+
+
+async def test_a_long_write_does_not_hold_up_the_loop(store: EmbeddedStats) -> None:
+    rows = [row(START_US + n * US, n, container=f"c{n % 500}") for n in range(20_000)]
+    writing = asyncio.create_task(store.write(rows))
+    worst_s, before_s = 0.0, time.monotonic()
+    while not writing.done():
+        await asyncio.sleep(0.005)
+        worst_s = max(worst_s, time.monotonic() - before_s)
+        before_s = time.monotonic()
+    await writing
+    assert worst_s < 0.25
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from tests_row import row, START_US, US
+from tenure.profiling.io.embedded import EmbeddedStats
+
+async def main():
+    store = await EmbeddedStats.open(Path(sys.argv[1]))
+    number = int(sys.argv[2])
+    while True:
+        at_us = START_US + number * US
+        await store.write([row(at_us, number, container=f"c{n}") for n in range(10)])
+        if number % 7 == 0:
+            await store.prune(at_us)
+        print(number, flush=True)
+        number += 1
+
+asyncio.run(main())
+"""
+
+
+def test_kill_9_keeps_every_acknowledged_write_whole(tmp_path: Path) -> None:
+    here = Path(__file__)
+    (tmp_path / "tests_row.py").symlink_to(here)
+    path = tmp_path / "stats.db"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    acknowledged = 0
+    for round_ in range(6):
+        child = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), str(acknowledged + 1)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+        assert child.stdout is not None
+        seen = [int(child.stdout.readline()) for _ in range(5 + 9 * round_)]
+        child.send_signal(signal.SIGKILL)
+        seen += [int(line) for line in child.stdout if line.endswith("\n")]
+        child.stdout.close()
+        assert child.wait(10) == -signal.SIGKILL
+        acknowledged = asyncio.run(_check(path, seen[-1]))
+    assert acknowledged >= 6 * 5
+
+
+async def _check(path: Path, acknowledged: int) -> int:
+    """Every write up to ``acknowledged`` is whole; one more may be there, whole as well."""
+    store = await EmbeddedStats.open(path)
+    sets = []
+    for n in range(10):
+        found = await store.series(f"c{n}", 0, 2 * START_US)
+        sets.append([sample.use.cpu_m for sample in found])
+    await store.close()
+    assert all(numbers == sets[0] for numbers in sets)
+    assert sets[0][:acknowledged] == list(range(1, acknowledged + 1))
+    assert len(sets[0]) - acknowledged in (0, 1)
+    return len(sets[0])
