@@ -1,0 +1,57 @@
+# `make help` lists the commands. `make demo` and `make test` set everything up themselves.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+NODES ?= 4
+SEEDS ?= 2000
+OUT ?= out
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check unit test test-faults prop mutants demo run testbed docs clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): setup.cfg pyproject.toml tools/prepare
+	@PYTHON=$(PYTHON) tools/prepare $(VENV)
+	@touch $(STAMP)
+
+setup: $(STAMP) ## build .venv with everything the commands below need
+
+check: $(STAMP) ## format, lint, strict types, architecture, generated documents
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q -n 2 tests/architecture tests/docs
+
+unit: $(STAMP) ## the inner loop: unit, API and CLI tests
+	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/api tests/cli tests/architecture
+
+test: $(STAMP) ## the whole suite with real engines and a tenth of the faults (under 20 minutes)
+	@tools/run-tests quick
+
+test-faults: $(STAMP) ## the rest of the faults on real engines (under 45 minutes)
+	@tools/run-tests faults
+
+prop: $(STAMP) ## the simulated fleet over SEEDS seeds
+	@$(BIN)/python -m tenure.simulation.fleet --seeds $(SEEDS) --jobs 2
+
+mutants: $(STAMP) ## show that a test fails for each kept mutation of the code
+	@$(BIN)/python tools/mutants.py
+
+demo: $(STAMP) ## run the main job on real engines; ends with a report in out/demo
+	@$(BIN)/python -m demo --out $(OUT)/demo
+
+run: $(STAMP) ## start the daemon for real use on the local engine
+	@$(BIN)/tenured run $(if $(CONFIG),--config $(CONFIG))
+
+testbed: $(STAMP) ## start NODES engines, print a ready tenured.yml, stop with Ctrl-C
+	@$(BIN)/python -m testbed up --nodes $(NODES)
+
+docs: $(STAMP) ## write the generated documents again
+	@$(BIN)/python tools/write_docs.py
+
+clean: ## remove what the commands above made in this folder
+	@rm -rf $(VENV) $(OUT) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

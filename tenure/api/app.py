@@ -1,0 +1,154 @@
+"""The aiohttp application: every request passes the gate, its endpoint's checks, then a handler."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from tenure.api.backend import Backend
+from tenure.api.body import parse_json
+from tenure.api.call import Call, checked_body, checked_query
+from tenure.api.endpoint import Endpoint
+from tenure.api.gate import check_host, check_token
+from tenure.api.openapi import document
+from tenure.api.options import Options
+from tenure.api.problems import problem_response, refused
+from tenure.api.routes import ENDPOINTS
+from tenure.api.streams import TASKS, end_streams
+from tenure.model.errors import Problem, TenureError
+
+log = logging.getLogger("tenure.api")
+REQUEST_ID = web.RequestKey("request_id", str)
+Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def build_app(backend: Backend, options: Options) -> web.Application:
+    """Return the application that serves REST v1 over ``backend``."""
+    app = web.Application(
+        middlewares=[_problems, _gatekeeper(options)],
+        client_max_size=max(options.max_body_bytes, options.max_plan_bytes),
+    )
+    app[TASKS] = set()
+    app.on_shutdown.append(end_streams)
+    for endpoint in ENDPOINTS:
+        app.router.add_route(endpoint.method, endpoint.path, _route(endpoint, backend, options))
+    text = json.dumps(document(ENDPOINTS), separators=(",", ":")).encode()
+
+    async def openapi(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=text, content_type="application/json")
+
+    app.router.add_get("/openapi.json", openapi)
+    return app
+
+
+OPEN_PATHS = frozenset(
+    (*(endpoint.path for endpoint in ENDPOINTS if endpoint.is_open), "/openapi.json")
+)
+
+
+def _gatekeeper(options: Options) -> Any:
+    @web.middleware
+    async def gate(request: web.Request, handler: Next) -> web.StreamResponse:
+        check_host(request, options)
+        if request.path not in OPEN_PATHS:
+            check_token(request, options)
+        return await handler(request)
+
+    return gate
+
+
+@web.middleware
+async def _problems(request: web.Request, handler: Next) -> web.StreamResponse:
+    """Give the request an id and turn whatever is raised into problem+json."""
+    request_id = request[REQUEST_ID] = f"r-{secrets.token_hex(8)}"
+    try:
+        response = await handler(request)
+    except TenureError as error:
+        response = problem_response(error.problem(), request_id)
+    except web.HTTPException as error:
+        response = _http_problem(request, error, request_id)
+    except Exception:
+        log.exception("request %s: %s %s failed", request_id, request.method, request.path)
+        detail = f"a defect of the daemon; its log has request {request_id}"
+        response = problem_response(Problem("internal", detail, 500), request_id)
+    if not response.prepared:
+        response.headers["X-Request-Id"] = request_id
+    return response
+
+
+def _http_problem(
+    request: web.Request, error: web.HTTPException, request_id: str
+) -> web.StreamResponse:
+    """Return the problem of what aiohttp itself refused: unknown path, method, size."""
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        problem = Problem("method_not_allowed", f"this path allows {allowed}", 405)
+        return problem_response(problem, request_id, headers={"Allow": allowed})
+    if isinstance(error, web.HTTPNotFound):
+        detail = f"nothing is at {request.path[:200]!r}; /openapi.json lists all paths"
+        return problem_response(Problem("unknown_path", detail, 404), request_id)
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return problem_response(Problem("too_large", "the body is too large", 413), request_id)
+    detail = error.reason or "the request cannot be understood"
+    return problem_response(Problem("bad_request", detail, error.status), request_id)
+
+
+def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
+    """Return aiohttp's handler of an endpoint: check the query and body, then call it."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        query = checked_query(endpoint.query, _single(request))
+        raw = await _read(request, endpoint, options)
+        document = parse_json(raw) if raw else None
+        body = None
+        if endpoint.body is not None:
+            body = checked_body(endpoint.body, raw or b"{}")
+        elif document not in (None, {}):
+            raise refused(422, "invalid_input", "this request takes no body", field="body")
+        call = Call(request, backend, options, request[REQUEST_ID], document, body, query)
+        return await endpoint.handler(call)
+
+    return serve
+
+
+def _single(request: web.Request) -> dict[str, str]:
+    """Return the query parameters; HttpProblem (422) for one given twice."""
+    found: dict[str, str] = {}
+    for name, value in request.query.items():
+        if name in found:
+            raise refused(422, "invalid_input", "is given twice", field=name[:64])
+        found[name] = value
+    return found
+
+
+async def _read(request: web.Request, endpoint: Endpoint, options: Options) -> bytes:
+    """Return the body, b"" where there is none. Raises HttpProblem (400, 413, 415, 422)."""
+    if not request.body_exists:
+        return _nothing(endpoint)
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise refused(415, "unsupported_media", "encoded bodies are not taken")
+    limit = options.max_plan_bytes if endpoint.is_large else options.max_body_bytes
+    if (request.content_length or 0) > limit:
+        raise refused(413, "too_large", f"the body may have {limit} bytes")
+    raw = bytearray()
+    async for part in request.content.iter_chunked(1 << 16):
+        raw += part
+        if len(raw) > limit:
+            raise refused(413, "too_large", f"the body may have {limit} bytes")
+    if not raw.strip():
+        return _nothing(endpoint)
+    if request.content_type != "application/json":
+        detail = "Content-Type must be application/json"
+        raise refused(415, "unsupported_media", detail, field="Content-Type")
+    return bytes(raw)
+
+
+def _nothing(endpoint: Endpoint) -> bytes:
+    if endpoint.needs_body:
+        raise refused(400, "malformed_json", "a JSON body is needed", field="body")
+    return b""

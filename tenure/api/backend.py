@@ -1,0 +1,99 @@
+"""What the API needs of the daemon; the composition root implements it over the core."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NotRequired, Protocol
+
+from typing_extensions import TypedDict
+
+from tenure.core.tables import PublicEvent, Tables
+from tenure.model.container import Profile
+from tenure.model.events import Command
+from tenure.model.job import JobSpec
+from tenure.model.plan import CycleSpec
+
+
+class Health(TypedDict):
+    """``reasons`` say why the daemon cannot serve; ``degraded`` maps a part to what ails it."""
+
+    is_ready: bool
+    reasons: list[str]
+    degraded: dict[str, str]
+    parts: NotRequired[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class CycleState:
+    """A configured cycle and when it falls due next (microseconds; None: never)."""
+
+    spec: CycleSpec
+    next_due_us: int | None
+
+
+class Backend(Protocol):
+    """The daemon as the API sees it. Reads are of the state after the last commit."""
+
+    @property
+    def tables(self) -> Tables:
+        """Return the records; the API only reads them, and only between awaits."""
+
+    def now_us(self) -> int:
+        """Return the inbox's time, microseconds UTC."""
+
+    async def ask(self, command: Command) -> Any:
+        """Hand a command to the core and return the record of its reply.
+
+        Raises a TenureError: ``HttpProblem`` made from the core's Problem, or Unavailable.
+        """
+
+    async def plan_job(self, spec: JobSpec) -> dict[str, Any]:
+        """Return what a submission would be answered now; nothing is kept. JSON-able."""
+
+    async def offer(self, image: str) -> tuple[bool, bool, str]:
+        """Return (some node holds the image, a registry offers it, why it does not)."""
+
+    async def container_logs(
+        self, ref: str, *, tail: int | None, follow: bool
+    ) -> bytes | AsyncIterator[bytes]:
+        """Return the log of a container id or an executor key ``job/index``.
+
+        ``tail`` is the number of last lines wanted (None: all that is kept). An iterator where
+        ``follow``; it ends when the container does. Raises NotFound where there is no log.
+        """
+
+    def explain(self, job_id: str) -> dict[str, Any]:
+        """Return why a job is where it is: per node the filter or dimension. JSON-able."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what a worker plans from, with its revision. JSON-able."""
+
+    def cost(self, since_us: int, until_us: int) -> dict[str, Any]:
+        """Return ``core.ledger.report``: nano-dollars by site, generation, node and job."""
+
+    def usage(self) -> Mapping[str, Profile]:
+        """Return the profile of each container id that has one."""
+
+    def cycles(self) -> Sequence[CycleState]:
+        """Return the configured cycles."""
+
+    @property
+    def first_seq(self) -> int:
+        """Return the number of the oldest public event kept (last_seq + 1 when none is)."""
+
+    @property
+    def last_seq(self) -> int:
+        """Return the number of the newest public event (0 before the first)."""
+
+    def events_after(self, seq: int, limit: int, types: Collection[str]) -> list[PublicEvent]:
+        """Return up to ``limit`` kept events after ``seq``, in order; empty ``types`` means all."""
+
+    async def wait_event(self, seq: int, timeout_s: float) -> None:
+        """Return once an event after ``seq`` exists or the time is over."""
+
+    def health(self) -> Health:
+        """Return whether the daemon serves, and what of it is degraded."""
+
+    def metrics_text(self) -> str:
+        """Return the metrics in Prometheus' text format."""

@@ -1,0 +1,115 @@
+"""Read a JSON body without believing any of it.
+
+Python's and pydantic's parsers both take things no record may hold: the last of two equal keys,
+NaN, 1e400 as infinity, lone surrogates, integers no column stores. They are looked for here, with
+their path, before a model sees the body.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from tenure.api.problems import HttpProblem, refused
+from tenure.model.errors import FieldError, Problem
+
+MAX_DEPTH = 32
+MAX_INT = 2**63 - 1
+#: More digits than any 64-bit integer has; longer ones are not even converted.
+INT_DIGITS = 20
+MAX_FAULTS = 20
+MAX_KEY = 64
+
+
+class _Repeated(dict[str, Any]):
+    """An object of the body in which a key stands twice."""
+
+    key = ""
+
+
+def parse_json(raw: bytes) -> Any:
+    """Return the document in ``raw``.
+
+    Raises HttpProblem: 400 ``malformed_json`` for text that is no JSON, 422 with the path of every
+    value that no record may hold.
+    """
+    document = _load(raw)
+    faults = list(_faults(document, "", 0))[:MAX_FAULTS]
+    if faults:
+        detail = f"{faults[0].path or 'body'}: {faults[0].message}"
+        raise HttpProblem(Problem("invalid_input", detail, 422, tuple(faults)))
+    return document
+
+
+def _load(raw: bytes) -> Any:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"the body is not UTF-8 (byte {error.start})"
+        raise refused(400, "malformed_json", message, field="body") from None
+    try:
+        return json.loads(text, parse_int=_int, object_pairs_hook=_object)
+    except RecursionError:
+        raise refused(400, "malformed_json", "nested too deeply", field="body") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno} column {error.colno}"
+        raise refused(400, "malformed_json", f"{error.msg} at {where}", field="body") from None
+
+
+def _int(digits: str) -> int:
+    if len(digits) > INT_DIGITS:
+        return -(MAX_INT + 2) if digits.startswith("-") else MAX_INT + 1
+    return int(digits)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    whole = dict(pairs)
+    if len(whole) == len(pairs):
+        return whole
+    repeated = _Repeated(whole)
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            repeated.key = key
+        seen.add(key)
+    return repeated
+
+
+def _faults(value: Any, path: str, depth: int) -> Iterator[FieldError]:
+    if depth > MAX_DEPTH:
+        yield FieldError(path, f"nested deeper than {MAX_DEPTH} levels")
+    elif isinstance(value, dict):
+        if isinstance(value, _Repeated):
+            yield FieldError(_join(path, value.key), "the key stands twice")
+        for key, part in value.items():
+            inner = _join(path, key)
+            yield from (FieldError(inner, f"key: {fault}") for fault in _text_faults(key))
+            yield from _faults(part, inner, depth + 1)
+    elif isinstance(value, list):
+        for i, part in enumerate(value):
+            yield from _faults(part, _join(path, str(i)), depth + 1)
+    else:
+        yield from (FieldError(path, fault) for fault in _scalar_faults(value))
+
+
+def _join(path: str, key: str) -> str:
+    part = key[:MAX_KEY]
+    return f"{path}.{part}" if path else part
+
+
+def _scalar_faults(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _text_faults(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield "must be a finite number"
+    elif isinstance(value, int) and abs(value) > MAX_INT:
+        yield "is larger than any 64-bit integer"
+
+
+def _text_faults(text: str) -> Iterator[str]:
+    if "\0" in text:
+        yield "must not contain NUL"
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        yield "must not contain half of a surrogate pair"

@@ -1,0 +1,184 @@
+"""One request: its checked body and query, the backend, and how to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiohttp import web
+from pydantic import BaseModel, ValidationError
+
+from tenure.api.backend import Backend
+from tenure.api.options import Options
+from tenure.api.problems import HttpProblem, refused
+from tenure.api.schemas.fields import IMAGE, NAME
+from tenure.api.schemas.jobs import VOLUME
+from tenure.api.schemas.queries import WORDS
+from tenure.model.errors import FieldError, Problem, Unavailable
+from tenure.model.events import Command
+
+M = TypeVar("M", bound=BaseModel)
+MAX_KEY = 255
+#: Endings of pydantic's paths that name a branch of a union and mean nothing to a caller.
+_BRANCHES = ("function-before", "function-after", "list[", "dict[", "constrained-", "literal[")
+#: What a pattern means, in words.
+FORMS = {
+    NAME: "must be 1 to 63 letters, digits, _ . or -, and begin with a letter or digit",
+    IMAGE: "is no image name such as app:1 or registry/path/app:1",
+    VOLUME: "must be SOURCE:/path/in/container[:options]",
+    WORDS: "must be words parted by commas",
+}
+
+
+@dataclass(slots=True)
+class Call:
+    """A request that passed all checks of its endpoint.
+
+    ``document`` is the JSON body as it came (None: no body), ``body`` and ``query`` its models.
+    """
+
+    request: web.Request
+    backend: Backend
+    options: Options
+    request_id: str
+    document: Any
+    body: BaseModel | None
+    query: BaseModel
+
+    def body_as(self, kind: type[M]) -> M:
+        """Return the body, which the endpoint declares to be of this kind."""
+        if not isinstance(self.body, kind):
+            raise TypeError(f"the endpoint declares no {kind.__name__}")
+        return self.body
+
+    def query_as(self, kind: type[M]) -> M:
+        """Return the query, which the endpoint declares to be of this kind."""
+        if not isinstance(self.query, kind):
+            raise TypeError(f"the endpoint declares no {kind.__name__}")
+        return self.query
+
+    def part(self, name: str) -> str:
+        """Return a variable part of the path."""
+        return self.request.match_info[name]
+
+    @property
+    def idempotency_key(self) -> str:
+        """Return the caller's key, or "". Raises HttpProblem (422) for one that is none."""
+        key = self.request.headers.get("Idempotency-Key", "")
+        if len(key) > MAX_KEY or not key.isascii() or not (key.isprintable() or not key):
+            message = f"must be at most {MAX_KEY} printable ASCII characters"
+            raise refused(422, "invalid_input", message, field="Idempotency-Key")
+        return key
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether this key was answered before, so that the first answer is given again."""
+        key = self.idempotency_key
+        return bool(key) and key in self.backend.tables.answers
+
+    def command(self) -> dict[str, Any]:
+        """Return the fields that every command of this request has in common."""
+        key = self.idempotency_key
+        return {
+            "at_us": self.backend.now_us(),
+            "request": self.request_id,
+            "idempotency_key": key,
+            "fingerprint": self._fingerprint() if key else "",
+        }
+
+    def _fingerprint(self) -> str:
+        canonical = json.dumps(self.document, sort_keys=True, separators=(",", ":"))
+        text = f"{self.request.method} {self.request.path_qs}\n{canonical}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    async def ask(self, command: Command) -> Any:
+        """Return the record of the core's reply; 503 when it takes too long."""
+        try:
+            async with asyncio.timeout(self.options.ask_timeout_s):
+                return await self.backend.ask(command)
+        except TimeoutError:
+            waited = self.options.ask_timeout_s
+            raise Unavailable(f"the daemon did not answer within {waited:g} s") from None
+
+    def json(
+        self, data: Any, *, status: int = 200, headers: dict[str, str] | None = None
+    ) -> web.Response:
+        """Return a JSON response."""
+        return json_response(data, status=status, headers=headers)
+
+    def record(
+        self, data: Mapping[str, Any], *, status: int = 200, location: str = ""
+    ) -> web.Response:
+        """Return one record with its version as ETag."""
+        headers = {"ETag": f'"{data["version"]}"'} if "version" in data else {}
+        if location:
+            headers["Location"] = location
+        return json_response(data, status=status, headers=headers)
+
+    def check_version(self, version: int) -> None:
+        """Raise HttpProblem (412) when If-Match names another version of the record."""
+        wanted = self.request.headers.get("If-Match", "").strip()
+        if wanted in ("", "*"):
+            return
+        tags = {tag.strip().removeprefix("W/").strip('"') for tag in wanted.split(",")}
+        if str(version) not in tags:
+            detail = f"the record has changed: it is at version {version}"
+            raise refused(412, "version_mismatch", detail, field="If-Match")
+
+
+def json_response(
+    data: Any, *, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    """Return ``data`` as JSON; NaN or infinity in it is a defect of ours."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return web.Response(
+        status=status, body=text.encode(), content_type="application/json", headers=headers
+    )
+
+
+def checked_body(model: type[M], raw: bytes) -> M:
+    """Return the model of a body that ``parse_json`` has passed; HttpProblem (422) otherwise."""
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def checked_query(model: type[M], query: Mapping[str, str]) -> M:
+    """Return the model of a query string; HttpProblem (422) otherwise."""
+    try:
+        return model.model_validate_strings(dict(query))
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def invalid(error: ValidationError) -> HttpProblem:
+    """Return pydantic's faults as a problem, each with its path in the caller's own terms."""
+    fields = []
+    for fault in error.errors(include_url=False, include_input=False):
+        pattern = str(fault.get("ctx", {}).get("pattern", ""))
+        message = FORMS.get(pattern) or _message(fault["type"], fault["msg"])
+        fields.append(FieldError(_path(fault["loc"]), message))
+    unique = tuple(dict.fromkeys(fields))
+    detail = f"{unique[0].path}: {unique[0].message}"
+    return HttpProblem(Problem("invalid_input", detail, 422, unique))
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    parts = [str(part)[:64] for part in loc]
+    kept = [part for part in parts if part != "[key]" and not part.startswith(_BRANCHES)]
+    return ".".join(kept) or "body"
+
+
+def _message(kind: str, text: str) -> str:
+    if kind == "extra_forbidden":
+        return "unknown field"
+    if kind == "missing":
+        return "is required"
+    text = text.removeprefix("Value error, ")
+    subject, is_rule, rule = text.partition(" should ")
+    return f"must {rule}" if is_rule and subject in ("Input", "String") else text

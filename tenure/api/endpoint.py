@@ -1,0 +1,59 @@
+"""What one endpoint is: the single source of its route, its checks and its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from tenure.api.call import Call
+from tenure.api.schemas.queries import NoQuery
+
+Handler = Callable[[Call], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """``answer`` is the type of the JSON answer, or None for ``media`` of another kind.
+
+    ``problems`` are the statuses it may refuse with beside those that every endpoint has.
+    ``is_open`` endpoints need no token; ``is_large`` ones take a plan's size of body;
+    ``is_keyed`` ones honour ``Idempotency-Key``, ``is_conditional`` ones ``If-Match``.
+    """
+
+    method: str
+    path: str
+    tag: str
+    handler: Handler
+    answer: Any
+    body: type[BaseModel] | None = None
+    query: type[BaseModel] = NoQuery
+    status: int = 200
+    problems: tuple[int, ...] = ()
+    media: tuple[str, ...] = ("application/json",)
+    is_open: bool = False
+    is_large: bool = False
+    is_keyed: bool = False
+    is_conditional: bool = False
+    example: Any = field(default=None, compare=False)
+
+    @property
+    def summary(self) -> str:
+        """Return the first sentence of the handler's docstring."""
+        return (self.handler.__doc__ or "").strip().splitlines()[0]
+
+    @property
+    def name(self) -> str:
+        """Return its operation id, such as ``jobs_submit``."""
+        room = self.handler.__module__.rsplit(".", 1)[-1]
+        verb = "" if self.method in ("GET", "POST") else f"_{self.method.lower()}"
+        return f"{room}_{self.handler.__name__}{verb}"
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether an empty body is a fault."""
+        fields = self.body.model_fields.values() if self.body else ()
+        return any(one.is_required() for one in fields)

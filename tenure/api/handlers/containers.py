@@ -1,0 +1,109 @@
+"""Containers: create, list, inspect, start, stop, remove, logs."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from aiohttp import web
+
+from tenure.api import lookup
+from tenure.api.call import Call
+from tenure.api.handlers.jobs import check_image, chosen_states
+from tenure.api.handlers.logs import log_response
+from tenure.api.pages import page
+from tenure.api.schemas.containers import (
+    ContainerRequest,
+    StopRequest,
+    container_options,
+    docker_body,
+    reservation,
+)
+from tenure.api.schemas.queries import ContainersQuery, LogsQuery, RemoveQuery
+from tenure.api.views import container_detail, container_view
+from tenure.model.container import ContainerState, Service
+from tenure.model.events import ChangeService, CreateService
+from tenure.model.units import seconds_to_us
+
+
+def _shown(call: Call, service: Service, *, status: int = 200) -> web.Response:
+    backend = call.backend
+    # a reply shows the moment of the answer; its ETag must be good for the next change
+    service = backend.tables.services.get(service.id) or service
+    moves = (m for m in backend.tables.migrations.values() if m.container == service.id)
+    detail = container_detail(service, backend.usage().get(service.id), moves)
+    location = f"/v1/containers/{service.id}" if status == 201 else ""
+    return call.record(detail, status=status, location=location)
+
+
+async def create(call: Call) -> web.Response:
+    """Submit a container; it is placed in the nursery unless it says otherwise."""
+    request: Any = call.body_as(ContainerRequest)
+    body = docker_body(call.document)
+    given = container_options(body, request.tenure)
+    is_pullable = not call.is_replay and await check_image(call, body["Image"], "Image")
+    command = CreateService(
+        container=secrets.token_hex(32),
+        name=request.name,
+        app=given.app or "",
+        body=body,
+        request_resources=reservation(body),
+        generation=given.generation or "",
+        migrate=given.migrate or "",
+        overlap=bool(given.overlap),
+        min_age_us=None if given.min_age_s is None else seconds_to_us(given.min_age_s),
+        is_pullable=is_pullable,
+        **call.command(),
+    )
+    return _shown(call, await call.ask(command), status=201)
+
+
+async def listing(call: Call) -> web.Response:
+    """List the containers, oldest first; removed ones only where asked for by state."""
+    query = call.query_as(ContainersQuery)
+    known = [state.value for state in ContainerState]
+    states = chosen_states(query.state, known) or set(known) - {ContainerState.REMOVED.value}
+    rows = (
+        service
+        for service in call.backend.tables.services.values()
+        if service.state.value in states
+        and query.app in (None, service.app)
+        and query.generation in (None, service.generation)
+        and query.node in (None, service.node)
+    )
+    found = page(rows, query, lambda row: (row.created_us, row.id), container_view)
+    return call.json(found)
+
+
+async def inspect(call: Call) -> web.Response:
+    """Return one container with its body, profile and moves."""
+    return _shown(call, lookup.container(call.backend.tables, call.part("id")))
+
+
+async def _change(call: Call, verb: str, grace_s: int | None = None) -> web.Response:
+    service = lookup.container(call.backend.tables, call.part("id"))
+    call.check_version(service.version)
+    grace = call.options.grace_stop_s if grace_s is None else grace_s
+    command = ChangeService(container=service.id, verb=verb, grace_s=grace, **call.command())
+    return _shown(call, await call.ask(command))
+
+
+async def start(call: Call) -> web.Response:
+    """Start a stopped or exited container."""
+    return await _change(call, "start")
+
+
+async def stop(call: Call) -> web.Response:
+    """Stop a running container."""
+    return await _change(call, "stop", call.body_as(StopRequest).grace_s)
+
+
+async def remove(call: Call) -> web.Response:
+    """Stop and remove a container for good."""
+    return await _change(call, "remove", call.query_as(RemoveQuery).grace_s)
+
+
+async def logs(call: Call) -> web.StreamResponse:
+    """Return a container's log."""
+    service = lookup.container(call.backend.tables, call.part("id"))
+    return await log_response(call, service.id, call.query_as(LogsQuery))

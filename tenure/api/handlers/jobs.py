@@ -1,0 +1,132 @@
+"""Deadline jobs: submit, try, list, inspect, explain, cancel, logs."""
+
+from __future__ import annotations
+
+import secrets
+
+from aiohttp import web
+
+from tenure.api import lookup
+from tenure.api.call import Call
+from tenure.api.handlers.logs import log_response
+from tenure.api.pages import page
+from tenure.api.problems import refused
+from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
+from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
+from tenure.api.views import job_detail, job_view
+from tenure.core.tables import Tables
+from tenure.model.errors import NotFound
+from tenure.model.events import CancelJob, SubmitJob
+from tenure.model.job import Executor, Job, JobSpec, JobState
+
+
+def executors_of(tables: Tables, job: Job) -> list[Executor]:
+    """Return a job's executors in the order of their index."""
+    found = (tables.executors.get(f"{job.id}/{i}") for i in range(job.spec.executors))
+    return [executor for executor in found if executor is not None]
+
+
+def _shown(call: Call, job: Job, *, status: int = 200) -> web.Response:
+    # a reply shows the moment of the answer; its ETag must be good for the next change
+    job = call.backend.tables.jobs.get(job.id) or job
+    location = f"/v1/jobs/{job.id}" if status == 201 else ""
+    detail = job_detail(job, executors_of(call.backend.tables, job))
+    return call.record(detail, status=status, location=location)
+
+
+async def check_image(call: Call, image: str, field: str) -> bool:
+    """Return whether ``image`` may be pulled; HttpProblem (422) if no node could ever run it."""
+    is_held, is_pullable, why = await call.backend.offer(image)
+    if not is_held and not is_pullable:
+        detail = f"no node holds the image {image!r}, and it cannot be pulled"
+        detail += f": {why}" if why else ""
+        raise refused(422, "unknown_image", detail, field=field)
+    return is_pullable
+
+
+async def _spec(call: Call) -> JobSpec:
+    body = call.body_as(JobRequest)
+    options = call.options
+    terms = Terms(
+        now_us=call.backend.now_us(),
+        policy=options.policy,
+        policies=options.policies,
+        retries=options.retries,
+        hybrid_factor=options.hybrid_factor,
+        max_executors=options.max_executors,
+        parse_constraint=options.parse_constraint,
+        is_replay=call.is_replay,
+    )
+    spec = job_spec(body, terms)
+    if terms.is_replay:
+        return spec
+    return job_spec(body, terms, is_pullable=await check_image(call, body.image, "image"))
+
+
+async def submit(call: Call) -> web.Response:
+    """Submit a job; the answer is a promise or a refusal."""
+    spec = await _spec(call)
+    job_id = f"j-{secrets.token_hex(6)}"
+    job: Job = await call.ask(SubmitJob(job=job_id, spec=spec, **call.command()))
+    return _shown(call, job, status=201)
+
+
+async def plan(call: Call) -> web.Response:
+    """Say what a submission would be answered now; nothing is kept."""
+    spec = await _spec(call)
+    return call.json(await call.backend.plan_job(spec))
+
+
+async def listing(call: Call) -> web.Response:
+    """List the jobs in the order of their arrival."""
+    query = call.query_as(JobsQuery)
+    states = chosen_states(query.state, [state.value for state in JobState])
+    rows = (
+        job
+        for job in call.backend.tables.jobs.values()
+        if (not states or job.state.value in states) and query.app in (None, job.spec.app)
+    )
+    return call.json(page(rows, query, lambda job: (job.seq, job.id), job_view))
+
+
+def chosen_states(text: str | None, known: list[str]) -> set[str]:
+    """Return the states named in a query; HttpProblem (422) for an unknown one."""
+    states = set(text.split(",")) if text else set()
+    unknown = sorted(states - set(known))
+    if unknown:
+        detail = f"unknown state {unknown[0]!r}; known are {', '.join(known)}"
+        raise refused(422, "invalid_input", detail, field="state")
+    return states
+
+
+async def inspect(call: Call) -> web.Response:
+    """Return one job with its executors."""
+    return _shown(call, lookup.job(call.backend.tables, call.part("id")))
+
+
+async def explain(call: Call) -> web.Response:
+    """Say why a job is where it is, node by node."""
+    job = lookup.job(call.backend.tables, call.part("id"))
+    return call.json(call.backend.explain(job.id))
+
+
+async def cancel(call: Call) -> web.Response:
+    """Cancel a job; its executors are stopped."""
+    job = lookup.job(call.backend.tables, call.part("id"))
+    call.check_version(job.version)
+    job = await call.ask(CancelJob(job=job.id, **call.command()))
+    return _shown(call, job)
+
+
+async def logs(call: Call) -> web.StreamResponse:
+    """Return the log of one executor."""
+    query = call.query_as(JobLogsQuery)
+    job = lookup.job(call.backend.tables, call.part("id"))
+    if query.executor is None and job.spec.executors > 1:
+        detail = f"the job has {job.spec.executors} executors; say which: 0 to "
+        detail += str(job.spec.executors - 1)
+        raise refused(422, "invalid_input", detail, field="executor")
+    key = f"{job.id}/{query.executor or 0}"
+    if key not in call.backend.tables.executors:
+        raise NotFound(f"job {job.id} has no executor {query.executor}")
+    return await log_response(call, key, query)

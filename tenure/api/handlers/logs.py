@@ -1,0 +1,53 @@
+"""Logs as plain text, whole or followed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+
+from tenure.api.call import Call
+from tenure.api.schemas.queries import LogsQuery
+from tenure.api.streams import open_stream
+
+HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+
+
+async def log_response(call: Call, ref: str, query: LogsQuery) -> web.StreamResponse:
+    """Answer with the log of ``ref`` (container id or executor key)."""
+    if not query.follow:
+        found = await call.backend.container_logs(ref, tail=query.tail, follow=False)
+        data = found if isinstance(found, bytes) else b"".join([part async for part in found])
+        return web.Response(body=last_lines(data, query.tail), headers=HEADERS)
+    async with open_stream(call):
+        found = await call.backend.container_logs(ref, tail=query.tail, follow=True)
+        response = web.StreamResponse(headers=HEADERS)
+        await response.prepare(call.request)
+        await _copy(found, response)
+    return response
+
+
+async def _copy(source: bytes | AsyncIterator[bytes], response: web.StreamResponse) -> None:
+    try:
+        if isinstance(source, bytes):
+            await response.write(source)
+        else:
+            async for part in source:
+                await response.write(part)
+        await response.write_eof()
+    except ConnectionError:
+        pass  # the reader has gone; there is no one to tell
+    finally:
+        close = getattr(source, "aclose", None)
+        if close is not None:
+            await asyncio.shield(close())
+
+
+def last_lines(data: bytes, count: int | None) -> bytes:
+    """Return the last ``count`` lines of ``data`` (None: all of it)."""
+    if count is None:
+        return data
+    if count == 0:
+        return b""
+    return b"".join(data.splitlines(keepends=True)[-count:])

@@ -1,0 +1,142 @@
+"""The sockets the API is served on: unix, 0660, and TCP on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import grp
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from tenure.model.errors import Conflict, InvalidInput
+
+GROUP = "tenure"
+SOCKET_MODE = 0o660
+BACKLOG = 128
+#: Open requests get this long to end before a shutdown cuts them.
+SHUTDOWN_S = 5.0
+ACCEPT_S = 0.02
+
+
+class Listeners:
+    """The running server on all of its sockets."""
+
+    def __init__(self, runner: web.AppRunner) -> None:
+        self._runner = runner
+        self._paths: list[Path] = []
+        self._sockets: list[socket.socket] = []
+
+    async def add(self, url: str, group: str) -> None:
+        """Serve one more URL. Raises as ``serve`` does."""
+        sock = bind(url, group=group)
+        self._sockets.append(sock)
+        if sock.family == socket.AF_UNIX:
+            self._paths.append(Path(sock.getsockname()))
+        await web.SockSite(self._runner, sock, backlog=BACKLOG).start()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Return the URLs it serves; a TCP port of 0 shows as the one that was given."""
+        return [_url(address) for address in self._runner.addresses]
+
+    async def close(self) -> None:
+        """Take no more requests, end the streams, wait for the rest, remove the sockets."""
+        loop = asyncio.get_running_loop()
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+        for sock in self._sockets:
+            loop.remove_reader(sock.fileno())
+        # a connection accepted in this very turn is lost, unclosed, if its server closes before
+        # the loop has made its transport (CPython 3.11)
+        await asyncio.sleep(ACCEPT_S)
+        await self._runner.cleanup()
+
+
+async def serve(app: web.Application, urls: Sequence[str], *, group: str = GROUP) -> Listeners:
+    """Serve ``app`` on every URL (``unix:///path`` or ``tcp://host:port``).
+
+    A unix socket belongs to ``group`` where that exists and the daemon may give it away.
+    Raises Conflict when an address is taken, InvalidInput for another kind of URL.
+    """
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    await runner.setup()
+    listeners = Listeners(runner)
+    try:
+        for url in urls:
+            await listeners.add(url, group)
+    except BaseException:
+        await listeners.close()
+        raise
+    return listeners
+
+
+def bind(url: str, *, group: str = GROUP) -> socket.socket:
+    """Return a bound socket for a listener's URL. Raises as ``serve`` does."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix" and parts.path:
+        return _bind_unix(Path(parts.path), group)
+    if parts.scheme == "tcp" and parts.hostname and parts.port is not None:
+        return _bind_tcp(parts.hostname, parts.port)
+    raise InvalidInput(f"cannot listen on {url!r}: give unix:///path or tcp://host:port")
+
+
+def _bind_unix(path: Path, group: str) -> socket.socket:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Conflict(f"cannot listen on {path}: {error.strerror or error}") from error
+    if path.exists() and _answers(path):
+        raise Conflict(f"another daemon listens on {path}; stop it or choose another socket")
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # nobody else may connect between bind and chmod
+        before = os.umask(0o177)
+        try:
+            sock.bind(str(path))
+        finally:
+            os.umask(before)
+        with contextlib.suppress(KeyError, PermissionError):
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+        path.chmod(SOCKET_MODE)
+    except OSError as error:
+        sock.close()
+        raise Conflict(f"cannot listen on {path}: {error.strerror or error}") from error
+    return sock
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError as error:
+            raise Conflict(f"cannot listen on {path}: {error.strerror or error}") from error
+    return True
+
+
+def _bind_tcp(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # a restarted daemon must not wait for its old connections to be forgotten
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise Conflict(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return sock
+
+
+def _url(address: object) -> str:
+    if isinstance(address, str):
+        return f"unix://{address}"
+    host, port = str(address[0]), int(address[1])  # type: ignore[index]
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"

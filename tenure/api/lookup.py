@@ -1,0 +1,90 @@
+"""Find a record by id, name or an unambiguous beginning of its id, as Docker does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from tenure.api.problems import refused
+from tenure.core.tables import Table, Tables
+from tenure.model.container import ContainerState, Service
+from tenure.model.errors import NotFound
+from tenure.model.job import Job
+from tenure.model.node import Node
+from tenure.model.plan import Run
+
+R = TypeVar("R")
+#: Shorter beginnings of an id are more likely typing errors than meant.
+MIN_PREFIX = 4
+
+
+def node(tables: Tables, name: str) -> Node:
+    """Return a node. Raises NotFound."""
+    found = tables.nodes.get(name)
+    if found is None:
+        raise NotFound(f"no node {shown(name)}")
+    return found
+
+
+def run(tables: Tables, run_id: str) -> Run:
+    """Return a run. Raises NotFound."""
+    found = tables.runs.get(run_id)
+    if found is None:
+        raise NotFound(f"no run {shown(run_id)}")
+    return found
+
+
+def job(tables: Tables, ref: str) -> Job:
+    """Return a job by id, beginning of its id, or name.
+
+    A name of several jobs means the one that is not over, else the latest.
+    Raises NotFound, or HttpProblem 409 ``ambiguous``.
+    """
+    exact = tables.jobs.get(ref)
+    if exact is not None:
+        return exact
+    named = [row for row in tables.jobs.values() if row.spec.name == ref]
+    if named:
+        return max(named, key=lambda row: (not row.is_over, row.seq))
+    return _by_prefix(tables.jobs, ref, "job", lambda row: True)
+
+
+def container(tables: Tables, ref: str) -> Service:
+    """Return a container by id, name (of one that is not removed) or beginning of its id.
+
+    Raises NotFound, or HttpProblem 409 ``ambiguous``.
+    """
+    exact = tables.services.get(ref)
+    if exact is not None:
+        return exact
+    present = (row for row in tables.services.values() if row.state is not ContainerState.REMOVED)
+    named = next((row for row in present if row.name == ref), None)
+    if named is not None:
+        return named
+    return _by_prefix(
+        tables.services, ref, "container", lambda row: row.state is not ContainerState.REMOVED
+    )
+
+
+def _by_prefix(table: Table[R], ref: str, kind: str, counts: Callable[[R], bool]) -> R:
+    if len(ref) < MIN_PREFIX:
+        raise NotFound(f"no {kind} {shown(ref)}")
+    found = [(key, row) for key, row in table.items() if key.startswith(ref) and counts(row)]
+    if len(found) > 1:
+        detail = (
+            f"{shown(ref)} begins the ids of {len(found)} {kind}s: {_some(k for k, _ in found)}"
+        )
+        raise refused(409, "ambiguous", detail)
+    if not found:
+        raise NotFound(f"no {kind} {shown(ref)}")
+    return found[0][1]
+
+
+def _some(keys: Iterable[str]) -> str:
+    listed = sorted(keys)
+    return ", ".join(listed[:3]) + (", ..." if len(listed) > 3 else "")
+
+
+def shown(ref: str) -> str:
+    """Return a caller's word fit for a message."""
+    return repr(ref[:80])

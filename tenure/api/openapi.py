@@ -1,0 +1,152 @@
+"""``/openapi.json``: OpenAPI 3.1 from the very models that validate and the shapes we answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from tenure import __version__
+from tenure.api.endpoint import Endpoint
+from tenure.api.problems import MEDIA, ProblemView, title_of
+
+REF = "#/components/schemas/{model}"
+#: Statuses that every request may be answered with.
+COMMON = (400, 401, 405, 500)
+WITH_BODY = (413, 415)
+_PART = re.compile(r"{(\w+)}")
+DESCRIPTION = (
+    "Orchestration of fleets of Docker hosts: deadline jobs, generations of containers, costs. "
+    "Errors are problem+json (RFC 9457) with a stable `code` and, for input, `errors` with the "
+    "path of each fault. Lists are paged by `limit` and `cursor`."
+)
+
+
+def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """Return the OpenAPI document of ``endpoints``."""
+    listed = list(endpoints)
+    schemas = _Schemas(listed)
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in listed:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "tenure",
+            "version": __version__,
+            "description": DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "http://127.0.0.1:7480"}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(e.tag for e in listed)],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.definitions,
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Needed over TCP; the unix socket's mode stands for it.",
+                }
+            },
+        },
+    }
+
+
+class _Schemas:
+    """The JSON schemas of all bodies and answers, with shared definitions."""
+
+    def __init__(self, endpoints: list[Endpoint]) -> None:
+        inputs: list[tuple[str, Any, TypeAdapter[Any]]] = [
+            ("problem", "serialization", TypeAdapter(ProblemView))
+        ]
+        for endpoint in endpoints:
+            if endpoint.body is not None:
+                inputs.append((f"{endpoint.name}.body", "validation", TypeAdapter(endpoint.body)))
+            if endpoint.answer is not None:
+                adapter = TypeAdapter(endpoint.answer)
+                inputs.append((f"{endpoint.name}.answer", "serialization", adapter))
+        found, rest = TypeAdapter.json_schemas(inputs, ref_template=REF)
+        self._by_name = {name: schema for (name, _), schema in found.items()}
+        self.definitions: dict[str, Any] = rest.get("$defs", {})
+
+    def of(self, name: str) -> Any:
+        return self._by_name[name]
+
+
+def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "tags": [endpoint.tag],
+        "summary": endpoint.summary,
+        "parameters": _parameters(endpoint),
+        "responses": _responses(endpoint, schemas),
+    }
+    if endpoint.is_open:
+        operation["security"] = []
+    if endpoint.body is not None:
+        operation["requestBody"] = {
+            "required": endpoint.needs_body,
+            "content": {"application/json": {"schema": schemas.of(f"{endpoint.name}.body")}},
+        }
+    return operation
+
+
+def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PART.findall(endpoint.path)
+    ]
+    found += _query_parameters(endpoint.query)
+    text = {"type": "string", "maxLength": 255}
+    if endpoint.is_keyed:
+        why = "The same key and body give the first answer again for 24 h; another body is a 409."
+        found.append(
+            {"name": "Idempotency-Key", "in": "header", "schema": text, "description": why}
+        )
+    if endpoint.is_conditional:
+        why = "The ETag of the record that the change is meant for; 412 if it has changed."
+        found.append({"name": "If-Match", "in": "header", "schema": text, "description": why})
+    if "text/event-stream" in endpoint.media:
+        why = "The number of the last event seen; the stream goes on after it."
+        found.append({"name": "Last-Event-ID", "in": "header", "schema": text, "description": why})
+    return found
+
+
+def _query_parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
+    schema = query.model_json_schema(ref_template=REF)
+    found = []
+    for name, part in schema.get("properties", {}).items():
+        clean = {key: value for key, value in part.items() if key not in ("title", "description")}
+        parameter = {"name": name, "in": "query", "schema": clean}
+        if "description" in part:
+            parameter["description"] = part["description"]
+        found.append(parameter)
+    return found
+
+
+def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+    statuses = [*COMMON, *endpoint.problems]
+    if endpoint.body is not None:
+        statuses += WITH_BODY
+    if endpoint.body is not None or endpoint.query.model_fields or endpoint.is_conditional:
+        statuses.append(422)
+    answer = {media: {"schema": _answer(endpoint, schemas, media)} for media in endpoint.media}
+    first = {"description": title_of(endpoint.status), "content": answer}
+    problem = {MEDIA: {"schema": schemas.of("problem")}}
+    refusals = {
+        str(status): {"description": title_of(status), "content": problem}
+        for status in sorted(set(statuses))
+    }
+    if endpoint.is_open and "503" in refusals:
+        refusals["503"] = {"description": "Not ready", "content": answer}
+    return {str(endpoint.status): first, **refusals}
+
+
+def _answer(endpoint: Endpoint, schemas: _Schemas, media: str) -> Any:
+    if media == "application/json":
+        return schemas.of(f"{endpoint.name}.answer")
+    return {"type": "string"}

@@ -1,0 +1,314 @@
+"""All endpoints of REST v1, in one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from tenure.api import shapes
+from tenure.api.backend import Health
+from tenure.api.endpoint import Endpoint
+from tenure.api.handlers import containers, cycles, events, fleet, jobs, nodes
+from tenure.api.schemas.containers import ContainerRequest, StopRequest
+from tenure.api.schemas.fleet import (
+    ClaimRequest,
+    FailRequest,
+    FenceRequest,
+    NodeChange,
+    PlanRequest,
+    PowerRequest,
+    RunRequest,
+)
+from tenure.api.schemas.jobs import JobRequest
+from tenure.api.schemas.queries import (
+    ContainersQuery,
+    CostQuery,
+    EventsQuery,
+    JobLogsQuery,
+    JobsQuery,
+    LogsQuery,
+    PageQuery,
+    RemoveQuery,
+    RunsQuery,
+)
+
+
+class NodePage(TypedDict):
+    items: list[shapes.NodeView]
+    next_cursor: str | None
+
+
+class JobPage(TypedDict):
+    items: list[shapes.JobView]
+    next_cursor: str | None
+
+
+class ContainerPage(TypedDict):
+    items: list[shapes.ContainerView]
+    next_cursor: str | None
+
+
+class CyclePage(TypedDict):
+    items: list[shapes.CycleView]
+    next_cursor: str | None
+
+
+class RunLine(shapes.RunSummary):
+    cycle: str
+    is_dry: bool
+    reason: str
+
+
+class RunPage(TypedDict):
+    items: list[RunLine]
+    next_cursor: str | None
+
+
+class ProfilePage(TypedDict):
+    items: list[shapes.ProfileView]
+    next_cursor: str | None
+
+
+class EventList(TypedDict):
+    """Events after a number; ``has_gap`` when some of those asked for are no longer kept."""
+
+    items: list[shapes.EventView]
+    first_seq: int
+    last_seq: int
+    has_gap: bool
+
+
+class VersionView(TypedDict):
+    version: str
+    api: str
+
+
+class LiveView(TypedDict):
+    status: str
+
+
+class ReadyView(Health):
+    """``status`` is ok, degraded or not_ready (503)."""
+
+    status: str
+
+
+Any_ = dict[str, Any]
+TEXT = ("text/plain",)
+MISSING = (404,)
+CONFLICT = (404, 409)
+WRITE = (404, 409, 412)
+
+NODES = (
+    Endpoint("GET", "/v1/nodes", "nodes", nodes.listing, NodePage, query=PageQuery),
+    Endpoint("GET", "/v1/nodes/{name}", "nodes", nodes.inspect, shapes.NodeView, problems=MISSING),
+    Endpoint(
+        "PATCH",
+        "/v1/nodes/{name}",
+        "nodes",
+        nodes.change,
+        shapes.NodeView,
+        body=NodeChange,
+        problems=WRITE,
+        is_conditional=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/nodes/{name}/power",
+        "nodes",
+        nodes.power,
+        shapes.NodeView,
+        body=PowerRequest,
+        problems=CONFLICT,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/nodes/{name}/fence",
+        "nodes",
+        nodes.fence,
+        shapes.NodeView,
+        body=FenceRequest,
+        problems=CONFLICT,
+    ),
+)
+CONTAINERS = (
+    Endpoint(
+        "POST",
+        "/v1/containers",
+        "containers",
+        containers.create,
+        shapes.ContainerDetail,
+        body=ContainerRequest,
+        status=201,
+        problems=(409, 410),
+        is_keyed=True,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/containers",
+        "containers",
+        containers.listing,
+        ContainerPage,
+        query=ContainersQuery,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/containers/{id}",
+        "containers",
+        containers.inspect,
+        shapes.ContainerDetail,
+        problems=CONFLICT,
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/containers/{id}",
+        "containers",
+        containers.remove,
+        shapes.ContainerDetail,
+        query=RemoveQuery,
+        problems=WRITE,
+        is_conditional=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/containers/{id}/start",
+        "containers",
+        containers.start,
+        shapes.ContainerDetail,
+        problems=WRITE,
+        is_conditional=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/containers/{id}/stop",
+        "containers",
+        containers.stop,
+        shapes.ContainerDetail,
+        body=StopRequest,
+        problems=WRITE,
+        is_conditional=True,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/containers/{id}/logs",
+        "containers",
+        containers.logs,
+        None,
+        query=LogsQuery,
+        problems=(404, 409, 429),
+        media=TEXT,
+    ),
+)
+JOBS = (
+    Endpoint(
+        "POST",
+        "/v1/jobs",
+        "jobs",
+        jobs.submit,
+        shapes.JobDetail,
+        body=JobRequest,
+        status=201,
+        problems=(409, 410),
+        is_keyed=True,
+    ),
+    Endpoint("POST", "/v1/jobs/plan", "jobs", jobs.plan, Any_, body=JobRequest, problems=(409,)),
+    Endpoint("GET", "/v1/jobs", "jobs", jobs.listing, JobPage, query=JobsQuery),
+    Endpoint("GET", "/v1/jobs/{id}", "jobs", jobs.inspect, shapes.JobDetail, problems=CONFLICT),
+    Endpoint(
+        "DELETE",
+        "/v1/jobs/{id}",
+        "jobs",
+        jobs.cancel,
+        shapes.JobDetail,
+        problems=WRITE,
+        is_conditional=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/jobs/{id}/cancel",
+        "jobs",
+        jobs.cancel,
+        shapes.JobDetail,
+        problems=WRITE,
+        is_conditional=True,
+    ),
+    Endpoint("GET", "/v1/jobs/{id}/explain", "jobs", jobs.explain, Any_, problems=CONFLICT),
+    Endpoint(
+        "GET",
+        "/v1/jobs/{id}/logs",
+        "jobs",
+        jobs.logs,
+        None,
+        query=JobLogsQuery,
+        problems=(404, 409, 429),
+        media=TEXT,
+    ),
+)
+CYCLES = (
+    Endpoint("GET", "/v1/cycles", "cycles", cycles.listing, CyclePage),
+    Endpoint(
+        "POST",
+        "/v1/cycles/{name}/run",
+        "cycles",
+        cycles.run,
+        shapes.RunView,
+        body=RunRequest,
+        status=202,
+        problems=(404, 409, 503),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/cycles/{name}/claim",
+        "cycles",
+        cycles.claim,
+        shapes.RunView,
+        body=ClaimRequest,
+        problems=CONFLICT,
+    ),
+    Endpoint("GET", "/v1/runs", "cycles", cycles.runs, RunPage, query=RunsQuery),
+    Endpoint(
+        "GET", "/v1/runs/{id}", "cycles", cycles.inspect_run, shapes.RunView, problems=MISSING
+    ),
+    Endpoint(
+        "POST",
+        "/v1/runs/{id}/fail",
+        "cycles",
+        cycles.fail_run,
+        shapes.RunView,
+        body=FailRequest,
+        problems=CONFLICT,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/plans",
+        "cycles",
+        cycles.submit_plan,
+        shapes.RunView,
+        body=PlanRequest,
+        problems=CONFLICT,
+        is_large=True,
+    ),
+)
+FLEET = (
+    Endpoint("GET", "/v1/snapshot", "fleet", fleet.snapshot, Any_),
+    Endpoint("GET", "/v1/profiles", "fleet", fleet.profiles, ProfilePage, query=PageQuery),
+    Endpoint("GET", "/v1/cost", "fleet", fleet.cost, shapes.CostView, query=CostQuery),
+    Endpoint(
+        "GET",
+        "/v1/events",
+        "fleet",
+        events.events,
+        EventList,
+        query=EventsQuery,
+        problems=(429,),
+        media=("application/json", "text/event-stream"),
+    ),
+    Endpoint("GET", "/v1/version", "fleet", fleet.version, VersionView),
+)
+HEALTH = (
+    Endpoint("GET", "/livez", "health", fleet.livez, LiveView, is_open=True),
+    Endpoint("GET", "/readyz", "health", fleet.readyz, ReadyView, is_open=True, problems=(503,)),
+    Endpoint("GET", "/metrics", "health", fleet.metrics, None, media=TEXT),
+)
+ENDPOINTS: tuple[Endpoint, ...] = (*NODES, *CONTAINERS, *JOBS, *CYCLES, *FLEET, *HEALTH)

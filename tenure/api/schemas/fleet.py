@@ -1,0 +1,125 @@
+"""The bodies for nodes, cycles, runs and plans."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints
+
+from tenure.api.schemas.fields import Key, Name, Strict, Text
+from tenure.api.schemas.jobs import EPOCH
+from tenure.model.plan import Kept, Move, Plan
+
+#: More than the containers of the largest fleet tenure is designed for.
+MAX_MOVES = 50_000
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+
+
+class NodeChange(Strict):
+    """Whether new work may be placed on a node; everything else of it comes from the file."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"scheduling": "cordoned"}]})
+
+    scheduling: Literal["yes", "cordoned"]
+
+
+class PowerRequest(Strict):
+    """Switch a node; ``off`` is refused unless it is empty."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"to": "on"}]})
+
+    to: Literal["on", "off"]
+
+
+class FenceRequest(Strict):
+    """An operator's word that nothing runs on the node any more; ``confirm`` repeats its name."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"confirm": "node-3"}]})
+
+    confirm: Text
+
+
+class RunRequest(Strict):
+    """Run a cycle now; ``dry_run`` computes and shows the plan without enacting it."""
+
+    dry_run: bool = False
+
+
+class ClaimRequest(Strict):
+    """A worker takes the latest due run of a cycle, or the named one."""
+
+    run_id: Key | None = None
+
+
+class FailRequest(Strict):
+    """A worker gives a run up."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "no stats store"}]})
+
+    reason: Reason
+
+
+class MoveRequest(Strict):
+    """A proposed move; ``incarnation`` is the one that the plan saw."""
+
+    container: Key
+    incarnation: int = Field(ge=1)
+    source: Name = Field(alias="from")
+    target: Name = Field(alias="to")
+    reason: Text
+
+
+class KeptRequest(Strict):
+    """A container that stays where it is, and why."""
+
+    container: Key
+    code: Key
+    reason: Text
+
+
+class PlanRequest(Strict):
+    """What a worker computed from the snapshot of ``revision`` for ``run_id``."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "run_id": "promote@1760000000000000",
+                    "generation": "young",
+                    "revision": 41,
+                    "expires_at": "2030-01-31T12:05:00Z",
+                    "moves": [
+                        {
+                            "container": "3f" * 32,
+                            "incarnation": 1,
+                            "from": "node-1",
+                            "to": "node-2",
+                            "reason": "profiled for 320 s; first fit by availability norm",
+                        }
+                    ],
+                    "kept": [],
+                }
+            ]
+        }
+    )
+
+    run_id: Key
+    generation: Name
+    revision: int = Field(ge=0)
+    expires_at: AwareDatetime
+    moves: list[MoveRequest] = Field(max_length=MAX_MOVES)
+    kept: list[KeptRequest] = Field(default=[], max_length=MAX_MOVES)
+
+    def plan(self) -> Plan:
+        """Return the plan as the core takes it."""
+        return Plan(
+            run_id=self.run_id,
+            generation=self.generation,
+            revision=self.revision,
+            expires_us=(self.expires_at - EPOCH) // timedelta(microseconds=1),
+            moves=tuple(
+                Move(m.container, m.incarnation, m.source, m.target, m.reason) for m in self.moves
+            ),
+            kept=tuple(Kept(k.container, k.code, k.reason) for k in self.kept),
+        )

@@ -1,0 +1,240 @@
+"""A job as people submit it (DESIGN.md section 9) and its translation into a ``JobSpec``."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AwareDatetime,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+)
+
+from tenure.api.schemas.fields import (
+    MAX_ITEMS,
+    MAX_TIME_S,
+    Cpus,
+    Image,
+    Key,
+    Memory,
+    Name,
+    Reserved,
+    Seconds,
+    Strict,
+    Text,
+    env_faults,
+    environment,
+    raise_faults,
+)
+from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.job import Constraint, JobSpec
+from tenure.model.resources import Resources
+from tenure.model.units import US, iso, seconds_to_us
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_EXECUTORS = 1_000_000
+VOLUME = r"^(/[^:]*|[a-zA-Z0-9][a-zA-Z0-9_.-]*):/[^:]*(:[a-zA-Z,]+)?$"
+
+
+def words(value: Any) -> Any:
+    """Return the words of a command line as a shell would split it; a list stays as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"cannot be split into words: {error}") from None
+
+
+def moment(value: Any) -> Any:
+    """Refuse what is no ISO text: pydantic takes 12 and "12" for seconds since 1970."""
+    if not isinstance(value, str) or "-" not in value:
+        raise ValueError("must be a date and time such as 2030-01-31T12:00:00Z")
+    return value
+
+
+#: Not strict: after a validator in Python, strict would want a datetime object.
+Moment = Annotated[AwareDatetime, BeforeValidator(moment), Field(strict=False)]
+Command = Annotated[
+    list[Text],
+    BeforeValidator(words),
+    Field(max_length=MAX_ITEMS),
+    WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
+]
+Env = Annotated[
+    list[Text],
+    BeforeValidator(environment),
+    Field(max_length=MAX_ITEMS),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "object", "additionalProperties": {"type": "string"}},
+            ]
+        }
+    ),
+]
+Volume = Annotated[str, StringConstraints(pattern=VOLUME, max_length=1024)]
+ConstraintText = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+
+
+class Estimate(Strict):
+    """Completion estimates in seconds: all executors local, or any of them on cloud nodes."""
+
+    local_s: Seconds | None = None
+    hybrid_s: Seconds | None = None
+
+
+class JobRequest(Strict):
+    """A deadline job: ``executors`` identical containers that start together."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "wordcount-7",
+                    "app": "wordcount",
+                    "image": "wordcount:2",
+                    "command": ["wordcount", "--input", "/data"],
+                    "executors": 4,
+                    "cpus": 0.5,
+                    "memory": "256MiB",
+                    "deadline_s": 120,
+                    "estimate": {"local_s": 40, "hybrid_s": 52},
+                }
+            ]
+        }
+    )
+
+    name: Name
+    image: Image
+    cpus: Cpus
+    memory: Memory
+    app: Name | None = Field(default=None, description="Whose run it is; the name by default.")
+    command: Command = Field(default=[])
+    executors: int = Field(default=1, ge=1, le=MAX_EXECUTORS)
+    deadline_s: Seconds | None = Field(default=None, description="Counts from submission.")
+    deadline: Moment | None = Field(
+        default=None, description="ISO 8601 with a zone; excludes deadline_s."
+    )
+    estimate: Estimate | None = None
+    policy: Name | None = None
+    priority: int = Field(default=0, ge=-1_000_000, le=1_000_000)
+    env: Env = Field(default=[])
+    labels: dict[Key, Text] = Field(default={}, max_length=MAX_ITEMS)
+    volumes: list[Volume] = Field(default=[], max_length=64)
+    constraints: list[ConstraintText] = Field(default=[], max_length=32)
+    max_runtime_s: Seconds | None = None
+    retries: int | None = Field(default=None, ge=0, le=1000, description="Per executor.")
+    on_unreachable: Literal["wait", "duplicate"] = "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a job's translation depends on beside its body.
+
+    ``is_replay``: the submission was accepted before (same idempotency key), so a deadline that
+    has passed since is no fault.
+    """
+
+    now_us: int
+    policy: str
+    policies: tuple[str, ...]
+    retries: int
+    hybrid_factor: float
+    max_executors: int
+    parse_constraint: Callable[[str], Constraint]
+    is_replay: bool = False
+
+
+def job_spec(job: JobRequest, terms: Terms, *, is_pullable: bool = False) -> JobSpec:
+    """Translate a job.
+
+    T_C^H is T_C^L x ``hybrid_factor`` where it is missing. Raises InvalidInput with every fault
+    that the model alone cannot see.
+    """
+    faults: list[FieldError] = []
+    constraints = _constraints(job, terms, faults)
+    deadline_us = _deadline_us(job, terms, faults)
+    local_us, hybrid_us = _estimates_us(job, terms, faults)
+    if job.policy is not None and job.policy not in terms.policies:
+        known = f"unknown policy; known are {', '.join(terms.policies)}"
+        faults.append(FieldError("policy", known))
+    if job.executors > terms.max_executors:
+        limit = f"must be at most {terms.max_executors} (limits.executors)"
+        faults.append(FieldError("executors", limit))
+    taken = f"labels beginning with {Reserved!r} are the daemon's own"
+    faults += [FieldError(f"labels.{key}", taken) for key in job.labels if key.startswith(Reserved)]
+    faults += env_faults(job.env)
+    raise_faults(faults)
+    return JobSpec(
+        name=job.name,
+        app=job.app or job.name,
+        image=job.image,
+        command=tuple(job.command),
+        executors=job.executors,
+        request=Resources(cpu_m=round(job.cpus * 1000), memory_bytes=job.memory),
+        deadline_us=deadline_us,
+        estimate_local_us=local_us,
+        estimate_hybrid_us=hybrid_us,
+        policy=job.policy or terms.policy,
+        priority=job.priority,
+        env=tuple(job.env),
+        labels=dict(job.labels),
+        volumes=tuple(job.volumes),
+        constraints=constraints,
+        max_runtime_us=None if job.max_runtime_s is None else seconds_to_us(job.max_runtime_s),
+        retries=terms.retries if job.retries is None else job.retries,
+        on_unreachable=job.on_unreachable,
+        is_pullable=is_pullable,
+    )
+
+
+def _constraints(job: JobRequest, terms: Terms, faults: list[FieldError]) -> tuple[Constraint, ...]:
+    found = []
+    for i, text in enumerate(job.constraints):
+        try:
+            found.append(terms.parse_constraint(text))
+        except InvalidInput as error:
+            faults.append(FieldError(f"constraints.{i}", error.detail))
+    return tuple(found)
+
+
+def _deadline_us(job: JobRequest, terms: Terms, faults: list[FieldError]) -> int | None:
+    if job.deadline is not None and job.deadline_s is not None:
+        faults.append(FieldError("deadline", "excludes deadline_s; give one of them"))
+    if job.deadline_s is not None:
+        return terms.now_us + seconds_to_us(job.deadline_s)
+    if job.deadline is None:
+        return None
+    at_us = (job.deadline - EPOCH) // timedelta(microseconds=1)
+    if at_us <= terms.now_us and not terms.is_replay:
+        faults.append(FieldError("deadline", f"is in the past; it is {iso(terms.now_us)} now"))
+    if at_us > terms.now_us + MAX_TIME_S * US:
+        faults.append(FieldError("deadline", "is more than ten years ahead"))
+    return at_us
+
+
+def _estimates_us(
+    job: JobRequest, terms: Terms, faults: list[FieldError]
+) -> tuple[int | None, int | None]:
+    given = job.estimate or Estimate()
+    if given.local_s is None:
+        if given.hybrid_s is not None:
+            faults.append(FieldError("estimate.local_s", "is needed where hybrid_s is given"))
+        elif job.estimate is not None:
+            faults.append(FieldError("estimate.local_s", "is needed; or leave estimate out"))
+        return None, None
+    if given.hybrid_s is None:
+        return seconds_to_us(given.local_s), seconds_to_us(given.local_s * terms.hybrid_factor)
+    if given.hybrid_s < given.local_s:
+        message = "must be at least local_s: no job ends sooner for running on slower links"
+        faults.append(FieldError("estimate.hybrid_s", message))
+    return seconds_to_us(given.local_s), seconds_to_us(given.hybrid_s)

@@ -1,0 +1,287 @@
+"""The shapes of the API's answers: times in ISO 8601 UTC, money in dollars and nano-dollars.
+
+Each is a TypedDict, so that mypy checks what ``views`` builds and OpenAPI is generated from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import TypedDict
+
+
+class ResourcesView(TypedDict):
+    """Cores, bytes and bytes per second; 0 for disk or net of a node means "not stated"."""
+
+    cpus: float
+    memory_bytes: int
+    disk_bytes_per_s: int
+    net_bytes_per_s: int
+
+
+class NodeView(TypedDict):
+    """``state`` is one word made of the three axes power, reach and scheduling."""
+
+    name: str
+    url: str
+    generation: str
+    site: str
+    state: str
+    power: str
+    reach: str
+    scheduling: str
+    price_usd_per_h: float
+    price_nano_usd_per_h: int
+    capacity: ResourcesView
+    requested: ResourcesView
+    executors: int
+    containers: int
+    foreign_containers: int
+    rack: str
+    labels: dict[str, str]
+    speed: float
+    power_driver: str
+    images: list[str]
+    unreachable_since: str | None
+    idle_since: str | None
+    is_removed: bool
+    note: str
+    version: int
+
+
+class EstimateView(TypedDict):
+    local_s: float | None
+    hybrid_s: float | None
+
+
+class AdmissionView(TypedDict):
+    """What was promised; ``class`` (in JSON) is admitted, best_effort or unknown."""
+
+    promise: str
+    start_at: str | None
+    end_at: str | None
+    cost_usd: float | None
+    cost_nano_usd: int | None
+
+
+class JobView(TypedDict):
+    """A job; ``deadline_met`` is None while it is open or has no deadline."""
+
+    id: str
+    name: str
+    app: str
+    image: str
+    command: list[str]
+    executors: int
+    cpus: float
+    memory_bytes: int
+    deadline: str | None
+    estimate: EstimateView
+    policy: str
+    priority: int
+    env: list[str]
+    labels: dict[str, str]
+    volumes: list[str]
+    constraints: list[str]
+    max_runtime_s: float | None
+    retries: int
+    on_unreachable: str
+    state: str
+    reason: str
+    mode: str
+    is_cancelling: bool
+    admission: AdmissionView
+    submitted_at: str | None
+    placed_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    end_estimate_at: str | None
+    deadline_met: bool | None
+    exit_code: int | None
+    cost_usd: float
+    cost_nano_usd: int
+    version: int
+
+
+class ExecutorView(TypedDict):
+    """One executor in its current attempt; ``is_unsure``: only a listing can tell how it is."""
+
+    index: int
+    attempt: int
+    state: str
+    node: str
+    container_name: str
+    engine_id: str
+    placed_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    exit_code: int | None
+    failures: int
+    mishaps: int
+    is_unsure: bool
+    note: str
+
+
+class JobDetail(JobView):
+    """A job with its executors."""
+
+    executor_states: list[ExecutorView]
+
+
+class ContainerView(TypedDict):
+    """A container that cycles may move; ``id`` is tenure's own and outlives every recreation."""
+
+    id: str
+    name: str
+    app: str
+    image: str
+    generation: str
+    state: str
+    reason: str
+    node: str
+    engine_id: str
+    incarnation: int
+    request: ResourcesView
+    migrate: str
+    overlap: bool
+    min_age_s: float | None
+    created_at: str | None
+    since: str | None
+    started_at: str | None
+    finished_at: str | None
+    moved_at: str | None
+    exit_code: int | None
+    version: int
+
+
+class ProfileView(TypedDict):
+    """The 90th percentile of measured use; dimensions outside ``observed`` were not measured."""
+
+    container: str
+    p90: ResourcesView
+    samples: int
+    span_s: float
+    observed: list[str]
+
+
+class MigrationView(TypedDict):
+    """A move; ``downtime_s`` is how long no copy ran, as far as it was measured."""
+
+    id: str
+    run_id: str
+    container: str
+    source: str
+    target: str
+    generation: str
+    kind: str
+    step: str
+    reason: str
+    is_over: bool
+    created_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    downtime_s: float | None
+
+
+class ContainerDetail(ContainerView):
+    """A container with Docker's create body, its profile and its moves."""
+
+    body: dict[str, Any]
+    profile: ProfileView | None
+    moves: list[MigrationView]
+
+
+#: "from" is a keyword, so this one needs the other way to write it.
+MoveView = TypedDict(
+    "MoveView",
+    {"container": str, "incarnation": int, "from": str, "to": str, "reason": str},
+)
+
+
+class KeptView(TypedDict):
+    container: str
+    code: str
+    reason: str
+
+
+class VerdictView(TypedDict):
+    """The answer to one proposed move: ``code`` is accepted or why not."""
+
+    container: str
+    to: str
+    code: str
+    migration: str
+    detail: str
+
+
+class RunView(TypedDict):
+    """One run of a cycle: what it proposed, what was accepted, what stayed and why."""
+
+    id: str
+    cycle: str
+    state: str
+    is_dry: bool
+    is_manual: bool
+    reason: str
+    due_at: str | None
+    claimed_at: str | None
+    finished_at: str | None
+    expires_at: str | None
+    moves: list[MoveView]
+    kept: list[KeptView]
+    verdicts: list[VerdictView]
+
+
+class RunSummary(TypedDict):
+    id: str
+    state: str
+    due_at: str | None
+    finished_at: str | None
+    moves: int
+    accepted: int
+
+
+class CycleView(TypedDict):
+    """A configured cycle with its next due time and its last run."""
+
+    name: str
+    source: str
+    target: str
+    cron: str
+    interval_s: float | None
+    mode: str
+    min_age_s: float
+    max_moves: int
+    description: str
+    next_due_at: str | None
+    last_run: RunSummary | None
+
+
+class EventView(TypedDict):
+    """A public event; ``seq`` counts without gaps."""
+
+    seq: int
+    at: str | None
+    type: str
+    subject: str
+    data: dict[str, Any]
+
+
+class MoneyView(TypedDict):
+    cost_usd: float
+    cost_nano_usd: int
+
+
+class CostView(TypedDict):
+    """What the nodes cost in a window, whole intervals, by several keys; jobs + services + idle."""
+
+    since: str | None
+    until: str | None
+    total: MoneyView
+    services: MoneyView
+    idle: MoneyView
+    by_site: dict[str, MoneyView]
+    by_generation: dict[str, MoneyView]
+    by_node: dict[str, MoneyView]
+    by_job: dict[str, MoneyView]
+    on_s: dict[str, float]

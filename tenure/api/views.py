@@ -1,0 +1,367 @@
+"""Records as JSON, in the shapes of ``shapes``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tenure.api.backend import CycleState
+from tenure.api.shapes import (
+    AdmissionView,
+    ContainerDetail,
+    ContainerView,
+    CostView,
+    CycleView,
+    EstimateView,
+    EventView,
+    ExecutorView,
+    JobDetail,
+    JobView,
+    KeptView,
+    MigrationView,
+    MoneyView,
+    MoveView,
+    NodeView,
+    ProfileView,
+    ResourcesView,
+    RunSummary,
+    RunView,
+    VerdictView,
+)
+from tenure.core.tables import PublicEvent
+from tenure.model.container import Migration, Profile, Service
+from tenure.model.job import Admission, Constraint, Executor, Job
+from tenure.model.node import Node
+from tenure.model.plan import Kept, Move, Run, Verdict
+from tenure.model.resources import Resources
+from tenure.model.units import US, iso, nano_to_usd
+
+
+def seconds(us: int | None) -> float | None:
+    """Return seconds for microseconds."""
+    return None if us is None else us / US
+
+
+def moment(us: int | None) -> str | None:
+    """Return ISO text; 0 stands for "never" in records and becomes None."""
+    return iso(us) if us else None
+
+
+def money(nano: int) -> MoneyView:
+    """Return an amount for display and exactly."""
+    return MoneyView(cost_usd=nano_to_usd(nano), cost_nano_usd=nano)
+
+
+def resources_view(amount: Resources) -> ResourcesView:
+    """Return an amount of resources."""
+    return ResourcesView(
+        cpus=amount.cpu_m / 1000,
+        memory_bytes=amount.memory_bytes,
+        disk_bytes_per_s=amount.disk_bytes_per_s,
+        net_bytes_per_s=amount.net_bytes_per_s,
+    )
+
+
+def node_view(node: Node, requested: Resources, executors: int, containers: int) -> NodeView:
+    """Return a node with what is requested of it by executors and containers."""
+    spec = node.spec
+    return NodeView(
+        name=spec.name,
+        url=spec.url,
+        generation=spec.generation,
+        site=spec.site.value,
+        state=node.word,
+        power=node.power.value,
+        reach=node.reach.value,
+        scheduling=node.scheduling.value,
+        price_usd_per_h=nano_to_usd(spec.price_nano_per_h),
+        price_nano_usd_per_h=spec.price_nano_per_h,
+        capacity=resources_view(node.capacity),
+        requested=resources_view(requested),
+        executors=executors,
+        containers=containers,
+        foreign_containers=node.foreign_running,
+        rack=spec.rack,
+        labels=dict(spec.labels),
+        speed=spec.speed,
+        power_driver=spec.power.driver,
+        images=sorted(node.images),
+        unreachable_since=moment(node.unreachable_us),
+        idle_since=moment(node.idle_us),
+        is_removed=node.is_removed,
+        note=node.note,
+        version=node.version,
+    )
+
+
+def constraint_text(constraint: Constraint) -> str:
+    """Return a constraint as it is written."""
+    if constraint.op == "in":
+        return f"{constraint.key} in ({', '.join(constraint.values)})"
+    return f"{constraint.key}{constraint.op}{','.join(constraint.values)}"
+
+
+def admission_view(admission: Admission) -> AdmissionView:
+    """Return the promise made at submission."""
+    cost = admission.cost_nano
+    return AdmissionView(
+        promise=admission.class_,
+        start_at=moment(admission.start_us),
+        end_at=moment(admission.end_us),
+        cost_usd=None if cost is None else nano_to_usd(cost),
+        cost_nano_usd=cost,
+    )
+
+
+def deadline_met(job: Job) -> bool | None:
+    """Return whether a finished job ended before its deadline; None where that is no question."""
+    deadline = job.spec.deadline_us
+    if deadline is None or not job.is_over:
+        return None
+    return job.state.value == "succeeded" and (job.finished_us or 0) < deadline
+
+
+def job_view(job: Job) -> JobView:
+    """Return a job."""
+    spec = job.spec
+    return JobView(
+        id=job.id,
+        name=spec.name,
+        app=spec.app,
+        image=spec.image,
+        command=list(spec.command),
+        executors=spec.executors,
+        cpus=spec.request.cpu_m / 1000,
+        memory_bytes=spec.request.memory_bytes,
+        deadline=moment(spec.deadline_us),
+        estimate=EstimateView(
+            local_s=seconds(spec.estimate_local_us), hybrid_s=seconds(spec.estimate_hybrid_us)
+        ),
+        policy=spec.policy,
+        priority=spec.priority,
+        env=list(spec.env),
+        labels=dict(spec.labels),
+        volumes=list(spec.volumes),
+        constraints=[constraint_text(c) for c in spec.constraints],
+        max_runtime_s=seconds(spec.max_runtime_us),
+        retries=spec.retries,
+        on_unreachable=spec.on_unreachable,
+        state=job.state.value,
+        reason=job.reason,
+        mode=job.mode,
+        is_cancelling=job.is_cancelling,
+        admission=admission_view(job.admission),
+        submitted_at=moment(job.arrival_us),
+        placed_at=moment(job.placed_us),
+        started_at=moment(job.started_us),
+        finished_at=moment(job.finished_us),
+        end_estimate_at=moment(job.end_estimate_us),
+        deadline_met=deadline_met(job),
+        exit_code=job.exit_code,
+        cost_usd=nano_to_usd(job.cost_nano),
+        cost_nano_usd=job.cost_nano,
+        version=job.version,
+    )
+
+
+def executor_view(executor: Executor) -> ExecutorView:
+    """Return an executor."""
+    return ExecutorView(
+        index=executor.index,
+        attempt=executor.attempt,
+        state=executor.state.value,
+        node=executor.node,
+        container_name=executor.container_name,
+        engine_id=executor.engine_id,
+        placed_at=moment(executor.placed_us),
+        started_at=moment(executor.started_us),
+        finished_at=moment(executor.finished_us),
+        exit_code=executor.exit_code,
+        failures=executor.failures,
+        mishaps=executor.mishaps,
+        is_unsure=executor.is_unsure,
+        note=executor.note,
+    )
+
+
+def job_detail(job: Job, executors: Iterable[Executor]) -> JobDetail:
+    """Return a job with its executors in the order of their index."""
+    ordered = sorted(executors, key=lambda executor: executor.index)
+    return JobDetail(**job_view(job), executor_states=[executor_view(e) for e in ordered])
+
+
+def container_view(service: Service) -> ContainerView:
+    """Return a container."""
+    return ContainerView(
+        id=service.id,
+        name=service.name,
+        app=service.app,
+        image=str(service.body.get("Image", "")),
+        generation=service.generation,
+        state=service.state.value,
+        reason=service.reason,
+        node=service.node,
+        engine_id=service.engine_id,
+        incarnation=service.incarnation,
+        request=resources_view(service.request),
+        migrate=service.migrate,
+        overlap=service.overlap,
+        min_age_s=seconds(service.min_age_us),
+        created_at=moment(service.created_us),
+        since=moment(service.since_us),
+        started_at=moment(service.started_us),
+        finished_at=moment(service.finished_us),
+        moved_at=moment(service.moved_us),
+        exit_code=service.exit_code,
+        version=service.version,
+    )
+
+
+def container_detail(
+    service: Service, profile: Profile | None, moves: Iterable[Migration]
+) -> ContainerDetail:
+    """Return a container with its body, profile and moves (oldest first)."""
+    ordered = sorted(moves, key=lambda move: (move.created_us, move.id))
+    return ContainerDetail(
+        **container_view(service),
+        body=service.body,
+        profile=profile_view(profile) if profile else None,
+        moves=[migration_view(move) for move in ordered],
+    )
+
+
+def profile_view(profile: Profile) -> ProfileView:
+    """Return a profile."""
+    return ProfileView(
+        container=profile.container,
+        p90=resources_view(profile.p90),
+        samples=profile.samples,
+        span_s=profile.age_us / US,
+        observed=list(profile.observed),
+    )
+
+
+def migration_view(move: Migration) -> MigrationView:
+    """Return a move."""
+    is_measured = move.down_us is not None and move.up_us is not None
+    down_us = max(0, (move.up_us or 0) - (move.down_us or 0)) if is_measured else None
+    return MigrationView(
+        id=move.id,
+        run_id=move.run_id,
+        container=move.container,
+        source=move.source,
+        target=move.target,
+        generation=move.generation,
+        kind=move.kind,
+        step=move.step.value,
+        reason=move.reason,
+        is_over=move.is_over,
+        created_at=moment(move.created_us),
+        started_at=moment(move.started_us),
+        finished_at=moment(move.finished_us),
+        downtime_s=seconds(down_us),
+    )
+
+
+def _move_view(move: Move) -> MoveView:
+    return {
+        "container": move.container,
+        "incarnation": move.incarnation,
+        "from": move.source,
+        "to": move.target,
+        "reason": move.reason,
+    }
+
+
+def _kept_view(kept: Kept) -> KeptView:
+    return KeptView(container=kept.container, code=kept.code, reason=kept.reason)
+
+
+def _verdict_view(verdict: Verdict) -> VerdictView:
+    return VerdictView(
+        container=verdict.container,
+        to=verdict.target,
+        code=verdict.code,
+        migration=verdict.migration,
+        detail=verdict.detail,
+    )
+
+
+def run_view(run: Run) -> RunView:
+    """Return a run with its moves and verdicts."""
+    return RunView(
+        id=run.id,
+        cycle=run.cycle,
+        state=run.state.value,
+        is_dry=run.is_dry,
+        is_manual=run.is_manual,
+        reason=run.reason,
+        due_at=moment(run.due_us),
+        claimed_at=moment(run.claimed_us),
+        finished_at=moment(run.finished_us),
+        expires_at=moment(run.expires_us),
+        moves=[_move_view(move) for move in run.moves],
+        kept=[_kept_view(kept) for kept in run.kept],
+        verdicts=[_verdict_view(verdict) for verdict in run.verdicts],
+    )
+
+
+def run_summary(run: Run) -> RunSummary:
+    """Return a run in one line."""
+    return RunSummary(
+        id=run.id,
+        state=run.state.value,
+        due_at=moment(run.due_us),
+        finished_at=moment(run.finished_us),
+        moves=len(run.moves),
+        accepted=sum(verdict.code == "accepted" for verdict in run.verdicts),
+    )
+
+
+def cycle_view(state: CycleState, last: Run | None) -> CycleView:
+    """Return a cycle with its next due time and last run."""
+    spec = state.spec
+    return CycleView(
+        name=spec.name,
+        source=spec.source,
+        target=spec.target,
+        cron=spec.cron,
+        interval_s=seconds(spec.interval_us or None),
+        mode=spec.mode,
+        min_age_s=spec.min_age_us / US,
+        max_moves=spec.max_moves,
+        description=spec.description,
+        next_due_at=moment(state.next_due_us),
+        last_run=run_summary(last) if last else None,
+    )
+
+
+def event_view(event: PublicEvent) -> EventView:
+    """Return a public event."""
+    return EventView(
+        seq=event.seq,
+        at=iso(event.at_us),
+        type=event.type,
+        subject=event.subject,
+        data=event.data,
+    )
+
+
+def cost_view(report: dict[str, Any], since_us: int, until_us: int) -> CostView:
+    """Return the ledger's report (``core.ledger.report``) with amounts for people as well."""
+
+    def amounts(key: str) -> dict[str, MoneyView]:
+        return {name: money(nano) for name, nano in report.get(key, {}).items()}
+
+    return CostView(
+        since=moment(since_us),
+        until=iso(until_us),
+        total=money(report["total"]),
+        services=money(report["services"]),
+        idle=money(report["idle"]),
+        by_site=amounts("by_site"),
+        by_generation=amounts("by_generation"),
+        by_node=amounts("by_node"),
+        by_job=amounts("by_job"),
+        on_s={name: us / US for name, us in report.get("on_us", {}).items()},
+    )

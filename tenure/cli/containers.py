@@ -1,0 +1,133 @@
+"""``tenure container``: containers that live in generations and are moved by cycles."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tenure.cli import files
+from tenure.cli.output import Column, ago, size
+from tenure.cli.verb import Session, verb
+
+app = typer.Typer(help="Containers: run, list, inspect, stop, remove.", no_args_is_help=True)
+
+File = Annotated[str, typer.Argument(help="YAML or JSON, - for stdin; several documents allowed.")]
+Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="CONTAINER")]
+Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="CONTAINER...")]
+Grace = Annotated[
+    int | None, typer.Option("--time", "-t", min=0, help="Seconds from SIGTERM to SIGKILL.")
+]
+#: What `docker ps` calls running, and what is on its way there.
+PRESENT = "accepted,waiting,creating,created,starting,running,stopping,moving"
+
+COLUMNS: list[Column] = [
+    ("ID", lambda c: c["id"][:12]),
+    ("NAME", lambda c: c["name"]),
+    ("IMAGE", lambda c: c["image"]),
+    ("STATE", lambda c: c["state"]),
+    ("GENERATION", lambda c: c["generation"]),
+    ("NODE", lambda c: c["node"]),
+    ("INCARNATION", lambda c: c["incarnation"]),
+    ("IN GENERATION SINCE", lambda c: ago(c["since"])),
+    ("REASON", lambda c: c["reason"]),
+]
+MOVES: list[Column] = [
+    ("MOVED", lambda m: ago(m["finished_at"] or m["created_at"])),
+    ("FROM", lambda m: m["source"]),
+    ("TO", lambda m: m["target"]),
+    ("STEP", lambda m: m["step"]),
+    ("DOWN", lambda m: None if m["downtime_s"] is None else f"{m['downtime_s']:.2f}s"),
+    ("RUN", lambda m: m["run_id"]),
+    ("REASON", lambda m: m["reason"]),
+]
+FIELDS = (
+    "id name app image state reason generation node engine_id incarnation since created_at "
+    "started_at finished_at moved_at exit_code migrate overlap min_age_s"
+)
+
+
+@verb(app, "run")
+def run(session: Session, file: File) -> None:
+    """Submit containers: Docker's create body plus a name and tenure's options."""
+    accepted = []
+    try:
+        for document in files.documents(file):
+            accepted.append(session.client.create_container(document))
+    finally:
+        if accepted:
+            session.out.rows(accepted, COLUMNS)
+
+
+@verb(app, "ps")
+def ps(  # noqa: PLR0913 - each is an option
+    session: Session,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those at rest.")] = False,
+    state: Annotated[str, typer.Option(help="Only these states, parted by commas.")] = "",
+    app_name: Annotated[str, typer.Option("--app", help="Only this app.")] = "",
+    generation: Annotated[str, typer.Option(help="Only this generation.")] = "",
+    node: Annotated[str, typer.Option(help="Only this node.")] = "",
+) -> None:
+    """List the containers that run or are about to."""
+    chosen = state or ("" if is_all else PRESENT)
+    found = session.client.containers(state=chosen, app=app_name, generation=generation, node=node)
+    session.out.rows(found, COLUMNS)
+
+
+def _measured(profile: dict[str, Any] | None) -> str:
+    if profile is None:
+        return "not yet"
+    p90 = profile["p90"]
+    text = f"{p90['cpus']:g} cpus, {size(p90['memory_bytes'])}"
+    return f"{text} (90th percentile of {profile['samples']} samples)"
+
+
+@verb(app, "inspect")
+def inspect(session: Session, container: Ref) -> None:
+    """Show one container with its profile and moves."""
+
+    def render(found: dict[str, Any]) -> None:
+        pairs = [(name, found[name]) for name in FIELDS.split()]
+        reserved = found["request"]
+        request = f"{reserved['cpus']:g} cpus, {size(reserved['memory_bytes'])}"
+        session.out.fields([*pairs, ("reserved", request), ("used", _measured(found["profile"]))])
+        if found["moves"]:
+            session.out.table(found["moves"], MOVES)
+
+    session.out.data(session.client.container(container), render)
+
+
+@verb(app, "logs")
+def logs(
+    session: Session,
+    container: Ref,
+    *,
+    is_following: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on as it grows.")
+    ] = False,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.")] = None,
+) -> None:
+    """Print a container's log."""
+    for part in session.client.container_logs(container, tail=tail, follow=is_following):
+        session.out.binary(part)
+
+
+@verb(app, "start")
+def start(session: Session, containers: Refs) -> None:
+    """Start stopped containers."""
+    session.out.rows([session.client.start_container(ref) for ref in containers], COLUMNS)
+
+
+@verb(app, "stop")
+def stop(session: Session, containers: Refs, *, grace_s: Grace = None) -> None:
+    """Stop containers; they keep their place."""
+    client = session.client
+    session.out.rows([client.stop_container(ref, grace_s=grace_s) for ref in containers], COLUMNS)
+
+
+@verb(app, "rm")
+def rm(session: Session, containers: Refs, *, grace_s: Grace = None) -> None:
+    """Stop and remove containers for good."""
+    client = session.client
+    session.out.rows([client.remove_container(ref, grace_s=grace_s) for ref in containers], COLUMNS)

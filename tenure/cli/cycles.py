@@ -1,0 +1,137 @@
+"""``tenure cycle``: generation cycles and their runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from tenure.cli.output import Column, ago
+from tenure.cli.verb import Session, verb
+from tenure.cli.watching import wait_for_run
+from tenure.model.errors import NotFound, TenureError
+
+app = typer.Typer(help="Generation cycles: list, run, plan.", no_args_is_help=True)
+
+Cycle = Annotated[str, typer.Argument(help="The cycle's name.", metavar="CYCLE")]
+#: A manual run that no worker takes fails after a minute; planning takes seconds.
+PLAN_TIMEOUT_S = 120.0
+PATIENCE_S = 60.0
+
+COLUMNS: list[Column] = [
+    ("NAME", lambda c: c["name"]),
+    ("FROM", lambda c: c["source"]),
+    ("TO", lambda c: c["target"]),
+    ("WHEN", lambda c: c["cron"] or f"every {c['interval_s']:g}s"),
+    ("MODE", lambda c: c["mode"]),
+    ("NEXT DUE", lambda c: ago(c["next_due_at"])),
+    ("LAST RUN", lambda c: _last(c["last_run"])),
+]
+RUNS: list[Column] = [
+    ("RUN", lambda r: r["id"]),
+    ("STATE", lambda r: r["state"]),
+    ("DUE", lambda r: ago(r["due_at"])),
+    ("MOVES", lambda r: r["moves"]),
+    ("ACCEPTED", lambda r: r["accepted"]),
+    ("DRY", lambda r: r["is_dry"]),
+    ("REASON", lambda r: r["reason"]),
+]
+MOVES: list[Column] = [
+    ("CONTAINER", lambda m: m["container"][:12]),
+    ("FROM", lambda m: m["from"]),
+    ("TO", lambda m: m["to"]),
+    ("ANSWER", lambda m: m["answer"]),
+    ("REASON", lambda m: m["reason"]),
+]
+KEPT: list[Column] = [
+    ("STAYS", lambda k: k["container"][:12]),
+    ("CODE", lambda k: k["code"]),
+    ("REASON", lambda k: k["reason"]),
+]
+
+
+def _last(run: dict[str, Any] | None) -> str:
+    if run is None:
+        return "-"
+    return f"{run['state']}, {run['accepted']} of {run['moves']} moves, due {ago(run['due_at'])}"
+
+
+@verb(app, "ls")
+def ls(session: Session) -> None:
+    """List the cycles with their next due time and last run."""
+    session.out.rows(session.client.cycles(), COLUMNS, key="name")
+
+
+@verb(app, "runs")
+def runs(
+    session: Session,
+    *,
+    cycle: Annotated[str, typer.Option(help="Only runs of this cycle.")] = "",
+    state: Annotated[str, typer.Option(help="Only these states, parted by commas.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+) -> None:
+    """List the newest runs."""
+    session.out.rows(session.client.runs(cycle=cycle, state=state, limit=limit), RUNS)
+
+
+@verb(app, "inspect")
+def inspect(
+    session: Session, run: Annotated[str, typer.Argument(help="The run's id.", metavar="RUN")]
+) -> None:
+    """Show one run: its moves with the answer to each, and what stayed and why."""
+    _show(session, session.client.run(run))
+
+
+def _show(session: Session, run: dict[str, Any]) -> None:
+    def render(found: dict[str, Any]) -> None:
+        names = ("id", "state", "reason", "due_at", "claimed_at", "finished_at")
+        session.out.fields([(name, found[name]) for name in names])
+        answers = {v["container"]: v["code"] for v in found["verdicts"]}
+        rows = [{**m, "answer": answers.get(m["container"])} for m in found["moves"]]
+        if rows:
+            session.out.table(rows, MOVES)
+        if found["kept"]:
+            session.out.table(found["kept"], KEPT)
+
+    session.out.data(run, render)
+
+
+@verb(app, "run")
+def run(
+    session: Session,
+    name: Cycle,
+    *,
+    is_dry: Annotated[bool, typer.Option("--dry-run", help="Show the plan, move nothing.")] = False,
+    is_waiting: Annotated[bool, typer.Option("--wait", help="Wait until it is over.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
+    ] = None,
+) -> int:
+    """Have a worker run a cycle now."""
+    started = session.client.run_cycle(name, is_dry=is_dry)
+    if not is_waiting:
+        _show(session, started)
+        return 0
+    until = None if timeout is None else time.monotonic() + timeout
+    ended = _wait(session, started, until)
+    _show(session, ended)
+    return 0 if ended["state"] in ("done", "advised") else 1
+
+
+def _wait(session: Session, started: dict[str, Any], until: float | None) -> dict[str, Any]:
+    session.out.note(f"run {started['id']}")
+    return wait_for_run(session.client_with(PATIENCE_S), started["id"], until)
+
+
+@verb(app, "plan", error_code=255)
+def plan(session: Session, name: Cycle) -> int:
+    """Show what a cycle would do now. Exit codes: 0 nothing, 1 moves, 255 error."""
+    if all(cycle["name"] != name for cycle in session.client.cycles()):
+        raise NotFound(f"no cycle {name!r}; `tenure cycle ls` lists them")
+    started = session.client.run_cycle(name, is_dry=True)
+    ended = _wait(session, started, time.monotonic() + PLAN_TIMEOUT_S)
+    if ended["state"] != "advised":
+        raise TenureError(f"run {ended['id']} is {ended['state']}: {ended['reason'] or 'no plan'}")
+    _show(session, ended)
+    return 1 if ended["moves"] else 0

@@ -1,0 +1,99 @@
+"""The ``tenured`` command: run (default), worker."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tenure import __version__
+from tenure.model.errors import TenureError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon or a worker; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        return int(options.work(options))
+    except TenureError as error:
+        for field in error.fields:
+            print(f"{field.path}: {field.message}", file=sys.stderr)
+        print(f"tenured: {error.detail}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tenured", description="The tenure daemon: holds the state, drives the engines."
+    )
+    parser.add_argument("--version", action="version", version=f"tenured {__version__}")
+    parser.set_defaults(work=_run, config=None)
+    verbs = parser.add_subparsers(metavar="run|worker")
+    run = verbs.add_parser("run", help="start the daemon (the default)")
+    run.add_argument("--config", type=Path, help="tenured.yml")
+    run.set_defaults(work=_run)
+    worker = verbs.add_parser("worker", help="take cycles from Redis and plan them")
+    worker.add_argument("--config", type=Path, help="tenured.yml with redis.url")
+    worker.add_argument("--host", help="the daemon's address (default: the configured listener)")
+    worker.set_defaults(work=_worker)
+    parser.add_argument("--config", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    from tenure.config.load import load
+    from tenure.daemon.app import Daemon
+
+    settings = load(options.config, dict(os.environ))
+    log_to_stderr(settings.log.level, is_json=settings.log.is_json)
+    return asyncio.run(Daemon(settings).run())
+
+
+def _worker(options: argparse.Namespace) -> int:
+    from tenure.cli.worker import work
+    from tenure.config.load import load
+    from tenure.config.token import ensure_token
+    from tenure.model.errors import InvalidInput
+
+    settings = load(options.config, dict(os.environ))
+    log_to_stderr(settings.log.level, is_json=settings.log.is_json)
+    if not settings.redis.url:
+        raise InvalidInput(
+            "redis.url is not set: the embedded Redis has an embedded worker of its own; "
+            "set redis.url in the configuration of daemon and worker to share one"
+        )
+    host = options.host or settings.listen[0].url
+    return work(settings.redis.url, host, ensure_token(settings.token_file))
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        row = {
+            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return json.dumps(row)
+
+
+def log_to_stderr(level: str, *, is_json: bool) -> None:
+    """Log to standard error, one line a record, as text or JSON."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(_JsonFormatter() if is_json else text)
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

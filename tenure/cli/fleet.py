@@ -1,0 +1,127 @@
+"""``tenure cost``, ``events``, ``version`` and ``config``."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tenure import __version__
+from tenure.cli.output import span, usd
+from tenure.cli.verb import Session, verb
+from tenure.model.errors import InvalidInput, TenureError
+
+config_app = typer.Typer(help="The daemon's configuration.", no_args_is_help=True)
+#: A follower of events bears the daemon's absence; a person ends it with Ctrl-C.
+FOLLOW_PATIENCE_S = 3600.0
+
+
+def cost(
+    session: Session,
+    *,
+    since: Annotated[str, typer.Option(help="ISO 8601 time; the beginning by default.")] = "",
+    until: Annotated[str, typer.Option(help="ISO 8601 time; now by default.")] = "",
+) -> None:
+    """Show what the nodes cost, by site, generation, node and job."""
+
+    def render(found: dict[str, Any]) -> None:
+        rows = [_row("total", "", found["total"])]
+        rows += [_row("services", "", found["services"]), _row("idle", "", found["idle"])]
+        for key in ("site", "generation", "node", "job"):
+            rows += [_row(key, name, amount) for name, amount in found[f"by_{key}"].items()]
+        on_s = found["on_s"]
+        for row in rows:
+            is_node = row["by"] == "node"
+            row["on"] = span(on_s.get(row["name"], 0)) if is_node else ""
+        session.out.table(
+            rows,
+            [
+                ("BY", lambda r: r["by"]),
+                ("NAME", lambda r: r["name"]),
+                ("COST", lambda r: usd(r["cost_usd"])),
+                ("ON", lambda r: r["on"]),
+            ],
+        )
+
+    session.out.data(session.client.cost(since=since, until=until), render)
+
+
+def _row(by: str, name: str, amount: dict[str, Any]) -> dict[str, Any]:
+    return {"by": by, "name": name, "cost_usd": amount["cost_usd"]}
+
+
+def events(
+    session: Session,
+    *,
+    is_following: Annotated[bool, typer.Option("--follow", "-f", help="Go on for ever.")] = False,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="After this number; followers begin now by default.")
+    ] = None,
+    types: Annotated[str, typer.Option(help="Only these types, parted by commas.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 100,
+) -> None:
+    """Print what happened; without --follow the newest events."""
+    if is_following:
+        client = session.client_with(FOLLOW_PATIENCE_S)
+        for event in client.follow_events(after, types=types):
+            session.out.line(event, _text(event))
+        return
+    begin = after
+    if begin is None:
+        last = session.client.events(limit=1)["last_seq"]
+        begin = max(0, last - limit)
+    found = session.client.events(after=begin, limit=limit, types=types)
+    if found["has_gap"]:
+        session.out.note(f"events before {found['first_seq']} are no longer kept")
+    for event in found["items"]:
+        session.out.line(event, _text(event))
+
+
+def _text(event: dict[str, Any]) -> str:
+    if event["type"] == "gap":
+        return f"-- events {event['from']} to {event['to']} are no longer kept"
+    at = datetime.fromisoformat(event["at"]).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    data = " ".join(f"{key}={value}" for key, value in event["data"].items())
+    return f"{at} {event['seq']:>6} {event['type']:<22} {event['subject']} {data}".rstrip()
+
+
+def version(session: Session) -> None:
+    """Show the versions of this command and of the daemon."""
+    found: dict[str, Any] = {"client": __version__}
+    try:
+        found["daemon"] = session.client.version()["version"]
+    except TenureError as error:
+        found["daemon"] = None
+        session.out.note(error.detail)
+    session.out.data(found, lambda pair: session.out.fields(pair.items()))
+
+
+@verb(config_app, "validate")
+def validate(
+    session: Session,
+    file: Annotated[
+        Path | None, typer.Argument(help="tenured.yml; the defaults without one.", metavar="FILE")
+    ] = None,
+) -> int:
+    """Check a configuration and list every fault with its path."""
+    from tenure.config.load import validate as faults_of
+
+    faults = faults_of(file, os.environ)
+    if not faults:
+        session.out.data({"faults": []}, lambda _: session.out.note("the configuration is valid"))
+        return 0
+    rows = [{"field": fault.path, "message": fault.message} for fault in faults]
+    if session.out.is_json:
+        session.out.data({"faults": rows}, lambda _: None)
+        return InvalidInput.exit_code
+    raise InvalidInput(_count(faults, file), fields=tuple(faults))
+
+
+def _count(faults: list[Any], file: Path | None) -> str:
+    where = file.name if file is not None else "the configuration"
+    if len(faults) == 1:
+        return f"{where}: {faults[0].path}: {faults[0].message}"
+    return f"{where} has {len(faults)} faults"

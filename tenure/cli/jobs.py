@@ -1,0 +1,240 @@
+"""``tenure job``: jobs with deadlines."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from tenure.cli import files
+from tenure.cli.output import Column, ago, between, size, usd
+from tenure.cli.verb import Session, verb
+from tenure.cli.watching import wait_until_over
+from tenure.model.errors import TenureError
+
+app = typer.Typer(help="Deadline jobs: run, list, explain, cancel.", no_args_is_help=True)
+
+OPEN = "accepted,waiting,starting,running"
+#: A waiting command outlives a restart of the daemon.
+WAIT_PATIENCE_S = 120.0
+File = Annotated[str, typer.Argument(help="YAML or JSON, - for stdin; several documents allowed.")]
+Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="JOB")]
+Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="JOB...")]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
+]
+
+
+def _deadline(job: dict[str, Any]) -> str:
+    if job["deadline_met"] is None:
+        return ago(job["deadline"])
+    return "met" if job["deadline_met"] else "missed"
+
+
+COLUMNS: list[Column] = [
+    ("ID", lambda j: j["id"]),
+    ("NAME", lambda j: j["name"]),
+    ("STATE", lambda j: j["state"]),
+    ("EXECUTORS", lambda j: j["executors"]),
+    ("CPUS", lambda j: j["cpus"]),
+    ("MEMORY", lambda j: size(j["memory_bytes"])),
+    ("MODE", lambda j: j["mode"]),
+    ("DEADLINE", _deadline),
+    ("RAN", lambda j: between(j["started_at"], j["finished_at"])),
+    ("EXIT", lambda j: j["exit_code"]),
+    ("COST", lambda j: usd(j["cost_usd"])),
+    ("REASON", lambda j: j["reason"]),
+]
+EXECUTORS: list[Column] = [
+    ("EXECUTOR", lambda e: e["index"]),
+    ("STATE", lambda e: e["state"]),
+    ("NODE", lambda e: e["node"]),
+    ("ATTEMPT", lambda e: e["attempt"]),
+    ("RAN", lambda e: between(e["started_at"], e["finished_at"])),
+    ("EXIT", lambda e: e["exit_code"]),
+    ("NOTE", lambda e: e["note"]),
+]
+FIELDS = (
+    "id name app state reason mode image command executors cpus memory_bytes policy priority "
+    "constraints estimate max_runtime_s retries submitted_at deadline deadline_met placed_at "
+    "started_at end_estimate_at finished_at exit_code"
+)
+
+
+@verb(app, "run")
+def run(
+    session: Session,
+    file: File,
+    *,
+    is_waiting: Annotated[bool, typer.Option("--wait", help="Wait until all are over.")] = False,
+    timeout: Timeout = None,
+) -> int:
+    """Submit jobs. With --wait the exit code is 0 only if all of them succeeded."""
+    accepted: list[dict[str, Any]] = []
+    for document in files.documents(file):
+        try:
+            job = session.client.submit_job(document)
+        except TenureError as error:
+            _tell(session, document, error)
+            if accepted:
+                session.out.rows(accepted, COLUMNS)
+            raise
+        accepted.append(job)
+        session.out.note(f"{job['name']}: {_promise(job)}")
+    if not is_waiting:
+        session.out.rows(accepted, COLUMNS)
+        return 0
+    return _wait(session, [job["id"] for job in accepted], timeout)
+
+
+def _tell(session: Session, document: dict[str, Any], error: TenureError) -> None:
+    name = document.get("name", "job")
+    session.out.note(f"{name} was refused; any document after it was not submitted")
+    earliest = (error.extra or {}).get("earliest")
+    if isinstance(earliest, dict) and earliest.get("deadline"):
+        cost = usd(earliest["cost_nano_usd"] / 1e9)
+        session.out.note(f"could be met: {earliest['deadline']} at {cost}")
+
+
+def _promise(job: dict[str, Any]) -> str:
+    promise = job["admission"]
+    text = str(promise["promise"]).replace("_", " ")
+    if promise["end_at"]:
+        text += f", to end {promise['end_at']} at {usd(promise['cost_usd'])}"
+    return text
+
+
+@verb(app, "ps")
+def ps(
+    session: Session,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those over.")] = False,
+    state: Annotated[str, typer.Option(help="Only these states, parted by commas.")] = "",
+    app_name: Annotated[str, typer.Option("--app", help="Only jobs of this app.")] = "",
+) -> None:
+    """List the jobs that are not over."""
+    chosen = state or ("" if is_all else OPEN)
+    session.out.rows(session.client.jobs(state=chosen, app=app_name), COLUMNS)
+
+
+@verb(app, "inspect")
+def inspect(session: Session, job: Ref) -> None:
+    """Show one job with its executors."""
+
+    def render(found: dict[str, Any]) -> None:
+        pairs = [(name, found[name]) for name in FIELDS.split()]
+        session.out.fields([*pairs, ("promise", _promise(found)), ("cost", usd(found["cost_usd"]))])
+        session.out.table(found["executor_states"], EXECUTORS)
+
+    session.out.data(session.client.job(job), render)
+
+
+REASONS: list[Column] = [
+    ("NODE", lambda n: n["node"]),
+    ("SLOTS", lambda n: n["slots"]),
+    ("DROPPED BY", lambda n: n["dropped"]),
+    ("SHORT OF", lambda n: [s["dimension"] for s in n["exhausted"]]),
+    ("WHAT WOULD HELP", lambda n: n["unblock"]),
+]
+
+
+@verb(app, "explain")
+def explain(session: Session, job: Ref) -> None:
+    """Say why a job is where it is, node by node."""
+
+    def render(found: dict[str, Any]) -> None:
+        shown = {k: v for k, v in found.items() if not isinstance(v, (dict, list)) or k == "ahead"}
+        placement = found.get("placement") or {}
+        shown |= {k: v for k, v in placement.items() if k not in ("nodes", "room_us")}
+        session.out.fields(shown.items())
+        if placement.get("nodes"):
+            session.out.table(placement["nodes"], REASONS)
+        for executor in found.get("executors", ()):
+            if "lost" in executor:
+                session.out.fields([("executor", executor["index"]), *executor["lost"].items()])
+
+    session.out.data(session.client.explain_job(job), render)
+
+
+@verb(app, "plan", error_code=255)
+def plan(session: Session, file: File) -> int:
+    """Say what a submission would be answered; nothing is kept.
+
+    Exit codes: 1 all would be accepted (the fleet would change), 255 one would be refused.
+    """
+    answers = []
+    for document in files.documents(file):
+        answer = session.client.plan_job(document)
+        answers.append({"name": document.get("name"), **answer})
+    session.out.data(answers, lambda rows: session.out.table(rows, ANSWERS))
+    return 1 if all(answer.get("is_accepted") for answer in answers) else 255
+
+
+ANSWERS: list[Column] = [
+    ("NAME", lambda a: a["name"]),
+    ("ACCEPTED", lambda a: a.get("is_accepted")),
+    ("PROMISE", lambda a: a.get("class") or a.get("code")),
+    ("START", lambda a: a.get("start")),
+    ("END", lambda a: a.get("end")),
+    ("COST", lambda a: usd((a.get("cost_nano_usd") or 0) / 1e9)),
+    ("DETAIL", lambda a: a.get("detail")),
+]
+
+
+@verb(app, "logs")
+def logs(
+    session: Session,
+    job: Ref,
+    *,
+    executor: Annotated[
+        int | None, typer.Option(min=0, help="Index of one executor; all by default.")
+    ] = None,
+    is_following: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on as it grows.")
+    ] = False,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.")] = None,
+) -> None:
+    """Print the log of a job's executors."""
+    client = session.client
+    if is_following or executor is not None:
+        for part in client.job_logs(job, executor, tail=tail, follow=is_following):
+            session.out.binary(part)
+        return
+    count = client.job(job)["executors"]
+    for index in range(count):
+        if count > 1:
+            session.out.note(f"== executor {index}")
+        try:
+            for part in client.job_logs(job, index, tail=tail):
+                session.out.binary(part)
+        except TenureError as error:
+            if count == 1 or error.code != "no_log":
+                raise
+            session.out.note(error.detail)
+
+
+def cancel(session: Session, jobs: Refs) -> None:
+    """Cancel jobs; their executors are stopped."""
+    session.out.rows([session.client.cancel_job(job) for job in jobs], COLUMNS)
+
+
+for _name in ("cancel", "stop", "rm"):
+    verb(app, _name)(cancel)
+
+
+@verb(app, "wait")
+def wait(session: Session, jobs: Refs, *, timeout: Timeout = None) -> int:
+    """Wait until jobs are over; exit code 0 only if all of them succeeded."""
+    return _wait(session, jobs, timeout)
+
+
+def _wait(session: Session, refs: list[str], timeout_s: float | None) -> int:
+    client = session.client_with(WAIT_PATIENCE_S)
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    over = wait_until_over(client, refs, until, session.out)
+    session.out.rows([over[ref] for ref in refs if ref in over], COLUMNS)
+    missing = [ref for ref in refs if ref not in over]
+    if missing:
+        raise TenureError(f"not over in time: {', '.join(missing)}", code="timeout")
+    return 0 if all(job["state"] == "succeeded" for job in over.values()) else 1

@@ -1,0 +1,46 @@
+"""``tenure``: the command for people and scripts. Thin: every command is a call of the REST API."""
+
+from __future__ import annotations
+
+import typer
+
+from tenure.cli import containers, cycles, fleet, jobs, nodes
+from tenure.cli.verb import Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
+
+app = typer.Typer(
+    name="tenure",
+    help="Orchestrate fleets of Docker hosts: deadlines, generations, costs.\n\n"
+    "Exit codes: 0 done, 1 failed, 2 usage or invalid input; for plans 0 no change, 1 changes, "
+    "255 error.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    *,
+    is_json: JsonFlag = False,
+    is_quiet: QuietFlag = False,
+    host: HostOption = "",
+    token_file: TokenOption = "",
+) -> None:
+    """Take the common options before the verb as well as after it."""
+    ctx.obj = Flags(is_json, is_quiet, host, token_file)
+
+
+app.add_typer(nodes.app, name="node")
+app.add_typer(jobs.app, name="job")
+app.add_typer(containers.app, name="container")
+app.add_typer(cycles.app, name="cycle")
+app.add_typer(fleet.config_app, name="config")
+verb(app, "cost")(fleet.cost)
+verb(app, "events")(fleet.events)
+verb(app, "version")(fleet.version)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    app()

@@ -1,0 +1,168 @@
+"""What commands print: data on stdout, messages on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tenure.model.errors import TenureError
+
+#: Wide enough that no table is folded where nobody looks at it.
+PIPE_WIDTH = 1000
+Json = dict[str, Any]
+Column = tuple[str, Callable[[Json], object]]
+
+
+class Output:
+    """The two streams of a command, in the form its flags ask for."""
+
+    def __init__(self, *, is_json: bool, is_quiet: bool) -> None:
+        self.is_json = is_json
+        self.is_quiet = is_quiet
+
+    def data(self, value: Any, render: Callable[[Any], None]) -> None:
+        """Print ``value`` as JSON, or have it rendered for people."""
+        if self.is_json:
+            self.write(json.dumps(value, indent=2, ensure_ascii=False))
+        else:
+            render(value)
+
+    def rows(self, items: Sequence[Json], columns: Sequence[Column], *, key: str = "id") -> None:
+        """Print records as a table, as JSON, or only their keys where quiet."""
+        if self.is_quiet and not self.is_json:
+            for item in items:
+                self.write(str(item[key]))
+        else:
+            self.data(list(items), lambda rows: self.table(rows, columns))
+
+    def record(self, item: Json, lines: Sequence[Column], *, key: str = "id") -> None:
+        """Print one record as a list of its fields, as JSON, or only its key where quiet."""
+        if self.is_quiet and not self.is_json:
+            self.write(str(item[key]))
+            return
+        self.data(item, lambda one: self.fields([(name, of(one)) for name, of in lines]))
+
+    def line(self, value: Json, text: str) -> None:
+        """Print one record of a stream: a line of JSON, or ``text``."""
+        self.write(json.dumps(value, ensure_ascii=False) if self.is_json else printable(text))
+
+    def table(self, items: Iterable[Json], columns: Sequence[Column]) -> None:
+        """Print a table for people."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name, _ in columns:
+            table.add_column(name, no_wrap=True)
+        for item in items:
+            table.add_row(*(cell(of(item)) for _, of in columns))
+        _console().print(table)
+
+    def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Print names and values, one a line; empty values are left out."""
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in pairs:
+            if value not in (None, "", [], {}):
+                table.add_row(name, cell(value))
+        _console().print(table)
+
+    def write(self, text: str) -> None:
+        """Print a line on stdout at once; a reader may be waiting for it."""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def binary(self, part: bytes) -> None:
+        """Print bytes as they are."""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+
+    def note(self, text: str) -> None:
+        """Tell the person something, on stderr, unless quiet."""
+        if not self.is_quiet:
+            print(printable(text), file=sys.stderr)
+
+    def error(self, error: TenureError) -> None:
+        """Tell what went wrong, with every faulty field."""
+        if self.is_json:
+            fields = [{"field": f.path, "message": f.message} for f in error.fields]
+            extra = error.extra or {}
+            body = {**extra, "code": error.code, "detail": error.detail, "errors": fields}
+            print(json.dumps(body, default=str), file=sys.stderr)
+            return
+        print(f"error: {printable(error.detail)}", file=sys.stderr)
+        several = error.fields if len(error.fields) > 1 else ()
+        for fault in several:
+            print(f"  {printable(fault.path)}: {printable(fault.message)}", file=sys.stderr)
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else PIPE_WIDTH
+    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+
+
+def printable(text: str) -> str:
+    """Return text that cannot drive the terminal: control characters become visible."""
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def cell(value: object) -> str:
+    """Return a value as people read it in a table."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(cell(part) for part in value) or "-"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}={cell(v)}" for k, v in value.items()) or "-"
+    return printable(str(value))
+
+
+def size(count: int | None) -> str:
+    """Return bytes with a binary unit."""
+    if count is None:
+        return "-"
+    amount, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount /= 1024
+        units.pop(0)
+    return f"{amount:.4g}{units[0]}"
+
+
+def usd(amount: float | None) -> str:
+    """Return dollars with as many digits as small prices need."""
+    return "-" if amount is None else f"${amount:.6f}" if abs(amount) < 1 else f"${amount:.2f}"
+
+
+def ago(text: str | None, now: datetime | None = None) -> str:
+    """Return how long ago (or in how long) an ISO time is."""
+    if not text:
+        return "-"
+    span_s = ((now or datetime.now(UTC)) - datetime.fromisoformat(text)).total_seconds()
+    return f"in {span(-span_s)}" if span_s < 0 else f"{span(span_s)} ago"
+
+
+def between(start: str | None, end: str | None) -> str:
+    """Return the time from one ISO time to another."""
+    if not start or not end:
+        return "-"
+    return span((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+
+
+def span(span_s: float) -> str:
+    """Return a duration in its two largest units."""
+    if span_s < 60:
+        return f"{span_s:.1f}s" if span_s < 10 else f"{span_s:.0f}s"
+    whole = int(span_s)
+    for unit, length, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60)):
+        if whole >= length:
+            return f"{whole // length}{unit}{whole % length // part}{smaller}"
+    return f"{whole // 60}m{whole % 60}s"

@@ -1,0 +1,139 @@
+"""What all commands share: the common options, the daemon's client, errors and exit codes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from tenure.cli.output import Output
+from tenure.client.client import Client
+from tenure.client.target import discover
+from tenure.model.errors import TenureError
+
+#: Bridges the moment in which a daemon restarts; longer, and a person would wonder.
+PATIENCE_S = 0.5
+INTERRUPTED = 130
+PANEL = "Common options"
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=PANEL)]
+QuietFlag = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print only ids, no messages.", rich_help_panel=PANEL),
+]
+HostOption = Annotated[
+    str,
+    typer.Option(
+        help="The daemon: unix:///path or tcp://host:port (else TENURE_HOST, else its socket).",
+        rich_help_panel=PANEL,
+    ),
+]
+TokenOption = Annotated[
+    str,
+    typer.Option(
+        help="File that holds the token for TCP (else TENURE_TOKEN).", rich_help_panel=PANEL
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The common options, given before or after the verb."""
+
+    is_json: bool = False
+    is_quiet: bool = False
+    host: str = ""
+    token_file: str = ""
+
+    def merged(self, other: Flags) -> Flags:
+        """Return these flags with what ``other`` states on top."""
+        return Flags(
+            self.is_json or other.is_json,
+            self.is_quiet or other.is_quiet,
+            other.host or self.host,
+            other.token_file or self.token_file,
+        )
+
+
+class Session:
+    """One invocation: its output and, when needed, the daemon."""
+
+    def __init__(self, flags: Flags) -> None:
+        self.flags = flags
+        self.out = Output(is_json=flags.is_json, is_quiet=flags.is_quiet)
+
+    @cached_property
+    def client(self) -> Client:
+        """Return the client of the daemon that the flags and the environment name."""
+        return self.client_with(PATIENCE_S)
+
+    def client_with(self, patience_s: float) -> Client:
+        """Return a client that bears the daemon's absence for ``patience_s``."""
+        target = discover(self.flags.host, self.flags.token_file, env=os.environ)
+        return Client(target, patience_s=patience_s)
+
+
+Verb = Callable[..., int | None]
+_COMMON = {
+    "is_json": (JsonFlag, False),
+    "is_quiet": (QuietFlag, False),
+    "host": (HostOption, ""),
+    "token_file": (TokenOption, ""),
+}
+
+
+def verb(app: typer.Typer, name: str, *, error_code: int | None = None) -> Callable[[Verb], Verb]:
+    """Register a command: its function takes a Session and its own options, returns an exit code.
+
+    The common options are added. A TenureError becomes a message and its exit code, or
+    ``error_code`` where a command's codes mean something of their own.
+    """
+
+    def register(function: Verb) -> Verb:
+        @functools.wraps(function)
+        def run(ctx: typer.Context, **given: Any) -> None:
+            flags = Flags(**{option: given.pop(option) for option in _COMMON})
+            outer = ctx.obj if isinstance(ctx.obj, Flags) else Flags()
+            code = _guarded(function, Session(outer.merged(flags)), given, error_code)
+            if code:
+                raise typer.Exit(code)
+
+        signature = _signature(function)
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+        app.command(name)(run)
+        return function
+
+    return register
+
+
+def _guarded(
+    function: Verb, session: Session, given: dict[str, Any], error_code: int | None
+) -> int:
+    try:
+        return function(session, **given) or 0
+    except TenureError as error:
+        session.out.error(error)
+        return error.exit_code if error_code is None else error_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _signature(function: Verb) -> inspect.Signature:
+    """Return the signature of a verb with the session taken off and the common options added."""
+    hints = get_type_hints(function, include_extras=True)
+    own = list(inspect.signature(function).parameters.values())[1:]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("ctx", kind, annotation=typer.Context)]
+    parameters += [p.replace(kind=kind, annotation=hints[p.name]) for p in own]
+    parameters += [
+        inspect.Parameter(name, kind, annotation=annotation, default=default)
+        for name, (annotation, default) in _COMMON.items()
+    ]
+    return inspect.Signature(parameters)

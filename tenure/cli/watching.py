@@ -1,0 +1,53 @@
+"""Wait for things to end, with a word on every change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tenure.cli.output import Output
+from tenure.client.client import Client
+
+JOB_OVER = frozenset(("succeeded", "failed", "cancelled"))
+RUN_OVER = frozenset(("done", "advised", "failed", "missed", "skipped"))
+#: Between two looks: quick at first for short jobs, then gentle on the daemon.
+POLL_S = (0.1, 1.0)
+
+
+def wait_until_over(
+    client: Client, refs: Sequence[str], until: float | None, out: Output
+) -> dict[str, dict[str, Any]]:
+    """Return the jobs that are over by ``until`` (monotonic seconds; None: all, however long)."""
+    over: dict[str, dict[str, Any]] = {}
+    seen: dict[str, str] = {}
+    poll_s = POLL_S[0]
+    while True:
+        for ref in refs:
+            if ref not in over:
+                job = client.job(ref)
+                _tell(out, seen, ref, job)
+                if job["state"] in JOB_OVER:
+                    over[ref] = job
+        if len(over) == len(set(refs)) or (until is not None and time.monotonic() >= until):
+            return over
+        time.sleep(poll_s)
+        poll_s = min(poll_s * 1.3, POLL_S[1])
+
+
+def _tell(out: Output, seen: dict[str, str], ref: str, job: dict[str, Any]) -> None:
+    if seen.get(ref) != job["state"]:
+        reason = f": {job['reason']}" if job["reason"] else ""
+        out.note(f"{job['name']} {job['state']}{reason}")
+        seen[ref] = job["state"]
+
+
+def wait_for_run(client: Client, run_id: str, until: float | None) -> dict[str, Any]:
+    """Return a cycle's run once it is over, or as it is at ``until`` (monotonic seconds)."""
+    poll_s = POLL_S[0]
+    while True:
+        run = client.run(run_id)
+        if run["state"] in RUN_OVER or (until is not None and time.monotonic() >= until):
+            return run
+        time.sleep(poll_s)
+        poll_s = min(poll_s * 1.3, POLL_S[1])

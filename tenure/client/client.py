@@ -1,0 +1,313 @@
+"""REST v1 as Python methods; errors of the daemon are raised as the errors of ``model.errors``.
+
+A call that may be repeated (a read, or a submission under an idempotency key) is tried again while
+the daemon is away, for ``patience_s``: a restart of the daemon is no error to its callers.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tenure.client import sse
+from tenure.client.errors import DaemonUnreachable
+from tenure.client.target import Target
+from tenure.client.wire import Request, send, stream
+from tenure.model.errors import TenureError, Unavailable
+
+Json = dict[str, Any]
+TIMEOUT_S = 45.0
+#: Longer than two heartbeats of an event stream: silence means that it is dead.
+STREAM_TIMEOUT_S = 40.0
+#: A followed log is silent as long as its container is.
+FOLLOW_TIMEOUT_S = 24 * 3600.0
+BACK_OFF_S = (0.05, 1.0)
+PAGE = 1000
+
+
+class Client:
+    """A daemon. Holds no connection, so it may be shared by threads."""
+
+    def __init__(
+        self, target: Target, *, timeout_s: float = TIMEOUT_S, patience_s: float = 0.0
+    ) -> None:
+        self.target = target
+        self._timeout_s = timeout_s
+        self._patience_s = patience_s
+
+    # nodes
+
+    def nodes(self) -> list[Json]:
+        """Return all nodes by name."""
+        return self._all("/v1/nodes", {})
+
+    def node(self, name: str) -> Json:
+        """Return one node."""
+        return self._get(f"/v1/nodes/{_part(name)}")
+
+    def schedule_node(self, name: str, to: str) -> Json:
+        """Cordon (``cordoned``) or uncordon (``yes``) a node."""
+        return self._call("PATCH", f"/v1/nodes/{_part(name)}", {"scheduling": to}, is_again=True)
+
+    def power_node(self, name: str, to: str) -> Json:
+        """Switch a node ``on`` or ``off``."""
+        return self._call("POST", f"/v1/nodes/{_part(name)}/power", {"to": to})
+
+    def fence_node(self, name: str) -> Json:
+        """Declare that nothing runs on the node any more."""
+        return self._call("POST", f"/v1/nodes/{_part(name)}/fence", {"confirm": name})
+
+    # jobs
+
+    def submit_job(self, job: Mapping[str, Any], *, key: str = "") -> Json:
+        """Submit a job; ``key`` makes it happen once (a new one by default)."""
+        return self._submit("/v1/jobs", job, key)
+
+    def plan_job(self, job: Mapping[str, Any]) -> Json:
+        """Return what a submission would be answered."""
+        return self._call("POST", "/v1/jobs/plan", job, is_again=True)
+
+    def jobs(self, *, state: str = "", app: str = "") -> list[Json]:
+        """Return the jobs in the order of arrival; ``state`` may name several, by commas."""
+        return self._all("/v1/jobs", {"state": state, "app": app})
+
+    def job(self, ref: str) -> Json:
+        """Return one job with its executors."""
+        return self._get(f"/v1/jobs/{_part(ref)}")
+
+    def explain_job(self, ref: str) -> Json:
+        """Return why a job is where it is."""
+        return self._get(f"/v1/jobs/{_part(ref)}/explain")
+
+    def cancel_job(self, ref: str) -> Json:
+        """Cancel a job."""
+        return self._call("POST", f"/v1/jobs/{_part(ref)}/cancel", {}, is_again=True)
+
+    def job_logs(
+        self,
+        ref: str,
+        executor: int | None = None,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[bytes]:
+        """Yield the log of one executor (needed where the job has several)."""
+        query = {"executor": executor, "tail": tail, "follow": follow}
+        return self._text(f"/v1/jobs/{_part(ref)}/logs", query, follow=follow)
+
+    # containers
+
+    def create_container(self, container: Mapping[str, Any], *, key: str = "") -> Json:
+        """Submit a container; ``key`` makes it happen once (a new one by default)."""
+        return self._submit("/v1/containers", container, key)
+
+    def containers(
+        self, *, state: str = "", app: str = "", generation: str = "", node: str = ""
+    ) -> list[Json]:
+        """Return the containers, oldest first; removed ones only where ``state`` names them."""
+        query = {"state": state, "app": app, "generation": generation, "node": node}
+        return self._all("/v1/containers", query)
+
+    def container(self, ref: str) -> Json:
+        """Return one container with its body, profile and moves."""
+        return self._get(f"/v1/containers/{_part(ref)}")
+
+    def start_container(self, ref: str) -> Json:
+        """Start a stopped container."""
+        return self._call("POST", f"/v1/containers/{_part(ref)}/start", None)
+
+    def stop_container(self, ref: str, *, grace_s: int | None = None) -> Json:
+        """Stop a container."""
+        body = {} if grace_s is None else {"grace_s": grace_s}
+        return self._call("POST", f"/v1/containers/{_part(ref)}/stop", body)
+
+    def remove_container(self, ref: str, *, grace_s: int | None = None) -> Json:
+        """Stop and remove a container."""
+        path = f"/v1/containers/{_part(ref)}{_query({'grace_s': grace_s})}"
+        return self._call("DELETE", path, None)
+
+    def container_logs(
+        self, ref: str, *, tail: int | None = None, follow: bool = False
+    ) -> Iterator[bytes]:
+        """Yield a container's log."""
+        query = {"tail": tail, "follow": follow}
+        return self._text(f"/v1/containers/{_part(ref)}/logs", query, follow=follow)
+
+    # cycles
+
+    def cycles(self) -> list[Json]:
+        """Return the cycles with their next due time and last run."""
+        return self._all("/v1/cycles", None)
+
+    def run_cycle(self, name: str, *, is_dry: bool = False) -> Json:
+        """Have a worker run a cycle now; returns the run, due."""
+        return self._call("POST", f"/v1/cycles/{_part(name)}/run", {"dry_run": is_dry})
+
+    def claim_run(self, cycle: str, run_id: str = "") -> Json:
+        """Take a due run of a cycle. Raises Conflict ``nothing_due``."""
+        body = {"run_id": run_id} if run_id else {}
+        return self._call("POST", f"/v1/cycles/{_part(cycle)}/claim", body)
+
+    def runs(self, *, cycle: str = "", state: str = "", limit: int = 100) -> list[Json]:
+        """Return the newest runs."""
+        query = _query({"cycle": cycle, "state": state, "limit": limit})
+        found: list[Json] = self._get(f"/v1/runs{query}")["items"]
+        return found
+
+    def run(self, run_id: str) -> Json:
+        """Return one run with its moves and verdicts."""
+        return self._get(f"/v1/runs/{_part(run_id)}")
+
+    def fail_run(self, run_id: str, reason: str) -> Json:
+        """Say that a run cannot be planned."""
+        return self._call(
+            "POST", f"/v1/runs/{_part(run_id)}/fail", {"reason": reason}, is_again=True
+        )
+
+    def submit_plan(self, plan: Mapping[str, Any]) -> Json:
+        """Submit a plan; the run's id makes it happen once."""
+        return self._call("POST", "/v1/plans", plan, is_again=True)
+
+    # the fleet
+
+    def snapshot(self) -> Json:
+        """Return what a worker plans from."""
+        return self._get("/v1/snapshot")
+
+    def profiles(self) -> list[Json]:
+        """Return the measured profiles."""
+        return self._all("/v1/profiles", {})
+
+    def cost(self, *, since: str = "", until: str = "") -> Json:
+        """Return what the nodes cost between two times (ISO 8601)."""
+        return self._get(f"/v1/cost{_query({'since': since, 'until': until})}")
+
+    def version(self) -> Json:
+        """Return the daemon's version."""
+        return self._get("/v1/version")
+
+    def readyz(self) -> Json:
+        """Return the daemon's health. Raises Unavailable when it is not ready."""
+        return self._get("/readyz")
+
+    def metrics(self) -> str:
+        """Return the metrics in Prometheus' text format."""
+        return self._try(Request("GET", "/metrics"), is_again=True).decode()
+
+    def events(self, *, after: int = 0, limit: int = 100, types: str = "") -> Json:
+        """Return up to ``limit`` events after a number."""
+        return self._get(f"/v1/events{_query({'after': after, 'limit': limit, 'types': types})}")
+
+    def follow_events(
+        self, after: int | None = None, *, types: str = "", is_resuming: bool = True
+    ) -> Iterator[Json]:
+        """Yield events as they happen, for ever; ``after`` None means from now on.
+
+        A cut stream is resumed after its last event, with patience. An event of type ``gap`` says
+        which numbers are no longer kept.
+        """
+        last = "" if after is None else str(after)
+        until = self._deadline()
+        while True:
+            try:
+                for event in self._event_stream(last, types):
+                    last = event.id or last
+                    until = self._deadline()
+                    if event.data is not None:
+                        is_gap = event.type == "gap"
+                        yield {"type": "gap", **event.data} if is_gap else event.data
+            except (DaemonUnreachable, Unavailable):
+                if not is_resuming or time.monotonic() >= until:
+                    raise
+            if not is_resuming:
+                return
+            # a daemon that ends every stream at once must not be asked in a tight loop
+            time.sleep(BACK_OFF_S[1] / 2)
+
+    def _event_stream(self, last: str, types: str) -> Iterator[sse.Sse]:
+        headers = {"Accept": "text/event-stream"}
+        if last:
+            headers["Last-Event-ID"] = last
+        request = Request("GET", f"/v1/events{_query({'types': types})}", headers=headers)
+        return sse.parse(sse.lines(stream(self.target, request, STREAM_TIMEOUT_S)))
+
+    # plumbing
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._patience_s
+
+    def _get(self, path: str) -> Json:
+        return self._call("GET", path, None, is_again=True)
+
+    def _all(self, path: str, query: dict[str, Any] | None) -> list[Json]:
+        """Return every page of a listing (None: it has only one)."""
+        if query is None:
+            whole: list[Json] = self._get(path)["items"]
+            return whole
+        found: list[Json] = []
+        cursor = ""
+        while True:
+            page = self._get(path + _query({**query, "limit": PAGE, "cursor": cursor}))
+            found += page["items"]
+            cursor = page["next_cursor"] or ""
+            if not cursor:
+                return found
+
+    def _submit(self, path: str, body: Mapping[str, Any], key: str) -> Json:
+        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
+        return self._call("POST", path, body, headers=headers, is_again=True)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        is_again: bool = False,
+    ) -> Json:
+        data, more = None, dict(headers or {})
+        if body is not None:
+            data = json.dumps(body, default=str).encode()
+            more["Content-Type"] = "application/json"
+        answer = self._try(Request(method, path, data, more), is_again=is_again)
+        try:
+            found = json.loads(answer)
+        except ValueError:
+            raise TenureError(f"{self.target.url} is no tenure daemon: it speaks no JSON") from None
+        if not isinstance(found, dict):
+            raise TenureError(f"{self.target.url} is no tenure daemon")
+        return found
+
+    def _try(self, request: Request, *, is_again: bool) -> bytes:
+        """Send a request, and again while the daemon is away if that is safe."""
+        until, wait_s = self._deadline(), BACK_OFF_S[0]
+        while True:
+            try:
+                return send(self.target, request, self._timeout_s)
+            except Unavailable as error:
+                is_unsent = isinstance(error, DaemonUnreachable) and not error.was_sent
+                if not (is_again or is_unsent) or time.monotonic() + wait_s > until:
+                    raise
+            time.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(wait_s * 2, BACK_OFF_S[1])
+
+    def _text(self, path: str, query: dict[str, Any], *, follow: bool) -> Iterator[bytes]:
+        request = Request("GET", path + _query(query), headers={"Accept": "text/plain"})
+        timeout_s = FOLLOW_TIMEOUT_S if follow else self._timeout_s
+        return stream(self.target, request, timeout_s)
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="") or "%20"
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    given = {k: v for k, v in values.items() if v is not None and v is not False and v != ""}
+    texts = {k: "true" if v is True else str(v) for k, v in given.items()}
+    return f"?{urlencode(texts)}" if texts else ""

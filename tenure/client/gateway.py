@@ -1,0 +1,56 @@
+"""What a worker needs of the daemon: claim a run, read the snapshot, submit the plan or fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from tenure.client.client import Client
+from tenure.client.target import discover
+from tenure.model.units import iso
+
+#: A worker outlives a restart of the daemon; longer, and its run is over anyway.
+PATIENCE_S = 30.0
+
+
+class Gateway:
+    """The daemon as a cycle's worker sees it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def claim(self, cycle: str, run_id: str = "") -> Mapping[str, Any]:
+        """Take a due run of a cycle. Raises Conflict ``nothing_due``."""
+        return self._client.claim_run(cycle, run_id)
+
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return what to plan from."""
+        return self._client.snapshot()
+
+    def submit_plan(self, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Submit a plan with the field names of ``model.plan.Plan``; returns the run."""
+        return self._client.submit_plan(wire_plan(plan))
+
+    def fail_run(self, run_id: str, reason: str) -> Mapping[str, Any]:
+        """Say that the run cannot be planned."""
+        return self._client.fail_run(run_id, reason)
+
+
+def wire_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan with the names of REST: ``expires_at``, and a move's ``from`` and ``to``."""
+    named = {"source": "from", "target": "to"}
+    moves = [{named.get(key, key): value for key, value in m.items()} for m in plan["moves"]]
+    return {
+        "run_id": plan["run_id"],
+        "generation": plan["generation"],
+        "revision": plan["revision"],
+        "expires_at": iso(plan["expires_us"]),
+        "moves": moves,
+        "kept": [dict(kept) for kept in plan.get("kept", ())],
+    }
+
+
+def from_environment() -> Gateway:
+    """Return the gateway to the daemon that the environment names (a worker's entry)."""
+    return Gateway(Client(discover(env=os.environ), patience_s=PATIENCE_S))

@@ -1,0 +1,124 @@
+"""HTTP/1.1 to the daemon over a unix socket or TCP; one connection a request."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from tenure.client.errors import DaemonUnreachable, error_from
+from tenure.client.target import Target
+from tenure.model.errors import TenureError
+
+#: A snapshot of the largest fleet is some 20 MB; more than this is no answer of a daemon.
+MAX_ANSWER_BYTES = 256 << 20
+CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request ready to be sent. ``path`` holds the query, quoted."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """An HTTP connection over a unix socket."""
+
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(self.timeout)
+            sock.connect(self._path)
+        except BaseException:
+            sock.close()
+            raise
+        self.sock = sock
+
+
+def send(target: Target, request: Request, timeout_s: float) -> bytes:
+    """Return the answer's body.
+
+    Raises DaemonUnreachable when nothing (whole) comes back within ``timeout_s`` a step, or the
+    TenureError that the daemon's problem stands for.
+    """
+    connection, response = _open(target, request, timeout_s)
+    with closing(connection):
+        try:
+            body = response.read(MAX_ANSWER_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise _cut(target, error) from None
+    if response.status >= 400:
+        raise error_from(response.status, body)
+    return body
+
+
+def stream(target: Target, request: Request, timeout_s: float) -> Iterator[bytes]:
+    """Yield the parts of an open-ended answer as they come.
+
+    ``timeout_s`` is the longest silence. Raises as ``send`` does.
+    """
+    connection, response = _open(target, request, timeout_s)
+    with closing(connection):
+        if response.status >= 400:
+            raise error_from(response.status, response.read(MAX_ANSWER_BYTES))
+        while True:
+            try:
+                part = response.read1(CHUNK_BYTES)
+            except (OSError, http.client.HTTPException) as error:
+                raise _cut(target, error) from None
+            if not part:
+                return
+            yield part
+
+
+def _open(
+    target: Target, request: Request, timeout_s: float
+) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    connection: http.client.HTTPConnection
+    if target.socket_path:
+        connection = _UnixConnection(target.socket_path, timeout_s)
+    else:
+        connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout_s)
+    try:
+        connection.connect()
+    except OSError as error:
+        connection.close()
+        raise _unreachable(target, error) from None
+    headers = {"Accept": "application/json", "User-Agent": "tenure", **request.headers}
+    if target.token:
+        headers["Authorization"] = f"Bearer {target.token}"
+    try:
+        connection.request(request.method, request.path, request.body, headers)
+        return connection, connection.getresponse()
+    except (OSError, http.client.HTTPException) as error:
+        connection.close()
+        raise _cut(target, error) from None
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _unreachable(target: Target, error: OSError) -> TenureError:
+    why = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        detail = f"no permission to open {target.url}; join the group tenure or become root"
+    else:
+        detail = f"no daemon answers at {target.url} ({why}); start one with `tenured run`"
+        detail += ", or say where it is with --host or TENURE_HOST"
+    return DaemonUnreachable(detail)
+
+
+def _cut(target: Target, error: Exception) -> TenureError:
+    why = str(error) or type(error).__name__
+    return DaemonUnreachable(f"{target.url} broke off: {why}", was_sent=True)

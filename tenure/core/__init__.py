@@ -1,0 +1,1 @@
+"""The state of the fleet and its rules: events in, effects out (sans-IO, deterministic)."""

@@ -1,0 +1,337 @@
+"""What every sub-machine works with: tables, indexes, timers, and the effects to be done."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tenure.core.params import Params
+from tenure.core.tables import Meta, PublicEvent, Tables
+from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
+from tenure.model.effects import DURABLE_KINDS, Effect, Reply
+from tenure.model.errors import FieldError, Problem
+from tenure.model.events import Command
+from tenure.model.job import EXECUTOR_OVER, Executor, Job
+from tenure.model.ledger import Interval, Stay
+from tenure.model.node import Node
+from tenure.model.placing import Placer
+from tenure.model.plan import CycleSpec, Run
+from tenure.model.resources import Resources
+
+UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
+GONE_SERVICE = frozenset((ContainerState.REMOVED, ContainerState.FAILED))
+
+
+@dataclass(slots=True)
+class Index:
+    """Keys by node and by job, so that no event costs a walk over the fleet."""
+
+    executors: dict[str, set[str]] = field(default_factory=dict)
+    of_job: dict[str, set[str]] = field(default_factory=dict)
+    services: dict[str, set[str]] = field(default_factory=dict)
+    moves: set[str] = field(default_factory=set)
+    move_of: dict[str, str] = field(default_factory=dict)
+    graves: dict[str, set[str]] = field(default_factory=dict)
+    graves_of: dict[str, set[str]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    open_jobs: set[str] = field(default_factory=set)
+    open_runs: set[str] = field(default_factory=set)
+    unplaced: set[str] = field(default_factory=set)
+    interval: dict[str, str] = field(default_factory=dict)
+    stays: dict[str, set[str]] = field(default_factory=dict)
+
+
+def _shift(sets: dict[str, set[str]], old: str, new: str, key: str) -> None:
+    if old == new:
+        return
+    if old and old in sets:
+        sets[old].discard(key)
+    if new:
+        sets.setdefault(new, set()).add(key)
+
+
+class Context:
+    """The one mutable thing of the core. Only code called from ``handle`` changes it.
+
+    ``fresh`` holds the start time of the newest listing of each node, ``profiles`` and ``foreign``
+    the measured use; none of these is durable: they are learned again after a restart. ``gone``
+    lists nodes just fenced (name, whether by power-off), for the others to hear of.
+    """
+
+    def __init__(self, params: Params, placer: Placer) -> None:
+        self.params = params
+        self.placer = placer
+        self.now_us = 0
+        self.tables = Tables()
+        self.index = Index()
+        self.cycles: dict[str, CycleSpec] = {}
+        self.profiles: dict[str, Profile] = {}
+        self.foreign: dict[str, Resources] = {}
+        self.fresh: dict[str, int] = {}
+        self.orphans: set[str] = set()
+        self.why: dict[str, str] = {}
+        self.effects: list[Effect] = []
+        self.public: list[PublicEvent] = []
+        self.timers: list[tuple[int, int, str, str]] = []
+        self._armed: dict[tuple[str, str], int] = {}
+        self._timer_seq = 0
+        self.is_room_changed = False
+        self.touched_jobs: set[str] = set()
+        self.touched_services: set[str] = set()
+        self.gone: list[tuple[str, bool]] = []
+
+    # effects, events, timers
+
+    @property
+    def meta(self) -> Meta:
+        return self.tables.meta.get("meta") or Meta()
+
+    def set_meta(self, **changes: Any) -> None:
+        """Change the counters that live as long as the fleet."""
+        self.tables.meta.put("meta", replace(self.meta, **changes))
+
+    def effect_id(self) -> str:
+        """Return a new effect id, never used before in this fleet."""
+        number = self.meta.next_effect
+        self.set_meta(next_effect=number + 1)
+        return f"e{number}"
+
+    def emit(self, effect: Effect) -> None:
+        """Ask the shell for ``effect``; a durable one enters the outbox."""
+        if effect.kind in DURABLE_KINDS:
+            self.tables.effects.put(effect.id, effect)  # type: ignore[arg-type, union-attr]
+        self.effects.append(effect)
+
+    def publish(self, kind: str, subject: str, **data: Any) -> None:
+        """Append a public event, numbered without gaps."""
+        seq = self.meta.next_event
+        self.set_meta(next_event=seq + 1)
+        self.public.append(PublicEvent(seq, self.now_us, kind, subject, data))
+
+    def reply(self, command: Command, value: Any) -> None:
+        """Answer a command."""
+        self.emit(Reply(command.request, value))
+
+    def refuse(
+        self, command: Command, code: str, detail: str, *, status: int = 422, field: str = ""
+    ) -> None:
+        """Answer a command with a problem, naming the faulty field where there is one."""
+        fields = (FieldError(field, detail),) if field else ()
+        self.emit(Reply(command.request, Problem(code, detail, status, fields)))
+
+    def arm(self, at_us: int, machine: str, key: str) -> None:
+        """Have ``machine`` called for ``key`` at ``at_us``; an earlier call stays armed."""
+        armed = self._armed.get((machine, key))
+        if armed is not None and armed <= at_us:
+            return
+        self._armed[machine, key] = at_us
+        self._timer_seq += 1
+        heapq.heappush(self.timers, (at_us, self._timer_seq, machine, key))
+
+    def due(self) -> Iterator[tuple[str, str]]:
+        """Pop the timers that are due; superseded ones are dropped."""
+        while self.timers and self.timers[0][0] <= self.now_us:
+            at_us, _, machine, key = heapq.heappop(self.timers)
+            if self._armed.get((machine, key)) == at_us:
+                del self._armed[machine, key]
+                yield machine, key
+
+    def wakeup_us(self) -> int | None:
+        """Return when the next timer is due, or None."""
+        while self.timers:
+            at_us, _, machine, key = self.timers[0]
+            if self._armed.get((machine, key)) == at_us:
+                return at_us
+            heapq.heappop(self.timers)
+        return None
+
+    # records with indexes
+
+    def put_node(self, node: Node) -> Node:
+        """Store a node."""
+        self.is_room_changed = True
+        return self.tables.nodes.put(node.name, replace(node, version=node.version + 1))
+
+    def put_job(self, job: Job) -> Job:
+        """Store a job."""
+        job = replace(job, version=job.version + 1)
+        if job.is_over:
+            self.index.open_jobs.discard(job.id)
+            self.why.pop(job.id, None)
+        else:
+            self.index.open_jobs.add(job.id)
+        self.is_room_changed = True
+        return self.tables.jobs.put(job.id, job)
+
+    def put_executor(self, executor: Executor) -> Executor:
+        """Store an executor; over means that it takes no room (its grave may)."""
+        old = self.tables.executors.get(executor.key)
+        was = old.node if old and old.state not in EXECUTOR_OVER else ""
+        now = executor.node if executor.state not in EXECUTOR_OVER else ""
+        _shift(self.index.executors, was, now, executor.key)
+        self.index.of_job.setdefault(executor.job, set()).add(executor.key)
+        self.touched_jobs.add(executor.job)
+        self.is_room_changed = True
+        return self.tables.executors.put(executor.key, executor)
+
+    def put_service(self, service: Service) -> Service:
+        """Store a service."""
+        old = self.tables.services.get(service.id)
+        was = old.node if old and old.state not in GONE_SERVICE else ""
+        now = service.node if service.state not in GONE_SERVICE else ""
+        _shift(self.index.services, was, now, service.id)
+        if service.state in UNPLACED_SERVICE:
+            self.index.unplaced.add(service.id)
+        else:
+            self.index.unplaced.discard(service.id)
+        if service.state is ContainerState.REMOVED:
+            if self.index.names.get(service.name) == service.id:
+                del self.index.names[service.name]
+        else:
+            self.index.names[service.name] = service.id
+        self.is_room_changed = True
+        return self.tables.services.put(service.id, replace(service, version=service.version + 1))
+
+    def put_migration(self, move: Migration) -> Migration:
+        """Store a migration."""
+        if move.is_over:
+            self.index.moves.discard(move.id)
+            self.index.move_of.pop(move.container, None)
+        else:
+            self.index.moves.add(move.id)
+            self.index.move_of[move.container] = move.id
+        self.is_room_changed = True
+        return self.tables.migrations.put(move.id, move)
+
+    def put_grave(self, grave: Grave) -> Grave:
+        """Store a grave."""
+        self.index.graves.setdefault(grave.node, set()).add(grave.id)
+        self.index.graves_of.setdefault(grave.owner, set()).add(grave.id)
+        self.is_room_changed = True
+        return self.tables.graves.put(grave.id, grave)
+
+    def drop_grave(self, grave: Grave) -> None:
+        """Forget a grave: its container is gone."""
+        self.tables.graves.drop(grave.id)
+        self.index.graves.get(grave.node, set()).discard(grave.id)
+        owned = self.index.graves_of.get(grave.owner, set())
+        owned.discard(grave.id)
+        if not owned:
+            self.index.graves_of.pop(grave.owner, None)
+        self.touch_owner(grave.owner)
+        self.is_room_changed = True
+
+    def touch_owner(self, owner: str) -> None:
+        """Have the job or service that owns a grave reviewed."""
+        if "/" in owner:
+            self.touched_jobs.add(owner.partition("/")[0])
+        else:
+            self.touched_services.add(owner)
+
+    def put_interval(self, row: Interval) -> Interval:
+        """Store a ledger interval."""
+        if row.off_us is None:
+            self.index.interval[row.node] = row.id
+        else:
+            self.index.interval.pop(row.node, None)
+        return self.tables.intervals.put(row.id, row)
+
+    def put_stay(self, stay: Stay) -> Stay:
+        """Store a stay."""
+        self.index.stays.setdefault(stay.node, set()).add(stay.id)
+        return self.tables.stays.put(stay.id, stay)
+
+    def drop_stay(self, stay: Stay) -> None:
+        """Forget a stay whose interval is settled."""
+        self.index.stays[stay.node].discard(stay.id)
+        self.tables.stays.drop(stay.id)
+
+    def put_run(self, run: Run) -> Run:
+        """Store a run of a cycle."""
+        if run.is_over:
+            self.index.open_runs.discard(run.id)
+        else:
+            self.index.open_runs.add(run.id)
+        return self.tables.runs.put(run.id, run)
+
+    # look-ups
+
+    def executors_on(self, node: str) -> list[Executor]:
+        """Return the executors that are placed on ``node`` and not over, by key."""
+        keys = sorted(self.index.executors.get(node, ()))
+        return [self.tables.executors[key] for key in keys]
+
+    def executors_of(self, job: str) -> list[Executor]:
+        """Return a job's executors in the order of their index."""
+        keys = self.index.of_job.get(job, ())
+        found = [self.tables.executors[key] for key in keys]
+        return sorted(found, key=lambda executor: executor.index)
+
+    def services_on(self, node: str) -> list[Service]:
+        """Return the services that are on ``node``, by id."""
+        keys = sorted(self.index.services.get(node, ()))
+        return [self.tables.services[key] for key in keys]
+
+    def graves_on(self, node: str) -> list[Grave]:
+        """Return the graves on ``node``, by id."""
+        keys = sorted(self.index.graves.get(node, ()))
+        return [self.tables.graves[key] for key in keys]
+
+    def graves_of(self, owner: str) -> list[Grave]:
+        """Return the graves of an executor key or container id."""
+        keys = sorted(self.index.graves_of.get(owner, ()))
+        return [self.tables.graves[key] for key in keys]
+
+    def open_moves(self) -> list[Migration]:
+        """Return the migrations that are not over, in the order of their acceptance."""
+        found = [self.tables.migrations[key] for key in self.index.moves]
+        return sorted(found, key=lambda move: (move.created_us, move.id))
+
+    def is_mid_move(self) -> bool:
+        """Whether any migration has begun and not ended."""
+        return any(move.step is not Step.QUEUED for move in self.open_moves())
+
+    def move_of(self, service: str) -> Migration | None:
+        """Return the open migration of a service."""
+        key = self.index.move_of.get(service)
+        return self.tables.migrations.get(key) if key else None
+
+    def reindex(self) -> None:
+        """Build the indexes from freshly loaded tables."""
+        self.index = Index()
+        self._index_work()
+        self._index_moves()
+        tables = self.tables
+        self.index.open_jobs = {job.id for job in tables.jobs.values() if not job.is_over}
+        self.index.open_runs = {run.id for run in tables.runs.values() if not run.is_over}
+        for row in tables.intervals.values():
+            if row.off_us is None:
+                self.index.interval[row.node] = row.id
+        for stay in tables.stays.values():
+            self.index.stays.setdefault(stay.node, set()).add(stay.id)
+
+    def _index_work(self) -> None:
+        tables = self.tables
+        for executor in tables.executors.values():
+            if executor.state not in EXECUTOR_OVER:
+                _shift(self.index.executors, "", executor.node, executor.key)
+            self.index.of_job.setdefault(executor.job, set()).add(executor.key)
+        for service in tables.services.values():
+            if service.state not in GONE_SERVICE:
+                _shift(self.index.services, "", service.node, service.id)
+            if service.state is not ContainerState.REMOVED:
+                self.index.names[service.name] = service.id
+            if service.state in UNPLACED_SERVICE:
+                self.index.unplaced.add(service.id)
+
+    def _index_moves(self) -> None:
+        tables = self.tables
+        for move in tables.migrations.values():
+            if not move.is_over:
+                self.index.moves.add(move.id)
+                self.index.move_of[move.container] = move.id
+        for grave in tables.graves.values():
+            self.index.graves.setdefault(grave.node, set()).add(grave.id)
+            self.index.graves_of.setdefault(grave.owner, set()).add(grave.id)

@@ -1,0 +1,281 @@
+"""FleetState: events in, effects out. The one writer of all state (sans-IO, deterministic).
+
+Theory of operation. ``handle`` dispatches an event to the sub-machines by one table, then settles:
+whatever the event touched is reviewed, and if room changed, the queue is served. The shell stores
+``take_changes`` in one transaction and only then carries out the effects. The same events give the
+same effects, so a run can be replayed from its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from tenure.core import (
+    answers,
+    executors,
+    graves,
+    history,
+    jobs,
+    ledger,
+    migrations,
+    nodes,
+    plans,
+    power,
+    queue,
+    services,
+)
+from tenure.core.context import Context
+from tenure.core.params import Params
+from tenure.core.tables import Changes, Tables
+from tenure.model.effects import Effect
+from tenure.model.events import (
+    CancelJob,
+    ChangeService,
+    ClaimRun,
+    Command,
+    Configured,
+    ContainerSeen,
+    CreateService,
+    CycleDue,
+    EffectEnded,
+    Event,
+    FailRun,
+    FenceNode,
+    NodeConnected,
+    NodeListed,
+    NodeLost,
+    PowerNode,
+    RequestRun,
+    ScheduleNode,
+    Started,
+    SubmitJob,
+    SubmitPlan,
+    Tick,
+    UsageObserved,
+)
+from tenure.model.node import Reach
+from tenure.model.outcome import Outcome, Unknown
+from tenure.model.placing import Placer
+
+#: Reviews feed each other at most this often per event; more would be a loop, and a defect.
+MAX_ROUNDS = 50
+
+
+class FleetState:
+    """The fleet's state machine. Not thread-safe: one consumer of the inbox owns it."""
+
+    def __init__(self, params: Params, placer: Placer, *, fleet: str = "fleet") -> None:
+        self.ctx = Context(params, placer)
+        self.ctx.set_meta(fleet=fleet)
+
+    @property
+    def tables(self) -> Tables:
+        return self.ctx.tables
+
+    def load(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take over stored records by kind. ``Started`` must be the next event."""
+        for field in fields(Tables):
+            table: Any = getattr(self.ctx.tables, field.name)
+            rows = dict(records.get(field.name, {}))
+            if field.name == "meta" and not rows:
+                continue
+            table.load(rows)
+        self.ctx.now_us = self.ctx.meta.clock_us
+        self.ctx.reindex()
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take in one event and return the effects to be carried out once it is durable."""
+        ctx = self.ctx
+        ctx.now_us = max(ctx.now_us, event.at_us)
+        if isinstance(event, Command) and answers.recall(ctx, event):
+            return self._take_effects()
+        handler = HANDLERS[type(event)]
+        handler(ctx, event)
+        if isinstance(event, Command):
+            _remember(ctx, event)
+        _settle(ctx)
+        return self._take_effects()
+
+    def _take_effects(self) -> list[Effect]:
+        effects, self.ctx.effects = self.ctx.effects, []
+        return effects
+
+    def take_changes(self) -> Changes:
+        """Return everything that one transaction must store, and forget that it changed."""
+        ctx = self.ctx
+        if ctx.public or ctx.effects:
+            ctx.set_meta(revision=ctx.meta.next_event - 1)
+        records = {}
+        for field in fields(Tables):
+            table: Any = getattr(ctx.tables, field.name)
+            changed = table.take()
+            if changed:
+                records[field.name] = changed
+        if records:
+            meta = replace(ctx.meta, clock_us=ctx.now_us)
+            ctx.tables.meta.load({"meta": meta})
+            records["meta"] = {"meta": meta}
+        events, ctx.public = tuple(ctx.public), []
+        return Changes(records, events)
+
+    def wakeup_us(self) -> int | None:
+        """Return when the next ``Tick`` is due, or None."""
+        return self.ctx.wakeup_us()
+
+
+def _remember(ctx: Context, command: Command) -> None:
+    """Keep the answer of a submission that was accepted."""
+    if isinstance(command, SubmitJob) and command.job in ctx.tables.jobs:
+        answers.remember(ctx, command, "jobs", command.job)
+    elif isinstance(command, CreateService) and command.container in ctx.tables.services:
+        answers.remember(ctx, command, "services", command.container)
+
+
+def _settle(ctx: Context) -> None:
+    """Review what was touched until nothing is, then serve the queue; repeat."""
+    for _ in range(MAX_ROUNDS):
+        _gone(ctx)
+        if ctx.touched_jobs or ctx.touched_services:
+            _review(ctx)
+            continue
+        if not ctx.is_room_changed:
+            return
+        ctx.is_room_changed = False
+        queue.run(ctx)
+        services.rest(ctx)
+        migrations.review_all(ctx)
+        plans.settle(ctx)
+        _idle(ctx)
+    raise AssertionError("the fleet does not come to rest")
+
+
+def _gone(ctx: Context) -> None:
+    """Tell everybody of nodes that were fenced, then close their ledger interval."""
+    while ctx.gone:
+        name, is_off = ctx.gone.pop(0)
+        executors.on_node_off(ctx, name)
+        graves.on_node_off(ctx, name)
+        migrations.on_node_off(ctx, name)
+        services.on_node_off(ctx, name)
+        if is_off:
+            ledger.close_interval(ctx, name)
+
+
+def _review(ctx: Context) -> None:
+    touched, ctx.touched_jobs = sorted(ctx.touched_jobs), set()
+    for key in touched:
+        jobs.review(ctx, key)
+    touched, ctx.touched_services = sorted(ctx.touched_services), set()
+    for key in touched:
+        services.review(ctx, key)
+        move = ctx.move_of(key)
+        if move is not None:
+            migrations.advance(ctx, move.id)
+
+
+def _idle(ctx: Context) -> None:
+    for node in list(ctx.tables.nodes.values()):
+        power.review(ctx, node)
+    nodes.retire(ctx)
+
+
+def _started(ctx: Context, event: Started) -> None:
+    """Take every effect that was open when the daemon ended as ended unknown, then go on."""
+    ctx.publish("daemon.started", "tenured")
+    _forget_reach(ctx)
+    for key in list(dict(ctx.tables.effects.items())):
+        _end(ctx, key, Unknown("the daemon restarted"))
+    for machine in (power, executors, jobs, graves, services, migrations, plans, history):
+        machine.rearm(ctx)
+
+
+def _forget_reach(ctx: Context) -> None:
+    """Nothing is known of reach until the engines answer anew."""
+    for node in list(ctx.tables.nodes.values()):
+        if node.reach is Reach.OK:
+            ctx.put_node(replace(node, reach=Reach.UNREACHABLE, unreachable_us=ctx.now_us))
+
+
+def _tick(ctx: Context, event: Tick) -> None:
+    for machine, key in list(ctx.due()):
+        TIMERS[machine](ctx, key)
+
+
+def _executor_timer(ctx: Context, key: str) -> None:
+    ctx.touched_jobs.add(key.partition("/")[0])
+
+
+def _effect_ended(ctx: Context, event: EffectEnded) -> None:
+    _end(ctx, event.effect, event.outcome)
+
+
+def _end(ctx: Context, key: str, outcome: Outcome) -> None:
+    """Route the end of an effect to its owner; a second end finds nothing and is ignored."""
+    effect = ctx.tables.effects.get(key)
+    if effect is None:
+        return
+    ctx.tables.effects.drop(key)
+    machine, _, owner = effect.owner.partition(":")
+    if machine == "executor":
+        executor = ctx.tables.executors.get(owner)
+        if executor is not None:
+            executors.on_effect(ctx, executor, key, outcome)
+    elif machine == "service":
+        service = ctx.tables.services.get(owner)
+        if service is not None:
+            services.on_effect(ctx, service, key, outcome)
+    else:
+        ENDS[machine](ctx, owner, key, outcome)
+
+
+def _usage(ctx: Context, event: UsageObserved) -> None:
+    """Take in measured use. It counts for new placements, never against what is placed."""
+    for profile in event.profiles:
+        if profile.container in ctx.tables.services:
+            ctx.profiles[profile.container] = profile
+    ctx.foreign.update(event.foreign)
+    ctx.is_room_changed = True
+
+
+#: Who sees an event.
+HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
+    Started: _started,
+    Tick: _tick,
+    Configured: nodes.configure,
+    NodeConnected: nodes.connected,
+    NodeLost: nodes.lost,
+    NodeListed: nodes.listed,
+    ContainerSeen: nodes.seen,
+    EffectEnded: _effect_ended,
+    UsageObserved: _usage,
+    CycleDue: plans.on_due,
+    SubmitJob: jobs.submit,
+    CancelJob: jobs.cancel,
+    CreateService: services.create,
+    ChangeService: services.change,
+    ScheduleNode: nodes.schedule,
+    PowerNode: power.command,
+    FenceNode: power.fence,
+    RequestRun: plans.request,
+    ClaimRun: plans.claim,
+    SubmitPlan: plans.submit,
+    FailRun: plans.fail,
+}
+TIMERS: dict[str, Callable[[Context, str], None]] = {
+    power.MACHINE: power.on_timer,
+    executors.MACHINE: _executor_timer,
+    jobs.MACHINE: jobs.on_timer,
+    queue.MACHINE: queue.on_timer,
+    graves.MACHINE: graves.on_timer,
+    services.MACHINE: services.on_timer,
+    migrations.MACHINE: migrations.on_timer,
+    plans.MACHINE: plans.on_timer,
+    history.MACHINE: history.on_timer,
+}
+ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
+    power.MACHINE: power.on_effect,
+    graves.MACHINE: graves.on_effect,
+    migrations.MACHINE: migrations.on_effect,
+}

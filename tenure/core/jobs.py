@@ -1,0 +1,275 @@
+"""Deadline jobs: submission with its answer, progress, ends (DESIGN.md section 6).
+
+A job's state only moves forward along ``JOB_TRANSITIONS``. ``review`` is called whenever one of its
+executors or graves changed; it is idempotent, so calling it once too often is harmless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core import executors, room
+from tenure.core.context import Context
+from tenure.core.queue import queue_key, waiting
+from tenure.model.errors import FieldError, Problem
+from tenure.model.events import CancelJob, SubmitJob
+from tenure.model.job import (
+    JOB_TRANSITIONS,
+    Admission,
+    Executor,
+    ExecutorState,
+    Job,
+    JobState,
+)
+from tenure.model.placing import Admitted, Queued, RefusedJob
+from tenure.model.units import iso
+
+MACHINE = "job"
+S = ExecutorState
+UNLAUNCHED = frozenset((S.PLACED, S.CREATING))
+#: Exit code shown when tenure itself ended a job for its run time, as coreutils' timeout does.
+TIMEOUT_CODE = 124
+
+
+def to(ctx: Context, job: Job, state: JobState, reason: str = "") -> Job:
+    """Move a job forward; an illegal step is a defect."""
+    if state not in JOB_TRANSITIONS[job.state]:
+        raise AssertionError(f"job {job.id}: {job.state} -> {state}")
+    job = ctx.put_job(replace(job, state=state, reason=reason or job.reason))
+    ctx.publish(f"job.{state.value}", job.id, name=job.spec.name, reason=job.reason)
+    return job
+
+
+def submit(ctx: Context, command: SubmitJob) -> None:
+    """Accept or refuse a job at once, with the prediction or the earliest deadline possible."""
+    spec = command.spec
+    if command.job in ctx.tables.jobs:
+        ctx.refuse(command, "duplicate_id", f"job {command.job} exists", status=409)
+        return
+    if _named(ctx, spec.name) is not None:
+        detail = f"a job named {spec.name!r} is not over yet; choose another name or cancel it"
+        ctx.refuse(command, "name_taken", detail, status=409, field="name")
+        return
+    if spec.policy not in ctx.placer.policies():
+        known = ", ".join(ctx.placer.policies())
+        detail = f"unknown policy {spec.policy!r}; known are {known}"
+        ctx.refuse(command, "unknown_policy", detail, field="policy")
+        return
+    queue = waiting(ctx)
+    if len(queue) >= ctx.params.max_queue:
+        detail = f"the queue holds {len(queue)} jobs, its limit; try again later"
+        ctx.refuse(command, "queue_full", detail, status=429)
+        return
+    _admit(ctx, command, queue)
+
+
+def _named(ctx: Context, name: str) -> Job | None:
+    for key in ctx.index.open_jobs:
+        job = ctx.tables.jobs[key]
+        if job.spec.name == name:
+            return job
+    return None
+
+
+def _admit(ctx: Context, command: SubmitJob, queue: list[Job]) -> None:
+    job = Job(command.job, ctx.meta.next_seq, command.spec, ctx.now_us)
+    answer = judge(ctx, job, queue)
+    if isinstance(answer, Problem):
+        ctx.publish("job.refused", job.id, name=job.spec.name, code=answer.code)
+        ctx.reply(command, answer)
+        return
+    ctx.set_meta(next_seq=job.seq + 1)
+    job = replace(job, admission=answer)
+    ctx.put_job(job)
+    for index in range(job.spec.executors):
+        ctx.put_executor(Executor(job.id, index, changed_us=ctx.now_us))
+    ctx.publish("job.accepted", job.id, name=job.spec.name, admission=answer.class_)
+    ctx.reply(command, ctx.tables.jobs[job.id])
+
+
+def judge(ctx: Context, job: Job, queue: list[Job]) -> Admission | Problem:
+    """Return the promise for a new job, or why it is refused (Eq. 15 on a simulated schedule)."""
+    here = room.scene(ctx)
+    queued = [Queued(room.future_ask(ctx, j, here.nodes), j.spec.policy) for j in queue]
+    new = Queued(room.future_ask(ctx, job, here.nodes), job.spec.policy)
+    position = sum(queue_key(other) < queue_key(job) for other in queue)
+    running = room.occupied(ctx, here)
+    peers = _peers(job, queue)
+    answer = ctx.placer.admit(here.view, running, queued, new, position, ctx.now_us, peers=peers)
+    is_firm = _is_estimated(ctx, job, queue[:position])
+    if isinstance(answer, Admitted):
+        cast = answer.forecast
+        class_ = "admitted" if is_firm else "best_effort"
+        return Admission(class_, cast.start_us, cast.end_us, cast.cost_nano)
+    away = room.missing_for(ctx, job, here.nodes) if answer.reason == "never_fits" else []
+    if away:
+        text = f"too little room without the nodes that do not answer: {', '.join(away)}"
+        return Problem("nodes_unreachable", f"{text}; try again when they do", 503)
+    if answer.reason == "deadline_unmeetable" and not is_firm:
+        return Admission("best_effort")
+    return refusal(job, answer)
+
+
+def _peers(job: Job, queue: list[Job]) -> tuple[int, int]:
+    """Return the span of the queue that has the job's priority."""
+    first = sum(other.spec.priority > job.spec.priority for other in queue)
+    last = sum(other.spec.priority >= job.spec.priority for other in queue)
+    return first, last
+
+
+def _is_estimated(ctx: Context, job: Job, ahead: list[Job]) -> bool:
+    """Whether neither the job nor anything queued or running ahead of it lacks an estimate."""
+    running = [ctx.tables.jobs[key] for key in ctx.index.open_jobs]
+    started = [j for j in running if j.state in (JobState.STARTING, JobState.RUNNING)]
+    return all(j.spec.estimate_local_us is not None for j in (job, *ahead, *started))
+
+
+def refusal(job: Job, answer: RefusedJob) -> Problem:
+    """Return the refusal with its reason, the earliest possible deadline and its price."""
+    if answer.reason == "never_fits":
+        spec = job.spec
+        need = f"{spec.executors} x {spec.request.cpu_m / 1000:g} cpus, "
+        need += f"{spec.request.memory_bytes} bytes"
+        text = f"no set of nodes could ever hold it ({need}); ask for less or add nodes"
+        return Problem("never_fits", text, 422, (FieldError("executors", text),))
+    if answer.reason == "would_delay_others":
+        text = f"it would make {len(answer.victims)} admitted job(s) late"
+    else:
+        text = "no placement ends before the deadline"
+    if answer.earliest is not None:
+        text += f"; the earliest deadline that can be met is {iso(answer.earliest_deadline_us)}"
+    extra: dict[str, object] = {"reason": answer.reason, "earliest": _offer(answer)}
+    return Problem("deadline_unmeetable", text, 422, (FieldError("deadline", text),), extra)
+
+
+def _offer(answer: RefusedJob) -> dict[str, object] | None:
+    cast = answer.earliest
+    if cast is None:
+        return None
+    return {
+        "deadline": iso(answer.earliest_deadline_us),
+        "end": iso(cast.end_us),
+        "start": iso(cast.start_us),
+        "cost_nano_usd": cast.cost_nano,
+        "mode": cast.mode,
+    }
+
+
+def cancel(ctx: Context, command: CancelJob) -> None:
+    """Begin to cancel a job; one that is over stays as it is."""
+    job = ctx.tables.jobs.get(command.job)
+    if job is None:
+        ctx.refuse(command, "not_found", f"no job {command.job}", status=404)
+        return
+    if job.is_over:
+        if job.state is not JobState.CANCELLED:
+            detail = f"job {job.id} is already {job.state.value}"
+            ctx.refuse(command, "job_over", detail, status=409)
+            return
+    elif not job.is_cancelling:
+        ctx.put_job(replace(job, is_cancelling=True, reason="cancelled"))
+        ctx.publish("job.cancelling", job.id, name=job.spec.name)
+        review(ctx, job.id)
+    ctx.reply(command, ctx.tables.jobs[job.id])
+
+
+def fail(ctx: Context, job: Job, exit_code: int | None, reason: str) -> None:
+    """Begin to end a job as failed; its other executors are stopped first."""
+    if job.is_over or job.is_failing or job.is_cancelling:
+        return
+    ctx.put_job(replace(job, is_failing=True, exit_code=exit_code, reason=reason))
+    ctx.publish("job.failing", job.id, name=job.spec.name, reason=reason)
+
+
+def review(ctx: Context, key: str) -> None:
+    """Bring a job forward as far as its executors allow."""
+    job = ctx.tables.jobs.get(key)
+    if job is None or job.is_over:
+        return
+    if not (job.is_cancelling or job.is_failing):
+        _retry(ctx, job)
+        _progress(ctx, ctx.tables.jobs[key])
+    job = ctx.tables.jobs[key]
+    if job.is_cancelling or job.is_failing:
+        _wind_down(ctx, job)
+        return
+    for executor in ctx.executors_of(key):
+        executors.advance(ctx, executor, job)
+
+
+def _retry(ctx: Context, job: Job) -> None:
+    """Begin a new attempt for each failed executor, or fail the job."""
+    for executor in ctx.executors_of(job.id):
+        if executor.state is S.ABANDONED:
+            fail(ctx, job, executor.exit_code, f"executor {executor.index}: {executor.note}")
+            return
+        if executor.state is not S.EXITED or executor.exit_code == 0:
+            continue
+        if executor.failures > job.spec.retries:
+            why = executor.note or f"exit code {executor.exit_code}"
+            fail(ctx, job, executor.exit_code, f"executor {executor.index}: {why}")
+            return
+        is_ready = executors.is_node_ready(ctx.tables.nodes.get(executor.node))
+        executors.renew(ctx, executor, node=executor.node if is_ready else "")
+
+
+def _progress(ctx: Context, job: Job) -> None:
+    if job.is_failing or job.state not in (JobState.STARTING, JobState.RUNNING):
+        return
+    crew = ctx.executors_of(job.id)
+    if job.launched_us is None and not any(e.state in UNLAUNCHED for e in crew):
+        end = ctx.now_us + room.run_estimate_us(ctx, job)
+        job = ctx.put_job(replace(job, launched_us=ctx.now_us, end_estimate_us=end))
+    starts = [e.started_us for e in crew]
+    if job.state is JobState.STARTING and all(at is not None for at in starts):
+        started = max(at for at in starts if at is not None)
+        job = to(ctx, replace(job, started_us=started), JobState.RUNNING)
+        _arm_runtime(ctx, job)
+    if all(e.state is S.EXITED and e.exit_code == 0 for e in crew):
+        finished = max(e.finished_us or ctx.now_us for e in crew)
+        if job.state is JobState.STARTING:
+            job = to(ctx, replace(job, started_us=finished), JobState.RUNNING)
+        to(ctx, replace(job, finished_us=finished, exit_code=0), JobState.SUCCEEDED)
+
+
+def _wind_down(ctx: Context, job: Job) -> None:
+    for executor in ctx.executors_of(job.id):
+        if not executor.is_over:
+            executors.abandon(ctx, executor, job.reason)
+    for executor in ctx.executors_of(job.id):
+        if any(grave.may_run for grave in ctx.graves_of(executor.key)):
+            return
+    state = JobState.CANCELLED if job.is_cancelling else JobState.FAILED
+    to(ctx, replace(ctx.tables.jobs[job.id], finished_us=ctx.now_us), state)
+
+
+def _arm_runtime(ctx: Context, job: Job) -> None:
+    if job.spec.max_runtime_us is not None and job.started_us is not None:
+        ctx.arm(_runtime_end_us(ctx, job), MACHINE, job.id)
+
+
+def _runtime_end_us(ctx: Context, job: Job) -> int:
+    """Return when the maximum run time ends, counted from the last start of an executor."""
+    starts = [e.started_us or 0 for e in ctx.executors_of(job.id)]
+    return max([job.started_us or 0, *starts]) + (job.spec.max_runtime_us or 0)
+
+
+def on_timer(ctx: Context, key: str) -> None:
+    """End a job that ran for longer than it may."""
+    job = ctx.tables.jobs.get(key)
+    if job is None or job.state is not JobState.RUNNING or job.spec.max_runtime_us is None:
+        return
+    if ctx.now_us < _runtime_end_us(ctx, job):
+        _arm_runtime(ctx, job)
+        return
+    fail(ctx, job, TIMEOUT_CODE, "max_runtime_s exceeded")
+    ctx.touched_jobs.add(key)
+
+
+def rearm(ctx: Context) -> None:
+    """Set the timers of loaded jobs and have all open ones reviewed."""
+    for key in sorted(ctx.index.open_jobs):
+        job = ctx.tables.jobs[key]
+        ctx.touched_jobs.add(key)
+        if job.state is JobState.RUNNING:
+            _arm_runtime(ctx, job)

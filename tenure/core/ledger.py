@@ -1,0 +1,170 @@
+"""The ledger: what every node-second cost, and whose it was (DESIGN.md section 6).
+
+A node costs from the moment its power-on command is issued until power-off is confirmed. While it
+is on, shares are provisional; at switch-off they are computed once more from real starts and ends.
+The shares of one interval plus its services and idle parts equal its cost exactly, because every
+part is a difference of one rounded function (``cost_nano``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tenure.core.context import Context
+from tenure.model.ledger import Interval, Stay
+from tenure.model.node import Node
+from tenure.model.units import cost_nano
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One interval's cost until some moment, in nano-dollars, by cause."""
+
+    cost_nano: int
+    shares: dict[str, int]
+    services_nano: int
+    idle_nano: int
+
+
+def attribute(interval: Interval, stays: Iterable[Stay], until_us: int) -> Split:
+    """Split an interval's cost by Eq. 1 and 8 with the real starts and ends of its stays.
+
+    In the order of their starts, each stay pays for the time by which it extends what earlier ones
+    had already paid for (delta t of Eq. 4 and 11); the time before the first stay (boot) falls to
+    it; gaps and the tail are idle.
+    """
+    start, end = interval.on_us, max(until_us, interval.on_us)
+    price = interval.price_nano_per_h
+    paid_us, shares, services, idle = start, dict[str, int](), 0, 0
+
+    def part(until: int) -> int:
+        return cost_nano(price, until - start) - cost_nano(price, paid_us - start)
+
+    is_first = True
+    for stay in sorted(stays, key=lambda s: (s.start_us, s.id)):
+        stop = min(end if stay.end_us is None else stay.end_us, end)
+        if stay.start_us > paid_us and not is_first:
+            gap_end = min(stay.start_us, end)
+            idle += part(gap_end)
+            paid_us = max(paid_us, gap_end)
+        is_first = False
+        if stop <= paid_us:
+            continue
+        amount = part(stop)
+        if stay.job:
+            shares[stay.job] = shares.get(stay.job, 0) + amount
+        else:
+            services += amount
+        paid_us = stop
+    idle += part(end)
+    whole = cost_nano(price, end - start)
+    return Split(whole, shares, services, idle)
+
+
+def open_interval(ctx: Context, node: Node) -> None:
+    """Begin to count a node as on from now; already counted is fine."""
+    if current(ctx, node.name) is not None:
+        return
+    key = f"{node.name}@{ctx.now_us}"
+    spec = node.spec
+    row = Interval(
+        key, node.name, spec.site, spec.generation, spec.price_nano_per_h, on_us=ctx.now_us
+    )
+    ctx.put_interval(row)
+
+
+def current(ctx: Context, node: str) -> Interval | None:
+    """Return the node's open interval, or None when it does not cost."""
+    key = ctx.index.interval.get(node)
+    return ctx.tables.intervals.get(key) if key else None
+
+
+def close_interval(ctx: Context, node: str) -> None:
+    """End the node's open interval now and settle its shares for good."""
+    row = current(ctx, node)
+    if row is None:
+        return
+    stays = stays_on(ctx, node)
+    split = attribute(row, stays, ctx.now_us)
+    closed = replace(
+        row,
+        off_us=ctx.now_us,
+        cost_nano=split.cost_nano,
+        shares=split.shares,
+        services_nano=split.services_nano,
+        idle_nano=split.idle_nano,
+    )
+    ctx.put_interval(closed)
+    for stay in stays:
+        if stay.end_us is not None:
+            ctx.drop_stay(stay)
+        else:
+            ctx.put_stay(replace(stay, start_us=ctx.now_us))
+    for job_id, amount in split.shares.items():
+        job = ctx.tables.jobs.get(job_id)
+        if job is not None:
+            ctx.put_job(replace(job, cost_nano=job.cost_nano + amount))
+
+
+def reprice(ctx: Context, node: Node) -> None:
+    """Begin a new interval when the price, site or generation of a node that is on changed."""
+    row = current(ctx, node.name)
+    spec = node.spec
+    now = (spec.price_nano_per_h, spec.site, spec.generation)
+    if row is not None and (row.price_nano_per_h, row.site, row.generation) != now:
+        close_interval(ctx, node.name)
+        open_interval(ctx, node)
+
+
+def stays_on(ctx: Context, node: str) -> list[Stay]:
+    """Return the stays on a node since its interval began."""
+    return [ctx.tables.stays[key] for key in sorted(ctx.index.stays.get(node, ()))]
+
+
+def begin_stay(ctx: Context, key: str, node: str, job: str) -> None:
+    """Note that something occupies a switchable node from now on."""
+    row = ctx.tables.nodes.get(node)
+    if row is None or not row.is_switchable or key in ctx.tables.stays:
+        return
+    ctx.put_stay(Stay(key, node, job, ctx.now_us))
+
+
+def end_stay(ctx: Context, key: str) -> None:
+    """Note that it is gone."""
+    stay = ctx.tables.stays.get(key)
+    if stay is not None and stay.end_us is None:
+        ctx.put_stay(replace(stay, end_us=ctx.now_us))
+
+
+def report(ctx: Context, since_us: int, until_us: int) -> dict[str, Any]:
+    """Return the cost by site, generation, node and job of all intervals that touch the window.
+
+    Amounts are nano-dollars. Intervals count whole within [since, until); an open one until
+    ``until_us``. Node-on times are microseconds.
+    """
+    sums: dict[str, dict[str, int]] = {"site": {}, "generation": {}, "node": {}, "job": {}}
+    on_us: dict[str, int] = {}
+    total, idle, services = 0, 0, 0
+    for row in ctx.tables.intervals.values():
+        if (row.off_us is not None and row.off_us <= since_us) or row.on_us >= until_us:
+            continue
+        split = _split(ctx, row, until_us)
+        total, idle = total + split.cost_nano, idle + split.idle_nano
+        services += split.services_nano
+        keys = {"site": row.site.value, "generation": row.generation, "node": row.node}
+        for name, key in keys.items():
+            sums[name][key] = sums[name].get(key, 0) + split.cost_nano
+        for job, amount in split.shares.items():
+            sums["job"][job] = sums["job"].get(job, 0) + amount
+        end = until_us if row.off_us is None else row.off_us
+        on_us[row.node] = on_us.get(row.node, 0) + max(0, end - row.on_us)
+    rest = {"total": total, "idle": idle, "services": services}
+    return {**rest, **{f"by_{name}": amounts for name, amounts in sums.items()}, "on_us": on_us}
+
+
+def _split(ctx: Context, row: Interval, until_us: int) -> Split:
+    if row.off_us is not None:
+        return Split(row.cost_nano, row.shares, row.services_nano, row.idle_nano)
+    return attribute(row, stays_on(ctx, row.node), until_us)

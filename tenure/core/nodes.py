@@ -1,0 +1,306 @@
+"""Nodes: configuration, reach, and what their listings mean for everything on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core import executors, graves, ledger, migrations, power, room, services
+from tenure.core.context import Context
+from tenure.core.executors import is_node_ready
+from tenure.model.container import Grave, Migration
+from tenure.model.events import (
+    Configured,
+    ContainerSeen,
+    NodeConnected,
+    NodeListed,
+    NodeLost,
+    ScheduleNode,
+)
+from tenure.model.facts import (
+    LABEL_ATTEMPT,
+    LABEL_CONTAINER,
+    LABEL_EXECUTOR,
+    LABEL_FLEET,
+    LABEL_INCARNATION,
+    LABEL_JOB,
+    ContainerFacts,
+)
+from tenure.model.node import Node, NodeSpec, Power, Reach, Scheduling
+from tenure.model.resources import Resources
+
+Copy = tuple[str, int]
+
+
+def configure(ctx: Context, event: Configured) -> None:
+    """Take in the configuration: new nodes, changed nodes, nodes that are no longer named."""
+    ctx.cycles = {cycle.name: cycle for cycle in event.cycles}
+    named = {spec.name for spec in event.nodes}
+    for spec in event.nodes:
+        _configure_one(ctx, spec)
+    for node in list(ctx.tables.nodes.values()):
+        if node.name not in named and not node.is_removed:
+            ctx.put_node(replace(node, is_removed=True, scheduling=Scheduling.CORDONED))
+            ctx.publish("node.removed", node.name)
+
+
+def _configure_one(ctx: Context, spec: NodeSpec) -> None:
+    node = ctx.tables.nodes.get(spec.name)
+    if node is None:
+        is_fixed = spec.power.driver == "none"
+        state = Power.ON if is_fixed else Power.UNKNOWN
+        capacity = usable(spec, Resources())
+        node = Node(
+            spec,
+            power=state,
+            capacity=capacity,
+            power_since_us=ctx.now_us,
+            unreachable_us=ctx.now_us,
+        )
+        ctx.put_node(node)
+        ctx.publish("node.added", spec.name, generation=spec.generation, site=spec.site.value)
+        if is_fixed:
+            ledger.open_interval(ctx, node)
+        else:
+            power.probe(ctx, spec.name)
+        return
+    back = node.is_removed
+    node = replace(node, spec=spec, is_removed=False)
+    if back:
+        node = replace(node, scheduling=Scheduling.YES)
+    if spec.capacity is not None:
+        node = replace(node, capacity=usable(spec, Resources()))
+    if node != ctx.tables.nodes[spec.name]:
+        ctx.put_node(node)
+        ledger.reprice(ctx, node)
+
+
+def retire(ctx: Context) -> None:
+    """Forget nodes that the configuration no longer names, once nothing is on them."""
+    for node in [n for n in ctx.tables.nodes.values() if n.is_removed]:
+        if not room.is_busy(ctx, node.name) and not node.effect:
+            ledger.close_interval(ctx, node.name)
+            ctx.tables.nodes.drop(node.name)
+            ctx.publish("node.forgotten", node.name)
+
+
+def usable(spec: NodeSpec, engine: Resources) -> Resources:
+    """Return the usable capacity: stated, else the engine's, less the reserve."""
+    whole = spec.capacity if spec.capacity is not None else engine
+    return (whole - spec.reserve).clamped()
+
+
+def connected(ctx: Context, event: NodeConnected) -> None:
+    """Note that an engine answers, and continue what waited for it after its first listing."""
+    node = ctx.tables.nodes.get(event.node)
+    if node is None:
+        return
+    facts = event.facts
+    twin = _twin(ctx, node, facts.engine_id)
+    if twin:
+        note = f"same engine as node {twin}: its ID is {facts.engine_id}"
+        if node.note != note:
+            ctx.put_node(replace(node, note=note))
+            ctx.publish("node.duplicate_engine", node.name, twin=twin)
+        return
+    if node.engine_id not in ("", facts.engine_id) and room.is_busy(ctx, node.name):
+        # what we know of runs on another engine: taking this one for it would start things twice
+        note = f"another engine answers: ID {facts.engine_id}, not {node.engine_id}; fence the node"
+        if node.note != note:
+            ctx.put_node(replace(node, note=note))
+            ctx.publish("node.changed_engine", node.name, was=node.engine_id, now=facts.engine_id)
+        return
+    node = replace(
+        node,
+        reach=Reach.OK,
+        engine_id=facts.engine_id,
+        capacity=usable(node.spec, facts.capacity),
+        images=tuple(sorted(facts.images)),
+        unreachable_us=None,
+        reconnected_us=ctx.now_us,
+        note="",
+    )
+    ctx.fresh.pop(node.name, None)
+    ctx.put_node(node)
+    ctx.publish("node.connected", node.name, engine_id=facts.engine_id)
+    if node.power is not Power.STOPPING:
+        power.is_on(ctx, node)
+
+
+def _twin(ctx: Context, node: Node, engine_id: str) -> str:
+    for other in ctx.tables.nodes.values():
+        is_other = other.name != node.name and other.reach is Reach.OK
+        if is_other and engine_id and other.engine_id == engine_id:
+            return other.name
+    return ""
+
+
+def lost(ctx: Context, event: NodeLost) -> None:
+    """Note that an engine does not answer; nothing is concluded about its containers."""
+    node = ctx.tables.nodes.get(event.node)
+    if node is None or node.reach is Reach.UNREACHABLE:
+        return
+    ctx.put_node(replace(node, reach=Reach.UNREACHABLE, unreachable_us=ctx.now_us))
+    ctx.fresh.pop(node.name, None)
+    ctx.publish("node.unreachable", node.name, why=event.why)
+    if node.is_switchable and not node.effect:
+        power.probe(ctx, node.name)
+        if ctx.params.fence_after_us is not None:
+            ctx.arm(ctx.now_us + ctx.params.fence_after_us, power.MACHINE, node.name)
+
+
+def listed(ctx: Context, event: NodeListed) -> None:
+    """Compare a listing with every record that says something is on this node."""
+    node = ctx.tables.nodes.get(event.node)
+    if node is None or node.reach is not Reach.OK or node.power is not Power.ON:
+        return
+    ctx.fresh[event.node] = max(event.started_us, ctx.fresh.get(event.node, 0))
+    ours = [c for c in event.containers if is_ours(ctx, c)]
+    copies = {copy_of(c): c for c in ours}
+    _match(ctx, event.node, copies, event.started_us)
+    _orphans(ctx, event.node, copies)
+    foreign = sum(c.is_running for c in event.containers if not is_ours(ctx, c))
+    _update(ctx, event, foreign)
+    ready(ctx, event.node)
+    power.review(ctx, ctx.tables.nodes[event.node])
+    power.maybe_off(ctx, ctx.tables.nodes[event.node])
+
+
+def _update(ctx: Context, event: NodeListed, foreign: int) -> None:
+    node = ctx.tables.nodes[event.node]
+    images = tuple(sorted(event.images)) or node.images
+    if (node.foreign_running, node.images) != (foreign, images):
+        ctx.put_node(replace(node, foreign_running=foreign, images=images))
+
+
+def seen(ctx: Context, event: ContainerSeen) -> None:
+    """Take in one inspected container; it never says that another is absent."""
+    node = ctx.tables.nodes.get(event.node)
+    if node is None or node.reach is not Reach.OK or not is_ours(ctx, event.facts):
+        return
+    owner, turn = copy_of(event.facts)
+    for executor in ctx.executors_on(event.node):
+        if (executor.key, executor.attempt) == (owner, turn):
+            executors.on_listing(ctx, executor, event.facts, event.started_us)
+    for service in ctx.services_on(event.node):
+        if (service.id, service.incarnation) == (owner, turn):
+            services.on_listing(ctx, service, event.facts, event.started_us)
+    move = ctx.move_of(owner)
+    if move is not None:
+        _move_seen(ctx, move, event.node, event.facts, event.started_us)
+    for grave in ctx.graves_on(event.node):
+        if (grave.owner, grave.turn) == (owner, turn):
+            graves.on_listing(ctx, grave, event.facts, event.started_us)
+
+
+def _move_seen(
+    ctx: Context, move: Migration, node: str, facts: ContainerFacts, started_us: int
+) -> None:
+    turn = copy_of(facts)[1]
+    if node == move.source and turn == move.source_incarnation:
+        migrations.on_listing(ctx, move, node, (facts, None), started_us)
+    elif node == move.target and turn == move.incarnation:
+        migrations.on_listing(ctx, move, node, (None, facts), started_us)
+
+
+def is_ours(ctx: Context, facts: ContainerFacts) -> bool:
+    """Whether a container carries this fleet's label; all others are foreign."""
+    return facts.labels.get(LABEL_FLEET) == ctx.meta.fleet and copy_of(facts)[0] != ""
+
+
+def copy_of(facts: ContainerFacts) -> Copy:
+    """Return (owner, turn) from the labels: executor key and attempt, or id and incarnation."""
+    labels = facts.labels
+    if LABEL_JOB in labels:
+        owner = f"{labels[LABEL_JOB]}/{labels.get(LABEL_EXECUTOR, '')}"
+        return owner, _number(labels.get(LABEL_ATTEMPT, ""))
+    return labels.get(LABEL_CONTAINER, ""), _number(labels.get(LABEL_INCARNATION, ""))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_us: int) -> None:
+    for executor in ctx.executors_on(node):
+        facts = copies.get((executor.key, executor.attempt))
+        executors.on_listing(ctx, executor, facts, started_us)
+    for service in ctx.services_on(node):
+        facts = copies.get((service.id, service.incarnation))
+        services.on_listing(ctx, service, facts, started_us)
+    for move in ctx.open_moves():
+        if node in (move.source, move.target):
+            pair = (
+                copies.get((move.container, move.source_incarnation)),
+                copies.get((move.container, move.incarnation)),
+            )
+            migrations.on_listing(ctx, move, node, pair, started_us)
+    for grave in ctx.graves_on(node):
+        graves.on_listing(ctx, grave, copies.get((grave.owner, grave.turn)), started_us)
+
+
+def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> None:
+    """Bury our containers that no record wants; those of unknown owners are left alone."""
+    buried = {(g.owner, g.turn) for g in ctx.graves_on(node)}
+    for copy, facts in copies.items():
+        if copy in buried or _is_wanted(ctx, node, copy):
+            continue
+        owner, turn = copy
+        if owner not in ctx.tables.executors and owner not in ctx.tables.services:
+            if facts.engine_id not in ctx.orphans:
+                ctx.orphans.add(facts.engine_id)
+                ctx.publish("container.orphan", facts.engine_id, node=node, name=facts.name)
+            continue
+        grave = Grave(
+            id=f"{owner}/{turn}@{node}",
+            node=node,
+            owner=owner,
+            turn=turn,
+            name=facts.name,
+            engine_id=facts.engine_id,
+            created_us=ctx.now_us,
+            may_run=facts.is_running,
+        )
+        graves.bury(ctx, grave)
+
+
+def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:
+    owner, turn = copy
+    executor = ctx.tables.executors.get(owner)
+    if executor is not None:
+        # one whose create is under way elsewhere or here is wanted where it was placed
+        return executor.attempt == turn and executor.node == node and not executor.is_over
+    move = ctx.move_of(owner)
+    if move is not None:
+        wanted = {(move.source, move.source_incarnation), (move.target, move.incarnation)}
+        return (node, turn) in wanted
+    service = ctx.tables.services.get(owner)
+    return service is not None and (service.node, service.incarnation) == (node, turn)
+
+
+def ready(ctx: Context, name: str) -> None:
+    """Send what waited for this node, once it has been listed since it connected."""
+    if not is_node_ready(ctx.tables.nodes.get(name)):
+        return
+    for executor in ctx.executors_on(name):
+        ctx.touched_jobs.add(executor.job)
+    services.on_node_ready(ctx, name)
+    for grave in ctx.graves_on(name):
+        if not grave.effect and ctx.now_us >= grave.retry_us:
+            graves.dig(ctx, grave)
+
+
+def schedule(ctx: Context, command: ScheduleNode) -> None:
+    """Cordon or uncordon a node."""
+    node = ctx.tables.nodes.get(command.node)
+    if node is None:
+        ctx.refuse(command, "not_found", f"no node {command.node}", status=404)
+        return
+    if node.is_removed:
+        detail = f"node {node.name} is not in the configuration any more"
+        ctx.refuse(command, "removed", detail, status=409)
+        return
+    to = Scheduling(command.to)
+    if node.scheduling is not to:
+        node = ctx.put_node(replace(node, scheduling=to))
+        ctx.publish(f"node.{'uncordoned' if to is Scheduling.YES else to.value}", node.name)
+    ctx.reply(command, node)

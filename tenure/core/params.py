@@ -1,0 +1,60 @@
+"""The core's parameters, validated at construction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tenure.model.units import US
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """All times in microseconds.
+
+    ``grace_us`` an empty node stays on for this long; ``min_on`` nodes kept on per generation,
+    with ``spare_cpu_m`` free on those that stay;
+    ``fence_after_us`` after this an unreachable switchable node that holds only lost executors is
+    switched off to fence it (None: never); ``power_retry_us`` between power attempts;
+    ``runtime_us`` assumed for a job without estimates; ``headroom`` factor on profiles;
+    ``moves_per_node`` and ``moves_total`` concurrent migrations; ``cooldown_us`` between moves of
+    one container; ``verify_us`` a moved container must run for; ``claim_us`` a worker may take for
+    a plan; ``mishaps`` losses of an executor that cost no retry.
+    """
+
+    generations: tuple[str, ...] = ("nursery", "young", "tenured")
+    service_policy: str = "spread"
+    grace_us: int = 60 * US
+    min_on: dict[str, int] = field(default_factory=lambda: {"nursery": 1})
+    spare_cpu_m: int = 0
+    fence_after_us: int | None = 120 * US
+    power_retry_us: int = 30 * US
+    runtime_us: int = 600 * US
+    headroom: float = 1.1
+    moves_per_node: int = 2
+    moves_total: int = 10
+    cooldown_us: int = 300 * US
+    verify_us: int = 5 * US
+    healthy_us: int = 120 * US
+    claim_us: int = 120 * US
+    grace_stop_s: int = 10
+    mishaps: int = 5
+    retry_us: int = 2 * US
+    answers_us: int = 24 * 3600 * US
+    max_queue: int = 10_000
+    max_history: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not self.generations:
+            raise ValueError("generations must name at least one generation")
+        if min(self.grace_us, self.power_retry_us, self.runtime_us, self.verify_us) < 0:
+            raise ValueError("times must not be negative")
+        if self.headroom < 1:
+            raise ValueError("headroom must be at least 1")
+
+    @property
+    def nursery(self) -> str:
+        return self.generations[0]
+
+    def job_generations(self) -> tuple[str, ...]:
+        """Return where executors may run: all but the nursery, or the only one there is."""
+        return self.generations[1:] or self.generations

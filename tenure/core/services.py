@@ -1,0 +1,475 @@
+"""Services: containers that people submit and cycles move (DESIGN.md section 5).
+
+A service keeps its id for ever; each recreation is an incarnation with a container of its own.
+While a migration is open, the migration owns both copies and this machine looks on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tenure.core import graves, ledger, power, room
+from tenure.core.context import Context
+from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Grave, Service
+from tenure.model.effects import CreateContainer, Relist, StartContainer, StopContainer
+from tenure.model.events import ChangeService, CreateService
+from tenure.model.facts import (
+    LABEL_CONTAINER,
+    LABEL_FLEET,
+    LABEL_GENERATION,
+    LABEL_INCARNATION,
+    ContainerFacts,
+)
+from tenure.model.node import Node, Power, Reach
+from tenure.model.outcome import Done, Outcome, Refused
+from tenure.model.placing import Ask
+from tenure.model.units import FOREVER_US, US
+
+MACHINE = "service"
+S = ContainerState
+RETRY_US = 5 * US
+#: A create or start that was refused for a passing reason is tried this often, then it failed.
+MAX_TRIES = 5
+UNPLACED = frozenset((S.ACCEPTED, S.WAITING))
+
+
+def to(ctx: Context, service: Service, state: ContainerState, **changes: Any) -> Service:
+    """Move a service to another state; an illegal step is a defect."""
+    if state not in CONTAINER_TRANSITIONS[service.state]:
+        raise AssertionError(f"container {service.id}: {service.state} -> {state}")
+    defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
+    service = ctx.put_service(replace(service, state=state, **(defaults | changes)))
+    ctx.touched_services.add(service.id)
+    ctx.publish(
+        f"container.{state.value}",
+        service.id,
+        name=service.name,
+        node=service.node,
+        generation=service.generation,
+        reason=service.reason,
+    )
+    return service
+
+
+def create(ctx: Context, command: CreateService) -> None:
+    """Accept a container into its generation and place it, or keep it waiting for room."""
+    if command.container in ctx.tables.services:
+        ctx.refuse(command, "duplicate_id", f"container {command.container} exists", status=409)
+        return
+    if command.name in ctx.index.names:
+        detail = f"the name {command.name!r} is taken; remove that container or choose another"
+        ctx.refuse(command, "name_taken", detail, status=409, field="name")
+        return
+    generation = command.generation or ctx.params.nursery
+    if generation not in ctx.params.generations:
+        known = ", ".join(ctx.params.generations)
+        detail = f"unknown generation {generation!r}; known are {known}"
+        ctx.refuse(command, "unknown_generation", detail, field="tenure.generation")
+        return
+    service = Service(
+        id=command.container,
+        name=command.name,
+        app=command.app,
+        body=command.body,
+        generation=home(ctx, generation),
+        request=command.request_resources,
+        created_us=ctx.now_us,
+        migrate=command.migrate,
+        overlap=command.overlap,
+        min_age_us=command.min_age_us,
+        is_pullable=command.is_pullable,
+        changed_us=ctx.now_us,
+    )
+    if not _could_fit(ctx, service):
+        detail = f"no node of generation {service.generation} is large enough for it"
+        ctx.refuse(command, "never_fits", detail, field="HostConfig")
+        return
+    ctx.put_service(service)
+    ctx.touched_services.add(service.id)
+    ctx.publish("container.accepted", service.id, name=service.name, generation=service.generation)
+    ctx.reply(command, service)
+
+
+def home(ctx: Context, generation: str) -> str:
+    """Return the generation or, where it has no nodes, the next one that has any."""
+    having = {n.spec.generation for n in ctx.tables.nodes.values() if not n.is_removed}
+    names = ctx.params.generations
+    later = names[names.index(generation) :]
+    return next((name for name in later if name in having), generation)
+
+
+def _could_fit(ctx: Context, service: Service) -> bool:
+    need = service.request
+    nodes = [n for n in ctx.tables.nodes.values() if n.spec.generation == service.generation]
+    sized = [n for n in nodes if n.capacity.cpu_m > 0]
+    return not sized or any(
+        need.cpu_m <= n.capacity.cpu_m and need.memory_bytes <= n.capacity.memory_bytes
+        for n in sized
+    )
+
+
+def change(ctx: Context, command: ChangeService) -> None:
+    """Start, stop or remove a service."""
+    service = ctx.tables.services.get(command.container)
+    if service is None or service.state is S.REMOVED:
+        ctx.refuse(command, "not_found", f"no container {command.container}", status=404)
+        return
+    if command.verb == "remove":
+        service = ctx.put_service(replace(service, is_removing=True))
+        ctx.touched_services.add(service.id)
+    elif service.state is S.MOVING:
+        detail = f"container {service.name} is being moved; try again when it has arrived"
+        ctx.refuse(command, "moving", detail, status=409)
+        return
+    elif command.verb == "stop" and service.state is S.RUNNING and not service.effect:
+        _stop(ctx, service, command.grace_s)
+    elif command.verb == "start" and service.state in (S.STOPPED, S.EXITED):
+        _start(ctx, to(ctx, service, S.STARTING, reason="", tries=0))
+    elif not _is_there(service, command.verb):
+        detail = f"container {service.name} is {service.state.value}; cannot {command.verb} it"
+        ctx.refuse(command, "wrong_state", detail, status=409)
+        return
+    ctx.reply(command, ctx.tables.services[service.id])
+
+
+def _is_there(service: Service, verb: str) -> bool:
+    done = {"stop": (S.STOPPED, S.STOPPING, S.EXITED), "start": (S.RUNNING, S.STARTING)}
+    return service.state in done[verb]
+
+
+def _stop(ctx: Context, service: Service, grace_s: int) -> None:
+    effect = StopContainer(
+        ctx.effect_id(), f"{MACHINE}:{service.id}", service.node, service.engine_id, grace_s
+    )
+    to(ctx, service, S.STOPPING, effect=effect.id)
+    ctx.emit(effect)
+
+
+def review(ctx: Context, key: str) -> None:
+    """Bring a service forward: place it, send its next effect, remove it."""
+    service = ctx.tables.services.get(key)
+    if service is None or service.state is S.REMOVED:
+        return
+    if service.is_removing:
+        _remove(ctx, service)
+        return
+    if service.effect or service.is_unsure:
+        return
+    if ctx.now_us < service.retry_us:
+        ctx.arm(service.retry_us, MACHINE, key)
+        return
+    if service.state in UNPLACED:
+        _place(ctx, service)
+    elif service.state is S.CREATED:
+        _start(ctx, to(ctx, service, S.STARTING))
+    elif service.state is S.EXITED and ctx.now_us < service.guard_us:
+        _start(ctx, to(ctx, service, S.STARTING, reason="undoing a late stop"))
+
+
+def _remove(ctx: Context, service: Service) -> None:
+    if ctx.move_of(service.id) is not None or service.state is S.MOVING:
+        return
+    if service.node and service.state is not S.FAILED:
+        bury(ctx, service, service.node, service.engine_id, service.incarnation)
+        ledger.end_stay(ctx, _stay(service))
+        service = ctx.put_service(
+            replace(service, node="", engine_id="", effect="", changed_us=ctx.now_us)
+        )
+    if any(grave.may_run for grave in ctx.graves_of(service.id)):
+        return
+    to(ctx, service, S.REMOVED, reason=service.reason or "removed")
+
+
+def bury(ctx: Context, service: Service, node: str, engine_id: str, turn: int) -> None:
+    """Have one copy of the service stopped and removed for good."""
+    grave = Grave(
+        id=f"{service.id}/{turn}",
+        node=node,
+        owner=service.id,
+        turn=turn,
+        name=service.name,
+        engine_id=engine_id,
+        created_us=ctx.now_us,
+        may_run=True,
+        request=service.request,
+        grace_s=ctx.params.grace_stop_s,
+    )
+    graves.bury(ctx, grave)
+
+
+def _place(ctx: Context, service: Service) -> None:
+    if any(grave.may_run for grave in ctx.graves_of(service.id)):
+        return  # the copy before may still run
+    here = room.scene(ctx)
+    drops = {n.name: drop_for(ctx, service, n) for n in here.nodes}
+    mask = [not drops[n.name] and n.spec.generation == service.generation for n in here.nodes]
+    need = service.request
+    ask = Ask(
+        service.id, 1, need.cpu_m, need.memory_bytes, FOREVER_US, FOREVER_US, None, _mask(mask)
+    )
+    seed = int(service.id[:8], 16) if service.id[:8].isalnum() else 0
+    node = ctx.placer.spread(ctx.params.service_policy, here.view, ask, seed)
+    if node is None:
+        _wait(ctx, service, "no node of its generation has room")
+        return
+    power.want_on(ctx, node, f"container {service.name}")
+    service = to(ctx, service, S.CREATING, node=node, reason="", since_us=ctx.now_us)
+    ledger.begin_stay(ctx, _stay(service), node, "")
+    _create(ctx, service)
+
+
+def _mask(values: list[bool]) -> Any:
+    import numpy as np
+
+    return np.array(values, dtype=np.bool_)
+
+
+def drop_for(ctx: Context, service: Service, node: Node) -> str:
+    """Return the code of the filter that keeps a service from a node, or ""."""
+    code = room.is_usable(node, ctx.now_us)
+    if code:
+        return code
+    image = str(service.body.get("Image", ""))
+    if not service.is_pullable and node.images and not room.has_image(node, image):
+        return "image"
+    wanted = host_ports(service)
+    for other in ctx.services_on(node.name):
+        if other.id != service.id and wanted & host_ports(other):
+            return "port"
+    return ""
+
+
+def host_ports(service: Service) -> frozenset[tuple[str, str]]:
+    """Return the (protocol, port) pairs of the host that a service binds."""
+    host = service.body.get("HostConfig") or {}
+    found = set()
+    for port, bindings in (host.get("PortBindings") or {}).items():
+        protocol = port.partition("/")[2] or "tcp"
+        for binding in bindings or ():
+            if binding.get("HostPort"):
+                found.add((protocol, str(binding["HostPort"])))
+    return frozenset(found)
+
+
+def _wait(ctx: Context, service: Service, reason: str) -> None:
+    if service.state is S.ACCEPTED:
+        to(ctx, service, S.WAITING, reason=reason)
+    elif service.reason != reason:
+        ctx.put_service(replace(service, reason=reason))
+
+
+def is_reachable(ctx: Context, name: str) -> bool:
+    """Whether effects can be sent to the node's engine now."""
+    node = ctx.tables.nodes.get(name)
+    return node is not None and node.power is Power.ON and node.reach is Reach.OK
+
+
+def _create(ctx: Context, service: Service) -> None:
+    if not is_reachable(ctx, service.node):
+        return
+    effect = CreateContainer(
+        id=ctx.effect_id(),
+        owner=f"{MACHINE}:{service.id}",
+        node=service.node,
+        name=service.name,
+        body=body_of(ctx, service, service.incarnation, service.restart_policy),
+        pull=service.is_pullable,
+    )
+    ctx.put_service(replace(service, effect=effect.id, is_unsure=False, changed_us=ctx.now_us))
+    ctx.emit(effect)
+
+
+def body_of(
+    ctx: Context, service: Service, incarnation: int, policy: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the create body of an incarnation: the user's, with tenure's labels added."""
+    labels = dict(service.body.get("Labels") or {}) | {
+        LABEL_FLEET: ctx.meta.fleet,
+        LABEL_CONTAINER: service.id,
+        LABEL_INCARNATION: str(incarnation),
+        LABEL_GENERATION: service.generation,
+    }
+    host = dict(service.body.get("HostConfig") or {}) | {"RestartPolicy": policy}
+    return dict(service.body) | {"Labels": labels, "HostConfig": host}
+
+
+def _start(ctx: Context, service: Service) -> None:
+    if not is_reachable(ctx, service.node):
+        return
+    effect = StartContainer(
+        ctx.effect_id(), f"{MACHINE}:{service.id}", service.node, service.engine_id
+    )
+    ctx.put_service(replace(service, effect=effect.id, is_unsure=False, changed_us=ctx.now_us))
+    ctx.emit(effect)
+
+
+def on_effect(ctx: Context, service: Service, effect: str, outcome: Outcome) -> None:
+    """Take in the end of a create, start or stop."""
+    if service.effect != effect:
+        return
+    if isinstance(outcome, Done):
+        _done(ctx, service, outcome.value)
+    elif isinstance(outcome, Refused) and outcome.code != "unreachable":
+        _refused(ctx, service, outcome)
+    else:
+        ctx.put_service(replace(service, effect="", is_unsure=True, changed_us=ctx.now_us))
+        ctx.emit(Relist(service.node))
+
+
+def _done(ctx: Context, service: Service, value: str) -> None:
+    if service.state is S.CREATING:
+        to(ctx, service, S.CREATED, engine_id=value)
+    elif service.state is S.STARTING:
+        to(ctx, service, S.RUNNING, started_us=ctx.now_us, tries=0, exit_code=None)
+    elif service.state is S.STOPPING:
+        to(ctx, service, S.STOPPED, finished_us=ctx.now_us)
+
+
+def _refused(ctx: Context, service: Service, outcome: Refused) -> None:
+    reason = f"{outcome.code}: {outcome.detail}"[:500]
+    if service.state is S.STOPPING:
+        to(ctx, service, S.RUNNING, reason=reason)
+    elif outcome.code == "no_such_container":
+        again(ctx, service, "container vanished from its engine")
+    elif outcome.code in ("no_image", "engine_error") and service.tries < MAX_TRIES:
+        again(ctx, service, reason)
+    else:
+        bury(ctx, service, service.node, service.engine_id, service.incarnation)
+        ledger.end_stay(ctx, _stay(service))
+        to(ctx, service, S.FAILED, reason=reason, finished_us=ctx.now_us)
+
+
+def again(ctx: Context, service: Service, reason: str) -> None:
+    """Give up this incarnation and wait for another placement."""
+    ledger.end_stay(ctx, _stay(service))
+    bury(ctx, service, service.node, service.engine_id, service.incarnation)
+    turn = max(service.turns, service.incarnation) + 1
+    retry = ctx.now_us + RETRY_US
+    to(
+        ctx,
+        service,
+        S.WAITING,
+        reason=reason,
+        node="",
+        engine_id="",
+        incarnation=turn,
+        turns=turn,
+        tries=service.tries + 1,
+        retry_us=retry,
+    )
+    ctx.arm(retry, MACHINE, service.id)
+
+
+def on_listing(
+    ctx: Context, service: Service, facts: ContainerFacts | None, started_us: int
+) -> None:
+    """Take in what an engine shows of this incarnation (None: it is not there)."""
+    if started_us <= service.changed_us or service.effect or service.state is S.MOVING:
+        return
+    if facts is None:
+        _absent(ctx, service)
+    elif facts.state == "created":
+        _found_created(ctx, service, facts)
+    elif facts.is_running:
+        _found_running(ctx, service, facts)
+    elif facts.state in ("exited", "dead"):
+        _found_exited(ctx, service, facts)
+
+
+def _absent(ctx: Context, service: Service) -> None:
+    if service.state is S.CREATING:
+        _create(ctx, service)
+    elif service.state in (S.CREATED, S.STARTING):
+        again(ctx, service, "container vanished from its engine")
+    elif service.state not in (S.REMOVED, S.FAILED):
+        ledger.end_stay(ctx, _stay(service))
+        to(ctx, service, S.REMOVED, reason="removed on its engine, not by tenure")
+
+
+def _found_created(ctx: Context, service: Service, facts: ContainerFacts) -> None:
+    if service.state is S.CREATING:
+        to(ctx, service, S.CREATED, engine_id=facts.engine_id)
+    elif service.state is S.STARTING:
+        _start(ctx, replace(service, engine_id=facts.engine_id))
+
+
+def _found_running(ctx: Context, service: Service, facts: ContainerFacts) -> None:
+    if service.state in (S.STARTING, S.STOPPED, S.EXITED):
+        to(
+            ctx,
+            service,
+            S.RUNNING,
+            engine_id=facts.engine_id,
+            started_us=facts.started_us or ctx.now_us,
+            exit_code=None,
+            reason="",
+        )
+    elif service.state is S.STOPPING:
+        _stop_again(ctx, service)
+
+
+def _stop_again(ctx: Context, service: Service) -> None:
+    effect = StopContainer(
+        ctx.effect_id(), f"{MACHINE}:{service.id}", service.node, service.engine_id
+    )
+    ctx.put_service(replace(service, effect=effect.id, is_unsure=False, changed_us=ctx.now_us))
+    ctx.emit(effect)
+
+
+def _found_exited(ctx: Context, service: Service, facts: ContainerFacts) -> None:
+    if service.state is S.STOPPING:
+        to(ctx, service, S.STOPPED, finished_us=facts.finished_us or ctx.now_us)
+    elif service.state in (S.RUNNING, S.STARTING):
+        note = "killed for memory (OOM)" if facts.is_oom_killed else facts.error
+        to(
+            ctx,
+            service,
+            S.EXITED,
+            engine_id=facts.engine_id,
+            exit_code=facts.exit_code,
+            finished_us=facts.finished_us or ctx.now_us,
+            reason=note,
+        )
+
+
+def on_node_ready(ctx: Context, node: str) -> None:
+    """Send what waited for the node: creates and starts not yet under way."""
+    for service in ctx.services_on(node):
+        if service.effect or service.is_unsure or service.is_removing:
+            continue
+        if service.state is S.CREATING:
+            _create(ctx, service)
+        elif service.state is S.STARTING:
+            _start(ctx, service)
+
+
+def on_node_off(ctx: Context, node: str) -> None:
+    """Find another place for the services of a fenced node."""
+    for service in ctx.services_on(node):
+        if service.state in (S.CREATING, S.CREATED, S.STARTING, S.RUNNING):
+            again(ctx, service, f"node {node} is gone")
+
+
+def on_timer(ctx: Context, key: str) -> None:
+    """Try again what waited."""
+    ctx.touched_services.add(key)
+
+
+def rearm(ctx: Context) -> None:
+    """Have all loaded services reviewed."""
+    for service in ctx.tables.services.values():
+        if service.state is not S.REMOVED:
+            ctx.touched_services.add(service.id)
+            if service.retry_us > ctx.now_us:
+                ctx.arm(service.retry_us, MACHINE, service.id)
+
+
+def rest(ctx: Context) -> None:
+    """Give waiting services another chance when room has changed."""
+    for key in sorted(ctx.index.unplaced):
+        review(ctx, key)
+
+
+def _stay(service: Service) -> str:
+    return f"{service.id}/{service.incarnation}"

@@ -1,0 +1,152 @@
+"""Tables of records with the changes since the last commit remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from tenure.model.container import Grave, Migration, Service
+from tenure.model.effects import DurableEffect
+from tenure.model.job import Executor, Job
+from tenure.model.ledger import Interval, Stay
+from tenure.model.node import Node
+from tenure.model.plan import Run
+
+R = TypeVar("R")
+
+
+class Table(Generic[R]):
+    """A dictionary of frozen records that knows which keys changed since ``take``."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, R] = {}
+        self._dirty: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
+    def __getitem__(self, key: str) -> R:
+        return self._rows[key]
+
+    def get(self, key: str) -> R | None:
+        """Return the record or None."""
+        return self._rows.get(key)
+
+    def values(self) -> Iterator[R]:
+        """Iterate the records in the order of their first insertion."""
+        return iter(self._rows.values())
+
+    def items(self) -> Iterator[tuple[str, R]]:
+        """Iterate key and record."""
+        return iter(self._rows.items())
+
+    def put(self, key: str, row: R) -> R:
+        """Insert or replace a record and return it."""
+        self._rows[key] = row
+        self._dirty.add(key)
+        return row
+
+    def drop(self, key: str) -> None:
+        """Remove a record; absent is fine."""
+        if self._rows.pop(key, None) is not None:
+            self._dirty.add(key)
+
+    def load(self, rows: dict[str, R]) -> None:
+        """Replace everything with rows from the store; nothing becomes dirty."""
+        self._rows = dict(rows)
+        self._dirty.clear()
+
+    def take(self) -> dict[str, R | None]:
+        """Return the changed records (None: removed) and forget that they changed."""
+        changed = {key: self._rows.get(key) for key in sorted(self._dirty)}
+        self._dirty.clear()
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The stored answer to an idempotency key: what to say again, and until when."""
+
+    key: str
+    fingerprint: str
+    kind: str
+    value: str
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """Single values that live as long as the fleet: ids and counters."""
+
+    fleet: str = ""
+    next_seq: int = 1
+    next_effect: int = 1
+    next_event: int = 1
+    revision: int = 0
+    clock_us: int = 0
+
+
+@dataclass(slots=True)
+class Tables:
+    """Every durable record, by kind. The field names are the kinds in the store.
+
+    Keys: node name, job id, ``job/index``, container id, migration id, grave id, run id,
+    interval id, stay id, effect id, idempotency key, ``meta``.
+    """
+
+    nodes: Table[Node] = field(default_factory=Table)
+    jobs: Table[Job] = field(default_factory=Table)
+    executors: Table[Executor] = field(default_factory=Table)
+    services: Table[Service] = field(default_factory=Table)
+    migrations: Table[Migration] = field(default_factory=Table)
+    graves: Table[Grave] = field(default_factory=Table)
+    runs: Table[Run] = field(default_factory=Table)
+    intervals: Table[Interval] = field(default_factory=Table)
+    stays: Table[Stay] = field(default_factory=Table)
+    effects: Table[DurableEffect] = field(default_factory=Table)
+    answers: Table[Answer] = field(default_factory=Table)
+    meta: Table[Meta] = field(default_factory=Table)
+
+
+#: The record type of each kind, for the store's codec.
+KINDS: dict[str, Any] = {
+    "nodes": Node,
+    "jobs": Job,
+    "executors": Executor,
+    "services": Service,
+    "migrations": Migration,
+    "graves": Grave,
+    "runs": Run,
+    "intervals": Interval,
+    "stays": Stay,
+    "effects": DurableEffect,
+    "answers": Answer,
+    "meta": Meta,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PublicEvent:
+    """An event as people and programs see it, numbered without gaps."""
+
+    seq: int
+    at_us: int
+    type: str
+    subject: str
+    data: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one transaction must hold: changed records by kind, and new public events."""
+
+    records: dict[str, dict[str, Any]]
+    events: tuple[PublicEvent, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.records and not self.events

@@ -1,0 +1,283 @@
+"""tenured: everything wired together, started in order and stopped in reverse.
+
+Start: store and clock, core with its outbox resolved as unknown, engines, sampler, the API, and
+last Redis and cycles. Stop: the API first, moves in flight get up to 30 s, then everything else; no
+container is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from tenure.api.app import build_app
+from tenure.api.listeners import Listeners, serve
+from tenure.api.options import Options
+from tenure.config.load import load
+from tenure.config.settings import Settings
+from tenure.config.token import ensure_token
+from tenure.core.fleet import FleetState
+from tenure.core.tables import KINDS
+from tenure.daemon.backend import Body, DaemonBackend
+from tenure.daemon.clock import Clock
+from tenure.daemon.hands import Hands, Ports
+from tenure.daemon.interpreter import Interpreter
+from tenure.daemon.loop import CoreLoop, EventMaker
+from tenure.daemon.rhythm import Rhythm, RhythmPorts, python_argv
+from tenure.daemon.settings import params_of
+from tenure.model.effects import Trigger
+from tenure.model.errors import TenureError
+from tenure.model.events import Configured
+from tenure.model.node import Power, Reach
+from tenure.placement.constraints import parse as parse_constraint
+from tenure.placement.policies import Policies
+from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.retention import Retention
+from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts
+from tenure.store.pruning import Bounds
+from tenure.store.store import Store
+
+log = logging.getLogger(__name__)
+
+#: Moves in flight get this long to end when the daemon is asked to stop (DESIGN.md section 5).
+MOVES_S = 30.0
+EFFECTS_S = 5.0
+UPKEEP_S = 60.0
+CONTACT_S = 0.7
+WARM_NODES = 20
+#: Written to the state folder once the API answers: its addresses, for clients and people.
+READY_FILE = "tenured.json"
+
+
+class Daemon:
+    """One running tenured."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._stopping = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._is_warm = False
+
+    async def run(self) -> int:
+        """Run until SIGTERM or SIGINT; returns the exit code."""
+        begun = time.monotonic()
+        await self._open()
+        try:
+            await self._start()
+            log.info("ready after %.2f s: %s", time.monotonic() - begun, self._addresses())
+            await self._stopping.wait()
+        finally:
+            await self._close()
+        return 1 if self._failure is not None else 0
+
+    async def _open(self) -> None:
+        settings = self._settings
+        bounds = Bounds(events=settings.limits.events, logs_bytes=settings.limits.logs_bytes)
+        self.store = Store.open(settings.state_dir / "state.db", KINDS, bounds=bounds)
+        records = await asyncio.to_thread(self.store.load)
+        self.policies = Policies()
+        fleet = f"f-{os.urandom(6).hex()}"
+        self.state = FleetState(params_of(settings), self.policies, fleet=fleet)
+        self.state.load(records)
+        self.clock = Clock(self.state.ctx.meta.clock_us)
+        self.stats = await EmbeddedStats.open(
+            settings.state_dir / "stats.db", Retention(rollup_us=settings.stats.retention_us)
+        )
+        self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
+        ctx, put = self.state.ctx, self.loop.put
+        relist_s = settings.relist_us / 1e6
+        ports = Ports(put, self.clock.now_us, self._save_log, self._trigger, relist_s)
+        self.hands = Hands(ctx, ports)
+        self.interpreter = Interpreter(self.hands, put)
+        self.rhythm = Rhythm(ctx, self._rhythm_ports(put))
+        self.listeners: Listeners | None = None
+
+    def _rhythm_ports(self, put: Any) -> RhythmPorts:
+        settings = self._settings
+        return RhythmPorts(
+            put=put,
+            now_us=self.clock.now_us,
+            directory=settings.state_dir / "redis",
+            redis_url=settings.redis.url or "",
+            worker_argv=python_argv("tenure.cli.worker"),
+            worker_order=self._worker_order,
+        )
+
+    def _worker_order(self, redis_url: str) -> str:
+        host = self._addresses()[0] if self.listeners else ""
+        token = ensure_token(self._settings.token_file)
+        order = {"parent": os.getpid(), "redis_url": redis_url, "host": host, "token": token}
+        return json.dumps(order)
+
+    async def _start(self) -> None:
+        settings = self._settings
+        await self.loop.start()
+        self.hands.configure(settings.nodes)
+        self.loop.put(_configured(settings))
+        self.rhythm.configure(settings.cycles)
+        self._spawn(self.loop.run(), "core")
+        self._spawn(self._sampler().run(), "sampler")
+        self._spawn(self._upkeep(), "upkeep")
+        await self._first_contact()
+        await self._listen()
+        self._spawn(self.rhythm.run(), "rhythm")
+        self._signals()
+
+    async def _first_contact(self) -> None:
+        """Wait a moment for engines, so that the first request is not told of an empty fleet."""
+        deadline = time.monotonic() + CONTACT_S
+        while time.monotonic() < deadline:
+            nodes = self.state.tables.nodes.values()
+            if all(n.reach is Reach.OK or n.power is Power.OFF for n in nodes) and len(
+                self.state.tables.nodes
+            ):
+                return
+            await self.loop.wait_commit(0.05)
+
+    async def _listen(self) -> None:
+        settings = self._settings
+        options = Options(
+            parse_constraint=parse_constraint,
+            token=ensure_token(settings.token_file),
+            policy=settings.placement.policy,
+            retries=settings.defaults.retries,
+            grace_stop_s=settings.defaults.grace_stop_s,
+            hybrid_factor=settings.defaults.hybrid_factor,
+            max_executors=settings.limits.executors,
+            max_body_bytes=settings.limits.body_bytes,
+        )
+        body = Body(
+            self.loop,
+            self.interpreter,
+            self.hands,
+            self.rhythm,
+            self.store,
+            self.stats,
+            self.policies,
+            self.clock,
+            self._warm,
+        )
+        app = build_app(DaemonBackend(body), options)
+        self.listeners = await serve(app, [listener.url for listener in settings.listen])
+        ready = {"pid": os.getpid(), "addresses": self._addresses()}
+        (settings.state_dir / READY_FILE).write_text(json.dumps(ready))
+
+    def _addresses(self) -> list[str]:
+        return self.listeners.addresses if self.listeners else []
+
+    def _sampler(self) -> Sampler:
+        stats = self._settings.stats
+        ports = SamplerPorts(
+            stats=self.hands.stats,
+            targets=self.hands.targets,
+            emit=lambda event: self.loop.put(lambda at_us: replace(event, at_us=at_us)),
+            now_us=self.clock.now_us,
+        )
+        params = SamplerParams(interval_us=stats.interval_us, window_us=stats.window_us)
+        return Sampler(self.stats, ports, params)
+
+    async def _upkeep(self) -> None:
+        while True:
+            await asyncio.sleep(UPKEEP_S)
+            self.clock.check()
+            self.hands.configure(self._settings.nodes)  # lets go of removed nodes that are empty
+            try:
+                await asyncio.to_thread(self.store.prune, self.clock.now_us())
+            except TenureError as error:
+                log.error("cannot prune: %s", error.detail)
+
+    # what the parts ask of each other
+
+    def _carry_out(self, effects: Any) -> None:
+        self.interpreter.carry_out(effects)
+
+    def _trigger(self, effect: Trigger) -> None:
+        self.rhythm.trigger(effect)
+
+    def _warm(self) -> None:
+        """Compile the kernels off the loop once a job comes to a fleet that is worth it.
+
+        A small fleet is placed as fast by the plain functions, and compiling takes memory.
+        """
+        if not self._is_warm and len(self.state.tables.nodes) >= WARM_NODES:
+            self._is_warm = True
+            work = asyncio.to_thread(self.policies.compile)
+            self._spawn(work, "kernels", is_finite=True)
+
+    async def _save_log(self, key: str, body: bytes) -> None:
+        await asyncio.to_thread(self.store.save_log, key, body, self.clock.now_us())
+
+    # life
+
+    def _spawn(self, work: Coroutine[Any, Any, Any], name: str, *, is_finite: bool = False) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.append(task)
+        task.add_done_callback(lambda done: self._on_end(done, is_finite=is_finite))
+
+    def _on_end(self, task: asyncio.Task[Any], *, is_finite: bool) -> None:
+        """A part that ends by a defect ends the daemon: what is stored is whole."""
+        if task.cancelled() or self._stopping.is_set():
+            return
+        error = task.exception()
+        if error is not None:
+            log.critical("%s ended by a defect", task.get_name(), exc_info=error)
+            self._failure = error
+            self._stopping.set()
+        elif not is_finite:
+            log.critical("%s ended", task.get_name())
+            self._stopping.set()
+
+    def _signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(sign, self._stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+
+    def _reload(self) -> None:
+        """Read the configuration again; a faulty one changes nothing."""
+        try:
+            fresh = load(self._settings.path, dict(os.environ))
+        except TenureError as error:
+            faults = "; ".join(f"{f.path}: {f.message}" for f in error.fields) or error.detail
+            log.error("the configuration was not taken over: %s", faults)
+            return
+        self._settings = replace(self._settings, nodes=fresh.nodes, cycles=fresh.cycles)
+        self.hands.configure(fresh.nodes)
+        self.rhythm.configure(fresh.cycles)
+        self.loop.put(_configured(fresh))
+        log.info("configuration taken over: %d nodes", len(fresh.nodes))
+
+    async def _close(self) -> None:
+        """Stop in reverse order; safe to call after a start that failed half-way."""
+        if self.listeners is not None:
+            await self.listeners.close()
+        (self._settings.state_dir / READY_FILE).unlink(missing_ok=True)
+        if self._failure is None:
+            await self._finish_moves()
+        await self.rhythm.close()
+        await self.interpreter.close(EFFECTS_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.hands.close()
+        await self.stats.close()
+        await asyncio.to_thread(self.store.close)
+        log.info("stopped; no container was touched")
+
+    async def _finish_moves(self) -> None:
+        """Let moves in flight end or roll back, for at most ``MOVES_S``."""
+        deadline = time.monotonic() + MOVES_S
+        while self.state.ctx.is_mid_move() and time.monotonic() < deadline:
+            await self.loop.wait_commit(0.5)
+
+
+def _configured(settings: Settings) -> EventMaker:
+    return lambda at_us: Configured(at_us=at_us, nodes=settings.nodes, cycles=settings.cycles)

@@ -1,0 +1,222 @@
+"""The API's backend over the core: commands through the inbox, reads from the records."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tenure.api.backend import CycleState, Health
+from tenure.api.problems import HttpProblem
+from tenure.core import ledger
+from tenure.core.context import Context
+from tenure.core.tables import PublicEvent, Tables
+from tenure.cycles.schedule import next_due, timing_of
+from tenure.daemon import metrics, views
+from tenure.daemon.clock import Clock
+from tenure.daemon.hands import Hands
+from tenure.daemon.interpreter import Interpreter
+from tenure.daemon.loop import CoreLoop
+from tenure.daemon.rhythm import Rhythm
+from tenure.model.container import Profile
+from tenure.model.errors import NotFound, Problem, Unavailable
+from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
+from tenure.model.job import JobSpec
+from tenure.model.node import Reach
+from tenure.placement.policies import Policies
+from tenure.profiling.apps import app_of
+from tenure.profiling.io.store import StatsStore, StatsUnavailable
+from tenure.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The parts of the running daemon that the API reaches."""
+
+    loop: CoreLoop
+    interpreter: Interpreter
+    hands: Hands
+    rhythm: Rhythm
+    store: Store
+    stats: StatsStore
+    policies: Policies
+    clock: Clock
+    warm: Callable[[], None]
+
+
+class DaemonBackend:
+    """Implements ``tenure.api.backend.Backend``."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+
+    @property
+    def _ctx(self) -> Context:
+        return self._body.loop.state.ctx
+
+    @property
+    def tables(self) -> Tables:
+        return self._ctx.tables
+
+    def now_us(self) -> int:
+        """Return the inbox's time."""
+        return self._body.clock.now_us()
+
+    async def ask(self, command: Command) -> Any:
+        """Hand a command to the core and return the record of its reply."""
+        if self._body.loop.is_full:
+            raise Unavailable("too many events are waiting; try again shortly", code="busy")
+        if isinstance(command, RequestRun):
+            await self._body.rhythm.require_worker()
+        if isinstance(command, SubmitJob):
+            self._body.warm()
+        if isinstance(command, CreateService):
+            command = await self._at_home(command)
+        reply = self._body.interpreter.expect(command.request)
+        try:
+            self._body.loop.put(lambda at_us: replace(command, at_us=at_us))
+            value = await reply
+        finally:
+            self._body.interpreter.forget(command.request)
+        if isinstance(value, Problem):
+            raise HttpProblem(value)
+        return value
+
+    async def _at_home(self, command: CreateService) -> CreateService:
+        """Name the app, and let an app with a stored profile skip the nursery."""
+        app = command.app or app_of(command.body)
+        command = replace(command, app=app)
+        later = self._ctx.params.generations[1:]
+        if command.generation or not later:
+            return command
+        try:
+            profile = await self._body.stats.app_profile(app)
+        except StatsUnavailable:
+            return command
+        return command if profile is None else replace(command, generation=later[0])
+
+    async def plan_job(self, spec: JobSpec) -> dict[str, Any]:
+        """Return what a submission would be answered now."""
+        return views.plan_job(self._ctx, f"plan-{secrets.token_hex(4)}", spec)
+
+    async def offer(self, image: str) -> tuple[bool, bool, str]:
+        """Return (some node holds the image, a registry offers it, why it does not)."""
+        from tenure.core.room import has_image
+
+        nodes = list(self.tables.nodes.values())
+        is_held = any(has_image(node, image) for node in nodes)
+        offered = await self._body.hands.is_offered(image, time.monotonic())
+        if is_held or offered:
+            return is_held, bool(offered), ""
+        if not any(node.reach is Reach.OK for node in nodes):
+            return False, False, "no engine answers, so nobody can tell"
+        why = "no registry offers it" if offered is False else "no registry could be asked"
+        return False, False, f"no node holds it and {why}"
+
+    async def container_logs(
+        self, ref: str, *, tail: int | None, follow: bool
+    ) -> bytes | AsyncIterator[bytes]:
+        """Return the log of a container or executor, from its engine or from what was kept."""
+        node, engine_id, keys = self._whereabouts(ref)
+        engine = self._body.hands.engine(node) if node else None
+        is_alive = engine is not None and engine_id != ""
+        if is_alive and engine is not None:
+            if follow:
+                return engine.follow_logs(engine_id, tail_lines=tail)
+            facts = await engine.inspect(engine_id)
+            if facts is not None:
+                return _last_lines(await engine.logs(engine_id), tail)
+        for key in keys:
+            kept = await asyncio.to_thread(self._body.store.read_log, key)
+            if kept is not None:
+                return _last_lines(kept, tail)
+        raise NotFound(f"there is no log of {ref} (yet, or any more)", code="no_log")
+
+    def _whereabouts(self, ref: str) -> tuple[str, str, list[str]]:
+        executor = self.tables.executors.get(ref)
+        if executor is not None:
+            turns = range(executor.attempt, 0, -1)
+            keys = [f"{ref}/{turn}" for turn in turns]
+            return executor.node, executor.engine_id, keys
+        service = self.tables.services.get(ref)
+        if service is None:
+            raise NotFound(f"no container {ref}")
+        return service.node, service.engine_id, []
+
+    def explain(self, job_id: str) -> dict[str, Any]:
+        """Return why a job is where it is."""
+        return views.explain(self._ctx, self._body.policies, job_id)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return what a worker plans from."""
+        return views.snapshot(self._ctx)
+
+    def cost(self, since_us: int, until_us: int) -> dict[str, Any]:
+        """Return the ledger's report."""
+        return ledger.report(self._ctx, since_us, until_us)
+
+    def usage(self) -> Mapping[str, Profile]:
+        """Return the profile of each container that has one."""
+        return self._ctx.profiles
+
+    def cycles(self) -> Sequence[CycleState]:
+        """Return the configured cycles with their next due time."""
+        now = self.now_us()
+        return [CycleState(c, next_due(timing_of(c), now)) for c in self._ctx.cycles.values()]
+
+    @property
+    def first_seq(self) -> int:
+        return self._body.store.first_seq() or self.last_seq + 1
+
+    @property
+    def last_seq(self) -> int:
+        return self._body.store.last_seq()
+
+    def events_after(self, seq: int, limit: int, types: Collection[str]) -> list[PublicEvent]:
+        """Return kept events after ``seq``."""
+        found = self._body.store.events_after(seq, limit, sorted(types) or None)
+        return [PublicEvent(e.seq, e.at_us, e.type, e.subject, e.data) for e in found]
+
+    async def wait_event(self, seq: int, timeout_s: float) -> None:
+        """Return once an event after ``seq`` may exist or the time is over."""
+        if self.last_seq <= seq:
+            await self._body.loop.wait_commit(timeout_s)
+
+    def health(self) -> Health:
+        """Return whether the daemon serves, and what of it is degraded."""
+        reasons, degraded = [], self._body.rhythm.degraded()
+        error = self._body.loop.stats.commit_error
+        if error:
+            reasons.append(f"the state cannot be stored: {error}")
+        lost = [
+            node.name
+            for node in self.tables.nodes.values()
+            if node.power == "on" and node.reach is not Reach.OK and not node.is_removed
+        ]
+        if lost:
+            degraded["nodes"] = "unreachable: " + ", ".join(sorted(lost))
+        parts = {"children": self._body.rhythm.children()}
+        return Health(is_ready=not reasons, reasons=reasons, degraded=degraded, parts=parts)
+
+    def metrics_text(self) -> str:
+        """Return the metrics."""
+        body = self._body
+        parts = metrics.Parts(
+            redis_up=body.rhythm.is_redis_up,
+            workers=body.rhythm.workers,
+            inbox=body.loop.backlog,
+            open_effects=body.interpreter.open,
+            effect_counts=body.interpreter.counts,
+            store_failing=bool(body.loop.stats.commit_error),
+        )
+        return metrics.text_of(self._ctx, body.loop.stats, parts)
+
+
+def _last_lines(text: bytes, tail: int | None) -> bytes:
+    if tail is None:
+        return text
+    lines = text.splitlines(keepends=True)
+    return b"".join(lines[-tail:]) if tail > 0 else b""

@@ -1,0 +1,246 @@
+"""The hands of the daemon: one engine, watcher and power driver for each node."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.core.context import Context
+from tenure.core.room import is_busy
+from tenure.daemon.loop import EventMaker
+from tenure.engines.connection import WatchParams
+from tenure.engines.engine import Engine
+from tenure.engines.port import SaveLog
+from tenure.engines.watch import Watcher
+from tenure.model.effects import EngineEffect, ProbePower, SwitchPower, Trigger
+from tenure.model.errors import EngineError
+from tenure.model.events import ContainerSeen, Event, NodeListed, NodeLost
+from tenure.model.facts import (
+    LABEL_CONTAINER,
+    LABEL_EXECUTOR,
+    LABEL_FLEET,
+    LABEL_JOB,
+    ContainerFacts,
+)
+from tenure.model.node import NodeSpec, Power
+from tenure.model.outcome import Done, Outcome, Refused
+from tenure.power.drivers import driver_for
+from tenure.profiling.io.sampler import Target
+
+log = logging.getLogger(__name__)
+
+#: How long a registry's answer about an image is believed.
+OFFER_S = 300.0
+#: Registries are asked through at most this many engines, for at most this long.
+OFFER_ENGINES = 2
+OFFER_TIMEOUT_S = 5.0
+
+
+@dataclass(slots=True)
+class Limb:
+    """What reaches one node."""
+
+    spec: NodeSpec
+    engine: Engine
+    watcher: Watcher
+    task: asyncio.Task[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the hands are given: the inbox, the clock, where logs are kept, and cycle triggers."""
+
+    put: Callable[[EventMaker], None]
+    now_us: Callable[[], int]
+    save_log: SaveLog
+    trigger: Callable[[Trigger], None]
+    relist_s: float = 15.0
+
+
+class Hands:
+    """Reaches every node; knows what was last seen running there, for the sampler."""
+
+    def __init__(self, ctx: Context, ports: Ports) -> None:
+        self._ctx = ctx
+        self._ports = ports
+        self._limbs: dict[str, Limb] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._running: dict[str, dict[str, ContainerFacts]] = {}
+        self._offers: dict[str, tuple[float, bool | None]] = {}
+
+    # nodes
+
+    def configure(self, specs: Sequence[NodeSpec]) -> None:
+        """Have a limb for each node; one whose URL changed or that is gone is let go."""
+        wanted = {spec.name: spec for spec in specs}
+        for name, limb in list(self._limbs.items()):
+            spec = wanted.get(name)
+            if spec is None and name in self._ctx.tables.nodes and is_busy(self._ctx, name):
+                continue  # kept until nothing of ours is on it
+            if spec is None or spec.url != limb.spec.url:
+                del self._limbs[name]
+                self._running.pop(name, None)
+                self._drop(limb)
+            else:
+                limb.spec = spec
+        for name, spec in wanted.items():
+            if name not in self._limbs:
+                self._limbs[name] = self._grow(spec)
+
+    def _grow(self, spec: NodeSpec) -> Limb:
+        engine = Engine(spec.url, self._ports.save_log)
+        watcher = Watcher(
+            spec.name,
+            engine,
+            emit=self._emit,
+            now_us=self._ports.now_us,
+            params=WatchParams(list_every_s=self._ports.relist_s),
+        )
+        node = self._ctx.tables.nodes.get(spec.name)
+        watcher.set_expected(node is None or node.power is not Power.OFF)
+        task = asyncio.create_task(watcher.run(), name=f"watch-{spec.name}")
+        task.add_done_callback(_report_end)
+        return Limb(spec, engine, watcher, task)
+
+    def _drop(self, limb: Limb) -> None:
+        closing = asyncio.create_task(_let_go(limb))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Let go of every node."""
+        await asyncio.gather(*(_let_go(limb) for limb in self._limbs.values()))
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    # facts on their way to the core
+
+    async def _emit(self, make: Callable[[int], Event]) -> None:
+        def remember(at_us: int) -> Event:
+            event = make(at_us)
+            self._remember(event)
+            return event
+
+        self._ports.put(remember)
+
+    def _remember(self, event: Event) -> None:
+        if isinstance(event, NodeListed):
+            self._running[event.node] = {c.engine_id: c for c in event.containers if c.is_running}
+        elif isinstance(event, ContainerSeen):
+            here = self._running.setdefault(event.node, {})
+            if event.facts.is_running:
+                here[event.facts.engine_id] = event.facts
+            else:
+                here.pop(event.facts.engine_id, None)
+        elif isinstance(event, NodeLost):
+            self._running.pop(event.node, None)
+
+    def targets(self) -> Mapping[str, Sequence[Target]]:
+        """Return what the sampler should measure: every container seen running, by node."""
+        return {
+            node: [self._target(facts) for facts in rows.values()]
+            for node, rows in self._running.items()
+            if node in self._limbs
+        }
+
+    def _target(self, facts: ContainerFacts) -> Target:
+        labels = facts.labels
+        if labels.get(LABEL_FLEET) != self._ctx.meta.fleet:
+            return Target(facts.engine_id, "foreign")
+        if LABEL_JOB in labels:
+            key = f"{labels[LABEL_JOB]}/{labels.get(LABEL_EXECUTOR, '')}"
+            job = self._ctx.tables.jobs.get(labels[LABEL_JOB])
+            return Target(facts.engine_id, "executor", key, job.spec.app if job else "")
+        service = self._ctx.tables.services.get(labels.get(LABEL_CONTAINER, ""))
+        if service is None:
+            return Target(facts.engine_id, "foreign")
+        return Target(facts.engine_id, "service", service.id, service.app, service.since_us)
+
+    async def stats(self, node: str, engine_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return raw statistics by engine id; raises EngineError."""
+        limb = self._limbs.get(node)
+        return {} if limb is None else await limb.engine.stats_once(engine_ids)
+
+    # effects
+
+    async def perform(self, effect: EngineEffect) -> Outcome:
+        """Carry out an engine effect."""
+        limb = self._limbs.get(effect.node)
+        if limb is None:
+            return Refused("unreachable", "the node is not configured any more")
+        return await limb.engine.perform(effect)
+
+    async def switch(self, effect: SwitchPower) -> Outcome:
+        """Switch a node by its driver, and tell its watcher what to expect."""
+        limb = self._limbs.get(effect.node)
+        if limb is None:
+            return Refused("power_failed", "the node is not configured any more")
+        limb.watcher.set_expected(effect.to == "on")
+        outcome = await driver_for(limb.spec.power).switch(limb.spec.power, effect.to)
+        if effect.to == "off" and not isinstance(outcome, Done):
+            limb.watcher.set_expected(True)
+        return outcome
+
+    async def probe(self, effect: ProbePower) -> Outcome:
+        """Ask a node's driver."""
+        limb = self._limbs.get(effect.node)
+        if limb is None:
+            return Refused("power_failed", "the node is not configured any more")
+        outcome = await driver_for(limb.spec.power).probe(limb.spec.power)
+        if isinstance(outcome, Done):
+            limb.watcher.set_expected(outcome.value == "on")
+        return outcome
+
+    def relist(self, node: str) -> None:
+        """Have a node listed soon."""
+        limb = self._limbs.get(node)
+        if limb is not None:
+            limb.watcher.relist()
+
+    def trigger(self, effect: Trigger) -> None:
+        """Have a worker run a cycle."""
+        self._ports.trigger(effect)
+
+    def engine(self, node: str) -> Engine | None:
+        """Return a node's engine."""
+        limb = self._limbs.get(node)
+        return None if limb is None else limb.engine
+
+    # images
+
+    async def is_offered(self, image: str, now_s: float) -> bool | None:
+        """Return whether a registry offers an image; None if none of our engines can tell."""
+        known = self._offers.get(image)
+        if known is not None and now_s - known[0] < OFFER_S:
+            return known[1]
+        alive = [limb.engine for name, limb in self._limbs.items() if name in self._running]
+        answers = await asyncio.gather(
+            *(_ask_registry(engine, image) for engine in alive[:OFFER_ENGINES])
+        )
+        told = [answer for answer in answers if answer is not None]
+        offer = any(told) if told else None
+        if len(self._offers) > 1000:
+            self._offers.clear()
+        self._offers[image] = (now_s, offer)
+        return offer
+
+
+async def _ask_registry(engine: Engine, image: str) -> bool | None:
+    try:
+        async with asyncio.timeout(OFFER_TIMEOUT_S):
+            return await engine.has_registry_image(image)
+    except (TimeoutError, EngineError):
+        return None
+
+
+async def _let_go(limb: Limb) -> None:
+    limb.task.cancel()
+    await asyncio.gather(limb.task, return_exceptions=True)
+    await limb.engine.close()
+
+
+def _report_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.critical("%s ended by a defect", task.get_name(), exc_info=task.exception())

@@ -1,0 +1,117 @@
+"""The effect interpreter: carries out what the core asks for, and reports each end once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from tenure.daemon.loop import EventMaker
+from tenure.model.effects import (
+    Effect,
+    EngineEffect,
+    ProbePower,
+    Relist,
+    Reply,
+    SwitchPower,
+    Trigger,
+)
+from tenure.model.events import EffectEnded
+from tenure.model.outcome import Outcome, Refused, Unknown
+
+log = logging.getLogger(__name__)
+
+
+class Hands(Protocol):
+    """What reaches the world outside."""
+
+    async def perform(self, effect: EngineEffect) -> Outcome:
+        """Carry out an engine effect."""
+
+    async def switch(self, effect: SwitchPower) -> Outcome:
+        """Switch a node."""
+
+    async def probe(self, effect: ProbePower) -> Outcome:
+        """Ask a power driver."""
+
+    def relist(self, node: str) -> None:
+        """Have a node listed soon."""
+
+    def trigger(self, effect: Trigger) -> None:
+        """Have a worker run a cycle."""
+
+
+class Interpreter:
+    """Starts a task for each effect; the engines' own bounds limit how many run at a time."""
+
+    def __init__(self, hands: Hands, put: Callable[[EventMaker], None]) -> None:
+        self._hands = hands
+        self._put = put
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._replies: dict[str, asyncio.Future[Any]] = {}
+        self.counts: dict[tuple[str, str], int] = {}
+
+    def expect(self, request: str) -> asyncio.Future[Any]:
+        """Return the future of the reply to a request."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._replies[request] = future
+        return future
+
+    def forget(self, request: str) -> None:
+        """Stop waiting for a reply: the asker has gone."""
+        self._replies.pop(request, None)
+
+    def carry_out(self, effects: Sequence[Effect]) -> None:
+        """Begin to carry out effects that are durable now."""
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self._reply(effect)
+            elif isinstance(effect, Relist):
+                self._hands.relist(effect.node)
+            elif isinstance(effect, Trigger):
+                self._hands.trigger(effect)
+            else:
+                self._spawn(effect)
+
+    def _reply(self, effect: Reply) -> None:
+        future = self._replies.pop(effect.request, None)
+        if future is not None and not future.done():
+            future.set_result(effect.value)
+
+    def _spawn(self, effect: EngineEffect | SwitchPower | ProbePower) -> None:
+        if isinstance(effect, SwitchPower):
+            work: Awaitable[Outcome] = self._hands.switch(effect)
+        elif isinstance(effect, ProbePower):
+            work = self._hands.probe(effect)
+        else:
+            work = self._hands.perform(effect)
+        task = asyncio.create_task(self._finish(effect.id, effect.kind, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, key: str, kind: str, work: Awaitable[Outcome]) -> None:
+        try:
+            outcome = await work
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("effect %s (%s) ended by a defect; taken as unknown", key, kind)
+            outcome = Unknown("a defect; see the log")
+        word = type(outcome).__name__.lower()
+        self.counts[kind, word] = self.counts.get((kind, word), 0) + 1
+        if isinstance(outcome, Refused):
+            log.info("effect %s (%s) refused: %s %s", key, kind, outcome.code, outcome.detail)
+        self._put(lambda at_us: EffectEnded(at_us=at_us, effect=key, outcome=outcome))
+
+    @property
+    def open(self) -> int:
+        return len(self._tasks)
+
+    async def close(self, grace_s: float) -> None:
+        """Let what is under way end within ``grace_s``; the rest is resolved at the next start."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace_s)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

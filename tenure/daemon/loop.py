@@ -1,0 +1,158 @@
+"""The one consumer of the inbox: handle a batch, make it durable, then let effects out.
+
+Law: no effect and no reply leaves before the transaction that speaks of it is on the disk. A commit
+that fails (disk full) is tried again; until it succeeds nothing leaves and nothing more is handled.
+A defect in the core ends the process: what is on the disk is whole, and a restart goes on from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tenure.core.fleet import FleetState
+from tenure.daemon.clock import Clock
+from tenure.model.effects import Effect
+from tenure.model.errors import TenureError
+from tenure.model.events import Event, Started, Tick
+
+log = logging.getLogger(__name__)
+
+#: Events handled in one transaction at most: bounds a batch's latency.
+MAX_BATCH = 256
+#: Events that may wait; beyond this, submitters are told to come back.
+MAX_INBOX = 50_000
+#: The slow heartbeat: a timer that was missed by a defect is late by this at most.
+HEARTBEAT_S = 10.0
+COMMIT_RETRY_S = 1.0
+
+EventMaker = Callable[[int], Event]
+
+
+class Committer(Protocol):
+    """What the loop needs of the store."""
+
+    def commit(self, records: Any, events: Any = ()) -> None:
+        """Write one transaction; raises StoreError and has then changed nothing."""
+
+
+@dataclass(slots=True)
+class LoopStats:
+    """Counters for the metrics. Times in seconds."""
+
+    events: int = 0
+    batches: int = 0
+    commit_s: float = 0.0
+    handle_s: float = 0.0
+    commit_error: str = ""
+    recent_commit_s: list[float] = field(default_factory=list)
+
+
+class CoreLoop:
+    """Owns the core: everything reaches it through ``put``."""
+
+    def __init__(
+        self,
+        state: FleetState,
+        store: Committer,
+        clock: Clock,
+        carry_out: Callable[[Sequence[Effect]], None],
+    ) -> None:
+        self.state = state
+        self.stats = LoopStats()
+        self._store = store
+        self._clock = clock
+        self._carry_out = carry_out
+        self._inbox: asyncio.Queue[EventMaker] = asyncio.Queue()
+        self._committed = asyncio.Condition()
+
+    def put(self, make: EventMaker) -> None:
+        """Queue an event; ``make`` is given the time.
+
+        Never refused: ends of effects and facts of engines are bounded by their makers, and none
+        may be lost. Those who ask look at ``is_full`` first.
+        """
+        self._inbox.put_nowait(make)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether people and programs should come back later."""
+        return self._inbox.qsize() >= MAX_INBOX
+
+    @property
+    def backlog(self) -> int:
+        return self._inbox.qsize()
+
+    async def start(self) -> None:
+        """Handle the restart before anything else, so that the outbox is resolved first."""
+        await self._batch([lambda at_us: Started(at_us=at_us)])
+
+    async def run(self) -> None:
+        """Consume for ever; ends only by cancellation or a defect."""
+        while True:
+            makers = await self._gather()
+            await self._batch(makers)
+
+    async def _gather(self) -> list[EventMaker]:
+        makers: list[EventMaker] = []
+        try:
+            async with asyncio.timeout(self._wait_s()):
+                makers.append(await self._inbox.get())
+        except TimeoutError:
+            makers.append(lambda at_us: Tick(at_us=at_us))
+        while len(makers) < MAX_BATCH and not self._inbox.empty():
+            makers.append(self._inbox.get_nowait())
+        due = self.state.wakeup_us()
+        if due is not None and due <= self._clock.now_us():
+            makers.append(lambda at_us: Tick(at_us=at_us))
+        return makers
+
+    def _wait_s(self) -> float:
+        due = self.state.wakeup_us()
+        if due is None:
+            return HEARTBEAT_S
+        return min(HEARTBEAT_S, max(0.0, (due - self._clock.now_us()) / 1e6))
+
+    async def _batch(self, makers: Sequence[EventMaker]) -> None:
+        begun = time.perf_counter()
+        effects: list[Effect] = []
+        for make in makers:
+            effects += self.state.handle(make(self._clock.now_us()))
+        changes = self.state.take_changes()
+        self.stats.events += len(makers)
+        self.stats.batches += 1
+        self.stats.handle_s += time.perf_counter() - begun
+        if not changes.is_empty:
+            await self._commit(changes.records, changes.events)
+        self._carry_out(effects)
+        if changes.events:
+            async with self._committed:
+                self._committed.notify_all()
+
+    async def _commit(self, records: Any, events: Any) -> None:
+        while True:
+            begun = time.perf_counter()
+            try:
+                await asyncio.shield(asyncio.to_thread(self._store.commit, records, events))
+            except TenureError as error:
+                if not error.retryable:
+                    raise
+                self.stats.commit_error = error.detail
+                log.error("cannot store: %s; trying again", error.detail)
+                await asyncio.sleep(COMMIT_RETRY_S)
+            else:
+                self.stats.commit_error = ""
+                self.stats.commit_s += time.perf_counter() - begun
+                return
+
+    async def wait_commit(self, timeout_s: float) -> None:
+        """Return at the next commit that brought events, or after the time-out."""
+        try:
+            async with asyncio.timeout(timeout_s), self._committed:
+                await self._committed.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,28 @@
+"""From the operator's settings to the core's parameters."""
+
+from __future__ import annotations
+
+from tenure.config.settings import Settings
+from tenure.core.params import Params
+
+
+def params_of(settings: Settings) -> Params:
+    """Return the core's parameters for these settings."""
+    power, budgets, defaults = settings.power, settings.budgets, settings.defaults
+    return Params(
+        generations=settings.generations,
+        service_policy=settings.placement.nursery,
+        grace_us=power.grace_us,
+        min_on=dict(power.min_on),
+        spare_cpu_m=power.headroom_cpu_m,
+        fence_after_us=power.fence_after_us,
+        power_retry_us=power.retry_us,
+        runtime_us=defaults.runtime_us,
+        moves_per_node=budgets.moves_per_node,
+        moves_total=budgets.moves_total,
+        cooldown_us=budgets.cooldown_us,
+        verify_us=budgets.verify_us,
+        grace_stop_s=defaults.grace_stop_s,
+        max_queue=settings.limits.queue,
+        max_history=settings.limits.history,
+    )

@@ -1,0 +1,148 @@
+"""What the daemon shows of the core: explanations, snapshots, dry runs. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from tenure.core import jobs, queue, room
+from tenure.core.context import Context
+from tenure.model.container import ContainerState
+from tenure.model.errors import NotFound, Problem
+from tenure.model.job import Job, JobSpec, JobState
+from tenure.model.node import Node, Power
+from tenure.model.units import iso
+from tenure.placement.policies import Policies
+
+GONE = (ContainerState.REMOVED, ContainerState.FAILED)
+
+
+def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
+    """Return why a job is where it is; for one that waits, node by node."""
+    job = ctx.tables.jobs.get(job_id)
+    if job is None:
+        raise NotFound(f"no job {job_id}")
+    base: dict[str, Any] = {
+        "job": job.id,
+        "state": job.state.value,
+        "reason": job.reason or ctx.why.get(job.id, ""),
+        "executors": [_executor(ctx, job, key) for key in _keys(ctx, job)],
+    }
+    if job.state in (JobState.ACCEPTED, JobState.WAITING):
+        line = queue.waiting(ctx)
+        base["position"] = next((i for i, j in enumerate(line) if j.id == job.id), None)
+        base["ahead"] = [j.id for j in line[: base["position"] or 0]][:100]
+        here = room.scene(ctx)
+        ask = room.ask_for(ctx, job, here.nodes)
+        drops = room.drops_for(ctx, job, here.nodes)
+        running = room.occupied(ctx, here)
+        found = policies.explain(here.view, ask, drops, running, ctx.now_us)
+        base["placement"] = found.to_json()
+    return base
+
+
+def _keys(ctx: Context, job: Job) -> list[str]:
+    return [executor.key for executor in ctx.executors_of(job.id)]
+
+
+def _executor(ctx: Context, job: Job, key: str) -> dict[str, Any]:
+    executor = ctx.tables.executors[key]
+    node = ctx.tables.nodes.get(executor.node)
+    shown: dict[str, Any] = {
+        "index": executor.index,
+        "state": executor.state.value,
+        "node": executor.node or None,
+        "attempt": executor.attempt,
+        "note": executor.note,
+    }
+    if node is not None and not executor.is_over and node.unreachable_us is not None:
+        shown["lost"] = lost(ctx, node)
+    return shown
+
+
+def lost(ctx: Context, node: Node) -> dict[str, Any]:
+    """Say which of the three fences is missing before work on the node restarts elsewhere."""
+    after = ctx.params.fence_after_us
+    fence_us = None
+    if node.is_switchable and after is not None and node.unreachable_us is not None:
+        fence_us = node.unreachable_us + after
+    return {
+        "node": node.name,
+        "since": iso(node.unreachable_us),
+        "power_driver": "will switch it off" if fence_us is not None else "none configured",
+        "fenced_at": iso(fence_us),
+        "agent_lease": "no agent on this node",
+        "operator": f"tenure node fence {node.name} --yes, once nothing runs there for certain",
+    }
+
+
+def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> dict[str, Any]:
+    """Return what a submission would be answered now; nothing is kept."""
+    job = Job(job_id, ctx.meta.next_seq, spec, ctx.now_us)
+    answer = jobs.judge(ctx, job, queue.waiting(ctx))
+    if isinstance(answer, Problem):
+        return {
+            "is_accepted": False,
+            "code": answer.code,
+            "detail": answer.detail,
+            **(answer.extra or {}),
+        }
+    return {
+        "is_accepted": True,
+        "class": answer.class_,
+        "start": iso(answer.start_us),
+        "end": iso(answer.end_us),
+        "cost_nano_usd": answer.cost_nano,
+    }
+
+
+def snapshot(ctx: Context) -> dict[str, Any]:
+    """Return what a worker plans from: nodes with their room, services with their profiles."""
+    nodes = [_node(ctx, node) for node in ctx.tables.nodes.values() if not node.is_removed]
+    services = [
+        {
+            "id": s.id,
+            "name": s.name,
+            "app": s.app,
+            "node": s.node,
+            "generation": s.generation,
+            "incarnation": s.incarnation,
+            "since_us": s.since_us,
+            "state": s.state.value,
+            "migrate": s.migrate,
+            "reserved": asdict(s.reserved),
+            "min_age_us": s.min_age_us,
+            "moved_us": s.moved_us,
+            "image": str(s.body.get("Image", "")),
+            "is_pullable": s.is_pullable,
+        }
+        for s in ctx.tables.services.values()
+        if s.state not in GONE
+    ]
+    return {
+        "revision": ctx.meta.revision,
+        "now_us": ctx.now_us,
+        "cooldown_us": ctx.params.cooldown_us,
+        "nodes": nodes,
+        "services": services,
+        "profiles": [
+            asdict(p) for p in ctx.profiles.values() if p.container in ctx.tables.services
+        ],
+        "cycles": [asdict(cycle) for cycle in ctx.cycles.values()],
+    }
+
+
+def _node(ctx: Context, node: Node) -> dict[str, Any]:
+    spec = replace(node.spec.power, on=(), off=(), status=())
+    return {
+        "name": node.name,
+        "generation": node.spec.generation,
+        "capacity": asdict(node.capacity),
+        "free": asdict(room.free_on(ctx, node)),
+        "is_on": node.power is Power.ON,
+        "is_schedulable": room.is_usable(node, ctx.now_us) == "",
+        "is_switchable": node.is_switchable,
+        "idle_w": spec.idle_w,
+        "peak_w": spec.peak_w,
+        "images": list(node.images),
+    }

@@ -1,0 +1,81 @@
+"""L12: whenever something is placed on a node, everything there fits its usable capacity."""
+
+from __future__ import annotations
+
+from tenure.core.tables import Changes
+from tenure.model.container import ContainerState, Grave, Migration, Service, Step
+from tenure.model.job import Executor, Job
+from tenure.model.node import Node
+from tenure.model.resources import Resources, total
+from tenure.simulation.store import SimStore
+from tenure.simulation.story import LawBroken
+
+IDLE = frozenset(
+    (
+        ContainerState.STOPPED,
+        ContainerState.EXITED,
+        ContainerState.REMOVED,
+        ContainerState.FAILED,
+    )
+)
+
+
+def check(store: SimStore, changes: Changes) -> None:
+    """Check the nodes on which this transaction placed something."""
+    for name in sorted(_placed_on(changes)):
+        node: Node = store.table("nodes")[name]
+        load = load_on(store, name)
+        is_over = load.cpu_m > node.capacity.cpu_m
+        if is_over or load.memory_bytes > node.capacity.memory_bytes:
+            raise LawBroken("L12", f"{name} holds {load}, its capacity is {node.capacity}")
+
+
+def _placed_on(changes: Changes) -> set[str]:
+    at_us = changes.records["meta"]["meta"].clock_us if changes.records else 0
+    found: set[str] = set()
+    for executor in changes.records.get("executors", {}).values():
+        if executor is not None and executor.node and executor.placed_us == at_us:
+            found.add(executor.node)
+    for service in changes.records.get("services", {}).values():
+        is_new = service is not None and service.state is ContainerState.CREATING
+        if is_new and service.since_us == at_us:
+            found.add(service.node)
+    for move in changes.records.get("migrations", {}).values():
+        if move is not None and move.step is not Step.QUEUED and move.started_us == at_us:
+            found.add(move.target)
+    return found - _resumed(changes)
+
+
+def _resumed(changes: Changes) -> set[str]:
+    """Return nodes where an idle service may just have begun to take room again."""
+    services = [s for s in changes.records.get("services", {}).values() if s is not None]
+    return {
+        s.node for s in services if s.state in (ContainerState.RUNNING, ContainerState.STARTING)
+    }
+
+
+def load_on(store: SimStore, name: str) -> Resources:
+    """Return what everything on a node asked for, from the records.
+
+    The grave of a copy whose successor, or whose move, holds room on the same node is not counted
+    beside it.
+    """
+    jobs: dict[str, Job] = store.table("jobs")
+    executors: list[Executor] = list(store.table("executors").values())
+    services: dict[str, Service] = store.table("services")
+    graves: list[Grave] = list(store.table("graves").values())
+    moves: list[Migration] = list(store.table("migrations").values())
+    parts = [jobs[e.job].spec.request for e in executors if e.node == name and not e.is_over]
+    parts += [s.request for s in services.values() if s.node == name and s.state not in IDLE]
+    here = {e.key for e in executors if e.node == name and not e.is_over}
+    here |= {m.container for m in moves if m.target == name and not m.is_over}
+    parts += [g.request for g in graves if g.node == name and g.may_run and g.owner not in here]
+    parts += [
+        m.request
+        for m in moves
+        if m.target == name
+        and not m.is_over
+        and m.step is not Step.QUEUED
+        and services[m.container].node != name
+    ]
+    return total(parts)

@@ -1,0 +1,125 @@
+"""Run seeds of the fleet simulator: ``python -m tenure.simulation.fleet --seed N [-v]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+
+from tenure.placement.policies import Policies
+from tenure.simulation.story import LawBroken
+from tenure.simulation.world import Report, World
+
+TAIL_LINES = 60
+#: Seeds handed to a process at a time: small enough for a smooth progress line.
+CHUNK = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A seed that broke a law, with the end of its story."""
+
+    seed: int
+    law: str
+    text: str
+    tail: str
+
+    def __str__(self) -> str:
+        replay = f"python -m tenure.simulation.fleet --seed {self.seed} -v"
+        return f"{self.tail}\nseed {self.seed} broke {self.law}: {self.text}\nreplay: {replay}"
+
+
+def run_seed(seed: int, *, is_loud: bool = False, placer: Policies | None = None) -> Report:
+    """Run one seed; raises LawBroken, or what the core raised."""
+    return World(seed, placer or Policies(), is_loud=is_loud).run()
+
+
+def try_seed(seed: int, *, placer: Policies | None = None) -> Report | Failure:
+    """Run one seed; a broken law or a crash of the core comes back as a failure."""
+    world = World(seed, placer or Policies())
+    try:
+        return world.run()
+    except LawBroken as broken:
+        return Failure(seed, broken.law, broken.text, world.story.tail(TAIL_LINES))
+    except Exception as error:  # noqa: BLE001 - any crash of the core is a finding
+        place = traceback.format_exc(limit=-6)
+        return Failure(seed, type(error).__name__, place, world.story.tail(TAIL_LINES))
+
+
+def _try_all(seeds: range) -> list[Report | Failure]:
+    placer = Policies()
+    return [try_seed(seed, placer=placer) for seed in seeds]
+
+
+def run_seeds(seeds: range, *, jobs: int = 1) -> Iterator[Report | Failure]:
+    """Run many seeds, in order, on ``jobs`` processes."""
+    chunks = [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
+    if jobs == 1:
+        for chunk in chunks:
+            yield from _try_all(chunk)
+        return
+    with get_context("spawn").Pool(jobs) as pool:
+        for results in pool.imap(_try_all, chunks):
+            yield from results
+
+
+def digest_of(reports: Iterable[Report | Failure]) -> int:
+    """Return one number for the stories of many runs."""
+    return hash(tuple(r.digest if isinstance(r, Report) else -1 for r in reports))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one seed loudly, or many with progress; 1 if any broke a law."""
+    parser = argparse.ArgumentParser(prog="python -m tenure.simulation.fleet")
+    parser.add_argument("--seed", type=int, help="run this seed alone")
+    parser.add_argument("--seeds", type=int, default=2000, help="run this many seeds")
+    parser.add_argument("--start", type=int, default=0, help="the first of them")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--most", type=int, default=1, help="stop after this many failures")
+    parser.add_argument("-v", action="store_true", help="tell the whole story")
+    args = parser.parse_args(argv)
+    if args.seed is not None:
+        return _run_one(args.seed, is_loud=args.v)
+    return _run_many(range(args.start, args.start + args.seeds), args.jobs, args.most)
+
+
+def _run_one(seed: int, *, is_loud: bool) -> int:
+    if is_loud:
+        try:
+            run_seed(seed, is_loud=True)
+        except LawBroken as broken:
+            print(f"seed {seed} broke {broken}")
+            return 1
+        return 0
+    result = try_seed(seed)
+    print(result)
+    return int(isinstance(result, Failure))
+
+
+def _run_many(seeds: range, jobs: int, most: int) -> int:
+    begun = time.monotonic()
+    struck: Counter[str] = Counter()
+    failures: list[Failure] = []
+    for count, result in enumerate(run_seeds(seeds, jobs=jobs), start=1):
+        if isinstance(result, Failure):
+            failures.append(result)
+            print(result, flush=True)
+            if len(failures) >= most:
+                break
+        else:
+            struck.update(result.struck)
+        if count % 1000 == 0:
+            rate = count / (time.monotonic() - begun)
+            print(f"{count}/{len(seeds)} seeds, {rate:.0f}/s", file=sys.stderr, flush=True)
+    print(f"{len(failures)} failures; struck: {dict(sorted(struck.items()))}")
+    print(f"{time.monotonic() - begun:.1f} s")
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

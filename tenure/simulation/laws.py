@@ -1,0 +1,271 @@
+"""The laws of the fleet, checked after every event against the truth of the simulated world.
+
+Each law is a small function that raises ``LawBroken``. L1 no accepted job is lost; L2 no executor
+runs twice; L3 states only move forward; L4 nothing is stopped without a reason on the disk; L6 a
+migration never runs two copies unless it is start-first, and those only in its window; L7 power
+goes off only where nothing runs, or to fence; L8 shares sum to cost; L10 nothing leaves before it
+is on the disk; L11 public events have no gaps; L12 no placement overcommits; L14 one key, one job.
+L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by running twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.core.tables import Changes
+from tenure.model.container import ContainerState, Grave, Migration, Service, Step
+from tenure.model.effects import (
+    DURABLE_KINDS,
+    CreateContainer,
+    Effect,
+    Reply,
+    RetireContainer,
+    SetRestartPolicy,
+    StartContainer,
+    StopContainer,
+    SwitchPower,
+)
+from tenure.model.job import Executor, Job
+from tenure.model.ledger import Interval
+from tenure.model.node import Node, Power
+from tenure.model.units import US, cost_nano
+from tenure.simulation import capacity, progress
+from tenure.simulation.machine import Machine, SimContainer
+from tenure.simulation.store import SimStore
+from tenure.simulation.story import LawBroken
+from tenure.simulation.timeline import Timeline
+
+#: Somebody's own container may start this long before a power-off without having been seen.
+UNSEEN_US = 60 * US
+#: Steps in which a migration has not begun to touch its source.
+UNTOUCHED = frozenset((Step.QUEUED, Step.CREATE))
+#: Steps of a start-first move at which its target may run beside its source.
+TWO_MAY_RUN = frozenset((Step.START, Step.VERIFY, Step.COMMIT, Step.UNDO_TARGET))
+
+Copy = tuple[str, int]
+
+
+def copy_of(container: SimContainer) -> Copy:
+    """Return (owner, turn) of a container of ours; ("", 0) for a foreign one."""
+    labels = container.labels
+    if "tenure.job" in labels:
+        owner = f"{labels['tenure.job']}/{labels['tenure.executor']}"
+        return owner, int(labels["tenure.attempt"])
+    if "tenure.container" in labels:
+        return labels["tenure.container"], int(labels["tenure.incarnation"])
+    return "", 0
+
+
+class Laws:
+    """Watches everything; ``store`` is what is on the disk, the machines are the truth.
+
+    ``is_size_known`` False: measured use changes what services need, and L12 is not judged.
+    """
+
+    def __init__(self, store: SimStore, machines: dict[str, Machine], timeline: Timeline) -> None:
+        self.store = store
+        self.machines = machines
+        self.timeline = timeline
+        self.alive: dict[str, list[SimContainer]] = {}
+        self.promised: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
+        self.is_size_known = True
+
+    # the truth: processes
+
+    def started(self, container: SimContainer, *, how: str) -> None:
+        """L2 and L6, at the moment when a process begins."""
+        owner, _ = copy_of(container)
+        if not owner:
+            return
+        others = [c for c in self.alive.get(owner, ()) if c.is_alive and c is not container]
+        self.alive[owner] = [*others, container]
+        if "/" in owner:
+            _no_executor_twice(container, others, how)
+        else:
+            self._copies_apart(container, others, how)
+
+    def _copies_apart(self, container: SimContainer, others: list[SimContainer], how: str) -> None:
+        """L6: what engines revive, or start late, may run beside its successor until buried."""
+        owner, turn = copy_of(container)
+        for other in others:
+            turns = {turn, copy_of(other)[1]}
+            if self._in_window(owner, turns):
+                continue
+            if how == "asked" or not self._is_given_up(owner, turns):
+                text = f"{container.id} starts ({how}) while {other.id} runs, both of {owner}"
+                raise LawBroken("L6", text)
+
+    def _in_window(self, owner: str, turns: set[int]) -> bool:
+        moves: list[Migration] = list(self.store.table("migrations").values())
+        return any(
+            m.container == owner
+            and m.is_start_first
+            and m.step in TWO_MAY_RUN
+            and turns == {m.source_incarnation, m.incarnation}
+            for m in moves
+        )
+
+    def _is_given_up(self, owner: str, turns: set[int]) -> bool:
+        """Whether one of two copies stands in a grave: engines revive those, graves end them."""
+        graves: list[Grave] = list(self.store.table("graves").values())
+        return any(g.owner == owner and g.turn in turns for g in graves)
+
+    # the disk
+
+    def on_commit(self, changes: Changes) -> None:
+        """L3, L11 and L8 on what a transaction is about to change."""
+        last = self.store.events[-1].seq if self.store.events else 0
+        for event in changes.events:
+            if event.seq != last + 1:
+                raise LawBroken("L11", f"event {event.seq} follows {last}")
+            last = event.seq
+        for kind, rows in changes.records.items():
+            check = progress.CHECKS.get(kind)
+            if check is None:
+                continue
+            before = self.store.table(kind)
+            for key, row in rows.items():
+                check(before.get(key), row)
+        for row in changes.records.get("intervals", {}).values():
+            if row is not None:
+                _shares_sum(row)
+
+    def after_commit(self, changes: Changes) -> None:
+        """L12 on what a transaction has changed."""
+        if self.is_size_known:
+            capacity.check(self.store, changes)
+
+    def on_restart(self) -> None:
+        """L1: what was promised is on the disk when a daemon starts."""
+        for job in self.promised:
+            if job not in self.store.table("jobs"):
+                raise LawBroken("L1", f"job {job} was accepted, and is lost")
+
+    # what leaves
+
+    def on_dispatch(self, effect: Effect) -> None:
+        """L10, L4 and L7 on what is about to be carried out."""
+        if isinstance(effect, Reply):
+            self._reply_is_durable(effect)
+            return
+        if effect.kind in DURABLE_KINDS:
+            self._effect_is_durable(effect)
+        if isinstance(effect, StopContainer):
+            self._has_reason(effect.node, effect.engine_id)
+        elif isinstance(effect, RetireContainer):
+            self._has_reason(effect.node, effect.target)
+        elif isinstance(effect, SwitchPower) and effect.to == "off":
+            self._may_go_off(effect)
+        elif isinstance(effect, SetRestartPolicy | StartContainer):
+            self._is_ours(effect.node, effect.engine_id)
+
+    def _effect_is_durable(self, effect: Effect) -> None:
+        key = getattr(effect, "id", "")
+        if self.store.table("effects").get(key) != effect:
+            raise LawBroken("L10", f"effect {key} ({effect.kind}) leaves, and is not on the disk")
+        if isinstance(effect, CreateContainer):
+            policy = (effect.body.get("HostConfig") or {}).get("RestartPolicy")
+            if effect.owner.startswith("executor:") and policy != {"Name": "no"}:
+                raise LawBroken("L2", f"executor created with restart policy {policy}")
+
+    def _reply_is_durable(self, reply: Reply) -> None:
+        kinds = {Job: "jobs", Service: "services", Node: "nodes"}
+        kind = kinds.get(type(reply.value))
+        if kind is None:
+            return
+        key = reply.value.name if kind == "nodes" else reply.value.id
+        row = self.store.table(kind).get(key)
+        if row is None or row.version < reply.value.version:
+            raise LawBroken("L10", f"reply {reply.request} says {key}, which is not on the disk")
+
+    def accepted(self, key: str, job: str) -> None:
+        """L14: an idempotency key means one job, however often it is sent."""
+        if self.keys.setdefault(key, job) != job:
+            raise LawBroken("L14", f"key {key} made {self.keys[key]} and {job}")
+        self.promised[job] = key
+
+    # reasons
+
+    def _is_ours(self, node: str, target: str) -> SimContainer | None:
+        container = self.machines[node].find(target)
+        if container is not None and not copy_of(container)[0]:
+            raise LawBroken("L4", f"{target} on {node} is not ours, and is touched")
+        return container
+
+    def _has_reason(self, node: str, target: str) -> None:
+        """L4: a container that runs is stopped only for a reason that is on the disk."""
+        container = self._is_ours(node, target)
+        if container is None or not container.is_alive:
+            return
+        owner, turn = copy_of(container)
+        is_fair = self._executor_done if "/" in owner else self._copy_done
+        if not is_fair(owner, turn, node):
+            raise LawBroken("L4", f"{container.id} ({owner} #{turn}) is stopped without a reason")
+
+    def _executor_done(self, owner: str, turn: int, node: str) -> bool:
+        executor: Executor = self.store.table("executors")[owner]
+        job: Job = self.store.table("jobs")[executor.job]
+        is_ending = job.is_cancelling or job.is_failing or job.is_over
+        is_past = executor.attempt > turn or executor.is_over
+        return is_ending or is_past or executor.node != node
+
+    def _copy_done(self, owner: str, turn: int, node: str) -> bool:
+        service: Service = self.store.table("services")[owner]
+        if service.is_removing or (service.node, service.incarnation) != (node, turn):
+            return self._no_move_needs(owner, turn)
+        if service.state in (ContainerState.STOPPING, ContainerState.FAILED):
+            return True
+        moves: list[Migration] = list(self.store.table("migrations").values())
+        return any(
+            m.container == owner and m.source_incarnation == turn and m.is_source_stopped
+            for m in moves
+            if not m.is_over
+        )
+
+    def _no_move_needs(self, owner: str, turn: int) -> bool:
+        """Whether no open move counts on this copy as its target."""
+        moves: list[Migration] = list(self.store.table("migrations").values())
+        return not any(
+            m.container == owner
+            and m.incarnation == turn
+            and m.step in (Step.CREATE, Step.START, Step.VERIFY)
+            for m in moves
+        )
+
+    def _may_go_off(self, effect: SwitchPower) -> None:
+        """L7: nothing runs there, or the node has been lost for long (to fence it)."""
+        node: Node = self.store.table("nodes")[effect.node]
+        if node.power is not Power.STOPPING:
+            raise LawBroken("L7", f"{node.name} is switched off while {node.power}")
+        self.going_off(self.machines[node.name])
+
+    def going_off(self, machine: Machine) -> None:
+        """L7 once more, when the host truly goes off."""
+        node: Node | None = self.store.table("nodes").get(machine.name)
+        now_us = self.timeline.now_us
+        since_us = None if node is None else node.unreachable_us
+        is_lost = since_us is not None and now_us - since_us >= 60 * US
+        for container in machine.containers.values():
+            is_new = now_us - (container.started_us or 0) < UNSEEN_US
+            is_foreign = not copy_of(container)[0]
+            if container.is_alive and not is_lost and not (is_new and is_foreign):
+                raise LawBroken("L7", f"{machine.name} goes off while {container.id} runs")
+
+
+def _no_executor_twice(container: SimContainer, others: list[SimContainer], how: str) -> None:
+    """L2: one running container per executor, each started once."""
+    if container.life > 1 or how == "revived":
+        raise LawBroken("L2", f"{container.id} ({container.name}) runs for the second time")
+    if others:
+        raise LawBroken("L2", f"{container.id} starts ({how}) while {others[0].id} still runs")
+
+
+def _shares_sum(row: Interval) -> None:
+    """L8: the parts of a closed interval are its cost, to the nano-dollar."""
+    if row.off_us is None:
+        return
+    parts: Any = sum(row.shares.values()) + row.services_nano + row.idle_nano
+    whole = cost_nano(row.price_nano_per_h, row.off_us - row.on_us)
+    if parts != row.cost_nano or row.cost_nano != whole:
+        raise LawBroken("L8", f"interval {row.id}: {parts} of {row.cost_nano}, due {whole}")

@@ -1,0 +1,291 @@
+"""One simulated host: its power, its link, its engine with Docker's semantics, its containers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.outcome import Done, Outcome, Refused
+from tenure.model.resources import Resources
+from tenure.model.units import US
+from tenure.simulation.behaviour import behaviour_of
+from tenure.simulation.timeline import Timeline
+
+#: An engine waits this long before it restarts a container by its policy.
+RESTART_US = US
+KILLED, TERMINATED, UNKNOWN_END = 137, 143, 255
+
+
+@dataclass(slots=True, eq=False)
+class SimContainer:
+    """A container as it truly is. ``is_alive``: a process of it exists, whatever is reported.
+
+    ``life`` counts its processes, ``is_by_hand`` says that a person or tenure stopped it.
+    """
+
+    id: str
+    name: str
+    node: str
+    body: dict[str, Any]
+    policy: dict[str, Any]
+    state: str = "created"
+    is_alive: bool = False
+    life: int = 0
+    is_by_hand: bool = False
+    exit_code: int | None = None
+    started_us: int | None = None
+    finished_us: int | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+    def is_kept_up(self, code: int) -> bool:
+        """Whether its engine starts it again after an end with ``code``."""
+        name = self.policy.get("Name", "no")
+        if name == "on-failure":
+            return code != 0 and not self.is_by_hand
+        return name in ("always", "unless-stopped") and not self.is_by_hand
+
+
+class Witness(Protocol):
+    """Who is told of the truth."""
+
+    def started(self, container: SimContainer, *, how: str) -> None:
+        """A process of the container began: how is asked, late (given up before) or revived."""
+
+    def changed(self, container: SimContainer, what: str) -> None:
+        """The engine would send an event."""
+
+    def reach_changed(self, machine: Machine) -> None:
+        """The engine began or ceased to answer."""
+
+
+class Machine:
+    """A host with one engine. Calls of the engine are methods that return outcomes."""
+
+    def __init__(self, name: str, timeline: Timeline, witness: Witness, size: Resources) -> None:
+        self.name = name
+        self.timeline = timeline
+        self.witness = witness
+        self.size = size
+        self.engine_id = f"engine-{name}"
+        self.containers: dict[str, SimContainer] = {}
+        self.images: tuple[str, ...] = ()
+        self.is_powered = True
+        self.is_up = True
+        self.is_frozen = False
+        self.is_cut = False
+        self.is_dead = False
+        self.keeps_alive = True
+        self.held: list[Callable[[], None]] = []
+        self.boots = 0
+        self._made = 0
+
+    @property
+    def answers(self) -> bool:
+        """Whether a request now would be served."""
+        return self.is_powered and self.is_up and not self.is_frozen and not self.is_cut
+
+    def facts(self) -> EngineFacts:
+        """Return what the engine says of itself."""
+        return EngineFacts(self.engine_id, self.size, "1.41", self.images)
+
+    # the engine's calls
+
+    def find(self, target: str) -> SimContainer | None:
+        """Return a container by id or name."""
+        if target in self.containers:
+            return self.containers[target]
+        return next((c for c in self.containers.values() if c.name == target), None)
+
+    def create(self, name: str, body: dict[str, Any], *, pull: bool) -> Outcome:
+        """Create a container; an equal one of that name counts as done."""
+        labels = dict(body.get("Labels") or {})
+        there = self.find(name)
+        if there is not None:
+            is_equal = _identity(there.labels) == _identity(labels)
+            return Done(there.id) if is_equal else Refused("name_taken", name)
+        if body["Image"] not in self.images:
+            if not pull:
+                return Refused("no_image", body["Image"])
+            self.images = tuple(sorted((*self.images, body["Image"])))
+        self._made += 1
+        key = f"{self.name}-{self._made}"
+        policy = dict((body.get("HostConfig") or {}).get("RestartPolicy") or {"Name": "no"})
+        made = SimContainer(key, name, self.name, body, policy, labels=labels)
+        self.containers[key] = made
+        self.witness.changed(made, "create")
+        return Done(key)
+
+    def start(self, key: str, *, how: str = "asked") -> Outcome:
+        """Start a container; one that runs counts as done."""
+        container = self.containers.get(key)
+        if container is None:
+            return Refused("no_such_container", key)
+        if container.is_alive:
+            return Done()
+        if behaviour_of(container.body).is_unstartable:
+            return Refused("start_failed", "no such file")
+        container.is_by_hand = False
+        self._begin(container, how)
+        return Done()
+
+    def stop(self, key: str) -> Outcome:
+        """Stop a container by hand; stopped or absent counts as done."""
+        container = self.containers.get(key)
+        if container is None:
+            return Done()
+        container.is_by_hand = True
+        if container.is_alive:
+            self._end(container, TERMINATED)
+        elif container.state == "restarting":
+            container.state = "exited"
+        return Done()
+
+    def retire(self, target: str) -> Outcome:
+        """Stop and remove a container; absent counts as done."""
+        container = self.find(target)
+        if container is None:
+            return Done()
+        self.stop(container.id)
+        del self.containers[container.id]
+        container.state = "removed"
+        self.witness.changed(container, "destroy")
+        return Done()
+
+    def set_policy(self, key: str, policy: dict[str, Any]) -> Outcome:
+        """Set a restart policy."""
+        container = self.containers.get(key)
+        if container is None:
+            return Refused("no_such_container", key)
+        container.policy = dict(policy)
+        return Done()
+
+    def listing(self) -> tuple[ContainerFacts, ...]:
+        """Return all containers as the engine shows them."""
+        return tuple(self.facts_of(container) for container in self.containers.values())
+
+    def facts_of(self, container: SimContainer) -> ContainerFacts:
+        """Return one container as the engine shows it."""
+        is_over = container.state == "exited"
+        return ContainerFacts(
+            engine_id=container.id,
+            name=container.name,
+            image=container.body["Image"],
+            state=container.state,
+            labels=container.labels,
+            exit_code=container.exit_code if is_over else None,
+            started_us=container.started_us,
+            finished_us=container.finished_us if is_over else None,
+            health=self._health(container),
+        )
+
+    def _health(self, container: SimContainer) -> str:
+        after_us = behaviour_of(container.body).healthy_after_us
+        if after_us is None or container.state != "running":
+            return "none"
+        since_us = self.timeline.now_us - (container.started_us or 0)
+        return "healthy" if since_us >= after_us else "starting"
+
+    # lives of containers
+
+    def _begin(self, container: SimContainer, how: str) -> None:
+        container.state, container.is_alive = "running", True
+        container.life += 1
+        container.started_us = self.timeline.now_us
+        life = container.life
+        run = behaviour_of(container.body)
+        if run.run_us is not None:
+            self.timeline.after(run.run_us, lambda: self._ran_out(container, life, run.exit_code))
+        self.witness.started(container, how=how)
+        self.witness.changed(container, "start")
+
+    def _ran_out(self, container: SimContainer, life: int, code: int) -> None:
+        if container.is_alive and container.life == life:
+            self._end(container, code)
+
+    def _end(self, container: SimContainer, code: int) -> None:
+        container.is_alive = False
+        container.exit_code, container.finished_us = code, self.timeline.now_us
+        if not self.is_up:
+            return  # the engine learns of it when it is back
+        container.state = "exited"
+        self.witness.changed(container, "die")
+        if container.is_kept_up(code):
+            container.state = "restarting"
+            self.timeline.after(RESTART_US, lambda: self._restart(container))
+
+    def _restart(self, container: SimContainer) -> None:
+        if container.state == "restarting" and self.is_up:
+            self._begin(container, "revived")
+
+    # what befalls the host
+
+    def crash(self, *, keeps_alive: bool) -> None:
+        """The engine dies; containers live on, at least until it is back."""
+        self.is_up, self.keeps_alive = False, keeps_alive
+        self.held.clear()
+        self.witness.reach_changed(self)
+
+    def die(self) -> None:
+        """The whole host dies, and every container with it."""
+        self.is_dead = True
+        self._go_down(UNKNOWN_END)
+
+    def power_off(self) -> None:
+        """The host is switched off."""
+        self.is_powered = self.is_dead = False
+        self._go_down(TERMINATED)
+
+    def _go_down(self, code: int) -> None:
+        self.is_up = self.is_frozen = False
+        self.held.clear()
+        for container in self.containers.values():
+            if container.is_alive:
+                self._end(container, code)
+        self.witness.reach_changed(self)
+
+    def come_up(self) -> None:
+        """The engine starts; it revives what its policies say."""
+        if self.is_up or not self.is_powered:
+            return
+        self.is_up, self.is_dead = True, False
+        self.boots += 1
+        for container in list(self.containers.values()):
+            if container.is_alive and not self.keeps_alive:
+                self._end(container, TERMINATED)
+            self._take_stock(container)
+        self.witness.reach_changed(self)
+
+    def _take_stock(self, container: SimContainer) -> None:
+        """Learn what became of a container while the engine was away."""
+        if container.is_alive or container.state == "created":
+            return
+        was_up = container.state in ("running", "restarting")
+        container.state = "exited"
+        is_kept = was_up and container.is_kept_up(container.exit_code or 0)
+        is_always = container.policy.get("Name") == "always" and not container.is_by_hand
+        if is_kept or is_always:
+            self._begin(container, "revived")
+
+    def freeze(self) -> None:
+        """The engine stops to react; requests are held and served when it thaws."""
+        self.is_frozen = True
+        self.witness.reach_changed(self)
+
+    def thaw(self) -> None:
+        """The engine reacts again, first to what it was asked meanwhile."""
+        self.is_frozen = False
+        held, self.held = self.held, []
+        for request in held:
+            request()
+        self.witness.reach_changed(self)
+
+    def cut(self, *, is_cut: bool) -> None:
+        """Cut or mend the link to the host."""
+        self.is_cut = is_cut
+        self.witness.reach_changed(self)
+
+
+def _identity(labels: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key.startswith("tenure.")}

@@ -1,0 +1,246 @@
+"""The daemon's shell in the simulation: what ``tenure.daemon`` does, one batch after the other.
+
+A batch of events is handled, its changes are committed in one transaction, and only then its
+effects and replies go out. The daemon may die before the commit, before, amid or after the effects;
+what was not committed is lost, what an engine was already asked may still happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from tenure.core.fleet import FleetState
+from tenure.core.params import Params
+from tenure.model.effects import Effect, ProbePower, Relist, Reply, SwitchPower, Trigger
+from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Started, Tick
+from tenure.model.node import NodeSpec
+from tenure.model.outcome import Outcome
+from tenure.model.placing import Placer
+from tenure.simulation.faults import DEATHS, Faults
+from tenure.simulation.laws import Laws
+from tenure.simulation.machine import Machine
+from tenure.simulation.power import SimPower
+from tenure.simulation.store import SimStore
+from tenure.simulation.story import Story
+from tenure.simulation.tale import told_effect, told_event
+from tenure.simulation.timeline import Timeline
+from tenure.simulation.watch import Watchers
+from tenure.simulation.wire import Wire
+
+Make = Callable[[int], Event]
+#: A dead daemon is back after this long (milliseconds).
+DOWN_MS = (100, 40_000)
+
+
+def _told_data(data: dict[str, object]) -> str:
+    shown = ("node", "source", "target", "reason", "note", "why", "exit_code")
+    return " ".join(f"{key}={data[key]}" for key in shown if data.get(key))
+
+
+class Askers(Protocol):
+    """Who sends commands and gets replies."""
+
+    def on_reply(self, reply: Reply) -> None:
+        """Take in an answer."""
+
+    def on_trigger(self, trigger: Trigger) -> None:
+        """Run a cycle because the daemon asks."""
+
+
+class Surroundings:
+    """Everything around the daemon that outlives it."""
+
+    def __init__(self, timeline: Timeline, faults: Faults, story: Story, *, relist_us: int) -> None:
+        self.timeline = timeline
+        self.faults = faults
+        self.story = story
+        self.store = SimStore()
+        self.machines: dict[str, Machine] = {}
+        self.power = SimPower(timeline, faults)
+        self.wire = Wire(timeline, faults, self.machines)
+        self.watchers = Watchers(timeline, faults, relist_us=relist_us)
+        self.laws = Laws(self.store, self.machines, timeline)
+        self.power.going_off = self.laws.going_off
+
+
+class SimShell:
+    """One daemon, life after life."""
+
+    def __init__(
+        self, around: Surroundings, params: Params, placer: Placer, *, configured: Configured
+    ) -> None:
+        self.around = around
+        self.params = params
+        self.placer = placer
+        self.configured = configured
+        self.askers: Askers | None = None
+        self.state: FleetState | None = None
+        self.dead_us = 0
+        self._died_us = around.timeline.now_us
+        self._inbox: list[Make] = []
+        self._epoch = 0
+        self._is_woken = False
+        self._tick_us: int | None = None
+        self._shown: dict[str, str] = {}
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state is not None
+
+    # life and death
+
+    def start(self) -> None:
+        """Begin a life: load, resolve the outbox, configure, watch."""
+        if self.state is not None:
+            return
+        timeline = self.around.timeline
+        timeline_us = timeline.now_us - self._died_us
+        self.dead_us += timeline_us
+        self._tell("daemon starts")
+        self.state = FleetState(self.params, self.placer, fleet="sim")
+        self.state.load(self.around.store.load())
+        self.around.laws.on_restart()
+        self.put(lambda at_us: Started(at_us=at_us))
+        self.reload()
+        if self.state is not None:
+            self.around.watchers.begin(self.around.machines, self.put)
+
+    def configure(self, nodes: tuple[NodeSpec, ...]) -> None:
+        """Change the configuration and have it read."""
+        before = {spec.name for spec in self.configured.nodes}
+        self.configured = replace(self.configured, nodes=nodes)
+        self.reload()
+        for spec in nodes:
+            if spec.name not in before:
+                self.around.watchers.renew(self.around.machines[spec.name])
+
+    def reload(self) -> None:
+        """Have the configuration read."""
+        nodes, cycles = self.configured.nodes, self.configured.cycles
+        self.put(lambda at_us: Configured(at_us=at_us, nodes=nodes, cycles=cycles))
+
+    def die(self, why: str) -> None:
+        """End this life at once, by kill -9; another begins later."""
+        if self.state is None:
+            return
+        self._tell(f"daemon dies: {why}")
+        for move in self.around.store.table("migrations").values():
+            if not move.is_over:
+                self.around.story.strike(f"death:{move.step.value}")
+        self._epoch += 1
+        self.state = None
+        self._inbox.clear()
+        self._is_woken = False
+        self._tick_us = None
+        self._died_us = self.around.timeline.now_us
+        self.around.watchers.end()
+        self.around.timeline.after(self.around.faults.delay_us(*DOWN_MS), self.start)
+
+    # the inbox
+
+    def put(self, make: Make) -> bool:
+        """Queue an event; False when there is no daemon."""
+        if self.state is None:
+            return False
+        self._inbox.append(make)
+        if not self._is_woken:
+            self._is_woken = True
+            self._later(self.around.faults.delay_us(0, 5), self._batch)
+        return True
+
+    def _later(self, delay_us: int, act: Callable[[], None]) -> None:
+        epoch = self._epoch
+        self.around.timeline.after(delay_us, lambda: act() if epoch == self._epoch else None)
+
+    def _batch(self) -> None:
+        assert self.state is not None
+        self._is_woken = False
+        makers, self._inbox = self._inbox, []
+        now_us = self.around.timeline.now_us
+        effects: list[Effect] = []
+        for make in makers:
+            event = make(now_us)
+            self._tell_event(event)
+            effects += self.state.handle(event)
+        death = self.around.faults.one_of(DEATHS)
+        if death == "death_before_commit":
+            self.die(death)
+            return
+        changes = self.state.take_changes()
+        self.around.laws.on_commit(changes)
+        self.around.store.commit(changes)
+        self.around.laws.after_commit(changes)
+        for public in changes.events:
+            self.around.story.strike(public.type)
+            if public.type == "node.stopping" and "fence" in str(public.data.get("why")):
+                self.around.story.strike("fenced_by_power")
+            self._tell(f"  * {public.type} {public.subject[:20]} {_told_data(public.data)}")
+        self._carry_out(effects, death)
+        self._arm()
+
+    def _carry_out(self, effects: list[Effect], death: str) -> None:
+        last = len(effects)
+        if death == "death_before_effects":
+            last = 0
+        elif death == "death_amid_effects":
+            last = self.around.faults.random.randint(0, len(effects))
+        for effect in effects[:last]:
+            self._dispatch(effect)
+        if death:
+            self.die(death)
+
+    def _arm(self) -> None:
+        """Have a tick come when the core wants one."""
+        due_us = self.state.wakeup_us() if self.state is not None else None
+        if due_us is None or (self._tick_us is not None and self._tick_us <= due_us):
+            return
+        self._tick_us = due_us
+        self._later(max(0, due_us - self.around.timeline.now_us), lambda: self._tick(due_us))
+
+    def _tick(self, due_us: int) -> None:
+        if self._tick_us == due_us:
+            self._tick_us = None
+            self.put(lambda at_us: Tick(at_us=at_us))
+
+    # effects
+
+    def _dispatch(self, effect: Effect) -> None:
+        self._tell(f"  < {told_effect(effect)}")
+        self.around.laws.on_dispatch(effect)
+        if isinstance(effect, Reply):
+            if self.askers is not None:
+                self.askers.on_reply(effect)
+        elif isinstance(effect, Trigger):
+            if self.askers is not None:
+                self.askers.on_trigger(effect)
+        elif isinstance(effect, Relist):
+            self.around.watchers.relist(effect.node)
+        elif isinstance(effect, SwitchPower):
+            self.around.power.switch(effect, self._ender(effect.id))
+        elif isinstance(effect, ProbePower):
+            self.around.power.probe(effect, self._ender(effect.id))
+        else:
+            self.around.wire.send(effect, self._ender(effect.id))
+
+    def _ender(self, key: str) -> Callable[[Outcome], None]:
+        epoch = self._epoch
+
+        def end(outcome: Outcome) -> None:
+            if epoch == self._epoch:
+                self.put(lambda at_us: EffectEnded(at_us=at_us, effect=key, outcome=outcome))
+
+        return end
+
+    def _tell_event(self, event: Event) -> None:
+        text = told_event(event)
+        if isinstance(event, NodeListed):
+            shown = text.partition(": ")[2]
+            if self._shown.get(event.node) == shown:
+                return  # the same as the listing before: not worth a line
+            self._shown[event.node] = shown
+        self._tell(f"  > {text}")
+
+    def _tell(self, text: str) -> None:
+        self.around.story.tell(self.around.timeline.now_us, text)

@@ -1,0 +1,36 @@
+"""The simulated store: transactions are whole or did not happen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.core.tables import Changes, PublicEvent
+
+Records = dict[str, dict[str, Any]]
+
+
+class SimStore:
+    """What is on the disk: records by kind and key, and the public events."""
+
+    def __init__(self) -> None:
+        self.records: Records = {}
+        self.events: list[PublicEvent] = []
+
+    def commit(self, changes: Changes) -> None:
+        """Write one transaction."""
+        for kind, rows in changes.records.items():
+            table = self.records.setdefault(kind, {})
+            for key, row in rows.items():
+                if row is None:
+                    table.pop(key, None)
+                else:
+                    table[key] = row
+        self.events.extend(changes.events)
+
+    def table(self, kind: str) -> dict[str, Any]:
+        """Return the rows of one kind."""
+        return self.records.get(kind, {})
+
+    def load(self) -> Records:
+        """Return a copy of everything, as a starting daemon reads it."""
+        return {kind: dict(rows) for kind, rows in self.records.items()}

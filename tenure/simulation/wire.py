@@ -1,0 +1,113 @@
+"""The wire between the daemon and the engines: delays, losses, lies, late and double answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenure.model.effects import (
+    CreateContainer,
+    EngineEffect,
+    RetireContainer,
+    StartContainer,
+    StopContainer,
+)
+from tenure.model.outcome import Outcome, Refused, Unknown
+from tenure.simulation.faults import CALL_FAULTS, Faults
+from tenure.simulation.machine import Machine
+from tenure.simulation.timeline import Timeline
+
+TIMEOUT_MS = 15_000
+#: A call that was given up may still happen this long after.
+LATE_MS = 60_000
+Answer = Callable[[Outcome], None]
+
+
+def perform(machine: Machine, effect: EngineEffect, *, how: str = "asked") -> Outcome:
+    """Do on an engine what an effect asks for; ``how`` late: the daemon gave it up before."""
+    if isinstance(effect, CreateContainer):
+        return machine.create(effect.name, effect.body, pull=effect.pull)
+    if isinstance(effect, StartContainer):
+        return machine.start(effect.engine_id, how=how)
+    if isinstance(effect, StopContainer):
+        return machine.stop(effect.engine_id)
+    if isinstance(effect, RetireContainer):
+        return machine.retire(effect.target)
+    return machine.set_policy(effect.engine_id, effect.policy)
+
+
+class Wire:
+    """Carries effects to engines and brings outcomes back."""
+
+    def __init__(self, timeline: Timeline, faults: Faults, machines: dict[str, Machine]) -> None:
+        self._timeline = timeline
+        self._faults = faults
+        self._machines = machines
+
+    def send(self, effect: EngineEffect, answer: Answer) -> None:
+        """Send an effect; ``answer`` is called once, or twice where an answer is doubled."""
+        machine = self._machines[effect.node]
+        self._timeline.after(
+            self._faults.delay_us(1, 300), lambda: self._arrive(machine, effect, answer)
+        )
+
+    def _arrive(self, machine: Machine, effect: EngineEffect, answer: Answer) -> None:
+        if not machine.answers:
+            self._unanswered(machine, effect, answer)
+            return
+        fault = self._faults.one_of(CALL_FAULTS)
+        if fault:
+            self._faults.count(f"{fault}:{effect.kind}")
+        if fault in ("lost", "late"):
+            if fault == "late":
+                late_ms = TIMEOUT_MS + self._faults.random.uniform(0, LATE_MS)
+                self._timeline.after(int(late_ms * 1000), lambda: self._late(machine, effect))
+            self._give_up(answer)
+        elif fault == "refused":
+            answer(Refused("engine_error", "refused at random"))
+        elif fault == "slow":
+            delay_us = self._faults.delay_us(1000, TIMEOUT_MS * 0.9)
+            self._timeline.after(delay_us, lambda: self._serve(machine, effect, answer, ""))
+        else:
+            self._serve(machine, effect, answer, fault)
+
+    def _unanswered(self, machine: Machine, effect: EngineEffect, answer: Answer) -> None:
+        """Fail as real links do: refused at once where nobody listens, else only a time-out."""
+        if machine.is_powered and not machine.is_up and not machine.is_cut and not machine.is_dead:
+            answer(Refused("unreachable", "connection refused"))
+            return
+        if machine.is_frozen and not machine.is_cut:
+            machine.held.append(lambda: self._late(machine, effect))
+        self._give_up(answer)
+
+    def _give_up(self, answer: Answer) -> None:
+        self._timeline.after(
+            self._faults.delay_us(TIMEOUT_MS, TIMEOUT_MS), lambda: answer(Unknown("timed out"))
+        )
+
+    def _late(self, machine: Machine, effect: EngineEffect) -> None:
+        """Let a call that was given up happen after all."""
+        if machine.is_powered and machine.is_up:
+            perform(machine, effect, how="late")
+
+    def _serve(self, machine: Machine, effect: EngineEffect, answer: Answer, fault: str) -> None:
+        if not machine.answers:
+            self._unanswered(machine, effect, answer)
+            return
+        outcome = perform(machine, effect)
+        if fault == "lie":
+            outcome = Refused("engine_error", "an error after success")
+        if fault == "deaf":
+            self._give_up(answer)
+            return
+        self._return(machine, answer, outcome)
+        if fault == "twice":
+            self._return(machine, answer, outcome)
+
+    def _return(self, machine: Machine, answer: Answer, outcome: Outcome) -> None:
+        def arrive() -> None:
+            if machine.is_cut or machine.is_frozen:
+                self._give_up(answer)
+            else:
+                answer(outcome)
+
+        self._timeline.after(self._faults.delay_us(1, 300), arrive)

@@ -1,0 +1,130 @@
+"""A cycle worker: claims due runs and submits plans, some late, stale, double or rubbish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tenure.model.container import ContainerState, Service
+from tenure.model.effects import Reply
+from tenure.model.events import (
+    ClaimRun,
+    Command,
+    CycleDue,
+    FailRun,
+    RequestRun,
+    SubmitPlan,
+)
+from tenure.model.node import Node
+from tenure.model.plan import CycleSpec, Move, Plan, Run
+from tenure.model.units import US
+from tenure.simulation.shell import SimShell
+
+Ask = Callable[[Callable[[int, str], Command], Callable[[Reply], None]], bool]
+
+
+class Worker:
+    """Plans at random: what is wrong with a plan is the core's to find."""
+
+    def __init__(self, shell: SimShell, ask: Ask, random: Random) -> None:
+        self._shell = shell
+        self._ask = ask
+        self._random = random
+
+    def due(self, spec: CycleSpec, *, until_us: int) -> None:
+        """Have a cycle fall due now, and again at its interval."""
+        timeline = self._shell.around.timeline
+        due_us = timeline.now_us
+        if due_us >= until_us:
+            return
+        self._shell.put(lambda at_us: CycleDue(at_us=at_us, cycle=spec.name, due_us=due_us))
+        if self._random.random() < 0.9:
+            timeline.after(self._delay_us(2), lambda: self.run(spec.name, ""))
+        timeline.after(spec.interval_us, lambda: self.due(spec, until_us=until_us))
+
+    def request(self, cycle: str) -> None:
+        """A person asks for a run now."""
+        is_dry = self._random.random() < 0.3
+        self._ask(
+            lambda at_us, request: RequestRun(
+                at_us=at_us, request=request, cycle=cycle, is_dry=is_dry
+            ),
+            lambda reply: None,
+        )
+
+    def run(self, cycle: str, run_id: str) -> None:
+        """Claim a run, plan, and submit after a while."""
+        self._ask(
+            lambda at_us, request: ClaimRun(
+                at_us=at_us, request=request, cycle=cycle, run_id=run_id
+            ),
+            self._claimed,
+        )
+
+    def _claimed(self, reply: Reply) -> None:
+        run = reply.value
+        if not isinstance(run, Run):
+            return
+        fate = self._random.random()
+        if fate < 0.05:
+            self._shell.around.story.strike("worker_died")
+            return
+        timeline = self._shell.around.timeline
+        if fate < 0.1:
+            self._shell.around.story.strike("worker_failed")
+            timeline.after(self._delay_us(3), lambda: self._fail(run.id))
+            return
+        plan = self._plan(run)
+        timeline.after(self._delay_us(10), lambda: self._submit(plan))
+        if fate < 0.3:
+            self._shell.around.story.strike("plan_twice")
+            timeline.after(self._delay_us(60), lambda: self._submit(plan))
+
+    def _delay_us(self, most_s: float) -> int:
+        return int(self._random.uniform(0, most_s) * US)
+
+    def _fail(self, run_id: str) -> None:
+        self._ask(
+            lambda at_us, request: FailRun(
+                at_us=at_us, request=request, run_id=run_id, reason="no stats"
+            ),
+            lambda reply: None,
+        )
+
+    def _submit(self, plan: Plan) -> None:
+        self._ask(
+            lambda at_us, request: SubmitPlan(at_us=at_us, request=request, plan=plan),
+            lambda reply: None,
+        )
+
+    def _plan(self, run: Run) -> Plan:
+        around = self._shell.around
+        cycles = {cycle.name: cycle for cycle in self._shell.configured.cycles}
+        spec = cycles[run.cycle]
+        services: list[Service] = sorted(around.store.table("services").values(), key=_id)
+        nodes: list[Node] = sorted(around.store.table("nodes").values(), key=_name)
+        targets = [n.name for n in nodes if n.spec.generation == spec.target]
+        moves = []
+        for service in services:
+            is_rubbish = self._random.random() < 0.1
+            is_fit = service.state is ContainerState.RUNNING and service.generation == spec.source
+            if (is_fit or is_rubbish) and targets:
+                names = [n.name for n in nodes] if is_rubbish else targets
+                moves.append(self._move(service, self._random.choice(names), is_rubbish))
+        expires_us = around.timeline.now_us + self._random.choice((1, 60, 60, 120)) * US
+        return Plan(run.id, spec.source, 0, expires_us, tuple(moves))
+
+    def _move(self, service: Service, target: str, is_rubbish: bool) -> Move:
+        incarnation = service.incarnation
+        if is_rubbish:
+            self._shell.around.story.strike("plan_rubbish")
+            incarnation += self._random.choice((-1, 0, 1))
+        return Move(service.id, incarnation, service.node, target, "drawn")
+
+
+def _id(service: Service) -> str:
+    return service.id
+
+
+def _name(node: Node) -> str:
+    return node.name

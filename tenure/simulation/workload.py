@@ -1,0 +1,160 @@
+"""Random worlds: fleets, jobs, services, cycles and parameters, all drawn from one seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from tenure.core.params import Params
+from tenure.model.job import Constraint, JobSpec
+from tenure.model.node import NodeSpec, PowerSpec, Site
+from tenure.model.plan import CycleSpec
+from tenure.model.resources import Resources
+from tenure.model.units import MIB, US
+
+IMAGES = ("base:latest", "tool:latest")
+ABSENT = "absent:latest"
+CYCLES = (
+    CycleSpec("promote", "nursery", "young", interval_us=40 * US),
+    CycleSpec("settle", "young", "tenured", interval_us=70 * US, max_moves=2),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a client asks for at ``at_us``: a job, or a service by its create body."""
+
+    at_us: int
+    name: str
+    job: JobSpec | None = None
+    body: dict[str, Any] | None = None
+    request: Resources = Resources()
+    migrate: str = ""
+    overlap: bool = False
+
+
+def draw_params(random: Random) -> Params:
+    """Return parameters with times short enough to matter in a run of minutes."""
+    return Params(
+        service_policy=random.choice(("spread", "binpack", "random")),
+        grace_us=random.choice((1, 10, 30, 60)) * US,
+        min_on={"nursery": random.choice((0, 1))},
+        fence_after_us=60 * US,
+        power_retry_us=20 * US,
+        runtime_us=40 * US,
+        cooldown_us=random.choice((0, 30)) * US,
+        verify_us=random.choice((0, 3, 6)) * US,
+        healthy_us=30 * US,
+        claim_us=30 * US,
+        moves_per_node=random.choice((1, 2)),
+        moves_total=random.choice((1, 4)),
+        mishaps=random.choice((0, 5, 5)),
+    )
+
+
+def draw_nodes(random: Random, *, is_calm: bool) -> tuple[NodeSpec, ...]:
+    """Return two to six nodes of all generations and sites."""
+    specs = [_node(random, "n0", "nursery", is_calm=is_calm)]
+    if random.random() < 0.3:
+        specs.append(_node(random, "n1", "nursery", is_calm=is_calm))
+    for index in range(random.choice((1, 2, 2, 3))):
+        specs.append(_node(random, f"y{index}", "young", is_calm=is_calm))
+    if random.random() < 0.5:
+        specs.append(_node(random, "t0", "tenured", is_calm=is_calm))
+    return tuple(specs)
+
+
+def _node(random: Random, name: str, generation: str, *, is_calm: bool) -> NodeSpec:
+    site = Site.CLOUD if generation == "young" and random.random() < 0.4 else Site.LOCAL
+    is_switchable = site is Site.CLOUD or random.random() < 0.5
+    boot_us = random.choice((5, 20)) * US
+    power = PowerSpec("command", boot_us=boot_us, timeout_us=60 * US) if is_switchable else None
+    return NodeSpec(
+        name,
+        f"tcp://{name}:2375",
+        generation,
+        site=site,
+        price_nano_per_h=random.choice((0, 36_000_000, 100_000_007)),
+        capacity=draw_capacity(random) if is_calm or random.random() < 0.5 else None,
+        power=power or PowerSpec(),
+        labels={"disk": random.choice(("ssd", "hdd"))},
+    )
+
+
+def draw_capacity(random: Random) -> Resources:
+    """Return the size of a host."""
+    return Resources(random.choice((1000, 2000, 4000)), random.choice((512, 1024)) * MIB)
+
+
+def draw_wishes(random: Random, start_us: int, span_us: int, *, is_calm: bool) -> list[Wish]:
+    """Return the jobs and services that clients ask for within ``span_us``, in order."""
+    wishes: list[Wish] = []
+    for index in range(random.choice((1, 2, 4, 8))):
+        at_us = start_us + random.randrange(0, span_us // US) * US
+        wishes.append(_job_wish(random, f"job{index}", at_us, is_calm=is_calm))
+    if not is_calm:
+        for index in range(random.choice((0, 1, 3, 5))):
+            at_us = start_us + random.randrange(0, span_us // (2 * US)) * US
+            wishes.append(_service_wish(random, f"svc{index}", at_us))
+    return sorted(wishes, key=lambda wish: (wish.at_us, wish.name))
+
+
+def _job_wish(random: Random, name: str, at_us: int, *, is_calm: bool) -> Wish:
+    run_s = random.choice((1, 5, 20, 60))
+    command: tuple[str, ...] = ("work", str(run_s), "0", "0")
+    if not is_calm:
+        failing, code = random.choice(((0, 0), (0, 0), (1, 3), (2, 137), (9, 1)))
+        command = ("work", str(run_s), str(failing), str(code))
+        command = ("bad",) if random.random() < 0.05 else command
+    slack_s = random.choice((2, 25, 45, 90, 130, 600))
+    spec = JobSpec(
+        name=name,
+        app="app",
+        image=random.choice(IMAGES),
+        command=command,
+        executors=random.choice((1, 1, 2, 3, 4, 6)),
+        request=Resources(random.choice((250, 500, 1000)), random.choice((64, 256)) * MIB),
+        deadline_us=at_us + (run_s + slack_s) * US if random.random() < 0.8 else None,
+        estimate_local_us=run_s * US,
+        estimate_hybrid_us=run_s * US,
+        policy=random.choice(("ff", "gio")),
+        priority=random.choice((0, 0, 0, 1)),
+        retries=random.choice((0, 1, 2)),
+    )
+    return Wish(at_us, name, job=spec if is_calm else _twist(random, spec, run_s))
+
+
+def _twist(random: Random, spec: JobSpec, run_s: int) -> JobSpec:
+    """Give a job the odd features that only runs with faults have."""
+    if random.random() < 0.2:
+        spec = replace(spec, estimate_local_us=None, estimate_hybrid_us=None)
+    if random.random() < 0.2:
+        spec = replace(spec, max_runtime_us=random.choice((run_s // 2 + 1, run_s * 3)) * US)
+    if random.random() < 0.1:
+        constraint = Constraint("label.disk", random.choice(("==", "!=")), ("ssd",))
+        spec = replace(spec, constraints=(constraint,))
+    if random.random() < 0.1:
+        spec = replace(spec, image=ABSENT, is_pullable=random.random() < 0.5)
+    return spec
+
+
+def _service_wish(random: Random, name: str, at_us: int) -> Wish:
+    policy = random.choice(("no", "always", "unless-stopped", "on-failure"))
+    host: dict[str, Any] = {"RestartPolicy": {"Name": policy}}
+    if random.random() < 0.3:
+        host["PortBindings"] = {"80/tcp": [{"HostPort": random.choice(("80", "81"))}]}
+    if random.random() < 0.3:
+        host["Binds"] = ["/data:/data"]
+    verb: list[str] = ["serve", random.choice(("-1", "-1", "2", "60"))]
+    if random.random() < 0.2:
+        verb = ["burst", "45", random.choice(("0", "1"))]
+    image = ABSENT if random.random() < 0.05 else random.choice(IMAGES)
+    return Wish(
+        at_us,
+        name,
+        body={"Image": image, "Cmd": verb, "HostConfig": host},
+        request=Resources(random.choice((250, 500)), 64 * MIB),
+        migrate=random.choice(("", "", "restart", "never")),
+        overlap=random.random() < 0.2,
+    )

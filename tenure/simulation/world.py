@@ -1,0 +1,293 @@
+"""One run of the simulator: a world from a seed, its faults, and the road back to rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+
+from tenure.model.container import Profile
+from tenure.model.events import Configured, UsageObserved
+from tenure.model.job import JobState
+from tenure.model.node import NodeSpec, Power
+from tenure.model.placing import Placer
+from tenure.model.resources import Resources
+from tenure.model.units import MIB, US
+from tenure.simulation import healed, workload
+from tenure.simulation.clients import Clients
+from tenure.simulation.faults import BLOWS, Faults
+from tenure.simulation.machine import Machine, SimContainer
+from tenure.simulation.shell import SimShell, Surroundings
+from tenure.simulation.story import LawBroken, Story
+from tenure.simulation.timeline import Timeline
+
+START_US = 1_700_000_000 * US
+#: Every so many seeds one has no faults: there deadlines and ledger must be exact.
+CALM_EVERY = 5
+#: Late effects of faults have all happened this long after the faults stopped.
+AFTERMATH_US = 150 * US
+#: A fleet that is not at rest this long after has a defect.
+REST_US = 3000 * US
+LOOK_US = 5 * US
+UNPLACED = (JobState.WAITING, JobState.STARTING)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run that kept all laws was like."""
+
+    seed: int
+    digest: int
+    struck: dict[str, int]
+    events: int
+    ended_us: int
+
+
+class World:
+    """Everything of one run; a witness of the machines."""
+
+    def __init__(self, seed: int, placer: Placer, *, is_loud: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.is_calm = seed % CALM_EVERY == 0
+        self.timeline = Timeline(START_US)
+        self.story = Story(START_US, is_loud=is_loud)
+        self.faults = Faults(self.random, self.story, is_calm=self.is_calm)
+        relist_us = self.random.choice((10, 15, 30)) * US
+        self.around = Surroundings(self.timeline, self.faults, self.story, relist_us=relist_us)
+        self.specs = workload.draw_nodes(self.random, is_calm=self.is_calm)
+        configured = Configured(at_us=START_US, nodes=self.specs, cycles=workload.CYCLES)
+        params = workload.draw_params(self.random)
+        self.shell = SimShell(self.around, params, placer, configured=configured)
+        self.clients = Clients(self.shell, self.random, is_calm=self.is_calm)
+        self.shell.askers = self.clients
+        self.span_us = self.random.choice((60, 120, 240, 480)) * US
+        self.dropped: set[str] = set()
+        for spec in self.specs:
+            self._add_machine(spec)
+
+    def _add_machine(self, spec: NodeSpec) -> None:
+        size = spec.capacity or workload.draw_capacity(self.random)
+        machine = Machine(spec.name, self.timeline, self, size)
+        machine.images = workload.IMAGES
+        if spec.power.driver != "none" and self.random.random() < 0.6:
+            machine.is_powered = machine.is_up = False
+        self.around.machines[spec.name] = machine
+        if spec.power.driver != "none":
+            self.around.power.add(machine, spec)
+
+    # witness
+
+    def started(self, container: SimContainer, *, how: str) -> None:
+        """Have the laws look at a new process."""
+        self._tell(f"    {container.id} ({container.name}) runs, {how}")
+        self.around.laws.started(container, how=how)
+
+    def changed(self, container: SimContainer, what: str) -> None:
+        """Let the watchers have a hint."""
+        if what == "die":
+            self._tell(f"    {container.id} ({container.name}) ends with {container.exit_code}")
+        self.around.watchers.hint(container, what)
+
+    def reach_changed(self, machine: Machine) -> None:
+        """Let the watchers notice."""
+        self._tell(f"    {machine.name} answers: {machine.answers}")
+        self.around.watchers.reach_changed(machine)
+
+    def _tell(self, text: str) -> None:
+        self.story.tell(self.timeline.now_us, text)
+
+    # the run
+
+    def run(self) -> Report:
+        """Run to the end; raises LawBroken."""
+        self._plan()
+        self.shell.start()
+        until_us = START_US + self.span_us
+        while self.timeline.step(until_us):
+            pass
+        self._mend()
+        self._rest()
+        self._check_ends()
+        events = len(self.around.store.events)
+        struck = dict(self.story.struck)
+        return Report(self.seed, self.story.digest, struck, events, self.timeline.now_us)
+
+    def _plan(self) -> None:
+        wishes = workload.draw_wishes(
+            self.random, START_US + US, self.span_us * 3 // 4, is_calm=self.is_calm
+        )
+        for wish in wishes:
+            self.timeline.at(wish.at_us, partial(self.clients.wish, wish))
+        if self.is_calm:
+            return
+        self._plan_cycles()
+        for _ in range(self.random.choice((0, 3, 10))):
+            self.timeline.at(self._sometime_us(), self.clients.meddle)
+        for _ in range(self.random.choice((0, 0, 1))):
+            self.timeline.at(self._sometime_us(), lambda: self.shell.die("idle"))
+        for _ in range(self.random.choice((0, 0, 1, 3))):
+            self.timeline.at(self._sometime_us(), self._reconfigure)
+        if self.random.random() < 0.2:
+            self.around.laws.is_size_known = False
+            for _ in range(5):
+                self.timeline.at(self._sometime_us(), self._measure)
+        for _ in range(self.random.choice((0, 0, 1, 2))):
+            self.timeline.at(self._sometime_us(), self._stranger)
+        self._plan_blows()
+
+    def _plan_cycles(self) -> None:
+        end_us = START_US + self.span_us
+        for spec in workload.CYCLES:
+            due = partial(self.clients.worker.due, spec, until_us=end_us)
+            self.timeline.at(START_US + self.random.randrange(5, 60) * US, due)
+
+    def _sometime_us(self) -> int:
+        return START_US + self.random.randrange(2 * US, self.span_us)
+
+    def _plan_blows(self) -> None:
+        for blow in BLOWS:
+            if not self.faults.has(blow):
+                continue
+            for _ in range(self.random.choice((1, 2, 4))):
+                self.timeline.at(self._sometime_us(), partial(self._strike, blow))
+
+    def _strike(self, blow: str) -> None:
+        machine = self.random.choice(sorted(self.around.machines.values(), key=_name))
+        if not machine.answers:
+            return
+        self._tell(f"    {blow} on {machine.name}")
+        self.story.strike(blow)
+        lasts_us = int(self.random.uniform(1, 120) * US)
+        self.timeline.after(lasts_us, lambda: self._restore(machine))
+        if blow in ("crash_kill", "crash_live"):
+            machine.crash(keeps_alive=blow == "crash_live")
+        elif blow == "freeze":
+            machine.freeze()
+        elif blow == "cut":
+            machine.cut(is_cut=True)
+        else:
+            machine.die()
+            if self.random.random() < 0.5:
+                self.timeline.after(lasts_us // 2, lambda: self._fence(machine))
+
+    def _fence(self, machine: Machine) -> None:
+        if machine.is_dead:
+            self.clients.fence(machine.name)
+
+    def _restore(self, machine: Machine) -> None:
+        if machine.is_frozen:
+            machine.thaw()
+        if machine.is_cut:
+            machine.cut(is_cut=False)
+        machine.come_up()
+
+    def _stranger(self) -> None:
+        """Somebody runs a container of their own."""
+        machine = self.random.choice(sorted(self.around.machines.values(), key=_name))
+        if machine.answers:
+            self.story.strike("stranger")
+            name = f"stranger-{self.timeline.now_us}"
+            body = {"Image": workload.IMAGES[0], "Cmd": ["burst", "40", "0"]}
+            machine.start(getattr(machine.create(name, body, pull=False), "value", ""))
+
+    def _reconfigure(self) -> None:
+        """The operator changes a price, or drops a node, and reloads."""
+        specs = list(self.specs)
+        index = self.random.randrange(len(specs))
+        if self.random.random() < 0.5:
+            self.story.strike("repriced")
+            price = specs[index].price_nano_per_h + 7_000_001
+            specs[index] = replace(specs[index], price_nano_per_h=price)
+            self.specs = tuple(specs)
+        else:
+            self.story.strike("node_dropped")
+            self.dropped.add(specs.pop(index).name)
+        self.shell.configure(tuple(specs))
+
+    def _measure(self) -> None:
+        """Somebody measured what containers use."""
+        self.story.strike("measured")
+        use = Resources(self.random.randrange(800), self.random.randrange(200) * MIB)
+        services = sorted(self.clients.services.values())
+        profiles = tuple(Profile(key, use, 10, 60 * US) for key in services)
+        foreign = {self.random.choice(self.specs).name: use}
+        self.shell.put(lambda at_us: UsageObserved(at_us=at_us, profiles=profiles, foreign=foreign))
+
+    # the road back to rest
+
+    def _mend(self) -> None:
+        self._tell("faults stop")
+        self.faults.stop()
+        for machine in self.around.machines.values():
+            self._restore(machine)
+        self.shell.configure(self.specs)
+        nothing = {spec.name: Resources() for spec in self.specs}
+        self.shell.put(lambda at_us: UsageObserved(at_us=at_us, foreign=nothing))
+        self.timeline.after(AFTERMATH_US, self._open_doors)
+
+    def _open_doors(self) -> None:
+        """Let the operator lift every cordon and switch on what still has something to clear."""
+        if not self.shell.is_alive:
+            self.timeline.after(LOOK_US, self._open_doors)
+            return
+        for spec in self.specs:
+            self.clients.schedule(spec.name, "yes")
+
+    def _rest(self) -> None:
+        until_us = self.timeline.now_us + AFTERMATH_US + LOOK_US
+        limit_us = until_us + REST_US
+        while True:
+            while self.timeline.step(until_us):
+                pass
+            unrest = self._unrest()
+            if not unrest:
+                return
+            if until_us > limit_us:
+                raise LawBroken("L5", "; ".join(unrest[:6]))
+            self._clear_graves()
+            self._make_way()
+            until_us += LOOK_US
+
+    def _unrest(self) -> list[str]:
+        if not self.shell.is_alive or self.clients.open_wishes:
+            return ["clients or daemon are not ready"]
+        return list(healed.unrest(self.around.store, self.around.machines))
+
+    def _clear_graves(self) -> None:
+        """Have the operator switch on nodes that are off with graves on them."""
+        store = self.around.store
+        named = {grave.node for grave in store.table("graves").values()}
+        for name in sorted(named):
+            if store.table("nodes")[name].power is Power.OFF:
+                self.clients.switch(name, "on")
+
+    def _make_way(self) -> None:
+        """Have people cancel jobs whose image no node holds, and remove services for the others."""
+        store = self.around.store
+        waiting = [j for j in store.table("jobs").values() if j.state in UNPLACED]
+        for job in waiting:
+            if job.spec.image == workload.ABSENT:
+                self.clients.cancel(job.id)
+        if waiting:
+            for key in sorted(self.clients.services.values()):
+                self.clients.change(key, "remove")
+
+    def _check_ends(self) -> None:
+        store, power = self.around.store, self.around.power
+        self.around.laws.on_restart()
+        healed.jobs_ended_right(store)
+        if self.is_calm:
+            healed.deadlines_met(store)
+        slack_us = 10_000 if self.is_calm else self._slack_us()
+        times = {n: t for n, t in power.times.items() if n not in self.dropped}
+        healed.times_agree(store, times, self.timeline.now_us, tolerance_us=slack_us)
+
+    def _slack_us(self) -> int:
+        """Return by how much a node's ledger may differ where drivers and daemon failed."""
+        failed = sum(self.story.struck[f] for f in self.story.struck if f.startswith("power_"))
+        return self.shell.dead_us + (20 + 90 * failed) * US
+
+
+def _name(machine: Machine) -> str:
+    return machine.name

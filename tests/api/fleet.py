@@ -1,0 +1,280 @@
+"""The real core with engines that do everything at once: what the API and CLI tests serve."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from tenure.api.backend import CycleState, Health
+from tenure.api.problems import HttpProblem
+from tenure.core import ledger
+from tenure.core.fleet import FleetState
+from tenure.core.params import Params
+from tenure.core.tables import PublicEvent, Tables
+from tenure.model.container import Profile
+from tenure.model.effects import (
+    CreateContainer,
+    Effect,
+    ProbePower,
+    Reply,
+    RetireContainer,
+    SetRestartPolicy,
+    StartContainer,
+    StopContainer,
+    SwitchPower,
+)
+from tenure.model.errors import NotFound, Problem
+from tenure.model.events import (
+    Command,
+    Configured,
+    ContainerSeen,
+    EffectEnded,
+    Event,
+    NodeConnected,
+    NodeListed,
+    Started,
+)
+from tenure.model.facts import LABEL_JOB, ContainerFacts, EngineFacts
+from tenure.model.job import JobSpec
+from tenure.model.node import NodeSpec, Power, PowerSpec, Site
+from tenure.model.outcome import Done
+from tenure.model.plan import CycleSpec
+from tenure.model.resources import Resources
+from tenure.model.units import MIB, US
+from tenure.placement.policies import Policies
+
+IMAGES = ("app:1", "web:1")
+SIZE = Resources(cpu_m=4000, memory_bytes=8192 * MIB)
+NODES = tuple(
+    NodeSpec(
+        name=f"n{i}",
+        url=f"tcp://10.0.0.{i}:2375",
+        generation=generation,
+        site=site,
+        price_nano_per_h=price,
+        power=power,
+    )
+    for i, (generation, site, price, power) in enumerate(
+        (
+            ("nursery", Site.LOCAL, 10_000_000, PowerSpec()),
+            ("young", Site.LOCAL, 20_000_000, PowerSpec()),
+            ("young", Site.CLOUD, 90_000_000, PowerSpec("command", ("on",), ("off",))),
+            ("tenured", Site.LOCAL, 20_000_000, PowerSpec()),
+        ),
+        start=1,
+    )
+)
+CYCLES = (
+    CycleSpec("promote", "nursery", "young", interval_us=300 * US),
+    CycleSpec("settle", "young", "tenured", cron="*/10 * * * *"),
+)
+
+
+class CoreBackend:
+    """Implements ``tenure.api.backend.Backend`` over the real core.
+
+    Engines are replaced by "everything succeeds at once"; jobs end with ``exit_code`` as soon as
+    they run, or stay running while it is None. ``keep`` bounds the events kept.
+    """
+
+    def __init__(self, *, exit_code: int | None = None, keep: int = 100_000) -> None:
+        self.exit_code = exit_code
+        self.keep = keep
+        self.state = FleetState(Params(), Policies())
+        self.events: list[PublicEvent] = []
+        self.logs: dict[str, bytes] = {}
+        self.followed: list[bytes] = []
+        self.broken: Exception | None = None
+        self.degraded: dict[str, str] = {}
+        self.reasons: list[str] = []
+        self.profiles: dict[str, Profile] = {}
+        self._bodies: dict[str, dict[str, Any]] = {}
+        self._news = asyncio.Event()
+        self._clock = 0
+        self._boot()
+
+    def _boot(self) -> None:
+        self.handle(Started(at_us=self.now_us()))
+        self.handle(Configured(at_us=self.now_us(), nodes=NODES, cycles=CYCLES))
+        for node in NODES:
+            if node.power.driver == "none":
+                self.connect(node.name)
+
+    def connect(self, node: str) -> None:
+        facts = EngineFacts(f"engine-{node}", SIZE, "1.41", IMAGES)
+        self.handle(NodeConnected(at_us=self.now_us(), node=node, facts=facts))
+        now = self.now_us()
+        self.handle(NodeListed(at_us=now, node=node, started_us=now, containers=(), images=IMAGES))
+
+    def handle(self, event: Event) -> Any:
+        """Take in an event and all that follows from it; return the reply, if there is one."""
+        pending, reply = [event], None
+        while pending:
+            effects = self.state.handle(pending.pop(0))
+            for effect in effects:
+                if isinstance(effect, Reply):
+                    reply = effect.value
+                else:
+                    pending += self._carry_out(effect)
+        changes = self.state.take_changes()
+        self.events = [*self.events, *changes.events][-self.keep :]
+        if changes.events:
+            self._news.set()
+            self._news = asyncio.Event()
+        return reply
+
+    def _carry_out(self, effect: Effect) -> list[Event]:
+        ended = (
+            StopContainer,
+            RetireContainer,
+            SetRestartPolicy,
+            StartContainer,
+        )
+        if isinstance(effect, CreateContainer):
+            engine_id = f"e{len(self._bodies):063d}"
+            self._bodies[engine_id] = {"name": effect.name, **effect.body}
+            return [self._end(effect.id, engine_id)]
+        if isinstance(effect, ended):
+            return [self._end(effect.id, ""), *self._seen(effect)]
+        if isinstance(effect, SwitchPower):
+            return [self._end(effect.id, "")]
+        if isinstance(effect, ProbePower):
+            node = self.tables.nodes[effect.node]
+            return [self._end(effect.id, "on" if node.power is Power.ON else "off")]
+        return []
+
+    def _end(self, effect: str, value: str) -> Event:
+        return EffectEnded(at_us=self.now_us(), effect=effect, outcome=Done(value))
+
+    def _seen(self, effect: Any) -> list[Event]:
+        """What an inspection says after a start or stop."""
+        engine_id = getattr(effect, "engine_id", "")
+        body = self._bodies.get(engine_id)
+        if body is None or isinstance(effect, SetRestartPolicy):
+            return []
+        is_job = LABEL_JOB in body["Labels"]
+        is_over = isinstance(effect, StopContainer) or (is_job and self.exit_code is not None)
+        now = self.now_us()
+        facts = ContainerFacts(
+            engine_id=engine_id,
+            name=body["name"],
+            image=body["Image"],
+            state="exited" if is_over else "running",
+            labels=dict(body["Labels"]),
+            exit_code=(self.exit_code or 0) if is_over else None,
+            started_us=now,
+            finished_us=now if is_over else None,
+        )
+        return [ContainerSeen(at_us=now, node=effect.node, started_us=now, facts=facts)]
+
+    # the protocol
+
+    @property
+    def tables(self) -> Tables:
+        return self.state.tables
+
+    def now_us(self) -> int:
+        self._clock = max(self._clock + 1, time.time_ns() // 1000)
+        return self._clock
+
+    async def ask(self, command: Command) -> Any:
+        if self.broken is not None:
+            raise self.broken
+        reply = self.handle(replace(command, at_us=self.now_us()))
+        if isinstance(reply, Problem):
+            raise HttpProblem(reply)
+        assert reply is not None
+        return reply
+
+    async def plan_job(self, spec: JobSpec) -> dict[str, Any]:
+        from tenure.daemon.views import plan_job
+
+        return plan_job(self.state.ctx, "plan", spec)
+
+    async def offer(self, image: str) -> tuple[bool, bool, str]:
+        if image in IMAGES:
+            return True, False, ""
+        return False, image.startswith("pullable"), "the registry does not know it"
+
+    async def container_logs(
+        self, ref: str, *, tail: int | None, follow: bool
+    ) -> bytes | AsyncIterator[bytes]:
+        if ref not in self.logs:
+            raise NotFound(f"there is no log of {ref}", code="no_log")
+        if follow:
+            return self._follow(self.logs[ref])
+        return self.logs[ref]
+
+    async def _follow(self, text: bytes) -> AsyncIterator[bytes]:
+        yield text
+        for part in self.followed:
+            await asyncio.sleep(0.05)
+            yield part
+
+    def explain(self, job_id: str) -> dict[str, Any]:
+        from tenure.daemon.views import explain
+
+        return explain(self.state.ctx, Policies(), job_id)
+
+    def snapshot(self) -> dict[str, Any]:
+        from tenure.daemon.views import snapshot
+
+        return snapshot(self.state.ctx)
+
+    def cost(self, since_us: int, until_us: int) -> dict[str, Any]:
+        return ledger.report(self.state.ctx, since_us, until_us)
+
+    def usage(self) -> Mapping[str, Profile]:
+        return self.profiles
+
+    def cycles(self) -> Sequence[CycleState]:
+        return [CycleState(spec, self.now_us() + 60 * US) for spec in CYCLES]
+
+    @property
+    def first_seq(self) -> int:
+        return self.events[0].seq if self.events else self.last_seq + 1
+
+    @property
+    def last_seq(self) -> int:
+        return self.state.ctx.meta.next_event - 1
+
+    def events_after(self, seq: int, limit: int, types: Collection[str]) -> list[PublicEvent]:
+        found = [e for e in self.events if e.seq > seq and (not types or e.type in types)]
+        return found[:limit]
+
+    async def wait_event(self, seq: int, timeout_s: float) -> None:
+        if self.last_seq > seq:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def health(self) -> Health:
+        return Health(is_ready=not self.reasons, reasons=self.reasons, degraded=self.degraded)
+
+    def metrics_text(self) -> str:
+        return "# TYPE tenure_jobs gauge\ntenure_jobs 0\n"
+
+    # for tests
+
+    def switch_on(self, node: str) -> None:
+        """Have a node that was told to boot answer."""
+        assert self.tables.nodes[node].power is Power.BOOTING
+        self.connect(node)
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many records of each kind there are: nothing half created."""
+        counted = ("jobs", "executors", "services", "migrations", "runs", "effects", "answers")
+        return {kind: len(getattr(self.tables, kind)) for kind in counted}
+
+    def records(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the submitted records as plain data."""
+        return {
+            "jobs": [asdict(job) for job in self.tables.jobs.values()],
+            "services": [asdict(service) for service in self.tables.services.values()],
+        }

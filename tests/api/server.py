@@ -1,0 +1,157 @@
+"""The API on real sockets, in a thread of its own, and a bare HTTP client to hit it with."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tenure.api.app import build_app
+from tenure.api.listeners import Listeners, serve
+from tenure.api.options import Options
+from tenure.placement.constraints import parse
+from tests.api.fleet import CoreBackend
+
+T = TypeVar("T")
+TOKEN = "test-token-1"
+WAIT_S = 20.0
+
+
+def options(**changes: Any) -> Options:
+    given: dict[str, Any] = {"parse_constraint": parse, "token": TOKEN, "heartbeat_s": 0.2}
+    return Options(**(given | changes))
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def fields(self) -> list[str]:
+        return [fault["field"] for fault in self.json["errors"]]
+
+
+class Server:
+    """The application over a ``CoreBackend``, serving a unix socket and a loopback port."""
+
+    def __init__(
+        self, folder: Path, make: Callable[[], CoreBackend] = CoreBackend, **changes: Any
+    ) -> None:
+        self.socket = folder / "t.sock"
+        self._options = options(**changes)
+        self._make = make
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.backend: CoreBackend
+        self._listeners: Listeners
+        self.run(self._start())
+        self.port = int(self._listeners.addresses[-1].rsplit(":", 1)[1])
+
+    async def _start(self) -> None:
+        self.backend = self._make()
+        app = build_app(self.backend, self._options)
+        urls = [f"unix://{self.socket}", "tcp://127.0.0.1:0"]
+        self._listeners = await serve(app, urls, group="no-such-group")
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the server's loop and return its result."""
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result(WAIT_S)
+
+    def on_loop(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function on the server's loop, where the backend lives."""
+
+        async def call() -> T:
+            return function(*args)
+
+        return self.run(call())
+
+    def close(self) -> None:
+        self.run(self._listeners.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WAIT_S)
+        self._loop.close()
+
+    def restart_listeners(self) -> None:
+        """Close every socket and open new ones at the same places, with the same state."""
+
+        async def again() -> None:
+            await self._listeners.close()
+            app = build_app(self.backend, self._options)
+            urls = [f"unix://{self.socket}", f"tcp://127.0.0.1:{self.port}"]
+            self._listeners = await serve(app, urls)
+
+        self.run(again())
+
+    # requests
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        is_tcp: bool = False,
+    ) -> Answer:
+        """Send a request as it is; over TCP nothing is added for the gate."""
+        if is_tcp:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        else:
+            connection = http.client.HTTPConnection("localhost", timeout=WAIT_S)
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.settimeout(WAIT_S)
+            connection.sock.connect(str(self.socket))
+        try:
+            connection.request(method, path, body, dict(headers or {}))
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.getheaders()), response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.raw("GET", path, headers=headers)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Answer:
+        return self.send("POST", path, body, **headers)
+
+    def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is None:
+            return self.raw(method, path, headers=named)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.raw(method, path, data, headers={"Content-Type": "application/json", **named})
+
+
+JOB: dict[str, Any] = {
+    "name": "wc-1",
+    "app": "wc",
+    "image": "app:1",
+    "command": ["work", "1"],
+    "executors": 2,
+    "cpus": 0.5,
+    "memory": "256MiB",
+    "deadline_s": 600,
+    "estimate": {"local_s": 20, "hybrid_s": 26},
+}
+CONTAINER: dict[str, Any] = {
+    "name": "web-1",
+    "Image": "web:1",
+    "Cmd": ["serve"],
+    "HostConfig": {"NanoCpus": 250_000_000, "Memory": 134_217_728},
+    "tenure": {"app": "web"},
+}

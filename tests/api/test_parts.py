@@ -1,0 +1,102 @@
+"""The parts that need no socket: sizes, pages, reservations, words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenure.api.handlers.logs import last_lines
+from tenure.api.options import Options
+from tenure.api.pages import page
+from tenure.api.schemas.containers import reservation
+from tenure.api.schemas.fields import memory_bytes
+from tenure.api.schemas.queries import PageQuery
+from tenure.api.views import constraint_text
+from tenure.model.resources import Resources
+from tenure.placement.constraints import parse
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("256MiB", 256 << 20),
+        ("1.5GiB", 3 << 29),
+        ("1g", 1 << 30),
+        ("512 kib", 512 << 10),
+        ("2GB", 2 * 10**9),
+        ("10000000", 10**7),
+        ("10000000b", 10**7),
+    ],
+)
+def test_memory(text: str, count: int) -> None:
+    assert memory_bytes(text) == count
+
+
+@pytest.mark.parametrize(
+    "text", ["", "MiB", "1 1", "-1", "1e9", "1.MiB", "0x10", "1 MiBs", "\u0661"]
+)
+def test_memory_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="must be bytes"):
+        memory_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ({}, Resources()),
+        ({"NanoCpus": 1_500_000_000}, Resources(cpu_m=1500)),
+        ({"CpuQuota": 50_000}, Resources(cpu_m=500)),
+        ({"CpuQuota": 50_000, "CpuPeriod": 200_000}, Resources(cpu_m=250)),
+        ({"CpuQuota": -1}, Resources()),
+        ({"Memory": 100}, Resources(memory_bytes=100)),
+        ({"Memory": 100, "MemoryReservation": 40}, Resources(memory_bytes=40)),
+    ],
+)
+def test_reservation(host: dict[str, Any], expected: Resources) -> None:
+    assert reservation({"HostConfig": host}) == expected
+    assert reservation({"HostConfig": None}) == Resources()
+
+
+@given(
+    rows=st.sets(st.tuples(st.integers(0, 50), st.text("ab", max_size=3))),
+    limit=st.integers(1, 7),
+    is_newest_first=st.booleans(),
+)
+def test_pages_show_every_row_once(
+    rows: set[tuple[int, str]], limit: int, is_newest_first: bool
+) -> None:
+    found: list[tuple[int, str]] = []
+    cursor = None
+    while True:
+        query = PageQuery(limit=limit, cursor=cursor)
+        part = page(rows, query, lambda row: row, lambda row: row, is_newest_first=is_newest_first)
+        assert len(part["items"]) <= limit
+        found += part["items"]
+        cursor = part["next_cursor"]
+        if cursor is None:
+            break
+    assert found == sorted(rows, reverse=is_newest_first)
+
+
+@pytest.mark.parametrize("text", ["site==local", "label.a!=b", "rack in (a, b)"])
+def test_constraints_are_shown_as_written(text: str) -> None:
+    assert constraint_text(parse(text)) == text
+
+
+def test_last_lines() -> None:
+    assert last_lines(b"a\nb\nc", 2) == b"b\nc"
+    assert last_lines(b"a\n", 5) == b"a\n"
+    assert last_lines(b"", 1) == b""
+    assert last_lines(b"a\nb\n", None) == b"a\nb\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"token": ""}, {"hybrid_factor": 0.9}, {"heartbeat_s": 0}, {"max_body_bytes": 0}],
+)
+def test_options_are_checked(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        Options(parse_constraint=parse, **change)

@@ -1,0 +1,90 @@
+"""Job files: YAML and JSON, and everything that is neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tenure.cli import output
+from tenure.cli.files import documents
+from tenure.model.errors import InvalidInput
+
+
+def _file(folder: Path, text: str | bytes) -> str:
+    path = folder / "x.yml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1", [{"a": 1}]),
+        ('{"a": [1, null, true, "x", 1.5]}', [{"a": [1, None, True, "x", 1.5]}]),
+        ("a: 1\n---\nb: 2\n---\n", [{"a": 1}, {"b": 2}]),
+        ("- a: 1\n- b: 2\n", [{"a": 1}, {"b": 2}]),
+        ("deadline: 2030-01-31T12:00:00Z", [{"deadline": "2030-01-31T12:00:00+00:00"}]),
+        ("deadline: 2030-01-31 12:00:00", [{"deadline": "2030-01-31T12:00:00+00:00"}]),
+        ("d: 2030-01-31", [{"d": "2030-01-31"}]),
+        ("1: x", [{"1": "x"}]),
+        ("\ufeffa: 1", [{"a": 1}]),
+    ],
+)
+def test_documents(tmp_path: Path, text: str, expected: list[object]) -> None:
+    assert documents(_file(tmp_path, text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no document"),
+        ("---\n---\n", "no document"),
+        ("just text", "must be a mapping"),
+        ("- 1", "document 1 must be a mapping"),
+        ("a: [", "line"),
+        ("a: 1\na: 2", "stands twice"),
+        ("a: {b: 1, b: 2}", "stands twice"),
+        ("a: &x [1]\nb: *x", "aliases"),
+        ("a: !!python/object/apply:os.system [ls]", "neither YAML nor JSON"),
+        ("a: .nan", "a: a value"),
+        ("a: {b: !!binary aGk=}", "a.b: a value"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        ("a: " + "[" * 3000, "nested too deeply"),
+    ],
+)
+def test_what_is_none(tmp_path: Path, text: str | bytes, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        documents(_file(tmp_path, text))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot read"):
+        documents(str(tmp_path / "absent.yml"))
+    with pytest.raises(InvalidInput, match="cannot read"):
+        documents(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("span_s", "text"),
+    [(0.04, "0.0s"), (9.94, "9.9s"), (59, "59s"), (61, "1m1s"), (3700, "1h1m"), (90000, "1d1h")],
+)
+def test_span(span_s: float, text: str) -> None:
+    assert output.span(span_s) == text
+
+
+def test_sizes_and_money() -> None:
+    assert [output.size(n) for n in (0, 1023, 256 << 20, 3 << 29)] == [
+        "0B",
+        "1023B",
+        "256MiB",
+        "1.5GiB",
+    ]
+    assert output.usd(0.0000125) == "$0.000013"
+    assert output.usd(12.5) == "$12.50"
+    assert output.usd(None) == "-"
+
+
+def test_control_characters_cannot_drive_the_terminal() -> None:
+    assert output.printable("a\x1b[31mb\x07") == "a\\x1b[31mb\\x07"
+    assert output.cell({"a": "\x1b"}) == "a=\\x1b"

@@ -1,0 +1,60 @@
+"""Documents that can drift are generated or checked here."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_generated_documents_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/write_docs.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def rows_of_paper_map() -> list[tuple[str, str, str]]:
+    rows = []
+    for line in (ROOT / "docs/paper-map.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 3 and cells[1].startswith("`tenure"):
+            rows.append((cells[0], cells[1].strip("`"), cells[2].strip("`")))
+    return rows
+
+
+@pytest.mark.parametrize("row", rows_of_paper_map(), ids=lambda row: row[0])
+def test_paper_map_names_what_exists(row: tuple[str, str, str]) -> None:
+    _, function, test = row
+    module, _, name = function.partition(":")
+    target: object = importlib.import_module(module)
+    for part in name.split("."):
+        target = getattr(target, part)
+    path, _, test_name = test.partition("::")
+    assert re.search(rf"def {test_name}\b|class {test_name}\b", (ROOT / path).read_text())
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")), ids=lambda p: p.name
+)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_make_targets_in_documents_exist() -> None:
+    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]:
+        for target in re.findall(r"`make ([a-z-]+)", path.read_text()):
+            assert target in known, f"{path.name} names make {target}"

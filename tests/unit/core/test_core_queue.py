@@ -1,0 +1,35 @@
+"""The order of the queue and its head-of-line rule."""
+
+from __future__ import annotations
+
+from tenure.core.queue import queue_key
+from tenure.model.job import Job, JobSpec
+from tenure.model.resources import Resources
+
+
+def job(seq: int, *, priority: int = 0, deadline_us: int | None = None) -> Job:
+    spec = JobSpec(
+        name=f"j{seq}",
+        app="a",
+        image="i",
+        command=(),
+        executors=1,
+        request=Resources(1, 1),
+        priority=priority,
+        deadline_us=deadline_us,
+    )
+    return Job(f"j-{seq}", seq, spec, arrival_us=seq)
+
+
+def test_queue_order() -> None:
+    """Priority first, then deadline, jobs without one last, then arrival."""
+    rows = [
+        job(5, priority=1),
+        job(4, deadline_us=10),
+        job(2, deadline_us=20),
+        job(3, deadline_us=20),
+        job(1),
+        job(6),
+        job(0, priority=-1, deadline_us=1),
+    ]
+    assert sorted(reversed(rows), key=queue_key) == rows

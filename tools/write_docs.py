@@ -1,0 +1,89 @@
+"""Write the generated documents, or with ``--check`` say which are out of date (exit 1)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def states() -> str:
+    """Return docs/states.md: every state machine, drawn from its table."""
+    from tenure.core.steps import START_FIRST, STOP_FIRST
+    from tenure.model.container import CONTAINER_TRANSITIONS
+    from tenure.model.job import EXECUTOR_TRANSITIONS, JOB_TRANSITIONS
+    from tenure.model.plan import RUN_TRANSITIONS
+
+    parts = [
+        "# State machines",
+        "Drawn from the tables in the code by `make docs`; do not edit.",
+        _diagram("Job (`tenure/model/job.py`)", JOB_TRANSITIONS),
+        _diagram("Executor, one attempt (`tenure/model/job.py`)", EXECUTOR_TRANSITIONS),
+        _diagram("Container (`tenure/model/container.py`)", CONTAINER_TRANSITIONS),
+        _diagram("Run of a cycle (`tenure/model/plan.py`)", RUN_TRANSITIONS),
+        _diagram("Migration, stop-first (`tenure/core/steps.py`)", _steps(STOP_FIRST)),
+        _diagram("Migration, start-first (`tenure/core/steps.py`)", _steps(START_FIRST)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _steps(table: Mapping[StrEnum, StrEnum]) -> dict[StrEnum, tuple[StrEnum, ...]]:
+    return {step: (following,) for step, following in table.items()}
+
+
+def _diagram(title: str, table: Mapping[StrEnum, tuple[StrEnum, ...]]) -> str:
+    arrows = [f"    {a.value} --> {b.value}" for a, following in table.items() for b in following]
+    ends = [f"    {state.value} --> [*]" for state, following in table.items() if not following]
+    return "\n".join([f"## {title}", "", "```mermaid", "stateDiagram-v2", *arrows, *ends, "```"])
+
+
+def configuration() -> str:
+    """Return docs/configuration.md from the configuration's models."""
+    from tenure.config.reference import render
+
+    return render()
+
+
+def rest() -> str:
+    """Return docs/rest.md from the OpenAPI document."""
+    from tenure.cli.reference import rest_page
+
+    return rest_page()
+
+
+def cli() -> str:
+    """Return docs/cli.md from the commands."""
+    from tenure.cli.reference import cli_page
+
+    return cli_page()
+
+
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "docs/states.md": states,
+    "docs/configuration.md": configuration,
+    "docs/rest.md": rest,
+    "docs/cli.md": cli,
+}
+
+
+def main() -> int:
+    """Write or check every document."""
+    is_check = "--check" in sys.argv[1:]
+    stale = []
+    for name, make in DOCUMENTS.items():
+        path, text = ROOT / name, make()
+        if is_check:
+            if not path.exists() or path.read_text() != text:
+                stale.append(name)
+        else:
+            path.write_text(text)
+    for name in stale:
+        print(f"{name} is out of date: run `make docs`", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
