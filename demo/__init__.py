@@ -1,0 +1,1 @@
+"""The main job of tenure on real engines, ending with a checked report: `python -m demo`."""

@@ -1,0 +1,53 @@
+"""Every example is accepted by the schema that the daemon checks it with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tenure.api.schemas.containers import ContainerRequest, container_options, docker_body
+from tenure.api.schemas.jobs import JobRequest
+from tenure.cli.files import documents
+from tenure.config.load import load, validate
+from tenure.placement.constraints import parse
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CONFIGS = ("tenured.yml",)
+
+
+def below(folder: str) -> list[Path]:
+    return sorted((EXAMPLES / folder).glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", below("jobs"), ids=lambda p: p.name)
+def test_jobs_are_accepted(path: Path) -> None:
+    for document in documents(str(path)):
+        job = JobRequest.model_validate(document)
+        assert [parse(text).key for text in job.constraints] == [
+            text.partition("=")[0].partition(" ")[0] for text in job.constraints
+        ]
+
+
+@pytest.mark.parametrize("path", below("containers"), ids=lambda p: p.name)
+def test_containers_are_accepted(path: Path) -> None:
+    for document in documents(str(path)):
+        request = ContainerRequest.model_validate(document)
+        options = container_options(docker_body(document), getattr(request, "tenure", None))
+        assert options.app == document["tenure"]["app"]
+
+
+def test_configuration_is_accepted_with_its_cycles() -> None:
+    path = EXAMPLES / "tenured.yml"
+    assert validate(path, {}) == []
+    settings = load(path, {})
+    assert settings.cycles_file == EXAMPLES / "cycles.yml"
+    assert {cycle.source for cycle in settings.cycles} == {"nursery", "young"}
+    assert {node.generation for node in settings.nodes} == set(settings.generations)
+
+
+def test_no_example_is_forgotten() -> None:
+    checked = {*below("jobs"), *below("containers"), EXAMPLES / "tenured.yml"}
+    checked.add(EXAMPLES / "cycles.yml")
+    others = {path for path in EXAMPLES.rglob("*") if path.is_file() and "sla" not in path.parts}
+    assert others == checked
