@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from testbed import cgroups, cleanup, config, engine, network, power, registry
+from testbed import certificates, cgroups, cleanup, config, engine, network, power, registry, sshd
 from testbed.binaries import toolchain
 from testbed.errors import TestbedError
 from testbed.image import archive
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def url(self) -> str:
-        """Return the engine's URL, tcp://address:2375, without TLS."""
+        """Return the engine's URL: tcp://address:2375, or what the spec's ``reach`` says."""
         return self.layout.url(self.name)
 
     @property
@@ -53,6 +53,20 @@ class Node:
     def cgroup_parent(self) -> str:
         """Return the cgroup, relative to a hierarchy's root, of the node's containers."""
         return f"/{self.layout.node_group(self.name)}"
+
+    @property
+    def tls_files(self) -> dict[str, str]:
+        """Return the paths that a client of a TLS node needs: ca, cert, key."""
+        return self.layout.tls_files()
+
+    @property
+    def ssh_files(self) -> dict[str, str]:
+        """Return the paths that a login on an ssh node needs: key, known_hosts."""
+        return self.layout.ssh_files()
+
+    def sshd_pid(self) -> int | None:
+        """Return the pid of the node's own sshd, None if it does not run."""
+        return sshd.pid(self.layout, self.name)
 
     def pid(self) -> int | None:
         """Return the pid of dockerd, None if it does not run."""
@@ -155,6 +169,8 @@ class Testbed:
         layout = self._layout
         layout.save()
         network.make_switch(layout)
+        certificates.make(layout)
+        sshd.make_keys(layout)
         _in_parallel(lambda name: _start_node(layout, name), (s.name for s in layout.specs))
         config.write(layout)
 

@@ -92,11 +92,28 @@ def _build(folder: Path, own_dockerd: str | None) -> None:
     xtables = next(root.glob("usr/lib/**/xtables"), None)
     if xtables is not None:
         xtables.rename(folder / "xtables")
-    _complete_libraries(folder)
+    _complete_libraries(folder, (*_ENGINE_PACKAGES, "iptables"))
     chain = _describe(folder, own_dockerd)
     for name in ("deb", "root", "apt"):
         shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "toolchain.json").write_text(json.dumps(asdict(chain), indent=1))
+
+
+def unpack_program(folder: Path, package: str, program: str) -> None:
+    """Fill a folder with bin/PROGRAM of a package and the libraries in lib that the system lacks.
+
+    The caller holds the lock of the cache. Raises TestbedError if it cannot be had.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("bin", "lib", "deb", "root"):
+        (folder / name).mkdir(parents=True)
+    _download(folder, [package])
+    _pick(folder / "root", program, folder / "bin")
+    if not (folder / "bin" / program).exists():
+        raise TestbedError(f"the package {package} holds no {program}")
+    _complete_libraries(folder, (package,))
+    for name in ("deb", "root", "apt"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _pick(root: Path, program: str, target: Path) -> None:
@@ -181,11 +198,11 @@ def _missing_libraries(folder: Path) -> set[str]:
     return missing
 
 
-def _complete_libraries(folder: Path) -> None:
+def _complete_libraries(folder: Path, roots: Sequence[str]) -> None:
     """Fetch the libraries that are missing, and only those: the rest stay the system's own."""
     if not _missing_libraries(folder):
         return
-    _download(folder, _library_packages(folder))
+    _download(folder, _library_packages(folder, roots))
     while missing := _missing_libraries(folder):
         for name in missing:
             found = next((folder / "root").glob(f"**/{name}"), None)
@@ -194,12 +211,11 @@ def _complete_libraries(folder: Path) -> None:
             shutil.copy2(found, folder / "lib" / name)
 
 
-def _library_packages(folder: Path) -> list[str]:
-    """Return the library packages the engine depends on, directly or not, but not libc."""
+def _library_packages(folder: Path, roots: Sequence[str]) -> list[str]:
+    """Return the library packages that packages depend on, directly or not, but not libc."""
     own = _private_lists(folder) if (folder / "apt").exists() else []
     without = ["recommends", "suggests", "conflicts", "breaks", "replaces", "enhances"]
     options = [f"--no-{kind}" for kind in without]
-    roots = (*_ENGINE_PACKAGES, "iptables")
     done = _apt(["apt-cache", *own, "depends", "--recurse", *options, *roots], folder)
     names = {line.strip() for line in done.stdout.splitlines() if line and line[0].isalpha()}
     skipped = ("libc6", "libc-", "libgcc", "libcrypt1", "libpam", "libelogind")

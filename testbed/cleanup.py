@@ -67,9 +67,12 @@ def _remove_folders(layout: Layout) -> None:
         shutil.rmtree(layout.directory, ignore_errors=True)
         return
     for spec in layout.specs:
-        for name in ("data", "etc-docker"):
+        for name in ("data", "etc-docker", "tls", "sshd"):
             shutil.rmtree(layout.node_dir(spec.name) / name, ignore_errors=True)
-        for name in ("docker.sock", "holder.pid", "machine.pid", "engine.pid", "lock", "on", "cut"):
+        pids = ("holder.pid", "machine.pid", "engine.pid", "sshd.pid")
+        for name in ("docker.sock", *pids, "lock", "on", "cut"):
             (layout.node_dir(spec.name) / name).unlink(missing_ok=True)
+    for folder in (layout.tls_dir, layout.ssh_dir):  # they hold private keys
+        shutil.rmtree(folder, ignore_errors=True)
     for name in ("switch.pid", "testbed.json", "stopping"):
         (layout.directory / name).unlink(missing_ok=True)

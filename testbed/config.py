@@ -34,9 +34,15 @@ def node_config(layout: Layout, name: str) -> dict[str, Any]:
     if spec.powered:
         commands = {a: power_command(layout, name, a) for a in ("on", "off", "status")}
         driver = {"driver": "command", **commands, "boot_s": _BOOT_S}
+    reach: dict[str, Any] = {}
+    if spec.reach == "tls":
+        reach = {"tls": layout.tls_files()}
+    elif spec.reach == "ssh":
+        reach = {"ssh": layout.ssh_files()}
     return {
         "name": name,
         "url": layout.url(name),
+        **reach,
         "generation": spec.generation,
         "site": spec.site,
         "price_per_hour": spec.price_per_hour,

@@ -4,6 +4,8 @@ A node's machine is made afresh at each boot: a mount namespace kept by a sleepi
 the node's engine group, in which /run is an empty tmpfs (containerd keeps its shims' sockets
 in /run/containerd whatever it is told) and /etc is an overlay (engines that share
 /etc/docker/key.json have the same ID). Ending that group ends all mounts of the engine too.
+No node reaches a name server, so names fail at once: an engine that waits for one while it asks a
+registry answers no /info for 10 s.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from testbed import cgroups, docker_api, image, network, spawn
+from testbed import certificates, cgroups, docker_api, image, network, spawn, sshd
 from testbed.errors import TestbedError
-from testbed.layout import ENGINE_PORT, Layout
+from testbed.layout import ENGINE_PORT, TLS_PORT, Layout
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
@@ -33,6 +35,8 @@ mount -t overlay tenure-etc -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/ru
 mkdir -p /etc/docker
 mount --bind "$1" /etc/docker
 echo "$0" > /etc/hostname
+rm -f /etc/resolv.conf
+echo nameserver 127.0.0.1 > /etc/resolv.conf
 echo ready
 exec sleep 2147483647 >&-
 """
@@ -105,8 +109,7 @@ def _flags(layout: Layout, name: str) -> list[str]:
     folder, chain = layout.node_dir(name), layout.toolchain
     flags = [
         f"--host=unix://{layout.socket(name)}",
-        f"--host=tcp://{layout.address(name)}:{ENGINE_PORT}",
-        "--tls=false",  # left out, dockerd sleeps 15 s to make its point
+        *_reach_flags(layout, name),
         f"--config-file={folder / 'daemon.json'}",
         f"--data-root={folder / 'data'}",
         "--exec-root=/run/tenure/exec",
@@ -121,6 +124,19 @@ def _flags(layout: Layout, name: str) -> list[str]:
     if not chain.has_iptables:
         flags += ["--iptables=false", "--ip-masq=false"]
     return flags
+
+
+def _reach_flags(layout: Layout, name: str) -> list[str]:
+    """Return where the engine listens beside its unix socket."""
+    address, reach = layout.address(name), layout.spec(name).reach
+    if reach == "ssh":
+        return []
+    if reach == "tls":
+        own = certificates.of_node(layout, name)
+        files = [f"--tlscacert={own.ca}", f"--tlscert={own.cert}", f"--tlskey={own.key}"]
+        return [f"--host=tcp://{address}:{TLS_PORT}", "--tlsverify", *files]
+    # left out, --tls=false has dockerd sleep 15 s to make its point
+    return [f"--host=tcp://{address}:{ENGINE_PORT}", "--tls=false"]
 
 
 def _environment(layout: Layout) -> dict[str, str]:
@@ -155,6 +171,8 @@ def start(layout: Layout, name: str) -> None:
         layout.engine_group(name), argv, log=log, env=_environment(layout)
     )
     (layout.node_dir(name) / "engine.pid").write_text(str(started))
+    if layout.spec(name).reach == "ssh":
+        sshd.start(layout, name, machine)
     _await_api(layout, name, started)
     docker_api.ensure_image(
         layout.socket(name), image.IMAGE, image.archive(layout.toolchain.busybox)

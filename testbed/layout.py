@@ -15,6 +15,7 @@ from testbed.errors import TestbedError
 from testbed.spec import NodeSpec
 
 ENGINE_PORT = 2375
+TLS_PORT = 2376
 _FILE = "testbed.json"
 _MAX_SOCKET_PATH = 107  # bytes in sockaddr_un.sun_path, less the final zero
 
@@ -97,8 +98,33 @@ class Layout:
         return f"10.77.{self.index}.{11 + self.position(name)}"
 
     def url(self, name: str) -> str:
-        """Return the node's engine URL."""
-        return f"tcp://{self.address(name)}:{ENGINE_PORT}"
+        """Return the node's engine URL, as the node's ``reach`` has it."""
+        address = self.address(name)
+        match self.spec(name).reach:
+            case "tls":
+                return f"https://{address}:{TLS_PORT}"
+            case "ssh":
+                return f"ssh://root@{address}"
+        return f"tcp://{address}:{ENGINE_PORT}"
+
+    @property
+    def tls_dir(self) -> Path:
+        """Return the folder of the authority of all TLS nodes and of the client's certificate."""
+        return self.directory / "tls"
+
+    @property
+    def ssh_dir(self) -> Path:
+        """Return the folder of the login key and the known hosts of all ssh nodes."""
+        return self.directory / "ssh"
+
+    def tls_files(self) -> dict[str, str]:
+        """Return what a client of the TLS nodes needs: ca, cert and key."""
+        names = {"ca": "ca.pem", "cert": "client.pem", "key": "client.key"}
+        return {part: str(self.tls_dir / name) for part, name in names.items()}
+
+    def ssh_files(self) -> dict[str, str]:
+        """Return what a login on the ssh nodes needs: key and known_hosts."""
+        return {part: str(self.ssh_dir / part) for part in ("key", "known_hosts")}
 
     def node_dir(self, name: str) -> Path:
         """Return the node's folder."""

@@ -49,8 +49,8 @@ def on(layout: Layout, name: str) -> None:
             return
         _record(layout, name, "on_issued")
         (layout.node_dir(name) / "on").touch()
-        _plug_in(layout, name)
         engine.start(layout, name)
+        _plug_in(layout, name)  # last: nobody shall meet an engine that has no image yet
         _record(layout, name, "on_done")
 
 

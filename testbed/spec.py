@@ -9,6 +9,7 @@ from pathlib import Path
 
 from testbed.errors import TestbedError
 
+REACHES = ("tcp", "tls", "ssh")
 MAX_NODES = 200
 """Addresses .11 to .210 of the testbed's /24."""
 
@@ -30,6 +31,8 @@ class NodeSpec:
     initially_on: bool = True
     powered: bool = False
     """Whether the written configuration gives the node the command power driver."""
+    reach: str = "tcp"
+    """tcp (plain, port 2375), tls (mutual, port 2376) or ssh (an sshd of its own, port 22)."""
 
     def __post_init__(self) -> None:
         """Raise TestbedError for a name or a capacity no node can have."""
@@ -39,6 +42,8 @@ class NodeSpec:
             raise TestbedError(f"node {self.name}: cpus must be at least {_MIN_CPUS}")
         if self.memory_bytes < _MIN_MEMORY_BYTES:
             raise TestbedError(f"node {self.name}: memory_bytes must be at least 16 MiB")
+        if self.reach not in REACHES:
+            raise TestbedError(f"node {self.name}: reach must be one of {', '.join(REACHES)}")
 
 
 def default_specs(count: int) -> list[NodeSpec]:

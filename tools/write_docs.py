@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,11 +31,11 @@ def states() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _steps(table: Mapping[StrEnum, StrEnum]) -> dict[StrEnum, tuple[StrEnum, ...]]:
+def _steps(table: Mapping[Any, StrEnum]) -> dict[StrEnum, tuple[StrEnum, ...]]:
     return {step: (following,) for step, following in table.items()}
 
 
-def _diagram(title: str, table: Mapping[StrEnum, tuple[StrEnum, ...]]) -> str:
+def _diagram(title: str, table: Mapping[Any, tuple[StrEnum, ...]]) -> str:
     arrows = [f"    {a.value} --> {b.value}" for a, following in table.items() for b in following]
     ends = [f"    {state.value} --> [*]" for state, following in table.items() if not following]
     return "\n".join([f"## {title}", "", "```mermaid", "stateDiagram-v2", *arrows, *ends, "```"])

@@ -1,4 +1,4 @@
-"""The sockets the API is served on: unix, 0660, and TCP on loopback."""
+"""The sockets the API is served on: unix, 0660, TCP on loopback, and TLS anywhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import grp
 import os
 import socket
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,23 +27,30 @@ ACCEPT_S = 0.02
 class Listeners:
     """The running server on all of its sockets."""
 
-    def __init__(self, runner: web.AppRunner) -> None:
+    def __init__(self, runner: web.AppRunner, tls: ssl.SSLContext | None = None) -> None:
         self._runner = runner
+        self._tls = tls
         self._paths: list[Path] = []
         self._sockets: list[socket.socket] = []
+        self._addresses: list[str] = []
 
     async def add(self, url: str, group: str) -> None:
         """Serve one more URL. Raises as ``serve`` does."""
+        is_tls = urlsplit(url).scheme == "https"
+        if is_tls and self._tls is None:
+            raise InvalidInput(f"cannot listen on {url!r} without a certificate")
         sock = bind(url, group=group)
         self._sockets.append(sock)
         if sock.family == socket.AF_UNIX:
             self._paths.append(Path(sock.getsockname()))
-        await web.SockSite(self._runner, sock, backlog=BACKLOG).start()
+        tls = self._tls if is_tls else None
+        await web.SockSite(self._runner, sock, backlog=BACKLOG, ssl_context=tls).start()
+        self._addresses.append(_url(sock.getsockname(), "https" if is_tls else "tcp"))
 
     @property
     def addresses(self) -> list[str]:
         """Return the URLs it serves; a TCP port of 0 shows as the one that was given."""
-        return [_url(address) for address in self._runner.addresses]
+        return list(self._addresses)
 
     async def close(self) -> None:
         """Take no more requests, end the streams, wait for the rest, remove the sockets."""
@@ -57,15 +65,22 @@ class Listeners:
         await self._runner.cleanup()
 
 
-async def serve(app: web.Application, urls: Sequence[str], *, group: str = GROUP) -> Listeners:
-    """Serve ``app`` on every URL (``unix:///path`` or ``tcp://host:port``).
+async def serve(
+    app: web.Application,
+    urls: Sequence[str],
+    *,
+    group: str = GROUP,
+    tls: ssl.SSLContext | None = None,
+) -> Listeners:
+    """Serve ``app`` on every URL (``unix:///path``, ``tcp://host:port`` or ``https://host:port``).
 
-    A unix socket belongs to ``group`` where that exists and the daemon may give it away.
-    Raises Conflict when an address is taken, InvalidInput for another kind of URL.
+    ``tls`` is for the last; what it shows may be renewed while it is in use. A unix socket belongs
+    to ``group`` where that exists and the daemon may give it away. Raises Conflict when an address
+    is taken, InvalidInput for another kind of URL or TLS without a context.
     """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
-    listeners = Listeners(runner)
+    listeners = Listeners(runner, tls)
     try:
         for url in urls:
             await listeners.add(url, group)
@@ -80,9 +95,11 @@ def bind(url: str, *, group: str = GROUP) -> socket.socket:
     parts = urlsplit(url)
     if parts.scheme == "unix" and parts.path:
         return _bind_unix(Path(parts.path), group)
-    if parts.scheme == "tcp" and parts.hostname and parts.port is not None:
+    if parts.scheme in ("tcp", "https") and parts.hostname and parts.port is not None:
         return _bind_tcp(parts.hostname, parts.port)
-    raise InvalidInput(f"cannot listen on {url!r}: give unix:///path or tcp://host:port")
+    raise InvalidInput(
+        f"cannot listen on {url!r}: give unix:///path, tcp://host:port or https://host:port"
+    )
 
 
 def _bind_unix(path: Path, group: str) -> socket.socket:
@@ -135,8 +152,8 @@ def _bind_tcp(host: str, port: int) -> socket.socket:
     return sock
 
 
-def _url(address: object) -> str:
+def _url(address: object, scheme: str) -> str:
     if isinstance(address, str):
         return f"unix://{address}"
     host, port = str(address[0]), int(address[1])  # type: ignore[index]
-    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -70,7 +70,8 @@ def _worker(options: argparse.Namespace) -> int:
             "redis.url is not set: the embedded Redis has an embedded worker of its own; "
             "set redis.url in the configuration of daemon and worker to share one"
         )
-    host = options.host or settings.listen[0].url
+    own = sorted(settings.listen, key=lambda listener: listener.is_tls)  # plain ones first
+    host = options.host or own[0].url
     return work(settings.redis.url, host, ensure_token(settings.token_file))
 
 

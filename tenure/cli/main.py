@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tenure.cli import containers, cycles, fleet, jobs, nodes
-from tenure.cli.verb import Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
+from tenure.cli.verb import CaOption, Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
 
 app = typer.Typer(
     name="tenure",
@@ -19,16 +19,17 @@ app = typer.Typer(
 
 
 @app.callback()
-def root(
+def root(  # noqa: PLR0913 - the common options, one by one, are what typer reads
     ctx: typer.Context,
     *,
     is_json: JsonFlag = False,
     is_quiet: QuietFlag = False,
     host: HostOption = "",
     token_file: TokenOption = "",
+    ca: CaOption = "",
 ) -> None:
     """Take the common options before the verb as well as after it."""
-    ctx.obj = Flags(is_json, is_quiet, host, token_file)
+    ctx.obj = Flags(is_json, is_quiet, host, token_file, ca)
 
 
 app.add_typer(nodes.app, name="node")

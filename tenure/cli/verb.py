@@ -15,6 +15,7 @@ import typer
 from tenure.cli.output import Output
 from tenure.client.client import Client
 from tenure.client.target import discover
+from tenure.config.certificates import client_context
 from tenure.model.errors import TenureError
 
 #: Bridges the moment in which a daemon restarts; longer, and a person would wonder.
@@ -30,7 +31,8 @@ QuietFlag = Annotated[
 HostOption = Annotated[
     str,
     typer.Option(
-        help="The daemon: unix:///path or tcp://host:port (else TENURE_HOST, else its socket).",
+        help="The daemon: unix:///path, tcp://host:port or https://host:port (else TENURE_HOST, "
+        "else its socket).",
         rich_help_panel=PANEL,
     ),
 ]
@@ -38,6 +40,14 @@ TokenOption = Annotated[
     str,
     typer.Option(
         help="File that holds the token for TCP (else TENURE_TOKEN).", rich_help_panel=PANEL
+    ),
+]
+
+CaOption = Annotated[
+    str,
+    typer.Option(
+        help="File of the authority behind https:// (else TENURE_CA, else the system's).",
+        rich_help_panel=PANEL,
     ),
 ]
 
@@ -50,6 +60,7 @@ class Flags:
     is_quiet: bool = False
     host: str = ""
     token_file: str = ""
+    ca: str = ""
 
     def merged(self, other: Flags) -> Flags:
         """Return these flags with what ``other`` states on top."""
@@ -58,6 +69,7 @@ class Flags:
             self.is_quiet or other.is_quiet,
             other.host or self.host,
             other.token_file or self.token_file,
+            other.ca or self.ca,
         )
 
 
@@ -75,7 +87,13 @@ class Session:
 
     def client_with(self, patience_s: float) -> Client:
         """Return a client that bears the daemon's absence for ``patience_s``."""
-        target = discover(self.flags.host, self.flags.token_file, env=os.environ)
+        target = discover(
+            self.flags.host,
+            self.flags.token_file,
+            env=os.environ,
+            ca_file=self.flags.ca,
+            make_context=client_context,
+        )
         return Client(target, patience_s=patience_s)
 
 
@@ -85,6 +103,7 @@ _COMMON = {
     "is_quiet": (QuietFlag, False),
     "host": (HostOption, ""),
     "token_file": (TokenOption, ""),
+    "ca": (CaOption, ""),
 }
 
 

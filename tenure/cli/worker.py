@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from dataclasses import replace
 
 from tenure.client.client import Client
 from tenure.client.gateway import PATIENCE_S, Gateway
-from tenure.client.target import parse
+from tenure.client.target import discover
+from tenure.config.certificates import client_context
 from tenure.cycles.io.tether import tie_to_parent
 from tenure.cycles.io.worker import run_worker
 
 
 def work(redis_url: str, host: str, token: str) -> int:
     """Take cycles until SIGTERM; returns the exit code."""
-    target = replace(parse(host), token=token)
+    target = replace(discover(host, env=os.environ, make_context=client_context), token=token)
     return run_worker(redis_url, lambda: Gateway(Client(target, patience_s=PATIENCE_S)))
 
 

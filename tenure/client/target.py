@@ -1,30 +1,37 @@
-"""Find the daemon: where it listens, and the token where one is needed."""
+"""Find the daemon: where it listens, and the token and the certificates where some are needed."""
 
 from __future__ import annotations
 
+import ssl
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tenure.model.access import TlsFiles
 from tenure.model.errors import InvalidInput
 
 SYSTEM_SOCKET = Path("/run/tenure/tenured.sock")
 SYSTEM_TOKEN = Path("/var/lib/tenure/token")
 USER_STATE = Path(".local/state/tenure")
 DEFAULT_PORT = 7480
+DEFAULT_TLS_PORT = 7443
 MAX_TOKEN_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A daemon's address: ``socket_path`` for a unix socket, else ``host`` and ``port``."""
+    """A daemon's address: ``socket_path`` for a unix socket, else ``host`` and ``port``.
+
+    ``tls`` None: no TLS. It must check the daemon's certificate and name.
+    """
 
     socket_path: str = ""
     host: str = ""
     port: int = 0
     token: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None
 
     @property
     def url(self) -> str:
@@ -32,27 +39,50 @@ class Target:
         if self.socket_path:
             return f"unix://{self.socket_path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"tcp://{host}:{self.port}"
+        return f"{'https' if self.tls else 'tcp'}://{host}:{self.port}"
 
 
-def discover(host: str = "", token_file: str = "", *, env: Mapping[str, str]) -> Target:
-    """Return the daemon's address and token.
+MakeContext = Callable[[TlsFiles], ssl.SSLContext]
+"""Makes a context that checks the host name; raises InvalidInput naming a faulty file."""
+
+
+def discover(
+    host: str = "",
+    token_file: str = "",
+    *,
+    env: Mapping[str, str],
+    ca_file: str = "",
+    make_context: MakeContext | None = None,
+) -> Target:
+    """Return the daemon's address, token and TLS.
 
     The address: ``host``, else TENURE_HOST, else the system's socket, else the user's own. The
     token: ``token_file``, else TENURE_TOKEN, else TENURE_TOKEN_FILE, else the default token file
-    of the system or the user. A unix socket needs none. Raises InvalidInput for a URL that is none
-    or a named token file that cannot be read.
+    of the system or the user. A unix socket needs none. For ``https://``: the authority in
+    ``ca_file``, else TENURE_CA, else the system's; TENURE_CERT and TENURE_KEY where the daemon
+    asks for a certificate. Raises InvalidInput for a URL that is none or a named file that cannot
+    be read.
     """
     home = Path(env.get("HOME") or "/")
     url = host or env.get("TENURE_HOST", "") or f"unix://{_default_socket(home)}"
     target = parse(url)
     if target.socket_path:
         return target
-    return Target(host=target.host, port=target.port, token=_token(token_file, env, home))
+    if target.tls is not None and make_context is not None:
+        target = replace(target, tls=make_context(_files(ca_file, env)))
+    return replace(target, token=_token(token_file, env, home))
+
+
+def _files(ca_file: str, env: Mapping[str, str]) -> TlsFiles:
+    ca = ca_file or env.get("TENURE_CA", "")
+    return TlsFiles(ca, env.get("TENURE_CERT", ""), env.get("TENURE_KEY", ""))
 
 
 def parse(url: str) -> Target:
-    """Return the address in ``unix:///path``, ``tcp://host:port``, ``http://host:port``."""
+    """Return the address in ``unix:///path``, ``tcp://host:port`` (or http) or ``https://host``.
+
+    Over ``https://`` the system's authorities are trusted.
+    """
     try:
         parts = urlsplit(url if "://" in url else f"tcp://{url}")
         port = parts.port
@@ -63,7 +93,10 @@ def parse(url: str) -> Target:
     is_bare = parts.path in ("", "/") and not parts.query
     if parts.scheme in ("tcp", "http") and parts.hostname and is_bare:
         return Target(host=parts.hostname, port=port or DEFAULT_PORT)
-    hint = "give unix:///path/to/tenured.sock or tcp://host:port"
+    if parts.scheme == "https" and parts.hostname and is_bare:
+        tls = ssl.create_default_context()
+        return Target(host=parts.hostname, port=port or DEFAULT_TLS_PORT, tls=tls)
+    hint = "give unix:///path/to/tenured.sock, tcp://host:port or https://host:port"
     raise InvalidInput(f"{url!r} is no address of a daemon; {hint}")
 
 

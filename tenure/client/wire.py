@@ -1,4 +1,4 @@
-"""HTTP/1.1 to the daemon over a unix socket or TCP; one connection a request."""
+"""HTTP/1.1 to the daemon over a unix socket, TCP or TLS; one connection a request."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tenure.client.errors import DaemonUnreachable, error_from
 from tenure.client.target import Target
 from tenure.model.errors import TenureError
+from tenure.model.handshake import Fault, fault_of
 
 #: A snapshot of the largest fleet is some 20 MB; more than this is no answer of a daemon.
 MAX_ANSWER_BYTES = 256 << 20
@@ -88,6 +89,10 @@ def _open(
     connection: http.client.HTTPConnection
     if target.socket_path:
         connection = _UnixConnection(target.socket_path, timeout_s)
+    elif target.tls is not None:
+        connection = http.client.HTTPSConnection(
+            target.host, target.port, timeout=timeout_s, context=target.tls
+        )
     else:
         connection = http.client.HTTPConnection(target.host, target.port, timeout=timeout_s)
     try:
@@ -111,6 +116,9 @@ def _open(
 
 def _unreachable(target: Target, error: OSError) -> TenureError:
     why = error.strerror or str(error)
+    fault = fault_of(error, has_certificate=True)
+    if fault is not None:
+        return DaemonUnreachable(f"no TLS with {target.url}: {_remedied(fault, target)}")
     if isinstance(error, PermissionError):
         detail = f"no permission to open {target.url}; join the group tenure or become root"
     else:
@@ -119,6 +127,23 @@ def _unreachable(target: Target, error: OSError) -> TenureError:
     return DaemonUnreachable(detail)
 
 
+_REMEDIES = {
+    Fault.AUTHORITY: "name its authority with --ca or TENURE_CA",
+    Fault.NAME: "use a name that it holds",
+    Fault.UNWANTED: "set TENURE_CERT and TENURE_KEY to one signed by the daemon's tls.client_ca",
+    Fault.WANTED: "set TENURE_CERT and TENURE_KEY to one signed by the daemon's tls.client_ca",
+    Fault.PLAIN: "use tcp://, or the port of an https:// listener",
+}
+
+
+def _remedied(fault: Fault, target: Target) -> str:
+    remedy = _REMEDIES.get(fault)
+    return fault.value.format(peer=target.host) + (f"; {remedy}" if remedy else "")
+
+
 def _cut(target: Target, error: Exception) -> TenureError:
+    fault = fault_of(error, has_certificate=True)
+    if fault is not None:  # the handshake's own end: the daemon never saw the request
+        return DaemonUnreachable(f"no TLS with {target.url}: {_remedied(fault, target)}")
     why = str(error) or type(error).__name__
     return DaemonUnreachable(f"{target.url} broke off: {why}", was_sent=True)

@@ -7,8 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from tenure.config import settings as made
-from tenure.config.schema import ConfigFile, CycleSection, NodeSection
+from tenure.config.schema import ConfigFile, CycleSection, NodeSection, StatsSection
 from tenure.config.urls import parse_listener
+from tenure.model.access import SshOptions, TlsFiles
 from tenure.model.node import NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
@@ -42,7 +43,19 @@ def build_settings(
         cycles_file=cycles_file,
         nodes=tuple(_node(node) for node in nodes),
         cycles=cycles,
+        tls=_tls(file),
     )
+
+
+def _tls(file: ConfigFile) -> made.ServerTls | None:
+    """Return the listeners' TLS; the addresses that they name are good Host headers too."""
+    if not file.tls.cert:
+        return None
+    named = (parse_listener(url) for url in file.listen)
+    own = (listener.host for listener in named if listener.is_tls and not listener.is_wildcard)
+    names = (*file.tls.names, *own)
+    files = TlsFiles(file.tls.client_ca, file.tls.cert, file.tls.key)
+    return made.ServerTls(files, tuple(dict.fromkeys(f"[{n}]" if ":" in n else n for n in names)))
 
 
 def _stats(file: ConfigFile) -> made.StatsSettings:
@@ -51,6 +64,25 @@ def _stats(file: ConfigFile) -> made.StatsSettings:
         interval_us=seconds_to_us(file.stats.interval_s),
         retention_us=file.stats.retention_days * 24 * HOUR_US,
         window_us=file.stats.window_h * HOUR_US,
+        influx=_influx(file.stats),
+    )
+
+
+def _influx(stats: StatsSection) -> made.InfluxSettings | None:
+    if stats.driver != "influx" or stats.url is None:
+        return None
+    return made.InfluxSettings(
+        url=stats.url,
+        source=stats.source,
+        database=stats.database or stats.source,
+        org=stats.org,
+        token=stats.token,
+        username=stats.username,
+        password=stats.password,
+        is_verified=stats.verify_tls,
+        ca_file=None if stats.ca_file is None else Path(stats.ca_file),
+        spool_bytes=stats.spool_mib * MIB,
+        spool_us=stats.spool_h * HOUR_US,
     )
 
 
@@ -94,6 +126,13 @@ def _defaults(file: ConfigFile) -> made.JobDefaults:
     )
 
 
+def _ssh(node: NodeSection) -> SshOptions | None:
+    if not node.url.startswith("ssh:"):
+        return None
+    ssh = node.ssh
+    return SshOptions(ssh.key, ssh.known_hosts, ssh.host_keys, ssh.config)
+
+
 def _node(node: NodeSection) -> NodeSpec:
     capacity = node.capacity
     return NodeSpec(
@@ -114,6 +153,8 @@ def _node(node: NodeSection) -> NodeSpec:
         rack=node.rack,
         labels=dict(node.labels),
         speed=float(node.speed),
+        tls=TlsFiles(node.tls.ca, node.tls.cert, node.tls.key) if node.tls.ca else None,
+        ssh=_ssh(node),
         power=PowerSpec(
             driver=node.power.driver,
             on=tuple(node.power.on),

@@ -10,10 +10,21 @@ from typing import Any
 from croniter import croniter
 from croniter.croniter import CroniterError
 
-from tenure.config.schema import ConfigFile, CycleSection, DriverSection, NodeSection
+from tenure.config.reach import check_listeners, check_node_reach
+from tenure.config.schema import (
+    ConfigFile,
+    CycleSection,
+    DriverSection,
+    NodeSection,
+    StatsSection,
+)
 from tenure.config.yamlfile import Loc
 
 Found = Iterator[tuple[Loc, str]]
+
+_INFLUX_KEYS = frozenset(StatsSection.model_fields) - {
+    *("driver", "interval_s", "retention_days", "window_h")
+}
 
 _CRON_FIELDS = 5
 # croniter also takes R and H fields: random times, another at every reading
@@ -43,13 +54,28 @@ def check_file(file: ConfigFile) -> Found:
     for index, url in enumerate(file.listen):
         if url in file.listen[:index]:
             yield ("listen", index), "stands here twice"
+    yield from check_listeners(file)
     for name, count in (file.power.min_on or {}).items():
         if name not in generations:
             yield ("power", "min_on", name), _unknown_generation(generations)
         elif count == 0 and name == generations[0] and len(generations) > 1:
             yield ("power", "min_on", name), "must be at least 1: new containers start here"
+    yield from _check_stats(file.stats)
     if file.budgets.moves_per_node > file.budgets.moves_total:
         yield ("budgets", "moves_per_node"), "must not be more than moves_total"
+
+
+def _check_stats(stats: StatsSection) -> Found:
+    if stats.driver == "embedded":
+        for key in sorted(_INFLUX_KEYS & stats.model_fields_set):
+            yield ("stats", key), "is used by driver influx only; set driver: influx"
+        return
+    if stats.token and stats.username:
+        yield ("stats", "token"), "stands beside username; set one of them"
+    if stats.password and not stats.username:
+        yield ("stats", "password"), "needs a username"
+    if stats.ca_file is not None and not stats.verify_tls:
+        yield ("stats", "ca_file"), "is not used without verify_tls"
 
 
 def check_node(index: int, node: NodeSection, generations: Sequence[str] | None) -> Found:
@@ -61,6 +87,7 @@ def check_node(index: int, node: NodeSection, generations: Sequence[str] | None)
         kept = getattr(node.reserve, key)
         if node.capacity is not None and kept >= getattr(node.capacity, key):
             yield (*here, "reserve", key), f"leaves nothing of capacity.{key}"
+    yield from check_node_reach(here, node)
     yield from _check_power((*here, "power"), node.power)
 
 

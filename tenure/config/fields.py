@@ -19,7 +19,13 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from tenure.config.urls import check_engine_url, check_redis_url, parse_listener
+from tenure.config.urls import (
+    check_engine_url,
+    check_host_name,
+    check_influx_url,
+    check_redis_url,
+    parse_listener,
+)
 
 _YEAR_S = 366 * 24 * 3600
 _MAX_BYTES = 1 << 60
@@ -86,8 +92,11 @@ Cpus = Annotated[
 Kept = Annotated[float, Strict(), Field(ge=0, le=1_000_000, allow_inf_nan=False), _named("cores")]
 KeptSize = Annotated[int, BeforeValidator(_size), Field(ge=0, le=_MAX_BYTES), _named("size")]
 FolderOrFile = Annotated[Word, _named("path")]
+TlsFile = Annotated[Text, _named("path")]
+HostName = Annotated[Text, AfterValidator(check_host_name), _named("name")]
 ListenUrl = Annotated[Word, AfterValidator(_listener), _named("URL")]
 EngineUrl = Annotated[Word, AfterValidator(check_engine_url), _named("URL")]
+InfluxUrl = Annotated[Word, AfterValidator(check_influx_url), _named("URL")]
 RedisUrl = Annotated[Word, AfterValidator(check_redis_url), _named("URL")]
 Listeners = Annotated[list[ListenUrl], BeforeValidator(_as_list), Field(min_length=1)]
 Command = Annotated[list[Text], Field(max_length=1000)]

@@ -13,6 +13,7 @@ from tenure.config.build import build_settings, default_cycles
 from tenure.config.checks import check_file, check_node, check_unique
 from tenure.config.cyclesfile import read_cycles
 from tenure.config.faults import Faults, bounded
+from tenure.config.reach import check_ssh_folder
 from tenure.config.schema import ConfigFile, NodeSection
 from tenure.config.settings import Settings
 from tenure.config.yamlfile import Document, Loc, read_file
@@ -70,11 +71,26 @@ def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings | None, l
 def _resolve(raw: dict[str, Any], path: Path | None, env: Mapping[str, str]) -> None:
     """Make the paths in the file absolute; what is not text is left for the schema to refuse."""
     base = Path.cwd() if path is None else path.absolute().parent
-    for key in _PATHS:
-        text = raw.get(key)
+    stats = raw.get("stats")
+    parts = [(raw, key) for key in _PATHS]
+    parts += [(stats, "ca_file")] if isinstance(stats, dict) else []
+    parts += _reach_paths(raw)
+    for part, key in parts:
+        text = part.get(key)
         if isinstance(text, str) and text:
             here = defaults.home(env) / text[2:] if text.startswith("~/") else Path(text)
-            raw[key] = str(base / here)
+            part[key] = str(base / here)
+
+
+def _reach_paths(raw: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """Return where the paths of TLS and ssh stand: the mapping and the key in it."""
+    found = [(raw.get("tls"), ("cert", "key", "client_ca"))]
+    nodes = raw.get("nodes")
+    for node in nodes if isinstance(nodes, list) else []:
+        if isinstance(node, dict):
+            found.append((node.get("tls"), ("ca", "cert", "key")))
+            found.append((node.get("ssh"), ("key", "known_hosts", "config")))
+    return [(part, key) for part, keys in found if isinstance(part, dict) for key in keys]
 
 
 def _cycles_path(raw: dict[str, Any], path: Path | None) -> Path | None:
@@ -91,6 +107,8 @@ def _shaped(raw: dict[str, Any], faults: Faults) -> tuple[ConfigFile | None, lis
     generations = _generations(file, faults)
     nodes = _nodes(raw["nodes"], generations, faults)
     if file is not None:
+        for loc, message in check_ssh_folder(file, nodes):
+            faults.add(loc, message)
         for loc, message in check_file(file):
             if generations is not None or loc[0] not in ("power", "generations"):
                 faults.add(loc, message)

@@ -15,9 +15,11 @@ from tenure.config.schema import (
     ConfigFile,
     CycleSection,
     DriverSection,
+    EngineTlsSection,
     NodeSection,
     ReserveSection,
     Section,
+    SshSection,
 )
 
 TARGET = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -124,7 +126,7 @@ def _document() -> Iterator[str]:
         yield f"\n### {name}\n\n{_description(ConfigFile, name)}\n"
         yield from _table(model)
     yield f"\n### nodes\n\n{_description(ConfigFile, 'nodes')} A list of:\n"
-    yield from _table(NodeSection, leave_out=("capacity", "reserve", "power"))
+    yield from _table(NodeSection, leave_out=tuple(_NODE_PARTS))
     for name, model in _NODE_PARTS.items():
         yield f"\n#### nodes: {name}\n\n{_description(NodeSection, name)}\n"
         yield from _table(model)
@@ -133,6 +135,8 @@ def _document() -> Iterator[str]:
 
 
 _NODE_PARTS: dict[str, type[Section]] = {
+    "tls": EngineTlsSection,
+    "ssh": SshSection,
     "capacity": CapacitySection,
     "reserve": ReserveSection,
     "power": DriverSection,

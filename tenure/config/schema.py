@@ -19,6 +19,8 @@ from tenure.config.fields import (
     Factor,
     Flag,
     FolderOrFile,
+    HostName,
+    InfluxUrl,
     Interval,
     Kept,
     KeptSize,
@@ -31,6 +33,7 @@ from tenure.config.fields import (
     Size,
     Speed,
     Text,
+    TlsFile,
     Word,
 )
 
@@ -61,10 +64,41 @@ class RedisSection(Section):
 
 
 class StatsSection(Section):
-    driver: Literal["embedded"] = _field("embedded", "Where measurements are kept.")
+    driver: Literal["embedded", "influx"] = _field(
+        "embedded", "Where measurements are kept: a file in `state_dir`, or InfluxDB."
+    )
     interval_s: Interval = _field(30, "Time between two samples of each container.")
     retention_days: Positive = _field(14, "How long measurements are kept.")
     window_h: Positive = _field(6, "How far back a profile looks at most.")
+    url: InfluxUrl | None = _field(
+        None, "InfluxDB: `http://host:8086` or `https://host:8086`.", shown="required by `influx`"
+    )
+    source: Literal["tenure", "cadvisor"] = _field(
+        "tenure",
+        "`tenure` writes and reads samples of its own; `cadvisor` reads a database that cAdvisor "
+        "fills, and writes nothing to it.",
+    )
+    database: Text = _field(
+        "", "The database; in InfluxDB 2 the bucket.", shown="`tenure` or `cadvisor`, as `source`"
+    )
+    org: Text = _field("", "The organization, in InfluxDB 2.")
+    token: Text = _field("", "The token, in InfluxDB 2 and 3.")
+    username: Text = _field("", "The user, in InfluxDB 1.")
+    password: Text = _field("", "The user's password.")
+    verify_tls: Flag = _field(True, "Whether the certificate of an `https` server is checked.")
+    ca_file: FolderOrFile | None = _field(
+        None, "Certificates that vouch for the server.", shown="the system's"
+    )
+    spool_mib: Positive = _field(
+        256, "Samples that wait for InfluxDB on disk, compressed; the oldest go first."
+    )
+    spool_h: Positive = _field(24, "How long samples wait for InfluxDB at most.")
+
+    @model_validator(mode="after")
+    def _has_url(self) -> StatsSection:
+        if self.driver == "influx" and self.url is None:
+            raise ValueError("driver influx needs a url: http://host:8086")
+        return self
 
 
 class PlacementSection(Section):
@@ -148,9 +182,46 @@ class DriverSection(Section):
     peak_w: Number = _field(0, "Power draw when fully used, watts.")
 
 
+class EngineTlsSection(Section):
+    ca: TlsFile = _field("", "The authority that signed the engine's certificate.")
+    cert: TlsFile = _field("", "Our certificate, for an engine under `--tlsverify`.")
+    key: TlsFile = _field("", "The key of our certificate, without a passphrase.")
+
+
+class SshSection(Section):
+    key: TlsFile = _field("", "The login key.", shown="those of the daemon's user, and its agent")
+    known_hosts: TlsFile = _field(
+        "", "The keys of known hosts.", shown="the user's and the system's known_hosts"
+    )
+    host_keys: Literal["strict", "accept-new"] = _field(
+        "strict", "`accept-new` takes a host that is met for the first time."
+    )
+    config: TlsFile = _field("", "An ssh_config, for jump hosts and the like.", shown="none")
+
+
+class TlsSection(Section):
+    cert: TlsFile = _field("", "The certificate of the `https://` listeners, with its chain.")
+    key: TlsFile = _field("", "Its key, without a passphrase.")
+    client_ca: TlsFile = _field(
+        "", "Clients must show a certificate of this authority; the token is needed as well."
+    )
+    names: list[HostName] = _field(
+        [],
+        "Names and addresses by which clients reach the daemon, beside loopback and the addresses "
+        "in `listen`: other Host headers are refused.",
+    )
+
+
 class NodeSection(Section):
     name: Name = _required("Unique name: lower-case letters, digits, `.` and `-`, at most 63.")
-    url: EngineUrl = _required("The Docker engine: `unix:///path` or `tcp://host:port`.")
+    url: EngineUrl = _required(
+        "The Docker engine: `unix:///path`, `tcp://host:port`, `https://host:port` or "
+        "`ssh://user@host:port/path`."
+    )
+    tls: EngineTlsSection = _field(
+        EngineTlsSection(), "PEM files for `https://`; with them `tcp://` means TLS too."
+    )
+    ssh: SshSection = _field(SshSection(), "Files of ssh, for `ssh://`.")
     generation: Name = _required("One of `generations`.")
     site: Literal["local", "cloud"] = _field("local", "Where it is.")
     price_per_hour: Number = _field(0, "Dollars per hour while it is on.")
@@ -174,13 +245,15 @@ class ConfigFile(Section):
     )
     listen: Listeners = _field(
         [],
-        "Where the API listens: `unix:///path` and `tcp://` on loopback addresses.",
+        "Where the API listens: `unix:///path`, `tcp://` on loopback addresses, `https://` "
+        "anywhere.",
         shown="unix:///run/tenure/tenured.sock as root, else tenured.sock in state_dir; "
         "and tcp://127.0.0.1:7480",
     )
     token_file: FolderOrFile = _field(
         "", "The token that TCP requests must carry; made if absent.", shown="token in state_dir"
     )
+    tls: TlsSection = _field(TlsSection(), "PEM files of the `https://` listeners.")
     redis: RedisSection = _field(RedisSection(), "The queues of the workers.")
     stats: StatsSection = _field(StatsSection(), "Measurements of containers.")
     generations: list[Name] = Field(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tenure.config.redaction import redacted
 from tenure.config.urls import Listener
+from tenure.model.access import TlsFiles
 from tenure.model.node import NodeSpec
 from tenure.model.plan import CycleSpec
 
@@ -20,11 +21,31 @@ class RedisSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class InfluxSettings:
+    """``ca_file`` None: the system's certificates. ``spool_us`` is the longest wait."""
+
+    url: str
+    source: Literal["tenure", "cadvisor"]
+    database: str
+    org: str
+    token: str = field(repr=False)
+    username: str
+    password: str = field(repr=False)
+    is_verified: bool
+    ca_file: Path | None
+    spool_bytes: int
+    spool_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatsSettings:
+    """``influx`` None: the embedded store."""
+
     driver: str
     interval_us: int
     retention_us: int
     window_us: int
+    influx: InfluxSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +98,19 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerTls:
+    """``files.ca``: clients must show a certificate of it; ``names`` are good Host headers."""
+
+    files: TlsFiles
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """The whole configuration. ``path`` and ``cycles_file`` None: there is no such file."""
+    """The whole configuration. ``path`` and ``cycles_file`` None: there is no such file.
+
+    ``tls`` None: no listener has TLS.
+    """
 
     path: Path | None
     state_dir: Path
@@ -97,6 +129,7 @@ class Settings:
     cycles_file: Path | None
     nodes: tuple[NodeSpec, ...]
     cycles: tuple[CycleSpec, ...]
+    tls: ServerTls | None = None
 
     def redacted(self) -> dict[str, Any]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+from tenure.model.access import parse_ssh
+
 #: The kernel's bound on the path of a unix socket (sun_path less the final NUL).
 MAX_SOCKET_BYTES = 107
 
-_LATER = {
-    "https": "comes with TLS support; use tcp:// on a private network until then",
-    "ssh": "comes with ssh support; forward the engine's socket and use unix:// until then",
-}
+_HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where the API listens: a unix socket at ``path``, else TCP at ``host``:``port`` (0: any)."""
+    """Where the API listens: a unix socket at ``path``, else TCP at ``host``:``port`` (0: any).
+
+    ``https://`` is TCP with TLS.
+    """
 
     url: str
     path: Path | None = None
     host: str = ""
     port: int = 0
+
+    @property
+    def is_tls(self) -> bool:
+        return self.url.startswith("https:")
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it listens on every address of the machine."""
+        return self.host in ("0.0.0.0", "::")
 
 
 def parse_listener(text: str) -> Listener:
@@ -31,30 +43,30 @@ def parse_listener(text: str) -> Listener:
     url = _split(text)
     if url.scheme == "unix":
         return Listener(text, path=_socket_path(url))
-    if url.scheme != "tcp":
-        raise ValueError("must be unix:///path or tcp://127.0.0.1:port")
+    if url.scheme not in ("tcp", "https"):
+        raise ValueError("must be unix:///path, tcp://127.0.0.1:port or https://address:port")
     host, port = _host_and_port(url)
-    if not _is_loopback(host):
-        raise ValueError(
-            "is not a loopback address and the TLS listener is not built yet; "
-            "use tcp://127.0.0.1:port or a unix socket"
-        )
+    if url.scheme == "tcp" and not _is_loopback(host):
+        raise ValueError("is not a loopback address; use https:// there, with a certificate in tls")
     return Listener(text, host=host, port=port)
 
 
 def check_engine_url(text: str) -> str:
     """Return the URL of a Docker engine, or raise ValueError with a remedy."""
     url = _split(text)
-    if url.scheme in _LATER:
-        raise ValueError(f"{url.scheme}:// {_LATER[url.scheme]}")
-    if url.scheme == "unix":
+    if url.scheme == "ssh":
+        parse_ssh(text)
+    elif url.scheme == "unix":
         _socket_path(url)
-    elif url.scheme == "tcp":
+    elif url.scheme in ("tcp", "https"):
         _, port = _host_and_port(url)
         if port == 0:
             raise ValueError("port 0 is no engine's port")
     else:
-        raise ValueError("must be unix:///path/to/docker.sock or tcp://host:port")
+        raise ValueError(
+            "must be unix:///path/to/docker.sock, tcp://host:port, https://host:port or "
+            "ssh://user@host"
+        )
     return text
 
 
@@ -68,6 +80,20 @@ def check_redis_url(text: str) -> str:
         raise ValueError("must be redis://, rediss:// or unix://, or null for a private Redis")
     elif not url.hostname:
         raise ValueError("names no host: redis://host:6379/0")
+    return text
+
+
+def check_influx_url(text: str) -> str:
+    """Return the URL of an InfluxDB, or raise ValueError with a remedy."""
+    url = _split(text)
+    if url.scheme not in ("http", "https"):
+        raise ValueError("must be http://host:8086 or https://host:8086")
+    if not url.hostname:
+        raise ValueError("names no host: http://host:8086")
+    if url.username is not None or url.password is not None:
+        raise ValueError("takes no user or password; use username and password, or token")
+    if url.query or url.fragment:
+        raise ValueError("takes nothing after the path")
     return text
 
 
@@ -102,6 +128,16 @@ def _host_and_port(url: SplitResult) -> tuple[str, int]:
     if not url.hostname or url.port is None:
         raise ValueError("needs a host and a port: tcp://host:port")
     return url.hostname, url.port
+
+
+def check_host_name(text: str) -> str:
+    """Return a host name or an address without a port, or raise ValueError with a remedy."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        if not _HOST_NAME.fullmatch(text):
+            raise ValueError("is no host name and no address; give it without a port") from None
+    return text
 
 
 def _is_loopback(host: str) -> bool:

@@ -13,6 +13,7 @@ from tenure.model.container import ContainerState, Grave, Migration, Profile, Se
 from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import Command
+from tenure.model.facts import EngineFacts
 from tenure.model.job import EXECUTOR_OVER, Executor, Job
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
@@ -56,8 +57,10 @@ class Context:
     """The one mutable thing of the core. Only code called from ``handle`` changes it.
 
     ``fresh`` holds the start time of the newest listing of each node, ``profiles`` and ``foreign``
-    the measured use; none of these is durable: they are learned again after a restart. ``gone``
-    lists nodes just fenced (name, whether by power-off), for the others to hear of.
+    the measured use, ``refused`` engines that answer and were not taken for a node's; none of
+    these is durable: they are learned again after a restart. ``gone``
+    lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
+    for the others to hear of.
     """
 
     def __init__(self, params: Params, placer: Placer) -> None:
@@ -70,6 +73,7 @@ class Context:
         self.profiles: dict[str, Profile] = {}
         self.foreign: dict[str, Resources] = {}
         self.fresh: dict[str, int] = {}
+        self.refused: dict[str, EngineFacts] = {}
         self.orphans: set[str] = set()
         self.why: dict[str, str] = {}
         self.effects: list[Effect] = []
@@ -81,6 +85,10 @@ class Context:
         self.touched_jobs: set[str] = set()
         self.touched_services: set[str] = set()
         self.gone: list[tuple[str, bool]] = []
+        self.loads: dict[str, Any] = {}
+        self.probes: dict[str, str] = {}
+        self.is_closing = False
+        self.dark: list[str] = []
 
     # effects, events, timers
 
@@ -171,6 +179,7 @@ class Context:
         was = old.node if old and old.state not in EXECUTOR_OVER else ""
         now = executor.node if executor.state not in EXECUTOR_OVER else ""
         _shift(self.index.executors, was, now, executor.key)
+        self.forget_loads(was, now)
         self.index.of_job.setdefault(executor.job, set()).add(executor.key)
         self.touched_jobs.add(executor.job)
         self.is_room_changed = True
@@ -182,6 +191,7 @@ class Context:
         was = old.node if old and old.state not in GONE_SERVICE else ""
         now = service.node if service.state not in GONE_SERVICE else ""
         _shift(self.index.services, was, now, service.id)
+        self.forget_loads(was, now, old.node if old else "")
         if service.state in UNPLACED_SERVICE:
             self.index.unplaced.add(service.id)
         else:
@@ -196,6 +206,7 @@ class Context:
 
     def put_migration(self, move: Migration) -> Migration:
         """Store a migration."""
+        self.forget_loads(move.source, move.target)
         if move.is_over:
             self.index.moves.discard(move.id)
             self.index.move_of.pop(move.container, None)
@@ -207,6 +218,7 @@ class Context:
 
     def put_grave(self, grave: Grave) -> Grave:
         """Store a grave."""
+        self.forget_loads(grave.node)
         self.index.graves.setdefault(grave.node, set()).add(grave.id)
         self.index.graves_of.setdefault(grave.owner, set()).add(grave.id)
         self.is_room_changed = True
@@ -214,6 +226,7 @@ class Context:
 
     def drop_grave(self, grave: Grave) -> None:
         """Forget a grave: its container is gone."""
+        self.forget_loads(grave.node)
         self.tables.graves.drop(grave.id)
         self.index.graves.get(grave.node, set()).discard(grave.id)
         owned = self.index.graves_of.get(grave.owner, set())
@@ -222,6 +235,11 @@ class Context:
             self.index.graves_of.pop(grave.owner, None)
         self.touch_owner(grave.owner)
         self.is_room_changed = True
+
+    def forget_loads(self, *nodes: str) -> None:
+        """Have the load of nodes computed anew: something on them changed."""
+        for node in nodes:
+            self.loads.pop(node, None)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a grave reviewed."""
@@ -301,6 +319,7 @@ class Context:
     def reindex(self) -> None:
         """Build the indexes from freshly loaded tables."""
         self.index = Index()
+        self.loads.clear()
         self._index_work()
         self._index_moves()
         tables = self.tables

@@ -28,11 +28,15 @@ from tenure.model.job import EXECUTOR_TRANSITIONS, Executor, ExecutorState, Job
 from tenure.model.node import Node, Power, Reach
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
+from tenure.model.units import US
 
 MACHINE = "executor"
 S = ExecutorState
 #: Exit codes by which an engine's own end shows: SIGKILL, SIGTERM, and Docker's "unknown".
 ENGINE_END_CODES = frozenset((137, 143, 255))
+#: An engine that goes down ends its containers before it is missed: so long such an exit may be
+#: its doing. A silent death is noticed within two pings of 3 s each and the 2 s between them.
+JUDGE_US = 10 * US
 
 
 def to(ctx: Context, executor: Executor, state: ExecutorState, **changes: Any) -> Executor:
@@ -61,6 +65,8 @@ def advance(ctx: Context, executor: Executor, job: Job) -> None:
         _create(ctx, executor, job)
     elif executor.state is S.CREATED and job.launched_us is not None:
         _start(ctx, executor)
+    elif executor.suspect_us and ctx.now_us >= executor.suspect_us + JUDGE_US:
+        ctx.emit(Relist(executor.node))
 
 
 def _create(ctx: Context, executor: Executor, job: Job) -> None:
@@ -343,18 +349,34 @@ def _found_exited(ctx: Context, executor: Executor, facts: ContainerFacts) -> No
     started = executor.started_us or facts.started_us or ctx.now_us
     executor = ctx.put_executor(replace(executor, started_us=started))
     code = 255 if facts.exit_code is None else facts.exit_code
-    if _is_mishap(ctx, executor, code):
-        lose(ctx, executor, f"ended with its engine (exit code {code})")
-        return
+    if code in ENGINE_END_CODES and not facts.is_oom_killed:
+        if _was_away(ctx, executor):
+            lose(ctx, executor, f"ended with its engine (exit code {code})")
+            return
+        if _is_judged_later(ctx, executor):
+            return
     note = "killed for memory (OOM)" if facts.is_oom_killed else facts.error
     ended_us = min(facts.finished_us or ctx.now_us, ctx.now_us)
     end(ctx, executor, code, note=note, at_us=max(ended_us, started))
 
 
-def _is_mishap(ctx: Context, executor: Executor, code: int) -> bool:
+def _was_away(ctx: Context, executor: Executor) -> bool:
     node = ctx.tables.nodes[executor.node]
     was_away = node.reconnected_us > (executor.started_us or 0)
-    return code in ENGINE_END_CODES and was_away and executor.mishaps < ctx.params.mishaps
+    return was_away and executor.mishaps < ctx.params.mishaps
+
+
+def _is_judged_later(ctx: Context, executor: Executor) -> bool:
+    """Wait whether the engine turns out to have gone down; a later listing asks again."""
+    if executor.mishaps >= ctx.params.mishaps:
+        return False
+    if not executor.suspect_us:
+        executor = ctx.put_executor(replace(executor, suspect_us=ctx.now_us))
+    judge_us = executor.suspect_us + JUDGE_US
+    if ctx.now_us >= judge_us:
+        return False
+    ctx.arm(judge_us, MACHINE, executor.key)
+    return True
 
 
 def on_node_off(ctx: Context, node: str) -> None:
@@ -371,9 +393,18 @@ def on_node_off(ctx: Context, node: str) -> None:
             lose(ctx, executor, "node is off", is_elsewhere=True)
 
 
+def on_no_boot(ctx: Context, node: str) -> None:
+    """Let executors to which nothing was sent look for another node than one that did not boot."""
+    for executor in ctx.executors_on(node):
+        if executor.state is S.PLACED and not executor.effect:
+            unplace(ctx, executor)
+
+
 def rearm(ctx: Context) -> None:
-    """Set the timers of loaded executors that wait for their next attempt."""
+    """Set the timers of loaded executors that wait for their next attempt or a judgement."""
     for key in ctx.index.open_jobs:
         for executor in ctx.executors_of(key):
             if executor.state is S.PLACED and executor.retry_us > ctx.now_us:
                 ctx.arm(executor.retry_us, MACHINE, executor.key)
+            elif executor.suspect_us and not executor.is_over:
+                ctx.arm(executor.suspect_us + JUDGE_US, MACHINE, executor.key)

@@ -34,6 +34,7 @@ from tenure.model.events import (
     CancelJob,
     ChangeService,
     ClaimRun,
+    Closing,
     Command,
     Configured,
     ContainerSeen,
@@ -152,7 +153,7 @@ def _settle(ctx: Context) -> None:
 
 
 def _gone(ctx: Context) -> None:
-    """Tell everybody of nodes that were fenced, then close their ledger interval."""
+    """Tell everybody of nodes that were fenced, then close their ledger interval; of no boots."""
     while ctx.gone:
         name, is_off = ctx.gone.pop(0)
         executors.on_node_off(ctx, name)
@@ -161,6 +162,10 @@ def _gone(ctx: Context) -> None:
         services.on_node_off(ctx, name)
         if is_off:
             ledger.close_interval(ctx, name)
+    while ctx.dark:
+        name = ctx.dark.pop(0)
+        executors.on_no_boot(ctx, name)
+        services.on_no_boot(ctx, name)
 
 
 def _review(ctx: Context) -> None:
@@ -233,16 +238,25 @@ def _end(ctx: Context, key: str, outcome: Outcome) -> None:
 def _usage(ctx: Context, event: UsageObserved) -> None:
     """Take in measured use. It counts for new placements, never against what is placed."""
     for profile in event.profiles:
-        if profile.container in ctx.tables.services:
+        service = ctx.tables.services.get(profile.container)
+        if service is not None:
             ctx.profiles[profile.container] = profile
+            ctx.forget_loads(service.node)
     ctx.foreign.update(event.foreign)
+    ctx.forget_loads(*event.foreign)
     ctx.is_room_changed = True
+
+
+def _closing(ctx: Context, event: Closing) -> None:
+    """Begin no more moves: those under way have half a minute to end or go back."""
+    ctx.is_closing = True
 
 
 #: Who sees an event.
 HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     Started: _started,
     Tick: _tick,
+    Closing: _closing,
     Configured: nodes.configure,
     NodeConnected: nodes.connected,
     NodeLost: nodes.lost,

@@ -27,7 +27,7 @@ def bury(ctx: Context, grave: Grave) -> None:
     """Have a copy stopped, its log kept if asked for, and removed."""
     if grave.id in ctx.tables.graves:
         return
-    if ctx.tables.nodes[grave.node].power is Power.OFF:
+    if ctx.tables.nodes[grave.node].is_fenced:
         grave = replace(grave, may_run=False, request=Resources())
     dig(ctx, ctx.put_grave(replace(grave, created_us=ctx.now_us, changed_us=ctx.now_us)))
 
@@ -90,6 +90,13 @@ def on_listing(ctx: Context, grave: Grave, facts: ContainerFacts | None, started
         dig(ctx, grave)
     else:
         ctx.arm(grave.retry_us, MACHINE, grave.id)
+
+
+def on_connected(ctx: Context, node: str) -> None:
+    """Note that an engine that is back may have revived copies by their restart policy."""
+    for grave in ctx.graves_on(node):
+        if "/" not in grave.owner and not grave.may_run:
+            ctx.put_grave(replace(grave, may_run=True))
 
 
 def on_node_off(ctx: Context, node: str) -> None:

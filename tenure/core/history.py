@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from tenure.core import answers
+from tenure.core import answers, ledger
 from tenure.core.context import Context
 from tenure.core.tables import Table
 from tenure.model.container import ContainerState, Service
@@ -19,6 +19,7 @@ PERIOD_US = 600 * US
 def on_timer(ctx: Context, key: str) -> None:
     """Forget what exceeds ``max_history`` of each kind; called every ten minutes."""
     answers.forget(ctx)
+    ledger.roll(ctx)
     keep = ctx.params.max_history
     for job in _excess(ctx.tables.jobs, lambda j: j.finished_us if j.is_over else None, keep):
         for executor in ctx.index.of_job.pop(job, set()):

@@ -17,6 +17,9 @@ from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
 from tenure.model.units import cost_nano
 
+#: Stays kept of one interval: a report sorts them all, and each is a record.
+MAX_STAYS = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -116,6 +119,18 @@ def reprice(ctx: Context, node: Node) -> None:
     if row is not None and (row.price_nano_per_h, row.site, row.generation) != now:
         close_interval(ctx, node.name)
         open_interval(ctx, node)
+
+
+def roll(ctx: Context) -> None:
+    """Begin new intervals on nodes that had many stays since they were switched on.
+
+    Stays are kept until their interval is settled; a node that is never off would gather them for
+    ever. The first stay in the new interval pays for the gap before it, else shares do not change.
+    """
+    for node in [n for n in ctx.tables.nodes.values() if n.is_switchable]:
+        if len(ctx.index.stays.get(node.name, ())) > MAX_STAYS and current(ctx, node.name):
+            close_interval(ctx, node.name)
+            open_interval(ctx, node)
 
 
 def stays_on(ctx: Context, node: str) -> list[Stay]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tenure.core import ledger, power, room, services
 from tenure.core.context import Context
-from tenure.core.steps import FORWARD, is_committed
+from tenure.core.steps import FORWARD, TARGET_MAY_RUN, is_committed
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.effects import (
     CreateContainer,
@@ -36,8 +36,6 @@ RETRY_US = 2 * US
 MAX_DOUBLINGS = 4
 #: A target that could not be created or started for unclear reasons is given up after this many.
 MAX_TRIES = 4
-#: For so long after a roll-back an exit of the source is taken as the late effect of our stop.
-GUARD_US = 600 * US
 NO_POLICY = {"Name": "no"}
 SOURCE_STEPS = frozenset((Step.DISARM, Step.STOP, Step.UNDO_SOURCE, Step.UNDO_ARM))
 
@@ -93,6 +91,8 @@ def advance(ctx: Context, key: str) -> None:
 
 def _begin(ctx: Context, move: Migration, service: Service) -> None:
     """Start a queued move: budgets and fit are checked again, at this moment."""
+    if ctx.is_closing:
+        return
     code = _objection(ctx, move, service)
     if code:
         put(ctx, move, Step.REFUSED, reason=code, finished_us=ctx.now_us)
@@ -116,8 +116,14 @@ def _objection(ctx: Context, move: Migration, service: Service) -> str:
         return "expired"
     if service.state is not ContainerState.RUNNING or service.is_removing:
         return "not_running"
-    if service.incarnation != move.source_incarnation or service.node != move.source:
+    if (service.node, service.incarnation) != (move.source, move.source_incarnation):
         return "changed"
+    return _barred(ctx, move, service)
+
+
+def _barred(ctx: Context, move: Migration, service: Service) -> str:
+    if ctx.now_us < service.late_us:
+        return "unsure"
     node = ctx.tables.nodes.get(move.target)
     if node is None:
         return "no_node"
@@ -148,6 +154,8 @@ def _send(ctx: Context, move: Migration, service: Service) -> None:
     if not services.is_reachable(ctx, node):
         if move.step is Step.CREATE:
             _wait_for_target(ctx, move)
+        elif ctx.tables.nodes[node].is_fenced:
+            _without(ctx, move, node)
         return
     effect = _effect(ctx, move, service)
     touched = move.is_source_touched or move.step is Step.DISARM
@@ -179,7 +187,8 @@ def _effect(ctx: Context, move: Migration, service: Service) -> EngineEffect:
         body = services.body_of(ctx, arriving, move.incarnation, NO_POLICY)
         return CreateContainer(key, owner, target, service.name, body, service.is_pullable)
     if move.step is Step.STOP:
-        return StopContainer(key, owner, source, move.source_id, ctx.params.grace_stop_s)
+        grace_s = service.grace(ctx.params.grace_stop_s)
+        return StopContainer(key, owner, source, move.source_id, grace_s)
     if move.step is Step.START:
         return StartContainer(key, owner, target, move.target_id)
     if move.step is Step.UNDO_SOURCE:
@@ -201,8 +210,13 @@ def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
     elif isinstance(outcome, Refused) and outcome.code != "unreachable":
         _refused(ctx, move, f"{outcome.code}: {outcome.detail}"[:500], outcome.code)
     else:
+        if move.step in (Step.START, Step.UNDO_SOURCE):
+            service = ctx.tables.services[move.container]
+            ctx.put_service(replace(service, late_us=ctx.now_us + services.LATE_US))
         ctx.put_migration(replace(move, effect="", is_unsure=True, changed_us=ctx.now_us))
         ctx.emit(Relist(move.source if move.step in SOURCE_STEPS else move.target))
+        if move.step is Step.CREATE:
+            ctx.arm(move.expires_us, MACHINE, move.id)
 
 
 def _next(ctx: Context, move: Migration) -> None:
@@ -233,8 +247,8 @@ def _refused(ctx: Context, move: Migration, reason: str, code: str) -> None:
         _back(ctx, move, reason)
     elif move.step is Step.UNDO_SOURCE and is_gone:
         _lost(ctx, move, reason)
-    elif move.step is Step.UNDO_ARM and is_gone:
-        _next(ctx, move)
+    elif move.step in (Step.UNDO_ARM, Step.COMMIT) and is_gone:
+        _next(ctx, move)  # removed by somebody: the next listing says so of the service
     else:
         _retry(ctx, replace(move, reason=reason))
 
@@ -250,9 +264,11 @@ def _back(ctx: Context, move: Migration, reason: str) -> None:
     """Turn round before the commit: first the target must be gone for certain."""
     if is_committed(move.step):
         raise AssertionError(f"migration {move.id}: no way back from {move.step}")
+    may_run = move.step in TARGET_MAY_RUN
     put(ctx, move, Step.UNDO_TARGET, reason=reason)
     service = ctx.tables.services[move.container]
-    services.bury(ctx, service, move.target, move.target_id, move.incarnation)
+    copy = (move.target, move.target_id, move.incarnation)
+    services.bury(ctx, service, copy, may_run=may_run)
     advance(ctx, move.id)
 
 
@@ -261,7 +277,9 @@ def _undo_target(ctx: Context, move: Migration) -> None:
     if any(grave.may_run for grave in mine):
         return
     ledger.end_stay(ctx, f"{move.container}/{move.incarnation}")
-    if move.is_source_stopped:
+    if ctx.tables.nodes[move.source].is_fenced:
+        _lost(ctx, move, "source is off")
+    elif move.is_source_stopped:
         put(ctx, move, Step.UNDO_SOURCE)
         advance(ctx, move.id)
     elif move.is_source_touched:
@@ -275,12 +293,12 @@ def _rolled_back(ctx: Context, move: Migration) -> None:
     up = ctx.now_us if move.is_source_stopped else move.up_us
     put(ctx, move, Step.ROLLED_BACK, finished_us=ctx.now_us, up_us=up)
     service = ctx.tables.services[move.container]
-    guard = ctx.now_us + GUARD_US if move.is_source_stopped else 0
+    guard = ctx.now_us + services.LATE_US if move.is_source_stopped else 0
     services.to(ctx, service, ContainerState.RUNNING, moved_us=ctx.now_us, guard_us=guard)
 
 
 def _lost(ctx: Context, move: Migration, reason: str) -> None:
-    """The source was removed by somebody while it was stopped for the move: create it anew."""
+    """The source was removed by somebody, or its node is off: create it anew."""
     put(ctx, move, Step.ROLLED_BACK, finished_us=ctx.now_us, reason=reason)
     service = ctx.tables.services[move.container]
     service = services.to(ctx, service, ContainerState.RUNNING)
@@ -290,7 +308,7 @@ def _lost(ctx: Context, move: Migration, reason: str) -> None:
 def _commit(ctx: Context, move: Migration) -> None:
     """Make the target the service and bury the source."""
     service = ctx.tables.services[move.container]
-    services.bury(ctx, service, move.source, move.source_id, move.source_incarnation)
+    services.bury(ctx, service, (move.source, move.source_id, move.source_incarnation))
     ledger.end_stay(ctx, f"{service.id}/{move.source_incarnation}")
     ctx.put_service(
         replace(
@@ -376,22 +394,34 @@ def on_timer(ctx: Context, key: str) -> None:
     if move.step is Step.VERIFY:
         ctx.emit(Relist(move.target))
         ctx.arm(ctx.now_us + 5 * US, MACHINE, key)
+    elif move.step is Step.CREATE and move.is_unsure:
+        _wait_for_target(ctx, move)  # what was not started cannot run, so going back is safe
     else:
         advance(ctx, key)
 
 
 def on_node_off(ctx: Context, node: str) -> None:
-    """React to a fenced node: a lost target turns the move round, a lost source lets it go on."""
+    """Have every move that counts on a fenced node go on without it."""
     for move in ctx.open_moves():
-        if node == move.target and not is_committed(move.step):
-            if move.step is Step.QUEUED:
-                put(ctx, move, Step.REFUSED, reason="target is off", finished_us=ctx.now_us)
-            elif move.step not in (Step.UNDO_SOURCE, Step.UNDO_ARM, Step.UNDO_TARGET):
-                _back(ctx, replace(move, effect="", is_unsure=False), "target is off")
-        elif node == move.source and move.step in (Step.DISARM, Step.STOP):
-            _next(ctx, replace(move, effect="", is_unsure=False, is_source_stopped=True))
-        elif node == move.source and move.step in (Step.UNDO_SOURCE, Step.UNDO_ARM):
-            _lost(ctx, replace(move, effect="", is_unsure=False), "source is off")
+        if node in (move.source, move.target):
+            _without(ctx, move, node)
+
+
+def _without(ctx: Context, move: Migration, node: str) -> None:
+    """React to a fenced node: a lost target turns the move round, a lost source lets it go on."""
+    free = replace(move, effect="", is_unsure=False)
+    if node == move.target and move.step is Step.COMMIT:
+        _next(ctx, free)
+        services.again(ctx, ctx.tables.services[move.container], "target is off")
+    elif node == move.target and not is_committed(move.step):
+        if move.step is Step.QUEUED:
+            put(ctx, move, Step.REFUSED, reason="target is off", finished_us=ctx.now_us)
+        elif move.step not in (Step.UNDO_SOURCE, Step.UNDO_ARM, Step.UNDO_TARGET):
+            _back(ctx, free, "target is off")
+    elif node == move.source and move.step in (Step.DISARM, Step.STOP):
+        _next(ctx, replace(free, is_source_stopped=True))
+    elif node == move.source and move.step in (Step.UNDO_SOURCE, Step.UNDO_ARM):
+        _lost(ctx, free, "source is off")
 
 
 def rearm(ctx: Context) -> None:

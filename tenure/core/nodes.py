@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenure.core import executors, graves, ledger, migrations, power, room, services
-from tenure.core.context import Context
+from tenure.core.context import GONE_SERVICE, Context
 from tenure.core.executors import is_node_ready
 from tenure.model.container import Grave, Migration
 from tenure.model.events import (
@@ -29,6 +29,8 @@ from tenure.model.node import Node, NodeSpec, Power, Reach, Scheduling
 from tenure.model.resources import Resources
 
 Copy = tuple[str, int]
+NOTE = 500
+"""Characters of a node's note: an engine's, or ssh's, last words."""
 
 
 def configure(ctx: Context, event: Configured) -> None:
@@ -95,6 +97,7 @@ def connected(ctx: Context, event: NodeConnected) -> None:
     if node is None:
         return
     facts = event.facts
+    ctx.refused[node.name] = facts
     twin = _twin(ctx, node, facts.engine_id)
     if twin:
         note = f"same engine as node {twin}: its ID is {facts.engine_id}"
@@ -119,25 +122,37 @@ def connected(ctx: Context, event: NodeConnected) -> None:
         reconnected_us=ctx.now_us,
         note="",
     )
+    ctx.refused.pop(node.name, None)
     ctx.fresh.pop(node.name, None)
     ctx.put_node(node)
     ctx.publish("node.connected", node.name, engine_id=facts.engine_id)
+    graves.on_connected(ctx, node.name)
     if node.power is not Power.STOPPING:
         power.is_on(ctx, node)
 
 
 def _twin(ctx: Context, node: Node, engine_id: str) -> str:
+    """Return another node whose engine this is: one that answers, or that still has our work.
+
+    A node renamed in the configuration would else have all containers of its old name buried.
+    """
     for other in ctx.tables.nodes.values():
-        is_other = other.name != node.name and other.reach is Reach.OK
-        if is_other and engine_id and other.engine_id == engine_id:
+        if other.name == node.name or not engine_id or other.engine_id != engine_id:
+            continue
+        if other.reach is Reach.OK or room.is_busy(ctx, other.name):
             return other.name
     return ""
 
 
 def lost(ctx: Context, event: NodeLost) -> None:
     """Note that an engine does not answer; nothing is concluded about its containers."""
+    ctx.refused.pop(event.node, None)
     node = ctx.tables.nodes.get(event.node)
-    if node is None or node.reach is Reach.UNREACHABLE:
+    if node is None:
+        return
+    if node.power in (Power.ON, Power.UNKNOWN) and event.why and node.note != event.why[:NOTE]:
+        node = ctx.put_node(replace(node, note=event.why[:NOTE]))
+    if node.reach is Reach.UNREACHABLE:
         return
     ctx.put_node(replace(node, reach=Reach.UNREACHABLE, unreachable_us=ctx.now_us))
     ctx.fresh.pop(node.name, None)
@@ -150,6 +165,10 @@ def lost(ctx: Context, event: NodeLost) -> None:
 
 def listed(ctx: Context, event: NodeListed) -> None:
     """Compare a listing with every record that says something is on this node."""
+    if event.node in ctx.refused:
+        # what stood against its engine may be gone by now; nobody will say again that it answers
+        facts = ctx.refused[event.node]
+        connected(ctx, NodeConnected(at_us=event.at_us, node=event.node, facts=facts))
     node = ctx.tables.nodes.get(event.node)
     if node is None or node.reach is not Reach.OK or node.power is not Power.ON:
         return
@@ -158,7 +177,7 @@ def listed(ctx: Context, event: NodeListed) -> None:
     copies = {copy_of(c): c for c in ours}
     _match(ctx, event.node, copies, event.started_us)
     _orphans(ctx, event.node, copies)
-    foreign = sum(c.is_running for c in event.containers if not is_ours(ctx, c))
+    foreign = sum(c.is_running for c in event.containers) - sum(c.is_running for c in ours)
     _update(ctx, event, foreign)
     ready(ctx, event.node)
     power.review(ctx, ctx.tables.nodes[event.node])
@@ -203,8 +222,35 @@ def _move_seen(
 
 
 def is_ours(ctx: Context, facts: ContainerFacts) -> bool:
-    """Whether a container carries this fleet's label; all others are foreign."""
-    return facts.labels.get(LABEL_FLEET) == ctx.meta.fleet and copy_of(facts)[0] != ""
+    """Whether a container is this fleet's by label, and by name or known engine id.
+
+    All others are foreign. Labels alone do not tell: an image made of one of our containers (by
+    ``docker commit``) hands them on to what people run from it.
+    """
+    owner, turn = copy_of(facts)
+    if facts.labels.get(LABEL_FLEET) != ctx.meta.fleet or not owner:
+        return False
+    name = _name_of(ctx, owner, turn)
+    return name in ("", facts.name) or facts.engine_id in _engine_ids(ctx, owner)
+
+
+def _name_of(ctx: Context, owner: str, turn: int) -> str:
+    """Return the name under which a copy was created; "" of a container forgotten since."""
+    job, is_executor, index = owner.partition("/")
+    if is_executor:
+        return f"tenure-{job}-{index}-{turn}"
+    service = ctx.tables.services.get(owner)
+    return "" if service is None else service.name
+
+
+def _engine_ids(ctx: Context, owner: str) -> set[str]:
+    """Return the engine ids known of an owner's copies: somebody may have renamed them."""
+    found = {grave.engine_id for grave in ctx.graves_of(owner)}
+    move = ctx.move_of(owner)
+    if move is not None:
+        found |= {move.source_id, move.target_id}
+    record = ctx.tables.executors.get(owner) or ctx.tables.services.get(owner)
+    return found if record is None else found | {record.engine_id}
 
 
 def copy_of(facts: ContainerFacts) -> Copy:
@@ -274,7 +320,9 @@ def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:
         wanted = {(move.source, move.source_incarnation), (move.target, move.incarnation)}
         return (node, turn) in wanted
     service = ctx.tables.services.get(owner)
-    return service is not None and (service.node, service.incarnation) == (node, turn)
+    if service is None or service.state in GONE_SERVICE:
+        return False
+    return (service.node, service.incarnation) == (node, turn)
 
 
 def ready(ctx: Context, name: str) -> None:

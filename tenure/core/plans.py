@@ -198,6 +198,8 @@ def _stale(ctx: Context, service: Service, move: Move) -> str:
         return "moving"
     if service.incarnation != move.incarnation or service.node != move.source:
         return "changed"
+    if ctx.now_us < service.late_us:
+        return "unsure"  # a start that ended unknown could revive the source beside the target
     if service.migrate not in MOVABLE:
         return "never_migrate"
     return ""
@@ -259,8 +261,10 @@ def on_timer(ctx: Context, key: str) -> None:
     run = ctx.tables.runs.get(key)
     if run is None or run.is_over:
         return
-    late = run.claimed_us is not None and ctx.now_us >= run.claimed_us + ctx.params.claim_us
-    if run.state is RunState.CLAIMED and late:
+    late_us = (run.claimed_us or 0) + ctx.params.claim_us
+    if run.state is RunState.CLAIMED and ctx.now_us < late_us:
+        ctx.arm(late_us, MACHINE, key)  # the call before was the one for an unclaimed run
+    elif run.state is RunState.CLAIMED:
         to(ctx, run, RunState.FAILED, "its worker did not submit a plan in time")
     is_forgotten = run.is_manual and ctx.now_us >= run.due_us + UNCLAIMED_US
     if run.state is RunState.DUE and is_forgotten:

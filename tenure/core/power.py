@@ -32,6 +32,7 @@ def want_on(ctx: Context, name: str, why: str) -> None:
     if node.power not in (Power.OFF, Power.FAILED) or not node.is_switchable or node.effect:
         return
     effect = SwitchPower(ctx.effect_id(), f"{MACHINE}:{name}", name, "on")
+    ctx.probes.pop(name, None)  # an answer from before the command says nothing after it
     node = replace(node, power=Power.BOOTING, power_since_us=ctx.now_us, effect=effect.id)
     ctx.put_node(replace(node, idle_us=None, note=""))
     ledger.open_interval(ctx, node)
@@ -43,6 +44,7 @@ def want_on(ctx: Context, name: str, why: str) -> None:
 def switch_off(ctx: Context, node: Node, why: str) -> None:
     """Issue the power-off command; callers have made sure that the node is empty or lost."""
     effect = SwitchPower(ctx.effect_id(), f"{MACHINE}:{node.name}", node.name, "off")
+    ctx.probes.pop(node.name, None)
     ctx.put_node(replace(node, power=Power.STOPPING, power_since_us=ctx.now_us, effect=effect.id))
     ctx.publish("node.stopping", node.name, why=why)
     ctx.emit(effect)
@@ -52,12 +54,17 @@ def probe(ctx: Context, name: str) -> None:
     """Ask the node's power driver for the truth."""
     node = ctx.tables.nodes[name]
     if node.is_switchable:
-        ctx.emit(ProbePower(ctx.effect_id(), f"{MACHINE}:{name}", name))
+        effect = ProbePower(ctx.effect_id(), f"{MACHINE}:{name}", name)
+        ctx.probes[name] = effect.id
+        ctx.emit(effect)
 
 
 def is_on(ctx: Context, node: Node) -> Node:
-    """Note that a node is on: its engine answers."""
-    if node.power is Power.ON:
+    """Note that a node is on: its engine answers, and no power command is under way.
+
+    A power-on command may mount disks or load images after the engine has begun to answer.
+    """
+    if node.power is Power.ON or node.effect:
         return node
     node = replace(node, power=Power.ON, power_since_us=ctx.now_us, note="")
     ctx.put_node(node)
@@ -91,7 +98,8 @@ def on_effect(ctx: Context, name: str, effect: str, outcome: Outcome) -> None:
     if node.effect == effect:
         node = ctx.put_node(replace(node, effect=""))
         _switched(ctx, node, outcome)
-    elif not node.effect:
+    elif not node.effect and ctx.probes.get(name) == effect:
+        del ctx.probes[name]
         _probed(ctx, node, outcome)
 
 
@@ -102,6 +110,7 @@ def _switched(ctx: Context, node: Node, outcome: Outcome) -> None:
     elif is_done:
         if node.reach is Reach.OK:
             is_on(ctx, node)
+            ctx.emit(Relist(node.name))
     else:
         _unsettled(ctx, node, outcome)
 
@@ -122,7 +131,10 @@ def _unsettled(ctx: Context, node: Node, outcome: Outcome) -> None:
 
 def _probed(ctx: Context, node: Node, outcome: Outcome) -> None:
     word = outcome.value if isinstance(outcome, Done) else ""
-    if word == "off" and node.power is not Power.OFF:
+    if word == "off" and node.power is Power.ON and node.reach is Reach.OK:
+        # its engine answers: calling it off would start its work a second time elsewhere
+        ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
+    elif word == "off" and node.power is not Power.OFF:
         was_booting = node.power in (Power.BOOTING, Power.FAILED)
         is_off(ctx, node)
         if was_booting:
@@ -157,6 +169,7 @@ def on_timer(ctx: Context, name: str) -> None:
         ctx.arm(node.retry_us, MACHINE, name)
     elif node.power in (Power.UNKNOWN, Power.STOPPING, Power.FAILED):
         probe(ctx, name)
+        ctx.is_room_changed = True  # one that failed may be tried again
     elif node.power is Power.BOOTING:
         _late_boot(ctx, node)
     elif node.power is Power.ON:
@@ -176,7 +189,8 @@ def _late_boot(ctx: Context, node: Node) -> None:
         ctx.arm(late_us, MACHINE, node.name)
         return
     node = replace(node, power=Power.FAILED, note="engine did not answer in time after power-on")
-    ctx.put_node(node)
+    ctx.put_node(replace(node, retry_us=ctx.now_us + ctx.params.power_retry_us))
+    ctx.dark.append(node.name)
     ctx.publish("node.failed", node.name, why=node.note)
     probe(ctx, node.name)
     ctx.arm(ctx.now_us + ctx.params.power_retry_us, MACHINE, node.name)

@@ -41,7 +41,7 @@ def run(ctx: Context) -> None:
         ask = room.ask_for(ctx, job, here.nodes)
         answer = ctx.placer.place(job.spec.policy, here.view, ask, ctx.now_us)
         if isinstance(answer, Placed):
-            if answer.delay_us > 0 and _is_room_due(ctx, ask, here):
+            if _is_room_due(ctx, ask, here):
                 _wait(ctx, job, "room_is_due")
                 break
             _place(ctx, job, answer)
@@ -55,10 +55,10 @@ def run(ctx: Context) -> None:
 
 
 def _is_room_due(ctx: Context, ask: Ask, here: room.Scene) -> bool:
-    """Whether to wait with a placement that needs a boot: executors should have ended just now.
+    """Whether to wait a moment with a placement: executors should have ended just now.
 
-    Executors that end together are seen to end one after the other. A boot paid for in between
-    would be for nothing, and would break the promises made on the schedule in which they all end.
+    Executors that end together are seen to end one after the other. A placement in between would
+    pay for a boot for nothing, or take other nodes than the schedule on which promises were made.
     """
     for node, is_eligible in zip(here.nodes, ask.eligible, strict=True):
         for executor in ctx.executors_on(node.name) if is_eligible else ():

@@ -42,7 +42,18 @@ class Load:
 
 
 def load_on(ctx: Context, node: str) -> Load:
-    """Return the load of a node: executors; services, arriving moves, graves, foreign use."""
+    """Return the load of a node: executors; services, arriving moves, graves, foreign use.
+
+    Kept until something on the node changes (``Context.forget_loads``): an event touches one node,
+    a scheduling pass looks at all.
+    """
+    kept: Load | None = ctx.loads.get(node)
+    if kept is None:
+        kept = ctx.loads[node] = _load_on(ctx, node)
+    return kept
+
+
+def _load_on(ctx: Context, node: str) -> Load:
     executors = total(ctx.tables.jobs[e.job].spec.request for e in ctx.executors_on(node))
     services = [s for s in ctx.services_on(node) if s.state not in IDLE_SERVICE]
     parts = [need_of(ctx, service) for service in services]
@@ -155,6 +166,18 @@ def has_image(node: Node, image: str) -> bool:
     return wanted in node.images or image in node.images
 
 
+def host_ports(service: Service) -> frozenset[tuple[str, str]]:
+    """Return the (protocol, port) pairs of the host that a service binds."""
+    host = service.body.get("HostConfig") or {}
+    found = set()
+    for port, bindings in (host.get("PortBindings") or {}).items():
+        protocol = port.partition("/")[2] or "tcp"
+        for binding in bindings or ():
+            if binding.get("HostPort"):
+                found.add((protocol, str(binding["HostPort"])))
+    return frozenset(found)
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """All nodes at this moment, as arrays and as records, in the same order."""
@@ -199,6 +222,11 @@ def _ints(values: Iterable[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array(list(values), dtype=np.int64)
 
 
+def mask_of(values: list[bool]) -> Bools:
+    """Return a mask over nodes as policies take it."""
+    return np.array(values, dtype=np.bool_)
+
+
 def ask_for(ctx: Context, job: Job, nodes: tuple[Node, ...], executors: int = 0) -> Ask:
     """Return a job as a policy sees it now; ``executors`` 0 means all of them."""
     drops = drops_for(ctx, job, nodes)
@@ -227,7 +255,6 @@ def _is_away(node: Node) -> bool:
 
 def _ask(ctx: Context, job: Job, eligible: list[bool], executors: int) -> Ask:
     local, hybrid = estimates_us(ctx, job)
-    mask: Bools = np.array(eligible, dtype=np.bool_)
     return Ask(
         id=job.id,
         executors=executors or job.spec.executors,
@@ -236,7 +263,7 @@ def _ask(ctx: Context, job: Job, eligible: list[bool], executors: int) -> Ask:
         local_us=local,
         hybrid_us=hybrid,
         deadline_us=job.spec.deadline_us,
-        eligible=mask,
+        eligible=mask_of(eligible),
     )
 
 

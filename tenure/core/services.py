@@ -27,8 +27,12 @@ from tenure.model.placing import Ask
 from tenure.model.units import FOREVER_US, US
 
 MACHINE = "service"
+#: One copy of a service: its node, its engine id ("" where never learned), its incarnation.
+Copy = tuple[str, str, int]
 S = ContainerState
 RETRY_US = 5 * US
+#: A call that ended unknown happens within this time or never.
+LATE_US = 600 * US
 #: A create or start that was refused for a passing reason is tried this often, then it failed.
 MAX_TRIES = 5
 UNPLACED = frozenset((S.ACCEPTED, S.WAITING))
@@ -116,8 +120,12 @@ def change(ctx: Context, command: ChangeService) -> None:
         ctx.refuse(command, "not_found", f"no container {command.container}", status=404)
         return
     if command.verb == "remove":
-        service = ctx.put_service(replace(service, is_removing=True))
+        service = ctx.put_service(replace(service, is_removing=True, grace_s=command.grace_s))
         ctx.touched_services.add(service.id)
+    elif service.is_removing:
+        detail = f"container {service.name} is being removed; create it anew once it is gone"
+        ctx.refuse(command, "removing", detail, status=409)
+        return
     elif service.state is S.MOVING:
         detail = f"container {service.name} is being moved; try again when it has arrived"
         ctx.refuse(command, "moving", detail, status=409)
@@ -125,6 +133,8 @@ def change(ctx: Context, command: ChangeService) -> None:
     elif command.verb == "stop" and service.state is S.RUNNING and not service.effect:
         _stop(ctx, service, command.grace_s)
     elif command.verb == "start" and service.state in (S.STOPPED, S.EXITED):
+        # nobody else would switch its node on for it
+        power.want_on(ctx, service.node, f"container {service.name}")
         _start(ctx, to(ctx, service, S.STARTING, reason="", tries=0))
     elif not _is_there(service, command.verb):
         detail = f"container {service.name} is {service.state.value}; cannot {command.verb} it"
@@ -161,7 +171,7 @@ def review(ctx: Context, key: str) -> None:
         return
     if service.state in UNPLACED:
         _place(ctx, service)
-    elif service.state is S.CREATED:
+    elif service.state is S.CREATED and not _is_haunted(ctx, service):
         _start(ctx, to(ctx, service, S.STARTING))
     elif service.state is S.EXITED and ctx.now_us < service.guard_us:
         _start(ctx, to(ctx, service, S.STARTING, reason="undoing a late stop"))
@@ -171,18 +181,18 @@ def _remove(ctx: Context, service: Service) -> None:
     if ctx.move_of(service.id) is not None or service.state is S.MOVING:
         return
     if service.node and service.state is not S.FAILED:
-        bury(ctx, service, service.node, service.engine_id, service.incarnation)
+        bury(ctx, service, _copy(service))
         ledger.end_stay(ctx, _stay(service))
         service = ctx.put_service(
             replace(service, node="", engine_id="", effect="", changed_us=ctx.now_us)
         )
-    if any(grave.may_run for grave in ctx.graves_of(service.id)):
-        return
-    to(ctx, service, S.REMOVED, reason=service.reason or "removed")
+    if not _is_haunted(ctx, service):
+        to(ctx, service, S.REMOVED, reason=service.reason or "removed")
 
 
-def bury(ctx: Context, service: Service, node: str, engine_id: str, turn: int) -> None:
+def bury(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) -> None:
     """Have one copy of the service stopped and removed for good."""
+    node, engine_id, turn = copy
     grave = Grave(
         id=f"{service.id}/{turn}",
         node=node,
@@ -191,22 +201,29 @@ def bury(ctx: Context, service: Service, node: str, engine_id: str, turn: int) -
         name=service.name,
         engine_id=engine_id,
         created_us=ctx.now_us,
-        may_run=True,
+        may_run=may_run,
         request=service.request,
-        grace_s=ctx.params.grace_stop_s,
+        grace_s=service.grace(ctx.params.grace_stop_s),
     )
     graves.bury(ctx, grave)
 
 
 def _place(ctx: Context, service: Service) -> None:
-    if any(grave.may_run for grave in ctx.graves_of(service.id)):
-        return  # the copy before may still run
+    if _is_haunted(ctx, service):
+        return
     here = room.scene(ctx)
     drops = {n.name: drop_for(ctx, service, n) for n in here.nodes}
     mask = [not drops[n.name] and n.spec.generation == service.generation for n in here.nodes]
     need = service.request
     ask = Ask(
-        service.id, 1, need.cpu_m, need.memory_bytes, FOREVER_US, FOREVER_US, None, _mask(mask)
+        service.id,
+        1,
+        need.cpu_m,
+        need.memory_bytes,
+        FOREVER_US,
+        FOREVER_US,
+        None,
+        room.mask_of(mask),
     )
     seed = int(service.id[:8], 16) if service.id[:8].isalnum() else 0
     node = ctx.placer.spread(ctx.params.service_policy, here.view, ask, seed)
@@ -219,10 +236,9 @@ def _place(ctx: Context, service: Service) -> None:
     _create(ctx, service)
 
 
-def _mask(values: list[bool]) -> Any:
-    import numpy as np
-
-    return np.array(values, dtype=np.bool_)
+def _is_haunted(ctx: Context, service: Service) -> bool:
+    """Whether a copy before this one may still run, or run again since its engine is back."""
+    return any(grave.may_run for grave in ctx.graves_of(service.id))
 
 
 def drop_for(ctx: Context, service: Service, node: Node) -> str:
@@ -233,23 +249,11 @@ def drop_for(ctx: Context, service: Service, node: Node) -> str:
     image = str(service.body.get("Image", ""))
     if not service.is_pullable and node.images and not room.has_image(node, image):
         return "image"
-    wanted = host_ports(service)
+    wanted = room.host_ports(service)
     for other in ctx.services_on(node.name):
-        if other.id != service.id and wanted & host_ports(other):
+        if other.id != service.id and wanted & room.host_ports(other):
             return "port"
     return ""
-
-
-def host_ports(service: Service) -> frozenset[tuple[str, str]]:
-    """Return the (protocol, port) pairs of the host that a service binds."""
-    host = service.body.get("HostConfig") or {}
-    found = set()
-    for port, bindings in (host.get("PortBindings") or {}).items():
-        protocol = port.partition("/")[2] or "tcp"
-        for binding in bindings or ():
-            if binding.get("HostPort"):
-                found.add((protocol, str(binding["HostPort"])))
-    return frozenset(found)
 
 
 def _wait(ctx: Context, service: Service, reason: str) -> None:
@@ -313,7 +317,10 @@ def on_effect(ctx: Context, service: Service, effect: str, outcome: Outcome) -> 
     elif isinstance(outcome, Refused) and outcome.code != "unreachable":
         _refused(ctx, service, outcome)
     else:
-        ctx.put_service(replace(service, effect="", is_unsure=True, changed_us=ctx.now_us))
+        late_us = ctx.now_us + LATE_US if service.state is S.STARTING else service.late_us
+        ctx.put_service(
+            replace(service, effect="", is_unsure=True, changed_us=ctx.now_us, late_us=late_us)
+        )
         ctx.emit(Relist(service.node))
 
 
@@ -332,10 +339,10 @@ def _refused(ctx: Context, service: Service, outcome: Refused) -> None:
         to(ctx, service, S.RUNNING, reason=reason)
     elif outcome.code == "no_such_container":
         again(ctx, service, "container vanished from its engine")
-    elif outcome.code in ("no_image", "engine_error") and service.tries < MAX_TRIES:
+    elif outcome.code in ("no_image", "engine_error", "name_taken") and service.tries < MAX_TRIES:
         again(ctx, service, reason)
     else:
-        bury(ctx, service, service.node, service.engine_id, service.incarnation)
+        bury(ctx, service, _copy(service))
         ledger.end_stay(ctx, _stay(service))
         to(ctx, service, S.FAILED, reason=reason, finished_us=ctx.now_us)
 
@@ -343,7 +350,7 @@ def _refused(ctx: Context, service: Service, outcome: Refused) -> None:
 def again(ctx: Context, service: Service, reason: str) -> None:
     """Give up this incarnation and wait for another placement."""
     ledger.end_stay(ctx, _stay(service))
-    bury(ctx, service, service.node, service.engine_id, service.incarnation)
+    bury(ctx, service, _copy(service))
     turn = max(service.turns, service.incarnation) + 1
     retry = ctx.now_us + RETRY_US
     to(
@@ -420,7 +427,8 @@ def _stop_again(ctx: Context, service: Service) -> None:
 def _found_exited(ctx: Context, service: Service, facts: ContainerFacts) -> None:
     if service.state is S.STOPPING:
         to(ctx, service, S.STOPPED, finished_us=facts.finished_us or ctx.now_us)
-    elif service.state in (S.RUNNING, S.STARTING):
+    elif service.state is S.RUNNING or (service.state is S.STARTING and service.is_unsure):
+        # a start that was not sent yet waits for its node, and is sent now
         note = "killed for memory (OOM)" if facts.is_oom_killed else facts.error
         to(
             ctx,
@@ -440,15 +448,27 @@ def on_node_ready(ctx: Context, node: str) -> None:
             continue
         if service.state is S.CREATING:
             _create(ctx, service)
-        elif service.state is S.STARTING:
+        elif service.state is S.STARTING and not _is_haunted(ctx, service):
             _start(ctx, service)
 
 
 def on_node_off(ctx: Context, node: str) -> None:
-    """Find another place for the services of a fenced node."""
+    """Find another place for the services of a fenced node; one that was to stop has stopped."""
     for service in ctx.services_on(node):
+        if service.state is S.STOPPING:
+            to(ctx, service, S.STOPPED, finished_us=ctx.now_us)
         if service.state in (S.CREATING, S.CREATED, S.STARTING, S.RUNNING):
             again(ctx, service, f"node {node} is gone")
+
+
+def on_no_boot(ctx: Context, node: str) -> None:
+    """Let services to which nothing was sent look for another node than one that did not boot."""
+    for service in ctx.services_on(node):
+        if service.state is S.CREATING and not (service.effect or service.is_unsure):
+            ledger.end_stay(ctx, _stay(service))
+            turn = max(service.turns, service.incarnation) + 1
+            reason = f"node {node} did not boot"
+            to(ctx, service, S.WAITING, reason=reason, node="", incarnation=turn, turns=turn)
 
 
 def on_timer(ctx: Context, key: str) -> None:
@@ -469,6 +489,10 @@ def rest(ctx: Context) -> None:
     """Give waiting services another chance when room has changed."""
     for key in sorted(ctx.index.unplaced):
         review(ctx, key)
+
+
+def _copy(service: Service) -> Copy:
+    return service.node, service.engine_id, service.incarnation
 
 
 def _stay(service: Service) -> str:

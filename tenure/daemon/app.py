@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import signal
+import ssl
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -20,7 +21,9 @@ from typing import Any
 from tenure.api.app import build_app
 from tenure.api.listeners import Listeners, serve
 from tenure.api.options import Options
+from tenure.config.certificates import renew, server_context
 from tenure.config.load import load
+from tenure.config.reach import SSH_FOLDER
 from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
@@ -32,14 +35,14 @@ from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.loop import CoreLoop, EventMaker
 from tenure.daemon.rhythm import Rhythm, RhythmPorts, python_argv
 from tenure.daemon.settings import params_of
+from tenure.daemon.stats import open_stats
+from tenure.engines.access import prepare_folder
 from tenure.model.effects import Trigger
 from tenure.model.errors import TenureError
-from tenure.model.events import Configured
+from tenure.model.events import Closing, Configured
 from tenure.model.node import Power, Reach
 from tenure.placement.constraints import parse as parse_constraint
 from tenure.placement.policies import Policies
-from tenure.profiling.io.embedded import EmbeddedStats
-from tenure.profiling.io.retention import Retention
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts
 from tenure.store.pruning import Bounds
 from tenure.store.store import Store
@@ -65,6 +68,7 @@ class Daemon:
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
         self._is_warm = False
+        self._tls: ssl.SSLContext | None = None
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
@@ -88,13 +92,13 @@ class Daemon:
         self.state = FleetState(params_of(settings), self.policies, fleet=fleet)
         self.state.load(records)
         self.clock = Clock(self.state.ctx.meta.clock_us)
-        self.stats = await EmbeddedStats.open(
-            settings.state_dir / "stats.db", Retention(rollup_us=settings.stats.retention_us)
-        )
+        self.stats = await open_stats(settings)
         self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
         ctx, put = self.state.ctx, self.loop.put
         relist_s = settings.relist_us / 1e6
-        ports = Ports(put, self.clock.now_us, self._save_log, self._trigger, relist_s)
+        ssh_folder = settings.state_dir / SSH_FOLDER
+        prepare_folder(ssh_folder)
+        ports = Ports(put, self.clock.now_us, self._save_log, self._trigger, relist_s, ssh_folder)
         self.hands = Hands(ctx, ports)
         self.interpreter = Interpreter(self.hands, put)
         self.rhythm = Rhythm(ctx, self._rhythm_ports(put))
@@ -112,7 +116,8 @@ class Daemon:
         )
 
     def _worker_order(self, redis_url: str) -> str:
-        host = self._addresses()[0] if self.listeners else ""
+        plain = [address for address in self._addresses() if not address.startswith("https:")]
+        host = next(iter(plain or self._addresses()), "")
         token = ensure_token(self._settings.token_file)
         order = {"parent": os.getpid(), "redis_url": redis_url, "host": host, "token": token}
         return json.dumps(order)
@@ -147,6 +152,7 @@ class Daemon:
         options = Options(
             parse_constraint=parse_constraint,
             token=ensure_token(settings.token_file),
+            hosts=settings.tls.names if settings.tls else (),
             policy=settings.placement.policy,
             retries=settings.defaults.retries,
             grace_stop_s=settings.defaults.grace_stop_s,
@@ -166,7 +172,9 @@ class Daemon:
             self._warm,
         )
         app = build_app(DaemonBackend(body), options)
-        self.listeners = await serve(app, [listener.url for listener in settings.listen])
+        urls = [listener.url for listener in settings.listen]
+        self._tls = server_context(settings.tls.files) if settings.tls else None
+        self.listeners = await serve(app, urls, tls=self._tls)
         ready = {"pid": os.getpid(), "addresses": self._addresses()}
         (settings.state_dir / READY_FILE).write_text(json.dumps(ready))
 
@@ -242,7 +250,8 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
 
     def _reload(self) -> None:
-        """Read the configuration again; a faulty one changes nothing."""
+        """Read certificates and configuration again; a faulty one of them changes nothing."""
+        self._renew_certificates()
         try:
             fresh = load(self._settings.path, dict(os.environ))
         except TenureError as error:
@@ -254,6 +263,15 @@ class Daemon:
         self.rhythm.configure(fresh.cycles)
         self.loop.put(_configured(fresh))
         log.info("configuration taken over: %d nodes", len(fresh.nodes))
+
+    def _renew_certificates(self) -> None:
+        """Have new connections to the API see the certificate that the files hold by now."""
+        if self._tls is None or self._settings.tls is None:
+            return
+        try:
+            renew(self._tls, self._settings.tls.files)
+        except TenureError as error:
+            log.error("the API keeps its old certificate: %s", error.detail)
 
     async def _close(self) -> None:
         """Stop in reverse order; safe to call after a start that failed half-way."""
@@ -274,6 +292,7 @@ class Daemon:
 
     async def _finish_moves(self) -> None:
         """Let moves in flight end or roll back, for at most ``MOVES_S``."""
+        self.loop.put(lambda at_us: Closing(at_us=at_us))
         deadline = time.monotonic() + MOVES_S
         while self.state.ctx.is_mid_move() and time.monotonic() < deadline:
             await self.loop.wait_commit(0.5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +20,7 @@ from tenure.daemon.hands import Hands
 from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.loop import CoreLoop
 from tenure.daemon.rhythm import Rhythm
+from tenure.daemon.stats import health_of
 from tenure.model.container import Profile
 from tenure.model.errors import NotFound, Problem, Unavailable
 from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
@@ -108,7 +108,7 @@ class DaemonBackend:
 
         nodes = list(self.tables.nodes.values())
         is_held = any(has_image(node, image) for node in nodes)
-        offered = await self._body.hands.is_offered(image, time.monotonic())
+        offered = await self._body.hands.is_offered(image, is_urgent=not is_held)
         if is_held or offered:
             return is_held, bool(offered), ""
         if not any(node.reach is Reach.OK for node in nodes):
@@ -198,6 +198,9 @@ class DaemonBackend:
         ]
         if lost:
             degraded["nodes"] = "unreachable: " + ", ".join(sorted(lost))
+        influx = health_of(self._body.stats)
+        if influx is not None and influx.error:
+            degraded["stats"] = influx.error
         parts = {"children": self._body.rhythm.children()}
         return Health(is_ready=not reasons, reasons=reasons, degraded=degraded, parts=parts)
 
@@ -211,6 +214,7 @@ class DaemonBackend:
             open_effects=body.interpreter.open,
             effect_counts=body.interpreter.counts,
             store_failing=bool(body.loop.stats.commit_error),
+            influx=health_of(body.stats),
         )
         return metrics.text_of(self._ctx, body.loop.stats, parts)
 

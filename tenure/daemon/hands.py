@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from tenure.config.certificates import client_context
 from tenure.core.context import Context
 from tenure.core.room import is_busy
+from tenure.cycles.io.tether import Tethered
 from tenure.daemon.loop import EventMaker
+from tenure.engines.access import Access
 from tenure.engines.connection import WatchParams
 from tenure.engines.engine import Engine
 from tenure.engines.port import SaveLog
@@ -36,6 +41,7 @@ log = logging.getLogger(__name__)
 OFFER_S = 300.0
 #: Registries are asked through at most this many engines, for at most this long.
 OFFER_ENGINES = 2
+MAX_OFFERS = 1000
 OFFER_TIMEOUT_S = 5.0
 
 
@@ -58,6 +64,7 @@ class Ports:
     save_log: SaveLog
     trigger: Callable[[Trigger], None]
     relist_s: float = 15.0
+    ssh_folder: Path | None = None
 
 
 class Hands:
@@ -67,31 +74,50 @@ class Hands:
         self._ctx = ctx
         self._ports = ports
         self._limbs: dict[str, Limb] = {}
+        self._wanted: frozenset[str] = frozenset()
         self._closing: set[asyncio.Task[None]] = set()
         self._running: dict[str, dict[str, ContainerFacts]] = {}
         self._offers: dict[str, tuple[float, bool | None]] = {}
+        self._asking: dict[str, asyncio.Task[bool | None]] = {}
 
     # nodes
 
     def configure(self, specs: Sequence[NodeSpec]) -> None:
-        """Have a limb for each node; one whose URL changed or that is gone is let go."""
+        """Have a limb for each node; one whose way changed or that is gone is let go.
+
+        A node that is no longer named keeps its limb until nothing of ours is on it.
+        """
         wanted = {spec.name: spec for spec in specs}
+        self._wanted = frozenset(wanted)
+        self.prune()
+        for node in self._ctx.tables.nodes.values():
+            if is_busy(self._ctx, node.name):
+                wanted.setdefault(node.name, node.spec)  # after a restart it has no limb yet
         for name, limb in list(self._limbs.items()):
             spec = wanted.get(name)
-            if spec is None and name in self._ctx.tables.nodes and is_busy(self._ctx, name):
+            if spec is None:
                 continue  # kept until nothing of ours is on it
-            if spec is None or spec.url != limb.spec.url:
-                del self._limbs[name]
-                self._running.pop(name, None)
-                self._drop(limb)
+            if _way(spec) != _way(limb.spec):
+                self._drop(name)
             else:
                 limb.spec = spec
         for name, spec in wanted.items():
             if name not in self._limbs:
                 self._limbs[name] = self._grow(spec)
 
+    def prune(self) -> None:
+        """Let go of the nodes that are named no longer, once nothing of ours is on them.
+
+        Those that the core has forgotten go as well: named again, they must be met anew.
+        """
+        for name in list(self._limbs):
+            is_known = name in self._ctx.tables.nodes
+            is_kept = name in self._wanted or is_busy(self._ctx, name)
+            if not (is_known and is_kept):
+                self._drop(name)
+
     def _grow(self, spec: NodeSpec) -> Limb:
-        engine = Engine(spec.url, self._ports.save_log)
+        engine = Engine(spec.url, self._ports.save_log, access=self._access(spec))
         watcher = Watcher(
             spec.name,
             engine,
@@ -105,13 +131,26 @@ class Hands:
         task.add_done_callback(_report_end)
         return Limb(spec, engine, watcher, task)
 
-    def _drop(self, limb: Limb) -> None:
+    def _access(self, spec: NodeSpec) -> Access:
+        return Access(
+            tls=spec.tls,
+            make_context=client_context,
+            ssh=spec.ssh,
+            folder=self._ports.ssh_folder,
+            spawn=_spawn,
+        )
+
+    def _drop(self, name: str) -> None:
+        limb = self._limbs.pop(name)
+        self._running.pop(name, None)
         closing = asyncio.create_task(_let_go(limb))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """Let go of every node."""
+        for task in list(self._asking.values()):
+            task.cancel()
         await asyncio.gather(*(_let_go(limb) for limb in self._limbs.values()))
         await asyncio.gather(*self._closing, return_exceptions=True)
 
@@ -210,20 +249,33 @@ class Hands:
 
     # images
 
-    async def is_offered(self, image: str, now_s: float) -> bool | None:
-        """Return whether a registry offers an image; None if none of our engines can tell."""
+    async def is_offered(self, image: str, *, is_urgent: bool) -> bool | None:
+        """Return whether a registry offers an image; None if none of our engines can tell.
+
+        Not urgent (a node holds it already): answer what is known now, and ask in the background.
+        """
         known = self._offers.get(image)
-        if known is not None and now_s - known[0] < OFFER_S:
+        if known is not None and time.monotonic() - known[0] < OFFER_S:
             return known[1]
+        asking = self._asking.get(image)
+        if asking is None:
+            asking = asyncio.create_task(self._ask_registries(image))
+            self._asking[image] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(image, None))
+        if is_urgent:
+            return await asyncio.shield(asking)
+        return known[1] if known is not None else None
+
+    async def _ask_registries(self, image: str) -> bool | None:
         alive = [limb.engine for name, limb in self._limbs.items() if name in self._running]
         answers = await asyncio.gather(
             *(_ask_registry(engine, image) for engine in alive[:OFFER_ENGINES])
         )
         told = [answer for answer in answers if answer is not None]
         offer = any(told) if told else None
-        if len(self._offers) > 1000:
+        if len(self._offers) >= MAX_OFFERS:
             self._offers.clear()
-        self._offers[image] = (now_s, offer)
+        self._offers[image] = (time.monotonic(), offer)
         return offer
 
 
@@ -233,6 +285,15 @@ async def _ask_registry(engine: Engine, image: str) -> bool | None:
             return await engine.has_registry_image(image)
     except (TimeoutError, EngineError):
         return None
+
+
+def _way(spec: NodeSpec) -> tuple[object, ...]:
+    """Return what a connection to the engine is made from."""
+    return spec.url, spec.tls, spec.ssh
+
+
+def _spawn(argv: Sequence[str], log_file: Path) -> Tethered:
+    return Tethered(argv, log=log_file)
 
 
 async def _let_go(limb: Limb) -> None:

@@ -18,6 +18,8 @@ from tenure.core.context import Context
 from tenure.core.ledger import report
 from tenure.daemon.loop import LoopStats
 from tenure.model.node import Power, Reach
+from tenure.profiling.io.influx_drain import DrainHealth
+from tenure.profiling.io.spool import REASONS
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class Parts:
     open_effects: int
     effect_counts: Mapping[tuple[str, str], int]
     store_failing: bool
+    influx: DrainHealth | None = None
 
 
 class Collector:
@@ -96,6 +99,19 @@ class Collector:
         for (kind, outcome), count in sorted(parts.effect_counts.items()):
             ends.add_metric([kind, outcome], count)
         yield ends
+        if parts.influx is not None:
+            yield from _influx(parts.influx)
+
+
+def _influx(health: DrainHealth) -> Iterator[Metric]:
+    up, waiting = float(not health.error), health.spooled_samples
+    yield GaugeMetricFamily("tenure_stats_up", "1 while InfluxDB takes samples", up)
+    yield GaugeMetricFamily("tenure_stats_spooled_samples", "Samples that wait", waiting)
+    yield GaugeMetricFamily("tenure_stats_spooled_bytes", "Their size", health.spooled_bytes)
+    lost = CounterMetricFamily("tenure_stats_dropped", "Samples lost", labels=["reason"])
+    for reason in REASONS:
+        lost.add_metric([reason], health.dropped.get(reason, 0))
+    yield lost
 
 
 def _states(name: str, text: str, states: Iterable[str]) -> Metric:

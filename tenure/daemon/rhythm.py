@@ -18,7 +18,7 @@ from tenure.cycles.io.cron import cron_child
 from tenure.cycles.io.queue import CycleQueue
 from tenure.cycles.io.redis_server import RedisServer
 from tenure.cycles.io.tether import Tethered
-from tenure.cycles.schedule import latest_due, next_due, timing_of
+from tenure.cycles.schedule import due_times, latest_due, next_due, timing_of
 from tenure.daemon.loop import EventMaker
 from tenure.model.effects import Trigger
 from tenure.model.errors import TenureError, Unavailable
@@ -80,11 +80,21 @@ class Rhythm:
             self._stop_cron()
 
     async def run(self) -> None:
-        """Look after Redis, the children and due times until cancelled."""
+        """Tell due times and look after Redis and the children until cancelled."""
         self._recall()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tell())
+            tasks.create_task(self._supervise())
+
+    async def _tell(self) -> None:
+        """Tell due times, whatever a call to Redis waits for."""
+        while True:
+            self._tell_due()
+            await asyncio.sleep(CHECK_S)
+
+    async def _supervise(self) -> None:
         while True:
             try:
-                self._tell_due()
                 await self._look_after()
             except (TenureError, OSError) as error:
                 self._error = str(error)
@@ -92,24 +102,28 @@ class Rhythm:
             await asyncio.sleep(CHECK_S)
 
     def _recall(self) -> None:
-        """Begin where the table of due runs ends, so that an outage is caught up once."""
+        """Begin where the table of due runs ends; of an outage only the latest is caught up."""
         now = self._ports.now_us()
         for cycle in self._cycles:
-            due = [
+            known = [
                 run.due_us
                 for run in self._ctx.tables.runs.values()
                 if run.cycle == cycle.name and not run.is_manual
             ]
-            self._told[cycle.name] = max(due, default=now)
+            due = latest_due(timing_of(cycle), max(known, default=now), now)
+            if due is not None and cycle.mode != "off":
+                self._put_due(cycle.name, due)
+            self._told[cycle.name] = now
 
     def _tell_due(self) -> None:
+        """Tell every moment since the last time, so that each has its row in the table."""
         now = self._ports.now_us()
         for cycle in self._cycles:
             after = self._told.setdefault(cycle.name, now)
-            due = latest_due(timing_of(cycle), after, now)
-            if due is not None and cycle.mode != "off":
+            for due in due_times(timing_of(cycle), after, now):
                 self._told[cycle.name] = due
-                self._put_due(cycle.name, due)
+                if cycle.mode != "off":
+                    self._put_due(cycle.name, due)
 
     def _put_due(self, name: str, due_us: int) -> None:
         self._ports.put(lambda at_us: CycleDue(at_us=at_us, cycle=name, due_us=due_us))

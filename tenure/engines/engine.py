@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from tenure.engines import decode, paths
+from tenure.engines.access import Access
 from tenure.engines.create import Creator
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.frames import LineReader
@@ -28,14 +29,22 @@ _CONTAINERS_ONLY = json.dumps({"type": ["container"]})
 
 
 class Engine:
-    """A Docker engine by URL (``unix://`` or ``tcp://``).
+    """A Docker engine by URL (``unix://``, ``tcp://``, ``https://`` or ``ssh://``).
 
     Raises InvalidInput for another URL. ``save_log`` is called by a retirement that keeps the
-    log, before the container is removed. What each method returns and raises is in the port.
+    log, before the container is removed; ``access`` holds what TLS and ssh need. What each method
+    returns and raises is in the port.
     """
 
-    def __init__(self, url: str, save_log: SaveLog, *, timeouts: Timeouts | None = None) -> None:
-        self._transport = Transport(url, timeouts or Timeouts())
+    def __init__(
+        self,
+        url: str,
+        save_log: SaveLog,
+        *,
+        timeouts: Timeouts | None = None,
+        access: Access | None = None,
+    ) -> None:
+        self._transport = Transport(url, timeouts or Timeouts(), access)
         self._lister = Lister(self._transport)
         self._logs = Logs(self._transport, self._lister)
         self._registry = Registry(self._transport)
@@ -168,7 +177,7 @@ class Engine:
         return await self._performer.perform(effect)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and the ssh that carried them."""
         await self._registry.close()
         await self._transport.close()
 

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 
 from tenure.model.errors import EngineError, EngineRefused, EngineUnclear
+from tenure.model.handshake import Fault, fault_of
 
 HTTP_OK = 200
 HTTP_NOT_MODIFIED = 304
@@ -52,16 +53,38 @@ class EngineAnswer(EngineRefused):
             self.code = "not_found"
 
 
-def translated(error: Exception, asked: str) -> EngineError:
+_REMEDIES = {
+    Fault.EXPIRED: "renew it",
+    Fault.NAME: "reach the engine by a name or address that its certificate holds, or issue one "
+    "that holds this one (subjectAltName)",
+    Fault.AUTHORITY: "set tls.ca to the authority that signed it",
+    Fault.WANTED: "set tls.cert and tls.key to one signed by the engine's --tlscacert",
+    Fault.UNWANTED: "set tls.cert and tls.key to one that is valid and signed by the engine's "
+    "--tlscacert",
+    Fault.PLAIN: "use the port of its --tlsverify, or tcp:// without tls",
+}
+
+
+def translated(error: Exception, asked: str, *, has_certificate: bool = False) -> EngineError:
     """Return our error for an exception of the transport while ``asked`` was under way.
 
-    Only a failure to connect is certain not to have sent anything.
+    Only a failure to connect, of which a TLS handshake is a part, is certain not to have sent
+    anything. ``has_certificate``: we showed a client certificate.
     """
+    fault = fault_of(error, has_certificate=has_certificate)
+    if fault is not None:
+        return EngineUnreachable(f"{asked}: {_tls_detail(fault, error)}")
     silent = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
     detail = f"{asked}: {str(error) or silent}"
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return EngineUnreachable(detail)
     return EngineUnclear(detail)
+
+
+def _tls_detail(fault: Fault, error: Exception) -> str:
+    said = f" ({error})" if fault is Fault.OTHER else ""
+    remedy = _REMEDIES.get(fault)
+    return fault.value.format(peer="the engine") + (f": {remedy}" if remedy else said)
 
 
 def translated_docker(error: Exception, asked: str) -> EngineError:
@@ -88,6 +111,9 @@ def refusal(status: int, body: bytes, asked: str) -> EngineError:
     A 500 is definite only if it is the engine's own (JSON with a message).
     """
     message = _message(body)
+    if status == HTTP_BAD_REQUEST and message is None:
+        # the one answer that Docker's TLS port has for plain HTTP is not in Docker's own form
+        return EngineAnswer(status, f"{asked}: HTTP 400 of no Docker engine; does it want TLS?")
     is_foreign = status >= HTTP_SERVER_ERROR and message is None
     if status in _UNCLEAR_STATUS or is_foreign:
         return EngineUnclear(f"{asked}: HTTP {status} {message or ''}".rstrip())

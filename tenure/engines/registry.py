@@ -13,12 +13,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tenure.engines.credentials import Credentials
 from tenure.engines.errors import HTTP_SERVER_ERROR, EngineAnswer, translated_docker
 from tenure.engines.transport import Transport
 from tenure.model.errors import EngineError, EngineUnclear
 
 if TYPE_CHECKING:
     from docker import APIClient
+    from docker.tls import TLSConfig
 
 T = TypeVar("T")
 
@@ -129,7 +131,10 @@ class Registry:
             version = self._transport.api_version
             if self._client is None or self._client_version != version:
                 self._client = APIClient(
-                    base_url=self._transport.address.docker_url, version=version, timeout=ANSWER_S
+                    base_url=self._transport.address.docker_url,
+                    version=version,
+                    timeout=ANSWER_S,
+                    tls=_tls(self._transport.credentials),
                 )
                 # Proxies and REQUESTS_CA_BUNDLE of the environment are not for engines.
                 self._client.trust_env = False
@@ -145,6 +150,17 @@ class Registry:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._client is not None:
             self._client.close()
+
+
+def _tls(credentials: Credentials | None) -> TLSConfig | bool:
+    """Return the package's form of our files, which it reads at each new connection."""
+    if credentials is None:
+        return False
+    from docker.tls import TLSConfig
+
+    files = credentials.files
+    own = (files.cert, files.key) if files.cert else None
+    return TLSConfig(client_cert=own, ca_cert=files.ca or None, verify=True)
 
 
 def _run(asked: str, call: Callable[[], T], ending: Future[T]) -> None:

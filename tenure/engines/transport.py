@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from tenure.engines.address import connector, parse
+from tenure.engines.access import Access
+from tenure.engines.address import Address, at_socket, connector, parse
+from tenure.engines.credentials import Credentials, alert_of
 from tenure.engines.errors import (
     HTTP_BAD_REQUEST,
     EngineUnreachable,
@@ -26,7 +29,8 @@ from tenure.engines.errors import (
     refusal,
     translated,
 )
-from tenure.model.errors import EngineError, EngineUnclear
+from tenure.engines.tunnel import Tunnel
+from tenure.model.errors import EngineError, EngineUnclear, InvalidInput
 
 SHORT_CALLS = 8
 """Short calls at a time: measured fastest and smoothest (TESTBED.md section 8)."""
@@ -49,6 +53,9 @@ MAX_ANSWER_BYTES = 64 << 20
 
 NEWEST_API = (1, 44)
 """The newest API this package was written for; it is also the oldest that engine 29 speaks."""
+
+OLDEST_API = (1, 41)
+"""The API of Docker 20.10: what came before lacks parts that are used here."""
 
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
@@ -86,8 +93,11 @@ class _Pools:
 class Transport:
     """Calls of one engine by URL. Raises InvalidInput for a URL it cannot reach."""
 
-    def __init__(self, url: str, timeouts: Timeouts) -> None:
-        self.address = parse(url)
+    def __init__(self, url: str, timeouts: Timeouts, access: Access | None = None) -> None:
+        access = access or Access()
+        self._tunnel = Tunnel(url, access) if url.startswith("ssh:") else None
+        self.address = self._address(url, is_tls=access.tls is not None)
+        self.credentials = _credentials(access) if self.address.is_tls else None
         self.timeouts = timeouts
         self.api_version = ""
         self._pools: _Pools | None = None
@@ -95,17 +105,45 @@ class Transport:
         self._long = asyncio.Semaphore(LONG_CALLS)
         self._sweep = asyncio.Semaphore(SWEEP_CALLS)
 
+    def _address(self, url: str, *, is_tls: bool) -> Address:
+        if self._tunnel is not None:
+            return at_socket(str(self._tunnel.socket))
+        return parse(url, is_tls=is_tls)
+
     async def ping(self) -> None:
         """Return if the engine answers within ``ping_s``; learn the API version to speak.
 
-        Takes no slot: a busy engine is not a lost one.
+        Takes no slot: a busy engine is not a lost one. The time in which ssh logs in is not the
+        engine's and does not count. Raises EngineUnreachable for an engine that is too old.
         """
+        await self._ready()
         try:
             async with asyncio.timeout(self.timeouts.ping_s):
                 _, headers = await self._request(self._open().reads, "GET", "/_ping")
         except _BROKEN as error:
-            raise translated(error, "ping") from error
+            raise self._translated(await self._cause(error), "ping") from error
         self.api_version = _spoken(headers.get("Api-Version", ""))
+
+    async def _cause(self, error: Exception) -> Exception:
+        """Return what is behind a cut connection, if TLS can tell; else ``error`` itself."""
+        if self.credentials is None or not _is_cut(error):
+            return error
+        return await alert_of(self.address.base, self.credentials.context()) or error
+
+    async def _ready(self) -> None:
+        if self._tunnel is not None:
+            await self._tunnel.ready()
+
+    def _translated(self, error: Exception, asked: str) -> EngineError:
+        """Return our error for an exception, with what is known of the way to the engine."""
+        has_certificate = self.credentials is not None and self.credentials.has_certificate
+        found = translated(error, asked, has_certificate=has_certificate)
+        hint = self._tunnel.hint() if self._tunnel is not None else ""
+        return type(found)(f"{found.detail}; {hint}") if hint else found
+
+    def _ssl(self) -> ssl.SSLContext | bool:
+        """Return what a connection uses for TLS; for plain HTTP it does not matter."""
+        return True if self.credentials is None else self.credentials.context()
 
     async def read(
         self,
@@ -141,7 +179,7 @@ class Transport:
         try:
             body, _ = await self._request(self._open().reads, "GET", self._at(path, params))
         except (aiohttp.ClientError, OSError) as error:
-            raise translated(error, path) from error
+            raise self._translated(error, path) from error
         return body
 
     async def send(
@@ -167,9 +205,9 @@ class Transport:
                         self._open().writes, method, self._at(path, {}), body=body
                     )
             except TimeoutError as error:
-                raise _timed_out(error, asked, limit_s) from error
+                raise self._timed_out(error, asked, limit_s) from error
             except (aiohttp.ClientError, OSError) as error:
-                raise translated(error, asked) from error
+                raise self._translated(error, asked) from error
             return answer
 
     @asynccontextmanager
@@ -180,14 +218,15 @@ class Transport:
         try:
             async with asyncio.timeout(self.timeouts.read_s):
                 await self._negotiate()
+                await self._ready()
                 response = await self._open().streams.get(
-                    self._url(self._at(path, params)), allow_redirects=False
+                    self._url(self._at(path, params)), allow_redirects=False, ssl=self._ssl()
                 )
                 if response.status >= HTTP_BAD_REQUEST:
                     async with response:
                         raise refusal(response.status, await _bounded(response), path)
         except _BROKEN as error:
-            raise translated(error, path) from error
+            raise self._translated(error, path) from error
         chunks = self._chunks(response, path)
         try:
             yield chunks
@@ -209,7 +248,7 @@ class Transport:
             except _BROKEN as error:
                 is_quiet = isinstance(error, TimeoutError) and not response.content.exception()
                 if not is_quiet:
-                    raise translated(error, path) from error
+                    raise self._translated(error, path) from error
                 await self.ping()
                 continue
             if not chunk:
@@ -222,6 +261,8 @@ class Transport:
         if pools is not None:
             for session in (pools.reads, pools.writes, pools.streams):
                 await session.close()
+        if self._tunnel is not None:
+            await self._tunnel.close()
 
     async def _request(
         self, session: aiohttp.ClientSession, method: str, path: str, *, body: object = None
@@ -229,13 +270,24 @@ class Transport:
         """Return body and headers of an answer below 400; raise its refusal otherwise."""
         content = None if body is None else json.dumps(body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
+        await self._ready()
         async with session.request(
-            method, self._url(path), data=content, headers=headers, allow_redirects=False
+            method,
+            self._url(path),
+            data=content,
+            headers=headers,
+            allow_redirects=False,
+            ssl=self._ssl(),
         ) as response:
             answer = await _bounded(response)
             if response.status >= HTTP_BAD_REQUEST:
                 raise refusal(response.status, answer, f"{method} {path}")
             return answer, response.headers
+
+    def _timed_out(self, error: TimeoutError, asked: str, limit_s: float) -> EngineError:
+        if isinstance(error, aiohttp.ClientError):
+            return self._translated(error, asked)
+        return EngineUnclear(f"{asked}: no answer in {limit_s:g} s")
 
     async def _negotiate(self) -> None:
         if not self.api_version:
@@ -286,6 +338,13 @@ class Transport:
         )
 
 
+def _credentials(access: Access) -> Credentials:
+    """Return what TLS needs; the system's trust, which the environment changes, is not for us."""
+    if access.tls is None or not access.tls.ca or access.make_context is None:
+        raise InvalidInput("TLS needs the authority of the engine: tls.ca", code="invalid_url")
+    return Credentials(access.tls, access.make_context)
+
+
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     """Return the whole body; raise EngineUnclear if it is longer than any honest answer."""
     answer = bytearray()
@@ -296,16 +355,22 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     return bytes(answer)
 
 
-def _timed_out(error: TimeoutError, asked: str, limit_s: float) -> EngineError:
-    if isinstance(error, aiohttp.ClientError):
-        return translated(error, asked)
-    return EngineUnclear(f"{asked}: no answer in {limit_s:g} s")
+def _is_cut(error: Exception) -> bool:
+    """Whether a connection that had been made broke off."""
+    is_made = not isinstance(error, aiohttp.ClientConnectorError)
+    return is_made and isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError)
 
 
 def _spoken(offered: str) -> str:
-    """Return the API version to speak: the engine's, at most ours."""
+    """Return the API version to speak: the engine's, at most ours.
+
+    Raises EngineUnreachable for an engine that is too old to be asked for anything.
+    """
     try:
         major, minor = (int(part) for part in offered.split("."))
     except ValueError:
         major, minor = NEWEST_API
+    if (major, minor) < OLDEST_API:
+        oldest = ".".join(map(str, OLDEST_API))
+        raise EngineUnreachable(f"it speaks API {offered}; {oldest} (Docker 20.10) is needed")
     return ".".join(str(part) for part in min((major, minor), NEWEST_API))

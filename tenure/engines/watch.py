@@ -38,6 +38,7 @@ class Watcher:
         self._watched = Watched(node, engine, emit, now_us, params or WatchParams())
         self._connection: Connection | None = None
         self._is_expected = True
+        self._told = ""
         self._wake = asyncio.Event()
         self._pause_s = self._watched.params.retry_first_s
 
@@ -59,7 +60,8 @@ class Watcher:
     async def run(self) -> None:
         """Watch for ever; only a defect or what ``emit`` raises ends it, by an exception.
 
-        A loss is told once, whether the engine was known or never answered.
+        A loss is told once, whether the engine was known or never answered, and again when its
+        reason becomes another: what a person has to mend may change.
         """
         failures = 0
         while True:
@@ -67,11 +69,12 @@ class Watcher:
                 facts = await self._greet()
             except EngineError as error:
                 failures += 1
-                if failures == self._watched.params.lost_after:
+                if failures >= self._watched.params.lost_after:
                     await self._tell_lost(error.detail)
                 await self._pause()
                 continue
             await self._tell_connected(facts)
+            self._told = ""
             self._connection = Connection(self._watched)
             try:
                 why = await self._connection.run()
@@ -92,6 +95,9 @@ class Watcher:
         await self._watched.emit(lambda at_us: NodeConnected(at_us=at_us, node=node, facts=facts))
 
     async def _tell_lost(self, why: str) -> None:
+        if why == self._told:
+            return
+        self._told = why
         node = self._watched.node
         if self._is_expected:
             _log.warning("node %s does not answer: %s", node, why)

@@ -90,8 +90,9 @@ class Service:
     ``since_us`` is when it entered its ``generation``; ``request`` what it is counted with until
     its use is known (its limits), ``reserved`` what it is counted with at least from then on.
     ``migrate`` is the kind of move its owner allows (restart or never; empty means default).
-    ``turns`` is the highest incarnation ever tried; until ``guard_us`` an exit is taken as the late
-    effect of a stop that ended unknown, and undone.
+    ``turns`` is the highest incarnation ever tried; until ``guard_us`` an exit is taken as the
+    late effect of a stop that ended unknown, and undone; until ``late_us`` a start that ended
+    unknown may still happen, and no move begins.
     """
 
     id: str
@@ -122,7 +123,9 @@ class Service:
     retry_us: int = 0
     moved_us: int | None = None
     guard_us: int = 0
+    late_us: int = 0
     tries: int = 0
+    grace_s: int | None = None
     version: int = 0
 
     @property
@@ -130,6 +133,12 @@ class Service:
         """Return what the body reserves for good: Docker's MemoryReservation."""
         host = self.body.get("HostConfig") or {}
         return Resources(memory_bytes=int(host.get("MemoryReservation") or 0))
+
+    def grace(self, usual_s: int) -> int:
+        """Return the seconds from SIGTERM to SIGKILL: who removes it says, else its body."""
+        own = self.body.get("StopTimeout")
+        usual_s = own if isinstance(own, int) and own > 0 else usual_s
+        return usual_s if self.grace_s is None else self.grace_s
 
     @property
     def restart_policy(self) -> dict[str, Any]:

@@ -32,6 +32,11 @@ class Tick(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Closing(Event):
+    """The daemon is about to end: moves under way may end, no more may begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configured(Event):
     """The configuration was read: at start and on every reload."""
 

@@ -151,7 +151,8 @@ class Executor:
 
     ``effect`` is the id of the effect under way; ``is_unsure`` means that the last effect ended
     unknown and only a listing newer than ``changed_us`` can tell. ``failures`` counts exits that
-    cost a retry, ``mishaps`` those that were the fleet's fault.
+    cost a retry, ``mishaps`` those that were the fleet's fault; since ``suspect_us`` (0: never)
+    it is seen exited with a code that may be its engine's doing, and not judged yet.
     """
 
     job: str
@@ -170,6 +171,7 @@ class Executor:
     failures: int = 0
     mishaps: int = 0
     retry_us: int = 0
+    suspect_us: int = 0
     note: str = ""
 
     @property

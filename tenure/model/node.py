@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tenure.model.access import SshOptions, TlsFiles
 from tenure.model.resources import Resources
 
 
@@ -57,7 +58,10 @@ class PowerSpec:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node as the configuration states it. ``capacity`` None means "ask the engine"."""
+    """A node as the configuration states it. ``capacity`` None means "ask the engine".
+
+    ``tls`` None: no TLS; ``ssh`` None: ssh's defaults (for ``ssh://`` alone).
+    """
 
     name: str
     url: str
@@ -70,6 +74,8 @@ class NodeSpec:
     labels: dict[str, str] = field(default_factory=dict)
     speed: float = 1.0
     power: PowerSpec = PowerSpec()
+    tls: TlsFiles | None = None
+    ssh: SshOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,11 @@ class Node:
     def is_switchable(self) -> bool:
         """Whether a power driver can switch it off and on."""
         return self.spec.power.driver != "none"
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether nothing of ours can run there: off for certain, or an operator's word (no ID)."""
+        return self.power is Power.OFF or not self.engine_id
 
     @property
     def word(self) -> str:

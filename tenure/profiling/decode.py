@@ -36,7 +36,8 @@ def decode_stats(raw: Mapping[str, Any]) -> Reading | None:
         cpu_ns,
         max(0, usage - inactive),
         disk_bytes=_disk_bytes(_part(raw, "blkio_stats"), is_v1="total_inactive_file" in pages),
-        net_bytes=_net_bytes(raw.get("networks")),
+        net_bytes=_net_bytes(raw.get("networks"), "rx_bytes", "tx_bytes"),
+        tx_bytes=_net_bytes(raw.get("networks"), "tx_bytes"),
     )
 
 
@@ -90,14 +91,12 @@ def _disk_bytes(blkio: Mapping[str, Any], *, is_v1: bool) -> int | None:
     return sum(amounts)
 
 
-def _net_bytes(networks: object) -> int | None:
-    """Return the bytes received and sent over all interfaces; None on the host's network."""
+def _net_bytes(networks: object, *counters: str) -> int | None:
+    """Return the sum of ``counters`` over all interfaces; None on the host's network."""
     if not isinstance(networks, Mapping) or not networks:
         return None
     cards = [card for card in networks.values() if isinstance(card, Mapping)]
-    return sum(
-        (_count(card.get("rx_bytes")) or 0) + (_count(card.get("tx_bytes")) or 0) for card in cards
-    )
+    return sum(_count(card.get(counter)) or 0 for card in cards for counter in counters)
 
 
 def _part(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:

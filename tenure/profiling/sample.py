@@ -13,7 +13,7 @@ class Reading:
 
     ``cpu_ns`` CPU time ever used, nanoseconds; ``memory_bytes`` the working set (a gauge);
     ``disk_bytes`` and ``net_bytes`` ever read and written, received and sent; None where the
-    engine does not observe them.
+    engine does not observe them. ``tx_bytes`` is what of ``net_bytes`` was sent.
     """
 
     at_us: int
@@ -21,6 +21,7 @@ class Reading:
     memory_bytes: int
     disk_bytes: int | None = None
     net_bytes: int | None = None
+    tx_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +40,16 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A sample of one container: tenure's id, the node it ran on, and its app (may be empty)."""
+    """A sample of one container: tenure's id, the node it ran on, and its app (may be empty).
+
+    ``reading`` holds the counters at the sample's end, where they are known.
+    """
 
     container: str
     node: str
     app: str
     sample: Sample
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def _placed_on(changes: Changes) -> set[str]:
     for move in changes.records.get("migrations", {}).values():
         if move is not None and move.step is not Step.QUEUED and move.started_us == at_us:
             found.add(move.target)
-    return found - _resumed(changes)
+    return found - _resumed(changes) - {""}
 
 
 def _resumed(changes: Changes) -> set[str]:

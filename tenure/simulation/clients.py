@@ -132,6 +132,7 @@ class Clients:
         elif isinstance(reply.value, Service):
             self.services[wish.name] = reply.value.id
         else:
+            self._shell.around.laws.turned_down(key, wish.name)
             self._shell.around.story.strike(f"turned_down_{reply.value.code}")
 
     # people

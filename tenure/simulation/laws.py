@@ -35,7 +35,10 @@ from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
 from tenure.simulation.timeline import Timeline
 
-#: Somebody's own container may start this long before a power-off without having been seen.
+#: Somebody's own container may start this long before a node idles off without having been seen:
+#: the age of the listing, and the way of the command.
+JUST_NOW_US = 5 * US
+#: The same where a person asks, or where the command comes late.
 UNSEEN_US = 60 * US
 #: Steps in which a migration has not begun to touch its source.
 UNTOUCHED = frozenset((Step.QUEUED, Step.CREATE))
@@ -70,6 +73,9 @@ class Laws:
         self.promised: dict[str, str] = {}
         self.keys: dict[str, str] = {}
         self.is_size_known = True
+        self.off_reasons: dict[str, str] = {}
+        self._how: dict[str, str] = {}
+        self._fenced: set[str] = set()
 
     # the truth: processes
 
@@ -80,6 +86,7 @@ class Laws:
             return
         others = [c for c in self.alive.get(owner, ()) if c.is_alive and c is not container]
         self.alive[owner] = [*others, container]
+        self._how[container.id] = how
         if "/" in owner:
             _no_executor_twice(container, others, how)
         else:
@@ -90,7 +97,7 @@ class Laws:
         owner, turn = copy_of(container)
         for other in others:
             turns = {turn, copy_of(other)[1]}
-            if self._in_window(owner, turns):
+            if self._in_window(owner, turns) or self._is_undead(owner, turns, container, other):
                 continue
             if how == "asked" or not self._is_given_up(owner, turns):
                 text = f"{container.id} starts ({how}) while {other.id} runs, both of {owner}"
@@ -111,6 +118,18 @@ class Laws:
         graves: list[Grave] = list(self.store.table("graves").values())
         return any(g.owner == owner and g.turn in turns for g in graves)
 
+    def _is_undead(
+        self, owner: str, turns: set[int], one: SimContainer, other: SimContainer
+    ) -> bool:
+        """Whether an engine revived one of the two after its node was declared dead.
+
+        Nobody can keep a host that comes back from that; the copy is removed once it is seen.
+        """
+        revived = [c for c in (one, other) if self._how.get(c.id) == "revived"]
+        if any(c.node in self._fenced for c in revived):
+            return True
+        return bool(revived) and other in revived and self._is_given_up(owner, turns)
+
     # the disk
 
     def on_commit(self, changes: Changes) -> None:
@@ -120,6 +139,10 @@ class Laws:
             if event.seq != last + 1:
                 raise LawBroken("L11", f"event {event.seq} follows {last}")
             last = event.seq
+            if event.type == "node.stopping":
+                self.off_reasons[event.subject] = event.data["why"]
+            elif event.type == "node.fenced":
+                self._fenced.add(event.subject)
         for kind, rows in changes.records.items():
             check = progress.CHECKS.get(kind)
             if check is None:
@@ -185,6 +208,13 @@ class Laws:
             raise LawBroken("L14", f"key {key} made {self.keys[key]} and {job}")
         self.promised[job] = key
 
+    def turned_down(self, key: str, name: str) -> None:
+        """L14: what was made for a key is the answer to it; every key of a run has its own name."""
+        made = [job.id for job in self.store.table("jobs").values() if job.spec.name == name]
+        made += [row.id for row in self.store.table("services").values() if row.name == name]
+        if made:
+            raise LawBroken("L14", f"key {key} is turned down, and had made {made[0]}")
+
     # reasons
 
     def _is_ours(self, node: str, target: str) -> SimContainer | None:
@@ -238,16 +268,17 @@ class Laws:
         node: Node = self.store.table("nodes")[effect.node]
         if node.power is not Power.STOPPING:
             raise LawBroken("L7", f"{node.name} is switched off while {node.power}")
-        self.going_off(self.machines[node.name])
+        is_idle = self.off_reasons.get(node.name) == "empty"
+        self.going_off(self.machines[node.name], unseen_us=JUST_NOW_US if is_idle else UNSEEN_US)
 
-    def going_off(self, machine: Machine) -> None:
+    def going_off(self, machine: Machine, *, unseen_us: int = UNSEEN_US) -> None:
         """L7 once more, when the host truly goes off."""
         node: Node | None = self.store.table("nodes").get(machine.name)
         now_us = self.timeline.now_us
         since_us = None if node is None else node.unreachable_us
         is_lost = since_us is not None and now_us - since_us >= 60 * US
         for container in machine.containers.values():
-            is_new = now_us - (container.started_us or 0) < UNSEEN_US
+            is_new = now_us - (container.started_us or 0) < unseen_us
             is_foreign = not copy_of(container)[0]
             if container.is_alive and not is_lost and not (is_new and is_foreign):
                 raise LawBroken("L7", f"{machine.name} goes off while {container.id} runs")

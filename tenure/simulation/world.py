@@ -29,6 +29,8 @@ AFTERMATH_US = 150 * US
 #: A fleet that is not at rest this long after has a defect.
 REST_US = 3000 * US
 LOOK_US = 5 * US
+#: Faults that keep the daemon from knowing whether a node is on.
+UNCLEAR = ("power_", "probe_")
 UNPLACED = (JobState.WAITING, JobState.STARTING)
 
 
@@ -267,7 +269,7 @@ class World:
         store = self.around.store
         waiting = [j for j in store.table("jobs").values() if j.state in UNPLACED]
         for job in waiting:
-            if job.spec.image == workload.ABSENT:
+            if job.spec.image == workload.ABSENT or self.dropped:
                 self.clients.cancel(job.id)
         if waiting:
             for key in sorted(self.clients.services.values()):
@@ -285,7 +287,7 @@ class World:
 
     def _slack_us(self) -> int:
         """Return by how much a node's ledger may differ where drivers and daemon failed."""
-        failed = sum(self.story.struck[f] for f in self.story.struck if f.startswith("power_"))
+        failed = sum(self.story.struck[f] for f in self.story.struck if f.startswith(UNCLEAR))
         return self.shell.dead_us + (20 + 90 * failed) * US
 
 

@@ -176,7 +176,7 @@ class Sampler:
             if row.kind == "foreign":
                 self._foreign.add(node, row.engine_id, sample or reading)
             elif sample is not None and row.container:
-                measured.append(Measured(row.container, node, row.app, sample))
+                measured.append(Measured(row.container, node, row.app, sample, reading))
         return measured
 
     def _forget(self, targets: Mapping[str, Sequence[Target]]) -> None:

@@ -38,7 +38,7 @@ power:
 generations: [nursery, young]
 nodes:
   - name: A_b
-    url: https://x:2376
+    url: ftp://x:2376
     generation: yung
     capacity: {cpus: true, memory: 512XB}
   - name: twin
@@ -64,15 +64,15 @@ Odd/name: {interval_s: 5, args: nursery}
     path.write_text(text)
     (tmp_path / "cycles.yml").write_text(cycles)
     assert [f"{fault.path}: {fault.message}" for fault in validate(path, ENV)] == [
-        "listen.0: is not a loopback address and the TLS listener is not built yet; use "
-        "tcp://127.0.0.1:port or a unix socket (line 1)",
+        "listen.0: is not a loopback address; use https:// there, with a certificate in tls "
+        "(line 1)",
         "powr: is not a known key; did you mean power? (line 2)",
         'power.grace_s: must be a number, without quotes, not "60" (line 4)',
         "power.min_on.nurserie: is not one of the generations (nursery, young) (line 5)",
         "nodes.0.name: must be 1 to 63 lower-case letters, digits, '.' and '-', a letter or digit "
         'first, not "A_b" (line 8)',
-        "nodes.0.url: https:// comes with TLS support; use tcp:// on a private network until then "
-        "(line 9)",
+        "nodes.0.url: must be unix:///path/to/docker.sock, tcp://host:port, https://host:port or "
+        "ssh://user@host (line 9)",
         "nodes.0.capacity.cpus: must be a number, without quotes, not true (line 11)",
         "nodes.0.capacity.memory: is not a size: write 512MiB or 2GiB, or a whole number of bytes "
         "(line 11)",
@@ -108,9 +108,9 @@ Odd/name: {interval_s: 5, args: nursery}
         ("generations: [nursery, 5]", "generations.1", "must be text"),
         ("listen: []", "listen", "must not be empty"),
         ("listen: [unix:///a, unix:///a]", "listen.1", "stands here twice"),
-        ("listen: http://127.0.0.1:80", "listen.0", "must be unix:///path or tcp://"),
+        ("listen: http://127.0.0.1:80", "listen.0", "must be unix:///path, tcp://"),
         ("listen: unix://relative.sock", "listen.0", "needs an absolute path"),
-        ("listen: tcp://0.0.0.0:80", "listen.0", "TLS listener is not built yet"),
+        ("listen: tcp://0.0.0.0:80", "listen.0", "use https:// there"),
         ("listen: tcp://127.0.0.1", "listen.0", "needs a host and a port"),
         ("listen: tcp://127.0.0.1:99999", "listen.0", "is not a URL"),
         ("listen: tcp://[::1:80", "listen.0", "is not a URL"),
@@ -121,7 +121,14 @@ Odd/name: {interval_s: 5, args: nursery}
         ("redis: {url: r:6379}", "redis.url", "is not a URL"),
         ("redis: {url: 'http://r'}", "redis.url", "must be redis://"),
         ("redis: {url: 'redis://'}", "redis.url", "names no host"),
-        ("stats: {driver: influx}", "stats.driver", "must be 'embedded'"),
+        ("stats: {driver: graphite}", "stats.driver", "must be 'embedded' or 'influx'"),
+        ("stats: {driver: influx}", "stats", "driver influx needs a url"),
+        ("stats: {url: 'http://db:8086'}", "stats.url", "set driver: influx"),
+        ("stats: {driver: influx, url: 'tcp://db:8086'}", "stats.url", "must be http://"),
+        ("stats: {driver: influx, url: 'http://u:p@db'}", "stats.url", "takes no user"),
+        ("stats: {driver: influx, url: 'http://db', token: t, username: u}", "stats.token", "one"),
+        ("stats: {driver: influx, url: 'http://db', password: p}", "stats.password", "username"),
+        ("stats: {driver: influx, url: 'http://db', spool_mib: 0}", "stats.spool_mib", "least 1"),
         ("stats: {interval_s: 0}", "stats.interval_s", "at least 0.1"),
         ("stats: {interval_s: .inf}", "stats.interval_s", "must be"),
         ("stats: {interval_s: .nan}", "stats.interval_s", "must be"),
@@ -153,7 +160,12 @@ def test_one_fault(tmp_path: Path, line: str, path: str | None, words: str) -> N
         (f"name: {'x' * 64}", "name", "1 to 63"),
         ('name: "a\\n"', "name", "1 to 63"),
         ("name: ../a", "name", "1 to 63"),
-        ("url: ssh://host", "url", "ssh:// comes with ssh support"),
+        ("url: ssh://-oProxyCommand=x", "url", "names no host"),
+        ("url: ssh://-l@host", "url", "names no user"),
+        ("url: ssh://user:sesame@host", "url", "must be ssh://user@host"),
+        ("url: ssh://host:0", "url", "no port of sshd"),
+        ("url: ssh://host/$HOME/docker.sock", "url", "letters, digits"),
+        ("url: https://host", "url", "needs a host and a port"),
         ("url: tcp://host", "url", "needs a host and a port"),
         ("url: tcp://host:0", "url", "no engine's port"),
         ("url: tcp://user:sesame@host:1", "url", "takes no user"),

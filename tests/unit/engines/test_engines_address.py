@@ -22,6 +22,14 @@ def test_tcp(url: str, base: str, docker_url: str) -> None:
     assert (address.base, address.docker_url, address.socket) == (base, docker_url, "")
 
 
+@pytest.mark.parametrize("url", ["https://h:9", "tcp://h:9"])
+def test_tls(url: str) -> None:
+    address = parse(url, is_tls=True)
+    assert (address.base, address.docker_url) == ("https://h:9", "https://h:9")
+    assert address.is_tls
+    assert parse("https://h").base == "https://h:2376"
+
+
 def test_unix() -> None:
     address = parse("unix:///run/docker.sock")
     assert address.socket == "/run/docker.sock"
@@ -31,7 +39,7 @@ def test_unix() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "docker", "http://x:1", "https://x:1", "ssh://x", "unix://relative", "unix://"),
+        *("", "docker", "http://x:1", "https://", "ssh://x", "unix://relative", "unix://"),
         *("tcp://", "tcp://x:99999", "tcp://x:port", "tcp://x/path", "tcp://user@x", "tcp://[x"),
         "tcp://x?a=b",
     ],

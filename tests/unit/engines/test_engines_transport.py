@@ -15,7 +15,7 @@ from tenure.engines.engine import Engine
 from tenure.engines.errors import EngineAnswer, EngineUnreachable
 from tenure.engines.transport import SHORT_CALLS, Timeouts, Transport
 from tenure.model.effects import CreateContainer, StartContainer
-from tenure.model.errors import EngineError, EngineUnclear
+from tenure.model.errors import EngineError, EngineUnclear, InvalidInput
 from tenure.model.outcome import Done, Refused, Unknown
 
 T = TypeVar("T")
@@ -193,7 +193,7 @@ async def test_pings_pass_a_busy_engine(odd: Odd, transport: Transport) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "spoken"), [("1.41", "1.41"), ("1.52", "1.44"), ("1.9", "1.9"), ("odd", "1.44")]
+    ("offered", "spoken"), [("1.41", "1.41"), ("1.52", "1.44"), ("1.43", "1.43"), ("odd", "1.44")]
 )
 async def test_the_version_spoken(
     odd: Odd, transport: Transport, offered: str, spoken: str
@@ -201,6 +201,18 @@ async def test_the_version_spoken(
     odd.version = offered
     await transport.read("/info")
     assert odd.asked == [f"GET /v{spoken}/info"]
+
+
+async def test_an_engine_that_is_too_old(odd: Odd, transport: Transport) -> None:
+    odd.version = "1.40"
+    with pytest.raises(EngineUnreachable, match=r"it speaks API 1\.40; 1\.41 \(Docker 20\.10\)"):
+        await transport.ping()
+    assert odd.asked == []
+
+
+def test_tls_without_an_authority_trusts_nobody() -> None:
+    with pytest.raises(InvalidInput, match=r"tls\.ca"):
+        Transport("https://host:2376", TIMES)
 
 
 async def test_nobody_there() -> None:

@@ -40,7 +40,7 @@ def v1(**changed: Any) -> dict[str, Any]:
 
 def test_v1_reads_every_dimension() -> None:
     assert decode_stats(v1()) == Reading(
-        AT_US, 5_000_000_000, 70 * MIB, disk_bytes=12288, net_bytes=127
+        AT_US, 5_000_000_000, 70 * MIB, disk_bytes=12288, net_bytes=127, tx_bytes=24
     )
 
 

@@ -1,0 +1,43 @@
+"""The statistics store that the configuration names."""
+
+from __future__ import annotations
+
+from tenure.config.settings import Settings
+from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.influx import InfluxStats
+from tenure.profiling.io.influx_drain import DrainHealth
+from tenure.profiling.io.influx_params import InfluxParams
+from tenure.profiling.io.retention import Retention
+from tenure.profiling.io.spool import SpoolBounds
+from tenure.profiling.io.store import StatsStore
+
+
+async def open_stats(settings: Settings) -> StatsStore:
+    """Open the store; an InfluxDB that is away delays nothing and fails nothing.
+
+    Raises StatsUnavailable where the state folder cannot be used.
+    """
+    stats, influx = settings.stats, settings.stats.influx
+    if influx is None:
+        keep = Retention(rollup_us=stats.retention_us)
+        return await EmbeddedStats.open(settings.state_dir / "stats.db", keep)
+    params = InfluxParams(
+        url=influx.url,
+        database=influx.database,
+        org=influx.org,
+        token=influx.token,
+        username=influx.username,
+        password=influx.password,
+        is_verified=influx.is_verified,
+        ca_file=str(influx.ca_file or ""),
+        source=influx.source,
+        interval_us=stats.interval_us,
+        retention_us=stats.retention_us,
+        spool=SpoolBounds(influx.spool_bytes, influx.spool_us),
+    )
+    return await InfluxStats.open(params, settings.state_dir)
+
+
+def health_of(store: StatsStore) -> DrainHealth | None:
+    """Return how the way to InfluxDB is, None where the store is embedded."""
+    return store.health if isinstance(store, InfluxStats) else None

@@ -1,0 +1,24 @@
+"""A job placed on a node that is switched on, and whose engine never answers, waited for ever."""
+
+from __future__ import annotations
+
+from tenure.model.job import ExecutorState
+from tenure.model.outcome import Done
+from tests.regression.acts import wait
+from tests.unit.core.bench import Bench, node
+
+
+def test_what_was_never_sent_goes_elsewhere() -> None:
+    bench = Bench(node("a", driver="command"), node("b", driver="command"))
+    for probe in [e for e in bench.tables.effects.values() if e.kind == "probe"]:
+        bench.end(probe, Done("off"))
+    bench.submit("j")
+    assert bench.tables.executors["j/0"].node == "a"
+    bench.end(bench.open("power"), Done("on"))
+    wait(bench, 130)
+    bench.end(bench.open("probe"), Done("on"))
+    assert bench.tables.executors["j/0"].node == "b"
+    assert bench.open("power").node == "b"
+    bench.end(bench.open("power"), Done("on"))
+    bench.connect("b")
+    assert bench.tables.executors["j/0"].state is ExecutorState.CREATING

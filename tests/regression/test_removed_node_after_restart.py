@@ -1,0 +1,36 @@
+"""After a restart nothing watched a node with work on it that was no longer configured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tenure.daemon.hands import Hands, Ports
+from tests.regression.acts import run_service
+from tests.unit.core.bench import Bench, node
+
+
+async def _save(key: str, body: bytes) -> None:
+    """Keep no log."""
+
+
+def test_it_is_reached_until_nothing_is_on_it() -> None:
+    bench = Bench(node("a", "nursery"))
+    bench.connect("a")
+    service, _ = run_service(bench)
+    ignore: Callable[[Any], None] = lambda made: None  # noqa: E731
+    ports = Ports(ignore, lambda: bench.now_us, _save, ignore)
+
+    async def reach() -> list[bool]:
+        hands = Hands(bench.state.ctx, ports)
+        hands.configure(())
+        found = [hands.engine("a") is not None]
+        ctx = bench.state.ctx
+        ctx.index.services["a"].discard(service)  # as if it were removed
+        hands.configure(())
+        found.append(hands.engine("a") is not None)
+        await hands.close()
+        return found
+
+    assert asyncio.run(reach()) == [True, False]

@@ -1,0 +1,185 @@
+"""TLS files, ssh options and listeners: good ones become settings, others a fault with its path."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.config.load import load, validate
+from tenure.model.access import SshOptions, TlsFiles
+from testbed import certificates
+
+ENV = {"HOME": "/home/ada"}
+NODE = "nodes: [{{name: a, generation: nursery, {0}}}]\n"
+PLAIN = NODE.format("url: 'unix:///a.sock'")
+
+if shutil.which("openssl") is None:
+    pytest.skip("openssl is missing", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def issued(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ca.pem, own.pem and own.key, another.key, and broken ones."""
+    folder = tmp_path_factory.mktemp("pki")
+    authority = certificates.Authority(folder)
+    authority.issue(folder / "own", ["localhost"])
+    authority.issue(folder / "another", ["localhost"])
+    (folder / "empty.pem").touch()
+    return folder
+
+
+@pytest.fixture
+def write(tmp_path: Path, issued: Path) -> Any:
+    def write_file(text: str) -> Path:
+        if not (tmp_path / "pki").exists():
+            shutil.copytree(issued, tmp_path / "pki")
+        path = tmp_path / "tenured.yml"
+        path.write_text(text)
+        return path
+
+    return write_file
+
+
+def faults(path: Path) -> dict[str, str]:
+    return {fault.path: fault.message for fault in validate(path, ENV)}
+
+
+def test_a_node_with_tls_and_one_with_ssh(write: Any, tmp_path: Path) -> None:
+    text = """\
+state_dir: /var/lib/tenure
+nodes:
+  - name: a
+    url: https://h:2376
+    generation: nursery
+    tls: {ca: pki/ca.pem, cert: pki/own.pem, key: pki/own.key}
+  - {name: b, url: "tcp://h:1", generation: nursery, tls: {ca: pki/ca.pem}}
+  - name: c
+    url: ssh://ops@h:2222/run/docker.sock
+    generation: nursery
+    ssh: {key: pki/own.key, known_hosts: pki/made-later, host_keys: accept-new}
+  - {name: d, url: "ssh://h", generation: nursery}
+"""
+    a, b, c, d = load(write(text), ENV).nodes
+    pki = f"{tmp_path}/pki"
+    assert a.tls == TlsFiles(f"{pki}/ca.pem", f"{pki}/own.pem", f"{pki}/own.key")
+    assert b.tls == TlsFiles(f"{pki}/ca.pem")
+    assert c.ssh == SshOptions(f"{pki}/own.key", f"{pki}/made-later", "accept-new")
+    assert (c.tls, d.ssh, a.ssh) == (None, SshOptions(), None)
+
+
+@pytest.mark.parametrize(
+    ("part", "path", "words"),
+    [
+        ("url: 'https://h:1'", "tls.ca", "is required by https://"),
+        ("url: 'tcp://h:1', tls: {cert: pki/own.pem}", "tls.ca", "is required"),
+        ("url: 'unix:///a', tls: {ca: pki/ca.pem}", "tls", "https:// and tcp:// only"),
+        ("url: 'tcp://h:1', ssh: {key: pki/own.key}", "ssh", "used by ssh:// only"),
+        ("url: 'https://h:1', tls: {ca: pki/none.pem}", "tls.ca", "/pki/none.pem: No such file"),
+        ("url: 'https://h:1', tls: {ca: pki}", "tls.ca", "/pki: Is a directory"),
+        ("url: 'https://h:1', tls: {ca: pki/empty.pem}", "tls.ca", "empty.pem holds no cert"),
+        ("url: 'ssh://h', ssh: {key: pki/none}", "ssh.key", "/pki/none: No such file"),
+        ("url: 'ssh://h', ssh: {known_hosts: pki/none}", "ssh.known_hosts", "No such file"),
+        ("url: 'ssh://h', ssh: {host_keys: 'no'}", "ssh.host_keys", "'strict' or 'accept-new'"),
+        ("url: 'ssh://h', ssh: {config: 'a%h'}", "ssh.config", "may not hold"),
+    ],
+)
+def test_a_fault_of_a_node(write: Any, part: str, path: str, words: str) -> None:
+    found = faults(write("state_dir: /s\n" + NODE.format(part)))
+    assert list(found) == [f"nodes.0.{path}"]
+    assert words in found[f"nodes.0.{path}"]
+
+
+@pytest.mark.parametrize(
+    ("files", "key", "words"),
+    [
+        ("cert: pki/own.pem", "key", "give both"),
+        ("cert: pki/own.pem, key: pki/another.key", "key", "another.key is not the key of"),
+        ("cert: pki/empty.pem, key: pki/own.key", "cert", "empty.pem holds no certificate"),
+        ("cert: pki/own.pem, key: pki/empty.pem", "key", "empty.pem holds no private key"),
+        ("cert: pki/own.pem, key: pki/none", "key", "cannot read"),
+    ],
+)
+def test_a_pair_that_does_not_fit(write: Any, files: str, key: str, words: str) -> None:
+    node = NODE.format(f"url: 'https://h:1', tls: {{ca: pki/ca.pem, {files}}}")
+    assert words in faults(write(node))[f"nodes.0.tls.{key}"]
+    server = f"listen: [unix:///t.sock, 'https://127.0.0.1:1']\ntls: {{{files}}}\n"
+    found = faults(write(PLAIN + server))
+    if "give both" in words:  # said once, of both
+        assert "cert and key are required" in found["tls"]
+    else:
+        assert words in found[f"tls.{key}"]
+
+
+def test_an_encrypted_key_asks_nobody(write: Any, tmp_path: Path) -> None:
+    import subprocess
+
+    path = write(NODE.format("url: 'https://h:1', tls: {ca: pki/ca.pem, cert: c.pem, key: k.pem}"))
+    words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-passout", "pass:x"]
+    out = ["-keyout", str(tmp_path / "k.pem"), "-out", str(tmp_path / "c.pem")]
+    subprocess.run(
+        ["openssl", "req", "-x509", *words, "-subj", "/CN=x", *out],
+        check=True,
+        capture_output=True,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    assert "without a passphrase" in faults(path)["nodes.0.tls.key"]
+
+
+def test_a_tls_listener(write: Any, tmp_path: Path) -> None:
+    text = """\
+listen: [unix:///t.sock, "https://0.0.0.0:7443", "https://[::1]:7443"]
+tls: {cert: pki/own.pem, key: pki/own.key, client_ca: pki/ca.pem, names: [tenure.example, "fd::1"]}
+"""
+    settings = load(write(PLAIN + text), ENV)
+    assert [listener.is_tls for listener in settings.listen] == [False, True, True]
+    assert settings.tls is not None
+    pki = f"{tmp_path}/pki"
+    assert settings.tls.files == TlsFiles(f"{pki}/ca.pem", f"{pki}/own.pem", f"{pki}/own.key")
+    assert settings.tls.names == ("tenure.example", "[fd::1]", "[::1]")
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "words"),
+    [
+        ("listen: [unix:///t, 'https://h:1']", "tls", "cert and key are required"),
+        ("tls: {cert: pki/own.pem, key: pki/own.key}", "tls", "is used by no listener"),
+        (
+            "listen: ['https://h:1']\ntls: {cert: pki/own.pem, key: pki/own.key}",
+            "listen",
+            "the embedded worker",
+        ),
+        (
+            "listen: [unix:///t, 'https://[::]:1']\ntls: {cert: pki/own.pem, key: pki/own.key}",
+            "listen.1",
+            "list the names",
+        ),
+        (
+            "listen: [unix:///t, 'https://h:1']\n"
+            "tls: {cert: pki/own.pem, key: pki/own.key, client_ca: pki/none}",
+            "tls.client_ca",
+            "cannot read",
+        ),
+        (
+            "listen: [unix:///t, 'https://h:1']\n"
+            "tls: {cert: pki/own.pem, key: pki/own.key, names: ['a b']}",
+            "tls.names.0",
+            "is no host name",
+        ),
+    ],
+)
+def test_a_fault_of_the_listeners(write: Any, text: str, path: str, words: str) -> None:
+    found = faults(write(PLAIN + text))
+    assert list(found) == [path]
+    assert words in found[path]
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"), [("/a:b", "may not hold"), ("/" + "x" * 95, "too long")]
+)
+def test_a_state_folder_that_ssh_cannot_use(write: Any, folder: str, words: str) -> None:
+    found = faults(write(f"state_dir: '{folder}'\n" + NODE.format("url: 'ssh://h'")))
+    assert words in found["state_dir"]
+    assert "state_dir" not in faults(write(f"state_dir: '{folder}'\n" + PLAIN))

@@ -1,0 +1,158 @@
+"""A core on a bench: events by hand, effects to look at. No engine, no store, no clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.core.fleet import FleetState
+from tenure.core.params import Params
+from tenure.model.effects import DurableEffect, Effect, Reply
+from tenure.model.events import (
+    Configured,
+    CreateService,
+    EffectEnded,
+    Event,
+    NodeConnected,
+    NodeListed,
+    Started,
+    SubmitJob,
+)
+from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.job import JobSpec
+from tenure.model.node import NodeSpec, PowerSpec
+from tenure.model.outcome import Done, Outcome
+from tenure.model.resources import Resources
+from tenure.model.units import MIB, US
+from tenure.placement.policies import Policies
+
+SIZE = Resources(2000, 1024 * MIB)
+SMALL = Resources(500, 64 * MIB)
+IMAGE = "base:latest"
+
+
+def node(name: str, generation: str = "young", *, driver: str = "none", **more: Any) -> NodeSpec:
+    power = PowerSpec(driver, boot_us=5 * US)
+    return NodeSpec(name, f"tcp://{name}", generation, capacity=SIZE, power=power, **more)
+
+
+class Bench:
+    """Feeds events a second apart unless told otherwise; keeps all effects."""
+
+    def __init__(self, *nodes: NodeSpec, params: Params | None = None) -> None:
+        self.params = params or Params(min_on={})
+        self.state = FleetState(self.params, Policies(), fleet="bench")
+        self.now_us = 1000 * US
+        self.effects: list[Effect] = []
+        self.records: dict[str, dict[str, Any]] = {}
+        self._requests = 0
+        self.say(Started(at_us=0))
+        self.configure(*nodes)
+
+    @property
+    def tables(self) -> Any:
+        return self.state.tables
+
+    def say(self, event: Event, *, after_us: int = US) -> list[Effect]:
+        """Have an event happen ``after_us`` from the last; return its effects."""
+        self.now_us += after_us
+        changed = {f: getattr(event, f) for f in _fields(event)} | {"at_us": self.now_us}
+        found = self.state.handle(type(event)(**changed))
+        self.effects += found
+        for kind, rows in self.state.take_changes().records.items():
+            table = self.records.setdefault(kind, {})
+            for key, row in rows.items():
+                if row is None:
+                    table.pop(key, None)
+                else:
+                    table[key] = row
+        return found
+
+    def restart(self) -> list[Effect]:
+        """Begin anew from what was committed."""
+        self.state = FleetState(self.params, Policies(), fleet="bench")
+        self.state.load({kind: dict(rows) for kind, rows in self.records.items()})
+        return self.say(Started(at_us=0))
+
+    def configure(self, *nodes: NodeSpec) -> list[Effect]:
+        return self.say(Configured(at_us=0, nodes=nodes))
+
+    def connect(self, name: str) -> list[Effect]:
+        """Have an engine answer and show that it is empty."""
+        facts = EngineFacts(f"id-{name}", SIZE, images=(IMAGE,))
+        found = self.say(NodeConnected(at_us=0, node=name, facts=facts))
+        return found + self.listed(name)
+
+    def listed(
+        self, name: str, *shown: ContainerFacts, asked_us: int | None = None
+    ) -> list[Effect]:
+        """Have a listing arrive that was asked for just now, or at ``asked_us``."""
+        asked = self.now_us + US if asked_us is None else asked_us
+        listing = NodeListed(
+            at_us=0, node=name, started_us=asked, containers=shown, images=(IMAGE,)
+        )
+        return self.say(listing, after_us=2 * US)
+
+    def end(self, effect: DurableEffect, outcome: Outcome | None = None) -> list[Effect]:
+        """End an effect; by default it is done."""
+        return self.say(EffectEnded(at_us=0, effect=effect.id, outcome=outcome or Done()))
+
+    def submit(self, job: str, *, key: str = "", fingerprint: str = "", **spec: Any) -> Any:
+        """Submit a job and return the value of the reply."""
+        self._requests += 1
+        words: dict[str, Any] = {
+            "name": job,
+            "app": "app",
+            "image": IMAGE,
+            "command": ("run",),
+            "executors": 1,
+            "request": SMALL,
+            "estimate_local_us": 10 * US,
+            "policy": "ff",
+        }
+        command = SubmitJob(
+            at_us=0,
+            request=f"r{self._requests}",
+            idempotency_key=key,
+            fingerprint=fingerprint,
+            job=job,
+            spec=JobSpec(**(words | spec)),
+        )
+        return self._reply(self.say(command))
+
+    def create(self, name: str, **body: Any) -> Any:
+        """Create a service in the nursery and return the value of the reply."""
+        self._requests += 1
+        command = CreateService(
+            at_us=0,
+            request=f"r{self._requests}",
+            container=f"{self._requests:064x}",
+            name=name,
+            app=name,
+            body={"Image": IMAGE} | body,
+            request_resources=SMALL,
+        )
+        return self._reply(self.say(command))
+
+    @staticmethod
+    def _reply(effects: list[Effect]) -> Any:
+        (reply,) = [effect for effect in effects if isinstance(effect, Reply)]
+        return reply.value
+
+    def open(self, kind: str) -> Any:
+        """Return the one open effect of a kind."""
+        (effect,) = [e for e in self.tables.effects.values() if e.kind == kind]
+        return effect
+
+    def has_open(self, kind: str) -> bool:
+        """Whether any effect of a kind is open."""
+        return any(e.kind == kind for e in self.tables.effects.values())
+
+
+def shown(effect: Any, engine_id: str, state: str = "created", **more: Any) -> ContainerFacts:
+    """Return what an engine shows of the container that a create effect made."""
+    labels = dict(effect.body["Labels"])
+    return ContainerFacts(engine_id, effect.name, IMAGE, state, labels, **more)
+
+
+def _fields(event: Event) -> tuple[str, ...]:
+    return tuple(type(event).__dataclass_fields__)
