@@ -16,6 +16,7 @@ from testbed.spec import NodeSpec
 
 ENGINE_PORT = 2375
 TLS_PORT = 2376
+SSH_PORT = 22
 _FILE = "testbed.json"
 _MAX_SOCKET_PATH = 107  # bytes in sockaddr_un.sun_path, less the final zero
 
@@ -106,6 +107,10 @@ class Layout:
             case "ssh":
                 return f"ssh://root@{address}"
         return f"tcp://{address}:{ENGINE_PORT}"
+
+    def reach_port(self, name: str) -> int:
+        """Return the TCP port by which the node is reached."""
+        return {"tls": TLS_PORT, "ssh": SSH_PORT}.get(self.spec(name).reach, ENGINE_PORT)
 
     @property
     def tls_dir(self) -> Path:

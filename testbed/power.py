@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from pathlib import Path
 from testbed import engine, network
 from testbed.errors import TestbedError
 from testbed.layout import Layout
+
+_REACH_S = 10.0
+_CONNECT_S = 0.5
 
 
 @contextmanager
@@ -51,6 +55,7 @@ def on(layout: Layout, name: str) -> None:
         (layout.node_dir(name) / "on").touch()
         engine.start(layout, name)
         _plug_in(layout, name)  # last: nobody shall meet an engine that has no image yet
+        _await_reach(layout, name)
         _record(layout, name, "on_done")
 
 
@@ -74,6 +79,23 @@ def _cut_mark(layout: Layout, name: str) -> Path:
 def _plug_in(layout: Layout, name: str) -> None:
     """Bring the node's link up unless a test has cut it."""
     network.set_link(layout, name, is_up=not _cut_mark(layout, name).exists())
+
+
+def _await_reach(layout: Layout, name: str) -> None:
+    """Wait until the host reaches the node: a bridge takes up to a second to use a port again."""
+    if _cut_mark(layout, name).exists():
+        return
+    place = (layout.address(name), layout.reach_port(name))
+
+    def is_reached() -> bool:
+        try:
+            socket.create_connection(place, timeout=_CONNECT_S).close()
+        except OSError:
+            return False
+        return True
+
+    if not engine.wait_for(is_reached, _REACH_S):
+        raise TestbedError(f"{name} is up, but {place[0]}:{place[1]} is not reached from here")
 
 
 def cut(layout: Layout, name: str) -> None:

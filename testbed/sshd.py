@@ -14,9 +14,8 @@ from pathlib import Path
 
 from testbed import binaries, cgroups, spawn
 from testbed.errors import TestbedError
-from testbed.layout import Layout
+from testbed.layout import SSH_PORT, Layout
 
-PORT = 22
 START_TIMEOUT_S = 20.0
 _POLL_S = 0.02
 _PACKAGE = "openssh-server"
@@ -76,7 +75,7 @@ def make_keys(layout: Layout) -> None:
         folder.mkdir(mode=0o700, parents=True)
         _keygen(folder / "host_key")
         shutil.copy(layout.ssh_dir / "key.pub", folder / "authorized_keys")
-        (folder / "sshd_config").write_text(_CONFIG.format(port=PORT, folder=folder))
+        (folder / "sshd_config").write_text(_CONFIG.format(port=SSH_PORT, folder=folder))
         known.append(f"{layout.address(name)} {(folder / 'host_key.pub').read_text()}")
     (layout.ssh_dir / "known_hosts").write_text("".join(known))
 
@@ -116,7 +115,7 @@ def _is_listening(process: int) -> bool:
     except OSError:
         return False
     rows = [line.split() for line in lines]
-    return any(row[1].endswith(f":{PORT:04X}") and row[3] == _LISTEN for row in rows)
+    return any(row[1].endswith(f":{SSH_PORT:04X}") and row[3] == _LISTEN for row in rows)
 
 
 def program() -> tuple[Path, str]:

@@ -147,8 +147,11 @@ def _service_wish(random: Random, name: str, at_us: int) -> Wish:
     if random.random() < 0.3:
         host["Binds"] = ["/data:/data"]
     verb: list[str] = ["serve", random.choice(("-1", "-1", "2", "60"))]
-    if random.random() < 0.2:
+    kind = random.random()
+    if kind < 0.2:
         verb = ["burst", "45", random.choice(("0", "1"))]
+    elif kind > 0.97:
+        verb = ["bad"]
     image = ABSENT if random.random() < 0.05 else random.choice(IMAGES)
     return Wish(
         at_us,

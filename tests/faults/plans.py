@@ -1,0 +1,46 @@
+"""Every strike of every test: the whole of which a run takes its part."""
+
+from tests.faults.strikes import ANY, JOB_STEPS, MOVE_STEPS, POWER_STEPS, REPLY, RUN_STEPS
+
+#: A scenario is one long story, so it runs as a whole or not at all.
+WHOLE = ("whole",)
+
+_ENGINE = (
+    "executor.creating",
+    "executor.starting",
+    "executor.running",
+    "migration.create",
+    "migration.stop",
+    "migration.start",
+    "migration.verify",
+    "migration.undo_source",
+)
+_SILENT = ("executor.creating", "executor.starting", "migration.stop", "migration.start")
+
+PLANS: dict[str, tuple[str, ...]] = {
+    "kill_daemon": (*JOB_STEPS, *POWER_STEPS, *MOVE_STEPS, *RUN_STEPS, REPLY, REPLY, ANY, ANY, ANY),
+    "kill_engine": (
+        *(f"kill_engine {step}" for step in _ENGINE),
+        *(f"freeze {step}" for step in _SILENT),
+        *(f"cut {step}" for step in (*_SILENT, "executor.running")),
+    ),
+    "lose_containers": (
+        *(f"kill_engine {step}" for step in ("executor.starting", "executor.running")),
+        *(f"kill_engine {step}" for step in ("migration.disarm", "migration.verify")),
+        *(f"kill_node {step}" for step in ("executor.starting", "executor.running")),
+        *(f"kill_node {step}" for step in ("migration.stop", "migration.start")),
+    ),
+    "kill_redis": (*RUN_STEPS, "migration.create", ANY),
+    "kill_worker": (*RUN_STEPS, ANY, ANY),
+    "sigterm": (
+        "migration.create",
+        "migration.stop",
+        "migration.start",
+        "migration.verify",
+        "migration.undo_target",
+        "executor.starting",
+    ),
+    "operator_redis": WHOLE,
+    "full_disk": WHOLE,
+    "reload": WHOLE,
+}

@@ -1,0 +1,99 @@
+"""Aiming a fault at a step, and the count of how often each step was struck."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tests.faults.statedb import Watch
+
+#: Steps of a job and its executors, in the words of public events and of stored records.
+JOB_STEPS = (
+    "job.accepted",
+    "job.starting",
+    "job.running",
+    "job.cancelling",
+    "executor.creating",
+    "executor.created",
+    "executor.starting",
+    "executor.running",
+    "executor.exited",
+    "grave.open",
+)
+POWER_STEPS = ("node.booting", "node.on", "node.stopping", "node.off")
+MOVE_STEPS = (
+    "migration.create",
+    "migration.disarm",
+    "migration.stop",
+    "migration.start",
+    "migration.verify",
+    "migration.commit",
+    "migration.sweep",
+    "migration.undo_target",
+    "migration.undo_source",
+    "migration.undo_arm",
+)
+RUN_STEPS = ("run.due", "run.claimed", "run.enacting")
+#: A request is under way and its answer is not sent; any moment at all.
+REPLY, ANY = "reply.pending", "any.moment"
+#: The fault comes up to this long after the step was stored.
+DELAY_S = 0.15
+AIM_S = 75.0
+
+
+@dataclass
+class Tally:
+    """How often each step was aimed at, struck, and still held when the fault came."""
+
+    required: tuple[str, ...]
+    aimed: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+    held: Counter[str] = field(default_factory=Counter)
+
+    def note(self, step: str, *, was_struck: bool, standing: Iterable[str] = ()) -> None:
+        """Count one strike; ``standing`` are the steps that the durable state was in."""
+        self.aimed[step] += 1
+        self.struck[step] += was_struck
+        self.held.update(set(standing))
+
+    def table(self) -> str:
+        """Return the counts as text; ``held`` counts strikes of any aim that met the step."""
+        rows = [f"{'step':<34}{'aimed':>6}{'struck':>7}{'held':>6}"]
+        for step in sorted(set(self.required) | set(self.aimed)):
+            numbers = f"{self.aimed[step]:>6}{self.struck[step]:>7}{self.held[step]:>6}"
+            rows.append(f"{step:<34}{numbers}")
+        return "\n".join([*rows, f"{'all':<34}{self.aimed.total():>6}{self.struck.total():>7}"])
+
+    def missing(self) -> list[str]:
+        """Return the required steps that were never struck."""
+        return [step for step in self.required if not self.struck[step]]
+
+
+class Aim:
+    """Waits until something enters a step, by the daemon's own database."""
+
+    def __init__(self, watch: Watch, rng: random.Random) -> None:
+        self._watch = watch
+        self._rng = rng
+
+    def at(self, step: str, is_wanted: Callable[[list[str]], bool] = lambda nodes: True) -> bool:
+        """Return once ``step`` was entered and a random delay is over; False if it never was.
+
+        ``is_wanted`` is asked with the nodes concerned, those of all that entered it together.
+        """
+        deadline = time.monotonic() + AIM_S
+        while time.monotonic() < deadline:
+            nodes = self._watch.look().steps.get(step)
+            if nodes is not None and is_wanted(nodes):
+                self.delay()
+                return True
+            time.sleep(0.002)
+        return False
+
+    def delay(self) -> None:
+        """Wait for a random part of ``DELAY_S``; every third time for none at all."""
+        if self._rng.random() > 1 / 3:
+            time.sleep(self._rng.uniform(0, DELAY_S))

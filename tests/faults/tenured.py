@@ -1,0 +1,158 @@
+"""The real ``tenured`` as a process that tests start, kill, signal and ask."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tenure.client.client import Client
+from tenure.client.target import parse
+from tenure.model.errors import Unavailable
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 40.0
+
+
+def until(
+    condition: Callable[[], Any], timeout_s: float, what: str, *, poll_s: float = 0.05
+) -> Any:
+    """Wait for a true value and return it; fail saying what did not come."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
+        time.sleep(poll_s)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def kill(pid: int) -> None:
+    """Kill a process by its pid and wait until it runs no more."""
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_alive(pid), 10, f"end of {pid}", poll_s=0.005)
+
+
+class Tenured:
+    """One daemon over all its lives, on one configuration."""
+
+    def __init__(self, folder: Path, config: dict[str, Any], cycles: dict[str, Any]) -> None:
+        self.folder = folder
+        self.config_file = folder / "tenured.yml"
+        self.state_dir = Path(config["state_dir"])
+        self.log = folder / "tenured.log"
+        self.config, self.cycles = config, cycles
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self.write_config()
+        self.client = self.make_client(patience_s=60)
+
+    def make_client(self, *, patience_s: float = 0.0, timeout_s: float = 20.0) -> Client:
+        """Return a client over the daemon's unix socket."""
+        target = parse(self.config["listen"][0])
+        return Client(target, timeout_s=timeout_s, patience_s=patience_s)
+
+    def write_config(self) -> None:
+        """Write ``config`` and ``cycles``; JSON is YAML."""
+        self.config_file.write_text(json.dumps(self.config))
+        (self.folder / "cycles.yml").write_text(json.dumps(self.cycles))
+
+    @property
+    def database(self) -> Path:
+        return self.state_dir / "state.db"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it and return once it says that it is ready."""
+        assert not self.is_running
+        self._process = spawn_module(
+            "tenure.cli.daemon", "run", "--config", str(self.config_file), log=self.log
+        )
+        self.starts += 1
+        until(self._is_ready, START_S, f"tenured to be ready, see {self.log}")
+
+    def _is_ready(self) -> bool:
+        assert self.is_running, f"tenured ended: {self.log.read_text()[-3000:]}"
+        ready = self.state_dir / "tenured.json"
+        try:
+            return bool(json.loads(ready.read_text())["pid"] == self.pid)
+        except (FileNotFoundError, ValueError):
+            return False
+
+    def kill(self) -> None:
+        """Send SIGKILL; its children end with it."""
+        assert self._process is not None
+        assert self.is_running, f"it had ended before: {self.log.read_text()[-3000:]}"
+        self._process.kill()
+        self._process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def stop(self, timeout_s: float = 45.0) -> int:
+        """Stop it with SIGTERM and return its exit code; not running is fine (0)."""
+        if self._process is None or self._process.poll() is not None:
+            return 0
+        self.signal(signal.SIGTERM)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def health(self) -> dict[str, Any]:
+        """Return what /readyz says; {"away": ...} while it does not serve."""
+        try:
+            return self.make_client(timeout_s=5).readyz()
+        except Unavailable as error:
+            return {"away": error.detail, "extra": error.extra}
+
+    def child(self, name: str) -> int:
+        """Return the pid of a child, once it runs: redis, cron or worker."""
+
+        def pid() -> int | None:
+            children = self.health().get("parts", {}).get("children", {})
+            found = children.get(name)
+            return found if found is not None and is_alive(found) else None
+
+        return int(until(pid, 30, f"child {name}"))
+
+    def log_tail(self) -> str:
+        """Return the end of the daemon's log."""
+        return self.log.read_text(errors="replace")[-6000:] if self.log.exists() else ""
+
+
+def spawn_module(module: str, *words: str, log: Path) -> subprocess.Popen[bytes]:
+    """Start ``python -m module words`` with this interpreter, its output appended to a file."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *words],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
