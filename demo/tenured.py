@@ -17,12 +17,13 @@ from tenure.model.errors import TenureError
 READY_S = 60.0
 #: Moves in flight get 30 s from the daemon, everything else a few.
 STOP_S = 45.0
-#: The kernel ends the daemon by SIGTERM when the demo is killed (Linux; elsewhere nothing does).
-#: The demo may be gone before that is asked for, hence the comparison.
+#: The kernel kills the daemon when the demo is killed (Linux; elsewhere nothing does): one that
+#: ended in order would write into a folder that is being removed. The demo may be gone before that
+#: is asked for, hence the comparison.
 _BOOTSTRAP = f"""
 import ctypes, os, sys
 prctl = getattr(ctypes.CDLL(None), "prctl", None)
-prctl and prctl(1, {int(signal.SIGTERM)}, 0, 0, 0)
+prctl and prctl(1, {int(signal.SIGKILL)}, 0, 0, 0)
 os.getppid() == int(sys.argv[1]) or sys.exit(1)
 os.execv(sys.argv[2], [sys.argv[2], "-m", "tenure.cli.daemon", *sys.argv[3:]])
 """

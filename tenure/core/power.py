@@ -341,7 +341,7 @@ def fence(ctx: Context, order: FenceNode) -> None:
 def rearm(ctx: Context) -> None:
     """After a restart: probe every switchable node whose state may have changed meanwhile."""
     for node in list(ctx.tables.nodes.values()):
-        if not node.is_switchable or node.is_removed:
+        if not node.is_switchable:
             continue
         if node.retry_us > ctx.now_us:
             ctx.arm(node.retry_us, MACHINE, node.name)

@@ -20,9 +20,9 @@ IDLE = frozenset(
 )
 
 
-def check(store: SimStore, changes: Changes) -> None:
-    """Check the nodes on which this transaction placed something."""
-    for name in sorted(_placed_on(changes)):
+def check(store: SimStore, names: set[str]) -> None:
+    """Check the nodes on which a transaction has placed something."""
+    for name in sorted(names):
         node: Node = store.table("nodes")[name]
         load = load_on(store, name)
         is_over = load.cpu_m > node.capacity.cpu_m
@@ -30,12 +30,18 @@ def check(store: SimStore, changes: Changes) -> None:
             raise LawBroken("L12", f"{name} holds {load}, its capacity is {node.capacity}")
 
 
-def _placed_on(changes: Changes) -> set[str]:
+def placed_on(store: SimStore, changes: Changes) -> set[str]:
+    """Return the nodes on which a transaction is about to place something.
+
+    A new attempt on the node of the one before keeps its room; that is no placement.
+    """
     at_us = changes.records["meta"]["meta"].clock_us if changes.records else 0
     found: set[str] = set()
-    for executor in changes.records.get("executors", {}).values():
-        if executor is not None and executor.node and executor.placed_us == at_us:
-            found.add(executor.node)
+    for key, executor in changes.records.get("executors", {}).items():
+        if executor is not None and executor.placed_us == at_us:
+            old: Executor | None = store.table("executors").get(key)
+            if old is None or old.node != executor.node:
+                found.add(executor.node)
     for service in changes.records.get("services", {}).values():
         is_new = service is not None and service.state is ContainerState.CREATING
         if is_new and service.since_us == at_us:

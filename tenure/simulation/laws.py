@@ -76,6 +76,7 @@ class Laws:
         self.off_reasons: dict[str, str] = {}
         self._how: dict[str, str] = {}
         self._fenced: set[str] = set()
+        self._placed: set[str] = set()
 
     # the truth: processes
 
@@ -134,6 +135,7 @@ class Laws:
 
     def on_commit(self, changes: Changes) -> None:
         """L3, L11 and L8 on what a transaction is about to change."""
+        self._placed = capacity.placed_on(self.store, changes)
         last = self.store.events[-1].seq if self.store.events else 0
         for event in changes.events:
             if event.seq != last + 1:
@@ -154,10 +156,10 @@ class Laws:
             if row is not None:
                 _shares_sum(row)
 
-    def after_commit(self, changes: Changes) -> None:
+    def after_commit(self) -> None:
         """L12 on what a transaction has changed."""
         if self.is_size_known:
-            capacity.check(self.store, changes)
+            capacity.check(self.store, self._placed)
 
     def on_restart(self) -> None:
         """L1: what was promised is on the disk when a daemon starts."""

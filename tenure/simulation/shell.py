@@ -171,7 +171,7 @@ class SimShell:
         changes = self.state.take_changes()
         self.around.laws.on_commit(changes)
         self.around.store.commit(changes)
-        self.around.laws.after_commit(changes)
+        self.around.laws.after_commit()
         for public in changes.events:
             self.around.story.strike(public.type)
             if public.type == "node.stopping" and "fence" in str(public.data.get("why")):

@@ -133,7 +133,7 @@ class JobRequest(Strict):
     constraints: list[ConstraintText] = Field(default=[], max_length=32)
     max_runtime_s: Seconds | None = None
     retries: int | None = Field(default=None, ge=0, le=1000, description="Per executor.")
-    on_unreachable: Literal["wait", "duplicate"] = "wait"
+    on_unreachable: Literal["wait"] = "wait"
 
 
 @dataclass(frozen=True, slots=True)
