@@ -45,7 +45,7 @@ def test_every_field_reaches_the_core(server: Server) -> None:
         "constraints": ["site==local", "generation in (young, tenured)"],
         "max_runtime_s": 1.5,
         "retries": 3,
-        "on_unreachable": "duplicate",
+        "on_unreachable": "wait",
     }
     answer = server.post("/v1/jobs", body)
     assert answer.status == 201, answer.body
@@ -62,7 +62,7 @@ def test_every_field_reaches_the_core(server: Server) -> None:
     )
     assert spec.max_runtime_us == 1_500_000
     assert (spec.estimate_local_us, spec.estimate_hybrid_us) == (20_000_000, 26_000_000)
-    assert spec.on_unreachable == "duplicate"
+    assert spec.on_unreachable == "wait"
     assert answer.json["env"] == ["A=1", "B="]
 
 

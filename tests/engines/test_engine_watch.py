@@ -232,9 +232,10 @@ async def test_a_loss_that_is_not_expected_is_logged(
             await asyncio.to_thread(bed.kill_engine, "node1")
             await inbox.wait(lambda: inbox.of(NodeLost))
             await asyncio.sleep(1.0)
-    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-        "node node1 does not answer"
-    ]
+    told = [record.getMessage() for record in caplog.records]
+    assert {text.split(":")[0] for text in told} == {"node node1 does not answer"}
+    # a connection that is reset and one that is refused are two reasons, each told once
+    assert 1 <= len(told) == len(set(told)) <= 2
 
 
 async def test_a_defect_in_the_inbox_ends_the_watcher_loudly(engine: Engine) -> None:
