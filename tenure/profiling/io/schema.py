@@ -7,11 +7,7 @@ Names follow cAdvisor's InfluxDB measurements (``memory_working_set``, ``rx_byte
 
 from __future__ import annotations
 
-import sqlite3
-
 from tenure.model.resources import DIMENSIONS
-
-VERSION = 1
 
 #: The column of each dimension, in the order of ``DIMENSIONS``.
 COLUMNS = ("cpu_usage_m", "memory_working_set", "diskio_bytes_per_s", "net_bytes_per_s")
@@ -61,19 +57,3 @@ STEPS = {
         ) WITHOUT ROWID;
     """,
 }
-
-
-def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema forward to ``VERSION``, one transaction per step.
-
-    Raises ``sqlite3.DatabaseError`` where the file is of a newer version or no database.
-    """
-    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if found > VERSION:
-        raise sqlite3.DatabaseError(
-            f"the statistics store has schema {found}, this program knows {VERSION}"
-        )
-    for version in range(found + 1, VERSION + 1):
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {STEPS[version]}; PRAGMA user_version = {version}; COMMIT;"
-        )
