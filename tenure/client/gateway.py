@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from tenure.client.client import Client
-from tenure.client.target import discover
 from tenure.model.units import iso
 
 #: A worker outlives a restart of the daemon; longer, and its run is over anyway.
@@ -49,8 +47,3 @@ def wire_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
         "moves": moves,
         "kept": [dict(kept) for kept in plan.get("kept", ())],
     }
-
-
-def from_environment() -> Gateway:
-    """Return the gateway to the daemon that the environment names (a worker's entry)."""
-    return Gateway(Client(discover(env=os.environ), patience_s=PATIENCE_S))

@@ -18,7 +18,7 @@ from tenure.cycles.io.cron import cron_child
 from tenure.cycles.io.queue import CycleQueue
 from tenure.cycles.io.redis_server import RedisServer
 from tenure.cycles.io.tether import Tethered
-from tenure.cycles.schedule import due_times, latest_due, next_due, timing_of
+from tenure.cycles.schedule import due_times, latest_due, timing_of
 from tenure.daemon.loop import EventMaker
 from tenure.model.effects import Trigger
 from tenure.model.errors import TenureError, Unavailable
@@ -238,10 +238,6 @@ class Rhythm:
         for name, child in (("cron", self._cron), ("worker", self._worker)):
             found[name] = child.pid if child is not None and child.is_alive else None
         return {name: pid for name, pid in found.items() if pid is not None}
-
-    def upcoming(self, now_us: int) -> dict[str, int | None]:
-        """Return when each cycle falls due next."""
-        return {c.name: next_due(timing_of(c), now_us) for c in self._cycles}
 
     def _stop_cron(self) -> None:
         if self._cron is not None:

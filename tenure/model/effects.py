@@ -11,8 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tenure.model.errors import Problem
-
 
 @dataclass(frozen=True, slots=True)
 class CreateContainer:
@@ -59,7 +57,7 @@ class StopContainer:
 class RetireContainer:
     """Stop, keep the log's end under ``logs_key`` if set, remove; absent counts as done.
 
-    ``target`` is an engine id or, where none is known, the deterministic name.
+    ``target`` is an engine id: a removal by name that comes late could meet a successor.
     """
 
     id: str
@@ -119,10 +117,6 @@ class Reply:
     request: str
     value: Any
     kind: Literal["reply"] = "reply"
-
-    @property
-    def is_problem(self) -> bool:
-        return isinstance(self.value, Problem)
 
 
 @dataclass(frozen=True, slots=True)
