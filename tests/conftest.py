@@ -1,6 +1,12 @@
 """Options of the whole suite."""
 
+import signal
+
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A suite in the background inherits "ignored", and so would the commands that it interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,3 +23,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "strikes(name): its plan in tests/faults/plans.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave fault tests without a plan of strikes to the tenth: the rest need not repeat them."""
+    if config.getoption("--faults") != "rest":
+        return
+    again = [i for i in items if i.get_closest_marker("faults") and not _is_split(i)]
+    if again:
+        config.hook.pytest_deselected(items=again)
+        items[:] = [item for item in items if item not in again]
+
+
+def _is_split(item: pytest.Item) -> bool:
+    return "tests/faults/" in item.nodeid

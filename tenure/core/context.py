@@ -57,8 +57,9 @@ class Context:
     """The one mutable thing of the core. Only code called from ``handle`` changes it.
 
     ``fresh`` holds the start time of the newest listing of each node, ``profiles`` and ``foreign``
-    the measured use, ``refused`` engines that answer and were not taken for a node's; none of
-    these is durable: they are learned again after a restart. ``gone``
+    the measured use, ``refused`` engines that answer and were not taken for a node's, ``orphans``
+    the engine ids of our containers without a record, by node, as last listed; none of these is
+    durable: they are learned again after a restart. ``gone``
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
     for the others to hear of.
     """
@@ -74,7 +75,7 @@ class Context:
         self.foreign: dict[str, Resources] = {}
         self.fresh: dict[str, int] = {}
         self.refused: dict[str, EngineFacts] = {}
-        self.orphans: set[str] = set()
+        self.orphans: dict[str, frozenset[str]] = {}
         self.why: dict[str, str] = {}
         self.effects: list[Effect] = []
         self.public: list[PublicEvent] = []
@@ -240,6 +241,11 @@ class Context:
         """Have the load of nodes computed anew: something on them changed."""
         for node in nodes:
             self.loads.pop(node, None)
+
+    def forget_node(self, node: str) -> None:
+        """Drop what was learned of a node that the configuration no longer names."""
+        for learned in (self.foreign, self.fresh, self.refused, self.orphans, self.loads):
+            learned.pop(node, None)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a grave reviewed."""

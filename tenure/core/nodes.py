@@ -82,6 +82,7 @@ def retire(ctx: Context) -> None:
         if not room.is_busy(ctx, node.name) and not node.effect:
             ledger.close_interval(ctx, node.name)
             ctx.tables.nodes.drop(node.name)
+            ctx.forget_node(node.name)
             ctx.publish("node.forgotten", node.name)
 
 
@@ -286,14 +287,15 @@ def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_
 
 def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> None:
     """Bury our containers that no record wants; those of unknown owners are left alone."""
+    known, unknown = ctx.orphans.get(node, frozenset()), set()
     buried = {(g.owner, g.turn) for g in ctx.graves_on(node)}
     for copy, facts in copies.items():
         if copy in buried or _is_wanted(ctx, node, copy):
             continue
         owner, turn = copy
         if owner not in ctx.tables.executors and owner not in ctx.tables.services:
-            if facts.engine_id not in ctx.orphans:
-                ctx.orphans.add(facts.engine_id)
+            unknown.add(facts.engine_id)
+            if facts.engine_id not in known:
                 ctx.publish("container.orphan", facts.engine_id, node=node, name=facts.name)
             continue
         grave = Grave(
@@ -307,6 +309,7 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
             may_run=facts.is_running,
         )
         graves.bury(ctx, grave)
+    ctx.orphans[node] = frozenset(unknown)
 
 
 def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:

@@ -376,6 +376,9 @@ def on_listing(
         return
     if facts is None:
         _absent(ctx, service)
+    elif service.state is S.CREATING:
+        # it may run: somebody started it while nobody knew of the create; our start is then a no-op
+        to(ctx, service, S.CREATED, engine_id=facts.engine_id)
     elif facts.state == "created":
         _found_created(ctx, service, facts)
     elif facts.is_running:
@@ -395,9 +398,7 @@ def _absent(ctx: Context, service: Service) -> None:
 
 
 def _found_created(ctx: Context, service: Service, facts: ContainerFacts) -> None:
-    if service.state is S.CREATING:
-        to(ctx, service, S.CREATED, engine_id=facts.engine_id)
-    elif service.state is S.STARTING:
+    if service.state is S.STARTING:
         _start(ctx, replace(service, engine_id=facts.engine_id))
 
 

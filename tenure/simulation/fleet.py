@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
 
@@ -66,11 +66,6 @@ def run_seeds(seeds: range, *, jobs: int = 1) -> Iterator[Report | Failure]:
     with get_context("spawn").Pool(jobs) as pool:
         for results in pool.imap(_try_all, chunks):
             yield from results
-
-
-def digest_of(reports: Iterable[Report | Failure]) -> int:
-    """Return one number for the stories of many runs."""
-    return hash(tuple(r.digest if isinstance(r, Report) else -1 for r in reports))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
+from tenure.core.tables import PublicEvent
 from tenure.model.effects import DurableEffect, Effect, Reply
 from tenure.model.events import (
     Configured,
@@ -43,6 +44,7 @@ class Bench:
         self.state = FleetState(self.params, Policies(), fleet="bench")
         self.now_us = 1000 * US
         self.effects: list[Effect] = []
+        self.public: list[PublicEvent] = []
         self.records: dict[str, dict[str, Any]] = {}
         self._requests = 0
         self.say(Started(at_us=0))
@@ -58,7 +60,9 @@ class Bench:
         changed = {f: getattr(event, f) for f in _fields(event)} | {"at_us": self.now_us}
         found = self.state.handle(type(event)(**changed))
         self.effects += found
-        for kind, rows in self.state.take_changes().records.items():
+        changes = self.state.take_changes()
+        self.public += changes.events
+        for kind, rows in changes.records.items():
             table = self.records.setdefault(kind, {})
             for key, row in rows.items():
                 if row is None:
