@@ -101,8 +101,12 @@ class StatsSection(Section):
         return self
 
 
+#: As ``placement.decide.POLICIES``, which a test compares: configuration imports no kernels.
+JobPolicy = Literal["ff", "gio", "exact", "fifo", "fifo_c", "fifo_c_free", "asq"]
+
+
 class PlacementSection(Section):
-    policy: Literal["gio", "ff"] = _field("gio", "Policy of jobs that name none.")
+    policy: JobPolicy = _field("gio", "Policy of jobs that name none.")
     nursery: Literal["spread", "binpack", "random"] = _field(
         "spread", "How new containers are placed in the first generation."
     )

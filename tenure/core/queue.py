@@ -7,9 +7,9 @@ from dataclasses import replace
 from tenure.core import executors, power, room
 from tenure.core.context import Context
 from tenure.model.job import Executor, ExecutorState, Job, JobState
-from tenure.model.placing import Ask, Placed, Unplaceable
+from tenure.model.placing import Ask, Placed, Unplaceable, queue_deadline_us
 from tenure.model.resources import exhausted
-from tenure.model.units import FOREVER_US, US
+from tenure.model.units import US
 
 MACHINE = "queue"
 #: Executors that end together are all seen to have ended within this time.
@@ -18,9 +18,12 @@ QUEUED = frozenset((JobState.ACCEPTED, JobState.WAITING))
 
 
 def queue_key(job: Job) -> tuple[int, int, int]:
-    """Return the order of the queue: priority, then deadline (none is last), then arrival."""
-    deadline = FOREVER_US if job.spec.deadline_us is None else job.spec.deadline_us
-    return (-job.spec.priority, deadline, job.seq)
+    """Return the order of the queue: priority, then deadline (none is last), then arrival.
+
+    Jobs of the paper's ``fifo`` and ``fifo_c`` count as having none (``queue_deadline_us``).
+    """
+    deadline_us = queue_deadline_us(job.spec.policy, job.spec.deadline_us)
+    return (-job.spec.priority, deadline_us, job.seq)
 
 
 def waiting(ctx: Context) -> list[Job]:
@@ -72,10 +75,7 @@ def _is_room_due(ctx: Context, ask: Ask, here: room.Scene) -> bool:
 def _is_hopeless(ctx: Context, job: Job, here: room.Scene) -> bool:
     """Whether the job would not fit even if no other job were there."""
     ask = room.future_ask(ctx, job, here.nodes)
-    cpu, memory = max(1, ask.cpu_m), max(1, ask.memory_bytes)
-    slots = (here.view.capacity_cpu_m // cpu).clip(max=ask.executors)
-    slots = slots.clip(max=here.view.capacity_memory // memory)
-    return int(slots[ask.eligible].sum()) < ask.executors
+    return not ctx.placer.could_hold(job.spec.policy, here.view, ask)
 
 
 def _may_ever_fit(ctx: Context, job: Job) -> bool:

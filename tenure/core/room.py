@@ -12,7 +12,7 @@ from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.job import Executor, Job
 from tenure.model.matching import satisfies
 from tenure.model.node import Node, Power, Reach, Scheduling
-from tenure.model.placing import Ask, Bools, ClusterView, Occupied
+from tenure.model.placing import NEVER, Ask, Bools, ClusterView, Occupied
 from tenure.model.resources import Resources, larger, total
 from tenure.model.units import FOREVER_US
 
@@ -205,7 +205,8 @@ def scene(ctx: Context) -> Scene:
         is_on=np.array(is_on, dtype=np.bool_),
         is_cloud=np.array([node.spec.site == "cloud" for node in nodes], dtype=np.bool_),
         boot_us=_ints(_boot_us(ctx, node) for node in nodes),
-        reboot_us=_ints(n.spec.power.boot_us if n.is_switchable else 0 for n in nodes),
+        reboot_us=_ints(n.spec.power.boot_us if n.is_switchable else NEVER for n in nodes),
+        min_billing_us=_ints(n.spec.power.min_billing_us for n in nodes),
     )
     return Scene(nodes, view, {node.name: i for i, node in enumerate(nodes)})
 

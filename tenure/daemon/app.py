@@ -154,6 +154,7 @@ class Daemon:
             token=ensure_token(settings.token_file),
             hosts=settings.tls.names if settings.tls else (),
             policy=settings.placement.policy,
+            policies=self.policies.policies(),
             retries=settings.defaults.retries,
             grace_stop_s=settings.defaults.grace_stop_s,
             hybrid_factor=settings.defaults.hybrid_factor,

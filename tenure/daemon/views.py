@@ -36,7 +36,7 @@ def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
         ask = room.ask_for(ctx, job, here.nodes)
         drops = room.drops_for(ctx, job, here.nodes)
         running = room.occupied(ctx, here)
-        found = policies.explain(here.view, ask, drops, running, ctx.now_us)
+        found = policies.explain(job.spec.policy, here.view, ask, drops, running, ctx.now_us)
         base["placement"] = found.to_json()
     return base
 

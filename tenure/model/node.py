@@ -43,7 +43,8 @@ class PowerSpec:
     """How a node is switched: argument vectors for driver ``command``; watts for energy.
 
     ``driver`` is ``none`` (never switched) or ``command``. ``boot_us`` is the expected time from
-    the command until the engine answers.
+    the command until the engine answers; ``min_billing_us`` the least time that is paid for from
+    each switch-on.
     """
 
     driver: str = "none"
@@ -51,6 +52,7 @@ class PowerSpec:
     off: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
     boot_us: int = 0
+    min_billing_us: int = 0
     timeout_us: int = 120_000_000
     idle_w: float = 0.0
     peak_w: float = 0.0

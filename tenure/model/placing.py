@@ -13,8 +13,29 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tenure.model.units import FOREVER_US
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+#: A node without a power driver is never switched; one that boots in no time is, and costs less.
+NEVER = -1
+
+
+#: Policies whose jobs queue by arrival, as the paper's baselines do.
+ARRIVAL_ORDER = frozenset(("fifo", "fifo_c", "fifo_c_free"))
+
+
+def queue_deadline_us(policy: str, deadline_us: int | None) -> int:
+    """Return the deadline by which a job takes its place in the queue; arrival breaks ties.
+
+    FOREVER_US, behind all that have one, for a job without deadline, and for one whose policy
+    takes arrival order: it gives up the place that its deadline would give it. What it was
+    promised holds all the same, for the promise was made on this order.
+    """
+    if deadline_us is None or policy in ARRIVAL_ORDER:
+        return FOREVER_US
+    return deadline_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +46,8 @@ class ClusterView:
     ``capacity_memory`` what would be free with no job at all (services and foreign use taken off);
     ``price`` nano-dollars per hour; ``remaining_us`` t_j, the time until the scheduled switch-off
     (0 when off or idle, FOREVER_US when something keeps it on); ``boot_us`` the time until it
-    could start work (0 when on); ``reboot_us`` what it needs once it was switched off again (0
-    where it never is).
+    could start work (0 when on); ``reboot_us`` what it needs once it was switched off again (NEVER
+    where it is not); ``min_billing_us`` the least time that is paid for when it is switched on.
     """
 
     names: tuple[str, ...]
@@ -40,6 +61,7 @@ class ClusterView:
     is_cloud: Bools
     boot_us: Ints
     reboot_us: Ints
+    min_billing_us: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +170,9 @@ class Placer(Protocol):
         now_us: int,
     ) -> Mapping[str, Forecast | None]:
         """Simulate the queue in its order; None for a job that never fits."""
+
+    def could_hold(self, policy: str, view: ClusterView, ask: Ask) -> bool:
+        """Return whether ``ask`` would fit if no job were there."""
 
     def spread(self, policy: str, view: ClusterView, ask: Ask, seed: int) -> str | None:
         """Choose a node for one service by spread, binpack or random; None if none fits."""

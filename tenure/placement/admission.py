@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tenure.model.placing import Admitted, Ask, Forecast, Queued, RefusedJob
+from tenure.model.placing import (
+    Admitted,
+    Ask,
+    Forecast,
+    Queued,
+    RefusedJob,
+    queue_deadline_us,
+)
+from tenure.model.units import FOREVER_US
 
 Forecasts = dict[str, Forecast | None]
 
@@ -25,7 +33,7 @@ class Line:
     """The queue without the new job, and how to foresee it.
 
     ``forecast`` simulates any queue on the same fleet at the same moment ``now_us``. Jobs
-    ``queue[first:last]`` have the new job's priority; they are in order of deadline.
+    ``queue[first:last]`` have the new job's priority; they are in order of ``queue_deadline_us``.
     """
 
     queue: Sequence[Queued]
@@ -34,11 +42,10 @@ class Line:
     now_us: int
     forecast: Callable[[Sequence[Queued]], Forecasts]
 
-    def place_for(self, deadline_us: int) -> int:
-        """Return where a new job of that deadline belongs: behind its equals, which came first."""
-        ahead = (
-            is_due_by(queued.ask, deadline_us) for queued in self.queue[self.first : self.last]
-        )
+    def place_for(self, new: Queued) -> int:
+        """Return where a new job belongs: behind its equals, which came first."""
+        due_us = _rank_us(new)
+        ahead = (_rank_us(queued) <= due_us for queued in self.queue[self.first : self.last])
         return self.first + sum(ahead)
 
     def with_new(self, new: Queued, position: int) -> Forecasts:
@@ -46,9 +53,8 @@ class Line:
         return self.forecast([*self.queue[:position], new, *self.queue[position:]])
 
 
-def is_due_by(ask: Ask, deadline_us: int) -> bool:
-    """Return whether a job's deadline is ``deadline_us`` or earlier; none is later than any."""
-    return ask.deadline_us is not None and ask.deadline_us <= deadline_us
+def _rank_us(queued: Queued) -> int:
+    return queue_deadline_us(queued.policy, queued.ask.deadline_us)
 
 
 def is_met(ask: Ask, forecast: Forecast | None) -> bool:
@@ -128,8 +134,9 @@ def _try(
     Both None: no later deadline can help.
     """
     ask = replace(new.ask, deadline_us=deadline_us)
-    position = line.place_for(deadline_us)
-    after = line.with_new(Queued(ask, new.policy), position)
+    moved = Queued(ask, new.policy)
+    position = line.place_for(moved)
+    after = line.with_new(moved, position)
     mine = after[ask.id]
     if mine is None:
         return None, None
@@ -137,5 +144,5 @@ def _try(
         return None, mine.end_us + 1
     if not victims(line.queue, before, after):
         return mine, None
-    following = line.queue[position].ask.deadline_us if position < line.last else None
-    return None, following
+    following_us = _rank_us(line.queue[position]) if position < line.last else FOREVER_US
+    return None, None if following_us >= FOREVER_US else following_us

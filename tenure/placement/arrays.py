@@ -18,7 +18,8 @@ from tenure.model.units import FOREVER_US
 class Fleet(NamedTuple):
     """The nodes at one moment, each array (n,); see ``ClusterView`` for the units.
 
-    ``reboot_us`` is the time to boot again once it was switched off, 0 if it never is.
+    ``reboot_us`` is the time to boot again once it was switched off, NEVER if it is not;
+    ``min_billing_us`` the least time that is paid for from each switch-on.
     """
 
     free_cpu_m: Ints
@@ -31,6 +32,7 @@ class Fleet(NamedTuple):
     is_cloud: Bools
     boot_us: Ints
     reboot_us: Ints
+    min_billing_us: Ints
 
 
 class Need(NamedTuple):
@@ -88,6 +90,7 @@ def fleet_of(view: ClusterView) -> Fleet:
         is_cloud=np.array(view.is_cloud, dtype=np.bool_),
         boot_us=_ints(view.boot_us),
         reboot_us=_ints(view.reboot_us),
+        min_billing_us=_ints(view.min_billing_us),
     )
 
 

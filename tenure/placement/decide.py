@@ -7,13 +7,17 @@ import numpy as np
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Need
-from tenure.placement.cost import is_hybrid, slots, sorted_by
+from tenure.placement.asq import asq
+from tenure.placement.cost import is_hybrid, slots
+from tenure.placement.exact import exact
 from tenure.placement.ff import ff
+from tenure.placement.fifo import fifo
+from tenure.placement.fifo_c import fifo_c, fifo_c_free
 from tenure.placement.gio import gio
 
 #: Policies for jobs by number: kernels cannot take strings.
-POLICIES = ("ff", "gio")
-FF = 0
+POLICIES = ("ff", "gio", "exact", "fifo", "fifo_c", "fifo_c_free", "asq")
+FF, GIO, EXACT, FIFO, FIFO_C, FIFO_C_FREE, ASQ = range(len(POLICIES))
 
 LOCAL = 1
 HYBRID = 2
@@ -24,11 +28,21 @@ MODES = {LOCAL: "local", HYBRID: "hybrid"}
 REASONS = {NO_ROOM: "no_room", TOO_LATE: "too_late", NO_NODE: "no_node"}
 
 
-def choose(policy: int, fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
+def choose(policy: int, fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:  # noqa: PLR0911 - one return a policy
     """Return executors per node (n,) by the policy of that number; all zeros if none."""
     if policy == FF:
         return ff(fleet, need, room, limit_us)
-    return gio(fleet, need, room, limit_us)
+    if policy == GIO:
+        return gio(fleet, need, room, limit_us)
+    if policy == FIFO:
+        return fifo(fleet, need, room, limit_us)
+    if policy == FIFO_C:
+        return fifo_c(fleet, need, room, limit_us)
+    if policy == FIFO_C_FREE:
+        return fifo_c_free(fleet, need, room, limit_us)
+    if policy == ASQ:
+        return asq(fleet, need, room, limit_us)
+    return exact(fleet, need, room, limit_us)
 
 
 def until_enough_us(room: Ints, boot_us: Ints, executors: int) -> int:
@@ -37,45 +51,48 @@ def until_enough_us(room: Ints, boot_us: Ints, executors: int) -> int:
         return FOREVER_US
     if np.sum(np.where(boot_us == 0, room, 0)) >= executors:
         return 0
-    order = sorted_by(np.flatnonzero(room), boot_us)
+    order = np.argsort(boot_us, kind="mergesort")
     last = np.searchsorted(np.cumsum(room[order]), executors)
     return int(boot_us[order[last]])
 
 
-def soonest_us(fleet: Fleet, need: Need, room: Ints) -> int:
-    """Return the time the job would need, boot included, if each node had ``room`` (n,) for it."""
-    any_us = until_enough_us(room, fleet.boot_us, need.executors)
-    if any_us >= FOREVER_US:
-        return FOREVER_US
+def soonest_us(policy: int, fleet: Fleet, need: Need, room: Ints) -> int:
+    """Return the time the job would need, boot included, if each node had ``room`` (n,) for it.
+
+    FOREVER_US says that the policy could not place it: ``asq`` never uses both sites.
+    """
+    far = np.where(fleet.is_cloud, room, 0) if policy == ASQ else room
+    far_us = until_enough_us(far, fleet.boot_us, need.executors)
     near = np.where(fleet.is_cloud, 0, room)
     near_us = until_enough_us(near, fleet.boot_us, need.executors)
-    return min(any_us + need.hybrid_us, near_us + need.local_us)
+    return min(far_us + need.hybrid_us, near_us + need.local_us, FOREVER_US)
 
 
-def quickest_us(fleet: Fleet, need: Need) -> int:
+def quickest_us(policy: int, fleet: Fleet, need: Need) -> int:
     """Return the time an empty fleet would need for the job, boot included.
 
     Empty means that no other job ran; FOREVER_US says that even then it would not fit.
     """
-    return soonest_us(fleet, need, slots(fleet.capacity_cpu_m, fleet.capacity_memory, need))
+    return soonest_us(policy, fleet, need, slots(fleet.capacity_cpu_m, fleet.capacity_memory, need))
 
 
-def decide(policy: int, fleet: Fleet, need: Need, best_us: int) -> tuple[int, Ints]:
+def decide(policy: int, fleet: Fleet, need: Need) -> tuple[int, Ints]:
     """Return a verdict (a mode, or a negative reason) and executors per node (n,).
 
-    ``best_us`` is ``quickest_us`` of the same job. A placement that would end at or after the
-    deadline is turned down (Eq. 15) as long as waiting can still help, that is while an empty
-    fleet would be in time. After that the deadline is lost anyway, and as an admitted job is
-    never dropped it is placed as if it had none.
+    A placement that would end at or after the deadline is turned down (Eq. 15) as long as waiting
+    can still help, that is while an empty fleet would be in time. After that the deadline is lost
+    anyway, and as an admitted job is never dropped it is placed as if it had none.
     """
-    nothing = np.zeros(need.eligible.shape[0], dtype=np.int64)
-    if best_us >= FOREVER_US:
-        return NO_NODE, nothing
     room = slots(fleet.free_cpu_m, fleet.free_memory, need)
-    if np.sum(room) < need.executors:
-        return NO_ROOM, nothing
-    is_lost = best_us >= need.limit_us
-    counts = choose(policy, fleet, need, room, FOREVER_US if is_lost else need.limit_us)
-    if np.sum(counts) == 0:
+    counts = choose(policy, fleet, need, room, need.limit_us)
+    if np.sum(counts) > 0:
+        return (HYBRID if is_hybrid(counts, fleet.is_cloud) else LOCAL), counts
+    best_us = quickest_us(policy, fleet, need)
+    if best_us >= FOREVER_US:
+        return NO_NODE, counts
+    whenever = choose(policy, fleet, need, room, FOREVER_US)
+    if np.sum(whenever) == 0:
+        return NO_ROOM, counts
+    if best_us < need.limit_us:
         return TOO_LATE, counts
-    return (HYBRID if is_hybrid(counts, fleet.is_cloud) else LOCAL), counts
+    return (HYBRID if is_hybrid(whenever, fleet.is_cloud) else LOCAL), whenever

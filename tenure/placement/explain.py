@@ -11,8 +11,8 @@ import numpy as np
 from tenure.model.placing import Ask, ClusterView, Occupied
 from tenure.model.units import FOREVER_US, MIB, US, iso
 from tenure.placement.arrays import Fleet, Need, ends_of, fleet_of, need_of
-from tenure.placement.cost import in_time, slots
-from tenure.placement.decide import FF, REASONS, decide, quickest_us
+from tenure.placement.cost import slots
+from tenure.placement.decide import REASONS, decide
 
 #: What a person can do about each filter; a code that is not listed speaks for itself.
 REMEDIES = {
@@ -92,14 +92,15 @@ class Explanation:
         return plain
 
 
-def explain(
+def explain(  # noqa: PLR0913, PLR0917 - the job, its policy and what it meets
+    policy: int,
     view: ClusterView,
     ask: Ask,
     drops: Mapping[str, str],
     running: Sequence[Occupied],
     now_us: int,
 ) -> Explanation:
-    """Say per node why ``ask`` does not start now, and what would unblock it.
+    """Say per node why ``ask`` does not start now by the policy of that number, and what would.
 
     ``drops`` maps the names of excluded nodes to a filter's code (a key of ``REMEDIES`` or the
     caller's own), or to ``"code: detail"``; the others must be eligible in ``ask``.
@@ -108,7 +109,7 @@ def explain(
         return Explanation("no_node", "there are no nodes", ask.executors, 0, 0, None, ())
     fleet, need = fleet_of(view), need_of(ask, now_us)
     room = slots(fleet.free_cpu_m, fleet.free_memory, need)
-    verdict, _ = decide(FF, fleet, need, quickest_us(fleet, need))
+    verdict, _ = decide(policy, fleet, need)
     reason = REASONS.get(verdict, PLACEABLE)
     node_free_us, room_us = _room_times(fleet, need, running, now_us)
     rows = []
@@ -141,7 +142,7 @@ def _open_sentence(fleet: Fleet, need: Need, index: int) -> str:
     """Return what stands in the way of a node that has room: the deadline, or its boot."""
     boot_us = int(fleet.boot_us[index])
     run_us = need.hybrid_us if fleet.is_cloud[index] else need.local_us
-    if not in_time(fleet.boot_us, run_us, need.limit_us)[index]:
+    if boot_us + run_us >= need.limit_us:
         takes, left = _seconds(boot_us + run_us), _seconds(max(need.limit_us, 0))
         return f"too late from here: it takes {takes}, {left} are left to the deadline"
     return f"is off: would be switched on, which takes {_seconds(boot_us)}" if boot_us else ""

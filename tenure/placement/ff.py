@@ -6,7 +6,8 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.placement.arrays import Fleet, Need
-from tenure.placement.cost import fill, in_time, sorted_by
+from tenure.placement.cost import offer_or_local
+from tenure.placement.order import fill
 
 #: 0.8 x cores + 0.2 x GiB, times 5,000 x 2**30, so that it is exact in integers.
 WEIGHT_CPU_M = 4 << 30
@@ -21,17 +22,14 @@ def ff(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
     Active nodes first, then price, then least free by 0.8 CPU + 0.2 memory, then name; each is
     filled to the brim. Slips of the pseudo-code mended: "turn on the cheapest VM, go to 3" is one
     pass over an order that puts unused nodes last, so nothing loops when no unused node fits, and
-    nothing is kept when not all executors fit. The deadline (ours here, Eq. 15): if cloud nodes
-    cannot be in time, or not enough nodes are, local ones with T_C^L are tried alone.
+    nothing is kept when not all executors fit. The deadline (Eq. 15) is ours here: see
+    ``cost.offer_or_local``.
     """
-    usable = np.where(in_time(fleet.boot_us, need.hybrid_us, limit_us), room, 0)
-    if np.sum(usable) < need.executors:
-        is_near = in_time(fleet.boot_us, need.local_us, limit_us) & ~fleet.is_cloud
-        usable = np.where(is_near, room, 0)
-    if np.sum(usable) < need.executors:
-        return np.zeros(room.shape[0], dtype=np.int64)
-    order = np.flatnonzero(usable)
-    order = sorted_by(order, WEIGHT_CPU_M * fleet.free_cpu_m + WEIGHT_BYTE * fleet.free_memory)
-    order = sorted_by(order, fleet.price)
-    order = sorted_by(order, np.where(fleet.is_on, 0, 1))
-    return fill(order, usable, need.executors)
+    usable = offer_or_local(fleet, need, room, limit_us)
+    keys = np.empty((3, room.shape[0]), dtype=np.int64)
+    for j in range(room.shape[0]):
+        if usable[j] > 0:
+            keys[0, j] = 0 if fleet.is_on[j] else 1
+            keys[1, j] = fleet.price[j]
+            keys[2, j] = WEIGHT_CPU_M * fleet.free_cpu_m[j] + WEIGHT_BYTE * fleet.free_memory[j]
+    return fill(keys, usable, need.executors)

@@ -6,7 +6,8 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.placement.arrays import Fleet, Need
-from tenure.placement.cost import extension_us, fill, in_time, money, sorted_by
+from tenure.placement.cost import ANYWHERE, ON_LOCAL, extension_us, money, offer
+from tenure.placement.order import fill
 
 
 def gio(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
@@ -15,22 +16,27 @@ def gio(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
     ``room`` (n,) is how many fit each node now (``cost.slots``).
 
     Local nodes alone with T_C^L if they hold all E now and in time (LocalAvailability, line 3),
-    else all nodes with T_C^H if that is in time; sorted by Eq. 18 and filled to the brim. Eq. 17
-    counts each node's own boot. Ties, which the paper leaves open: the shorter extension (an
-    active node before an idle one where both are free of charge), local before cloud, the node
-    that takes more executors, name.
+    else all nodes with T_C^H if that is in time; each set by ``cheapest_first``.
     """
-    run_us = need.local_us
-    usable = np.where(in_time(fleet.boot_us, run_us, limit_us) & ~fleet.is_cloud, room, 0)
-    if np.sum(usable) < need.executors:
-        run_us = need.hybrid_us
-        usable = np.where(in_time(fleet.boot_us, run_us, limit_us), room, 0)
-    if np.sum(usable) < need.executors:
-        return np.zeros(room.shape[0], dtype=np.int64)
-    nodes = np.flatnonzero(usable)
-    extension = extension_us(fleet.boot_us[nodes] + run_us, fleet.remaining_us[nodes])
-    site = np.where(fleet.is_cloud[nodes], need.executors + 1, 0)
-    order = sorted_by(np.arange(nodes.shape[0]), site - usable[nodes])
-    order = sorted_by(order, extension)
-    order = sorted_by(order, money(fleet.price[nodes], extension))
-    return fill(nodes[order], usable, need.executors)
+    usable = offer(fleet, room, ON_LOCAL, need.local_us, limit_us)
+    if np.sum(usable) >= need.executors:
+        return cheapest_first(fleet, usable, need.local_us, need.executors)
+    usable = offer(fleet, room, ANYWHERE, need.hybrid_us, limit_us)
+    return cheapest_first(fleet, usable, need.hybrid_us, need.executors)
+
+
+def cheapest_first(fleet: Fleet, usable: Ints, run_us: int, executors: int) -> Ints:
+    """Return executors per node (n,): nodes by Eq. 18, each to the brim (lines 10-22).
+
+    All zeros if ``usable`` (n,) does not hold them. Eq. 17 counts each node's own boot. Ties,
+    which the paper leaves open: the shorter extension (an active node before an idle one where
+    both are free of charge), local before cloud, the node that takes more executors, name.
+    """
+    keys = np.empty((3, usable.shape[0]), dtype=np.int64)
+    for j in range(usable.shape[0]):
+        if usable[j] > 0:
+            more_us = extension_us(fleet, j, fleet.boot_us[j] + run_us)
+            keys[0, j] = money(fleet.price[j], more_us)
+            keys[1, j] = more_us
+            keys[2, j] = (executors + 1 if fleet.is_cloud[j] else 0) - usable[j]
+    return fill(keys, usable, executors)

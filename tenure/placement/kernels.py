@@ -15,34 +15,47 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import HOUR_US
-from tenure.placement import cost, decide, ff, gio, schedule
+from tenure.placement import asq, cost, decide, exact, ff, fifo, fifo_c, gio, order, schedule
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 
 
 class Kernels(NamedTuple):
     """The functions that are worth compiling; signatures as in ``decide`` and ``schedule``."""
 
-    quickest_us: Callable[[Fleet, Need], int]
-    decide: Callable[[int, Fleet, Need, int], tuple[int, Ints]]
+    decide: Callable[[int, Fleet, Need], tuple[int, Ints]]
     total_nano: Callable[[Fleet, Ints, int], int]
     simulate: Callable[[Fleet, Ends, Jobs, int], schedule.Schedule]
 
 
-PLAIN = Kernels(decide.quickest_us, decide.decide, cost.total_nano, schedule.simulate)
+PLAIN = Kernels(decide.decide, cost.total_nano, schedule.simulate)
 
 #: Every kernel; each calls only kernels above it, by the name it is defined under.
 LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     cost.slots,
-    cost.in_time,
+    cost.offer,
+    cost.offer_or_local,
     cost.is_hybrid,
     cost.delay_us,
     cost.extension_us,
     cost.money,
     cost.total_nano,
-    cost.fill,
-    cost.sorted_by,
+    order.comes_before,
+    order.sift,
+    order.fill,
     ff.ff,
+    gio.cheapest_first,
     gio.gio,
+    exact.next_boot_us,
+    exact.weigh,
+    exact.shortlist,
+    exact.is_less,
+    exact.take_in,
+    exact.cover,
+    exact.exact,
+    fifo.fifo,
+    fifo_c.fifo_c,
+    fifo_c.fifo_c_free,
+    asq.asq,
     decide.choose,
     decide.until_enough_us,
     decide.soonest_us,
@@ -91,10 +104,9 @@ def _warm(kernels: Kernels) -> None:
     """Call every kernel once on one node and one job, so that none compiles later."""
     one = np.ones(1, dtype=np.int64)
     yes = np.ones(1, dtype=np.bool_)
-    fleet = Fleet(one, one, one, one, one, one, yes, yes, one, one)
+    fleet = Fleet(one, one, one, one, one, one, yes, yes, one, one, one)
     need = Need(1, 1, 1, 1, 1, HOUR_US, yes)
-    best_us = kernels.quickest_us(fleet, need)
-    _, counts = kernels.decide(0, fleet, need, best_us)
+    _, counts = kernels.decide(0, fleet, need)
     kernels.total_nano(fleet, counts, 1)
     jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
     kernels.simulate(fleet, Ends(0 * one, one, one, one), jobs, 0)

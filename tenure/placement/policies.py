@@ -16,11 +16,12 @@ from tenure.model.placing import (
     RefusedJob,
     Unplaceable,
 )
+from tenure.model.units import FOREVER_US
 from tenure.placement import admission, explain
 from tenure.placement.arrays import ends_of, fleet_of, jobs_of, need_of
 from tenure.placement.binpack import binpack
 from tenure.placement.cost import delay_us
-from tenure.placement.decide import LOCAL, MODES, POLICIES, REASONS
+from tenure.placement.decide import LOCAL, MODES, POLICIES, REASONS, quickest_us
 from tenure.placement.kernels import PLAIN, Kernels, compile_kernels
 from tenure.placement.random import random
 from tenure.placement.spread import spread
@@ -67,11 +68,10 @@ class Policies:
             return Unplaceable("no_node")
         kernels = self._kernels
         fleet, need = fleet_of(view), need_of(ask, now_us)
-        best_us = kernels.quickest_us(fleet, need)
-        verdict, counts = kernels.decide(code, fleet, need, best_us)
+        verdict, counts = kernels.decide(code, fleet, need)
         if verdict < 0:
             return Unplaceable(REASONS[verdict])
-        wait_us = delay_us(counts, fleet.boot_us)
+        wait_us = int(delay_us(counts, fleet.boot_us))
         run_us = need.local_us if verdict == LOCAL else need.hybrid_us
         return Placed(
             counts=tuple(
@@ -84,6 +84,11 @@ class Policies:
             run_us=run_us,
             delay_us=wait_us,
         )
+
+    def could_hold(self, policy: str, view: ClusterView, ask: Ask) -> bool:
+        """Return whether ``ask`` would fit if no job were there; deadlines are not looked at."""
+        code = _code(policy)
+        return bool(view.names) and quickest_us(code, fleet_of(view), need_of(ask, 0)) < FOREVER_US
 
     def predict(
         self,
@@ -138,8 +143,9 @@ class Policies:
             index = random(fleet, need, seed)
         return view.names[index] if index >= 0 else None
 
-    def explain(
+    def explain(  # noqa: PLR0913, PLR0917 - the job, its policy and what it meets
         self,
+        policy: str,
         view: ClusterView,
         ask: Ask,
         drops: Mapping[str, str],
@@ -147,7 +153,7 @@ class Policies:
         now_us: int,
     ) -> explain.Explanation:
         """Say per node why ``ask`` does not start; see ``explain.explain``."""
-        return explain.explain(view, ask, drops, running, now_us)
+        return explain.explain(_code(policy), view, ask, drops, running, now_us)
 
     def _foresee(
         self,

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tenure.model.placing import Bools, Ints
+from tenure.model.placing import NEVER, Bools, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
-from tenure.placement.cost import delay_us, slots, total_nano
-from tenure.placement.decide import LOCAL, NO_NODE, TOO_LATE, decide, soonest_us
+from tenure.placement.cost import delay_us, extension_us, total_nano
+from tenure.placement.decide import LOCAL, NO_NODE, TOO_LATE, decide, quickest_us
 
 
 class Schedule(NamedTuple):
@@ -76,6 +76,7 @@ def fleet_at(fleet: Fleet, course: Course, at_us: int) -> Fleet:
         fleet.is_cloud,
         boot_us,
         fleet.reboot_us,
+        fleet.min_billing_us,
     )
 
 
@@ -105,10 +106,11 @@ def commit(jobs: Jobs, course: Course, plan: Schedule, job: int, fleet: Fleet) -
     course.pending_us[job] = plan.end_us[job]
     course.free_cpu_m[:] -= counts * jobs.cpu_m[job]
     course.free_memory[:] -= counts * jobs.memory_bytes[job]
-    used = np.flatnonzero(counts)
-    course.off_us[used] = np.maximum(course.off_us[used], plan.end_us[job])
-    course.ready_us[used] = at_us + fleet.boot_us[used]
-    course.is_on[used] = True
+    for j in np.flatnonzero(counts):
+        more_us = extension_us(fleet, int(j), wait_us + run_us)
+        course.off_us[j] = at_us + fleet.remaining_us[j] + more_us
+        course.ready_us[j] = at_us + fleet.boot_us[j]
+        course.is_on[j] = True
 
 
 def release(jobs: Jobs, course: Course, plan: Schedule, at_us: int) -> None:
@@ -126,7 +128,7 @@ def advance(ends: Ends, course: Course, fleet: Fleet, from_us: int, to_us: int) 
     for end in range(first, last):
         course.free_cpu_m[ends.node[end]] += ends.cpu_m[end]
         course.free_memory[ends.node[end]] += ends.memory_bytes[end]
-    course.is_on[:] &= (course.off_us >= to_us) | (fleet.reboot_us == 0)
+    course.is_on[:] &= (course.off_us >= to_us) | (fleet.reboot_us == NEVER)
 
 
 def next_stop_us(ends: Ends, course: Course, at_us: int) -> int:
@@ -157,22 +159,20 @@ def simulate(fleet: Fleet, ends: Ends, jobs: Jobs, now_us: int) -> Schedule:
     at_us = now_us
     head = 0
     may_wake = True
-    room_for, empty_room = -1, fleet.capacity_cpu_m
     while head < q:
         now_fleet = fleet_at(fleet, course, at_us)
         need = need_at(jobs, head, at_us)
-        if room_for != head:
-            room_for, empty_room = head, slots(fleet.capacity_cpu_m, fleet.capacity_memory, need)
-        best_us = soonest_us(now_fleet, need, empty_room)
-        verdict, counts = decide(jobs.policy[head], now_fleet, need, best_us)
+        verdict, counts = decide(jobs.policy[head], now_fleet, need)
         if verdict > 0:
             plan.mode[head] = verdict
             plan.placed_us[head] = at_us
             plan.counts[head] = counts
             commit(jobs, course, plan, head, now_fleet)
         stop_us = next_stop_us(ends, course, at_us)
-        lost_us = jobs.deadline_us[head] - best_us
-        is_wake = verdict == TOO_LATE and may_wake and at_us < lost_us < stop_us
+        lost_us = at_us
+        if verdict == TOO_LATE and may_wake:
+            lost_us = jobs.deadline_us[head] - quickest_us(jobs.policy[head], now_fleet, need)
+        is_wake = at_us < lost_us < stop_us
         may_wake = not is_wake
         stop_us = lost_us if is_wake else stop_us
         if verdict > 0 or verdict == NO_NODE or stop_us >= FOREVER_US:

@@ -12,6 +12,7 @@ from tenure.model.node import NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
+from tenure.placement.decide import POLICIES
 
 IMAGES = ("base:latest", "tool:latest")
 ABSENT = "absent:latest"
@@ -118,7 +119,7 @@ def _job_wish(random: Random, name: str, at_us: int, *, is_calm: bool) -> Wish:
         deadline_us=at_us + (run_s + slack_s) * US if random.random() < 0.8 else None,
         estimate_local_us=run_s * US,
         estimate_hybrid_us=run_s * US,
-        policy=random.choice(("ff", "gio")),
+        policy=random.choice(POLICIES),
         priority=random.choice((0, 0, 0, 1)),
         retries=random.choice((0, 1, 2)),
     )

@@ -21,6 +21,7 @@ from tenure.model.placing import (
     Queued,
     RefusedJob,
     Unplaceable,
+    queue_deadline_us,
 )
 from tenure.model.units import FOREVER_US, US, cost_nano
 from tenure.placement.arrays import ends_of, fleet_of, jobs_of
@@ -31,15 +32,19 @@ from tests.unit.placement.build import GIB, N, view_of
 from tests.unit.placement.oracles import (
     NOW,
     Playback,
+    covers,
     holds,
     limit_now,
-    naive_ff,
-    naive_gio,
+    more_us,
+    naive,
     play,
     room_on,
+    sets_of,
 )
 
 PLAIN = Policies()
+#: Policies that fill nodes in a stated order, which a plain loop can do too.
+LISTS = ("ff", "gio", "fifo", "fifo_c", "fifo_c_free", "asq")
 sizes = st.sampled_from([1, 2, 4, 8])
 prices = st.sampled_from([0.0, 0.1, 0.36, 0.72, 2.5])
 spans = st.integers(1, 300)
@@ -50,6 +55,7 @@ def nodes(draw: st.DrawFn, name: str, *, boots: bool = True) -> N:
     cores, gib = draw(sizes), draw(sizes)
     is_on = not boots or draw(st.booleans())
     is_busy = is_on and draw(st.booleans())
+    boot_s = draw(st.sampled_from([0, 20, 60]))
     return N(
         name,
         cores,
@@ -60,7 +66,9 @@ def nodes(draw: st.DrawFn, name: str, *, boots: bool = True) -> N:
         remaining_s=draw(st.sampled_from([0, 30, 100, 250, None])) if is_busy else 0,
         is_on=is_on,
         is_cloud=draw(st.booleans()),
-        boot_s=0 if is_on else draw(st.sampled_from([0, 20, 60])),
+        boot_s=0 if is_on else boot_s,
+        reboot_s=draw(st.sampled_from([None, boot_s])) if is_on else boot_s,
+        min_billing_s=draw(st.sampled_from([0, 0, 60, 200])),
     )
 
 
@@ -95,22 +103,44 @@ def placings(draw: st.DrawFn) -> tuple[ClusterView, Ask]:
 # One decision
 
 
-@given(placings(), st.sampled_from(["ff", "gio"]))
-@settings(max_examples=300, deadline=None)
+@given(placings(), st.sampled_from(LISTS))
+@settings(max_examples=500, deadline=None)
 def test_policies_equal_the_papers_loops(case: tuple[ClusterView, Ask], policy: str) -> None:
     view, ask = case
     answer = PLAIN.place(policy, view, ask, NOW)
-    expected = naive_ff(view, ask) if policy == "ff" else naive_gio(view, ask)
+    expected = naive(policy, view, ask)
     assert (dict(answer.counts) if isinstance(answer, Placed) else {}) == expected
+
+
+@given(placings(), st.sampled_from(PLAIN.policies()))
+@settings(max_examples=300, deadline=None)
+def test_reasons(case: tuple[ClusterView, Ask], policy: str) -> None:
+    view, ask = case
+    answer = PLAIN.place(policy, view, ask, NOW)
     if isinstance(answer, Unplaceable):
-        everywhere = range(len(view.names))
-        if not holds(view, ask, everywhere, empty=True):
+        whenever = [nodes for _, nodes in sets_of(policy, view, ask, FOREVER_US)]
+        if not any(holds(view, ask, nodes, empty=True) for nodes in whenever):
             assert answer.reason == "no_node"
         else:
-            assert answer.reason == ("too_late" if holds(view, ask, everywhere) else "no_room")
+            has_room = any(holds(view, ask, nodes) for nodes in whenever)
+            assert answer.reason == ("too_late" if has_room else "no_room")
 
 
-@given(placings(), st.sampled_from(["ff", "gio"]))
+@given(placings())
+@settings(max_examples=400, deadline=None)
+def test_exact_is_the_least_of_all_covers(case: tuple[ClusterView, Ask]) -> None:
+    view, ask = case
+    answer = PLAIN.place("exact", view, ask, NOW)
+    ranked = sorted(covers(view, ask))
+    if isinstance(answer, Unplaceable):
+        assert not ranked
+        return
+    names = tuple(name for name, _ in answer.counts)
+    key = next(key for key, used in ranked if used == names)
+    assert (key, answer.cost_nano) == (ranked[0][0], ranked[0][0][0])
+
+
+@given(placings(), st.sampled_from(PLAIN.policies()))
 @settings(max_examples=300, deadline=None)
 def test_all_or_nothing_within_capacity_in_time_at_the_stated_cost(
     case: tuple[ClusterView, Ask], policy: str
@@ -128,9 +158,9 @@ def test_all_or_nothing_within_capacity_in_time_at_the_stated_cost(
     assert answer.run_us == (ask.hybrid_us if is_hybrid else ask.local_us)
     assert answer.delay_us == max(int(view.boot_us[j]) for j, _ in used)
     until_us = answer.delay_us + answer.run_us
-    assert until_us < limit_now(view, ask, NOW)
+    assert until_us < limit_now(view, ask, NOW, policy)
     assert answer.cost_nano == sum(
-        cost_nano(int(view.price[j]), max(0, until_us - int(view.remaining_us[j]))) for j, _ in used
+        cost_nano(int(view.price[j]), more_us(view, j, until_us)) for j, _ in used
     )
 
 
@@ -174,10 +204,10 @@ def queues(draw: st.DrawFn, *, boots: bool) -> tuple[ClusterView, list[Occupied]
     view = view_of(rows)
     count = draw(st.integers(1, 7))
     jobs = [
-        Queued(draw(asks(view, f"j{k}")), draw(st.sampled_from(["ff", "gio"])))
+        Queued(draw(asks(view, f"j{k}")), draw(st.sampled_from(PLAIN.policies())))
         for k in range(count)
     ]
-    jobs.sort(key=lambda one: (one.ask.deadline_us or FOREVER_US, int(one.ask.id[1:])))
+    jobs.sort(key=lambda one: (rank_us(one), int(one.ask.id[1:])))
     return view, running, jobs
 
 
@@ -220,8 +250,9 @@ def test_admission_keeps_its_word_about_this_queue(
     case: tuple[ClusterView, list[Occupied], list[Queued]], data: st.DataObject
 ) -> None:
     view, running, queue = case
-    new = Queued(data.draw(asks(view, "new", late=False)), "gio")
-    position = place_in(queue, new.ask)
+    policy = data.draw(st.sampled_from(PLAIN.policies()))
+    new = Queued(data.draw(asks(view, "new", late=False)), policy)
+    position = place_in(queue, new)
     answer = PLAIN.admit(view, running, queue, new, position, NOW)
     before = PLAIN.predict(view, running, queue, NOW)
     after = PLAIN.predict(view, running, with_new(queue, new), NOW)
@@ -236,18 +267,20 @@ def test_admission_keeps_its_word_about_this_queue(
     if answer.earliest_deadline_us is None:
         return
     later = replace(new, ask=replace(new.ask, deadline_us=answer.earliest_deadline_us))
-    again = PLAIN.admit(view, running, queue, later, place_in(queue, later.ask), NOW)
+    again = PLAIN.admit(view, running, queue, later, place_in(queue, later), NOW)
     assert again == Admitted(answer.earliest)  # type: ignore[arg-type]
 
 
-def place_in(queue: Sequence[Queued], ask: Ask) -> int:
-    key = FOREVER_US if ask.deadline_us is None else ask.deadline_us
-    deadlines = [one.ask.deadline_us for one in queue]
-    return sum((FOREVER_US if due is None else due) <= key for due in deadlines)
+def rank_us(queued: Queued) -> int:
+    return queue_deadline_us(queued.policy, queued.ask.deadline_us)
+
+
+def place_in(queue: Sequence[Queued], new: Queued) -> int:
+    return sum(rank_us(one) <= rank_us(new) for one in queue)
 
 
 def with_new(queue: Sequence[Queued], new: Queued) -> list[Queued]:
-    position = place_in(queue, new.ask)
+    position = place_in(queue, new)
     return [*queue[:position], new, *queue[position:]]
 
 
@@ -276,8 +309,8 @@ def test_every_admitted_job_is_in_time_when_estimates_hold(data: st.DataObject) 
         fleet.go_to(min(arrival_us, end_us))
         if arrival_us == fleet.at_us:
             ask = data.draw(asks(fleet.view, stops.pop(0)[1], late=False))
-            new = Queued(ask, data.draw(st.sampled_from(["ff", "gio"])))
-            position = place_in(queue, ask)
+            new = Queued(ask, data.draw(st.sampled_from(PLAIN.policies())))
+            position = place_in(queue, new)
             view = fleet.see()
             answer = PLAIN.admit(view, fleet.running, queue, new, position, fleet.at_us)
             if isinstance(answer, Admitted):
@@ -304,6 +337,7 @@ def compiled() -> Policies:
     return policies
 
 
+@pytest.mark.timeout(400)  # compiling takes most of it
 @given(case=queues(boots=True), data=st.data())
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -315,17 +349,18 @@ def test_compiled_equals_plain(
 ) -> None:
     view, running, queue = case
     assert compiled.predict(view, running, queue, NOW) == PLAIN.predict(view, running, queue, NOW)
-    new = Queued(data.draw(asks(view, "new")), data.draw(st.sampled_from(["ff", "gio"])))
-    for policy in ("ff", "gio"):
+    new = Queued(data.draw(asks(view, "new")), data.draw(st.sampled_from(PLAIN.policies())))
+    for policy in PLAIN.policies():
         one, other = (p.place(policy, view, new.ask, NOW) for p in (compiled, PLAIN))
         assert one == other
-    position = place_in(queue, new.ask)
+    position = place_in(queue, new)
     one_answer, other_answer = (
         p.admit(view, running, queue, new, position, NOW) for p in (compiled, PLAIN)
     )
     assert one_answer == other_answer
 
 
+@pytest.mark.timeout(400)
 def test_nothing_compiles_after_the_warm_up(compiled: Policies) -> None:
     view = view_of([N("a"), N("b", is_cloud=True, is_on=False, boot_s=30)])
     for array in (view.free_cpu_m, view.is_on):

@@ -7,7 +7,7 @@ from tenure.model.job import Job, JobSpec
 from tenure.model.resources import Resources
 
 
-def job(seq: int, *, priority: int = 0, deadline_us: int | None = None) -> Job:
+def job(seq: int, *, priority: int = 0, deadline_us: int | None = None, policy: str = "gio") -> Job:
     spec = JobSpec(
         name=f"j{seq}",
         app="a",
@@ -17,6 +17,7 @@ def job(seq: int, *, priority: int = 0, deadline_us: int | None = None) -> Job:
         request=Resources(1, 1),
         priority=priority,
         deadline_us=deadline_us,
+        policy=policy,
     )
     return Job(f"j-{seq}", seq, spec, arrival_us=seq)
 
@@ -31,5 +32,17 @@ def test_queue_order() -> None:
         job(1),
         job(6),
         job(0, priority=-1, deadline_us=1),
+    ]
+    assert sorted(reversed(rows), key=queue_key) == rows
+
+
+def test_policies_in_arrival_order_queue_as_jobs_without_deadline() -> None:
+    rows = [
+        job(9, deadline_us=30, policy="asq"),
+        job(3, deadline_us=40, policy="exact"),
+        job(1, deadline_us=20, policy="fifo"),
+        job(2),
+        job(4, deadline_us=10, policy="fifo_c"),
+        job(5, deadline_us=5, policy="fifo_c_free"),
     ]
     assert sorted(reversed(rows), key=queue_key) == rows

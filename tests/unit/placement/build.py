@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tenure.model.placing import Ask, ClusterView, Queued
+from tenure.model.placing import NEVER, Ask, ClusterView, Queued
 from tenure.model.units import FOREVER_US, US, usd_to_nano
 
 GIB = 1 << 30
@@ -15,7 +15,10 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class N:
-    """A node: free and total cores and GiB, dollars per hour, seconds."""
+    """A node: free and total cores and GiB, dollars per hour, seconds.
+
+    ``reboot_s`` None: as ``boot_s``, and never switched off where that is 0.
+    """
 
     name: str
     cores: float = 4
@@ -27,6 +30,13 @@ class N:
     is_on: bool = True
     is_cloud: bool = False
     boot_s: float = 0
+    reboot_s: float | None = None
+    min_billing_s: float = 0
+
+    def reboot_us(self) -> int:
+        if self.reboot_s is not None:
+            return round(US * self.reboot_s)
+        return round(US * self.boot_s) if self.boot_s else NEVER
 
 
 def view_of(nodes: Iterable[N]) -> ClusterView:
@@ -54,7 +64,8 @@ def view_of(nodes: Iterable[N]) -> ClusterView:
         is_on=bools(row.is_on for row in rows),
         is_cloud=bools(row.is_cloud for row in rows),
         boot_us=ints(US * row.boot_s for row in rows),
-        reboot_us=ints(US * row.boot_s for row in rows),
+        reboot_us=ints(row.reboot_us() for row in rows),
+        min_billing_us=ints(US * row.min_billing_s for row in rows),
     )
 
 

@@ -3,18 +3,21 @@
 import numpy as np
 import pytest
 
-from tenure.model.units import FOREVER_US, HOUR_US, US, cost_nano
+from tenure.model.units import HOUR_US, US, cost_nano
 from tenure.placement.arrays import fleet_of, need_of
 from tenure.placement.cost import (
+    ANYWHERE,
+    ON_CLOUD,
+    ON_LOCAL,
     delay_us,
     extension_us,
-    fill,
-    in_time,
     is_hybrid,
     money,
+    offer,
     slots,
     total_nano,
 )
+from tenure.placement.order import fill
 from tests.unit.placement.build import N, ask_of, view_of
 
 
@@ -47,13 +50,33 @@ def test_ineligible_nodes_have_no_slots() -> None:
 
 def test_deadline_is_strict() -> None:
     # Eq. 15: T_C < T_D - T_W; 10 s of boot and 90 s of run do not fit into 100 s.
-    assert in_time(ints(0, 9 * US, 10 * US), 90 * US, 100 * US).tolist() == [True, True, False]
+    rows = [N("a", boot_s=0), N("b", boot_s=9), N("c", boot_s=10)]
+    fleet = fleet_of(view_of(rows))
+    assert offer(fleet, ints(1, 2, 3), ANYWHERE, 90 * US, 100 * US).tolist() == [1, 2, 0]
+
+
+def test_what_is_offered_is_on_the_site_that_is_asked() -> None:
+    fleet = fleet_of(view_of([N("a"), N("b", is_cloud=True)]))
+    for sites, expected in ((ON_LOCAL, [1, 0]), (ON_CLOUD, [0, 2]), (ANYWHERE, [1, 2])):
+        assert offer(fleet, ints(1, 2), sites, 90 * US, 100 * US).tolist() == expected
 
 
 def test_extension_is_never_negative() -> None:
     # Eq. 4: T_C = 100 s against t_j = 40 s, 100 s, 250 s and for ever.
-    t_j = ints(40, 100, 250, FOREVER_US)
-    assert extension_us(ints(100, 100, 100, 100), t_j).tolist() == [60, 0, 0, 0]
+    rows = [N(f"n{k}", remaining_s=t) for k, t in enumerate((40, 100, 250, None))]
+    fleet = fleet_of(view_of(rows))
+    assert [extension_us(fleet, j, 100 * US) for j in range(4)] == [60 * US, 0, 0, 0]
+
+
+def test_a_node_that_is_switched_on_is_paid_for_its_minimum_period() -> None:
+    # b is on: what is paid for already is in its t_j.
+    rows = [
+        N("a", is_on=False, min_billing_s=60),
+        N("b", is_on=True, min_billing_s=60, remaining_s=20),
+    ]
+    fleet = fleet_of(view_of(rows))
+    assert [extension_us(fleet, j, 50 * US) for j in (0, 1)] == [60 * US, 30 * US]
+    assert [extension_us(fleet, j, 70 * US) for j in (0, 1)] == [70 * US, 50 * US]
 
 
 def test_hybrid_means_any_cloud_node_used() -> None:
@@ -85,8 +108,11 @@ def test_total_cost_by_hand() -> None:
 @pytest.mark.parametrize("price", [0, 1, 999, 360_000_007, 10**10 + 7, 10**14 - 1])
 @pytest.mark.parametrize("on_us", [0, 1, HOUR_US - 1, HOUR_US, 86_399_999_999, 365 * 24 * HOUR_US])
 def test_money_equals_the_exact_product(price: int, on_us: int) -> None:
-    assert money(ints(price), ints(on_us)).tolist() == [cost_nano(price, on_us)]
+    assert money(price, on_us) == cost_nano(price, on_us)
+    assert money(*ints(price, on_us)) == cost_nano(price, on_us)  # nothing overflows in 64 bits
 
 
 def test_fill_goes_by_the_order_to_the_brim() -> None:
-    assert fill(ints(2, 0, 1), ints(3, 3, 2), 4).tolist() == [2, 0, 2]
+    keys = ints(20, 30, 10).reshape(1, 3)
+    assert fill(keys, ints(3, 3, 2), 4).tolist() == [2, 0, 2]
+    assert fill(keys, ints(3, 3, 2), 9).tolist() == [0, 0, 0]

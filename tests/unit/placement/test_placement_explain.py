@@ -15,7 +15,7 @@ def explain(
     drops: dict[str, str] | None = None,
     running: tuple[Occupied, ...] = (),
 ) -> Explanation:
-    return Policies().explain(view, ask, drops or {}, running, NOW)
+    return Policies().explain("gio", view, ask, drops or {}, running, NOW)
 
 
 def row(explanation: Explanation, name: str) -> NodeReason:

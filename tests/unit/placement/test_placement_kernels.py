@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
-from tenure.model.placing import Placed, Placer
+from tenure.config.schema import JobPolicy
+from tenure.model.placing import ARRIVAL_ORDER, Placed, Placer
 from tenure.placement.kernels import PLAIN
 from tenure.placement.policies import Policies
 from tests.unit.placement.build import N, ask_of, view_of
@@ -27,4 +29,5 @@ def test_stays_plain_where_numba_is_absent(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_it_is_a_placer() -> None:
     placer: Placer = Policies()
-    assert placer.policies() == ("ff", "gio")
+    assert placer.policies() == get_args(JobPolicy)
+    assert set(placer.policies()) > ARRIVAL_ORDER

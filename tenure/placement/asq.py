@@ -1,0 +1,26 @@
+"""Policy ``asq``: one site or the other (the AsQ baseline of the SLA paper, section 6.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenure.model.placing import Ints
+from tenure.placement.arrays import Fleet, Need
+from tenure.placement.cost import ON_CLOUD, ON_LOCAL, offer
+from tenure.placement.gio import cheapest_first
+
+
+def asq(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
+    """Return executors per node (n,), all zeros if they do not all fit in time.
+
+    ``room`` (n,) is how many fit each node now (``cost.slots``).
+
+    All executors on local nodes if those hold them now and in time with T_C^L, else all on cloud
+    nodes with T_C^H, never on both: a job that fits neither site waits, or never runs. The paper
+    says no more; within the site nodes are taken as ``gio`` does, as in the authors' simulator.
+    """
+    usable = offer(fleet, room, ON_LOCAL, need.local_us, limit_us)
+    if np.sum(usable) >= need.executors:
+        return cheapest_first(fleet, usable, need.local_us, need.executors)
+    usable = offer(fleet, room, ON_CLOUD, need.hybrid_us, limit_us)
+    return cheapest_first(fleet, usable, need.hybrid_us, need.executors)
