@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NODES ?= 4
 SEEDS ?= 2000
+INSTANCES ?= 10000
 OUT ?= out
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test test-faults prop mutants demo run testbed docs clean
+.PHONY: help setup check unit test test-faults prop optimum mutants demo run testbed docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +38,9 @@ test-faults: $(STAMP) ## the rest of the faults on real engines (under 45 minute
 
 prop: $(STAMP) ## the simulated fleet over SEEDS seeds
 	@$(BIN)/python -m tenure.simulation.fleet --seeds $(SEEDS) --jobs 2
+
+optimum: $(STAMP) ## hold policy exact against milp on INSTANCES small and 200 large instances
+	@TENURE_OPTIMUM=$(INSTANCES) $(BIN)/python -m pytest -q --timeout 7200 tests/property/test_placement_optimum.py
 
 mutants: $(STAMP) ## show that a test fails for each kept mutation of the code
 	@$(BIN)/python tools/mutants.py

@@ -21,11 +21,14 @@ from tenure.placement import admission, explain
 from tenure.placement.arrays import ends_of, fleet_of, jobs_of, need_of
 from tenure.placement.binpack import binpack
 from tenure.placement.cost import delay_us
-from tenure.placement.decide import LOCAL, MODES, POLICIES, REASONS, quickest_us
+from tenure.placement.decide import EXACT, LOCAL, MODES, POLICIES, REASONS, quickest_us
 from tenure.placement.kernels import PLAIN, Kernels, compile_kernels
+from tenure.placement.milp import decide_milp
 from tenure.placement.random import random
 from tenure.placement.spread import spread
 
+#: Slow: for the simulator and for comparison. Schedules foresee its jobs as those of ``exact``.
+MILP = "milp"
 SERVICE_POLICIES = ("spread", "binpack", "random")
 
 
@@ -53,11 +56,13 @@ class Policies:
         return True
 
     def policies(self) -> tuple[str, ...]:
-        """Return the names of the policies for jobs."""
+        """Return the names of the policies for jobs, but for ``milp``, which may take minutes."""
         return POLICIES
 
     def place(self, policy: str, view: ClusterView, ask: Ask, now_us: int) -> Placed | Unplaceable:
         """Place all executors of ``ask`` at once or none; ``InvalidInput`` for an unknown policy.
+
+        ``Unavailable`` from ``milp`` without scipy or in want of time.
 
         too_late means that the only placement would miss the deadline and that waiting may help:
         the same question is worth asking again when executors end, and at the deadline less the
@@ -68,7 +73,10 @@ class Policies:
             return Unplaceable("no_node")
         kernels = self._kernels
         fleet, need = fleet_of(view), need_of(ask, now_us)
-        verdict, counts = kernels.decide(code, fleet, need)
+        if policy == MILP:
+            verdict, counts = decide_milp(fleet, need)
+        else:
+            verdict, counts = kernels.decide(code, fleet, need)
         if verdict < 0:
             return Unplaceable(REASONS[verdict])
         wait_us = int(delay_us(counts, fleet.boot_us))
@@ -178,6 +186,8 @@ def _forecast(start_us: int, end_us: int, cost_nano: int, mode: int) -> Forecast
 
 def _code(policy: str) -> int:
     """Return the number of a policy for jobs; ``InvalidInput`` if there is none of that name."""
+    if policy == MILP:
+        return EXACT
     try:
         return POLICIES.index(policy)
     except ValueError:
