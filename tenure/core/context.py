@@ -61,7 +61,8 @@ class Context:
     the engine ids of our containers without a record, by node, as last listed; none of these is
     durable: they are learned again after a restart. ``gone``
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
-    for the others to hear of.
+    for the others to hear of, ``ended`` moves that just ended. ``looks`` says before when no drain
+    looks again, ``strangers`` names running containers that are not ours, by node.
     """
 
     def __init__(self, params: Params, placer: Placer) -> None:
@@ -90,6 +91,9 @@ class Context:
         self.probes: dict[str, str] = {}
         self.is_closing = False
         self.dark: list[str] = []
+        self.ended: list[Migration] = []
+        self.looks: dict[str, int] = {}
+        self.strangers: dict[str, tuple[str, ...]] = {}
 
     # effects, events, timers
 

@@ -25,7 +25,7 @@ from tenure.model.facts import (
     ContainerFacts,
 )
 from tenure.model.job import EXECUTOR_TRANSITIONS, Executor, ExecutorState, Job
-from tenure.model.node import Node, Power, Reach
+from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
 from tenure.model.units import US
@@ -207,7 +207,13 @@ def lose(
 
 
 def renew(ctx: Context, over: Executor, *, node: str) -> Executor:
-    """Begin the next attempt; ``node`` empty means that a node must be found first."""
+    """Begin the next attempt; ``node`` empty means that a node must be found first.
+
+    One that takes no new work any more is left for another: an attempt is new work.
+    """
+    kept = ctx.tables.nodes.get(node)
+    if kept is not None and kept.scheduling is not Scheduling.YES:
+        node = ""
     wait = ctx.params.retry_us * min(over.failures + over.mishaps, 5)
     fresh = Executor(
         job=over.job,
@@ -393,10 +399,12 @@ def on_node_off(ctx: Context, node: str) -> None:
             lose(ctx, executor, "node is off", is_elsewhere=True)
 
 
-def on_no_boot(ctx: Context, node: str) -> None:
-    """Let executors to which nothing was sent look for another node than one that did not boot."""
+def unplace_unsent(ctx: Context, node: str) -> None:
+    """Let executors to which nothing was sent look for another node."""
     for executor in ctx.executors_on(node):
-        if executor.state is S.PLACED and not executor.effect:
+        job = ctx.tables.jobs[executor.job]
+        is_ending = job.is_cancelling or job.is_failing
+        if executor.state is S.PLACED and not executor.effect and not is_ending:
             unplace(ctx, executor)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tenure.core import (
     answers,
+    drain,
     executors,
     graves,
     history,
@@ -31,6 +32,7 @@ from tenure.core.params import Params
 from tenure.core.tables import Changes, Tables
 from tenure.model.effects import Effect
 from tenure.model.events import (
+    CancelDrain,
     CancelJob,
     ChangeService,
     ClaimRun,
@@ -40,6 +42,7 @@ from tenure.model.events import (
     ContainerSeen,
     CreateService,
     CycleDue,
+    DrainNode,
     EffectEnded,
     Event,
     FailRun,
@@ -146,6 +149,7 @@ def _settle(ctx: Context) -> None:
         ctx.is_room_changed = False
         queue.run(ctx)
         services.rest(ctx)
+        drain.review_all(ctx)
         migrations.review_all(ctx)
         plans.settle(ctx)
         _idle(ctx)
@@ -164,7 +168,7 @@ def _gone(ctx: Context) -> None:
             ledger.close_interval(ctx, name)
     while ctx.dark:
         name = ctx.dark.pop(0)
-        executors.on_no_boot(ctx, name)
+        executors.unplace_unsent(ctx, name)
         services.on_no_boot(ctx, name)
 
 
@@ -192,7 +196,8 @@ def _started(ctx: Context, event: Started) -> None:
     _forget_reach(ctx)
     for key in list(dict(ctx.tables.effects.items())):
         _end(ctx, key, Unknown("the daemon restarted"))
-    for machine in (power, executors, jobs, graves, services, migrations, plans, history):
+    machines = (power, executors, jobs, graves, services, migrations, drain, plans, history)
+    for machine in machines:
         machine.rearm(ctx)
 
 
@@ -270,6 +275,8 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     CreateService: services.create,
     ChangeService: services.change,
     ScheduleNode: nodes.schedule,
+    DrainNode: drain.begin,
+    CancelDrain: drain.cancel,
     PowerNode: power.command,
     FenceNode: power.fence,
     RequestRun: plans.request,
@@ -285,6 +292,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     graves.MACHINE: graves.on_timer,
     services.MACHINE: services.on_timer,
     migrations.MACHINE: migrations.on_timer,
+    drain.MACHINE: drain.on_timer,
     plans.MACHINE: plans.on_timer,
     history.MACHINE: history.on_timer,
 }

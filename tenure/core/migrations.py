@@ -15,8 +15,8 @@ from typing import Any
 
 from tenure.core import ledger, power, room, services
 from tenure.core.context import Context
-from tenure.core.steps import FORWARD, TARGET_MAY_RUN, is_committed
-from tenure.model.container import ContainerState, Migration, Service, Step
+from tenure.core.steps import FORWARD, TARGET_MAY_RUN, is_committed, may_be_start_first
+from tenure.model.container import STEP_OVER, ContainerState, Migration, Service, Step
 from tenure.model.effects import (
     CreateContainer,
     EngineEffect,
@@ -40,6 +40,42 @@ NO_POLICY = {"Name": "no"}
 SOURCE_STEPS = frozenset((Step.DISARM, Step.STOP, Step.UNDO_SOURCE, Step.UNDO_ARM))
 
 
+def queue(  # noqa: PLR0913 - a move is these things
+    ctx: Context,
+    service: Service,
+    *,
+    key: str,
+    run_id: str,
+    target: str,
+    generation: str,
+    expires_us: int,
+) -> None:
+    """Accept a move off the service's node; it begins once budgets allow, and is checked then."""
+    move = Migration(
+        id=key,
+        run_id=run_id,
+        container=service.id,
+        source=service.node,
+        target=target,
+        generation=generation,
+        incarnation=max(service.turns, service.incarnation) + 1,
+        created_us=ctx.now_us,
+        source_id=service.engine_id,
+        source_incarnation=service.incarnation,
+        request=room.need_of(ctx, service),
+        is_start_first=may_be_start_first(service.body, overlap=service.overlap),
+        expires_us=expires_us,
+        changed_us=ctx.now_us,
+    )
+    ctx.put_migration(move)
+    ctx.publish("migration.queued", service.id, migration=key, source=move.source, target=target)
+
+
+def refuse(ctx: Context, move: Migration, reason: str) -> None:
+    """End a move that has not begun."""
+    put(ctx, move, Step.REFUSED, reason=reason, finished_us=ctx.now_us)
+
+
 def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
     """Record the next step of a move, before anything of it is sent."""
     defaults: dict[str, Any] = {
@@ -50,6 +86,8 @@ def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
         "retry_us": 0,
     }
     move = ctx.put_migration(replace(move, step=step, **(defaults | changes)))
+    if step in STEP_OVER:
+        ctx.ended.append(move)
     ctx.touched_services.add(move.container)
     ctx.publish(
         f"migration.{step.value}",
@@ -95,7 +133,7 @@ def _begin(ctx: Context, move: Migration, service: Service) -> None:
         return
     code = _objection(ctx, move, service)
     if code:
-        put(ctx, move, Step.REFUSED, reason=code, finished_us=ctx.now_us)
+        refuse(ctx, move, code)
         return
     if not _within_budget(ctx, move):
         ctx.arm(ctx.now_us + RETRY_US, MACHINE, move.id)
@@ -127,7 +165,7 @@ def _barred(ctx: Context, move: Migration, service: Service) -> str:
     node = ctx.tables.nodes.get(move.target)
     if node is None:
         return "no_node"
-    code = services.drop_for(ctx, service, node)
+    code = room.drop_for(ctx, service, node)
     if code:
         return code
     need = room.need_of(ctx, service)
@@ -310,6 +348,7 @@ def _commit(ctx: Context, move: Migration) -> None:
     service = ctx.tables.services[move.container]
     services.bury(ctx, service, (move.source, move.source_id, move.source_incarnation))
     ledger.end_stay(ctx, f"{service.id}/{move.source_incarnation}")
+    is_promoted = move.generation != service.generation
     ctx.put_service(
         replace(
             service,
@@ -317,7 +356,7 @@ def _commit(ctx: Context, move: Migration) -> None:
             engine_id=move.target_id,
             incarnation=move.incarnation,
             generation=move.generation,
-            since_us=ctx.now_us,
+            since_us=ctx.now_us if is_promoted else service.since_us,
             started_us=move.up_us,
             moved_us=ctx.now_us,
             changed_us=ctx.now_us,
@@ -415,7 +454,7 @@ def _without(ctx: Context, move: Migration, node: str) -> None:
         services.again(ctx, ctx.tables.services[move.container], "target is off")
     elif node == move.target and not is_committed(move.step):
         if move.step is Step.QUEUED:
-            put(ctx, move, Step.REFUSED, reason="target is off", finished_us=ctx.now_us)
+            refuse(ctx, move, "target is off")
         elif move.step not in (Step.UNDO_SOURCE, Step.UNDO_ARM, Step.UNDO_TARGET):
             _back(ctx, free, "target is off")
     elif node == move.source and move.step in (Step.DISARM, Step.STOP):

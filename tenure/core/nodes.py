@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import executors, graves, ledger, migrations, power, room, services
+from tenure.core import drain, executors, graves, ledger, migrations, power, room, services
 from tenure.core.context import GONE_SERVICE, Context
 from tenure.core.executors import is_node_ready
 from tenure.model.container import Grave, Migration
@@ -31,6 +31,8 @@ from tenure.model.resources import Resources
 Copy = tuple[str, int]
 NOTE = 500
 """Characters of a node's note: an engine's, or ssh's, last words."""
+MAX_STRANGERS = 100
+"""Names of foreign containers that are kept for each node."""
 
 
 def configure(ctx: Context, event: Configured) -> None:
@@ -40,9 +42,12 @@ def configure(ctx: Context, event: Configured) -> None:
     for spec in event.nodes:
         _configure_one(ctx, spec)
     for node in list(ctx.tables.nodes.values()):
-        if node.name not in named and not node.is_removed:
-            ctx.put_node(replace(node, is_removed=True, scheduling=Scheduling.CORDONED))
+        if node.name in named:
+            continue
+        if not node.is_removed:
+            ctx.put_node(replace(node, is_removed=True))
             ctx.publish("node.removed", node.name)
+        drain.begin_removal(ctx, node.name)
 
 
 def _configure_one(ctx: Context, spec: NodeSpec) -> None:
@@ -65,10 +70,10 @@ def _configure_one(ctx: Context, spec: NodeSpec) -> None:
         else:
             power.probe(ctx, spec.name)
         return
-    back = node.is_removed
-    node = replace(node, spec=spec, is_removed=False)
-    if back:
-        node = replace(node, scheduling=Scheduling.YES)
+    if node.is_removed:
+        node = ctx.put_node(replace(node, is_removed=False))
+        drain.named_again(ctx, node.name)
+    node = replace(ctx.tables.nodes[spec.name], spec=spec)
     if spec.capacity is not None:
         node = replace(node, capacity=usable(spec, Resources()))
     if node != ctx.tables.nodes[spec.name]:
@@ -81,6 +86,8 @@ def retire(ctx: Context) -> None:
     for node in [n for n in ctx.tables.nodes.values() if n.is_removed]:
         if not room.is_busy(ctx, node.name) and not node.effect:
             ledger.close_interval(ctx, node.name)
+            drain.forget(ctx, node.name)
+            ctx.strangers.pop(node.name, None)
             ctx.tables.nodes.drop(node.name)
             ctx.forget_node(node.name)
             ctx.publish("node.forgotten", node.name)
@@ -178,15 +185,21 @@ def listed(ctx: Context, event: NodeListed) -> None:
     copies = {copy_of(c): c for c in ours}
     _match(ctx, event.node, copies, event.started_us)
     _orphans(ctx, event.node, copies)
-    foreign = sum(c.is_running for c in event.containers) - sum(c.is_running for c in ours)
-    _update(ctx, event, foreign)
+    _update(ctx, event, _foreign(event, ours))
     ready(ctx, event.node)
     power.review(ctx, ctx.tables.nodes[event.node])
     power.maybe_off(ctx, ctx.tables.nodes[event.node])
 
 
-def _update(ctx: Context, event: NodeListed, foreign: int) -> None:
-    node = ctx.tables.nodes[event.node]
+def _foreign(event: NodeListed, ours: list[ContainerFacts]) -> list[str]:
+    """Return the names of running containers that are not ours."""
+    mine = {facts.engine_id for facts in ours}
+    return sorted(c.name for c in event.containers if c.is_running and c.engine_id not in mine)
+
+
+def _update(ctx: Context, event: NodeListed, names: list[str]) -> None:
+    node, foreign = ctx.tables.nodes[event.node], len(names)
+    ctx.strangers[event.node] = tuple(names[:MAX_STRANGERS])
     images = tuple(sorted(event.images)) or node.images
     if (node.foreign_running, node.images) != (foreign, images):
         ctx.put_node(replace(node, foreign_running=foreign, images=images))
@@ -341,7 +354,7 @@ def ready(ctx: Context, name: str) -> None:
 
 
 def schedule(ctx: Context, command: ScheduleNode) -> None:
-    """Cordon or uncordon a node."""
+    """Cordon or uncordon a node, begin or end its maintenance."""
     node = ctx.tables.nodes.get(command.node)
     if node is None:
         ctx.refuse(command, "not_found", f"no node {command.node}", status=404)
@@ -350,8 +363,40 @@ def schedule(ctx: Context, command: ScheduleNode) -> None:
         detail = f"node {node.name} is not in the configuration any more"
         ctx.refuse(command, "removed", detail, status=409)
         return
-    to = Scheduling(command.to)
-    if node.scheduling is not to:
-        node = ctx.put_node(replace(node, scheduling=to))
-        ctx.publish(f"node.{'uncordoned' if to is Scheduling.YES else to.value}", node.name)
-    ctx.reply(command, node)
+    problem = _objection(node, command)
+    if problem is not None:
+        ctx.refuse(command, problem[0], problem[1], status=409)
+        return
+    ctx.reply(command, _scheduled(ctx, node, command))
+
+
+def _objection(node: Node, command: ScheduleNode) -> tuple[str, str] | None:
+    """Return why a node cannot be cordoned, uncordoned or taken out of maintenance now."""
+    name, ends = node.name, command.is_in_maintenance is False
+    if node.scheduling is Scheduling.DRAINING and (command.to or ends):
+        return "draining", f"node {name} is being drained: tenure node drain {name} --cancel first"
+    if command.to == "yes" and (command.is_in_maintenance or node.is_in_maintenance) and not ends:
+        return "maintenance", f"node {name} is in maintenance: tenure node maintenance {name} off"
+    return None
+
+
+def _scheduled(ctx: Context, node: Node, command: ScheduleNode) -> Node:
+    """Cordon or uncordon; a maintenance that begins cordons, one that ends uncordons."""
+    was, kept = node, node.is_in_maintenance
+    flag = kept if command.is_in_maintenance is None else command.is_in_maintenance
+    to = Scheduling(command.to) if command.to else node.scheduling
+    if flag and to is Scheduling.YES:
+        to = Scheduling.CORDONED
+    elif kept and not flag and not command.to:
+        to = Scheduling.YES
+    reason = "" if to is Scheduling.YES else command.reason or node.reason
+    node = replace(node, scheduling=to, is_in_maintenance=flag, reason=reason)
+    if node == was:
+        return node
+    node = ctx.put_node(node)
+    if kept is not flag:
+        ctx.publish(f"node.maintenance_{'on' if flag else 'off'}", node.name, reason=node.reason)
+    if was.scheduling is not to:
+        word = "uncordoned" if to is Scheduling.YES else to.value
+        ctx.publish(f"node.{word}", node.name, reason=node.reason)
+    return node

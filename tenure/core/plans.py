@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tenure.core import room, services
+from tenure.core import migrations, room
 from tenure.core.context import Context
-from tenure.core.steps import may_be_start_first
-from tenure.model.container import ContainerState, Migration, Service, Step
+from tenure.core.steps import MOVABLE
+from tenure.model.container import ContainerState, Service
 from tenure.model.effects import Trigger
 from tenure.model.events import ClaimRun, Command, CycleDue, FailRun, RequestRun, SubmitPlan
 from tenure.model.node import Node
@@ -23,7 +23,6 @@ from tenure.model.units import US
 MACHINE = "run"
 #: A manual run that no worker takes in this time has failed.
 UNCLAIMED_US = 60 * US
-MOVABLE = frozenset(("", "restart"))
 
 
 def to(ctx: Context, run: Run, state: RunState, reason: str = "") -> Run:
@@ -212,7 +211,7 @@ def _barred(
         return "wrong_generation"
     if service.moved_us is not None and ctx.now_us < service.moved_us + ctx.params.cooldown_us:
         return "cooldown"
-    code = services.drop_for(ctx, service, node)
+    code = room.drop_for(ctx, service, node)
     if code:
         return code
     free = room.free_on(ctx, node) - reserved.get(node.name, Resources())
@@ -221,29 +220,14 @@ def _barred(
 
 
 def _accept(ctx: Context, key: str, batch: _Batch, move: Move) -> None:
-    service = ctx.tables.services[move.container]
-    is_start_first = may_be_start_first(service.body, overlap=service.overlap)
-    ctx.put_migration(
-        Migration(
-            id=key,
-            run_id=batch.run.id,
-            container=service.id,
-            source=move.source,
-            target=move.target,
-            generation=batch.spec.target,
-            incarnation=max(service.turns, service.incarnation) + 1,
-            created_us=ctx.now_us,
-            source_id=service.engine_id,
-            source_incarnation=service.incarnation,
-            request=room.need_of(ctx, service),
-            is_start_first=is_start_first,
-            expires_us=batch.expires_us,
-            step=Step.QUEUED,
-            changed_us=ctx.now_us,
-        )
-    )
-    ctx.publish(
-        "migration.queued", service.id, migration=key, source=move.source, target=move.target
+    migrations.queue(
+        ctx,
+        ctx.tables.services[move.container],
+        key=key,
+        run_id=batch.run.id,
+        target=move.target,
+        generation=batch.spec.target,
+        expires_us=batch.expires_us,
     )
 
 

@@ -26,9 +26,14 @@ PROBE_US = 5_000_000
 STALE_US = 30_000_000
 
 
-def want_on(ctx: Context, name: str, why: str) -> None:
-    """Switch a node on if it is off; already on or booting is fine."""
+def want_on(ctx: Context, name: str, why: str, *, by_person: bool = False) -> None:
+    """Switch a node on if it is off; already on or booting is fine.
+
+    In maintenance only a person switches it: somebody's hands may be in the machine.
+    """
     node = ctx.tables.nodes[name]
+    if node.is_in_maintenance and not by_person:
+        return
     if node.power not in (Power.OFF, Power.FAILED) or not node.is_switchable or node.effect:
         return
     effect = SwitchPower(ctx.effect_id(), f"{MACHINE}:{name}", name, "on")
@@ -39,6 +44,12 @@ def want_on(ctx: Context, name: str, why: str) -> None:
     ctx.publish("node.booting", name, why=why)
     ctx.emit(effect)
     ctx.arm(ctx.now_us + node.spec.power.timeout_us, MACHINE, name)
+
+
+def is_in_hands(ctx: Context, name: str) -> bool:
+    """Whether a node is not on and, being in maintenance, is switched on by a person alone."""
+    node = ctx.tables.nodes.get(name)
+    return node is not None and node.is_in_maintenance and node.power is not Power.ON
 
 
 def switch_off(ctx: Context, node: Node, why: str) -> None:
@@ -224,7 +235,9 @@ def maybe_off(ctx: Context, node: Node) -> None:
 
 def _may_go(ctx: Context, node: Node) -> bool:
     is_ours = node.power is Power.ON and node.reach is Reach.OK and node.is_switchable
-    if not is_ours or node.effect or is_occupied(ctx, node) or _is_counted_on(ctx, node):
+    if not is_ours or node.effect or node.is_in_maintenance:
+        return False
+    if is_occupied(ctx, node) or _is_counted_on(ctx, node):
         return False
     generation = node.spec.generation
     others = [
@@ -266,7 +279,7 @@ def _maybe_fence(ctx: Context, node: Node) -> None:
     after = ctx.params.fence_after_us
     if node.reach is Reach.OK or node.unreachable_us is None or after is None:
         return
-    if not node.is_switchable:
+    if not node.is_switchable or node.is_in_maintenance:
         return
     due = node.unreachable_us + after
     if ctx.now_us < due:
@@ -292,7 +305,7 @@ def command(ctx: Context, order: PowerNode) -> None:
         ctx.refuse(order, problem[0], problem[1], status=409, field="to")
         return
     if order.to == "on":
-        want_on(ctx, node.name, "asked for")
+        want_on(ctx, node.name, "asked for", by_person=True)
     elif node.power is Power.ON:
         switch_off(ctx, node, "asked for")
     ctx.reply(order, ctx.tables.nodes[node.name])

@@ -178,6 +178,38 @@ def host_ports(service: Service) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
+def drop_for(ctx: Context, service: Service, node: Node) -> str:
+    """Return the code of the filter that keeps a service from a node, or ""."""
+    code = is_usable(node, ctx.now_us)
+    if code:
+        return code
+    image = str(service.body.get("Image", ""))
+    if not service.is_pullable and node.images and not has_image(node, image):
+        return "image"
+    wanted = host_ports(service)
+    if wanted and any(wanted & host_ports(o) for o in _beside(ctx, service, node.name)):
+        return "port"
+    return ""
+
+
+def _beside(ctx: Context, service: Service, node: str) -> list[Service]:
+    """Return the other services that are on a node or arrive there by a move that has begun."""
+    arriving = [
+        ctx.tables.services[move.container]
+        for move in ctx.open_moves()
+        if move.target == node and move.step is not Step.QUEUED
+    ]
+    return [other for other in (*ctx.services_on(node), *arriving) if other.id != service.id]
+
+
+def home(ctx: Context, generation: str) -> str:
+    """Return the generation or, where it has no nodes, the next one that has any."""
+    having = {n.spec.generation for n in ctx.tables.nodes.values() if not n.is_removed}
+    names = ctx.params.generations
+    later = names[names.index(generation) :]
+    return next((name for name in later if name in having), generation)
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """All nodes at this moment, as arrays and as records, in the same order."""

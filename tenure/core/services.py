@@ -21,7 +21,7 @@ from tenure.model.facts import (
     LABEL_INCARNATION,
     ContainerFacts,
 )
-from tenure.model.node import Node, Power, Reach
+from tenure.model.node import Power, Reach
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.placing import Ask
 from tenure.model.units import FOREVER_US, US
@@ -76,7 +76,7 @@ def create(ctx: Context, command: CreateService) -> None:
         name=command.name,
         app=command.app,
         body=command.body,
-        generation=home(ctx, generation),
+        generation=room.home(ctx, generation),
         request=command.request_resources,
         created_us=ctx.now_us,
         migrate=command.migrate,
@@ -93,14 +93,6 @@ def create(ctx: Context, command: CreateService) -> None:
     ctx.touched_services.add(service.id)
     ctx.publish("container.accepted", service.id, name=service.name, generation=service.generation)
     ctx.reply(command, service)
-
-
-def home(ctx: Context, generation: str) -> str:
-    """Return the generation or, where it has no nodes, the next one that has any."""
-    having = {n.spec.generation for n in ctx.tables.nodes.values() if not n.is_removed}
-    names = ctx.params.generations
-    later = names[names.index(generation) :]
-    return next((name for name in later if name in having), generation)
 
 
 def _could_fit(ctx: Context, service: Service) -> bool:
@@ -133,6 +125,11 @@ def change(ctx: Context, command: ChangeService) -> None:
     elif command.verb == "stop" and service.state is S.RUNNING and not service.effect:
         _stop(ctx, service, command.grace_s)
     elif command.verb == "start" and service.state in (S.STOPPED, S.EXITED):
+        if power.is_in_hands(ctx, service.node):
+            detail = f"node {service.node} of container {service.name} is off, in maintenance; "
+            detail += f"end that first: tenure node maintenance {service.node} off"
+            ctx.refuse(command, "maintenance", detail, status=409)
+            return
         # nobody else would switch its node on for it
         power.want_on(ctx, service.node, f"container {service.name}")
         _start(ctx, to(ctx, service, S.STARTING, reason="", tries=0))
@@ -212,7 +209,7 @@ def _place(ctx: Context, service: Service) -> None:
     if _is_haunted(ctx, service):
         return
     here = room.scene(ctx)
-    drops = {n.name: drop_for(ctx, service, n) for n in here.nodes}
+    drops = {n.name: room.drop_for(ctx, service, n) for n in here.nodes}
     mask = [not drops[n.name] and n.spec.generation == service.generation for n in here.nodes]
     need = service.request
     ask = Ask(
@@ -225,8 +222,8 @@ def _place(ctx: Context, service: Service) -> None:
         None,
         room.mask_of(mask),
     )
-    seed = int(service.id[:8], 16) if service.id[:8].isalnum() else 0
-    node = ctx.placer.spread(ctx.params.service_policy, here.view, ask, seed)
+    policy = ctx.params.service_policy
+    node = ctx.placer.spread(policy, here.view, ask, seed_of(service))
     if node is None:
         _wait(ctx, service, "no node of its generation has room")
         return
@@ -236,24 +233,14 @@ def _place(ctx: Context, service: Service) -> None:
     _create(ctx, service)
 
 
+def seed_of(service: Service) -> int:
+    """Return the seed of a random choice for the service: the same for the same container."""
+    return int(service.id[:8], 16) if service.id[:8].isalnum() else 0
+
+
 def _is_haunted(ctx: Context, service: Service) -> bool:
     """Whether a copy before this one may still run, or run again since its engine is back."""
     return any(grave.may_run for grave in ctx.graves_of(service.id))
-
-
-def drop_for(ctx: Context, service: Service, node: Node) -> str:
-    """Return the code of the filter that keeps a service from a node, or ""."""
-    code = room.is_usable(node, ctx.now_us)
-    if code:
-        return code
-    image = str(service.body.get("Image", ""))
-    if not service.is_pullable and node.images and not room.has_image(node, image):
-        return "image"
-    wanted = room.host_ports(service)
-    for other in ctx.services_on(node.name):
-        if other.id != service.id and wanted & room.host_ports(other):
-            return "port"
-    return ""
 
 
 def _wait(ctx: Context, service: Service, reason: str) -> None:
@@ -464,11 +451,15 @@ def on_node_off(ctx: Context, node: str) -> None:
 
 def on_no_boot(ctx: Context, node: str) -> None:
     """Let services to which nothing was sent look for another node than one that did not boot."""
+    unplace_unsent(ctx, node, f"node {node} did not boot")
+
+
+def unplace_unsent(ctx: Context, node: str, reason: str) -> None:
+    """Take services off a node to which nothing was sent for this incarnation."""
     for service in ctx.services_on(node):
         if service.state is S.CREATING and not (service.effect or service.is_unsure):
             ledger.end_stay(ctx, _stay(service))
             turn = max(service.turns, service.incarnation) + 1
-            reason = f"node {node} did not boot"
             to(ctx, service, S.WAITING, reason=reason, node="", incarnation=turn, turns=turn)
 
 

@@ -36,6 +36,9 @@ START_FIRST: dict[Step, Step] = {
 }
 FORWARD: dict[bool, dict[Step, Step]] = {False: STOP_FIRST, True: START_FIRST}
 
+#: What a service's ``migrate`` may say for a restart migration of it.
+MOVABLE = frozenset(("", "restart"))
+
 #: Steps in which the target copy may run.
 TARGET_MAY_RUN = frozenset(
     (Step.START, Step.VERIFY, Step.COMMIT, Step.SWEEP, Step.DONE, Step.UNDO_TARGET)

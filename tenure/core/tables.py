@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from tenure.model.container import Grave, Migration, Service
+from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect
 from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval, Stay
@@ -94,8 +95,8 @@ class Meta:
 class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
-    Keys: node name, job id, ``job/index``, container id, migration id, grave id, run id,
-    interval id, stay id, effect id, idempotency key, ``meta``.
+    Keys: node name (nodes and drains), job id, ``job/index``, container id, migration id, grave id,
+    run id, interval id, stay id, effect id, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -107,6 +108,7 @@ class Tables:
     runs: Table[Run] = field(default_factory=Table)
     intervals: Table[Interval] = field(default_factory=Table)
     stays: Table[Stay] = field(default_factory=Table)
+    drains: Table[Drain] = field(default_factory=Table)
     effects: Table[DurableEffect] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
     meta: Table[Meta] = field(default_factory=Table)
@@ -123,6 +125,7 @@ KINDS: dict[str, Any] = {
     "runs": Run,
     "intervals": Interval,
     "stays": Stay,
+    "drains": Drain,
     "effects": DurableEffect,
     "answers": Answer,
     "meta": Meta,

@@ -156,10 +156,37 @@ class ChangeService(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleNode(Command):
-    """Cordon or uncordon: ``to`` is yes or cordoned. Replies the ``Node``."""
+    """Cordon, uncordon, begin or end maintenance. Replies the ``Node``.
+
+    ``to`` is yes, cordoned or "" (unchanged); ``is_in_maintenance`` None means unchanged.
+    ``reason`` is kept with the node until it takes new work again.
+    """
 
     node: str
-    to: str
+    to: str = ""
+    is_in_maintenance: bool | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainNode(Command):
+    """Empty a node. Replies the ``Drain``, or for a dry run the ``DrainPlan``.
+
+    ``timeout_us`` from now, None for no limit. Asked again while one is under way, it takes over
+    reason and time limit.
+    """
+
+    node: str
+    is_dry: bool = False
+    reason: str = ""
+    timeout_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelDrain(Command):
+    """End a drain: moves that have begun end, the others do not begin. Replies the ``Drain``."""
+
+    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

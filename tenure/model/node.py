@@ -88,7 +88,8 @@ class Node:
     ``reconnected_us`` when it last came back; ``idle_us`` since when nothing of ours is on it
     (None: busy); ``retry_us`` no power command before then; ``effect`` the power effect under way;
     ``is_removed``: the configuration no longer names it; ``foreign_running`` how many running
-    containers are not ours.
+    containers are not ours; ``reason`` why it takes no new work, in the words of a person.
+    ``is_in_maintenance``: hands are in the machine, so tenure never switches it by itself.
     """
 
     spec: NodeSpec
@@ -107,6 +108,8 @@ class Node:
     effect: str = ""
     is_removed: bool = False
     note: str = ""
+    reason: str = ""
+    is_in_maintenance: bool = False
     version: int = 0
 
     @property
@@ -130,4 +133,6 @@ class Node:
             return self.power.value
         if self.reach is Reach.UNREACHABLE:
             return "unreachable"
+        if self.is_in_maintenance and self.scheduling is Scheduling.CORDONED:
+            return "maintenance"
         return "ready" if self.scheduling is Scheduling.YES else self.scheduling.value
