@@ -8,10 +8,12 @@ from random import Random
 from tenure.model.container import Service
 from tenure.model.effects import Reply, Trigger
 from tenure.model.events import (
+    CancelDrain,
     CancelJob,
     ChangeService,
     Command,
     CreateService,
+    DrainNode,
     FenceNode,
     PowerNode,
     ScheduleNode,
@@ -176,6 +178,38 @@ class Clients:
         """Cordon or uncordon a node."""
         self._order(
             lambda at_us, request: ScheduleNode(at_us=at_us, request=request, node=node, to=to)
+        )
+
+    def empty(self, random: Random) -> None:
+        """Drain a node, look what a drain would do, cancel one, or begin or end a maintenance."""
+        node = random.choice(sorted(self._shell.around.machines))
+        act = random.choice(("drain", "drain", "drain", "dry", "cancel", "maintenance"))
+        if act == "cancel":
+            self.cancel_drain(node)
+        elif act == "maintenance":
+            self.maintain(node, is_on=random.random() < 0.6)
+        else:
+            timeout_us = random.choice((None, None, 5 * US, 60 * US))
+            self._order(
+                lambda at_us, request: DrainNode(
+                    at_us=at_us,
+                    request=request,
+                    node=node,
+                    is_dry=act == "dry",
+                    timeout_us=timeout_us,
+                )
+            )
+
+    def cancel_drain(self, node: str) -> None:
+        """Cancel the drain of a node, if there is one."""
+        self._order(lambda at_us, request: CancelDrain(at_us=at_us, request=request, node=node))
+
+    def maintain(self, node: str, *, is_on: bool) -> None:
+        """Begin or end the maintenance of a node."""
+        self._order(
+            lambda at_us, request: ScheduleNode(
+                at_us=at_us, request=request, node=node, is_in_maintenance=is_on
+            )
         )
 
     def _power(self) -> None:

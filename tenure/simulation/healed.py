@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenure.model.container import ContainerState, Grave, Migration, Service
+from tenure.model.drain import Drain
 from tenure.model.job import Job, JobState
 from tenure.model.ledger import Interval
 from tenure.model.node import Node, Power
@@ -47,6 +48,8 @@ def _unfinished(store: SimStore) -> Iterator[str]:
     yield from (f"grave {grave.id} on {grave.node} is open" for grave in graves)
     moves: list[Migration] = list(store.table("migrations").values())
     yield from (f"migration {move.id} is at {move.step}" for move in moves if not move.is_over)
+    drains: list[Drain] = list(store.table("drains").values())
+    yield from (f"drain {drain.id} is under way" for drain in drains if not drain.is_over)
     runs: list[Run] = list(store.table("runs").values())
     for run in runs:
         if not run.is_over and (run.is_manual or run.state is not RunState.DUE):

@@ -4,7 +4,8 @@ Each law is a small function that raises ``LawBroken``. L1 no accepted job is lo
 runs twice; L3 states only move forward; L4 nothing is stopped without a reason on the disk; L6 a
 migration never runs two copies unless it is start-first, and those only in its window; L7 power
 goes off only where nothing runs, or to fence; L8 shares sum to cost; L10 nothing leaves before it
-is on the disk; L11 public events have no gaps; L12 no placement overcommits; L14 one key, one job.
+is on the disk; L11 public events have no gaps; L12 no placement overcommits; L14 one key, one job;
+L15 nothing new lands on a node that is drained; L16 one that was drained is empty of ours.
 L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by running twice.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 from tenure.core.tables import Changes
 from tenure.model.container import ContainerState, Grave, Migration, Service, Step
+from tenure.model.drain import Drain
 from tenure.model.effects import (
     DURABLE_KINDS,
     CreateContainer,
@@ -29,7 +31,7 @@ from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval
 from tenure.model.node import Node, Power
 from tenure.model.units import US, cost_nano
-from tenure.simulation import capacity, progress
+from tenure.simulation import capacity, emptiness, progress
 from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
@@ -77,6 +79,7 @@ class Laws:
         self._how: dict[str, str] = {}
         self._fenced: set[str] = set()
         self._placed: set[str] = set()
+        self._emptied: list[str] = []
 
     # the truth: processes
 
@@ -152,12 +155,16 @@ class Laws:
             before = self.store.table(kind)
             for key, row in rows.items():
                 check(before.get(key), row)
+        emptiness.nothing_lands(self.store, changes)
+        self._emptied = emptiness.drained_by(self.store, changes)
         for row in changes.records.get("intervals", {}).values():
             if row is not None:
                 _shares_sum(row)
 
     def after_commit(self) -> None:
-        """L12 on what a transaction has changed."""
+        """L12 and L16 on what a transaction has changed."""
+        for node in self._emptied:
+            emptiness.is_empty(self.store, self.machines[node])
         if self.is_size_known:
             capacity.check(self.store, self._placed)
 
@@ -195,9 +202,12 @@ class Laws:
                 raise LawBroken("L2", f"executor created with restart policy {policy}")
 
     def _reply_is_durable(self, reply: Reply) -> None:
-        kinds = {Job: "jobs", Service: "services", Node: "nodes"}
+        kinds = {Job: "jobs", Service: "services", Node: "nodes", Drain: "drains"}
         kind = kinds.get(type(reply.value))
         if kind is None:
+            return
+        if kind == "drains":
+            self._drain_is_durable(reply.value)
             return
         key = reply.value.name if kind == "nodes" else reply.value.id
         row = self.store.table(kind).get(key)
@@ -205,6 +215,14 @@ class Laws:
             return  # dropped by the configuration in the same transaction, after the answer
         if row is None or row.version < reply.value.version:
             raise LawBroken("L10", f"reply {reply.request} says {key}, which is not on the disk")
+
+    def _drain_is_durable(self, said: Drain) -> None:
+        row: Drain | None = self.store.table("drains").get(said.node)
+        if row is None and said.node not in self.store.table("nodes"):
+            return  # forgotten in the same transaction, after the answer
+        is_there = row is not None and row.began_us >= said.began_us
+        if not is_there or (row is not None and row.id == said.id and said.is_over > row.is_over):
+            raise LawBroken("L10", f"drain {said.id} was answered, and is not on the disk")
 
     def accepted(self, key: str, job: str) -> None:
         """L14: an idempotency key means one job, however often it is sent."""

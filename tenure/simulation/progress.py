@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from tenure.core.steps import FORWARD
 from tenure.model.container import STEP_OVER, ContainerState, Migration, Service, Step
+from tenure.model.drain import DRAIN_TRANSITIONS, Drain
 from tenure.model.job import EXECUTOR_TRANSITIONS, JOB_TRANSITIONS, Executor, Job
 from tenure.model.ledger import Interval
 from tenure.model.plan import RUN_TRANSITIONS, Run
@@ -44,6 +45,7 @@ def _steps(is_start_first: bool) -> dict[Step, tuple[Step, ...]]:
 JOBS = _closure(JOB_TRANSITIONS)
 EXECUTORS = _closure(EXECUTOR_TRANSITIONS)
 RUNS = _closure(RUN_TRANSITIONS)
+DRAINS = _closure(DRAIN_TRANSITIONS)
 STEPS = {flag: _closure(_steps(flag)) for flag in (False, True)}
 
 
@@ -92,6 +94,18 @@ def _run(old: Run | None, new: Run | None) -> None:
         raise LawBroken("L3", f"run {old.id}: {old.state} -> {new.state}")
 
 
+def _drain(old: Drain | None, new: Drain | None) -> None:
+    if old is None or new is None:
+        return
+    if new.began_us < old.began_us:
+        raise LawBroken("L3", f"drain {old.id} gives way to an older one")
+    is_same = new.id == old.id
+    if is_same and (new.state not in DRAINS[old.state] or new.moved < old.moved):
+        raise LawBroken("L3", f"drain {old.id}: {old.state} -> {new.state}")
+    if not is_same and not old.is_over:
+        raise LawBroken("L3", f"drain {old.id} is lost for {new.id}")
+
+
 def _interval(old: Interval | None, new: Interval | None) -> None:
     if old is not None and old.off_us is not None and new is not None and new != old:
         raise LawBroken("L3", f"interval {old.id} changes after it was closed")
@@ -104,4 +118,5 @@ CHECKS: dict[str, Callable[[Any, Any], None]] = {
     "migrations": _migration,
     "runs": _run,
     "intervals": _interval,
+    "drains": _drain,
 }

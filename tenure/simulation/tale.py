@@ -14,6 +14,7 @@ from tenure.model.effects import (
 from tenure.model.effects import Reply as ReplyEffect
 from tenure.model.errors import Problem
 from tenure.model.events import (
+    CancelDrain,
     CancelJob,
     ChangeService,
     ClaimRun,
@@ -21,6 +22,7 @@ from tenure.model.events import (
     ContainerSeen,
     CreateService,
     CycleDue,
+    DrainNode,
     EffectEnded,
     Event,
     FenceNode,
@@ -71,16 +73,23 @@ def _told_command(event: Command, name: str) -> str:
         words = f"{event.container[:8]} {event.name} {event.request_resources.cpu_m}m"
     elif isinstance(event, ChangeService):
         words = f"{event.verb} {event.container[:8]}"
-    elif isinstance(event, ScheduleNode | PowerNode):
-        words = f"{event.node} {event.to}"
-    elif isinstance(event, FenceNode):
-        words = event.node
+    elif isinstance(event, ScheduleNode | PowerNode | DrainNode | FenceNode | CancelDrain):
+        words = f"{event.node} {_told_order(event)}"
     elif isinstance(event, ClaimRun):
         words = f"{event.cycle} {event.run_id}"
     elif isinstance(event, SubmitPlan):
         moves = (f"{m.container[:8]} {m.source}->{m.target}" for m in event.plan.moves)
         words = f"{event.plan.run_id}: {', '.join(moves)}"
     return f"{name}[{event.request}] {words}"
+
+
+def _told_order(event: Command) -> str:
+    """Return what is to become of a node."""
+    if isinstance(event, ScheduleNode):
+        return f"{event.to} maintenance={event.is_in_maintenance}"
+    if isinstance(event, DrainNode):
+        return f"dry={event.is_dry} for {event.timeout_us} us"
+    return event.to if isinstance(event, PowerNode) else ""
 
 
 def _told_facts(facts: ContainerFacts) -> str:

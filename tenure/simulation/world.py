@@ -136,7 +136,15 @@ class World:
                 self.timeline.at(self._sometime_us(), self._measure)
         for _ in range(self.random.choice((0, 0, 1, 2))):
             self.timeline.at(self._sometime_us(), self._stranger)
+        self._plan_drains()
         self._plan_blows()
+
+    def _plan_drains(self) -> None:
+        """In every third run somebody drains nodes, by dice of its own."""
+        dice = Random(f"drains {self.seed}")
+        for _ in range(dice.choice((0, 0, 0, 0, 3, 8))):
+            at_us = START_US + dice.randrange(2 * US, self.span_us)
+            self.timeline.at(at_us, partial(self.clients.empty, dice))
 
     def _plan_cycles(self) -> None:
         end_us = START_US + self.span_us
@@ -234,6 +242,8 @@ class World:
             self.timeline.after(LOOK_US, self._open_doors)
             return
         for spec in self.specs:
+            self.clients.cancel_drain(spec.name)
+            self.clients.maintain(spec.name, is_on=False)
             self.clients.schedule(spec.name, "yes")
 
     def _rest(self) -> None:
