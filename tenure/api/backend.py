@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from tenure.core.tables import PublicEvent, Tables
 from tenure.model.container import Profile
+from tenure.model.drain import DrainReport
 from tenure.model.events import Command
 from tenure.model.job import JobSpec
 from tenure.model.plan import CycleSpec
@@ -65,6 +66,12 @@ class Backend(Protocol):
 
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is: per node the filter or dimension. JSON-able."""
+
+    def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
+        """Return the latest drain of a known node as it stands (None: it never had one).
+
+        ``is_dry``: what a drain would do now, whether or not there is one.
+        """
 
     def snapshot(self) -> dict[str, Any]:
         """Return what a worker plans from, with its revision. JSON-able."""

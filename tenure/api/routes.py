@@ -13,6 +13,7 @@ from tenure.api.handlers import containers, cycles, events, fleet, jobs, nodes
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
 from tenure.api.schemas.fleet import (
     ClaimRequest,
+    DrainRequest,
     FailRequest,
     FenceRequest,
     NodeChange,
@@ -102,7 +103,9 @@ WRITE = (404, 409, 412)
 
 NODES = (
     Endpoint("GET", "/v1/nodes", "nodes", nodes.listing, NodePage, query=PageQuery),
-    Endpoint("GET", "/v1/nodes/{name}", "nodes", nodes.inspect, shapes.NodeView, problems=MISSING),
+    Endpoint(
+        "GET", "/v1/nodes/{name}", "nodes", nodes.inspect, shapes.NodeDetail, problems=MISSING
+    ),
     Endpoint(
         "PATCH",
         "/v1/nodes/{name}",
@@ -112,6 +115,23 @@ NODES = (
         body=NodeChange,
         problems=WRITE,
         is_conditional=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/nodes/{name}/drain",
+        "nodes",
+        nodes.drain,
+        shapes.DrainView,
+        body=DrainRequest,
+        problems=CONFLICT,
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/nodes/{name}/drain",
+        "nodes",
+        nodes.cancel_drain,
+        shapes.DrainView,
+        problems=CONFLICT,
     ),
     Endpoint(
         "POST",

@@ -45,8 +45,74 @@ class NodeView(TypedDict):
     unreachable_since: str | None
     idle_since: str | None
     is_removed: bool
+    is_in_maintenance: bool
+    reason: str
     note: str
     version: int
+
+
+class BlockerView(TypedDict):
+    """What keeps a node from being empty; ``is_passing``: it ends by itself, until then."""
+
+    kind: str
+    id: str
+    name: str
+    code: str
+    reason: str
+    remedy: str
+    is_passing: bool
+    until: str | None
+
+
+class DrainMoveView(TypedDict):
+    """A move that a drain begins now; ``method`` is start-first or stop-first."""
+
+    container: str
+    name: str
+    to: str
+    generation: str
+    method: str
+    reason: str
+
+
+class UnderWayView(TypedDict):
+    """A move off the node that is open; ``step`` queued: it waits for its turn."""
+
+    migration: str
+    container: str
+    name: str
+    to: str
+    method: str
+    step: str
+
+
+class DrainView(TypedDict):
+    """A drain as it stands; ``state`` planned is a dry run.
+
+    ``left`` counts containers and executors that are still there; ``moved`` those that it moved
+    away. ``foreign`` names containers that are not tenure's: they stay, and do not count.
+    """
+
+    node: str
+    state: str
+    reason: str
+    is_removal: bool
+    began_at: str | None
+    deadline_at: str | None
+    finished_at: str | None
+    moved: int
+    left: int
+    moves: list[DrainMoveView]
+    under_way: list[UnderWayView]
+    blockers: list[BlockerView]
+    switch_on: list[str]
+    foreign: list[str]
+
+
+class NodeDetail(NodeView):
+    """A node with its latest drain (null: it never had one)."""
+
+    drain: DrainView | None
 
 
 class EstimateView(TypedDict):

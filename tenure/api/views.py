@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenure.api.backend import CycleState
 from tenure.api.shapes import (
     AdmissionView,
+    BlockerView,
     ContainerDetail,
     ContainerView,
     CostView,
     CycleView,
+    DrainMoveView,
+    DrainView,
     EstimateView,
     EventView,
     ExecutorView,
@@ -26,10 +29,12 @@ from tenure.api.shapes import (
     ResourcesView,
     RunSummary,
     RunView,
+    UnderWayView,
     VerdictView,
 )
 from tenure.core.tables import PublicEvent
 from tenure.model.container import Migration, Profile, Service
+from tenure.model.drain import Blocker, DrainReport, PlannedMove
 from tenure.model.job import Admission, Constraint, Executor, Job
 from tenure.model.node import Node
 from tenure.model.plan import Kept, Move, Run, Verdict
@@ -89,8 +94,66 @@ def node_view(node: Node, requested: Resources, executors: int, containers: int)
         unreachable_since=moment(node.unreachable_us),
         idle_since=moment(node.idle_us),
         is_removed=node.is_removed,
+        is_in_maintenance=node.is_in_maintenance,
+        reason=node.reason,
         note=node.note,
         version=node.version,
+    )
+
+
+def drain_view(report: DrainReport, names: Mapping[str, str]) -> DrainView:
+    """Return a drain as it stands, or its dry run; ``names`` are the containers' by id."""
+    plan, drain = report.plan, report.drain
+    return DrainView(
+        node=plan.node,
+        state=drain.state.value if drain else "planned",
+        reason=drain.reason if drain else "",
+        is_removal=drain is not None and drain.is_removal,
+        began_at=moment(drain.began_us) if drain else None,
+        deadline_at=moment(drain.deadline_us) if drain else None,
+        finished_at=moment(drain.finished_us) if drain else None,
+        moved=drain.moved if drain else 0,
+        left=report.left,
+        moves=[_drain_move_view(move) for move in plan.moves],
+        under_way=[_under_way_view(move, names) for move in plan.under_way],
+        blockers=[_blocker_view(blocker) for blocker in plan.blockers],
+        switch_on=list(plan.switch_on),
+        foreign=list(plan.strangers),
+    )
+
+
+def _drain_move_view(move: PlannedMove) -> DrainMoveView:
+    return DrainMoveView(
+        container=move.container,
+        name=move.name,
+        to=move.target,
+        generation=move.generation,
+        method=move.method,
+        reason=move.reason,
+    )
+
+
+def _under_way_view(move: Migration, names: Mapping[str, str]) -> UnderWayView:
+    return UnderWayView(
+        migration=move.id,
+        container=move.container,
+        name=names.get(move.container, ""),
+        to=move.target,
+        method="start-first" if move.is_start_first else "stop-first",
+        step=move.step.value,
+    )
+
+
+def _blocker_view(blocker: Blocker) -> BlockerView:
+    return BlockerView(
+        kind=blocker.kind,
+        id=blocker.id,
+        name=blocker.name,
+        code=blocker.code,
+        reason=blocker.reason,
+        remedy=blocker.remedy,
+        is_passing=blocker.is_passing,
+        until=moment(blocker.until_us),
     )
 
 

@@ -50,9 +50,26 @@ class Client:
         """Return one node."""
         return self._get(f"/v1/nodes/{_part(name)}")
 
-    def schedule_node(self, name: str, to: str) -> Json:
+    def schedule_node(self, name: str, to: str, *, reason: str = "") -> Json:
         """Cordon (``cordoned``) or uncordon (``yes``) a node."""
-        return self._call("PATCH", f"/v1/nodes/{_part(name)}", {"scheduling": to}, is_again=True)
+        body = {"scheduling": to, "reason": reason}
+        return self._call("PATCH", f"/v1/nodes/{_part(name)}", body, is_again=True)
+
+    def maintain_node(self, name: str, *, is_on: bool, reason: str = "") -> Json:
+        """Begin or end the maintenance of a node."""
+        body = {"maintenance": is_on, "reason": reason}
+        return self._call("PATCH", f"/v1/nodes/{_part(name)}", body, is_again=True)
+
+    def drain_node(
+        self, name: str, *, is_dry: bool = False, reason: str = "", timeout_s: float | None = None
+    ) -> Json:
+        """Begin to empty a node, or return what that would do; the drain as it stands."""
+        body = {"dry_run": is_dry, "reason": reason, "timeout_s": timeout_s}
+        return self._call("POST", f"/v1/nodes/{_part(name)}/drain", body, is_again=is_dry)
+
+    def cancel_drain(self, name: str) -> Json:
+        """End the drain of a node. Raises Conflict ``not_draining``."""
+        return self._call("DELETE", f"/v1/nodes/{_part(name)}/drain", None)
 
     def power_node(self, name: str, to: str) -> Json:
         """Switch a node ``on`` or ``off``."""

@@ -22,6 +22,7 @@ from tenure.daemon.loop import CoreLoop
 from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
 from tenure.model.container import Profile
+from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem, Unavailable
 from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
 from tenure.model.job import JobSpec
@@ -149,6 +150,10 @@ class DaemonBackend:
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is."""
         return views.explain(self._ctx, self._body.policies, job_id)
+
+    def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
+        """Return the latest drain of a node, or what one would do now."""
+        return views.drain(self._ctx, node, is_dry=is_dry)
 
     def snapshot(self) -> dict[str, Any]:
         """Return what a worker plans from."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
+from tenure.core import drain as drains
 from tenure.core import jobs, queue, room
 from tenure.core.context import Context
 from tenure.model.container import ContainerState
+from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
 from tenure.model.job import Job, JobSpec, JobState
 from tenure.model.node import Node, Power
@@ -64,16 +66,23 @@ def lost(ctx: Context, node: Node) -> dict[str, Any]:
     """Say which of the three fences is missing before work on the node restarts elsewhere."""
     after = ctx.params.fence_after_us
     fence_us = None
-    if node.is_switchable and after is not None and node.unreachable_us is not None:
+    is_tenures = node.is_switchable and not node.is_in_maintenance
+    if is_tenures and after is not None and node.unreachable_us is not None:
         fence_us = node.unreachable_us + after
     return {
         "node": node.name,
         "since": iso(node.unreachable_us),
-        "power_driver": "will switch it off" if fence_us is not None else "none configured",
+        "power_driver": _driver(node, fence_us),
         "fenced_at": iso(fence_us),
         "agent_lease": "no agent on this node",
         "operator": f"tenure node fence {node.name} --yes, once nothing runs there for certain",
     }
+
+
+def _driver(node: Node, fence_us: int | None) -> str:
+    if node.is_in_maintenance:
+        return "left alone: the node is in maintenance"
+    return "will switch it off" if fence_us is not None else "none configured"
 
 
 def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> dict[str, Any]:
@@ -94,6 +103,16 @@ def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> dict[str, Any]:
         "end": iso(answer.end_us),
         "cost_nano_usd": answer.cost_nano,
     }
+
+
+def drain(ctx: Context, name: str, *, is_dry: bool) -> DrainReport | None:
+    """Return the latest drain of a known node (None: it never had one), or what one would do."""
+    node = ctx.tables.nodes[name]
+    record = drains.active(ctx, name) if is_dry else ctx.tables.drains.get(name)
+    if record is None and not is_dry:
+        return None
+    found = drains.report(ctx, node, record)
+    return replace(found, drain=None) if is_dry else found
 
 
 def snapshot(ctx: Context) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
 from tenure.model.container import Profile
+from tenure.model.drain import DrainReport
 from tenure.model.effects import (
     CreateContainer,
     Effect,
@@ -218,6 +219,11 @@ class CoreBackend:
         from tenure.daemon.views import explain
 
         return explain(self.state.ctx, Policies(), job_id)
+
+    def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
+        from tenure.daemon.views import drain
+
+        return drain(self.state.ctx, node, is_dry=is_dry)
 
     def snapshot(self) -> dict[str, Any]:
         from tenure.daemon.views import snapshot

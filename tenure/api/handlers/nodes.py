@@ -1,4 +1,4 @@
-"""Nodes: list, inspect, cordon, power, fence."""
+"""Nodes: list, inspect, cordon, drain, maintain, power, fence."""
 
 from __future__ import annotations
 
@@ -12,15 +12,24 @@ from tenure.api import lookup
 from tenure.api.call import Call
 from tenure.api.pages import page
 from tenure.api.problems import refused
-from tenure.api.schemas.fleet import FenceRequest, NodeChange, PowerRequest
+from tenure.api.schemas.fleet import DrainRequest, FenceRequest, NodeChange, PowerRequest
 from tenure.api.schemas.queries import PageQuery
-from tenure.api.shapes import NodeView
-from tenure.api.views import node_view
+from tenure.api.shapes import DrainView, NodeDetail, NodeView
+from tenure.api.views import drain_view, node_view
 from tenure.core.tables import Tables
 from tenure.model.container import ContainerState
-from tenure.model.events import Command, FenceNode, PowerNode, ScheduleNode
+from tenure.model.drain import Drain, DrainPlan, DrainReport
+from tenure.model.events import (
+    CancelDrain,
+    Command,
+    DrainNode,
+    FenceNode,
+    PowerNode,
+    ScheduleNode,
+)
 from tenure.model.node import Node
 from tenure.model.resources import Resources
+from tenure.model.units import seconds_to_us
 
 #: A container that is stopped keeps its node but asks nothing of it.
 _AT_REST = frozenset(
@@ -92,8 +101,19 @@ async def listing(call: Call) -> web.Response:
 
 
 async def inspect(call: Call) -> web.Response:
-    """Return one node."""
-    return _shown(call, lookup.node(call.backend.tables, call.part("name")))
+    """Return one node, with the progress of its drain and what blocks it."""
+    node = lookup.node(call.backend.tables, call.part("name"))
+    report = call.backend.drain(node.name)
+    detail = NodeDetail(**_views(call, [node])[0], drain=_drain_view(call, report))
+    return call.record(detail)
+
+
+def _drain_view(call: Call, report: DrainReport | None) -> DrainView | None:
+    if report is None:
+        return None
+    services = call.backend.tables.services
+    moving = (services.get(move.container) for move in report.plan.under_way)
+    return drain_view(report, {s.id: s.name for s in moving if s is not None})
 
 
 async def _ask(call: Call, command: Command) -> web.Response:
@@ -102,11 +122,53 @@ async def _ask(call: Call, command: Command) -> web.Response:
 
 
 async def change(call: Call) -> web.Response:
-    """Cordon or uncordon a node."""
+    """Cordon or uncordon a node, begin or end its maintenance."""
     node = lookup.node(call.backend.tables, call.part("name"))
     call.check_version(node.version)
-    to = call.body_as(NodeChange).scheduling
-    return await _ask(call, ScheduleNode(node=node.name, to=to, **call.command()))
+    body = call.body_as(NodeChange)
+    command = ScheduleNode(
+        node=node.name,
+        to=body.scheduling or "",
+        is_in_maintenance=body.maintenance,
+        reason=body.reason,
+        **call.command(),
+    )
+    return await _ask(call, command)
+
+
+async def drain(call: Call) -> web.Response:
+    """Empty a node by moving its containers away, or show what that would do."""
+    name = lookup.node(call.backend.tables, call.part("name")).name
+    body = call.body_as(DrainRequest)
+    timeout_us = None if body.timeout_s is None else seconds_to_us(body.timeout_s)
+    command = DrainNode(
+        node=name,
+        is_dry=body.dry_run,
+        reason=body.reason,
+        timeout_us=timeout_us,
+        **call.command(),
+    )
+    answer: Any = await call.ask(command)
+    if isinstance(answer, DrainPlan):
+        report: DrainReport | None = call.backend.drain(name, is_dry=True)
+        report = DrainReport(answer, left=report.left if report is not None else 0)
+    else:
+        report = _current(call, answer)
+    return call.json(_drain_view(call, report))
+
+
+async def cancel_drain(call: Call) -> web.Response:
+    """End the drain of a node: it is what it was before, moves that have begun end."""
+    name = lookup.node(call.backend.tables, call.part("name")).name
+    answer: Any = await call.ask(CancelDrain(node=name, **call.command()))
+    return call.json(_drain_view(call, _current(call, answer)))
+
+
+def _current(call: Call, said: Drain) -> DrainReport:
+    """Return the drain of an answer as it stands now, if its node is still known."""
+    is_known = said.node in call.backend.tables.nodes
+    report = call.backend.drain(said.node) if is_known else None
+    return report or DrainReport(DrainPlan(said.node), said)
 
 
 async def power(call: Call) -> web.Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
 
 from tenure.api.schemas.fields import Key, Name, Strict, Text
 from tenure.api.schemas.jobs import EPOCH
@@ -13,15 +13,51 @@ from tenure.model.plan import Kept, Move, Plan
 
 #: More than the containers of the largest fleet tenure is designed for.
 MAX_MOVES = 50_000
+#: A year: a drain that waits longer has been forgotten.
+MAX_DRAIN_S = 365 * 24 * 3600.0
+Why = Annotated[str, StringConstraints(max_length=500, strip_whitespace=True)]
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 
 
 class NodeChange(Strict):
-    """Whether new work may be placed on a node; everything else of it comes from the file."""
+    """Whether new work may be placed on a node; everything else of it comes from the file.
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"scheduling": "cordoned"}]})
+    ``maintenance`` cordons the node and keeps tenure from switching it; ``reason`` is shown with
+    the node until it takes new work again.
+    """
 
-    scheduling: Literal["yes", "cordoned"]
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"scheduling": "cordoned", "reason": "noisy fan"},
+                {"maintenance": True, "reason": "new disk"},
+            ]
+        }
+    )
+
+    scheduling: Literal["yes", "cordoned"] | None = None
+    maintenance: bool | None = None
+    reason: Why = ""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> NodeChange:
+        if self.scheduling is None and self.maintenance is None:
+            raise ValueError("say scheduling (yes, cordoned) or maintenance (true, false)")
+        if self.scheduling is not None and self.maintenance is not None:
+            raise ValueError("say either scheduling or maintenance: maintenance cordons by itself")
+        return self
+
+
+class DrainRequest(Strict):
+    """Empty a node; ``dry_run`` shows what would be done. ``timeout_s`` null: however long."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"reason": "new disk", "timeout_s": 600}]}
+    )
+
+    dry_run: bool = False
+    reason: Why = ""
+    timeout_s: float | None = Field(default=None, gt=0, le=MAX_DRAIN_S)
 
 
 class PowerRequest(Strict):
