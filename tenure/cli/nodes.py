@@ -6,13 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
+from tenure.cli import draining
 from tenure.cli.output import Column, ago, size, usd
 from tenure.cli.verb import Session, verb
 from tenure.model.errors import InvalidInput
 
-app = typer.Typer(help="Nodes: list, inspect, cordon, switch, fence.", no_args_is_help=True)
+app = typer.Typer(
+    help="Nodes: list, inspect, cordon, drain, maintain, switch, fence.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(help="The node's name.", metavar="NODE")]
+Why = Annotated[str, typer.Option("--reason", help="Why; shown with the node.")]
 Names = Annotated[list[str], typer.Argument(help="Names of nodes.", metavar="NODE...")]
 
 
@@ -22,6 +26,13 @@ def _use(node: dict[str, Any]) -> str:
 
 def _memory(node: dict[str, Any]) -> str:
     return f"{size(node['requested']['memory_bytes'])}/{size(node['capacity']['memory_bytes'])}"
+
+
+def _why(node: dict[str, Any]) -> str:
+    """Return why a node takes no new work, and what its state hides of that."""
+    is_hidden = node["is_in_maintenance"] and node["state"] != "maintenance"
+    words = ["maintenance"] if is_hidden else []
+    return ": ".join([*words, node["reason"]] if node["reason"] else words)
 
 
 COLUMNS: list[Column] = [
@@ -34,6 +45,7 @@ COLUMNS: list[Column] = [
     ("EXECUTORS", lambda n: n["executors"]),
     ("CONTAINERS", lambda n: n["containers"]),
     ("PRICE/H", lambda n: usd(n["price_usd_per_h"])),
+    ("REASON", _why),
 ]
 LINES: list[Column] = [
     ("name", lambda n: n["name"]),
@@ -41,6 +53,8 @@ LINES: list[Column] = [
     ("power", lambda n: n["power"]),
     ("reach", lambda n: n["reach"]),
     ("scheduling", lambda n: n["scheduling"]),
+    ("maintenance", lambda n: "yes" if n["is_in_maintenance"] else None),
+    ("reason", lambda n: n["reason"]),
     ("note", lambda n: n["note"]),
     ("engine", lambda n: n["url"]),
     ("generation", lambda n: n["generation"]),
@@ -67,14 +81,18 @@ def ls(session: Session) -> None:
 
 @verb(app, "inspect")
 def inspect(session: Session, node: Name) -> None:
-    """Show one node."""
-    session.out.record(session.client.node(node), LINES, key="name")
+    """Show one node, with the progress of its drain and what blocks it."""
+    found = session.client.node(node)
+    session.out.record(found, LINES, key="name")
+    if found["drain"] and not (session.out.is_json or session.out.is_quiet):
+        session.out.write("")
+        draining.show(session.out, found["drain"])
 
 
 @verb(app, "cordon")
-def cordon(session: Session, nodes: Names) -> None:
+def cordon(session: Session, nodes: Names, *, reason: Why = "") -> None:
     """Place no new work on nodes; what runs there goes on."""
-    _schedule(session, nodes, "cordoned")
+    _schedule(session, nodes, "cordoned", reason)
 
 
 @verb(app, "uncordon")
@@ -83,9 +101,68 @@ def uncordon(session: Session, nodes: Names) -> None:
     _schedule(session, nodes, "yes")
 
 
-def _schedule(session: Session, nodes: list[str], to: str) -> None:
-    changed = [session.client.schedule_node(node, to) for node in nodes]
+def _schedule(session: Session, nodes: list[str], to: str, reason: str = "") -> None:
+    changed = [session.client.schedule_node(node, to, reason=reason) for node in nodes]
     session.out.rows(changed, COLUMNS, key="name")
+
+
+@verb(app, "drain")
+def drain(  # noqa: PLR0913 - a command's options are what typer reads
+    session: Session,
+    node: Name,
+    *,
+    reason: Why = "",
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout", min=1, help="Give up after so many seconds; the node stays cordoned."
+        ),
+    ] = None,
+    is_sure: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; scripts must say so.")
+    ] = False,
+    is_waiting: Annotated[
+        bool,
+        typer.Option("--wait", help="Show progress until it is over: 0 drained, 1 not."),
+    ] = False,
+    is_dry: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the plan: exit 0 no change, 1 changes, 255 error."),
+    ] = False,
+    is_cancelling: Annotated[
+        bool, typer.Option("--cancel", help="End the drain; the node is what it was before.")
+    ] = False,
+) -> int:
+    """Empty a node: move its containers away, wait for its executors, then keep it cordoned.
+
+    Shows the plan and asks first. Nothing is killed: what cannot be moved is named with a remedy.
+    """
+    if is_dry and is_cancelling:
+        raise InvalidInput("say either --dry-run or --cancel")
+    if is_dry:
+        return draining.plan(session, node)
+    if is_cancelling:
+        return draining.cancel(session, node)
+    wish = draining.Wish(node, reason, timeout, is_sure=is_sure, is_waiting=is_waiting)
+    return draining.drain(session, wish)
+
+
+@verb(app, "maintenance")
+def maintenance(
+    session: Session,
+    node: Name,
+    to: Annotated[str, typer.Argument(help="on or off.", metavar="on|off")],
+    *,
+    reason: Why = "",
+) -> None:
+    """Begin or end maintenance: no new work, and tenure never switches the node by itself.
+
+    What runs there goes on; drain it too if it has to be empty. Off: it takes new work again.
+    """
+    if to not in ("on", "off"):
+        raise InvalidInput(f"say on or off, not {to!r}")
+    changed = session.client.maintain_node(node, is_on=to == "on", reason=reason)
+    session.out.rows([changed], COLUMNS, key="name")
 
 
 @verb(app, "power")

@@ -18,12 +18,14 @@ from tenure.core.params import Params
 from tenure.core.tables import Tables
 from tenure.model.effects import CreateContainer, Effect, Reply
 from tenure.model.events import (
+    CancelDrain,
     CancelJob,
     ChangeService,
     ClaimRun,
     Configured,
     CreateService,
     CycleDue,
+    DrainNode,
     EffectEnded,
     Event,
     FenceNode,
@@ -44,8 +46,14 @@ from tenure.model.units import US
 from tenure.simulation.progress import CHECKS
 from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node
 
-NODES = (node("n", "nursery"), node("y", driver="command"), node("z"))
-NAMES = st.sampled_from(["n", "y", "z"])
+NODES = (
+    node("n", "nursery"),
+    node("m", "nursery", driver="command"),
+    node("y", driver="command"),
+    node("z"),
+)
+CYCLE = CycleSpec("up", "nursery", "young")
+NAMES = st.sampled_from(["n", "m", "y", "z"])
 STATES = st.sampled_from(
     ["created", "running", "exited", "restarting", "paused", "dead", "removing"]
 )
@@ -66,8 +74,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.made: list[CreateContainer] = []
         self.sent: list[str] = []
         self.count = 0
-        cycle = CycleSpec("up", "nursery", "young")
-        self.say(Configured(at_us=0, nodes=NODES, cycles=(cycle,)))
+        self.say(Configured(at_us=0, nodes=NODES, cycles=(CYCLE,)))
 
     def say(self, event: Event, after_us: int = US) -> None:
         before = {kind: dict(rows) for kind, rows in self.bench.records.items()}
@@ -125,6 +132,36 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(name=NAMES, to=st.sampled_from(["yes", "cordoned"]))
     def schedule(self, name: str, to: str) -> None:
         self.ask(ScheduleNode, node=name, to=to)
+
+    @rule(name=NAMES, is_on=st.booleans())
+    def maintain(self, name: str, is_on: bool) -> None:
+        self.ask(ScheduleNode, node=name, is_in_maintenance=is_on)
+
+    @rule(name=NAMES, is_dry=st.booleans(), limit_s=st.sampled_from([None, 1, 60]))
+    def drain(self, name: str, is_dry: bool, limit_s: int | None) -> None:
+        """A plan is what is enacted: the moves of a dry run, and no others, are queued by a run."""
+        timeout_us = None if limit_s is None else limit_s * US
+        before = set(self.bench.records.get("migrations", {}))
+        self.ask(DrainNode, node=name, is_dry=True)
+        reply = next(e for e in reversed(self.bench.effects) if isinstance(e, Reply))
+        if is_dry:
+            assert set(self.bench.records.get("migrations", {})) == before
+            return
+        planned = [(m.container, m.target) for m in getattr(reply.value, "moves", ())]
+        self.ask(DrainNode, node=name, timeout_us=timeout_us)
+        rows = self.bench.records.get("migrations", {})
+        new = [(m.container, m.target) for key, m in rows.items() if key not in before]
+        assert sorted(new) == sorted(planned)
+
+    @rule(name=NAMES)
+    def cancel_drain(self, name: str) -> None:
+        self.ask(CancelDrain, node=name)
+
+    @rule(names=st.sets(NAMES))
+    def configure(self, names: set[str]) -> None:
+        """Some nodes are named and some are not any more."""
+        named = tuple(spec for spec in NODES if spec.name in names)
+        self.say(Configured(at_us=0, nodes=named, cycles=(CYCLE,)))
 
     @rule(name=NAMES, to=st.sampled_from(["on", "off"]))
     def power(self, name: str, to: str) -> None:
