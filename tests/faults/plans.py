@@ -32,6 +32,14 @@ PLANS: dict[str, tuple[str, ...]] = {
     ),
     "kill_redis": (*RUN_STEPS, "migration.create", ANY),
     "kill_worker": (*RUN_STEPS, ANY, ANY),
+    "kill_draining": (
+        "migration.queued",
+        "migration.create",
+        "migration.stop",
+        "migration.start",
+        "migration.verify",
+        "migration.sweep",
+    ),
     "sigterm": (
         "migration.create",
         "migration.stop",

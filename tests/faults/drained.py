@@ -1,0 +1,99 @@
+"""Two nodes, a daemon and services that are drained from one node to the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed import NodeSpec, Testbed, docker_api
+from tests.faults.rig import fast_config
+from tests.faults.tenured import Tenured, until
+from tests.faults.truth import Truth
+
+IMAGE = "tenure-testbed/busybox:1"
+NODES = ("a", "b")
+READY_S = 40.0
+DRAINED_S = 90.0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Nodes ``a`` and ``b`` of one generation under one daemon."""
+
+    bed: Testbed
+    tenured: Tenured
+    truth: Truth
+
+    def node(self, name: str) -> dict[str, Any]:
+        """Return a node with its drain."""
+        return self.tenured.client.node(name)
+
+    def run(self, name: str, *, on: str, port: str = "", **more: Any) -> str:
+        """Run a service on one node; with a published ``port`` it moves stop-first."""
+        other = next(node for node in NODES if node != on)
+        self.tenured.client.schedule_node(other, "cordoned")
+        host: dict[str, Any] = {
+            "Init": True,
+            "NanoCpus": 50_000_000,
+            "Memory": 32 << 20,
+            "Binds": [f"{self.truth.volume}"],
+            "RestartPolicy": {"Name": "unless-stopped"},
+        }
+        if port:
+            host["PortBindings"] = {"80/tcp": [{"HostPort": port}]}
+        body = {
+            "name": name,
+            "Image": IMAGE,
+            "Cmd": self.truth.command("service", name),
+            "HostConfig": host,
+            "tenure": {"app": name, "overlap": not port, **more},
+        }
+        made = str(self.tenured.client.create_container(body)["id"])
+        until(lambda: self.where(name) == (on, "running"), READY_S, f"{name} to run on {on}")
+        self.tenured.client.schedule_node(other, "yes")
+        return made
+
+    def where(self, name: str) -> tuple[str, str]:
+        """Return (node, state) of a service as the daemon says."""
+        found = self.tenured.client.container(name)
+        return found["node"], found["state"]
+
+    def copies(self, node: str, *, is_all: bool = True) -> dict[str, str]:
+        """Return name -> state of the containers that an engine has."""
+        path = f"/containers/json?all={int(is_all)}"
+        status, answer = docker_api.call(self.bed.nodes[node].socket, "GET", path)
+        assert status == 200
+        return {row["Names"][0].lstrip("/"): row["State"] for row in json.loads(answer)}
+
+    def is_drained(self, node: str) -> bool:
+        """Whether the latest drain of a node has emptied it."""
+        drain = self.node(node)["drain"]
+        return drain is not None and drain["state"] == "drained"
+
+    def await_drained(self, node: str) -> None:
+        """Return once a node is drained."""
+        until(lambda: self.is_drained(node), DRAINED_S, f"{node} to be drained", poll_s=0.2)
+
+
+@contextmanager
+def paired(folder: Path) -> Iterator[Pair]:
+    """Start both engines and the daemon; end with nothing left."""
+    specs = [NodeSpec(name, "nursery") for name in NODES]
+    with Testbed(specs, folder / "bed") as bed:
+        config = fast_config(bed) | {"generations": ["nursery"]}
+        tenured = Tenured(folder, config, {})
+        tenured.start()
+        try:
+            pair = Pair(bed, tenured, Truth(folder / "beats"))
+            for name in NODES:
+                until(lambda n=name: pair.node(n)["state"] == "ready", READY_S, f"{name} ready")
+            yield pair
+        except BaseException:
+            print(f"end of the daemon's log:\n{tenured.log_tail()}")
+            raise
+        finally:
+            tenured.stop()
