@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ def test_kill_draining(folder: Path, share: Share, plan: list[str]) -> None:
             # fresh ones each time: a start that was cut keeps a container from moving for long
             names = {f"first-{number}": "", f"stop-{number}": "8080"}
             ids = {name: pair.run(name, on=home, port=port) for name, port in names.items()}
-            _strike(pair, home, step, Aim(Watch(pair.tenured.database), rng), tally)
+            _strike(pair, home, step, rng, tally)
             time.sleep(rng.choice((0.0, 0.5, 1.5)))
             pair.tenured.start()
             _settles(pair, home, names)
@@ -38,9 +40,10 @@ def test_kill_draining(folder: Path, share: Share, plan: list[str]) -> None:
         assert pair.tenured.stop() == 0
 
 
-def _strike(pair: Pair, home: str, step: str, aim: Aim, tally: Tally) -> None:
-    pair.tenured.client.drain_node(home, reason=step)
-    was_met = aim.at(step)
+def _strike(pair: Pair, home: str, step: str, rng: random.Random, tally: Tally) -> None:
+    with closing(Watch(pair.tenured.database)) as watch:
+        pair.tenured.client.drain_node(home, reason=step)
+        was_met = Aim(watch, rng).at(step)
     pair.tenured.kill()
     tally.note(step, was_struck=was_met, standing=standing(pair.tenured.database))
 

@@ -73,12 +73,12 @@ def _ran_on(rig: Rig, node: str) -> bool:
 
 
 def _drained_and_back(rig: Rig) -> None:
-    """A node that is named no longer keeps what runs on it, gets nothing new, and is forgotten."""
+    """A node that is named no longer is drained: it gets nothing new, and is forgotten."""
     rows = rig.tenured.config["nodes"]
     until(lambda: _busy(rig, LATE), 60, "work on the node")
     rig.tenured.config["nodes"] = [row for row in rows if row["name"] != LATE]
     reload(rig)
-    until(lambda: _told(rig, "node.removed", LATE), 20, "the node to be drained")
+    until(lambda: _told(rig, "node.draining", LATE), 20, "the node to be drained")
     gone_us = _told(rig, "node.removed", LATE)
     until(lambda: _told(rig, "node.forgotten", LATE), 90, "the node to be forgotten")
     placed = [
