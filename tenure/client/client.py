@@ -65,7 +65,7 @@ class Client:
     ) -> Json:
         """Begin to empty a node, or return what that would do; the drain as it stands."""
         body = {"dry_run": is_dry, "reason": reason, "timeout_s": timeout_s}
-        return self._call("POST", f"/v1/nodes/{_part(name)}/drain", body, is_again=is_dry)
+        return self._call("POST", f"/v1/nodes/{_part(name)}/drain", body, is_again=True)
 
     def cancel_drain(self, name: str) -> Json:
         """End the drain of a node. Raises Conflict ``not_draining``."""

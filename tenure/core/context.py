@@ -10,6 +10,7 @@ from typing import Any
 from tenure.core.params import Params
 from tenure.core.tables import Meta, PublicEvent, Tables
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
+from tenure.model.drain import Drain
 from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import Command
@@ -39,6 +40,7 @@ class Index:
     names: dict[str, str] = field(default_factory=dict)
     open_jobs: set[str] = field(default_factory=set)
     open_runs: set[str] = field(default_factory=set)
+    open_drains: set[str] = field(default_factory=set)
     unplaced: set[str] = field(default_factory=set)
     interval: dict[str, str] = field(default_factory=dict)
     stays: dict[str, set[str]] = field(default_factory=dict)
@@ -284,6 +286,14 @@ class Context:
             self.index.open_runs.add(run.id)
         return self.tables.runs.put(run.id, run)
 
+    def put_drain(self, drain: Drain) -> Drain:
+        """Store the latest drain of a node."""
+        if drain.is_over:
+            self.index.open_drains.discard(drain.node)
+        else:
+            self.index.open_drains.add(drain.node)
+        return self.tables.drains.put(drain.node, drain)
+
     # look-ups
 
     def executors_on(self, node: str) -> list[Executor]:
@@ -335,6 +345,7 @@ class Context:
         tables = self.tables
         self.index.open_jobs = {job.id for job in tables.jobs.values() if not job.is_over}
         self.index.open_runs = {run.id for run in tables.runs.values() if not run.is_over}
+        self.index.open_drains = {d.node for d in tables.drains.values() if not d.is_over}
         for row in tables.intervals.values():
             if row.off_us is None:
                 self.index.interval[row.node] = row.id

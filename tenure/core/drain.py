@@ -83,7 +83,7 @@ def begin(ctx: Context, command: DrainNode) -> None:
         drain = _open(ctx, node, reason=command.reason, deadline_us=deadline)
     else:
         reason = command.reason or drain.reason
-        drain = _put(ctx, replace(drain, reason=reason, deadline_us=deadline))
+        drain = ctx.put_drain(replace(drain, reason=reason, deadline_us=deadline))
         ctx.put_node(replace(node, reason=reason or node.reason))
     _arm(ctx, drain)
     ctx.looks.pop(node.name, None)
@@ -100,7 +100,7 @@ def _open(ctx: Context, node: Node, **words: Any) -> Drain:
     reason = drain.reason or node.reason
     ctx.put_node(replace(node, scheduling=Scheduling.DRAINING, reason=reason))
     ctx.publish("node.draining", node.name, reason=drain.reason, is_removal=drain.is_removal)
-    return _put(ctx, drain)
+    return ctx.put_drain(drain)
 
 
 def cancel(ctx: Context, command: CancelDrain) -> None:
@@ -142,7 +142,7 @@ def begin_removal(ctx: Context, name: str) -> None:
     if drain is None:
         drain = _open(ctx, node, is_ordered=False, is_removal=True)
     elif not drain.is_removal:
-        drain = _put(ctx, replace(drain, is_removal=True, deadline_us=None))
+        drain = ctx.put_drain(replace(drain, is_removal=True, deadline_us=None))
     _arm(ctx, drain)
 
 
@@ -154,7 +154,7 @@ def named_again(ctx: Context, name: str) -> None:
     if drain.is_over:
         _restore(ctx, ctx.tables.nodes[name], drain)
     elif drain.is_ordered:
-        _put(ctx, replace(drain, is_removal=False))
+        ctx.put_drain(replace(drain, is_removal=False))
     else:
         _give_up(ctx, drain)
 
@@ -164,9 +164,8 @@ def review_all(ctx: Context) -> None:
     ended, ctx.ended = ctx.ended, []
     for move in ended:
         _on_end(ctx, move)
-    for drain in list(ctx.tables.drains.values()):
-        if not drain.is_over:
-            _advance(ctx, drain)
+    for node in sorted(ctx.index.open_drains):
+        _advance(ctx, ctx.tables.drains[node])
 
 
 def _advance(ctx: Context, drain: Drain) -> None:
@@ -206,14 +205,14 @@ def _queue(ctx: Context, drain: Drain, planned: PlannedMove) -> Drain:
         generation=planned.generation,
         expires_us=ctx.now_us + MOVE_US + target.spec.power.timeout_us,
     )
-    return _put(ctx, replace(drain, next_move=drain.next_move + 1))
+    return ctx.put_drain(replace(drain, next_move=drain.next_move + 1))
 
 
 def _tell(ctx: Context, drain: Drain, blockers: tuple[Blocker, ...]) -> None:
     """Publish the blockers once for each change of who blocks and why."""
     if _keys(drain.blockers) == _keys(blockers):
         return
-    _put(ctx, replace(drain, blockers=blockers))
+    ctx.put_drain(replace(drain, blockers=blockers))
     if blockers:
         ctx.publish("node.drain_blocked", drain.node, blockers=_told(blockers))
 
@@ -245,7 +244,7 @@ def _on_end(ctx: Context, move: Migration) -> None:
         setbacks[move.container] = Setback(count, retry, avoid, move.reason)
     elif was is not None:
         setbacks[move.container] = was  # refused before it began: what it met has changed
-    _put(ctx, replace(drain, setbacks=setbacks))
+    ctx.put_drain(replace(drain, setbacks=setbacks))
     if move.step is Step.DONE:
         left = len(ctx.services_on(drain.node)) + len(ctx.executors_on(drain.node))
         ctx.publish("node.drain_progress", drain.node, moved=drain.moved, left=left)
@@ -279,11 +278,7 @@ def _withdraw(ctx: Context, drain: Drain) -> None:
 def _close(ctx: Context, drain: Drain, state: DrainState) -> None:
     if state not in DRAIN_TRANSITIONS[drain.state]:
         raise AssertionError(f"drain {drain.id}: {drain.state} -> {state}")
-    _put(ctx, replace(drain, state=state, finished_us=ctx.now_us))
-
-
-def _put(ctx: Context, drain: Drain) -> Drain:
-    return ctx.tables.drains.put(drain.node, drain)
+    ctx.put_drain(replace(drain, state=state, finished_us=ctx.now_us))
 
 
 def _arm(ctx: Context, drain: Drain) -> None:
@@ -295,6 +290,7 @@ def _arm(ctx: Context, drain: Drain) -> None:
 def forget(ctx: Context, name: str) -> None:
     """Forget the drain of a node that is forgotten."""
     ctx.tables.drains.drop(name)
+    ctx.index.open_drains.discard(name)
     ctx.looks.pop(name, None)
 
 
@@ -310,7 +306,6 @@ def on_timer(ctx: Context, key: str) -> None:
 
 def rearm(ctx: Context) -> None:
     """Set the timers of loaded drains."""
-    for drain in ctx.tables.drains.values():
-        if not drain.is_over:
-            ctx.looks[drain.node] = ctx.now_us + GREET_US
-            _arm(ctx, drain)
+    for node in sorted(ctx.index.open_drains):
+        ctx.looks[node] = ctx.now_us + GREET_US
+        _arm(ctx, ctx.tables.drains[node])

@@ -324,7 +324,7 @@ def _objection(ctx: Context, node: Node, to: str) -> tuple[str, str] | None:
 
 def _why_not_off(ctx: Context, node: Node) -> tuple[str, str] | None:
     if is_occupied(ctx, node):
-        return "not_empty", f"node {node.name} is not empty; cordon it and move its work first"
+        return "not_empty", f"node {node.name} is not empty: tenure node drain {node.name} first"
     if node.reach is not Reach.OK:
         return "unreachable", f"node {node.name} cannot be seen to be empty; fence it instead"
     if ctx.now_us - ctx.fresh.get(node.name, 0) > STALE_US:

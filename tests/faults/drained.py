@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,10 @@ class Pair:
         assert status == 200
         return {row["Names"][0].lstrip("/"): row["State"] for row in json.loads(answer)}
 
+    def is_ready(self, node: str) -> bool:
+        """Whether a node answers and takes work."""
+        return bool(self.node(node)["state"] == "ready")
+
     def is_drained(self, node: str) -> bool:
         """Whether the latest drain of a node has emptied it."""
         drain = self.node(node)["drain"]
@@ -90,7 +95,7 @@ def paired(folder: Path) -> Iterator[Pair]:
         try:
             pair = Pair(bed, tenured, Truth(folder / "beats"))
             for name in NODES:
-                until(lambda n=name: pair.node(n)["state"] == "ready", READY_S, f"{name} ready")
+                until(partial(pair.is_ready, name), READY_S, f"{name} to be ready")
             yield pair
         except BaseException:
             print(f"end of the daemon's log:\n{tenured.log_tail()}")
