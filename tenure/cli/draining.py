@@ -38,13 +38,6 @@ UNDER_WAY: list[Column] = [
     ("HOW", lambda m: m["method"]),
     ("STEP", lambda m: m["step"]),
 ]
-BLOCKERS: list[Column] = [
-    ("BLOCKED BY", lambda b: b["name"]),
-    ("CODE", lambda b: b["code"]),
-    ("UNTIL", lambda b: ago(b["until"]) if b["until"] else "ends by itself" * b["is_passing"]),
-    ("REASON", lambda b: b["reason"]),
-    ("REMEDY", lambda b: b["remedy"]),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +59,12 @@ def show(out: Output, drain: Json) -> None:
 def _render(out: Output, drain: Json) -> None:
     names = ("node", "state", "reason", "moved", "left", "switch_on", "foreign")
     out.fields([(name, drain[name]) for name in names])
-    for rows, columns in (
-        (drain["moves"], MOVES),
-        (drain["under_way"], UNDER_WAY),
-        (drain["blockers"], BLOCKERS),
-    ):
+    for rows, columns in ((drain["moves"], MOVES), (drain["under_way"], UNDER_WAY)):
         if rows:
             out.table(rows, columns)
+    for blocker in drain["blockers"]:
+        # sentences: a table would cut them short at the edge of the terminal
+        out.write(printable(_blocked(blocker)))
 
 
 def plan(session: Session, node: str) -> int:
@@ -167,7 +159,9 @@ def _picture(drain: Json) -> Group:
 
 def _blocked(blocker: Json) -> str:
     word = "waits for" if blocker["is_passing"] else "blocked by"
-    return f"{word} {blocker['name']} ({blocker['code']}): {blocker['reason']}; {blocker['remedy']}"
+    when = f", {ago(blocker['until'])}" if blocker["until"] else ""
+    told = f"{blocker['reason']}; {blocker['remedy']}"
+    return f"{word} {blocker['name']} ({blocker['code']}{when}): {told}"
 
 
 class _Teller:

@@ -1,0 +1,88 @@
+"""``tenure node drain`` at a terminal: it asks after the plan; Ctrl-C leaves the drain running."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.api.server import CONTAINER, Server
+
+MAIN = "from tenure.cli.main import main; main()"
+PATIENCE_S = 60.0
+
+
+class Terminal:
+    """A command at a terminal of its own; ``fd`` is the person's side of it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+        self.process, self._fd = process, fd
+        self.text = ""
+
+    def read_until(self, wanted: str) -> None:
+        """Read what the command shows until it shows ``wanted``."""
+        until = time.monotonic() + PATIENCE_S
+        while wanted not in self.text:
+            assert time.monotonic() < until, self.text
+            if select.select([self._fd], [], [], 0.2)[0]:
+                self.text += os.read(self._fd, 4096).decode()
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        self.text = ""
+        os.write(self._fd, keys.encode())
+
+    def end(self) -> int:
+        """Read to the end and return the exit code."""
+        while True:
+            try:
+                part = os.read(self._fd, 4096)
+            except OSError:  # how a terminal says that nobody writes any more
+                part = b""
+            if not part:
+                return self.process.wait(PATIENCE_S)
+            self.text += part.decode()
+
+
+@contextmanager
+def terminal(server: Server, *words: str) -> Iterator[Terminal]:
+    """Run the command at a terminal."""
+    person, theirs = pty.openpty()
+    env = {**os.environ, "TENURE_HOST": f"unix://{server.socket}", "COLUMNS": "120"}
+    argv = [sys.executable, "-c", MAIN, *words]
+    with subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        try:
+            yield Terminal(process, person)
+        finally:
+            os.close(person)
+            process.kill()
+
+
+def test_it_asks_after_the_plan_and_no_means_no(server: Server) -> None:
+    server.post("/v1/containers", CONTAINER)
+    with terminal(server, "node", "drain", "n1") as person:
+        person.read_until("[y/N]")
+        assert "blocked by web-1 (no_node)" in person.text
+        person.type("n\n")
+        assert person.end() == 1
+        assert "nothing was done" in person.text
+    assert server.get("/v1/nodes/n1").json["scheduling"] == "yes"
+
+
+def test_ctrl_c_leaves_the_drain_running_and_says_how_to_end_it(server: Server) -> None:
+    server.post("/v1/containers", CONTAINER)
+    with terminal(server, "node", "drain", "n1", "--wait") as person:
+        person.read_until("[y/N]")
+        person.type("y\n")
+        person.read_until("n1 draining: 0 moved, 1 left")
+        person.process.send_signal(signal.SIGINT)
+        assert person.end() == 130
+        assert "tenure node drain n1 --cancel" in person.text
+    assert server.get("/v1/nodes/n1").json["drain"]["state"] == "draining"
