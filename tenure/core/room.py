@@ -206,6 +206,8 @@ def home(ctx: Context, generation: str) -> str:
     """Return the generation or, where it has no nodes, the next one that has any."""
     having = {n.spec.generation for n in ctx.tables.nodes.values() if not n.is_removed}
     names = ctx.params.generations
+    if generation not in names:
+        return generation  # of a container from before the configuration lost it
     later = names[names.index(generation) :]
     return next((name for name in later if name in having), generation)
 

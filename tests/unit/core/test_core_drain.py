@@ -512,3 +512,12 @@ def test_nobody_knows_a_node() -> None:
     ):
         replies = [e for e in drained.bench.say(command) if isinstance(e, Reply)]
         assert [reply.value.status for reply in replies] == [404]
+
+
+def test_a_container_of_a_generation_that_is_gone_blocks_and_breaks_nothing() -> None:
+    drained = with_two()
+    service = next(iter(drained.bench.tables.services.values()))
+    drained.bench.state.ctx.put_service(replace(service, generation="elders"))
+    drained.drain()
+    assert drained.codes() == ["no_node"]
+    assert "generation elders" in drained.record.blockers[0].reason
