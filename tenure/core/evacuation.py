@@ -74,7 +74,7 @@ def _held(ctx: Context, node: Node, service: Service, setback: Setback | None) -
     if service.state in (S.STOPPED, S.EXITED):
         return _at_rest(ctx, service)
     if service.state in PASSING:
-        return _passing(service, *PASSING[service.state])
+        return _under_way(service)
     if service.migrate not in MOVABLE:
         text = f"may not be moved: tenure.migrate={service.migrate}"
         remedy = f"tenure container rm {service.name}, and create it again: it goes elsewhere"
@@ -83,6 +83,13 @@ def _held(ctx: Context, node: Node, service: Service, setback: Setback | None) -
         remedy = f"bring the node back, or if nothing runs there: tenure node fence {node.name}"
         return _stuck(service, "unreachable", "is on a node that does not answer", remedy)
     return _not_yet(ctx, service, setback)
+
+
+def _under_way(service: Service) -> Blocker:
+    if service.state is S.CREATING and not (service.effect or service.is_unsure):
+        text = "was not sent to the node yet; the drain has it placed elsewhere"
+        return _passing(service, "unsent", text)
+    return _passing(service, *PASSING[service.state])
 
 
 def _at_rest(ctx: Context, service: Service) -> Blocker:

@@ -350,6 +350,21 @@ def test_a_start_that_may_still_happen_is_waited_for() -> None:
     assert [m.target for m in drained.moves] == ["b"]
 
 
+def test_what_was_not_sent_yet_is_placed_elsewhere() -> None:
+    drained = Drained(node("b", "nursery"))
+    drained.bench.say(NodeLost(at_us=0, node=HOST))
+    drained.bench.configure(node("off", "nursery", driver="command"), node(HOST, "nursery"))
+    drained.bench.end(drained.bench.open("probe"), Done("off"))
+    key = drained.bench.create("one").id
+    assert drained.bench.tables.services[key].node == "off"
+    (blocker,) = drained.plan("off").blockers
+    assert blocker.code == "unsent"
+    drained.bench.configure(node("off", "nursery", driver="command"), node("b", "nursery"))
+    drained.bench.connect("b")
+    drained.drain("off")
+    assert drained.bench.tables.services[key].node == "b"
+
+
 def test_a_stopped_container_is_named_and_kept() -> None:
     drained = Drained(node("b", "nursery"))
     key = drained.run("one")
