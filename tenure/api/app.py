@@ -19,6 +19,7 @@ from tenure.api.openapi import document
 from tenure.api.options import Options
 from tenure.api.problems import problem_response, refused
 from tenure.api.routes import ENDPOINTS
+from tenure.api.slices import TURNS, Turns
 from tenure.api.streams import TASKS, end_streams
 from tenure.model.errors import Problem, TenureError
 
@@ -34,6 +35,7 @@ def build_app(backend: Backend, options: Options) -> web.Application:
         client_max_size=max(options.max_body_bytes, options.max_plan_bytes),
     )
     app[TASKS] = set()
+    app[TURNS] = Turns()
     app.on_shutdown.append(end_streams)
     for endpoint in ENDPOINTS:
         app.router.add_route(endpoint.method, endpoint.path, _route(endpoint, backend, options))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NotRequired, Protocol
+from typing import Any, NotRequired, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
 from tenure.core.tables import PublicEvent, Tables
-from tenure.model.container import Profile
+from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.events import Command
-from tenure.model.job import JobSpec
+from tenure.model.job import Executor, JobSpec
 from tenure.model.plan import CycleSpec
+
+T = TypeVar("T")
+#: Work that may be interrupted at each of its yields; see ``slices.Turns.finish``.
+Steps = Generator[None, None, T]
 
 
 class Health(TypedDict):
@@ -53,7 +57,7 @@ class Backend(Protocol):
         """Return what a submission would be answered now; nothing is kept. JSON-able."""
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
-        """Return (some node holds the image, a registry offers it, why it does not)."""
+        """Return (some node holds the image, a registry offers it, why it cannot be pulled)."""
 
     async def container_logs(
         self, ref: str, *, tail: int | None, follow: bool
@@ -73,11 +77,17 @@ class Backend(Protocol):
         ``is_dry``: what a drain would do now, whether or not there is one.
         """
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return what a worker plans from, with its revision. JSON-able."""
+    def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
+        """Return the executors and containers that are on a node."""
 
-    def cost(self, since_us: int, until_us: int) -> dict[str, Any]:
-        """Return ``core.ledger.report``: nano-dollars by site, generation, node and job."""
+    def snapshot(self) -> Mapping[str, Any]:
+        """Return what a worker plans from, with its revision, all of one moment.
+
+        JSON-able but for its long parts, which are ``lazy.Rows``.
+        """
+
+    def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
+        """Return ``core.ledger.reporting``: nano-dollars by site, generation, node and job."""
 
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container id that has one."""
@@ -102,5 +112,5 @@ class Backend(Protocol):
     def health(self) -> Health:
         """Return whether the daemon serves, and what of it is degraded."""
 
-    def metrics_text(self) -> str:
-        """Return the metrics in Prometheus' text format."""
+    def metrics(self) -> Steps[Callable[[], str]]:
+        """Gather the metrics; the result makes their text, in any thread."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 
+from tenure.api import versions
 from tenure.api.backend import Backend
 from tenure.api.options import Options
 from tenure.api.problems import HttpProblem, refused
@@ -80,14 +81,20 @@ class Call:
         key = self.idempotency_key
         return bool(key) and key in self.backend.tables.answers
 
-    def command(self) -> dict[str, Any]:
-        """Return the fields that every command of this request has in common."""
+    def command(self, *, changes: int | None = None) -> dict[str, Any]:
+        """Return the fields that every command of this request has in common.
+
+        ``changes`` is the present version of the record that it changes (None: it changes none),
+        which the core compares with the one that If-Match names. Raises HttpProblem (422).
+        """
         key = self.idempotency_key
+        wanted = self.request.headers.get("If-Match", "").strip()
         return {
             "at_us": self.backend.now_us(),
             "request": self.request_id,
             "idempotency_key": key,
             "fingerprint": self._fingerprint() if key else "",
+            "expect_version": None if changes is None else versions.expected(wanted, changes),
         }
 
     def _fingerprint(self) -> str:
@@ -113,31 +120,34 @@ class Call:
     def record(
         self, data: Mapping[str, Any], *, status: int = 200, location: str = ""
     ) -> web.Response:
-        """Return one record with its version as ETag."""
-        headers = {"ETag": f'"{data["version"]}"'} if "version" in data else {}
-        if location:
-            headers["Location"] = location
-        return json_response(data, status=status, headers=headers)
+        """Return one record with its ETag; 304 where a reader says that it holds this answer.
 
-    def check_version(self, version: int) -> None:
-        """Raise HttpProblem (412) when If-Match names another version of the record."""
-        wanted = self.request.headers.get("If-Match", "").strip()
-        if wanted in ("", "*"):
-            return
-        tags = {tag.strip().removeprefix("W/").strip('"') for tag in wanted.split(",")}
-        if str(version) not in tags:
-            detail = f"the record has changed: it is at version {version}"
-            raise refused(412, "version_mismatch", detail, field="If-Match")
+        Raises HttpProblem (422) for an If-None-Match that is none.
+        """
+        body = json_bytes(data)
+        response = web.Response(status=status, body=body, content_type="application/json")
+        tag = versions.tag_of(data["version"], body)
+        known = self.request.headers.get("If-None-Match", "").strip()
+        if self.request.method == "GET" and versions.is_known(known, tag):
+            response = web.Response(status=304)
+        response.headers["ETag"] = tag
+        if location:
+            response.headers["Location"] = location
+        return response
 
 
 def json_response(
     data: Any, *, status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
-    """Return ``data`` as JSON; NaN or infinity in it is a defect of ours."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    """Return ``data`` as a JSON response."""
     return web.Response(
-        status=status, body=text.encode(), content_type="application/json", headers=headers
+        status=status, body=json_bytes(data), content_type="application/json", headers=headers
     )
+
+
+def json_bytes(data: Any) -> bytes:
+    """Return ``data`` as JSON; NaN or infinity in it is a defect of ours."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
 
 
 def checked_body(model: type[M], raw: bytes) -> M:

@@ -31,7 +31,6 @@ class Options:
     policy: str = "gio"
     policies: tuple[str, ...] = ("ff", "gio")
     retries: int = 0
-    grace_stop_s: int = 10
     hybrid_factor: float = 1.3
     max_executors: int = 1000
     max_body_bytes: int = MIB

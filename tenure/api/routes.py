@@ -123,7 +123,8 @@ NODES = (
         nodes.drain,
         shapes.DrainView,
         body=DrainRequest,
-        problems=CONFLICT,
+        problems=WRITE,
+        is_conditional=True,
     ),
     Endpoint(
         "DELETE",
@@ -131,7 +132,8 @@ NODES = (
         "nodes",
         nodes.cancel_drain,
         shapes.DrainView,
-        problems=CONFLICT,
+        problems=WRITE,
+        is_conditional=True,
     ),
     Endpoint(
         "POST",
@@ -140,7 +142,8 @@ NODES = (
         nodes.power,
         shapes.NodeView,
         body=PowerRequest,
-        problems=CONFLICT,
+        problems=WRITE,
+        is_conditional=True,
     ),
     Endpoint(
         "POST",
@@ -149,7 +152,8 @@ NODES = (
         nodes.fence,
         shapes.NodeView,
         body=FenceRequest,
-        problems=CONFLICT,
+        problems=WRITE,
+        is_conditional=True,
     ),
 )
 CONTAINERS = (

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenure.api.backend import CycleState
+from tenure.api.lazy import Pairs
 from tenure.api.shapes import (
     AdmissionView,
     BlockerView,
     ContainerDetail,
     ContainerView,
-    CostView,
     CycleView,
     DrainMoveView,
     DrainView,
@@ -410,21 +410,24 @@ def event_view(event: PublicEvent) -> EventView:
     )
 
 
-def cost_view(report: dict[str, Any], since_us: int, until_us: int) -> CostView:
-    """Return the ledger's report (``core.ledger.report``) with amounts for people as well."""
+def cost_view(report: dict[str, Any], since_us: int, until_us: int) -> dict[str, Any]:
+    """Return the ledger's report (``core.ledger.report``) with amounts for people as well.
 
-    def amounts(key: str) -> dict[str, MoneyView]:
-        return {name: money(nano) for name, nano in report.get(key, {}).items()}
+    It is a ``CostView`` whose long members are made when they are sent.
+    """
 
-    return CostView(
-        since=moment(since_us),
-        until=iso(until_us),
-        total=money(report["total"]),
-        services=money(report["services"]),
-        idle=money(report["idle"]),
-        by_site=amounts("by_site"),
-        by_generation=amounts("by_generation"),
-        by_node=amounts("by_node"),
-        by_job=amounts("by_job"),
-        on_s={name: us / US for name, us in report.get("on_us", {}).items()},
-    )
+    def amounts(key: str) -> Pairs:
+        return Pairs((name, money(nano)) for name, nano in report.get(key, {}).items())
+
+    return {
+        "since": moment(since_us),
+        "until": iso(until_us),
+        "total": money(report["total"]),
+        "services": money(report["services"]),
+        "idle": money(report["idle"]),
+        "by_site": amounts("by_site"),
+        "by_generation": amounts("by_generation"),
+        "by_node": amounts("by_node"),
+        "by_job": amounts("by_job"),
+        "on_s": Pairs((name, us / US) for name, us in report.get("on_us", {}).items()),
+    }

@@ -14,6 +14,7 @@ from typing import Any
 
 from tenure.core import (
     answers,
+    conditions,
     drain,
     executors,
     graves,
@@ -94,6 +95,8 @@ class FleetState:
         ctx = self.ctx
         ctx.now_us = max(ctx.now_us, event.at_us)
         if isinstance(event, Command) and answers.recall(ctx, event):
+            return self._take_effects()
+        if isinstance(event, Command) and not conditions.hold(ctx, event):
             return self._take_effects()
         handler = HANDLERS[type(event)]
         handler(ctx, event)

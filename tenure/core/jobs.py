@@ -25,6 +25,9 @@ from tenure.model.placing import Admitted, Queued, RefusedJob
 from tenure.model.units import iso
 
 MACHINE = "job"
+#: Refusals that say nothing of what the fleet can do are no public event: a caller who tries again
+#: and again would push everything else out of the kept events.
+UNTOLD = frozenset(("name_taken", "unknown_policy", "queue_full"))
 S = ExecutorState
 UNLAUNCHED = frozenset((S.PLACED, S.CREATING))
 #: Exit code shown when tenure itself ended a job for its run time, as coreutils' timeout does.
@@ -42,25 +45,37 @@ def to(ctx: Context, job: Job, state: JobState, reason: str = "") -> Job:
 
 def submit(ctx: Context, command: SubmitJob) -> None:
     """Accept or refuse a job at once, with the prediction or the earliest deadline possible."""
-    spec = command.spec
     if command.job in ctx.tables.jobs:
         ctx.refuse(command, "duplicate_id", f"job {command.job} exists", status=409)
         return
+    job = Job(command.job, ctx.meta.next_seq, command.spec, ctx.now_us)
+    answer = appraise(ctx, job)
+    if isinstance(answer, Problem):
+        if answer.code not in UNTOLD:
+            ctx.publish("job.refused", job.id, name=job.spec.name, code=answer.code)
+        ctx.reply(command, answer)
+        return
+    _accept(ctx, command, replace(job, admission=answer))
+
+
+def appraise(ctx: Context, job: Job) -> Admission | Problem:
+    """Return what a submission is answered: the promise, or why it is refused. Changes nothing.
+
+    The dry run asks this too, so that the two can never differ.
+    """
+    spec = job.spec
     if _named(ctx, spec.name) is not None:
         detail = f"a job named {spec.name!r} is not over yet; choose another name or cancel it"
-        ctx.refuse(command, "name_taken", detail, status=409, field="name")
-        return
+        return Problem("name_taken", detail, 409, (FieldError("name", detail),))
     if spec.policy not in ctx.placer.policies():
         known = ", ".join(ctx.placer.policies())
         detail = f"unknown policy {spec.policy!r}; known are {known}"
-        ctx.refuse(command, "unknown_policy", detail, field="policy")
-        return
+        return Problem("unknown_policy", detail, 422, (FieldError("policy", detail),))
     queue = waiting(ctx)
     if len(queue) >= ctx.params.max_queue:
         detail = f"the queue holds {len(queue)} jobs, its limit; try again later"
-        ctx.refuse(command, "queue_full", detail, status=429)
-        return
-    _admit(ctx, command, queue)
+        return Problem("queue_full", detail, 429)
+    return judge(ctx, job, queue)
 
 
 def _named(ctx: Context, name: str) -> Job | None:
@@ -71,19 +86,12 @@ def _named(ctx: Context, name: str) -> Job | None:
     return None
 
 
-def _admit(ctx: Context, command: SubmitJob, queue: list[Job]) -> None:
-    job = Job(command.job, ctx.meta.next_seq, command.spec, ctx.now_us)
-    answer = judge(ctx, job, queue)
-    if isinstance(answer, Problem):
-        ctx.publish("job.refused", job.id, name=job.spec.name, code=answer.code)
-        ctx.reply(command, answer)
-        return
+def _accept(ctx: Context, command: SubmitJob, job: Job) -> None:
     ctx.set_meta(next_seq=job.seq + 1)
-    job = replace(job, admission=answer)
     ctx.put_job(job)
     for index in range(job.spec.executors):
         ctx.put_executor(Executor(job.id, index, changed_us=ctx.now_us))
-    ctx.publish("job.accepted", job.id, name=job.spec.name, admission=answer.class_)
+    ctx.publish("job.accepted", job.id, name=job.spec.name, admission=job.admission.class_)
     ctx.reply(command, ctx.tables.jobs[job.id])
 
 

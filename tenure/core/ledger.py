@@ -8,7 +8,7 @@ part is a difference of one rounded function (``cost_nano``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -154,15 +154,29 @@ def end_stay(ctx: Context, key: str) -> None:
 
 
 def report(ctx: Context, since_us: int, until_us: int) -> dict[str, Any]:
+    """Return what ``reporting`` returns, at once."""
+    work = reporting(ctx, since_us, until_us)
+    try:
+        while True:
+            next(work)
+    except StopIteration as end:
+        found: dict[str, Any] = end.value
+        return found
+
+
+def reporting(ctx: Context, since_us: int, until_us: int) -> Generator[None, None, dict[str, Any]]:
     """Return the cost by site, generation, node and job of all intervals that touch the window.
 
     Amounts are nano-dollars. Intervals count whole within [since, until); an open one until
-    ``until_us``. Node-on times are microseconds.
+    ``until_us``. Node-on times are microseconds. Yields after each interval, for callers who must
+    not work for long at a stretch; one that is closed meanwhile counts as closed.
     """
     sums: dict[str, dict[str, int]] = {"site": {}, "generation": {}, "node": {}, "job": {}}
     on_us: dict[str, int] = {}
     total, idle, services = 0, 0, 0
-    for row in ctx.tables.intervals.values():
+    for begun in list(ctx.tables.intervals.values()):
+        yield
+        row = ctx.tables.intervals.get(begun.id) or begun
         if (row.off_us is not None and row.off_us <= since_us) or row.on_us >= until_us:
             continue
         split = _split(ctx, row, until_us)

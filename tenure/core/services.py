@@ -112,7 +112,7 @@ def change(ctx: Context, command: ChangeService) -> None:
         ctx.refuse(command, "not_found", f"no container {command.container}", status=404)
         return
     if command.verb == "remove":
-        service = ctx.put_service(replace(service, is_removing=True, grace_s=command.grace_s))
+        service = ctx.put_service(replace(service.asked(command.grace_s), is_removing=True))
         ctx.touched_services.add(service.id)
     elif service.is_removing:
         detail = f"container {service.name} is being removed; create it anew once it is gone"
@@ -123,7 +123,7 @@ def change(ctx: Context, command: ChangeService) -> None:
         ctx.refuse(command, "moving", detail, status=409)
         return
     elif command.verb == "stop" and service.state is S.RUNNING and not service.effect:
-        _stop(ctx, service, command.grace_s)
+        _stop(ctx, service, service.asked(command.grace_s).grace(ctx.params.grace_stop_s))
     elif command.verb == "start" and service.state in (S.STOPPED, S.EXITED):
         if power.is_in_hands(ctx, service.node):
             detail = f"node {service.node} of container {service.name} is off, in maintenance; "

@@ -156,7 +156,6 @@ class Daemon:
             policy=settings.placement.policy,
             policies=self.policies.policies(),
             retries=settings.defaults.retries,
-            grace_stop_s=settings.defaults.grace_stop_s,
             hybrid_factor=settings.defaults.hybrid_factor,
             max_executors=settings.limits.executors,
             max_body_bytes=settings.limits.body_bytes,

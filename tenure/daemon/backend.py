@@ -6,9 +6,10 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from tenure.api.backend import CycleState, Health
+from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
 from tenure.core import ledger
 from tenure.core.context import Context
@@ -21,11 +22,11 @@ from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.loop import CoreLoop
 from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
-from tenure.model.container import Profile
+from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem, Unavailable
 from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
-from tenure.model.job import JobSpec
+from tenure.model.job import Executor, JobSpec
 from tenure.model.node import Reach
 from tenure.placement.policies import Policies
 from tenure.profiling.apps import app_of
@@ -104,7 +105,7 @@ class DaemonBackend:
         return views.plan_job(self._ctx, f"plan-{secrets.token_hex(4)}", spec)
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
-        """Return (some node holds the image, a registry offers it, why it does not)."""
+        """Return (some node holds the image, a registry offers it, why it cannot be pulled)."""
         from tenure.core.room import has_image
 
         nodes = list(self.tables.nodes.values())
@@ -115,7 +116,7 @@ class DaemonBackend:
         if not any(node.reach is Reach.OK for node in nodes):
             return False, False, "no engine answers, so nobody can tell"
         why = "no registry offers it" if offered is False else "no registry could be asked"
-        return False, False, f"no node holds it and {why}"
+        return False, False, why
 
     async def container_logs(
         self, ref: str, *, tail: int | None, follow: bool
@@ -155,13 +156,17 @@ class DaemonBackend:
         """Return the latest drain of a node, or what one would do now."""
         return views.drain(self._ctx, node, is_dry=is_dry)
 
-    def snapshot(self) -> dict[str, Any]:
+    def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
+        """Return the executors and containers that are on a node."""
+        return self._ctx.executors_on(node), self._ctx.services_on(node)
+
+    def snapshot(self) -> Mapping[str, Any]:
         """Return what a worker plans from."""
         return views.snapshot(self._ctx)
 
-    def cost(self, since_us: int, until_us: int) -> dict[str, Any]:
-        """Return the ledger's report."""
-        return ledger.report(self._ctx, since_us, until_us)
+    def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
+        """Return the ledger's report, in steps."""
+        return ledger.reporting(self._ctx, since_us, until_us)
 
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container that has one."""
@@ -209,19 +214,21 @@ class DaemonBackend:
         parts = {"children": self._body.rhythm.children()}
         return Health(is_ready=not reasons, reasons=reasons, degraded=degraded, parts=parts)
 
-    def metrics_text(self) -> str:
-        """Return the metrics."""
+    def metrics(self) -> Steps[Callable[[], str]]:
+        """Gather the metrics, in steps."""
         body = self._body
         parts = metrics.Parts(
             redis_up=body.rhythm.is_redis_up,
             workers=body.rhythm.workers,
             inbox=body.loop.backlog,
             open_effects=body.interpreter.open,
-            effect_counts=body.interpreter.counts,
+            effect_counts=dict(body.interpreter.counts),
             store_failing=bool(body.loop.stats.commit_error),
             influx=health_of(body.stats),
         )
-        return metrics.text_of(self._ctx, body.loop.stats, parts)
+        stats = replace(body.loop.stats)
+        facts = yield from metrics.gather(self._ctx)
+        return partial(metrics.text_of, facts, stats, parts)
 
 
 def _last_lines(text: bytes, tail: int | None) -> bytes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client.core import (
     CollectorRegistry,
@@ -15,11 +16,21 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 
 from tenure.core.context import Context
-from tenure.core.ledger import report
+from tenure.core.ledger import reporting
 from tenure.daemon.loop import LoopStats
-from tenure.model.node import Power, Reach
+from tenure.model.job import Job
+from tenure.model.node import Node, Power, Reach
 from tenure.profiling.io.influx_drain import DrainHealth
 from tenure.profiling.io.spool import REASONS
+
+#: Records looked at between two yields: some 0.2 ms.
+STRIDE = 500
+HELP = {
+    "jobs": "Jobs by state",
+    "containers": "Containers by state",
+    "runs": "Runs of cycles by state",
+    "migrations": "Migrations by step",
+}
 
 
 @dataclass(slots=True)
@@ -35,11 +46,51 @@ class Parts:
     influx: DrainHealth | None = None
 
 
-class Collector:
-    """Builds every family from the present state."""
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the records say, of one moment each: nodes, cost by site, records by state."""
 
-    def __init__(self, ctx: Context, loop: LoopStats, parts: Parts) -> None:
-        self._ctx, self._loop, self._parts = ctx, loop, parts
+    nodes: tuple[Node, ...]
+    cost_nano: Mapping[str, int]
+    states: Mapping[str, Mapping[str, int]]
+    late_jobs: int
+    graves: int
+
+
+def gather(ctx: Context) -> Generator[None, None, Facts]:
+    """Gather the facts; yields often, for callers who must not work for long at a stretch."""
+    tables = ctx.tables
+    cost = yield from reporting(ctx, 0, ctx.now_us)
+    kinds: dict[str, tuple[list[Any], str]] = {
+        "jobs": (list(tables.jobs.values()), "state"),
+        "containers": (list(tables.services.values()), "state"),
+        "runs": (list(tables.runs.values()), "state"),
+        "migrations": (list(tables.migrations.values()), "step"),
+    }
+    states = {}
+    late = 0
+    for kind, (rows, field) in kinds.items():
+        counts: Counter[str] = Counter()
+        for start in range(0, len(rows), STRIDE):
+            part = rows[start : start + STRIDE]
+            counts.update(getattr(row, field).value for row in part)
+            late += sum(map(_is_late, part)) if kind == "jobs" else 0
+            yield
+        states[kind] = counts
+    nodes = tuple(node for node in tables.nodes.values() if not node.is_removed)
+    return Facts(nodes, cost["by_site"], states, late, len(tables.graves))
+
+
+def _is_late(job: Job) -> bool:
+    ended, deadline = job.finished_us, job.spec.deadline_us
+    return ended is not None and deadline is not None and ended >= deadline
+
+
+class Collector:
+    """Builds every family from gathered facts."""
+
+    def __init__(self, facts: Facts, loop: LoopStats, parts: Parts) -> None:
+        self._facts, self._loop, self._parts = facts, loop, parts
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families."""
@@ -48,39 +99,28 @@ class Collector:
         yield from self._daemon()
 
     def _fleet(self) -> Iterator[Metric]:
-        nodes = [n for n in self._ctx.tables.nodes.values() if not n.is_removed]
         up = GaugeMetricFamily("tenure_node_up", "1 when the engine answers", labels=["node"])
         on = GaugeMetricFamily("tenure_node_on", "1 when the node costs", labels=["node"])
-        for node in nodes:
+        for node in self._facts.nodes:
             up.add_metric([node.name], float(node.reach is Reach.OK))
             on.add_metric([node.name], float(node.power not in (Power.OFF, Power.UNKNOWN)))
         yield up
         yield on
         cost = CounterMetricFamily("tenure_cost_usd", "Cost by site since ever", labels=["site"])
-        for site, nano in report(self._ctx, 0, self._ctx.now_us)["by_site"].items():
+        for site, nano in self._facts.cost_nano.items():
             cost.add_metric([site], nano / 1e9)
         yield cost
 
     def _work(self) -> Iterator[Metric]:
-        tables = self._ctx.tables
-        yield _states("tenure_jobs", "Jobs by state", (j.state for j in tables.jobs.values()))
-        yield _states(
-            "tenure_containers", "Containers by state", (s.state for s in tables.services.values())
-        )
-        yield _states(
-            "tenure_runs", "Runs of cycles by state", (r.state for r in tables.runs.values())
-        )
-        yield _states(
-            "tenure_migrations", "Migrations by step", (m.step for m in tables.migrations.values())
-        )
-        late = sum(
-            job.finished_us is not None
-            and job.spec.deadline_us is not None
-            and job.finished_us >= job.spec.deadline_us
-            for job in tables.jobs.values()
-        )
+        facts = self._facts
+        for kind, text in HELP.items():
+            family = GaugeMetricFamily(f"tenure_{kind}", text, labels=["state"])
+            for state, count in sorted(facts.states[kind].items()):
+                family.add_metric([state], count)
+            yield family
+        late = facts.late_jobs
         yield GaugeMetricFamily("tenure_jobs_late", "Kept jobs that ended late", value=late)
-        yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", len(tables.graves))
+        yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", facts.graves)
 
     def _daemon(self) -> Iterator[Metric]:
         parts, loop = self._parts, self._loop
@@ -114,15 +154,8 @@ def _influx(health: DrainHealth) -> Iterator[Metric]:
     yield lost
 
 
-def _states(name: str, text: str, states: Iterable[str]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=["state"])
-    for state, count in sorted(Counter(str(s) for s in states).items()):
-        family.add_metric([state], count)
-    return family
-
-
-def text_of(ctx: Context, loop: LoopStats, parts: Parts) -> str:
-    """Return the exposition of all metrics."""
+def text_of(facts: Facts, loop: LoopStats, parts: Parts) -> str:
+    """Return the exposition of all metrics; reads nothing that changes, so any thread may."""
     registry = CollectorRegistry()
-    registry.register(Collector(ctx, loop, parts))
+    registry.register(Collector(facts, loop, parts))
     return generate_latest(registry).decode()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
+from tenure.api.lazy import Rows
 from tenure.core import drain as drains
 from tenure.core import jobs, queue, room
 from tenure.core.context import Context
-from tenure.model.container import ContainerState
+from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
 from tenure.model.job import Job, JobSpec, JobState
 from tenure.model.node import Node, Power
+from tenure.model.resources import Resources
 from tenure.model.units import iso
 from tenure.placement.policies import Policies
 
 GONE = (ContainerState.REMOVED, ContainerState.FAILED)
+_DIMENSIONS = tuple(field.name for field in fields(Resources))
+_PROFILE = tuple(field.name for field in fields(Profile))
 
 
 def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
@@ -88,12 +92,13 @@ def _driver(node: Node, fence_us: int | None) -> str:
 def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> dict[str, Any]:
     """Return what a submission would be answered now; nothing is kept."""
     job = Job(job_id, ctx.meta.next_seq, spec, ctx.now_us)
-    answer = jobs.judge(ctx, job, queue.waiting(ctx))
+    answer = jobs.appraise(ctx, job)
     if isinstance(answer, Problem):
         return {
             "is_accepted": False,
             "code": answer.code,
             "detail": answer.detail,
+            "errors": [{"field": f.path, "message": f.message} for f in answer.fields],
             **(answer.extra or {}),
         }
     return {
@@ -116,52 +121,66 @@ def drain(ctx: Context, name: str, *, is_dry: bool) -> DrainReport | None:
 
 
 def snapshot(ctx: Context) -> dict[str, Any]:
-    """Return what a worker plans from: nodes with their room, services with their profiles."""
-    nodes = [_node(ctx, node) for node in ctx.tables.nodes.values() if not node.is_removed]
-    services = [
-        {
-            "id": s.id,
-            "name": s.name,
-            "app": s.app,
-            "node": s.node,
-            "generation": s.generation,
-            "incarnation": s.incarnation,
-            "since_us": s.since_us,
-            "state": s.state.value,
-            "migrate": s.migrate,
-            "reserved": asdict(s.reserved),
-            "min_age_us": s.min_age_us,
-            "moved_us": s.moved_us,
-            "image": str(s.body.get("Image", "")),
-            "is_pullable": s.is_pullable,
-        }
-        for s in ctx.tables.services.values()
-        if s.state not in GONE
-    ]
+    """Return what a worker plans from: nodes with their room, services with their profiles.
+
+    All of it is of this moment. What takes long is made later, row by row, of records that do not
+    change any more: ``lazy.Rows``.
+    """
+    nodes = [node for node in ctx.tables.nodes.values() if not node.is_removed]
+    rooms = [(node, room.free_on(ctx, node), ctx.now_us) for node in nodes]
+    services = list(ctx.tables.services.values())
+    profiles = list(ctx.profiles.values())
+    known = {service.id for service in services}
     return {
         "revision": ctx.meta.revision,
         "now_us": ctx.now_us,
         "cooldown_us": ctx.params.cooldown_us,
-        "nodes": nodes,
-        "services": services,
-        "profiles": [
-            asdict(p) for p in ctx.profiles.values() if p.container in ctx.tables.services
-        ],
+        "nodes": Rows(_node(*parts) for parts in rooms),
+        "services": Rows(_service(s) for s in services if s.state not in GONE),
+        "profiles": Rows(_profile(p) for p in profiles if p.container in known),
         "cycles": [asdict(cycle) for cycle in ctx.cycles.values()],
     }
 
 
-def _node(ctx: Context, node: Node) -> dict[str, Any]:
-    spec = replace(node.spec.power, on=(), off=(), status=())
+def _amount(amount: Resources) -> dict[str, int]:
+    """Return an amount as ``dataclasses.asdict`` would, a tenth of its time."""
+    return {name: getattr(amount, name) for name in _DIMENSIONS}
+
+
+def _service(service: Service) -> dict[str, Any]:
+    return {
+        "id": service.id,
+        "name": service.name,
+        "app": service.app,
+        "node": service.node,
+        "generation": service.generation,
+        "incarnation": service.incarnation,
+        "since_us": service.since_us,
+        "state": service.state.value,
+        "migrate": service.migrate,
+        "reserved": _amount(service.reserved),
+        "min_age_us": service.min_age_us,
+        "moved_us": service.moved_us,
+        "image": str(service.body.get("Image", "")),
+        "is_pullable": service.is_pullable,
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    plain = {name: getattr(profile, name) for name in _PROFILE}
+    return {**plain, "p90": _amount(profile.p90), "observed": list(profile.observed)}
+
+
+def _node(node: Node, free: Resources, now_us: int) -> dict[str, Any]:
     return {
         "name": node.name,
         "generation": node.spec.generation,
-        "capacity": asdict(node.capacity),
-        "free": asdict(room.free_on(ctx, node)),
+        "capacity": _amount(node.capacity),
+        "free": _amount(free),
         "is_on": node.power is Power.ON,
-        "is_schedulable": room.is_usable(node, ctx.now_us) == "",
+        "is_schedulable": room.is_usable(node, now_us) == "",
         "is_switchable": node.is_switchable,
-        "idle_w": spec.idle_w,
-        "peak_w": spec.peak_w,
+        "idle_w": node.spec.power.idle_w,
+        "peak_w": node.spec.power.peak_w,
         "images": list(node.images),
     }

@@ -1,8 +1,8 @@
 """Services: containers submitted to a generation, and their moves (DESIGN.md section 5)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from tenure.model.resources import Resources
 
@@ -139,6 +139,10 @@ class Service:
         own = self.body.get("StopTimeout")
         usual_s = own if isinstance(own, int) and own > 0 else usual_s
         return usual_s if self.grace_s is None else self.grace_s
+
+    def asked(self, grace_s: int | None) -> Self:
+        """Return it with a person's word on its grace time; None says nothing."""
+        return self if grace_s is None else replace(self, grace_s=grace_s)
 
     @property
     def restart_policy(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from tenure.model.container import Profile
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -108,12 +108,18 @@ class Command(Event):
     """Something a person or program asks; answered by one ``Reply`` to ``request``.
 
     With ``idempotency_key`` the same key and ``fingerprint`` give the first answer again for 24 h;
-    another fingerprint is a conflict.
+    another fingerprint is a conflict. ``expect_version`` makes the command conditional: it is
+    refused unless the record that it changes has this version (None: whatever its version).
+    ``record`` names that record: the kind, and the field of the command that holds its key; empty
+    for commands that change none that exists.
     """
+
+    record: ClassVar[tuple[str, str]] = ("", "")
 
     request: str
     idempotency_key: str = ""
     fingerprint: str = ""
+    expect_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +132,8 @@ class SubmitJob(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelJob(Command):
+    record: ClassVar[tuple[str, str]] = ("jobs", "job")
+
     job: str
 
 
@@ -147,11 +155,16 @@ class CreateService(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeService(Command):
-    """``verb`` is start, stop or remove. Replies the ``Service``."""
+    """``verb`` is start, stop or remove. Replies the ``Service``.
+
+    ``grace_s`` None: the container's own StopTimeout, else the configured default.
+    """
+
+    record: ClassVar[tuple[str, str]] = ("services", "container")
 
     container: str
     verb: str
-    grace_s: int = 10
+    grace_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +174,8 @@ class ScheduleNode(Command):
     ``to`` is yes, cordoned or "" (unchanged); ``is_in_maintenance`` None means unchanged.
     ``reason`` is kept with the node until it takes new work again.
     """
+
+    record: ClassVar[tuple[str, str]] = ("nodes", "node")
 
     node: str
     to: str = ""
@@ -176,6 +191,8 @@ class DrainNode(Command):
     reason and time limit.
     """
 
+    record: ClassVar[tuple[str, str]] = ("nodes", "node")
+
     node: str
     is_dry: bool = False
     reason: str = ""
@@ -186,12 +203,16 @@ class DrainNode(Command):
 class CancelDrain(Command):
     """End a drain: moves that have begun end, the others do not begin. Replies the ``Drain``."""
 
+    record: ClassVar[tuple[str, str]] = ("nodes", "node")
+
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerNode(Command):
     """``to`` is on or off (off: refused unless empty). Replies the ``Node``."""
+
+    record: ClassVar[tuple[str, str]] = ("nodes", "node")
 
     node: str
     to: str
@@ -200,6 +221,8 @@ class PowerNode(Command):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceNode(Command):
     """An operator declares that nothing runs on this node any more. Replies the ``Node``."""
+
+    record: ClassVar[tuple[str, str]] = ("nodes", "node")
 
     node: str
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
-from tenure.api.backend import CycleState, Health
+from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
 from tenure.core import ledger
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
-from tenure.model.container import Profile
+from tenure.daemon import metrics
+from tenure.daemon.loop import LoopStats
+from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.effects import (
     CreateContainer,
@@ -39,7 +42,7 @@ from tenure.model.events import (
     Started,
 )
 from tenure.model.facts import LABEL_JOB, ContainerFacts, EngineFacts
-from tenure.model.job import JobSpec
+from tenure.model.job import Executor, JobSpec
 from tenure.model.node import NodeSpec, Power, PowerSpec, Site
 from tenure.model.outcome import Done
 from tenure.model.plan import CycleSpec
@@ -225,13 +228,16 @@ class CoreBackend:
 
         return drain(self.state.ctx, node, is_dry=is_dry)
 
-    def snapshot(self) -> dict[str, Any]:
+    def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
+        return self.state.ctx.executors_on(node), self.state.ctx.services_on(node)
+
+    def snapshot(self) -> Mapping[str, Any]:
         from tenure.daemon.views import snapshot
 
         return snapshot(self.state.ctx)
 
-    def cost(self, since_us: int, until_us: int) -> dict[str, Any]:
-        return ledger.report(self.state.ctx, since_us, until_us)
+    def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
+        return ledger.reporting(self.state.ctx, since_us, until_us)
 
     def usage(self) -> Mapping[str, Profile]:
         return self.profiles
@@ -263,8 +269,10 @@ class CoreBackend:
     def health(self) -> Health:
         return Health(is_ready=not self.reasons, reasons=self.reasons, degraded=self.degraded)
 
-    def metrics_text(self) -> str:
-        return "# TYPE tenure_jobs gauge\ntenure_jobs 0\n"
+    def metrics(self) -> Steps[Callable[[], str]]:
+        parts = metrics.Parts(True, 1, 0, 0, {}, store_failing=False)
+        facts = yield from metrics.gather(self.state.ctx)
+        return partial(metrics.text_of, facts, LoopStats(), parts)
 
     # for tests
 

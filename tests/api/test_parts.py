@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tenure.api.handlers.logs import last_lines
 from tenure.api.options import Options
-from tenure.api.pages import page
+from tenure.api.pages import Listing, select
 from tenure.api.schemas.containers import reservation
 from tenure.api.schemas.fields import memory_bytes
 from tenure.api.schemas.queries import PageQuery
+from tenure.api.slices import Turns
 from tenure.api.views import constraint_text
 from tenure.model.resources import Resources
 from tenure.placement.constraints import parse
@@ -65,17 +66,19 @@ def test_reservation(host: dict[str, Any], expected: Resources) -> None:
     limit=st.integers(1, 7),
     is_newest_first=st.booleans(),
 )
-def test_pages_show_every_row_once(
+async def test_pages_show_every_row_once(
     rows: set[tuple[int, str]], limit: int, is_newest_first: bool
 ) -> None:
     found: list[tuple[int, str]] = []
     cursor = None
     while True:
         query = PageQuery(limit=limit, cursor=cursor)
-        part = page(rows, query, lambda row: row, lambda row: row, is_newest_first=is_newest_first)
-        assert len(part["items"]) <= limit
-        found += part["items"]
-        cursor = part["next_cursor"]
+        listing: Listing[tuple[int, str]] = Listing(
+            lambda row: row, lambda row: row, is_newest_first=is_newest_first
+        )
+        part, cursor = await select(Turns(), rows, query, listing)
+        assert len(part) <= limit
+        found += part
         if cursor is None:
             break
     assert found == sorted(rows, reverse=is_newest_first)

@@ -11,7 +11,7 @@ from tenure.api import lookup
 from tenure.api.call import Call
 from tenure.api.handlers.jobs import check_image, chosen_states
 from tenure.api.handlers.logs import log_response
-from tenure.api.pages import page
+from tenure.api.pages import Listing, page
 from tenure.api.schemas.containers import (
     ContainerRequest,
     StopRequest,
@@ -58,21 +58,22 @@ async def create(call: Call) -> web.Response:
     return _shown(call, await call.ask(command), status=201)
 
 
-async def listing(call: Call) -> web.Response:
+async def listing(call: Call) -> web.StreamResponse:
     """List the containers, oldest first; removed ones only where asked for by state."""
     query = call.query_as(ContainersQuery)
     known = [state.value for state in ContainerState]
     states = chosen_states(query.state, known) or set(known) - {ContainerState.REMOVED.value}
-    rows = (
-        service
-        for service in call.backend.tables.services.values()
-        if service.state.value in states
-        and query.app in (None, service.app)
-        and query.generation in (None, service.generation)
-        and query.node in (None, service.node)
-    )
-    found = page(rows, query, lambda row: (row.created_us, row.id), container_view)
-    return call.json(found)
+
+    def where(service: Service) -> bool:
+        return (
+            service.state.value in states
+            and query.app in (None, service.app)
+            and query.generation in (None, service.generation)
+            and query.node in (None, service.node)
+        )
+
+    found = Listing(lambda row: (row.created_us, row.id), container_view, where)
+    return await page(call, call.backend.tables.services.values(), found)
 
 
 async def inspect(call: Call) -> web.Response:
@@ -82,9 +83,8 @@ async def inspect(call: Call) -> web.Response:
 
 async def _change(call: Call, verb: str, grace_s: int | None = None) -> web.Response:
     service = lookup.container(call.backend.tables, call.part("id"))
-    call.check_version(service.version)
-    grace = call.options.grace_stop_s if grace_s is None else grace_s
-    command = ChangeService(container=service.id, verb=verb, grace_s=grace, **call.command())
+    common = call.command(changes=service.version)
+    command = ChangeService(container=service.id, verb=verb, grace_s=grace_s, **common)
     return _shown(call, await call.ask(command))
 
 

@@ -9,7 +9,7 @@ from aiohttp import web
 from tenure.api import lookup
 from tenure.api.call import Call
 from tenure.api.handlers.jobs import chosen_states
-from tenure.api.pages import page
+from tenure.api.pages import Listing, page
 from tenure.api.schemas.fleet import ClaimRequest, FailRequest, PlanRequest, RunRequest
 from tenure.api.schemas.queries import RunsQuery
 from tenure.api.views import cycle_view, run_summary, run_view
@@ -56,17 +56,16 @@ async def claim(call: Call) -> web.Response:
     return _run(call, await call.ask(command))
 
 
-async def runs(call: Call) -> web.Response:
+async def runs(call: Call) -> web.StreamResponse:
     """List the runs, newest first, without their moves."""
     query = call.query_as(RunsQuery)
     states = chosen_states(query.state, [state.value for state in RunState])
-    rows = (
-        row
-        for row in call.backend.tables.runs.values()
-        if query.cycle in (None, row.cycle) and (not states or row.state.value in states)
-    )
-    found = page(rows, query, lambda row: (row.due_us, row.id), _line, is_newest_first=True)
-    return call.json(found)
+
+    def where(row: Run) -> bool:
+        return query.cycle in (None, row.cycle) and (not states or row.state.value in states)
+
+    found = Listing(lambda row: (row.due_us, row.id), _line, where, is_newest_first=True)
+    return await page(call, call.backend.tables.runs.values(), found)
 
 
 def _line(row: Run) -> dict[str, Any]:

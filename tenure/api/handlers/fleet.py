@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from aiohttp import web
 
 from tenure import __version__
 from tenure.api.call import Call
-from tenure.api.pages import page
+from tenure.api.longjson import long_json
+from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import EPOCH
-from tenure.api.schemas.queries import CostQuery, PageQuery
+from tenure.api.schemas.queries import CostQuery
+from tenure.api.slices import TURNS
 from tenure.api.views import cost_view, profile_view
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def snapshot(call: Call) -> web.Response:
+async def snapshot(call: Call) -> web.StreamResponse:
     """Return what a worker plans from."""
-    return call.json(call.backend.snapshot())
+    return await long_json(call, call.backend.snapshot())
 
 
-async def profiles(call: Call) -> web.Response:
+async def profiles(call: Call) -> web.StreamResponse:
     """List the measured profiles by container id."""
-    rows = list(call.backend.usage().values())
-    query = call.query_as(PageQuery)
-    found = page(rows, query, lambda profile: (profile.container,), profile_view)
-    return call.json(found)
+    found = Listing(lambda profile: (profile.container,), profile_view)
+    return await page(call, call.backend.usage().values(), found)
 
 
-async def cost(call: Call) -> web.Response:
+async def cost(call: Call) -> web.StreamResponse:
     """Return what the nodes cost in a window; from the beginning until now by default."""
     query = call.query_as(CostQuery)
     micro = timedelta(microseconds=1)
@@ -38,8 +39,8 @@ async def cost(call: Call) -> web.Response:
     until_us = (query.until - EPOCH) // micro if query.until else call.backend.now_us()
     if since_us > until_us:
         raise refused(422, "invalid_input", "must not be after until", field="since")
-    report = call.backend.cost(since_us, until_us)
-    return call.json(cost_view(report, since_us, until_us))
+    report = await call.request.app[TURNS].finish(call.backend.cost(since_us, until_us))
+    return await long_json(call, cost_view(report, since_us, until_us))
 
 
 async def version(call: Call) -> web.Response:
@@ -63,5 +64,7 @@ async def readyz(call: Call) -> web.Response:
 
 async def metrics(call: Call) -> web.Response:
     """Return the metrics in Prometheus' text format."""
-    body = call.backend.metrics_text().encode()
-    return web.Response(body=body, headers={"Content-Type": METRICS_TYPE})
+    facts = await call.request.app[TURNS].finish(call.backend.metrics())
+    # the format's library walks thousands of samples without a pause
+    text = await asyncio.to_thread(facts)
+    return web.Response(body=text.encode(), headers={"Content-Type": METRICS_TYPE})

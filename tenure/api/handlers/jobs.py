@@ -9,7 +9,7 @@ from aiohttp import web
 from tenure.api import lookup
 from tenure.api.call import Call
 from tenure.api.handlers.logs import log_response
-from tenure.api.pages import page
+from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
 from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
@@ -77,16 +77,16 @@ async def plan(call: Call) -> web.Response:
     return call.json(await call.backend.plan_job(spec))
 
 
-async def listing(call: Call) -> web.Response:
+async def listing(call: Call) -> web.StreamResponse:
     """List the jobs in the order of their arrival."""
     query = call.query_as(JobsQuery)
     states = chosen_states(query.state, [state.value for state in JobState])
-    rows = (
-        job
-        for job in call.backend.tables.jobs.values()
-        if (not states or job.state.value in states) and query.app in (None, job.spec.app)
-    )
-    return call.json(page(rows, query, lambda job: (job.seq, job.id), job_view))
+
+    def where(job: Job) -> bool:
+        return (not states or job.state.value in states) and query.app in (None, job.spec.app)
+
+    found = Listing(lambda job: (job.seq, job.id), job_view, where)
+    return await page(call, call.backend.tables.jobs.values(), found)
 
 
 def chosen_states(text: str | None, known: list[str]) -> set[str]:
@@ -113,8 +113,7 @@ async def explain(call: Call) -> web.Response:
 async def cancel(call: Call) -> web.Response:
     """Cancel a job; its executors are stopped."""
     job = lookup.job(call.backend.tables, call.part("id"))
-    call.check_version(job.version)
-    job = await call.ask(CancelJob(job=job.id, **call.command()))
+    job = await call.ask(CancelJob(job=job.id, **call.command(changes=job.version)))
     return _shown(call, job)
 
 

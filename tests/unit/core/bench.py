@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from tenure.core.fleet import FleetState
@@ -159,4 +160,4 @@ def shown(effect: Any, engine_id: str, state: str = "created", **more: Any) -> C
 
 
 def _fields(event: Event) -> tuple[str, ...]:
-    return tuple(type(event).__dataclass_fields__)
+    return tuple(field.name for field in dataclasses.fields(event))
