@@ -1,0 +1,82 @@
+"""The OpenAPI document against the running daemon: every operation, valid and invalid, in chains.
+
+Two checks are left out. ``positive_data_acceptance``: what a fleet can hold, which image exists and
+which deadline can be met is no matter of a schema, so a valid request may be refused; instead this
+test asks afterwards whether jobs and containers went through their lives. ``allow_header_
+conformance``: ``/v1/jobs/plan`` is also the address of a job named plan, and ``Allow`` says so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.lab import Daemon, watched
+
+ROOT = Path(__file__).resolve().parents[2]
+LEFT_OUT = "positive_data_acceptance,allow_header_conformance"
+EXAMPLES = 4
+LIMIT_S = 240
+
+pytestmark = pytest.mark.engines
+
+
+def _schemathesis(daemon: Daemon, folder: Path) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {
+        "SCHEMATHESIS_HOOKS": "tests.hostile.schema_hooks",
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [
+        str(Path(sys.executable).with_name("schemathesis")),
+        f"--config-file={Path(__file__).with_name('schemathesis.toml')}",
+        "run",
+        f"http://127.0.0.1:{daemon.port}/openapi.json",
+        f"--header=Authorization: {daemon.bearer}",
+        "--checks=all",
+        f"--exclude-checks={LEFT_OUT}",
+        "--generation-deterministic",
+        f"--max-examples={EXAMPLES}",
+        "--request-timeout=20",
+        "--continue-on-failure",
+        "--no-shrink",
+        "--no-color",
+        "--warnings=off",
+    ]
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+
+
+def _brief(text: str) -> str:
+    """Return the failures; bodies of a million characters are no use to a reader."""
+    _, _, failures = text.partition("FAILURES")
+    return "\n".join(line[:400] for line in failures.splitlines())
+
+
+def _types(daemon: Daemon) -> set[str]:
+    """Return the types of all events."""
+    found: set[str] = set()
+    after = 0
+    while True:
+        status, page = daemon.ask("GET", f"/v1/events?after={after}&limit=1000")
+        assert status == 200
+        found |= {event["type"] for event in page["items"]}
+        if not page["items"]:
+            return found
+        after = page["items"][-1]["seq"]
+
+
+@pytest.mark.timeout(LIMIT_S + 60)
+def test_the_document_holds(daemon: Daemon, tmp_path: Path) -> None:
+    with watched(daemon):
+        done = _schemathesis(daemon, tmp_path)
+    assert done.returncode == 0, _brief(done.stdout) + done.stderr[-2000:]
+    for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
+        assert re.search(rf"✅ {phase}", done.stdout), done.stdout[-3000:]
+    lives = {"job.accepted", "job.cancelled", "container.accepted", "container.removed"}
+    assert lives <= _types(daemon)
