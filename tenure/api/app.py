@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import secrets
@@ -14,7 +15,9 @@ from tenure.api.backend import Backend
 from tenure.api.body import parse_json
 from tenure.api.call import Call, checked_body, checked_query
 from tenure.api.endpoint import Endpoint
-from tenure.api.gate import check_host, check_token
+from tenure.api.gate import Gate
+from tenure.api.guard import guard_of
+from tenure.api.handlers.events import TAIL, Tail
 from tenure.api.openapi import document
 from tenure.api.options import Options
 from tenure.api.problems import problem_response, refused
@@ -31,14 +34,16 @@ Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def build_app(backend: Backend, options: Options) -> web.Application:
     """Return the application that serves REST v1 over ``backend``."""
     app = web.Application(
-        middlewares=[_problems, _gatekeeper(options)],
+        middlewares=[_guarded, _problems, _gatekeeper(options)],
         client_max_size=max(options.max_body_bytes, options.max_plan_bytes),
     )
     app[TASKS] = set()
     app[TURNS] = Turns()
+    app[TAIL] = Tail()
     app.on_shutdown.append(end_streams)
     for endpoint in ENDPOINTS:
-        app.router.add_route(endpoint.method, endpoint.path, _route(endpoint, backend, options))
+        serve = _route(endpoint, backend, options)
+        app.router.add_route(endpoint.method, endpoint.path, serve, expect_handler=_expected)
     text = json.dumps(document(ENDPOINTS), separators=(",", ":")).encode()
 
     async def openapi(request: web.Request) -> web.StreamResponse:
@@ -54,14 +59,38 @@ OPEN_PATHS = frozenset(
 
 
 def _gatekeeper(options: Options) -> Any:
+    gate = Gate(options)
+
     @web.middleware
-    async def gate(request: web.Request, handler: Next) -> web.StreamResponse:
-        check_host(request, options)
-        if request.path not in OPEN_PATHS:
-            check_token(request, options)
+    async def keep(request: web.Request, handler: Next) -> web.StreamResponse:
+        gate.check(request, is_open=request.path in OPEN_PATHS)
         return await handler(request)
 
-    return gate
+    return keep
+
+
+@web.middleware
+async def _guarded(request: web.Request, handler: Next) -> web.StreamResponse:
+    """Tell the connection's guard that its request is being answered."""
+    guard = guard_of(request)
+    if guard is None:
+        return await handler(request)
+    guard.begin()
+    try:
+        return await handler(request)
+    finally:
+        guard.end()
+
+
+async def _expected(request: web.Request) -> None:
+    """Answer ``Expect: 100-continue``; a body that is too long is refused before it is sent."""
+    is_short = (request.content_length or 0) <= request.client_max_size
+    if _expects_what_it_may(request) and is_short and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def _expects_what_it_may(request: web.Request) -> bool:
+    return request.headers.get("Expect", "100-continue").lower() == "100-continue"
 
 
 @web.middleware
@@ -104,6 +133,8 @@ def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
     """Return aiohttp's handler of an endpoint: check the query and body, then call it."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
+        if not _expects_what_it_may(request):
+            raise refused(417, "unknown_expectation", "must be 100-continue", field="Expect")
         query = checked_query(endpoint.query, _single(request))
         raw = await _read(request, endpoint, options)
         document = parse_json(raw) if raw else None
@@ -129,7 +160,7 @@ def _single(request: web.Request) -> dict[str, str]:
 
 
 async def _read(request: web.Request, endpoint: Endpoint, options: Options) -> bytes:
-    """Return the body, b"" where there is none. Raises HttpProblem (400, 413, 415, 422)."""
+    """Return the body, b"" where there is none. Raises HttpProblem (400, 408, 413, 415)."""
     if not request.body_exists:
         return _nothing(endpoint)
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -137,16 +168,26 @@ async def _read(request: web.Request, endpoint: Endpoint, options: Options) -> b
     limit = options.max_plan_bytes if endpoint.is_large else options.max_body_bytes
     if (request.content_length or 0) > limit:
         raise refused(413, "too_large", f"the body may have {limit} bytes")
-    raw = bytearray()
-    async for part in request.content.iter_chunked(1 << 16):
-        raw += part
-        if len(raw) > limit:
-            raise refused(413, "too_large", f"the body may have {limit} bytes")
+    try:
+        async with asyncio.timeout(options.body_s):
+            raw = await _whole(request, limit)
+    except TimeoutError:
+        detail = f"the body did not arrive within {options.body_s:g} s"
+        raise refused(408, "too_slow", detail, field="body") from None
     if not raw.strip():
         return _nothing(endpoint)
     if request.content_type != "application/json":
         detail = "Content-Type must be application/json"
         raise refused(415, "unsupported_media", detail, field="Content-Type")
+    return raw
+
+
+async def _whole(request: web.Request, limit: int) -> bytes:
+    raw = bytearray()
+    async for part in request.content.iter_chunked(1 << 16):
+        raw += part
+        if len(raw) > limit:
+            raise refused(413, "too_large", f"the body may have {limit} bytes")
     return bytes(raw)
 
 

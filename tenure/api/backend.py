@@ -80,8 +80,8 @@ class Backend(Protocol):
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         """Return the executors and containers that are on a node."""
 
-    def snapshot(self) -> Mapping[str, Any]:
-        """Return what a worker plans from, with its revision, all of one moment.
+    def snapshot(self) -> Steps[Mapping[str, Any]]:
+        """Return what a worker plans from, with its revision, all of the moment of the last step.
 
         JSON-able but for its long parts, which are ``lazy.Rows``.
         """

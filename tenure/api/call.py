@@ -16,7 +16,7 @@ from tenure.api import versions
 from tenure.api.backend import Backend
 from tenure.api.options import Options
 from tenure.api.problems import HttpProblem, refused
-from tenure.api.schemas.fields import IMAGE, NAME
+from tenure.api.schemas.fields import IMAGE, LINE, NAME
 from tenure.api.schemas.jobs import VOLUME
 from tenure.api.schemas.queries import WORDS
 from tenure.model.errors import FieldError, Problem, Unavailable
@@ -31,6 +31,7 @@ FORMS = {
     NAME: "must be 1 to 63 letters, digits, _ . or -, and begin with a letter or digit",
     IMAGE: "is no image name such as app:1 or registry/path/app:1",
     VOLUME: "must be SOURCE:/path/in/container[:options]",
+    LINE: "must be one line without control characters",
     WORDS: "must be words parted by commas",
 }
 
@@ -88,7 +89,7 @@ class Call:
         which the core compares with the one that If-Match names. Raises HttpProblem (422).
         """
         key = self.idempotency_key
-        wanted = self.request.headers.get("If-Match", "").strip()
+        wanted = self.request.headers.get("If-Match")
         return {
             "at_us": self.backend.now_us(),
             "request": self.request_id,
@@ -127,7 +128,7 @@ class Call:
         body = json_bytes(data)
         response = web.Response(status=status, body=body, content_type="application/json")
         tag = versions.tag_of(data["version"], body)
-        known = self.request.headers.get("If-None-Match", "").strip()
+        known = self.request.headers.get("If-None-Match")
         if self.request.method == "GET" and versions.is_known(known, tag):
             response = web.Response(status=304)
         response.headers["ETag"] = tag

@@ -53,6 +53,11 @@ class Endpoint:
         return f"{room}_{self.handler.__name__}{verb}"
 
     @property
+    def has_tag(self) -> bool:
+        """Whether its answer shows one record, with its version as ETag."""
+        return "version" in getattr(self.answer, "__required_keys__", ()) and self.tag != "fleet"
+
+    @property
     def needs_body(self) -> bool:
         """Whether an empty body is a fault."""
         fields = self.body.model_fields.values() if self.body else ()

@@ -8,12 +8,63 @@ from __future__ import annotations
 
 import hmac
 import socket
+import time
 
 from aiohttp import web
 
-from tenure.api.options import LOOPBACK_HOSTS, Options
-from tenure.api.problems import refused
-from tenure.model.errors import Unauthorized
+from tenure.api.guard import guard_of
+from tenure.api.options import LISTENER_SHARE, LOOPBACK_HOSTS, Options
+from tenure.api.problems import HttpProblem, refused
+from tenure.api.rates import Buckets
+from tenure.model.errors import Problem, Unauthorized
+
+#: Asked by supervisors, who restart a daemon that does not answer: never refused for its rate.
+UNLIMITED = "/livez"
+
+
+class Gate:
+    """The gate of one application, with what it remembers of its clients."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._clients = Buckets(options.requests_per_s)
+        self._listeners = Buckets(options.requests_per_s * LISTENER_SHARE)
+        self._wrong = Buckets(options.wrong_tokens_per_s)
+
+    def check(self, request: web.Request, *, is_open: bool) -> None:
+        """Let a request in. Raises HttpProblem (421, 429) or Unauthorized."""
+        check_host(request, self._options)
+        guard = guard_of(request)
+        client = guard.peer if guard is not None else "unknown"
+        if request.path != UNLIMITED:
+            listener = guard.listener if guard is not None else "unknown"
+            self._pace(client, listener)
+        if is_open:
+            return
+        try:
+            check_token(request, self._options)
+        except Unauthorized:
+            # the right token is never refused: guessing is hopeless at any rate (256 bits), and
+            # whoever shares an address with a guesser must not be locked out by it
+            wait_s = self._wrong.take(client, time.monotonic())
+            if wait_s:
+                raise _too_many("too many wrong tokens from this address", wait_s) from None
+            raise
+
+    def _pace(self, client: str, listener: str) -> None:
+        now_s = time.monotonic()
+        wait_s = self._clients.take(client, now_s)
+        if wait_s:
+            limit = f"{self._options.requests_per_s:g} requests a second"
+            raise _too_many(f"more than {limit} (limits.requests_per_s)", wait_s)
+        wait_s = self._listeners.take(listener, now_s)
+        if wait_s:
+            raise _too_many("this listener is asked more than it may answer", wait_s)
+
+
+def _too_many(detail: str, wait_s: float) -> HttpProblem:
+    extra: dict[str, object] = {"retry_after_s": round(wait_s, 3)}
+    return HttpProblem(Problem("too_many_requests", detail, 429, extra=extra))
 
 
 def check_host(request: web.Request, options: Options) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import grp
 import os
@@ -14,24 +13,30 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from tenure.api.acceptor import BoundedSite, Terms
 from tenure.model.errors import Conflict, InvalidInput
 
 GROUP = "tenure"
 SOCKET_MODE = 0o660
-BACKLOG = 128
 #: Open requests get this long to end before a shutdown cuts them.
 SHUTDOWN_S = 5.0
-ACCEPT_S = 0.02
+#: What is left of a refused body is read for this long, so that the refusal is not lost in a reset.
+LINGER_S = 5.0
+#: Bytes of the request line, and of one header; there may be 128 headers.
+MAX_LINE_BYTES = 8190
 
 
 class Listeners:
     """The running server on all of its sockets."""
 
-    def __init__(self, runner: web.AppRunner, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, runner: web.AppRunner, terms: Terms, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._runner = runner
+        self._terms = terms
         self._tls = tls
+        self._sites: list[BoundedSite] = []
         self._paths: list[Path] = []
-        self._sockets: list[socket.socket] = []
         self._addresses: list[str] = []
 
     async def add(self, url: str, group: str) -> None:
@@ -40,12 +45,13 @@ class Listeners:
         if is_tls and self._tls is None:
             raise InvalidInput(f"cannot listen on {url!r} without a certificate")
         sock = bind(url, group=group)
-        self._sockets.append(sock)
         if sock.family == socket.AF_UNIX:
             self._paths.append(Path(sock.getsockname()))
         tls = self._tls if is_tls else None
-        await web.SockSite(self._runner, sock, backlog=BACKLOG, ssl_context=tls).start()
         self._addresses.append(_url(sock.getsockname(), "https" if is_tls else "tcp"))
+        site = BoundedSite(self._runner, sock, self._terms, tls)
+        self._sites.append(site)
+        await site.start()
 
     @property
     def addresses(self) -> list[str]:
@@ -54,14 +60,10 @@ class Listeners:
 
     async def close(self) -> None:
         """Take no more requests, end the streams, wait for the rest, remove the sockets."""
-        loop = asyncio.get_running_loop()
         for path in self._paths:
             path.unlink(missing_ok=True)
-        for sock in self._sockets:
-            loop.remove_reader(sock.fileno())
-        # a connection accepted in this very turn is lost, unclosed, if its server closes before
-        # the loop has made its transport (CPython 3.11)
-        await asyncio.sleep(ACCEPT_S)
+        for site in self._sites:
+            await site.acceptor.finish()
         await self._runner.cleanup()
 
 
@@ -70,17 +72,30 @@ async def serve(
     urls: Sequence[str],
     *,
     group: str = GROUP,
+    terms: Terms | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Listeners:
     """Serve ``app`` on every URL (``unix:///path``, ``tcp://host:port`` or ``https://host:port``).
 
-    ``tls`` is for the last; what it shows may be renewed while it is in use. A unix socket belongs
-    to ``group`` where that exists and the daemon may give it away. Raises Conflict when an address
-    is taken, InvalidInput for another kind of URL or TLS without a context.
+    ``tls`` is for the last; what it shows may be renewed while it is in use. ``terms`` bound the
+    connections of each. A unix socket belongs to ``group`` where that exists and the daemon may
+    give it away. Raises Conflict when an address is taken, InvalidInput for another kind of URL or
+    TLS without a context.
     """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    terms = terms or Terms()
+    # encoded bodies are refused; what is left of one must not be unpacked either
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=SHUTDOWN_S,
+        keepalive_timeout=terms.patience.idle_s,
+        lingering_time=LINGER_S,
+        auto_decompress=False,
+        max_line_size=MAX_LINE_BYTES,
+        max_field_size=MAX_LINE_BYTES,
+    )
     await runner.setup()
-    listeners = Listeners(runner, tls)
+    listeners = Listeners(runner, terms, tls)
     try:
         for url in urls:
             await listeners.add(url, group)

@@ -10,12 +10,15 @@ from pydantic import BaseModel, TypeAdapter
 
 from tenure import __version__
 from tenure.api.endpoint import Endpoint
+from tenure.api.links import links_of
 from tenure.api.problems import MEDIA, ProblemView, title_of
 
 REF = "#/components/schemas/{model}"
 #: Statuses that every request may be answered with.
-COMMON = (400, 401, 405, 500)
-WITH_BODY = (413, 415)
+COMMON = (400, 401, 405, 413, 415, 417, 421, 429, 500)
+WITH_BODY = (408,)
+#: Lists of ETags, as ``versions`` reads them.
+TAGS = r'^(\*|((W/)?"[!#-~]*"|[0-9]{1,18})(, ?((W/)?"[!#-~]*"|[0-9]{1,18})){0,9})$'
 _PART = re.compile(r"{(\w+)}")
 DESCRIPTION = (
     "Orchestration of fleets of Docker hosts: deadline jobs, generations of containers, costs. "
@@ -101,7 +104,7 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         for name in _PART.findall(endpoint.path)
     ]
     found += _query_parameters(endpoint.query)
-    text = {"type": "string", "maxLength": 255}
+    text: dict[str, Any] = {"type": "string", "maxLength": 255, "pattern": "^[ -~]*$"}
     if endpoint.is_keyed:
         why = "The same key and body give the first answer again for 24 h; another body is a 409."
         found.append(
@@ -109,10 +112,18 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         )
     if endpoint.is_conditional:
         why = "The ETag of the record that the change is meant for; 412 if it has changed."
-        found.append({"name": "If-Match", "in": "header", "schema": text, "description": why})
+        tags = {"type": "string", "maxLength": 255, "pattern": TAGS}
+        found.append({"name": "If-Match", "in": "header", "schema": tags, "description": why})
     if "text/event-stream" in endpoint.media:
         why = "The number of the last event seen; the stream goes on after it."
-        found.append({"name": "Last-Event-ID", "in": "header", "schema": text, "description": why})
+        number = {"type": "string", "pattern": "^[0-9]{0,18}$"}
+        found.append(
+            {"name": "Last-Event-ID", "in": "header", "schema": number, "description": why}
+        )
+    if endpoint.method == "GET" and endpoint.has_tag:
+        why = "The ETag of an answer that the caller holds; 304 if it would be the same."
+        tags = {"type": "string", "maxLength": 255, "pattern": TAGS}
+        found.append({"name": "If-None-Match", "in": "header", "schema": tags, "description": why})
     return found
 
 
@@ -132,17 +143,29 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     statuses = [*COMMON, *endpoint.problems]
     if endpoint.body is not None:
         statuses += WITH_BODY
-    if endpoint.body is not None or endpoint.query.model_fields or endpoint.is_conditional:
+    is_checked = endpoint.is_conditional or endpoint.has_tag
+    if endpoint.body is not None or endpoint.query.model_fields or is_checked:
         statuses.append(422)
     answer = {media: {"schema": _answer(endpoint, schemas, media)} for media in endpoint.media}
-    first = {"description": title_of(endpoint.status), "content": answer}
+    first: dict[str, Any] = {"description": title_of(endpoint.status), "content": answer}
+    links = links_of(endpoint.name)
+    if links:
+        first["links"] = links
     problem = {MEDIA: {"schema": schemas.of("problem")}}
     refusals = {
         str(status): {"description": title_of(status), "content": problem}
         for status in sorted(set(statuses))
     }
+    # what is no HTTP is refused before there is a request to speak of
+    plain = {**problem, "text/plain": {"schema": {"type": "string"}}}
+    refusals["400"] = {"description": title_of(400), "content": plain}
     if endpoint.is_open and "503" in refusals:
         refusals["503"] = {"description": "Not ready", "content": answer}
+    if endpoint.method == "GET" and endpoint.has_tag:
+        refusals["304"] = {"description": title_of(304)}
+    if endpoint.has_tag:
+        tag = {"schema": {"type": "string"}, "description": "For If-Match and If-None-Match."}
+        first["headers"] = {"ETag": tag}
     return {str(endpoint.status): first, **refusals}
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from tenure.model.job import Constraint
 from tenure.model.units import MIB
 
+#: A listener's rate, in those of one client.
+LISTENER_SHARE = 4
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 
@@ -22,7 +24,10 @@ class Options:
     increment). ``max_executors`` bounds one job. ``max_body_bytes`` bounds a request,
     ``max_plan_bytes`` a worker's plan, which names every container of a fleet. ``ask_timeout_s``
     is how long the core may take to answer; ``heartbeat_s`` the longest silence of an event
-    stream; ``max_streams`` the number of open event and log streams.
+    stream; ``max_streams`` the number of open event and log streams. ``body_s`` is how long a body
+    may take to arrive. ``requests_per_s`` is what one client may ask for (a user of the unix
+    socket, an address over TCP), and a listener as a whole ``LISTENER_SHARE`` times that;
+    ``wrong_tokens_per_s`` how often one client may be wrong about the token.
     """
 
     parse_constraint: Callable[[str], Constraint]
@@ -38,13 +43,18 @@ class Options:
     ask_timeout_s: float = 30.0
     heartbeat_s: float = 15.0
     max_streams: int = 100
+    body_s: float = 30.0
+    requests_per_s: float = 3000.0
+    wrong_tokens_per_s: float = 5.0
 
     def __post_init__(self) -> None:
         if self.token is not None and not self.token:
             raise ValueError("token must not be empty")
         if self.hybrid_factor < 1:
             raise ValueError("hybrid_factor must be at least 1")
-        if min(self.ask_timeout_s, self.heartbeat_s) <= 0:
+        if min(self.ask_timeout_s, self.heartbeat_s, self.body_s) <= 0:
             raise ValueError("times must be positive")
+        if min(self.requests_per_s, self.wrong_tokens_per_s) <= 0:
+            raise ValueError("rates must be positive")
         if min(self.max_executors, self.max_body_bytes, self.max_plan_bytes) < 1:
             raise ValueError("bounds must be at least 1")

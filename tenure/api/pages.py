@@ -14,7 +14,7 @@ from aiohttp import web
 from tenure.api.call import Call
 from tenure.api.lazy import Rows
 from tenure.api.longjson import long_json
-from tenure.api.problems import refused
+from tenure.api.problems import HttpProblem, refused
 from tenure.api.schemas.queries import PageQuery
 from tenure.api.slices import TURNS, Turns
 
@@ -73,8 +73,7 @@ class _Chosen(Generic[R]):
     def __init__(self, listing: Listing[R], query: PageQuery) -> None:
         self._listing = listing
         self._limit = query.limit
-        self._cursor = query.cursor
-        self._last: Key | None = None
+        self._last = None if query.cursor is None else _decode(query.cursor)
         self._rows: list[tuple[Key, R]] = []
 
     def add(self, batch: list[tuple[R, bool]]) -> None:
@@ -87,9 +86,9 @@ class _Chosen(Generic[R]):
             self._cut()
 
     def _add(self, key: Key, row: R) -> None:
-        if self._cursor is not None:
-            if self._last is None:
-                self._last = _decode(self._cursor, key)
+        if self._last is not None:
+            if [type(part) for part in self._last] != [type(part) for part in key]:
+                raise _foreign()
             is_after = key < self._last if self._listing.is_newest_first else key > self._last
             if not is_after:
                 return
@@ -111,13 +110,18 @@ def _encode(key: Key) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _decode(cursor: str, like: Key) -> Key:
+def _decode(cursor: str) -> Key:
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         found = json.loads(raw)
     except (binascii.Error, ValueError, RecursionError):
         found = None
-    is_key = isinstance(found, list) and [type(x) for x in found] == [type(x) for x in like]
-    if not is_key:
-        raise refused(422, "invalid_input", "is no cursor of this listing", field="cursor")
+    if not isinstance(found, list) or not found:
+        raise _foreign()
+    if not all(type(part) in (int, str) for part in found):
+        raise _foreign()
     return tuple(found)
+
+
+def _foreign() -> HttpProblem:
+    return refused(422, "invalid_input", "is no cursor of this listing", field="cursor")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from http import HTTPStatus
 from typing import Any, NotRequired
 
@@ -81,7 +82,9 @@ def problem_response(
     if problem.status == HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = 'Bearer realm="tenure"'
     if problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
-        response.headers["Retry-After"] = "1"
+        wait_s = (problem.extra or {}).get("retry_after_s")
+        seconds = math.ceil(wait_s) if isinstance(wait_s, float) else 1
+        response.headers["Retry-After"] = str(max(1, seconds))
     return response
 
 

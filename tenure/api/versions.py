@@ -26,27 +26,28 @@ def tag_of(version: int, body: bytes) -> str:
     return f'"{version}-{zlib.crc32(body):08x}"'
 
 
-def expected(header: str, present: int) -> int | None:
-    """Return the version that If-Match asks for; None where it asks for none.
+def expected(header: str | None, present: int) -> int | None:
+    """Return the version that If-Match asks for; None where there is no such header, or ``*``.
 
+    An empty one is a fault: a script whose variable is empty did mean a condition.
     Of several the ``present`` one is taken if it is among them. A weak tag matches nothing, by the
     standard. A bare number is taken for a tag: quoting one in a shell is an art.
     Raises HttpProblem (422) for what is no list of tags.
     """
-    if not header or header == "*":
+    if header is None or header.strip() == "*":
         return None
     wanted = [_version(weak, text) for weak, text in _tags(header, "If-Match")]
     return present if present in wanted else wanted[0]
 
 
-def is_known(header: str, tag: str) -> bool:
+def is_known(header: str | None, tag: str) -> bool:
     """Return whether If-None-Match says that the caller holds the answer with this tag.
 
     Raises HttpProblem (422) for what is no list of tags.
     """
-    if not header:
+    if header is None:
         return False
-    if header == "*":
+    if header.strip() == "*":
         return True
     return tag.strip('"') in (text for _, text in _tags(header, "If-None-Match"))
 

@@ -18,6 +18,10 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(help="The node's name.", metavar="NODE")]
 Why = Annotated[str, typer.Option("--reason", help="Why; shown with the node.")]
 Names = Annotated[list[str], typer.Argument(help="Names of nodes.", metavar="NODE...")]
+Version = Annotated[
+    int | None,
+    typer.Option("--if-version", min=0, help="Only if the node has this version (see inspect)."),
+]
 
 
 def _use(node: dict[str, Any]) -> str:
@@ -68,6 +72,7 @@ LINES: list[Column] = [
     ("foreign", lambda n: f"{n['foreign_containers']} containers that are not tenure's"),
     ("price per hour", lambda n: usd(n["price_usd_per_h"])),
     ("power driver", lambda n: n["power_driver"]),
+    ("version", lambda n: n["version"]),
     ("idle", lambda n: ago(n["idle_since"]) if n["idle_since"] else None),
     ("unreachable", lambda n: ago(n["unreachable_since"]) if n["unreachable_since"] else None),
 ]
@@ -170,11 +175,14 @@ def power(
     session: Session,
     node: Name,
     to: Annotated[str, typer.Argument(help="on or off.", metavar="on|off")],
+    *,
+    version: Version = None,
 ) -> None:
     """Switch a node on or off; off is refused unless it is empty."""
     if to not in ("on", "off"):
         raise InvalidInput(f"say on or off, not {to!r}")
-    session.out.rows([session.client.power_node(node, to)], COLUMNS, key="name")
+    changed = session.client.power_node(node, to, version=version)
+    session.out.rows([changed], COLUMNS, key="name")
 
 
 @verb(app, "fence")
@@ -185,6 +193,7 @@ def fence(
     is_sure: Annotated[
         bool, typer.Option("--yes", help="Yes, nothing runs there any more.")
     ] = False,
+    version: Version = None,
 ) -> None:
     """Declare that nothing runs on an unreachable node any more.
 
@@ -194,4 +203,5 @@ def fence(
         raise InvalidInput(
             f"fencing says that nothing runs on {node} any more; make sure, then add --yes"
         )
-    session.out.rows([session.client.fence_node(node)], COLUMNS, key="name")
+    changed = session.client.fence_node(node, version=version)
+    session.out.rows([changed], COLUMNS, key="name")

@@ -71,13 +71,18 @@ class Client:
         """End the drain of a node. Raises Conflict ``not_draining``."""
         return self._call("DELETE", f"/v1/nodes/{_part(name)}/drain", None)
 
-    def power_node(self, name: str, to: str) -> Json:
-        """Switch a node ``on`` or ``off``."""
-        return self._call("POST", f"/v1/nodes/{_part(name)}/power", {"to": to})
+    def power_node(self, name: str, to: str, *, version: int | None = None) -> Json:
+        """Switch a node ``on`` or ``off``; Conflict if it is not at ``version`` (None: any)."""
+        path = f"/v1/nodes/{_part(name)}/power"
+        return self._call("POST", path, {"to": to}, headers=_if_match(version))
 
-    def fence_node(self, name: str) -> Json:
-        """Declare that nothing runs on the node any more."""
-        return self._call("POST", f"/v1/nodes/{_part(name)}/fence", {"confirm": name})
+    def fence_node(self, name: str, *, version: int | None = None) -> Json:
+        """Declare that nothing runs on the node any more.
+
+        Raises Conflict if it is not at ``version`` (None: any).
+        """
+        path = f"/v1/nodes/{_part(name)}/fence"
+        return self._call("POST", path, {"confirm": name}, headers=_if_match(version))
 
     # jobs
 
@@ -322,6 +327,10 @@ class Client:
 
 def _part(text: str) -> str:
     return quote(text, safe="") or "%20"
+
+
+def _if_match(version: int | None) -> dict[str, str]:
+    return {} if version is None else {"If-Match": f'"{version}"'}
 
 
 def _query(values: Mapping[str, Any]) -> str:

@@ -114,6 +114,10 @@ def _limits(file: ConfigFile) -> made.LimitSettings:
         events=file.limits.events,
         logs_bytes=file.limits.logs_mib * MIB,
         body_bytes=file.limits.body_mib * MIB,
+        requests_per_s=file.limits.requests_per_s,
+        wrong_tokens_per_s=file.limits.wrong_tokens_per_s,
+        connections=file.limits.connections,
+        streams=file.limits.streams,
     )
 
 

@@ -143,6 +143,18 @@ class LimitsSection(Section):
     events: Positive = _field(100_000, "Public events that are kept, at most 30 days.")
     logs_mib: Positive = _field(256, "Kept logs of ended executors in all, at most 24 hours.")
     body_mib: Positive = _field(1, "The body of one request.")
+    requests_per_s: Positive = _field(
+        3000,
+        "Requests of one client: a user of the unix socket, an address over TCP. Twice as many at "
+        "once after a pause; a listener as a whole takes four times as many.",
+    )
+    wrong_tokens_per_s: Positive = _field(
+        5, "Answers to wrong tokens from one address; more are answered 429."
+    )
+    connections: Positive = _field(
+        2048, "Connections of each listener; at most a quarter of the files the process may open."
+    )
+    streams: Positive = _field(100, "Open streams of events and followed logs.")
 
 
 class DefaultsSection(Section):

@@ -81,6 +81,10 @@ class LimitSettings:
     events: int
     logs_bytes: int
     body_bytes: int
+    requests_per_s: int
+    wrong_tokens_per_s: int
+    connections: int
+    streams: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
+from tenure.api.acceptor import Terms
 from tenure.api.app import build_app
 from tenure.api.listeners import Listeners, serve
 from tenure.api.options import Options
@@ -30,9 +31,11 @@ from tenure.core.fleet import FleetState
 from tenure.core.tables import KINDS
 from tenure.daemon.backend import Body, DaemonBackend
 from tenure.daemon.clock import Clock
+from tenure.daemon.garbage import spare_records
 from tenure.daemon.hands import Hands, Ports
 from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.loop import CoreLoop, EventMaker
+from tenure.daemon.openfiles import affordable
 from tenure.daemon.rhythm import Rhythm, RhythmPorts, python_argv
 from tenure.daemon.settings import params_of
 from tenure.daemon.stats import open_stats
@@ -91,6 +94,7 @@ class Daemon:
         fleet = f"f-{os.urandom(6).hex()}"
         self.state = FleetState(params_of(settings), self.policies, fleet=fleet)
         self.state.load(records)
+        spare_records()
         self.clock = Clock(self.state.ctx.meta.clock_us)
         self.stats = await open_stats(settings)
         self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
@@ -159,6 +163,9 @@ class Daemon:
             hybrid_factor=settings.defaults.hybrid_factor,
             max_executors=settings.limits.executors,
             max_body_bytes=settings.limits.body_bytes,
+            max_streams=settings.limits.streams,
+            requests_per_s=settings.limits.requests_per_s,
+            wrong_tokens_per_s=settings.limits.wrong_tokens_per_s,
         )
         body = Body(
             self.loop,
@@ -174,7 +181,8 @@ class Daemon:
         app = build_app(DaemonBackend(body), options)
         urls = [listener.url for listener in settings.listen]
         self._tls = server_context(settings.tls.files) if settings.tls else None
-        self.listeners = await serve(app, urls, tls=self._tls)
+        terms = Terms(affordable(settings.limits.connections))
+        self.listeners = await serve(app, urls, terms=terms, tls=self._tls)
         ready = {"pid": os.getpid(), "addresses": self._addresses()}
         (settings.state_dir / READY_FILE).write_text(json.dumps(ready))
 

@@ -160,8 +160,8 @@ class DaemonBackend:
         """Return the executors and containers that are on a node."""
         return self._ctx.executors_on(node), self._ctx.services_on(node)
 
-    def snapshot(self) -> Mapping[str, Any]:
-        """Return what a worker plans from."""
+    def snapshot(self) -> Steps[Mapping[str, Any]]:
+        """Return what a worker plans from, in steps."""
         return views.snapshot(self._ctx)
 
     def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -120,24 +121,28 @@ def drain(ctx: Context, name: str, *, is_dry: bool) -> DrainReport | None:
     return replace(found, drain=None) if is_dry else found
 
 
-def snapshot(ctx: Context) -> dict[str, Any]:
+def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
     """Return what a worker plans from: nodes with their room, services with their profiles.
 
-    All of it is of this moment. What takes long is made later, row by row, of records that do not
-    change any more: ``lazy.Rows``.
+    All of it is of one moment, the last step's; the steps before have the loads of nodes computed,
+    which the core keeps. What takes long is made later, row by row, of records that do not change
+    any more: ``lazy.Rows``.
     """
+    for node in list(ctx.tables.nodes.values()):
+        if not node.is_removed:
+            room.free_on(ctx, node)
+            yield
     nodes = [node for node in ctx.tables.nodes.values() if not node.is_removed]
     rooms = [(node, room.free_on(ctx, node), ctx.now_us) for node in nodes]
     services = list(ctx.tables.services.values())
     profiles = list(ctx.profiles.values())
-    known = {service.id for service in services}
     return {
         "revision": ctx.meta.revision,
         "now_us": ctx.now_us,
         "cooldown_us": ctx.params.cooldown_us,
         "nodes": Rows(_node(*parts) for parts in rooms),
         "services": Rows(_service(s) for s in services if s.state not in GONE),
-        "profiles": Rows(_profile(p) for p in profiles if p.container in known),
+        "profiles": Rows(_profile(p) for p in profiles if p.container in ctx.tables.services),
         "cycles": [asdict(cycle) for cycle in ctx.cycles.values()],
     }
 

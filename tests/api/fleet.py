@@ -231,7 +231,7 @@ class CoreBackend:
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         return self.state.ctx.executors_on(node), self.state.ctx.services_on(node)
 
-    def snapshot(self) -> Mapping[str, Any]:
+    def snapshot(self) -> Steps[Mapping[str, Any]]:
         from tenure.daemon.views import snapshot
 
         return snapshot(self.state.ctx)

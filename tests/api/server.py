@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tenure.api.acceptor import Terms
 from tenure.api.app import build_app
 from tenure.api.listeners import Listeners, serve
 from tenure.api.options import Options
@@ -48,8 +49,13 @@ class Server:
     """The application over a ``CoreBackend``, serving a unix socket and a loopback port."""
 
     def __init__(
-        self, folder: Path, make: Callable[[], CoreBackend] = CoreBackend, **changes: Any
+        self,
+        folder: Path,
+        make: Callable[[], CoreBackend] = CoreBackend,
+        terms: Terms | None = None,
+        **changes: Any,
     ) -> None:
+        self._terms = terms
         self.socket = folder / "t.sock"
         self._options = options(**changes)
         self._make = make
@@ -65,7 +71,7 @@ class Server:
         self.backend = self._make()
         app = build_app(self.backend, self._options)
         urls = [f"unix://{self.socket}", "tcp://127.0.0.1:0"]
-        self._listeners = await serve(app, urls, group="no-such-group")
+        self._listeners = await serve(app, urls, group="no-such-group", terms=self._terms)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the server's loop and return its result."""

@@ -235,3 +235,21 @@ def test_pullable_image(server: Server) -> None:
     answer = server.post("/v1/jobs", {**JOB, "name": "x", "image": "absent:1"})
     assert (answer.json["code"], answer.fields) == ("unknown_image", ["image"])
     assert "the registry does not know it" in answer.json["detail"]
+
+
+def test_the_dry_run_knows_that_a_name_is_taken(server: Server) -> None:
+    assert server.post("/v1/jobs", JOB).status == 201
+    refusal = server.post("/v1/jobs", JOB)
+    planned = server.post("/v1/jobs/plan", JOB)
+    assert (planned.status, planned.json["is_accepted"]) == (200, False)
+    assert (planned.json["code"], planned.json["detail"]) == (
+        refusal.json["code"],
+        refusal.json["detail"],
+    )
+    assert planned.json["errors"] == refusal.json["errors"]
+
+
+def test_an_unknown_image_is_explained_once(server: Server) -> None:
+    detail = server.post("/v1/jobs", {**JOB, "image": "absent:1"}).json["detail"]
+    assert detail.count("no node holds") == 1
+    assert detail.count("absent:1") == 1

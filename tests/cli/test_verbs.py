@@ -73,6 +73,9 @@ def test_node_fence(tenure: Tenure) -> None:
     assert unsure.code == 2
     assert "--yes" in unsure.err
     assert "answers" in tenure("node", "fence", "n1", "--yes").err
+    late = tenure("node", "fence", "n1", "--yes", "--if-version", "0")
+    assert late.code == 1
+    assert "has changed" in late.err
 
 
 def test_job_run_from_stdin_and_file(tenure: Tenure, tmp_path: Path) -> None:

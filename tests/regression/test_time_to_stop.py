@@ -17,6 +17,18 @@ def test_a_removal_gives_the_time_asked_for() -> None:
     assert bench.open("retire").grace_s == 60
 
 
+def test_without_a_word_a_container_has_the_time_of_its_body() -> None:
+    """The API filled in its own ten seconds, so that nothing of the container's ever counted."""
+    bench = Bench(node("a", "nursery"))
+    bench.connect("a")
+    service, _ = run_service(bench, StopTimeout=77)
+    bench.say(ChangeService(at_us=0, request="stop", container=service, verb="stop"))
+    assert bench.open("stop").grace_s == 77
+    bench.end(bench.open("stop"))
+    bench.say(ChangeService(at_us=0, request="rm", container=service, verb="remove"))
+    assert bench.open("retire").grace_s == 77
+
+
 def test_a_move_gives_the_stop_timeout_of_the_body() -> None:
     bench = Bench(node("a", "nursery"), node("t"))
     bench.connect("a")

@@ -6,6 +6,7 @@ everything after it; where some of that is no longer kept, an event ``gap`` says
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Collection
 
@@ -13,6 +14,8 @@ from aiohttp import web
 
 from tenure.api.backend import Backend
 from tenure.api.call import Call
+from tenure.api.lazy import Rows
+from tenure.api.longjson import long_json
 from tenure.api.problems import refused
 from tenure.api.schemas.queries import MAX_SEQ, EventsQuery
 from tenure.api.streams import open_stream
@@ -20,12 +23,36 @@ from tenure.api.views import event_view
 from tenure.core.tables import PublicEvent
 
 #: Events per read: bounds what one slow reader holds in memory.
-BATCH = 500
+BATCH = 200
+#: Batches kept for other readers: some 50 kB each.
+MAX_SHARED = 16
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",
 }
+
+
+class Tail:
+    """The newest batches, shared: most readers are at the same place and want the same."""
+
+    def __init__(self) -> None:
+        self._last = -1
+        self._batches: dict[tuple[int, tuple[str, ...]], tuple[bytes, int]] = {}
+
+    def after(self, backend: Backend, after: int, types: tuple[str, ...]) -> tuple[bytes, int]:
+        """Return what ``_batch`` does."""
+        last = backend.last_seq
+        if last != self._last or len(self._batches) >= MAX_SHARED:
+            self._last = last
+            self._batches.clear()
+        key = (after, types)
+        if key not in self._batches:
+            self._batches[key] = _batch(backend, after, types)
+        return self._batches[key]
+
+
+TAIL = web.AppKey("tail", Tail)
 
 
 async def events(call: Call) -> web.StreamResponse:
@@ -34,16 +61,18 @@ async def events(call: Call) -> web.StreamResponse:
         async with open_stream(call):
             return await _stream(call)
     query = call.query_as(EventsQuery)
+    _seen(call)  # a list has no use for it, but a faulty one is a fault in either case
     after = query.after or 0
     backend = call.backend
-    found = backend.events_after(after, query.limit, _types(query))
+    # a rare type may be looked for through all that is kept
+    found = await asyncio.to_thread(backend.events_after, after, query.limit, _types(query))
     body = {
-        "items": [event_view(event) for event in found],
+        "items": Rows(event_view(event) for event in found),
         "first_seq": backend.first_seq,
         "last_seq": backend.last_seq,
         "has_gap": after + 1 < backend.first_seq,
     }
-    return call.json(body)
+    return await long_json(call, body)
 
 
 def _types(query: EventsQuery) -> tuple[str, ...]:
@@ -52,24 +81,33 @@ def _types(query: EventsQuery) -> tuple[str, ...]:
 
 def _start(call: Call) -> int:
     """Return after which event the stream begins: Last-Event-ID, ``after``, or now."""
-    text = call.request.headers.get("Last-Event-ID", "").strip()
-    if text:
-        if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_SEQ):
-            raise refused(422, "invalid_input", "is no event number", field="Last-Event-ID")
-        return int(text)
+    seen = _seen(call)
+    if seen is not None:
+        return seen
     after = call.query_as(EventsQuery).after
     return call.backend.last_seq if after is None else after
+
+
+def _seen(call: Call) -> int | None:
+    """Return Last-Event-ID, None where there is none. Raises HttpProblem (422)."""
+    text = call.request.headers.get("Last-Event-ID", "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= MAX_SEQ):
+        raise refused(422, "invalid_input", "is no event number", field="Last-Event-ID")
+    return int(text)
 
 
 async def _stream(call: Call) -> web.StreamResponse:
     after = _start(call)
     types = _types(call.query_as(EventsQuery))
+    tail = call.request.app[TAIL]
     response = web.StreamResponse(headers=HEADERS)
     await response.prepare(call.request)
     try:
         await response.write(b"retry: 1000\n\n")
         while True:
-            text, after = _batch(call.backend, after, types)
+            text, after = tail.after(call.backend, after, types)
             await response.write(text)
             if after >= call.backend.last_seq:
                 seen = call.backend.last_seq

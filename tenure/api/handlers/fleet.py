@@ -22,7 +22,8 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 async def snapshot(call: Call) -> web.StreamResponse:
     """Return what a worker plans from."""
-    return await long_json(call, call.backend.snapshot())
+    found = await call.request.app[TURNS].finish(call.backend.snapshot())
+    return await long_json(call, found)
 
 
 async def profiles(call: Call) -> web.StreamResponse:

@@ -13,18 +13,34 @@ from tenure.api.streams import open_stream
 
 HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 
+#: Bytes written before the next wait for the reader; a slow one is told from a dead one by these.
+PART_BYTES = 1 << 16
+
 
 async def log_response(call: Call, ref: str, query: LogsQuery) -> web.StreamResponse:
     """Answer with the log of ``ref`` (container id or executor key)."""
     if not query.follow:
         found = await call.backend.container_logs(ref, tail=query.tail, follow=False)
         data = found if isinstance(found, bytes) else b"".join([part async for part in found])
-        return web.Response(body=last_lines(data, query.tail), headers=HEADERS)
+        return await _whole(call, last_lines(data, query.tail))
     async with open_stream(call):
         found = await call.backend.container_logs(ref, tail=query.tail, follow=True)
         response = web.StreamResponse(headers=HEADERS)
         await response.prepare(call.request)
         await _copy(found, response)
+    return response
+
+
+async def _whole(call: Call, data: bytes) -> web.StreamResponse:
+    """Answer with a log in parts, each of which waits for its reader."""
+    if len(data) <= PART_BYTES:
+        return web.Response(body=data, headers=HEADERS)
+    response = web.StreamResponse(headers={**HEADERS, "Content-Length": str(len(data))})
+    await response.prepare(call.request)
+    view = memoryview(data)
+    for start in range(0, len(data), PART_BYTES):
+        await response.write(view[start : start + PART_BYTES])
+    await response.write_eof()
     return response
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
-from tenure.api.schemas.fields import MAX_CPUS, MAX_ITEMS, MAX_MEMORY, Strict, Text
+from tenure.api.schemas.fields import MAX_CPUS, MAX_ITEMS, MAX_MEMORY, Line, Strict, Text
 
 Bytes = Annotated[int, Field(ge=0, le=MAX_MEMORY)]
 Texts = Annotated[list[Text], Field(max_length=MAX_ITEMS)]
@@ -20,7 +20,7 @@ TextMap = dict[str, Text]
 
 #: Field names by type, for what has no type of its own below.
 HOST_FIELDS: dict[Any, str] = {
-    Text: "CgroupParent CpusetCpus CpusetMems ContainerIDFile NetworkMode VolumeDriver "
+    Line: "CgroupParent CpusetCpus CpusetMems ContainerIDFile NetworkMode VolumeDriver "
     "CgroupnsMode IpcMode Cgroup PidMode UTSMode UsernsMode Runtime Isolation",
     int: "CpuShares BlkioWeight CpuRealtimePeriod CpuRealtimeRuntime KernelMemory "
     "KernelMemoryTCP MemorySwap MemorySwappiness PidsLimit CpuCount CpuPercent IOMaximumIOps "
@@ -36,7 +36,7 @@ HOST_FIELDS: dict[Any, str] = {
     dict[str, Objects | None]: "PortBindings",
 }
 CONFIG_FIELDS: dict[Any, str] = {
-    Text: "Hostname Domainname User WorkingDir MacAddress StopSignal",
+    Line: "Hostname Domainname User WorkingDir MacAddress StopSignal",
     int: "StopTimeout",
     bool: "AttachStdin AttachStdout AttachStderr Tty OpenStdin StdinOnce NetworkDisabled "
     "ArgsEscaped",

@@ -17,6 +17,8 @@ from pydantic import (
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.units import MIB
 
+#: One line: no control characters, which could forge log lines or drive a terminal.
+LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 NAME = r"^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}$"
 #: distribution/reference: host:port/path:tag@digest, or an image id.
 IMAGE = (
@@ -64,7 +66,8 @@ def memory_bytes(value: Any) -> Any:
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Image = Annotated[str, StringConstraints(pattern=IMAGE, max_length=255)]
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
-Key = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+Line = Annotated[str, StringConstraints(max_length=4096, pattern=LINE)]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=LINE)]
 Cpus = Annotated[float, Field(ge=0.01, le=MAX_CPUS, description="Cores; Docker's least is 0.01.")]
 Memory = Annotated[
     int,
@@ -83,6 +86,7 @@ Memory = Annotated[
 Seconds = Annotated[float, Field(gt=0, le=MAX_TIME_S)]
 Grace = Annotated[int, Field(ge=0, le=3600, description="Seconds from SIGTERM to SIGKILL.")]
 Reserved = "tenure."
+_UNFIT = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 def environment(value: Any) -> Any:
@@ -96,11 +100,19 @@ def environment(value: Any) -> Any:
 
 
 def env_faults(env: list[str] | None, path: str = "env") -> list[FieldError]:
-    """Return the entries that are not ``NAME=value`` or a bare ``NAME``."""
+    """Return the entries that are not ``NAME=value`` or a bare ``NAME``.
+
+    As Docker has it: a name is not empty (its API) and holds no white space (its env files). A
+    value may hold anything, also line breaks.
+    """
     found = []
     for i, entry in enumerate(env or ()):
-        if not entry.partition("=")[0].strip():
+        name = entry.partition("=")[0]
+        if not name:
             found.append(FieldError(f"{path}.{i}", "must be NAME=value"))
+        elif _UNFIT.search(name):
+            message = "the name before = must hold no white space or control characters"
+            found.append(FieldError(f"{path}.{i}", message))
     return found
 
 

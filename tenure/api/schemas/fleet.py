@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from tenure.api.schemas.fields import Key, Name, Strict, Text
-from tenure.api.schemas.jobs import EPOCH
+from tenure.api.schemas.fields import Key, Line, Name, Strict, Text
+from tenure.api.schemas.jobs import EPOCH, Moment
 from tenure.model.plan import Kept, Move, Plan
 
 #: More than the containers of the largest fleet tenure is designed for.
@@ -103,7 +103,7 @@ class MoveRequest(Strict):
     incarnation: int = Field(ge=1)
     source: Name = Field(alias="from")
     target: Name = Field(alias="to")
-    reason: Text
+    reason: Line
 
 
 class KeptRequest(Strict):
@@ -111,7 +111,7 @@ class KeptRequest(Strict):
 
     container: Key
     code: Key
-    reason: Text
+    reason: Line
 
 
 class PlanRequest(Strict):
@@ -143,7 +143,7 @@ class PlanRequest(Strict):
     run_id: Key
     generation: Name
     revision: int = Field(ge=0)
-    expires_at: AwareDatetime
+    expires_at: Moment
     moves: list[MoveRequest] = Field(max_length=MAX_MOVES)
     kept: list[KeptRequest] = Field(default=[], max_length=MAX_MOVES)
 

@@ -40,7 +40,7 @@ from tenure.model.units import US, iso, seconds_to_us
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_EXECUTORS = 1_000_000
-VOLUME = r"^(/[^:]*|[a-zA-Z0-9][a-zA-Z0-9_.-]*):/[^:]*(:[a-zA-Z,]+)?$"
+VOLUME = r"^(/[^:\x00-\x1f\x7f]*|[a-zA-Z0-9][a-zA-Z0-9_.-]*):/[^:\x00-\x1f\x7f]*(:[a-zA-Z,]+)?$"
 
 
 def words(value: Any) -> Any:

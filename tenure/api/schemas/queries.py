@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from tenure.api.schemas.fields import Grace
+from tenure.api.schemas.jobs import Moment
+from tenure.model.container import ContainerState
+from tenure.model.job import JobState
+from tenure.model.plan import RunState
 
 Word = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 WORDS = r"^[a-z_.]+(,[a-z_.]+)*$"
@@ -15,6 +20,21 @@ Words = Annotated[
     StringConstraints(pattern=WORDS, max_length=1024),
     Field(description="One or more, parted by commas."),
 ]
+
+
+def _states(kind: type[StrEnum]) -> WithJsonSchema:
+    """Document a list of states; the handler names an unknown one, with those that are known."""
+    names = "|".join(state.value for state in kind)
+    pattern = f"^({names})(,({names}))*$"
+    why = "One or more, parted by commas."
+    return WithJsonSchema(
+        {"type": "string", "pattern": pattern, "maxLength": 1024, "description": why}
+    )
+
+
+JobStates = Annotated[Words, _states(JobState)]
+ContainerStates = Annotated[Words, _states(ContainerState)]
+RunStates = Annotated[Words, _states(RunState)]
 MAX_PAGE = 1000
 MAX_SEQ = 2**62
 
@@ -35,12 +55,12 @@ class PageQuery(Query):
 
 
 class JobsQuery(PageQuery):
-    state: Words | None = None
+    state: JobStates | None = None
     app: Word | None = None
 
 
 class ContainersQuery(PageQuery):
-    state: Words | None = None
+    state: ContainerStates | None = None
     app: Word | None = None
     generation: Word | None = None
     node: Word | None = None
@@ -48,7 +68,7 @@ class ContainersQuery(PageQuery):
 
 class RunsQuery(PageQuery):
     cycle: Word | None = None
-    state: Words | None = None
+    state: RunStates | None = None
 
 
 class LogsQuery(Query):
@@ -63,8 +83,8 @@ class JobLogsQuery(LogsQuery):
 
 
 class CostQuery(Query):
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
 
 
 class EventsQuery(Query):
