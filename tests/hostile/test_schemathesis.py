@@ -78,5 +78,6 @@ def test_the_document_holds(daemon: Daemon, tmp_path: Path) -> None:
     assert done.returncode == 0, _brief(done.stdout) + done.stderr[-2000:]
     for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
         assert re.search(rf"✅ {phase}", done.stdout), done.stdout[-3000:]
-    lives = {"job.accepted", "job.cancelled", "container.accepted", "container.removed"}
+    # a container is removed only by a chain that made it: the links were followed
+    lives = {"job.accepted", "container.accepted", "container.removed"}
     assert lives <= _types(daemon)
