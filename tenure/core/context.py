@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tenure.core.line import Line
 from tenure.core.params import Params
 from tenure.core.tables import Meta, PublicEvent, Tables
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
@@ -15,20 +16,26 @@ from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import Command
 from tenure.model.facts import EngineFacts
-from tenure.model.job import EXECUTOR_OVER, Executor, Job
+from tenure.model.job import EXECUTOR_OVER, Executor, ExecutorState, Job, JobState
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
 from tenure.model.placing import Placer
 from tenure.model.plan import CycleSpec, Run
 from tenure.model.resources import Resources
 
+UNDER_WAY = frozenset((JobState.STARTING, JobState.RUNNING))
 UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
 GONE_SERVICE = frozenset((ContainerState.REMOVED, ContainerState.FAILED))
 
 
 @dataclass(slots=True)
 class Index:
-    """Keys by node and by job, so that no event costs a walk over the fleet."""
+    """Keys by node and by job, so that no event costs a walk over the fleet.
+
+    ``line`` is the jobs that wait for a place, ``homeless`` those that run or start and may have
+    executors without a node; ``unestimated`` of these are without an estimate; ``removed`` are
+    nodes that the configuration does not name any more.
+    """
 
     executors: dict[str, set[str]] = field(default_factory=dict)
     of_job: dict[str, set[str]] = field(default_factory=dict)
@@ -38,7 +45,13 @@ class Index:
     graves: dict[str, set[str]] = field(default_factory=dict)
     graves_of: dict[str, set[str]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    moves_at: dict[str, set[str]] = field(default_factory=dict)
     open_jobs: set[str] = field(default_factory=set)
+    job_names: dict[str, str] = field(default_factory=dict)
+    line: Line = field(default_factory=Line)
+    homeless: set[str] = field(default_factory=set)
+    unestimated: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
     open_runs: set[str] = field(default_factory=set)
     open_drains: set[str] = field(default_factory=set)
     unplaced: set[str] = field(default_factory=set)
@@ -65,6 +78,8 @@ class Context:
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
     for the others to hear of, ``ended`` moves that just ended. ``looks`` says before when no drain
     looks again, ``strangers`` names running containers that are not ours, by node.
+    ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
+    ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness.
     """
 
     def __init__(self, params: Params, placer: Placer) -> None:
@@ -90,6 +105,10 @@ class Context:
         self.touched_services: set[str] = set()
         self.gone: list[tuple[str, bool]] = []
         self.loads: dict[str, Any] = {}
+        self.board: Any = None
+        self.stale: set[str] = set()
+        self.stale_jobs: set[str] = set()
+        self.touched_nodes: set[str] = set()
         self.probes: dict[str, str] = {}
         self.is_closing = False
         self.dark: list[str] = []
@@ -167,18 +186,48 @@ class Context:
     def put_node(self, node: Node) -> Node:
         """Store a node."""
         self.is_room_changed = True
+        self._touch_node(node.name)
+        if node.is_removed:
+            self.index.removed.add(node.name)
+        else:
+            self.index.removed.discard(node.name)
         return self.tables.nodes.put(node.name, replace(node, version=node.version + 1))
+
+    def drop_node(self, node: Node) -> None:
+        """Forget a node."""
+        self.tables.nodes.drop(node.name)
+        self.index.removed.discard(node.name)
+        self.stale.add(node.name)
+        self.is_room_changed = True
+
+    def _touch_node(self, name: str) -> None:
+        self.stale.add(name)
+        self.touched_nodes.add(name)
 
     def put_job(self, job: Job) -> Job:
         """Store a job."""
         job = replace(job, version=job.version + 1)
         if job.is_over:
-            self.index.open_jobs.discard(job.id)
             self.why.pop(job.id, None)
-        else:
-            self.index.open_jobs.add(job.id)
+        self._index_job(job)
+        self.stale_jobs.add(job.id)
         self.is_room_changed = True
         return self.tables.jobs.put(job.id, job)
+
+    def _index_job(self, job: Job) -> None:
+        index = self.index
+        index.line.put(job)
+        if job.is_over:
+            index.open_jobs.discard(job.id)
+            if index.job_names.get(job.spec.name) == job.id:
+                del index.job_names[job.spec.name]
+        else:
+            index.open_jobs.add(job.id)
+            index.job_names[job.spec.name] = job.id
+        if job.state in UNDER_WAY and job.spec.estimate_local_us is None:
+            index.unestimated.add(job.id)
+        else:
+            index.unestimated.discard(job.id)
 
     def put_executor(self, executor: Executor) -> Executor:
         """Store an executor; over means that it takes no room (its grave may)."""
@@ -188,6 +237,10 @@ class Context:
         _shift(self.index.executors, was, now, executor.key)
         self.forget_loads(was, now)
         self.index.of_job.setdefault(executor.job, set()).add(executor.key)
+        if executor.state is ExecutorState.PLACED and not executor.node:
+            job = self.tables.jobs.get(executor.job)
+            if job is not None and job.state in UNDER_WAY:
+                self.index.homeless.add(executor.job)
         self.touched_jobs.add(executor.job)
         self.is_room_changed = True
         return self.tables.executors.put(executor.key, executor)
@@ -217,11 +270,18 @@ class Context:
         if move.is_over:
             self.index.moves.discard(move.id)
             self.index.move_of.pop(move.container, None)
+            for node in (move.source, move.target):
+                self.index.moves_at.get(node, set()).discard(move.id)
         else:
-            self.index.moves.add(move.id)
-            self.index.move_of[move.container] = move.id
+            self._index_move(move)
         self.is_room_changed = True
         return self.tables.migrations.put(move.id, move)
+
+    def _index_move(self, move: Migration) -> None:
+        self.index.moves.add(move.id)
+        self.index.move_of[move.container] = move.id
+        for node in (move.source, move.target):
+            self.index.moves_at.setdefault(node, set()).add(move.id)
 
     def put_grave(self, grave: Grave) -> Grave:
         """Store a grave."""
@@ -246,7 +306,9 @@ class Context:
     def forget_loads(self, *nodes: str) -> None:
         """Have the load of nodes computed anew: something on them changed."""
         for node in nodes:
-            self.loads.pop(node, None)
+            if node:
+                self.loads.pop(node, None)
+                self._touch_node(node)
 
     def forget_node(self, node: str) -> None:
         """Drop what was learned of a node that the configuration no longer names."""
@@ -327,6 +389,11 @@ class Context:
         found = [self.tables.migrations[key] for key in self.index.moves]
         return sorted(found, key=lambda move: (move.created_us, move.id))
 
+    def moves_at(self, node: str) -> list[Migration]:
+        """Return the open migrations from or to ``node``, in the order of their acceptance."""
+        found = [self.tables.migrations[key] for key in self.index.moves_at.get(node, ())]
+        return sorted(found, key=lambda move: (move.created_us, move.id))
+
     def is_mid_move(self) -> bool:
         """Whether any migration has begun and not ended."""
         return any(move.step is not Step.QUEUED for move in self.open_moves())
@@ -340,10 +407,16 @@ class Context:
         """Build the indexes from freshly loaded tables."""
         self.index = Index()
         self.loads.clear()
+        self.board = None
         self._index_work()
         self._index_moves()
         tables = self.tables
-        self.index.open_jobs = {job.id for job in tables.jobs.values() if not job.is_over}
+        for job in tables.jobs.values():
+            self._index_job(job)
+        for node in tables.nodes.values():
+            self._touch_node(node.name)
+            if node.is_removed:
+                self.index.removed.add(node.name)
         self.index.open_runs = {run.id for run in tables.runs.values() if not run.is_over}
         self.index.open_drains = {d.node for d in tables.drains.values() if not d.is_over}
         for row in tables.intervals.values():
@@ -358,6 +431,8 @@ class Context:
             if executor.state not in EXECUTOR_OVER:
                 _shift(self.index.executors, "", executor.node, executor.key)
             self.index.of_job.setdefault(executor.job, set()).add(executor.key)
+            if executor.state is ExecutorState.PLACED and not executor.node:
+                self.index.homeless.add(executor.job)
         for service in tables.services.values():
             if service.state not in GONE_SERVICE:
                 _shift(self.index.services, "", service.node, service.id)
@@ -370,8 +445,7 @@ class Context:
         tables = self.tables
         for move in tables.migrations.values():
             if not move.is_over:
-                self.index.moves.add(move.id)
-                self.index.move_of[move.container] = move.id
+                self._index_move(move)
         for grave in tables.graves.values():
             self.index.graves.setdefault(grave.node, set()).add(grave.id)
             self.index.graves_of.setdefault(grave.owner, set()).add(grave.id)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tenure.core import room, services
+from tenure.core import board, room, services
 from tenure.core.context import Context
 from tenure.core.steps import MOVABLE, may_be_start_first
 from tenure.model.container import ContainerState, Service, Step
@@ -181,7 +181,7 @@ class _Board:
     def __init__(self, ctx: Context, source: Node) -> None:
         self._ctx = ctx
         self._source = source
-        self._scene: room.Scene | None = None
+        self._scene: board.Scene | None = None
         self._free: dict[str, Resources] = {}
         self._ports: dict[str, set[tuple[str, str]]] = {}
         self._wanted: set[str] = set()
@@ -248,7 +248,7 @@ class _Board:
     def _spread(self, service: Service, names: list[str]) -> str | None:
         """Ask the policy for services, as for a new one, with the room that is left."""
         if self._scene is None:
-            self._scene = room.scene(self._ctx)
+            self._scene = board.scene(self._ctx)
         here, need = self._scene, room.need_of(self._ctx, service)
         cpu, memory = here.view.free_cpu_m.copy(), here.view.free_memory.copy()
         for name, free in self._free.items():

@@ -1,14 +1,15 @@
 """FleetState: events in, effects out. The one writer of all state (sans-IO, deterministic).
 
-Theory of operation. ``handle`` dispatches an event to the sub-machines by one table, then settles:
-whatever the event touched is reviewed, and if room changed, the queue is served. The shell stores
-``take_changes`` in one transaction and only then carries out the effects. The same events give the
-same effects, so a run can be replayed from its seed.
+Theory of operation. ``handle_all`` takes in the events of one transaction. Each is dispatched to
+the sub-machines by one table, and whatever it touched is reviewed; at the end of the batch, if
+room changed, the queue is served. The shell stores ``take_changes`` in one transaction and only
+then carries out the effects. The same events in the same batches give the same effects, so a run
+can be replayed from its seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -92,18 +93,31 @@ class FleetState:
 
     def handle(self, event: Event) -> list[Effect]:
         """Take in one event and return the effects to be carried out once it is durable."""
+        return self.handle_all((event,))
+
+    def handle_all(self, events: Iterable[Event]) -> list[Effect]:
+        """Take in the events of one transaction in their order and return their effects.
+
+        What an event touched is reviewed at once; the queue is served when all are taken in, so
+        the same events in the same batches give the same effects.
+        """
+        for event in events:
+            self._take_in(event)
+        _settle(self.ctx)
+        return self._take_effects()
+
+    def _take_in(self, event: Event) -> None:
         ctx = self.ctx
         ctx.now_us = max(ctx.now_us, event.at_us)
         if isinstance(event, Command) and answers.recall(ctx, event):
-            return self._take_effects()
+            return
         if isinstance(event, Command) and not conditions.hold(ctx, event):
-            return self._take_effects()
+            return
         handler = HANDLERS[type(event)]
         handler(ctx, event)
         if isinstance(event, Command):
             _remember(ctx, event)
-        _settle(ctx)
-        return self._take_effects()
+        _react(ctx)
 
     def _take_effects(self) -> list[Effect]:
         effects, self.ctx.effects = self.ctx.effects, []
@@ -140,13 +154,20 @@ def _remember(ctx: Context, command: Command) -> None:
         answers.remember(ctx, command, "services", command.container)
 
 
-def _settle(ctx: Context) -> None:
-    """Review what was touched until nothing is, then serve the queue; repeat."""
+def _react(ctx: Context) -> None:
+    """Review what was touched until nothing is."""
     for _ in range(MAX_ROUNDS):
+        if not (ctx.gone or ctx.dark or ctx.touched_jobs or ctx.touched_services):
+            return
         _gone(ctx)
-        if ctx.touched_jobs or ctx.touched_services:
-            _review(ctx)
-            continue
+        _review(ctx)
+    raise AssertionError("the fleet does not come to rest")
+
+
+def _settle(ctx: Context) -> None:
+    """Serve the queue if room changed, and review what that touched; repeat."""
+    for _ in range(MAX_ROUNDS):
+        _react(ctx)
         if not ctx.is_room_changed:
             return
         ctx.is_room_changed = False
@@ -188,8 +209,11 @@ def _review(ctx: Context) -> None:
 
 
 def _idle(ctx: Context) -> None:
-    for node in list(ctx.tables.nodes.values()):
-        power.review(ctx, node)
+    touched, ctx.touched_nodes = sorted(ctx.touched_nodes), set()
+    for name in touched:
+        node = ctx.tables.nodes.get(name)
+        if node is not None:
+            power.review(ctx, node)
     nodes.retire(ctx)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import executors, room
-from tenure.core.context import Context
-from tenure.core.queue import queue_key, waiting
+from tenure.core import board, executors, room
+from tenure.core.context import UNDER_WAY, Context
+from tenure.core.queue import waiting
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import CancelJob, SubmitJob
 from tenure.model.job import (
@@ -21,7 +21,7 @@ from tenure.model.job import (
     Job,
     JobState,
 )
-from tenure.model.placing import Admitted, Queued, RefusedJob
+from tenure.model.placing import Admitted, RefusedJob
 from tenure.model.units import iso
 
 MACHINE = "job"
@@ -64,7 +64,7 @@ def appraise(ctx: Context, job: Job) -> Admission | Problem:
     The dry run asks this too, so that the two can never differ.
     """
     spec = job.spec
-    if _named(ctx, spec.name) is not None:
+    if spec.name in ctx.index.job_names:
         detail = f"a job named {spec.name!r} is not over yet; choose another name or cancel it"
         return Problem("name_taken", detail, 409, (FieldError("name", detail),))
     if spec.policy not in ctx.placer.policies():
@@ -78,14 +78,6 @@ def appraise(ctx: Context, job: Job) -> Admission | Problem:
     return judge(ctx, job, queue)
 
 
-def _named(ctx: Context, name: str) -> Job | None:
-    for key in ctx.index.open_jobs:
-        job = ctx.tables.jobs[key]
-        if job.spec.name == name:
-            return job
-    return None
-
-
 def _accept(ctx: Context, command: SubmitJob, job: Job) -> None:
     ctx.set_meta(next_seq=job.seq + 1)
     ctx.put_job(job)
@@ -97,13 +89,13 @@ def _accept(ctx: Context, command: SubmitJob, job: Job) -> None:
 
 def judge(ctx: Context, job: Job, queue: list[Job]) -> Admission | Problem:
     """Return the promise for a new job, or why it is refused (Eq. 15 on a simulated schedule)."""
-    here = room.scene(ctx)
-    queued = [Queued(room.future_ask(ctx, j, here.nodes), j.spec.policy) for j in queue]
-    new = Queued(room.future_ask(ctx, job, here.nodes), job.spec.policy)
-    position = sum(queue_key(other) < queue_key(job) for other in queue)
-    running = room.occupied(ctx, here)
-    peers = _peers(job, queue)
-    answer = ctx.placer.admit(here.view, running, queued, new, position, ctx.now_us, peers=peers)
+    here = board.scene(ctx)
+    *queued, new = board.queued(ctx, [*queue, job])
+    line = ctx.index.line
+    position, peers = line.position(job), line.peers(job)
+    answer = ctx.placer.admit(
+        here.view, here.running, queued, new, position, ctx.now_us, peers=peers
+    )
     is_firm = _is_estimated(ctx, job, queue[:position])
     if isinstance(answer, Admitted):
         cast = answer.forecast
@@ -118,18 +110,11 @@ def judge(ctx: Context, job: Job, queue: list[Job]) -> Admission | Problem:
     return refusal(job, answer)
 
 
-def _peers(job: Job, queue: list[Job]) -> tuple[int, int]:
-    """Return the span of the queue that has the job's priority."""
-    first = sum(other.spec.priority > job.spec.priority for other in queue)
-    last = sum(other.spec.priority >= job.spec.priority for other in queue)
-    return first, last
-
-
 def _is_estimated(ctx: Context, job: Job, ahead: list[Job]) -> bool:
     """Whether neither the job nor anything queued or running ahead of it lacks an estimate."""
-    running = [ctx.tables.jobs[key] for key in ctx.index.open_jobs]
-    started = [j for j in running if j.state in (JobState.STARTING, JobState.RUNNING)]
-    return all(j.spec.estimate_local_us is not None for j in (job, *ahead, *started))
+    if ctx.index.unestimated:
+        return False
+    return all(other.spec.estimate_local_us is not None for other in (job, *ahead))
 
 
 def refusal(job: Job, answer: RefusedJob) -> Problem:
@@ -222,7 +207,7 @@ def _retry(ctx: Context, job: Job) -> None:
 
 
 def _progress(ctx: Context, job: Job) -> None:
-    if job.is_failing or job.state not in (JobState.STARTING, JobState.RUNNING):
+    if job.is_failing or job.state not in UNDER_WAY:
         return
     crew = ctx.executors_of(job.id)
     if job.launched_us is None and not any(e.state in UNLAUNCHED for e in crew):

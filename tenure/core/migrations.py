@@ -441,9 +441,8 @@ def on_timer(ctx: Context, key: str) -> None:
 
 def on_node_off(ctx: Context, node: str) -> None:
     """Have every move that counts on a fenced node go on without it."""
-    for move in ctx.open_moves():
-        if node in (move.source, move.target):
-            _without(ctx, move, node)
+    for move in ctx.moves_at(node):
+        _without(ctx, move, node)
 
 
 def _without(ctx: Context, move: Migration, node: str) -> None:

@@ -83,12 +83,13 @@ def _configure_one(ctx: Context, spec: NodeSpec) -> None:
 
 def retire(ctx: Context) -> None:
     """Forget nodes that the configuration no longer names, once nothing is on them."""
-    for node in [n for n in ctx.tables.nodes.values() if n.is_removed]:
+    for name in sorted(ctx.index.removed):
+        node = ctx.tables.nodes[name]
         if not room.is_busy(ctx, node.name) and not node.effect:
             ledger.close_interval(ctx, node.name)
             drain.forget(ctx, node.name)
             ctx.strangers.pop(node.name, None)
-            ctx.tables.nodes.drop(node.name)
+            ctx.drop_node(node)
             ctx.forget_node(node.name)
             ctx.publish("node.forgotten", node.name)
 
@@ -287,13 +288,12 @@ def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_
     for service in ctx.services_on(node):
         facts = copies.get((service.id, service.incarnation))
         services.on_listing(ctx, service, facts, started_us)
-    for move in ctx.open_moves():
-        if node in (move.source, move.target):
-            pair = (
-                copies.get((move.container, move.source_incarnation)),
-                copies.get((move.container, move.incarnation)),
-            )
-            migrations.on_listing(ctx, move, node, pair, started_us)
+    for move in ctx.moves_at(node):
+        pair = (
+            copies.get((move.container, move.source_incarnation)),
+            copies.get((move.container, move.incarnation)),
+        )
+        migrations.on_listing(ctx, move, node, pair, started_us)
     for grave in ctx.graves_on(node):
         graves.on_listing(ctx, grave, copies.get((grave.owner, grave.turn)), started_us)
 

@@ -14,7 +14,6 @@ from tenure.core.context import Context
 from tenure.model.container import ContainerState
 from tenure.model.effects import ProbePower, Relist, SwitchPower
 from tenure.model.events import FenceNode, PowerNode
-from tenure.model.job import JobState
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.outcome import Done, Outcome, Refused
 
@@ -221,7 +220,7 @@ def review(ctx: Context, node: Node) -> None:
 
 def maybe_off(ctx: Context, node: Node) -> None:
     """Switch a node off that was empty for the grace time and is seen to be empty now."""
-    if not _may_go(ctx, node) or node.idle_us is None:
+    if node.idle_us is None or not _may_go(ctx, node):
         return
     due = node.idle_us + ctx.params.grace_us
     if ctx.now_us < due:
@@ -258,10 +257,9 @@ def _may_go(ctx: Context, node: Node) -> bool:
 def _is_counted_on(ctx: Context, node: Node) -> bool:
     """Whether a waiting job may have been promised its deadline on this node staying on."""
     allowed = ctx.params.job_generations()
-    jobs = (ctx.tables.jobs[key] for key in ctx.index.open_jobs)
+    jobs = (ctx.tables.jobs[key] for key in ctx.index.line)
     return any(
-        job.state in (JobState.ACCEPTED, JobState.WAITING)
-        and job.admission.class_ == "admitted"
+        job.admission.class_ == "admitted"
         and job.spec.deadline_us is not None
         and ctx.now_us < job.spec.deadline_us
         and not room.never_for(job, node, allowed)
@@ -289,7 +287,7 @@ def _maybe_fence(ctx: Context, node: Node) -> None:
         s.state not in (ContainerState.REMOVED, ContainerState.STOPPED)
         for s in ctx.services_on(node.name)
     )
-    moves = any(node.name in (m.source, m.target) for m in ctx.open_moves())
+    moves = bool(ctx.index.moves_at.get(node.name))
     if ctx.executors_on(node.name) and not has_services and not moves and not node.foreign_running:
         switch_off(ctx, node, "fence: unreachable with executors on it")
 

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import executors, power, room
-from tenure.core.context import Context
+from tenure.core import board, executors, power, room
+from tenure.core.board import Scene
+from tenure.core.context import UNDER_WAY, Context
 from tenure.model.job import Executor, ExecutorState, Job, JobState
-from tenure.model.placing import Ask, Placed, Unplaceable, queue_deadline_us
+from tenure.model.placing import Ask, Placed, Unplaceable
 from tenure.model.resources import exhausted
 from tenure.model.units import US
 
 MACHINE = "queue"
 #: Executors that end together are all seen to have ended within this time.
 HOLD_US = US
-QUEUED = frozenset((JobState.ACCEPTED, JobState.WAITING))
-
-
-def queue_key(job: Job) -> tuple[int, int, int]:
-    """Return the order of the queue: priority, then deadline (none is last), then arrival.
-
-    Jobs of the paper's ``fifo`` and ``fifo_c`` count as having none (``queue_deadline_us``).
-    """
-    deadline_us = queue_deadline_us(job.spec.policy, job.spec.deadline_us)
-    return (-job.spec.priority, deadline_us, job.seq)
 
 
 def waiting(ctx: Context) -> list[Job]:
     """Return the jobs that are not placed yet, in queue order."""
-    found = [ctx.tables.jobs[key] for key in ctx.index.open_jobs]
-    return sorted((j for j in found if j.state in QUEUED and not j.is_cancelling), key=queue_key)
+    return [ctx.tables.jobs[key] for key in ctx.index.line]
 
 
 def run(ctx: Context) -> None:
@@ -40,8 +30,8 @@ def run(ctx: Context) -> None:
     """
     _house(ctx)
     for job in waiting(ctx):
-        here = room.scene(ctx)
-        ask = room.ask_for(ctx, job, here.nodes)
+        here = board.scene(ctx)
+        ask = board.ask_now(ctx, job)
         answer = ctx.placer.place(job.spec.policy, here.view, ask, ctx.now_us)
         if isinstance(answer, Placed):
             if _is_room_due(ctx, ask, here):
@@ -57,25 +47,24 @@ def run(ctx: Context) -> None:
             _wait(ctx, job, "behind_others")
 
 
-def _is_room_due(ctx: Context, ask: Ask, here: room.Scene) -> bool:
+def _is_room_due(ctx: Context, ask: Ask, here: Scene) -> bool:
     """Whether to wait a moment with a placement: executors should have ended just now.
 
     Executors that end together are seen to end one after the other. A placement in between would
     pay for a boot for nothing, or take other nodes than the schedule on which promises were made.
     """
-    for node, is_eligible in zip(here.nodes, ask.eligible, strict=True):
-        for executor in ctx.executors_on(node.name) if is_eligible else ():
-            end_us = room.end_estimate_us(ctx, executor)
-            if end_us <= ctx.now_us < end_us + HOLD_US:
-                ctx.arm(end_us + HOLD_US, MACHINE, ask.id)
-                return True
-    return False
+    ends_us = here.running.end_us[ask.eligible[here.running.node]]
+    due = ends_us[(ends_us <= ctx.now_us) & (ctx.now_us < ends_us + HOLD_US)]
+    if not due.size:
+        return False
+    ctx.arm(int(due.max()) + HOLD_US, MACHINE, ask.id)
+    return True
 
 
-def _is_hopeless(ctx: Context, job: Job, here: room.Scene) -> bool:
+def _is_hopeless(ctx: Context, job: Job, here: Scene) -> bool:
     """Whether the job would not fit even if no other job were there."""
-    ask = room.future_ask(ctx, job, here.nodes)
-    return not ctx.placer.could_hold(job.spec.policy, here.view, ask)
+    (queued,) = board.queued(ctx, [job])
+    return not ctx.placer.could_hold(job.spec.policy, here.view, queued.ask)
 
 
 def _may_ever_fit(ctx: Context, job: Job) -> bool:
@@ -126,21 +115,24 @@ def _place(ctx: Context, job: Job, answer: Placed) -> None:
 
 def _house(ctx: Context) -> None:
     """Find nodes for executors whose new attempt has none."""
-    for key in sorted(ctx.index.open_jobs):
-        job = ctx.tables.jobs[key]
-        if job.state not in (JobState.STARTING, JobState.RUNNING):
-            continue
-        if job.is_failing or job.is_cancelling:
-            continue
-        for executor in ctx.executors_of(key):
-            if executor.state is ExecutorState.PLACED and not executor.node:
+    for key in sorted(ctx.index.homeless):
+        job = ctx.tables.jobs.get(key)
+        is_lodger = job is not None and job.state in UNDER_WAY
+        if job is not None and is_lodger and not (job.is_failing or job.is_cancelling):
+            for executor in _homeless(ctx, key):
                 _house_one(ctx, job, executor)
+        if not is_lodger or not _homeless(ctx, key):
+            ctx.index.homeless.discard(key)
+
+
+def _homeless(ctx: Context, job: str) -> list[Executor]:
+    crew = ctx.executors_of(job)
+    return [e for e in crew if e.state is ExecutorState.PLACED and not e.node]
 
 
 def _house_one(ctx: Context, job: Job, executor: Executor) -> None:
-    here = room.scene(ctx)
-    ask = replace(room.ask_for(ctx, job, here.nodes, 1), deadline_us=None)
-    answer = ctx.placer.place(job.spec.policy, here.view, ask, ctx.now_us)
+    ask = replace(board.ask_now(ctx, job, 1), deadline_us=None)
+    answer = ctx.placer.place(job.spec.policy, board.scene(ctx).view, ask, ctx.now_us)
     if isinstance(answer, Unplaceable):
         ctx.why[job.id] = f"executor {executor.index}: {answer.reason}"
         if job.avoid and not _may_ever_fit(ctx, job):

@@ -1,24 +1,25 @@
-"""How much room each node has, and what a policy is shown of it."""
+"""How much room each node has, which filters drop it for a job, and how long things take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from tenure.core.context import Context
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.job import Executor, Job
 from tenure.model.matching import satisfies
 from tenure.model.node import Node, Power, Reach, Scheduling
-from tenure.model.placing import NEVER, Ask, Bools, ClusterView, Occupied
+from tenure.model.placing import Ask, Bools
 from tenure.model.resources import Resources, larger, total
-from tenure.model.units import FOREVER_US
 
 IDLE_SERVICE = frozenset(
     (ContainerState.STOPPED, ContainerState.EXITED, ContainerState.REMOVED, ContainerState.FAILED)
 )
+
+
+#: Protocol and port of the host.
+Port = tuple[str, str]
 
 
 def need_of(ctx: Context, service: Service) -> Resources:
@@ -30,6 +31,31 @@ def need_of(ctx: Context, service: Service) -> Resources:
     if profile is None:
         return service.request
     return larger(service.reserved, profile.p90.scaled(ctx.params.headroom))
+
+
+def drop_for(ctx: Context, service: Service, node: Node) -> str:
+    """Return the code of the filter that keeps a service from a node, or ""."""
+    return is_usable(node, ctx.now_us) or bar_for(ctx, service, node, host_ports(service))
+
+
+def bar_for(ctx: Context, service: Service, node: Node, ports: frozenset[Port]) -> str:
+    """Return what keeps a service that binds ``ports`` from a node that takes new work, or ""."""
+    image = str(service.body.get("Image", ""))
+    if not service.is_pullable and node.images and not has_image(node, image):
+        return "image"
+    if ports and any(ports & host_ports(other) for other in _beside(ctx, service, node.name)):
+        return "port"
+    return ""
+
+
+def _beside(ctx: Context, service: Service, node: str) -> list[Service]:
+    """Return the other services that are on a node or arrive there by a move that has begun."""
+    arriving = [
+        ctx.tables.services[move.container]
+        for move in ctx.moves_at(node)
+        if move.target == node and move.step is not Step.QUEUED
+    ]
+    return [other for other in (*ctx.services_on(node), *arriving) if other.id != service.id]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +84,7 @@ def _load_on(ctx: Context, node: str) -> Load:
     services = [s for s in ctx.services_on(node) if s.state not in IDLE_SERVICE]
     parts = [need_of(ctx, service) for service in services]
     parts += [grave.request for grave in ctx.graves_on(node) if grave.may_run]
-    parts += [move.request for move in ctx.open_moves() if _reserves(ctx, move, node)]
+    parts += [move.request for move in ctx.moves_at(node) if _reserves(ctx, move, node)]
     parts.append(ctx.foreign.get(node, Resources()))
     return Load(executors, total(parts), bool(services))
 
@@ -81,7 +107,7 @@ def is_busy(ctx: Context, node: str) -> bool:
         return True
     if any(s.state is not ContainerState.REMOVED for s in ctx.services_on(node)):
         return True
-    return any(node in (move.source, move.target) for move in ctx.open_moves())
+    return bool(ctx.index.moves_at.get(node))
 
 
 def end_estimate_us(ctx: Context, executor: Executor) -> int:
@@ -94,7 +120,7 @@ def end_estimate_us(ctx: Context, executor: Executor) -> int:
     run_us = run_estimate_us(ctx, job)
     if executor.started_us is not None:
         return executor.started_us + run_us
-    ready_us = ctx.now_us + _boot_us(ctx, ctx.tables.nodes[executor.node])
+    ready_us = ctx.now_us + boot_us(ctx, ctx.tables.nodes[executor.node])
     return max(job.end_estimate_us or 0, max(ready_us, executor.retry_us) + run_us)
 
 
@@ -111,12 +137,13 @@ def estimates_us(ctx: Context, job: Job) -> tuple[int, int]:
     return local, max(local, job.spec.estimate_hybrid_us or local)
 
 
-def remaining_us(ctx: Context, node: Node, load: Load) -> int:
-    """Return t_j: the time until the node's scheduled switch-off (0 when off or idle)."""
-    if not node.is_switchable or load.has_services:
-        return FOREVER_US
-    ends = [end_estimate_us(ctx, executor) for executor in ctx.executors_on(node.name)]
-    return max(0, max(ends) - ctx.now_us) if ends else 0
+def boot_us(ctx: Context, node: Node) -> int:
+    """Return how long a node takes from now until it can work, 0 where it is on."""
+    if node.power is Power.ON:
+        return 0
+    if node.power is Power.BOOTING:
+        return max(0, node.power_since_us + node.spec.power.boot_us - ctx.now_us)
+    return node.spec.power.boot_us
 
 
 def is_usable(node: Node, now_us: int) -> str:
@@ -131,7 +158,12 @@ def is_usable(node: Node, now_us: int) -> str:
         return f"power_{node.power.value}"
     if not node.is_switchable:
         return "off"
-    return "power_retry_later" if node.retry_us > now_us else ""
+    return "power_retry_later" if retry_us(node) > now_us else ""
+
+
+def retry_us(node: Node) -> int:
+    """Return the moment before which a node takes no new work, 0 where time is no matter."""
+    return 0 if node.power is Power.ON else node.retry_us
 
 
 def drops_for(ctx: Context, job: Job, nodes: Iterable[Node]) -> dict[str, str]:
@@ -166,7 +198,7 @@ def has_image(node: Node, image: str) -> bool:
     return wanted in node.images or image in node.images
 
 
-def host_ports(service: Service) -> frozenset[tuple[str, str]]:
+def host_ports(service: Service) -> frozenset[Port]:
     """Return the (protocol, port) pairs of the host that a service binds."""
     host = service.body.get("HostConfig") or {}
     found = set()
@@ -176,30 +208,6 @@ def host_ports(service: Service) -> frozenset[tuple[str, str]]:
             if binding.get("HostPort"):
                 found.add((protocol, str(binding["HostPort"])))
     return frozenset(found)
-
-
-def drop_for(ctx: Context, service: Service, node: Node) -> str:
-    """Return the code of the filter that keeps a service from a node, or ""."""
-    code = is_usable(node, ctx.now_us)
-    if code:
-        return code
-    image = str(service.body.get("Image", ""))
-    if not service.is_pullable and node.images and not has_image(node, image):
-        return "image"
-    wanted = host_ports(service)
-    if wanted and any(wanted & host_ports(o) for o in _beside(ctx, service, node.name)):
-        return "port"
-    return ""
-
-
-def _beside(ctx: Context, service: Service, node: str) -> list[Service]:
-    """Return the other services that are on a node or arrive there by a move that has begun."""
-    arriving = [
-        ctx.tables.services[move.container]
-        for move in ctx.open_moves()
-        if move.target == node and move.step is not Step.QUEUED
-    ]
-    return [other for other in (*ctx.services_on(node), *arriving) if other.id != service.id]
 
 
 def home(ctx: Context, generation: str) -> str:
@@ -212,83 +220,26 @@ def home(ctx: Context, generation: str) -> str:
     return next((name for name in later if name in having), generation)
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """All nodes at this moment, as arrays and as records, in the same order."""
-
-    nodes: tuple[Node, ...]
-    view: ClusterView
-    position: dict[str, int]
-
-
-def scene(ctx: Context) -> Scene:
-    """Build what policies see from the records; O(nodes + what is on them)."""
-    nodes = tuple(sorted(ctx.tables.nodes.values(), key=lambda node: node.name))
-    loads = [load_on(ctx, node.name) for node in nodes]
-    free = [n.capacity - x.executors - x.rest for n, x in zip(nodes, loads, strict=True)]
-    most = [n.capacity - x.rest for n, x in zip(nodes, loads, strict=True)]
-    is_on = [node.power in (Power.ON, Power.BOOTING) for node in nodes]
-    view = ClusterView(
-        names=tuple(node.name for node in nodes),
-        free_cpu_m=_ints(max(0, f.cpu_m) for f in free),
-        free_memory=_ints(max(0, f.memory_bytes) for f in free),
-        capacity_cpu_m=_ints(max(0, f.cpu_m) for f in most),
-        capacity_memory=_ints(max(0, f.memory_bytes) for f in most),
-        price=_ints(node.spec.price_nano_per_h for node in nodes),
-        remaining_us=_ints(remaining_us(ctx, n, x) for n, x in zip(nodes, loads, strict=True)),
-        is_on=np.array(is_on, dtype=np.bool_),
-        is_cloud=np.array([node.spec.site == "cloud" for node in nodes], dtype=np.bool_),
-        boot_us=_ints(_boot_us(ctx, node) for node in nodes),
-        reboot_us=_ints(n.spec.power.boot_us if n.is_switchable else NEVER for n in nodes),
-        min_billing_us=_ints(n.spec.power.min_billing_us for n in nodes),
-    )
-    return Scene(nodes, view, {node.name: i for i, node in enumerate(nodes)})
-
-
-def _boot_us(ctx: Context, node: Node) -> int:
-    if node.power is Power.ON:
-        return 0
-    if node.power is Power.BOOTING:
-        return max(0, node.power_since_us + node.spec.power.boot_us - ctx.now_us)
-    return node.spec.power.boot_us
-
-
-def _ints(values: Iterable[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array(list(values), dtype=np.int64)
-
-
-def mask_of(values: list[bool]) -> Bools:
-    """Return a mask over nodes as policies take it."""
-    return np.array(values, dtype=np.bool_)
-
-
-def ask_for(ctx: Context, job: Job, nodes: tuple[Node, ...], executors: int = 0) -> Ask:
-    """Return a job as a policy sees it now; ``executors`` 0 means all of them."""
-    drops = drops_for(ctx, job, nodes)
-    return _ask(ctx, job, [node.name not in drops for node in nodes], executors)
-
-
-def future_ask(ctx: Context, job: Job, nodes: tuple[Node, ...]) -> Ask:
-    """Return a job as the admission test sees it: nodes that are busy switching count."""
-    fit = [_will_serve(ctx, job, n) and not _is_away(n) for n in nodes]
-    return _ask(ctx, job, fit, 0)
-
-
-def missing_for(ctx: Context, job: Job, nodes: tuple[Node, ...]) -> list[str]:
+def missing_for(ctx: Context, job: Job, nodes: Iterable[Node]) -> list[str]:
     """Return the names of nodes that would serve the job if only they answered."""
-    return [n.name for n in nodes if _will_serve(ctx, job, n) and _is_away(n)]
+    allowed = ctx.params.job_generations()
+    return [
+        n.name for n in nodes if is_welcome(n) and is_away(n) and not never_for(job, n, allowed)
+    ]
 
 
-def _will_serve(ctx: Context, job: Job, node: Node) -> bool:
-    is_welcome = not node.is_removed and node.scheduling is Scheduling.YES
-    return is_welcome and not never_for(job, node, ctx.params.job_generations())
+def is_welcome(node: Node) -> bool:
+    """Whether configuration and operators let new work go there."""
+    return not node.is_removed and node.scheduling is Scheduling.YES
 
 
-def _is_away(node: Node) -> bool:
+def is_away(node: Node) -> bool:
+    """Whether nothing tenure can do makes the node answer."""
     return not node.is_switchable and node.reach is not Reach.OK
 
 
-def _ask(ctx: Context, job: Job, eligible: list[bool], executors: int) -> Ask:
+def ask_of(ctx: Context, job: Job, eligible: Bools, executors: int = 0) -> Ask:
+    """Return a job as policies see it on ``eligible`` nodes; ``executors`` 0 means all of them."""
     local, hybrid = estimates_us(ctx, job)
     return Ask(
         id=job.id,
@@ -298,16 +249,5 @@ def _ask(ctx: Context, job: Job, eligible: list[bool], executors: int) -> Ask:
         local_us=local,
         hybrid_us=hybrid,
         deadline_us=job.spec.deadline_us,
-        eligible=mask_of(eligible),
+        eligible=eligible,
     )
-
-
-def occupied(ctx: Context, here: Scene) -> list[Occupied]:
-    """Return the room that running executors give back, with their estimated ends."""
-    found = []
-    for i, node in enumerate(here.nodes):
-        for executor in ctx.executors_on(node.name):
-            need = ctx.tables.jobs[executor.job].spec.request
-            end = max(end_estimate_us(ctx, executor), ctx.now_us)
-            found.append(Occupied(i, need.cpu_m, need.memory_bytes, end))
-    return found

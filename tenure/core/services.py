@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import graves, ledger, power, room
+import numpy as np
+
+from tenure.core import board, graves, ledger, power, room
 from tenure.core.context import Context
 from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Grave, Service
 from tenure.model.effects import CreateContainer, Relist, StartContainer, StopContainer
@@ -23,7 +25,7 @@ from tenure.model.facts import (
 )
 from tenure.model.node import Power, Reach
 from tenure.model.outcome import Done, Outcome, Refused
-from tenure.model.placing import Ask
+from tenure.model.placing import Ask, Bools
 from tenure.model.units import FOREVER_US, US
 
 MACHINE = "service"
@@ -208,9 +210,7 @@ def bury(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) ->
 def _place(ctx: Context, service: Service) -> None:
     if _is_haunted(ctx, service):
         return
-    here = room.scene(ctx)
-    drops = {n.name: room.drop_for(ctx, service, n) for n in here.nodes}
-    mask = [not drops[n.name] and n.spec.generation == service.generation for n in here.nodes]
+    here = board.scene(ctx)
     need = service.request
     ask = Ask(
         service.id,
@@ -220,7 +220,7 @@ def _place(ctx: Context, service: Service) -> None:
         FOREVER_US,
         FOREVER_US,
         None,
-        room.mask_of(mask),
+        _mask(ctx, service, here),
     )
     policy = ctx.params.service_policy
     node = ctx.placer.spread(policy, here.view, ask, seed_of(service))
@@ -236,6 +236,17 @@ def _place(ctx: Context, service: Service) -> None:
 def seed_of(service: Service) -> int:
     """Return the seed of a random choice for the service: the same for the same container."""
     return int(service.id[:8], 16) if service.id[:8].isalnum() else 0
+
+
+def _mask(ctx: Context, service: Service, here: board.Scene) -> Bools:
+    """Return the nodes of its generation from which no filter keeps it."""
+    mask = here.usable.copy()
+    ports = room.host_ports(service)
+    for i in np.flatnonzero(mask):
+        node = here.nodes[i]
+        is_home = node.spec.generation == service.generation
+        mask[i] = is_home and not room.bar_for(ctx, service, node, ports)
+    return mask
 
 
 def _is_haunted(ctx: Context, service: Service) -> bool:

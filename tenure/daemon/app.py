@@ -29,6 +29,7 @@ from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
 from tenure.core.tables import KINDS
+from tenure.daemon import kernels
 from tenure.daemon.backend import Body, DaemonBackend
 from tenure.daemon.clock import Clock
 from tenure.daemon.garbage import spare_records
@@ -219,13 +220,13 @@ class Daemon:
         self.rhythm.trigger(effect)
 
     def _warm(self) -> None:
-        """Compile the kernels off the loop once a job comes to a fleet that is worth it.
+        """Load compiled kernels once a job comes to a fleet that is worth it.
 
-        A small fleet is placed as fast by the plain functions, and compiling takes memory.
+        A small fleet is placed as fast by the plain functions, and the compiler takes memory.
         """
         if not self._is_warm and len(self.state.tables.nodes) >= WARM_NODES:
             self._is_warm = True
-            work = asyncio.to_thread(self.policies.compile)
+            work = kernels.load(self.policies, self._settings.state_dir / "kernels")
             self._spawn(work, "kernels", is_finite=True)
 
     async def _save_log(self, key: str, body: bytes) -> None:

@@ -119,9 +119,8 @@ class CoreLoop:
 
     async def _batch(self, makers: Sequence[EventMaker]) -> None:
         begun = time.perf_counter()
-        effects: list[Effect] = []
-        for make in makers:
-            effects += self.state.handle(make(self._clock.now_us()))
+        now_us = self._clock.now_us()
+        effects = self.state.handle_all([make(now_us) for make in makers])
         changes = self.state.take_changes()
         self.stats.events += len(makers)
         self.stats.batches += 1

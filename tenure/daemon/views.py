@@ -7,8 +7,8 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from tenure.api.lazy import Rows
+from tenure.core import board, jobs, queue, room
 from tenure.core import drain as drains
-from tenure.core import jobs, queue, room
 from tenure.core.context import Context
 from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
@@ -39,11 +39,10 @@ def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
         line = queue.waiting(ctx)
         base["position"] = next((i for i, j in enumerate(line) if j.id == job.id), None)
         base["ahead"] = [j.id for j in line[: base["position"] or 0]][:100]
-        here = room.scene(ctx)
-        ask = room.ask_for(ctx, job, here.nodes)
+        here = board.scene(ctx)
+        ask = board.ask_now(ctx, job)
         drops = room.drops_for(ctx, job, here.nodes)
-        running = room.occupied(ctx, here)
-        found = policies.explain(job.spec.policy, here.view, ask, drops, running, ctx.now_us)
+        found = policies.explain(job.spec.policy, here.view, ask, drops, here.running, ctx.now_us)
         base["placement"] = found.to_json()
     return base
 

@@ -114,6 +114,20 @@ class Occupied:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """The same for all running executors at once, each array (r,); ends may lie in the past."""
+
+    node: Ints
+    cpu_m: Ints
+    memory_bytes: Ints
+    end_us: Ints
+
+
+#: What runs now: as arrays, as the core keeps it, or one by one.
+Occupation = Running | Sequence[Occupied]
+
+
+@dataclass(frozen=True, slots=True)
 class Queued:
     """A waiting job with its policy, in queue order."""
 
@@ -165,7 +179,7 @@ class Placer(Protocol):
     def predict(
         self,
         view: ClusterView,
-        running: Sequence[Occupied],
+        running: Occupation,
         queue: Sequence[Queued],
         now_us: int,
     ) -> Mapping[str, Forecast | None]:
@@ -180,7 +194,7 @@ class Placer(Protocol):
     def admit(  # noqa: PLR0913, PLR0917 - a queue's state is these six things
         self,
         view: ClusterView,
-        running: Sequence[Occupied],
+        running: Occupation,
         queue: Sequence[Queued],
         new: Queued,
         position: int,

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tenure.model.placing import (
     Admitted,
-    Ask,
     Forecast,
     Queued,
     RefusedJob,
     queue_deadline_us,
 )
 from tenure.model.units import FOREVER_US
-
-Forecasts = dict[str, Forecast | None]
+from tenure.placement.foresight import Outlook
 
 #: Simulations spent on finding the earliest deadline of one refusal: at 100 waiting jobs about a
 #: tenth of a second uncompiled, a few milliseconds compiled.
@@ -32,7 +32,7 @@ SEARCH_STEPS = 12
 class Line:
     """The queue without the new job, and how to foresee it.
 
-    ``forecast`` simulates any queue on the same fleet at the same moment ``now_us``. Jobs
+    ``foresee`` simulates any queue on the same fleet at the same moment ``now_us``. Jobs
     ``queue[first:last]`` have the new job's priority; they are in order of ``queue_deadline_us``.
     """
 
@@ -40,7 +40,7 @@ class Line:
     first: int
     last: int
     now_us: int
-    forecast: Callable[[Sequence[Queued]], Forecasts]
+    foresee: Callable[[Sequence[Queued]], Outlook]
 
     def place_for(self, new: Queued) -> int:
         """Return where a new job belongs: behind its equals, which came first."""
@@ -48,40 +48,33 @@ class Line:
         ahead = (_rank_us(queued) <= due_us for queued in self.queue[self.first : self.last])
         return self.first + sum(ahead)
 
-    def with_new(self, new: Queued, position: int) -> Forecasts:
+    def with_new(self, new: Queued, position: int) -> Outlook:
         """Return the forecasts of all jobs with ``new`` put in at ``position``."""
-        return self.forecast([*self.queue[:position], new, *self.queue[position:]])
+        return self.foresee([*self.queue[:position], new, *self.queue[position:]])
 
 
 def _rank_us(queued: Queued) -> int:
     return queue_deadline_us(queued.policy, queued.ask.deadline_us)
 
 
-def is_met(ask: Ask, forecast: Forecast | None) -> bool:
-    """Return whether a forecast ends strictly before the job's deadline (Eq. 15)."""
-    if forecast is None or ask.deadline_us is None:
-        return False
-    return forecast.end_us < ask.deadline_us
+def victims(before: Outlook, after: Outlook, position: int) -> tuple[str, ...]:
+    """Return the ids of jobs in time (Eq. 15) in ``before`` that are late in ``after``, in order.
 
-
-def victims(queue: Sequence[Queued], before: Forecasts, after: Forecasts) -> tuple[str, ...]:
-    """Return the ids of jobs in time in ``before`` that are late in ``after``, in queue order."""
-    return tuple(
-        ask.id
-        for ask in (queued.ask for queued in queue)
-        if is_met(ask, before[ask.id]) and not is_met(ask, after[ask.id])
-    )
+    ``after`` has one job more, at ``position``.
+    """
+    is_late = ~np.delete(after.is_met, position)
+    return tuple(before.queue[k].ask.id for k in np.flatnonzero(before.is_met & is_late))
 
 
 def admit(line: Line, new: Queued, position: int) -> Admitted | RefusedJob:
     """Return the promise for ``new`` at ``position`` of the queue, or why there is none."""
     after = line.with_new(new, position)
-    mine = after[new.ask.id]
+    mine = after.at(position)
     if mine is None:
         return RefusedJob("never_fits")
-    before = line.forecast(line.queue)
-    hurt = victims(line.queue, before, after)
-    is_late = new.ask.deadline_us is not None and not is_met(new.ask, mine)
+    before = line.foresee(line.queue)
+    hurt = victims(before, after, position)
+    is_late = new.ask.deadline_us is not None and not after.is_met[position]
     if not is_late and not hurt:
         return Admitted(mine)
     found = earliest_deadline(line, new, before) if new.ask.deadline_us is not None else None
@@ -91,7 +84,7 @@ def admit(line: Line, new: Queued, position: int) -> Admitted | RefusedJob:
 
 
 def earliest_deadline(
-    line: Line, new: Queued, before: Forecasts | None = None
+    line: Line, new: Queued, before: Outlook | None = None
 ) -> tuple[int, Forecast] | None:
     """Return the earliest deadline found that would be admitted, with its forecast, else None.
 
@@ -101,7 +94,7 @@ def earliest_deadline(
     in the deadline (mode, place in the queue and who is hurt change with it), an earlier one may
     exist between two steps. ``before`` are the forecasts without ``new``, if at hand.
     """
-    base = line.forecast(line.queue) if before is None else before
+    base = line.foresee(line.queue) if before is None else before
     low_us, high_us = line.now_us, line.now_us + 1
     best: Forecast | None = None
     for _ in range(SEARCH_STEPS):
@@ -127,7 +120,7 @@ def earliest_deadline(
 
 
 def _try(
-    line: Line, new: Queued, deadline_us: int, before: Forecasts
+    line: Line, new: Queued, deadline_us: int, before: Outlook
 ) -> tuple[Forecast | None, int | None]:
     """Return the forecast if that deadline is admitted, else a later deadline worth a try.
 
@@ -137,12 +130,12 @@ def _try(
     moved = Queued(ask, new.policy)
     position = line.place_for(moved)
     after = line.with_new(moved, position)
-    mine = after[ask.id]
+    mine = after.at(position)
     if mine is None:
         return None, None
     if mine.end_us >= deadline_us:
         return None, mine.end_us + 1
-    if not victims(line.queue, before, after):
+    if not victims(before, after, position):
         return mine, None
     following_us = _rank_us(line.queue[position]) if position < line.last else FOREVER_US
     return None, None if following_us >= FOREVER_US else following_us

@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tenure.model.placing import Ask, Bools, ClusterView, Ints, Occupied, Queued
+from tenure.model.placing import (
+    Ask,
+    Bools,
+    ClusterView,
+    Ints,
+    Occupation,
+    Occupied,
+    Queued,
+    Running,
+)
 from tenure.model.units import FOREVER_US
 
 
@@ -73,7 +82,7 @@ class Ends(NamedTuple):
 
 
 def fleet_of(view: ClusterView) -> Fleet:
-    """Return the arrays of ``view``, copied so that their layout is always the same.
+    """Return the arrays of ``view``; those of another layout than kernels take are copied.
 
     The view does not say how long a node that is on would take to boot once switched off. So a
     node that is off now counts as needing its boot time again after each use, and a node that is
@@ -86,8 +95,8 @@ def fleet_of(view: ClusterView) -> Fleet:
         capacity_memory=_ints(view.capacity_memory),
         price=_ints(view.price),
         remaining_us=_ints(view.remaining_us),
-        is_on=np.array(view.is_on, dtype=np.bool_),
-        is_cloud=np.array(view.is_cloud, dtype=np.bool_),
+        is_on=_bools(view.is_on),
+        is_cloud=_bools(view.is_cloud),
         boot_us=_ints(view.boot_us),
         reboot_us=_ints(view.reboot_us),
         min_billing_us=_ints(view.min_billing_us),
@@ -104,7 +113,7 @@ def need_of(ask: Ask, now_us: int) -> Need:
         local_us=ask.local_us,
         hybrid_us=max(ask.local_us, ask.hybrid_us),
         limit_us=limit_us,
-        eligible=np.array(ask.eligible, dtype=np.bool_),
+        eligible=_bools(ask.eligible),
     )
 
 
@@ -126,21 +135,35 @@ def jobs_of(queue: Sequence[Queued], codes: Sequence[int], nodes: int) -> Jobs:
     )
 
 
-def ends_of(running: Sequence[Occupied], now_us: int) -> Ends:
-    """Return the occupations sorted by end.
+def ends_of(running: Occupation, now_us: int) -> Ends:
+    """Return the occupations sorted by end, then node and size: in no order they are told in.
 
     One that is overdue still holds its room: it counts as ending right after ``now_us``.
     """
-    rows = sorted(
-        (max(one.end_us, now_us + 1), one.node, one.cpu_m, one.memory_bytes) for one in running
-    )
+    rows = running if isinstance(running, Running) else _columns(running)
+    end_us = np.maximum(rows.end_us, now_us + 1)
+    order = np.lexsort((rows.memory_bytes, rows.cpu_m, rows.node, end_us))
     return Ends(
-        node=_ints([row[1] for row in rows]),
-        cpu_m=_ints([row[2] for row in rows]),
-        memory_bytes=_ints([row[3] for row in rows]),
-        end_us=_ints([row[0] for row in rows]),
+        node=_ints(rows.node[order]),
+        cpu_m=_ints(rows.cpu_m[order]),
+        memory_bytes=_ints(rows.memory_bytes[order]),
+        end_us=_ints(end_us[order]),
+    )
+
+
+def _columns(running: Sequence[Occupied]) -> Running:
+    return Running(
+        node=_ints([one.node for one in running]),
+        cpu_m=_ints([one.cpu_m for one in running]),
+        memory_bytes=_ints([one.memory_bytes for one in running]),
+        end_us=_ints([one.end_us for one in running]),
     )
 
 
 def _ints(values: Ints | Sequence[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
+    """Return int64 in one piece and writable, for compiled code has a type for each layout."""
+    return np.require(values, np.int64, ("C", "W"))
+
+
+def _bools(values: Bools) -> Bools:
+    return np.require(values, np.bool_, ("C", "W"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from tenure.model.placing import Ask, ClusterView, Occupied
+from tenure.model.placing import Ask, ClusterView, Occupation
 from tenure.model.units import FOREVER_US, MIB, US, iso
 from tenure.placement.arrays import Fleet, Need, ends_of, fleet_of, need_of
 from tenure.placement.cost import slots
@@ -97,7 +97,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the job, its policy and what it meets
     view: ClusterView,
     ask: Ask,
     drops: Mapping[str, str],
-    running: Sequence[Occupied],
+    running: Occupation,
     now_us: int,
 ) -> Explanation:
     """Say per node why ``ask`` does not start now by the policy of that number, and what would.
@@ -177,7 +177,7 @@ def _full(name: str, fleet: Fleet, need: Need, index: int, *, free_us: int | Non
 
 
 def _room_times(
-    fleet: Fleet, need: Need, running: Sequence[Occupied], now_us: int
+    fleet: Fleet, need: Need, running: Occupation, now_us: int
 ) -> tuple[dict[int, int], int | None]:
     """Return when each full node has room for one executor, and when all nodes have for all."""
     free_cpu_m, free_memory = fleet.free_cpu_m.copy(), fleet.free_memory.copy()

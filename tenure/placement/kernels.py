@@ -7,8 +7,9 @@ the source stays plain and usable uncompiled.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +25,10 @@ class Kernels(NamedTuple):
 
     decide: Callable[[int, Fleet, Need], tuple[int, Ints]]
     total_nano: Callable[[Fleet, Ints, int], int]
-    simulate: Callable[[Fleet, Ends, Jobs, int], schedule.Schedule]
+    resume: Callable[..., None]
 
 
-PLAIN = Kernels(decide.decide, cost.total_nano, schedule.simulate)
+PLAIN = Kernels(decide.decide, cost.total_nano, schedule.resume)
 
 #: Every kernel; each calls only kernels above it, by the name it is defined under.
 LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
@@ -62,34 +63,72 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     decide.quickest_us,
     decide.decide,
     schedule.begin,
+    schedule.set_mark,
+    schedule.go_back,
     schedule.fleet_at,
     schedule.need_at,
     schedule.commit,
     schedule.release,
+    schedule.switch_off,
+    schedule.fit_on,
     schedule.advance,
     schedule.next_stop_us,
-    schedule.simulate,
+    schedule.resume,
 )
 
 
-def compile_kernels() -> Kernels | None:
+def compile_kernels(cache: str = "") -> Kernels | None:
     """Return the kernels compiled and warmed up, None where numba is not installed.
 
-    Takes several seconds of CPU: call it in a thread. The answer never compiles again, for the
-    arrays made by ``arrays`` always have the layout that it is warmed up with.
+    ``cache`` is a directory (made if missing) that keeps the machine code: the first call takes
+    half a minute of CPU and 300 MB that the process never gives back, a later one under a second
+    and half of that. Empty: compile in any case. The answer never compiles again, for the arrays
+    made by ``arrays`` always have the layout that it is warmed up with.
     """
     try:
         import numba
     except ImportError:
         return None
     # Plain Python division checks for zero in every loop; no kernel divides by what may be zero.
-    compiler = numba.njit(error_model="numpy")
+    inner = numba.njit(error_model="numpy")
+    outer = numba.njit(error_model="numpy", cache=True) if cache else inner
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = f"{cache}/{fingerprint()}" if cache else before
     known: dict[str, Any] = {}
-    for kernel in LEAVES_FIRST:
-        known[kernel.__name__] = compiler(_rebound(kernel, known))
+    try:
+        for kernel in LEAVES_FIRST:
+            # callees are linked into those that the bundle holds: only these need to be kept
+            compiler = outer if kernel.__name__ in Kernels._fields else inner
+            known[kernel.__name__] = compiler(_rebound(kernel, known))
+    finally:
+        config.CACHE_DIR = before
     bundle = Kernels(*(known[name] for name in Kernels._fields))
     _warm(bundle)
     return bundle
+
+
+def fingerprint() -> str:
+    """Return a name for the kernels' code as it is.
+
+    numba looks for changes in the kept function alone, not in those that are linked into it; that
+    the processor and numba are the same it sees itself.
+    """
+    digest = hashlib.sha256()
+    for kernel in LEAVES_FIRST:
+        constants = [
+            (name, kernel.__globals__[name])
+            for name in kernel.__code__.co_names
+            if isinstance(kernel.__globals__.get(name), int)
+        ]
+        row = kernel.__name__, kernel.__defaults__, constants, _code_of(kernel.__code__)
+        digest.update(repr(row).encode())
+    return digest.hexdigest()[:16]
+
+
+def _code_of(code: CodeType) -> tuple[Any, ...]:
+    inner = tuple(_code_of(one) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.co_code, inner, code.co_names, code.co_varnames
 
 
 def _rebound(kernel: Callable[..., Any], known: dict[str, Any]) -> FunctionType:
@@ -109,4 +148,5 @@ def _warm(kernels: Kernels) -> None:
     _, counts = kernels.decide(0, fleet, need)
     kernels.total_nano(fleet, counts, 1)
     jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
-    kernels.simulate(fleet, Ends(0 * one, one, one, one), jobs, 0)
+    line = schedule.Line(jobs, 0 * one)
+    kernels.resume(fleet, Ends(0 * one, one, one, one), line, schedule.blank(1, 1, 1), (0, 0, 1))

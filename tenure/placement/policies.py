@@ -10,7 +10,7 @@ from tenure.model.placing import (
     Ask,
     ClusterView,
     Forecast,
-    Occupied,
+    Occupation,
     Placed,
     Queued,
     RefusedJob,
@@ -18,10 +18,11 @@ from tenure.model.placing import (
 )
 from tenure.model.units import FOREVER_US
 from tenure.placement import admission, explain
-from tenure.placement.arrays import ends_of, fleet_of, jobs_of, need_of
+from tenure.placement.arrays import fleet_of, need_of
 from tenure.placement.binpack import binpack
 from tenure.placement.cost import delay_us
 from tenure.placement.decide import EXACT, LOCAL, MODES, POLICIES, REASONS, quickest_us
+from tenure.placement.foresight import Foresight, Moment, Outlook, Pool
 from tenure.placement.kernels import PLAIN, Kernels, compile_kernels
 from tenure.placement.milp import decide_milp
 from tenure.placement.random import random
@@ -30,26 +31,32 @@ from tenure.placement.spread import spread
 #: Slow: for the simulator and for comparison. Schedules foresee its jobs as those of ``exact``.
 MILP = "milp"
 SERVICE_POLICIES = ("spread", "binpack", "random")
+#: The numbers under which kernels know the policies for jobs.
+CODES = {name: code for code, name in enumerate(POLICIES)} | {MILP: EXACT}
 
 
 class Policies:
-    """All policies behind ``tenure.model.placing.Placer``; stateless but for the kernels in use.
+    """All policies behind ``tenure.model.placing.Placer``.
 
-    Every answer is a pure function of the arguments, the same compiled or not.
+    Every answer is a pure function of the arguments, the same compiled or not. What is kept from
+    one question to the next (the last schedules, the queue as arrays) only spares work.
     """
 
     def __init__(self, *, compiled: bool = False) -> None:
         """``compiled`` compiles at once, as a simulator wants it; a daemon calls ``compile``."""
         self._kernels: Kernels = PLAIN
+        self._pool = Pool(0)
+        self._foresight: Foresight | None = None
         if compiled:
             self.compile()
 
-    def compile(self) -> bool:
+    def compile(self, cache: str = "") -> bool:
         """Compile the kernels and use them from then on; False where numba is not installed.
 
-        Takes seconds of CPU; may run in a thread while others ask: the bundle is swapped whole.
+        ``cache`` as in ``compile_kernels``. May run in a thread while others ask: the bundle is
+        swapped whole.
         """
-        kernels = compile_kernels()
+        kernels = compile_kernels(cache)
         if kernels is None:
             return False
         self._kernels = kernels
@@ -101,7 +108,7 @@ class Policies:
     def predict(
         self,
         view: ClusterView,
-        running: Sequence[Occupied],
+        running: Occupation,
         queue: Sequence[Queued],
         now_us: int,
     ) -> Mapping[str, Forecast | None]:
@@ -109,12 +116,15 @@ class Policies:
 
         ``InvalidInput`` for an unknown policy.
         """
-        return self._foresee(view, running, queue, now_us)
+        if not queue or not view.names:
+            return {queued.ask.id: None for queued in queue}
+        outlook = self._foresee(Moment(self._kernels, view, running, now_us), queue)
+        return {queued.ask.id: outlook.at(k) for k, queued in enumerate(queue)}
 
     def admit(  # noqa: PLR0913, PLR0917 - a queue's state is these six things
         self,
         view: ClusterView,
-        running: Sequence[Occupied],
+        running: Occupation,
         queue: Sequence[Queued],
         new: Queued,
         position: int,
@@ -128,9 +138,10 @@ class Policies:
         of ``new`` (None: all of it), among which another deadline would move ``new``.
         """
         first, last = (0, len(queue)) if peers is None else peers
-        line = admission.Line(
-            queue, first, last, now_us, lambda q: self._foresee(view, running, q, now_us)
-        )
+        if not view.names:
+            return RefusedJob("never_fits")
+        moment = Moment(self._kernels, view, running, now_us)
+        line = admission.Line(queue, first, last, now_us, lambda q: self._foresee(moment, q))
         return admission.admit(line, new, position)
 
     def spread(self, policy: str, view: ClusterView, ask: Ask, seed: int) -> str | None:
@@ -157,38 +168,26 @@ class Policies:
         view: ClusterView,
         ask: Ask,
         drops: Mapping[str, str],
-        running: Sequence[Occupied],
+        running: Occupation,
         now_us: int,
     ) -> explain.Explanation:
         """Say per node why ``ask`` does not start; see ``explain.explain``."""
         return explain.explain(_code(policy), view, ask, drops, running, now_us)
 
-    def _foresee(
-        self,
-        view: ClusterView,
-        running: Sequence[Occupied],
-        queue: Sequence[Queued],
-        now_us: int,
-    ) -> dict[str, Forecast | None]:
-        codes = [_code(queued.policy) for queued in queue]
-        if not queue or not view.names:
-            return {queued.ask.id: None for queued in queue}
-        jobs = jobs_of(queue, codes, len(view.names))
-        plan = self._kernels.simulate(fleet_of(view), ends_of(running, now_us), jobs, now_us)
-        columns = (plan.start_us, plan.end_us, plan.cost_nano, plan.mode)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        return {queued.ask.id: _forecast(*row) for queued, row in zip(queue, rows, strict=True)}
-
-
-def _forecast(start_us: int, end_us: int, cost_nano: int, mode: int) -> Forecast | None:
-    return Forecast(start_us, end_us, cost_nano, MODES[mode]) if mode > 0 else None
+    def _foresee(self, moment: Moment, queue: Sequence[Queued]) -> Outlook:
+        for policy in {queued.policy for queued in queue}:
+            _code(policy)
+        nodes = len(moment.view.names)
+        if self._pool.nodes != nodes:
+            self._pool = Pool(nodes)
+        if self._foresight is None or not self._foresight.is_of(moment):
+            self._foresight = Foresight(moment, CODES, self._pool)
+        return self._foresight.outlook(queue)
 
 
 def _code(policy: str) -> int:
     """Return the number of a policy for jobs; ``InvalidInput`` if there is none of that name."""
-    if policy == MILP:
-        return EXACT
-    try:
-        return POLICIES.index(policy)
-    except ValueError:
-        raise InvalidInput(f"unknown policy: {policy!r}", code="unknown_policy") from None
+    code = CODES.get(policy)
+    if code is None:
+        raise InvalidInput(f"unknown policy: {policy!r}", code="unknown_policy")
+    return code

@@ -6,7 +6,8 @@ migration never runs two copies unless it is start-first, and those only in its 
 goes off only where nothing runs, or to fence; L8 shares sum to cost; L10 nothing leaves before it
 is on the disk; L11 public events have no gaps; L12 no placement overcommits; L14 one key, one job;
 L15 nothing new lands on a node that is drained; L16 one that was drained is empty of ours.
-L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by running twice.
+L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by running twice. L17, what
+the core keeps between events is what its records say, is ``remembered``.
 """
 
 from __future__ import annotations

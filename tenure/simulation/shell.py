@@ -18,6 +18,7 @@ from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Star
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Outcome
 from tenure.model.placing import Placer
+from tenure.simulation import remembered
 from tenure.simulation.faults import DEATHS, Faults
 from tenure.simulation.laws import Laws
 from tenure.simulation.machine import Machine
@@ -32,6 +33,8 @@ from tenure.simulation.wire import Wire
 Make = Callable[[int], Event]
 #: A dead daemon is back after this long (milliseconds).
 DOWN_MS = (100, 40_000)
+#: L17 works everything out anew, which takes longer than the batch; what is stale stays stale.
+REMEMBERED_EVERY = 11
 
 
 def _told_data(data: dict[str, object]) -> str:
@@ -80,6 +83,7 @@ class SimShell:
         self.dead_us = 0
         self._died_us = around.timeline.now_us
         self._inbox: list[Make] = []
+        self._batches = 0
         self._epoch = 0
         self._is_woken = False
         self._tick_us: int | None = None
@@ -159,11 +163,13 @@ class SimShell:
         self._is_woken = False
         makers, self._inbox = self._inbox, []
         now_us = self.around.timeline.now_us
-        effects: list[Effect] = []
-        for make in makers:
-            event = make(now_us)
+        events = [make(now_us) for make in makers]
+        for event in events:
             self._tell_event(event)
-            effects += self.state.handle(event)
+        effects = self.state.handle_all(events)
+        self._batches += 1
+        if self._batches % REMEMBERED_EVERY == 0:
+            remembered.check(self.state.ctx)
         death = self.around.faults.one_of(DEATHS)
         if death == "death_before_commit":
             self.die(death)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.core.queue import queue_key
+from tenure.core.line import queue_key
 from tenure.model.job import Job, JobSpec
 from tenure.model.resources import Resources
 

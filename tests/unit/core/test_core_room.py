@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import room
+from tenure.core import board, room
 from tenure.model.container import Profile
 from tenure.model.events import CancelJob, NodeLost, ScheduleNode, UsageObserved
 from tenure.model.job import Constraint
@@ -101,13 +101,13 @@ def test_the_end_of_executors_that_boot_comes_after_the_boot() -> None:
 def test_a_node_that_is_never_switched_stays_on_for_ever() -> None:
     bench = Bench(node("a"), node("b", driver="command"))
     ctx = bench.state.ctx
-    scene = room.scene(ctx)
+    scene = board.scene(ctx)
     assert scene.view.names == ("a", "b")
     assert scene.view.remaining_us.tolist() == [FOREVER_US, 0]
 
 
 def test_views_do_not_depend_on_the_order_of_the_configuration() -> None:
     one, other = Bench(node("a"), node("b")), Bench(node("b"), node("a"))
-    views = [room.scene(bench.state.ctx).view for bench in (one, other)]
+    views = [board.scene(bench.state.ctx).view for bench in (one, other)]
     assert views[0].names == views[1].names
     assert views[0].capacity_cpu_m.tolist() == views[1].capacity_cpu_m.tolist()

@@ -1,0 +1,63 @@
+"""The line of jobs that wait for a place, always in order, so that no event sorts it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from tenure.model.job import Job, JobState
+from tenure.model.placing import queue_deadline_us
+
+QUEUED = frozenset((JobState.ACCEPTED, JobState.WAITING))
+Key = tuple[int, int, int]
+
+
+def queue_key(job: Job) -> Key:
+    """Return the order of the queue: priority, then deadline (none is last), then arrival.
+
+    Jobs of the paper's ``fifo`` and ``fifo_c`` count as having none (``queue_deadline_us``).
+    """
+    deadline_us = queue_deadline_us(job.spec.policy, job.spec.deadline_us)
+    return (-job.spec.priority, deadline_us, job.seq)
+
+
+def is_queued(job: Job) -> bool:
+    """Whether the job waits for a place."""
+    return job.state in QUEUED and not job.is_cancelling
+
+
+class Line:
+    """Ids of queued jobs in the order of ``queue_key``, which never changes for a job."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, Key] = {}
+        self._rows: list[tuple[Key, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[str]:
+        return (job for _, job in self._rows)
+
+    def __contains__(self, job: str) -> bool:
+        return job in self._keys
+
+    def put(self, job: Job) -> None:
+        """Take a job in, or out if it does not wait any more; O(log q) and a short copy."""
+        key = self._keys.get(job.id)
+        if is_queued(job) and key is None:
+            key = self._keys[job.id] = queue_key(job)
+            insort(self._rows, (key, job.id))
+        elif key is not None and not is_queued(job):
+            del self._keys[job.id]
+            del self._rows[bisect_left(self._rows, (key, job.id))]
+
+    def position(self, job: Job) -> int:
+        """Return how many are before a job, whether it is in the line or not."""
+        return bisect_left(self._rows, (queue_key(job), job.id))
+
+    def peers(self, job: Job) -> tuple[int, int]:
+        """Return the span of the line that has the priority of ``job``."""
+        first = -job.spec.priority
+        low, high = (first, -1, -1), (first + 1, -1, -1)
+        return bisect_left(self._rows, (low, "")), bisect_left(self._rows, (high, ""))

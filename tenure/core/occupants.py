@@ -1,0 +1,71 @@
+"""When running executors will give back their room: one row each, kept between events."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenure.core.context import Context
+from tenure.core.room import run_estimate_us
+from tenure.model.placing import Ints, Running
+
+START_ROWS = 64
+NOBODY = -1
+
+
+class Occupants:
+    """Rows of executors by the node they are on; a row that is free has node ``NOBODY``.
+
+    ``started_us`` is -1 until an executor started. From then on it ends after its estimate, as
+    ``room.end_estimate_us`` says; before, it waits for its node and its retry.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[int]] = {}
+        self._free: list[int] = []
+        self._columns = _columns(0)
+
+    def read(self, ctx: Context, name: str, position: int) -> None:
+        """Write anew the rows of one node, which is number ``position``."""
+        rows = self._rows.pop(name, [])
+        self._columns[0][rows] = NOBODY
+        self._free += rows
+        here = ctx.executors_on(name)
+        if not here:
+            return
+        if len(self._free) < len(here):
+            self._grow(len(here))
+        rows = self._rows[name] = [self._free.pop() for _ in here]
+        for row, executor in zip(rows, here, strict=True):
+            job = ctx.tables.jobs[executor.job]
+            need = job.spec.request
+            started_us = -1 if executor.started_us is None else executor.started_us
+            self._columns[:, row] = (
+                position,
+                need.cpu_m,
+                need.memory_bytes,
+                run_estimate_us(ctx, job),
+                started_us,
+                job.end_estimate_us or 0,
+                executor.retry_us,
+            )
+
+    def _grow(self, by: int) -> None:
+        size = self._columns.shape[1]
+        more = max(START_ROWS, size, by)
+        self._columns = np.concatenate((self._columns, _columns(more)), axis=1)
+        self._free += range(size + more - 1, size - 1, -1)
+
+    def running(self, boot_us: Ints, now_us: int) -> Running:
+        """Return all rows; ``boot_us`` (n,) is how long each node takes until it can work."""
+        live = self._columns[:, self._columns[0] != NOBODY]
+        node, cpu_m, memory, run_us, started_us, promised_us, retry_us = live
+        ready_us = np.maximum(now_us + boot_us[node], retry_us)
+        waiting_us = np.maximum(promised_us, ready_us + run_us)
+        end_us = np.where(started_us >= 0, started_us + run_us, waiting_us)
+        return Running(node, cpu_m, memory, end_us)
+
+
+def _columns(rows: int) -> Ints:
+    columns = np.zeros((7, rows), dtype=np.int64)
+    columns[0] = NOBODY
+    return columns

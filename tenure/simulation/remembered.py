@@ -1,0 +1,45 @@
+"""L17: what the core keeps between events is what it would work out of its records anew."""
+
+from __future__ import annotations
+
+from tenure.core import board, line, room
+from tenure.core.context import UNDER_WAY, Context
+from tenure.model.job import ExecutorState
+from tenure.model.node import Power
+from tenure.simulation.story import LawBroken
+
+
+def check(ctx: Context) -> None:
+    """Raise LawBroken unless board, line and idle clocks agree with the records."""
+    text = board.board_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
+    if text:
+        raise LawBroken("L17", text)
+
+
+def _line(ctx: Context) -> str:
+    queued = [job for job in ctx.tables.jobs.values() if line.is_queued(job)]
+    due = [job.id for job in sorted(queued, key=line.queue_key)]
+    found = list(ctx.index.line)
+    names = {job.spec.name: job.id for job in ctx.tables.jobs.values() if not job.is_over}
+    if names != ctx.index.job_names:
+        return f"names: {ctx.index.job_names}, should be {names}"
+    return "" if found == due else f"line: {found}, should be {due}"
+
+
+def _idle(ctx: Context) -> str:
+    """Say which node's idle clock was not looked at when it became idle or busy."""
+    for node in ctx.tables.nodes.values():
+        if node.power is Power.ON and node.is_switchable:
+            is_busy = room.is_busy(ctx, node.name) or node.foreign_running > 0
+            if is_busy != (node.idle_us is None):
+                return f"{node.name}: busy {is_busy}, idle since {node.idle_us}"
+    return ""
+
+
+def _homeless(ctx: Context) -> str:
+    for executor in ctx.tables.executors.values():
+        is_homeless = executor.state is ExecutorState.PLACED and not executor.node
+        is_due = is_homeless and ctx.tables.jobs[executor.job].state in UNDER_WAY
+        if is_due and executor.job not in ctx.index.homeless:
+            return f"{executor.key} is without a node and nobody looks for one"
+    return ""
