@@ -1,0 +1,85 @@
+"""The board says what the records say, whatever happened since it was read."""
+
+from __future__ import annotations
+
+from tenure.core import board
+from tenure.model.effects import DurableEffect
+from tenure.model.events import CancelJob, ScheduleNode
+from tenure.model.outcome import Done
+from tenure.model.units import US
+from tests.unit.core.bench import Bench, node
+
+
+def fleet() -> Bench:
+    bench = Bench(node("a"), node("b"), node("c", driver="command"), node("d", "nursery"))
+    for name in ("a", "b", "d"):
+        bench.connect(name)
+    bench.end(bench.open("probe"), Done("off"))
+    return bench
+
+
+def check(bench: Bench) -> None:
+    ctx = bench.state.ctx
+    assert board.board_of(ctx).problem(ctx) == ""
+
+
+def open_of(bench: Bench, kind: str) -> list[DurableEffect]:
+    return [effect for effect in bench.tables.effects.values() if effect.kind == kind]
+
+
+def test_it_follows_a_job_from_its_place_to_its_end() -> None:
+    bench = fleet()
+    bench.submit("j", executors=3)
+    check(bench)
+    for kind in ("create", "start"):
+        for effect in open_of(bench, kind):
+            bench.end(effect, Done(f"c-{effect.id}") if kind == "create" else None)
+            check(bench)
+    assert bench.tables.jobs["j"].state == "running"
+    bench.say(CancelJob(at_us=0, request="x", job="j"))
+    check(bench)
+
+
+def test_it_follows_services_cordons_and_the_configuration() -> None:
+    bench = fleet()
+    bench.create("web")
+    check(bench)
+    bench.say(ScheduleNode(at_us=0, request="x", node="a", to="cordoned"))
+    check(bench)
+    bench.configure(node("b"), node("d", "nursery"), node("e"))
+    check(bench)
+    assert "a" not in board.scene(bench.state.ctx).position
+
+
+def test_the_scene_is_the_same_object_until_something_changes() -> None:
+    bench = fleet()
+    ctx = bench.state.ctx
+    first = board.scene(ctx)
+    assert board.scene(ctx) is first
+    bench.submit("j")
+    assert board.scene(ctx) is not first
+
+
+def test_time_alone_changes_what_is_left_of_a_run() -> None:
+    bench = fleet()
+    bench.submit("j")
+    ctx = bench.state.ctx
+    before = board.scene(ctx).running.end_us.tolist()
+    ctx.now_us += 100 * US
+    after = board.scene(ctx).running.end_us.tolist()
+    assert after[0] - before[0] == 100 * US  # it has not started
+    check(bench)
+
+
+def test_a_waiting_job_stays_the_same_until_its_nodes_change() -> None:
+    bench = fleet()
+    bench.submit("big", executors=8)
+    bench.submit("j", executors=8)
+    ctx = bench.state.ctx
+    job = bench.tables.jobs["j"]
+    (first,) = board.queued(ctx, [job])
+    bench.create("web")
+    assert board.queued(ctx, [job])[0] is first
+    bench.say(ScheduleNode(at_us=0, request="x", node="a", to="cordoned"))
+    assert board.queued(ctx, [job])[0] is not first
+    check(bench)
