@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tenure.core import board, room, services
+from tenure.core import board, room
 from tenure.core.context import Context
 from tenure.core.steps import MOVABLE, may_be_start_first
 from tenure.model.container import ContainerState, Service, Step
@@ -268,7 +268,7 @@ class _Board:
         )
         view = replace(here.view, free_cpu_m=cpu, free_memory=memory)
         policy = self._ctx.params.service_policy
-        return self._ctx.placer.spread(policy, view, ask, services.seed_of(service))
+        return self._ctx.placer.spread(policy, view, ask, room.seed_of(service))
 
     def _take(self, service: Service, target: str) -> None:
         node = self._ctx.tables.nodes[target]

@@ -33,6 +33,11 @@ def need_of(ctx: Context, service: Service) -> Resources:
     return larger(service.reserved, profile.p90.scaled(ctx.params.headroom))
 
 
+def seed_of(service: Service) -> int:
+    """Return the seed of a random choice for the service: the same for the same container."""
+    return int(service.id[:8], 16) if service.id[:8].isalnum() else 0
+
+
 def drop_for(ctx: Context, service: Service, node: Node) -> str:
     """Return the code of the filter that keeps a service from a node, or ""."""
     return is_usable(node, ctx.now_us) or bar_for(ctx, service, node, host_ports(service))

@@ -223,7 +223,7 @@ def _place(ctx: Context, service: Service) -> None:
         _mask(ctx, service, here),
     )
     policy = ctx.params.service_policy
-    node = ctx.placer.spread(policy, here.view, ask, seed_of(service))
+    node = ctx.placer.spread(policy, here.view, ask, room.seed_of(service))
     if node is None:
         _wait(ctx, service, "no node of its generation has room")
         return
@@ -231,11 +231,6 @@ def _place(ctx: Context, service: Service) -> None:
     service = to(ctx, service, S.CREATING, node=node, reason="", since_us=ctx.now_us)
     ledger.begin_stay(ctx, _stay(service), node, "")
     _create(ctx, service)
-
-
-def seed_of(service: Service) -> int:
-    """Return the seed of a random choice for the service: the same for the same container."""
-    return int(service.id[:8], 16) if service.id[:8].isalnum() else 0
 
 
 def _mask(ctx: Context, service: Service, here: board.Scene) -> Bools:
