@@ -112,12 +112,16 @@ class Acceptor:
             await self._loop.connect_accepted_socket(
                 lambda: guard, conn, ssl=self._tls, ssl_handshake_timeout=wait_s
             )
-        except BaseException as error:
-            if not guard.was_made:
-                conn.close()
-                self._on_end(guard)
-            if not isinstance(error, OSError | asyncio.CancelledError):
-                raise
+        except OSError:
+            self._give_up(guard, conn)  # a handshake that failed, or took too long
+        except BaseException:
+            self._give_up(guard, conn)
+            raise
+
+    def _give_up(self, guard: Guard, conn: socket.socket) -> None:
+        if not guard.was_made:
+            conn.close()
+            self._on_end(guard)
 
     def _on_end(self, guard: Guard) -> None:
         self._guards.discard(guard)

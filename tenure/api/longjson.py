@@ -28,19 +28,30 @@ Document = Mapping[str, Any]
 
 async def long_json(call: Call, document: Document) -> web.StreamResponse:
     """Answer with ``document``. NaN or infinity in it is a defect of ours, and cuts the answer."""
+    texts = _texts(call.request.app[TURNS], document)
     held = bytearray()
-    response: web.StreamResponse | None = None
-    async for text in _texts(call.request.app[TURNS], document):
+    async for text in texts:
         held += text.encode()
         if len(held) >= WHOLE_BYTES:
-            if response is None:
-                response = web.StreamResponse(headers={"Content-Type": _TYPE})
-                await response.prepare(call.request)
-            await response.write(bytes(held))
-            held.clear()
-    if response is None:
-        return web.Response(body=bytes(held), content_type=_TYPE)
-    await response.write_eof(bytes(held))
+            return await _stream(call, bytes(held), texts)
+    return web.Response(body=bytes(held), content_type=_TYPE)
+
+
+async def _stream(call: Call, begun: bytes, rest: AsyncIterator[str]) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": _TYPE})
+    try:
+        await response.prepare(call.request)
+        await response.write(begun)
+        async for text in rest:
+            await response.write(text.encode())
+        await response.write_eof()
+    except ConnectionError:
+        return response  # the reader has gone; there is no one to tell
+    except Exception:
+        # an error's own answer must not be taken for the rest of this one
+        if call.request.transport is not None:
+            call.request.transport.abort()
+        raise
     return response
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import subprocess
 import sys
@@ -190,7 +191,9 @@ def test_a_long_answer_is_one_document(full: Server) -> None:
     assert len(snapshot_from_json(snapshot).services) == CONTAINERS
 
 
-def test_a_reader_that_goes_away_in_mid_answer(full: Server) -> None:
+def test_a_reader_that_goes_away_in_mid_answer(
+    full: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     import socket
 
     for _ in range(5):
@@ -199,3 +202,22 @@ def test_a_reader_that_goes_away_in_mid_answer(full: Server) -> None:
             sock.sendall(b"GET /v1/snapshot HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert sock.recv(1000)
     assert full.get("/v1/version").status == 200
+    full.get("/v1/snapshot")  # its turn comes after those of the readers that left
+    assert caplog.records == []
+
+
+def test_a_defect_in_mid_answer_cuts_it(full: Server) -> None:
+    """Half an answer must not look whole, nor end with another one's text."""
+
+    def spoil(value: float) -> None:
+        last = f"{CONTAINERS - 1:064x}"
+        profile = full.backend.profiles[last]
+        full.backend.profiles[last] = replace(profile, samples=value)  # type: ignore[arg-type]
+
+    full.on_loop(spoil, float("nan"))
+    try:
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            full.get("/v1/snapshot")
+    finally:
+        full.on_loop(spoil, 10)
+    assert full.get("/v1/snapshot").status == 200

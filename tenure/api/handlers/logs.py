@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 from aiohttp import web
@@ -36,11 +37,12 @@ async def _whole(call: Call, data: bytes) -> web.StreamResponse:
     if len(data) <= PART_BYTES:
         return web.Response(body=data, headers=HEADERS)
     response = web.StreamResponse(headers={**HEADERS, "Content-Length": str(len(data))})
-    await response.prepare(call.request)
     view = memoryview(data)
-    for start in range(0, len(data), PART_BYTES):
-        await response.write(view[start : start + PART_BYTES])
-    await response.write_eof()
+    with contextlib.suppress(ConnectionError):  # the reader has gone; there is no one to tell
+        await response.prepare(call.request)
+        for start in range(0, len(data), PART_BYTES):
+            await response.write(view[start : start + PART_BYTES])
+        await response.write_eof()
     return response
 
 
