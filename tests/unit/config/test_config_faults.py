@@ -133,7 +133,7 @@ Odd/name: {interval_s: 5, args: nursery}
         ("stats: {interval_s: .inf}", "stats.interval_s", "must be"),
         ("stats: {interval_s: .nan}", "stats.interval_s", "must be"),
         ("stats: {window_h: 1.5}", "stats.window_h", "must be a whole number"),
-        ("placement: {policy: milp}", "placement.policy", "must be 'gio' or 'ff'"),
+        ("placement: {policy: milp}", "placement.policy", "must be 'ff', 'gio', 'exact'"),
         ("power: {min_on: {nursery: 0}}", "power.min_on.nursery", "at least 1"),
         ("power: {min_on: {young: -1}}", "power.min_on.young", "at least 0"),
         ("power: [1]", "power", "must be a mapping"),
