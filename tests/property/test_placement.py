@@ -28,7 +28,7 @@ from tenure.placement.arrays import ends_of, fleet_of, jobs_of
 from tenure.placement.kernels import LEAVES_FIRST
 from tenure.placement.policies import Policies
 from tenure.placement.schedule import simulate
-from tests.unit.placement.build import GIB, N, view_of
+from tests.unit.placement.build import GIB, N, ask_of, view_of
 from tests.unit.placement.oracles import (
     NOW,
     Playback,
@@ -330,10 +330,16 @@ def test_every_admitted_job_is_in_time_when_estimates_hold(data: st.DataObject) 
 
 
 @pytest.fixture(scope="module")
-def compiled() -> Policies:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where machine code is kept for these tests."""
+    return str(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(scope="module")
+def compiled(kept: str) -> Policies:
     pytest.importorskip("numba", reason="numba is not installed: kernels stay uncompiled")
     policies = Policies()
-    assert policies.compile()
+    assert policies.compile(kept)
     return policies
 
 
@@ -370,6 +376,17 @@ def test_nothing_compiles_after_the_warm_up(compiled: Policies) -> None:
     assert compiled.predict(view, [], [Queued(ask, "gio")], NOW)["x"] is not None
     dispatchers: list[Any] = list(compiled._kernels)
     assert [len(one.signatures) for one in dispatchers] == [1] * len(dispatchers)
+
+
+def test_kept_machine_code_is_loaded_and_decides_the_same(compiled: Policies, kept: str) -> None:
+    again = Policies()
+    assert again.compile(kept)
+    loaded: list[Any] = list(again._kernels)
+    assert [sum(one.stats.cache_hits.values()) for one in loaded] == [1] * len(loaded)
+    assert not any(one.stats.cache_misses for one in loaded)
+    view = view_of([N("a", usd_per_h=0.3), N("b", is_cloud=True)])
+    queue = [Queued(ask_of(view, 3, id=name, local_s=20), "gio") for name in "xyz"]
+    assert again.predict(view, [], queue, NOW) == PLAIN.predict(view, [], queue, NOW)
 
 
 def test_every_kernel_that_is_called_is_compiled() -> None:
