@@ -43,6 +43,7 @@ async def load(policies: Policies, directory: Path) -> None:
         log.warning("placement runs uncompiled: see `python -m %s %s`", MODULE, directory)
         return
     await asyncio.to_thread(policies.compile, str(directory))
+    log.info("placement runs compiled")
 
 
 def main(argv: list[str]) -> int:
