@@ -137,7 +137,7 @@ class Machine:
             return Done()
         container.is_by_hand = True
         if container.is_alive:
-            self._end(container, TERMINATED)
+            self.end(container, TERMINATED)
         elif container.state == "restarting":
             container.state = "exited"
         return Done()
@@ -202,9 +202,10 @@ class Machine:
 
     def _ran_out(self, container: SimContainer, life: int, code: int) -> None:
         if container.is_alive and container.life == life:
-            self._end(container, code)
+            self.end(container, code)
 
-    def _end(self, container: SimContainer, code: int) -> None:
+    def end(self, container: SimContainer, code: int) -> None:
+        """Have a container's process end by itself; its policy may start it again."""
         container.is_alive = False
         container.exit_code, container.finished_us = code, self.timeline.now_us
         if not self.is_up:
@@ -242,7 +243,7 @@ class Machine:
         self.held.clear()
         for container in self.containers.values():
             if container.is_alive:
-                self._end(container, code)
+                self.end(container, code)
         self.witness.reach_changed(self)
 
     def come_up(self) -> None:
@@ -253,7 +254,7 @@ class Machine:
         self.boots += 1
         for container in list(self.containers.values()):
             if container.is_alive and not self.keeps_alive:
-                self._end(container, TERMINATED)
+                self.end(container, TERMINATED)
             self._take_stock(container)
         self.witness.reach_changed(self)
 

@@ -1,0 +1,1 @@
+"""The figures of tenure, each by one command: `python -m benchmarks NAME`."""

@@ -1,0 +1,10 @@
+"""The command line of the benchmarks."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

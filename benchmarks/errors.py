@@ -1,0 +1,5 @@
+"""What goes wrong in a measurement."""
+
+
+class BenchError(Exception):
+    """The figure could not be taken; says why, for people."""

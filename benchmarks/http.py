@@ -1,0 +1,103 @@
+"""A lean keep-alive HTTP/1.1 connection: the load generator must not be what is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.errors import BenchError
+
+LIMIT_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a daemon listens on TCP, and its token."""
+
+    host: str
+    port: int
+    token: str
+
+    def head(self, method: str, path: str, body: bytes | None, more: Mapping[str, str]) -> bytes:
+        """Return the head of a request."""
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: {self.host}:{self.port}",
+            f"Authorization: Bearer {self.token}",
+            *(f"{name}: {value}" for name, value in more.items()),
+        ]
+        if body is not None:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status and body of an answer."""
+
+    status: int
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def require(self, *statuses: int) -> Answer:
+        """Return itself; raise BenchError if its status is none of these."""
+        if self.status not in statuses:
+            raise BenchError(f"answered {self.status}: {self.body[:500].decode(errors='replace')}")
+        return self
+
+
+class Connection:
+    """One connection, one request at a time; opened at the first, again when it was closed."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def open(self) -> None:
+        """Connect, unless it is connected."""
+        if self._writer is None:
+            opened = asyncio.open_connection(self._door.host, self._door.port, limit=LIMIT_BYTES)
+            self._reader, self._writer = await opened
+
+    async def ask(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> Answer:
+        """Send a request and return its answer. Raises OSError where the connection breaks."""
+        await self.open()
+        if self._reader is None or self._writer is None:
+            raise BenchError("no connection")
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self._writer.write(self._door.head(method, path, body, named) + (body or b""))
+        status, fields = _head(await self._reader.readuntil(b"\r\n\r\n"))
+        answer = Answer(status, await self._body(self._reader, fields))
+        if fields.get("connection", "").lower() == "close":
+            self.close()
+        return answer
+
+    async def _body(self, reader: asyncio.StreamReader, fields: Mapping[str, str]) -> bytes:
+        if fields.get("transfer-encoding", "").lower() != "chunked":
+            return await reader.readexactly(int(fields.get("content-length", "0")))
+        body = bytearray()
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            body += (await reader.readexactly(size + 2))[:-2]
+        await reader.readexactly(2)
+        return bytes(body)
+
+    def close(self) -> None:
+        """Close it."""
+        if self._writer is not None:
+            self._writer.close()
+        self._reader = self._writer = None
+
+
+def _head(raw: bytes) -> tuple[int, dict[str, str]]:
+    first, *rest = raw.decode("latin-1").split("\r\n")
+    pairs = (line.partition(":") for line in rest if line)
+    return int(first.split()[1]), {name.lower(): value.strip() for name, _, value in pairs}
