@@ -24,10 +24,6 @@ class Cores:
     def is_apart(self) -> bool:
         return self.daemon != self.load
 
-    def pinned(self, core: int) -> list[str]:
-        """Return the words before a command that keep it on a core."""
-        return ["taskset", "-c", str(core)]
-
 
 def cores() -> Cores:
     """Return the cores to use; the same one twice where there is only one."""

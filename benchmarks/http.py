@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.errors import BenchError
@@ -15,18 +15,18 @@ LIMIT_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where a daemon listens on TCP, and its token."""
+    """Where a daemon or an engine listens on TCP, and the token to show, "" for none."""
 
     host: str
     port: int
-    token: str
+    token: str = field(default="", repr=False)
 
     def head(self, method: str, path: str, body: bytes | None, more: Mapping[str, str]) -> bytes:
         """Return the head of a request."""
         lines = [
             f"{method} {path} HTTP/1.1",
             f"Host: {self.host}:{self.port}",
-            f"Authorization: Bearer {self.token}",
+            *([f"Authorization: Bearer {self.token}"] if self.token else []),
             *(f"{name}: {value}" for name, value in more.items()),
         ]
         if body is not None:

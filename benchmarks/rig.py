@@ -37,6 +37,11 @@ def dying_with_us() -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL"]
 
 
+def pinned_to(core: int | None) -> list[str]:
+    """Return the words before a command that keep it on a core; None: none."""
+    return [] if core is None else ["taskset", "-c", str(core)]
+
+
 @contextmanager
 def folder() -> Iterator[Path]:
     """Make a folder with a path short enough for unix sockets, and remove it."""
@@ -58,20 +63,23 @@ def until(condition: Callable[[], Any], timeout_s: float, what: str, *, poll_s: 
 
 
 class Daemon:
-    """A `tenured run` with everything at defaults but places and nodes, on a core of its own."""
+    """A `tenured run` with everything at defaults but what ``config`` says.
 
-    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+    ``core``: the only core that it may use, with its children; None: all.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any], *, core: int | None = None) -> None:
         path.mkdir(exist_ok=True)
         self.config = {
             "state_dir": str(path / "state"),
             "listen": [f"unix://{path}/d.sock", "tcp://127.0.0.1:0"],
             **config,
         }
-        self._file = path / "tenured.yml"
-        self._file.write_text(json.dumps(self.config))  # JSON is YAML
-        pinned = cores().pinned(cores().daemon)
+        self.file = path / "tenured.yml"
+        self.file.write_text(json.dumps(self.config))  # JSON is YAML
+        pinned = pinned_to(core)
         self.process = DaemonProcess(
-            [*dying_with_us(), *pinned, str(TENURED), "run", "--config", str(self._file)],
+            [*dying_with_us(), *pinned, str(TENURED), "run", "--config", str(self.file)],
             path / "state",
             path / "tenured.log",
             env={key: text for key, text in os.environ.items() if not key.startswith("TENURE_")},
@@ -131,7 +139,7 @@ def engines(path: Path, **options: object) -> Iterator[Engines]:
     """Start simulated engines (options as of ``python -m tenure.simulation.engines``)."""
     path.mkdir(exist_ok=True)
     words = [w for name, value in options.items() for w in (f"--{name.replace('_', '-')}", value)]
-    pinned = cores().pinned(cores().load)
+    pinned = pinned_to(cores().load)
     module = [sys.executable, "-m", "tenure.simulation.engines", "--dir", str(path)]
     process = subprocess.Popen(
         [*dying_with_us(), *pinned, *module, *map(str, words)],

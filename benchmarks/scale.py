@@ -187,7 +187,7 @@ def measure(*, is_quick: bool = False, plan: Plan | None = None) -> Report:
     with folder() as path:
         options = {"nodes": plan.nodes, "cpus": CPUS, "generations": 3}
         with engines(path / "e", restarts_per_s=RESTARTS_PER_S, **options) as fleet:
-            daemon = Daemon(path / "d", {"nodes": fleet.nodes})
+            daemon = Daemon(path / "d", {"nodes": fleet.nodes}, core=cores().daemon)
             say(f"scale: a daemon with {plan.nodes} simulated engines")
             with running(daemon, timeout_s=120.0) as ready_s:
                 say(f"scale: ready after {ready_s:.1f} s")

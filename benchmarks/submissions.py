@@ -227,7 +227,7 @@ def measure(*, is_quick: bool = False) -> Report:
     plan = QUICK if is_quick else FULL
     os.sched_setaffinity(0, {cores().load})
     with folder() as path, engines(path / "e", nodes=NODES, cpus=CPUS) as fleet:
-        daemon = Daemon(path / "d", {"nodes": fleet.nodes})
+        daemon = Daemon(path / "d", {"nodes": fleet.nodes}, core=cores().daemon)
         say(f"submissions: a daemon with {NODES} simulated engines")
         with running(daemon):
             return asyncio.run(_measure(daemon, fleet, plan, path))

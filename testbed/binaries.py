@@ -82,10 +82,10 @@ def _build(folder: Path, own_dockerd: str | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("bin", "lib", "deb", "root"):
         (folder / name).mkdir(parents=True)
-    _download(folder, [*(_ENGINE_PACKAGES if own_dockerd is None else ()), _IMAGE_PACKAGE])
+    download(folder, [*(_ENGINE_PACKAGES if own_dockerd is None else ()), _IMAGE_PACKAGE])
     for package in _OPTIONAL_PACKAGES:
         with contextlib.suppress(TestbedError):  # not in every release: what works is probed below
-            _download(folder, [package])
+            download(folder, [package])
     root = folder / "root"
     for program in _WANTED:
         _pick(root, program, folder / "bin")
@@ -107,7 +107,7 @@ def unpack_program(folder: Path, package: str, program: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("bin", "lib", "deb", "root"):
         (folder / name).mkdir(parents=True)
-    _download(folder, [package])
+    download(folder, [package])
     _pick(folder / "root", program, folder / "bin")
     if not (folder / "bin" / program).exists():
         raise TestbedError(f"the package {package} holds no {program}")
@@ -164,7 +164,7 @@ def _private_lists(folder: Path) -> list[str]:
     return ["-o", f"Dir::State::lists={apt / 'lists'}", "-o", f"Dir::Cache={apt / 'cache'}"]
 
 
-def _download(folder: Path, packages: Iterable[str]) -> None:
+def download(folder: Path, packages: Iterable[str]) -> None:
     """Download and unpack packages into root; raise TestbedError with apt's words on failure."""
     for program in ("apt-get", "dpkg"):
         if which(program) is None:
@@ -202,7 +202,7 @@ def _complete_libraries(folder: Path, roots: Sequence[str]) -> None:
     """Fetch the libraries that are missing, and only those: the rest stay the system's own."""
     if not _missing_libraries(folder):
         return
-    _download(folder, _library_packages(folder, roots))
+    download(folder, _library_packages(folder, roots))
     while missing := _missing_libraries(folder):
         for name in missing:
             found = next((folder / "root").glob(f"**/{name}"), None)

@@ -152,7 +152,7 @@ class Rig:
         was not told of all the time.
         """
         until_us = now_us()
-        assert self.tenured.stop() == 0, self.tenured.log_tail()
+        assert self.tenured.stop() == 0, self.tenured.tail()
         scene, load = self.scene, self.load
         found = laws.jobs_ended_once(scene, load.expected)
         found += laws.work_done(scene, load.expected, is_once=not did_engines_die)
@@ -211,7 +211,7 @@ def rigged(
         try:
             yield rig
         except BaseException:
-            print(f"end of the daemon's log:\n{tenured.log_tail()}")
+            print(f"end of the daemon's log:\n{tenured.tail()}")
             raise
         finally:
             _end(rig)

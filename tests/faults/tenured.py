@@ -15,9 +15,9 @@ from typing import Any
 from tenure.client.client import Client
 from tenure.client.target import parse
 from tenure.model.errors import Unavailable
+from testbed.daemon import READY_S, DaemonProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-START_S = 40.0
 
 
 def until(
@@ -46,17 +46,17 @@ def kill(pid: int) -> None:
     until(lambda: not is_alive(pid), 10, f"end of {pid}", poll_s=0.005)
 
 
-class Tenured:
+class Tenured(DaemonProcess):
     """One daemon over all its lives, on one configuration."""
 
     def __init__(self, folder: Path, config: dict[str, Any], cycles: dict[str, Any]) -> None:
         self.folder = folder
         self.config_file = folder / "tenured.yml"
         self.state_dir = Path(config["state_dir"])
-        self.log = folder / "tenured.log"
+        argv = [sys.executable, "-m", "tenure.cli.daemon", "run", "--config", str(self.config_file)]
+        super().__init__(argv, self.state_dir, folder / "tenured.log", cwd=ROOT)
         self.config, self.cycles = config, cycles
         self.starts = 0
-        self._process: subprocess.Popen[bytes] | None = None
         self.write_config()
         self.client = self.make_client(patience_s=60)
 
@@ -74,55 +74,11 @@ class Tenured:
     def database(self) -> Path:
         return self.state_dir / "state.db"
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def start(self) -> None:
+    def start(self, timeout_s: float = READY_S) -> float:
         """Start it and return once it says that it is ready."""
         assert not self.is_running
-        self._process = spawn_module(
-            "tenure.cli.daemon", "run", "--config", str(self.config_file), log=self.log
-        )
         self.starts += 1
-        until(self._is_ready, START_S, f"tenured to be ready, see {self.log}")
-
-    def _is_ready(self) -> bool:
-        assert self.is_running, f"tenured ended: {self.log.read_text()[-3000:]}"
-        ready = self.state_dir / "tenured.json"
-        try:
-            return bool(json.loads(ready.read_text())["pid"] == self.pid)
-        except (FileNotFoundError, ValueError):
-            return False
-
-    def kill(self) -> None:
-        """Send SIGKILL; its children end with it."""
-        assert self._process is not None
-        assert self.is_running, f"it had ended before: {self.log.read_text()[-3000:]}"
-        self._process.kill()
-        self._process.wait()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def stop(self, timeout_s: float = 45.0) -> int:
-        """Stop it with SIGTERM and return its exit code; not running is fine (0)."""
-        if self._process is None or self._process.poll() is not None:
-            return 0
-        self.signal(signal.SIGTERM)
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise
+        return super().start(timeout_s)
 
     def health(self) -> dict[str, Any]:
         """Return what /readyz says; {"away": ...} while it does not serve."""
@@ -140,10 +96,6 @@ class Tenured:
             return found if found is not None and is_alive(found) else None
 
         return int(until(pid, 30, f"child {name}"))
-
-    def log_tail(self) -> str:
-        """Return the end of the daemon's log."""
-        return self.log.read_text(errors="replace")[-6000:] if self.log.exists() else ""
 
 
 def spawn_module(module: str, *words: str, log: Path) -> subprocess.Popen[bytes]:

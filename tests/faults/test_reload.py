@@ -51,8 +51,8 @@ def _faulty_changes_nothing(rig: Rig) -> None:
     rig.tenured.config["nodes"] = [row | {"generation": "elders"} for row in good[1:]]
     before = rig.tenured.client.nodes()
     reload(rig)
-    until(lambda: "was not taken over" in rig.tenured.log_tail(), 20, "the log to tell the fault")
-    assert "generation" in rig.tenured.log_tail()
+    until(lambda: "was not taken over" in rig.tenured.tail(), 20, "the log to tell the fault")
+    assert "generation" in rig.tenured.tail()
     after = rig.tenured.client.nodes()
     assert [row["name"] for row in after] == [row["name"] for row in before]
     assert not any(row["is_removed"] for row in after)

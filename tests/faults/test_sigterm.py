@@ -35,7 +35,7 @@ def test_sigterm(folder: Path, share: Share, plan: list[str]) -> None:
 def _strike(rig: Rig, step: str, rng: random.Random) -> bool:
     was_met = rig.await_step(step, rng)
     begun, asked_s = now_us(), time.monotonic()
-    assert rig.tenured.stop(STOP_S) == 0, rig.tenured.log_tail()
+    assert rig.tenured.stop(STOP_S) == 0, rig.tenured.tail()
     print(f"stopped at {step} after {time.monotonic() - asked_s:.1f} s")
     moves = records(rig.tenured.database, "migrations").values()
     assert [m["id"] for m in moves if m["step"] not in RESTING] == []

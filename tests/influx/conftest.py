@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import TestbedError
+from testbed.servers import Influx, Victoria
 from tests.influx.gateway import Gateway
 from tests.influx.lab import OPENED
-from tests.influx.servers import Influx, Victoria
 
 
 def fetched(make: type[Influx] | type[Victoria], folder: Path) -> Influx | Victoria:

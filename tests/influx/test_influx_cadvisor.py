@@ -8,8 +8,8 @@ from tenure.model.resources import Resources
 from tenure.model.units import US
 from tenure.profiling.io.store import StatsUnavailable
 from tenure.profiling.sample import Measured, Reading, Sample
+from testbed.servers import Influx
 from tests.influx.lab import LATE_US, START_US, open_store, row
-from tests.influx.servers import Influx
 
 pytestmark = pytest.mark.influx
 LABELS = "com.example.team=search,tenure.container=id1,tenure.incarnation={turn}"

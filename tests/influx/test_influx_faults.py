@@ -9,10 +9,10 @@ from aiohttp import web
 from tenure.profiling.io.influx_client import ClientWriter
 from tenure.profiling.io.influx_params import InfluxParams
 from tenure.profiling.io.store import StatsUnavailable
+from testbed.servers import Influx
 from tests.influx.conftest import fetched
 from tests.influx.gateway import Gateway
 from tests.influx.lab import LATE_US, START_US, drained, open_store, params_for, row, until
-from tests.influx.servers import Influx
 
 pytestmark = pytest.mark.influx
 AUTH = "auth-enabled = true"

@@ -16,9 +16,9 @@ from tenure.profiling.io import influx_drain
 from tenure.profiling.io.influx import InfluxStats
 from tenure.profiling.io.spool import SpoolBounds
 from tenure.profiling.io.store import StatsUnavailable
+from testbed.servers import Influx
 from tests.influx.gateway import Gateway
 from tests.influx.lab import LATE_US, START_US, LoopLag, drained, open_store, row, until
-from tests.influx.servers import Influx
 
 pytestmark = pytest.mark.influx
 #: Far below the time-out of a request, far above what was measured: the machine may be busy.

@@ -10,8 +10,8 @@ from tenure.model.events import UsageObserved
 from tenure.model.resources import Resources
 from tenure.model.units import US, iso
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts, Sweep, Target
+from testbed.servers import Influx
 from tests.influx.lab import START_US, drained, open_store
-from tests.influx.servers import Influx
 
 pytestmark = pytest.mark.influx
 

@@ -10,9 +10,9 @@ from tenure.model.units import HOUR_US, US
 from tenure.profiling.io.influx import InfluxStats
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, Reading, Sample
+from testbed.servers import Influx
 from tests.influx.gateway import Gateway
 from tests.influx.lab import LATE_US, START_US, drained, open_store, row
-from tests.influx.servers import Influx
 
 pytestmark = pytest.mark.influx
 FIVE = 300 * US

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tenure.profiling.io.store import StatsUnavailable
+from testbed.servers import Influx
 from tests.influx.gateway import Gateway
 from tests.influx.lab import LATE_US, START_US, drained, open_store, row, until
-from tests.influx.servers import Influx
 
 pytestmark = pytest.mark.influx
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tenure.model.units import US
+from testbed.servers import Victoria
 from tests.influx.lab import START_US, drained, open_store, row, until
-from tests.influx.servers import Victoria
 
 pytestmark = pytest.mark.influx
 

@@ -8,8 +8,8 @@ from tenure.config.load import load
 from tenure.daemon.stats import health_of, open_stats
 from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.influx import InfluxStats
+from testbed.servers import Influx
 from tests.influx.lab import LATE_US, START_US, drained, row
-from tests.influx.servers import Influx
 
 
 @pytest.mark.influx

@@ -1,6 +1,6 @@
-"""Real servers from the distribution's packages, unpacked into the testbed's cache; not installed.
+"""Real statistics servers from the distribution's packages, unpacked into the testbed's cache.
 
-A server dies with the test process (its parent-death signal), and every test stops its own.
+Nothing is installed. A server dies with the process that started it (its parent-death signal).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def binary(package: str, program: str) -> Path:
             for name in ("deb", "root"):
                 (folder / name).mkdir(parents=True)
             try:
-                binaries._download(folder, [package])
+                binaries.download(folder, [package])
                 target.parent.mkdir(exist_ok=True)
                 # A rename, so that a call that was cut leaves no half of a program.
                 (folder / "root/usr/bin" / program).rename(target)
@@ -67,17 +67,10 @@ def binary(package: str, program: str) -> Path:
 
 
 def free_port() -> int:
+    """Return a loopback port that nobody has now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def until(condition: Callable[[], object], timeout_s: float = START_S) -> None:
-    """Wait until ``condition`` is true; fails after ``timeout_s``."""
-    end_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end_s, "waited in vain"
-        time.sleep(0.01)
 
 
 class Server:
@@ -92,6 +85,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Start it and wait until it answers; TestbedError with the end of its log if it fails."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *self._argv],
@@ -99,12 +93,15 @@ class Server:
                 stdout=log,
                 stderr=log,
             )
-        until(self._is_ready)
+        end_s = time.monotonic() + START_S
+        while not self._is_ready():
+            code = self._process.poll()
+            if code is not None or time.monotonic() > end_s:
+                tail = (self.folder / "log").read_text(errors="replace")[-1000:]
+                raise TestbedError(f"{self._argv[0]} does not answer (exit code {code}): {tail}")
+            time.sleep(0.01)
 
     def _is_ready(self) -> bool:
-        assert self._process is not None
-        code = self._process.poll()
-        assert code is None, f"ended with {code}: {(self.folder / 'log').read_text()[-1000:]}"
         try:
             urllib.request.urlopen(self.url + self._ready_path, timeout=1).close()
         except urllib.error.HTTPError as error:
@@ -114,14 +111,16 @@ class Server:
         return True
 
     def signal(self, sign: signal.Signals) -> None:
-        assert self._process is not None
+        """Send it a signal; TestbedError if it does not run."""
+        if self._process is None:
+            raise TestbedError(f"{self._argv[0]} does not run")
         self._process.send_signal(sign)
 
     def kill(self) -> None:
         """Kill it at once (SIGKILL) and wait for its end."""
         self.signal(signal.SIGKILL)
-        assert self._process is not None
-        self._process.wait(STOP_S)
+        if self._process is not None:
+            self._process.wait(STOP_S)
         self._process = None
 
     def stop(self) -> None:
@@ -139,7 +138,7 @@ class Server:
 
 
 class Influx(Server):
-    """An InfluxDB 1.6; asked here by plain HTTP, apart from the code under test."""
+    """An InfluxDB 1.6; asked here by plain HTTP, apart from the code of tenure."""
 
     def __init__(self, folder: Path) -> None:
         program = str(binary("influxdb", "influxd"))
@@ -157,7 +156,8 @@ class Influx(Server):
         request = urllib.request.Request(f"{self.url}/query?{query}", form, method="POST")
         with urllib.request.urlopen(request, timeout=10) as answer:
             result = json.loads(answer.read())["results"][0]
-        assert "error" not in result, result
+        if "error" in result:
+            raise TestbedError(f"InfluxDB: {result['error']}")
         found: list[dict[str, Any]] = result.get("series", [])
         return found
 
