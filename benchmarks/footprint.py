@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
 from benchmarks.host import CpuMeter, memory_mib
-from benchmarks.http import Connection
+from benchmarks.http import Connection, run
 from benchmarks.rig import Daemon, engines, folder, running, say
 from tenure.simulation.engines import IMAGE as SIMULATED
 from testbed import IMAGE, NodeSpec, Testbed
@@ -57,9 +57,9 @@ def measure(*, is_quick: bool = False) -> Report:
             daemon.rest()
             before = memory_mib(daemon.pid)
             say(f"footprint: {plan.containers} containers")
-            asyncio.run(_create(daemon, plan.containers))
+            run(_create(daemon, plan.containers))
             time.sleep(plan.settle_s)
-            use = asyncio.run(_look(daemon, plan.look_s))
+            use = run(_look(daemon, plan.look_s))
         again = [_start(daemon) for _ in range(plan.starts)]
     figures = (
         *use,
@@ -85,40 +85,41 @@ def _memory(key: str, when: str, memory: dict[str, float], limit_mib: float) -> 
 
 async def _create(daemon: Daemon, count: int) -> None:
     """Create containers that do little, spread over the generations, and wait until all run."""
-    connection = Connection(daemon.door)
-    for number in range(count):
-        generation = SPECS[number % len(SPECS)].generation
-        body: dict[str, Any] = {
-            "name": f"idle-{number}",
-            "Image": IMAGE,
-            "Cmd": ["sleep", "100000"],
-            "HostConfig": {"Init": True},
-            "tenure": {"generation": generation, "migrate": "never"},
-        }
-        made = await connection.ask("POST", "/v1/containers", json.dumps(body).encode())
-        made.require(201)
-    end_s = time.monotonic() + LOADED_S
-    while time.monotonic() < end_s:
-        page = await connection.ask("GET", "/v1/containers?state=running&limit=1000")
-        if len(page.require(200).json["items"]) == count:
-            return
-        await asyncio.sleep(0.5)
+    async with Connection(daemon.door) as connection:
+        for number in range(count):
+            body = json.dumps(_container(number)).encode()
+            (await connection.ask("POST", "/v1/containers", body)).require(201)
+        end_s = time.monotonic() + LOADED_S
+        while time.monotonic() < end_s:
+            page = await connection.ask("GET", "/v1/containers?state=running&limit=1000")
+            if len(page.require(200).json["items"]) == count:
+                return
+            await asyncio.sleep(0.5)
     raise BenchError(f"not all {count} containers run")
+
+
+def _container(number: int) -> dict[str, Any]:
+    return {
+        "name": f"idle-{number}",
+        "Image": IMAGE,
+        "Cmd": ["sleep", "100000"],
+        "HostConfig": {"Init": True},
+        "tenure": {"generation": SPECS[number % len(SPECS)].generation, "migrate": "never"},
+    }
 
 
 async def _look(daemon: Daemon, look_s: float) -> list[Figure]:
     """Watch the daemon while a client reads the containers once a second."""
-    connection = Connection(daemon.door)
     meter, part = CpuMeter(daemon.pid), CpuMeter(daemon.pid)
     shares = []
     begun_s = time.monotonic()
-    for tick in range(1, int(look_s / POLL_S) + 1):
-        (await connection.ask("GET", "/v1/containers?limit=1000")).require(200)
-        if tick % max(1, int(look_s / POLL_S) // 4) == 0:
-            shares.append(100 * part.share())
-        await asyncio.sleep(max(0.0, begun_s + tick * POLL_S - time.monotonic()))
-    whole = 100 * meter.share()
-    memory = memory_mib(daemon.pid)
+    async with Connection(daemon.door) as connection:
+        for tick in range(1, int(look_s / POLL_S) + 1):
+            (await connection.ask("GET", "/v1/containers?limit=1000")).require(200)
+            await asyncio.sleep(max(0.0, begun_s + tick * POLL_S - time.monotonic()))
+            if tick % max(1, int(look_s / POLL_S) // 4) == 0:
+                shares.append(100 * part.share())
+    whole, memory = 100 * meter.share(), memory_mib(daemon.pid)
     return [
         figure("cpu_percent", f"of a core, over {look_s:.0f} s", "%", whole, Goal("below", 2)),
         figure("cpu_percent_quarters", "the same, by quarters of the time", "%", shares),
@@ -130,7 +131,7 @@ def _with_kernels() -> dict[str, float]:
     """Return the memory of a daemon whose fleet is large enough for compiled kernels."""
     say(f"footprint: memory with kernels, {KERNEL_NODES} simulated engines")
     with _large_fleet() as daemon:
-        asyncio.run(_submit(daemon))
+        run(_submit(daemon))
         daemon.rest(LOADED_S)
         return memory_mib(daemon.pid)
 
@@ -154,8 +155,8 @@ async def _submit(daemon: Daemon) -> None:
         "deadline_s": 5000,
         "estimate": {"local_s": 1000},
     }
-    made = await Connection(daemon.door).ask("POST", "/v1/jobs", json.dumps(job).encode())
-    made.require(201)
+    async with Connection(daemon.door) as connection:
+        (await connection.ask("POST", "/v1/jobs", json.dumps(job).encode())).require(201)
 
 
 def _notes(plan: Plan) -> tuple[str, ...]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.errors import BenchError
 
+T = TypeVar("T")
 LIMIT_BYTES = 1 << 26
 
 
@@ -66,10 +68,24 @@ class Connection:
             opened = asyncio.open_connection(self._door.host, self._door.port, limit=LIMIT_BYTES)
             self._reader, self._writer = await opened
 
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def ask(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> Answer:
-        """Send a request and return its answer. Raises OSError where the connection breaks."""
+        """Send a request and return its answer; raise BenchError where there is none."""
+        try:
+            return await self._ask(method, path, body, headers)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise BenchError(f"{method} {path}: {error!r}") from error
+
+    async def _ask(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
         await self.open()
         if self._reader is None or self._writer is None:
             raise BenchError("no connection")
@@ -78,7 +94,7 @@ class Connection:
         status, fields = _head(await self._reader.readuntil(b"\r\n\r\n"))
         answer = Answer(status, await self._body(self._reader, fields))
         if fields.get("connection", "").lower() == "close":
-            self.close()
+            await self.close()
         return answer
 
     async def _body(self, reader: asyncio.StreamReader, fields: Mapping[str, str]) -> bytes:
@@ -90,11 +106,31 @@ class Connection:
         await reader.readexactly(2)
         return bytes(body)
 
-    def close(self) -> None:
-        """Close it."""
-        if self._writer is not None:
-            self._writer.close()
-        self._reader = self._writer = None
+    async def close(self) -> None:
+        """Close it; it may be opened again."""
+        writer, self._reader, self._writer = self._writer, None, None
+        if writer is not None:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run clients to their end; the first error of several at once is raised alone."""
+
+    async def plainly() -> T:
+        try:
+            return await work
+        except ExceptionGroup as group:
+            raise _first(group) from group
+
+    return asyncio.run(plainly())
+
+
+def _first(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _head(raw: bytes) -> tuple[int, dict[str, str]]:

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure, percentile
 from benchmarks.host import CpuMeter, cores, memory_mib
-from benchmarks.http import Connection, Door
+from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, Engines, engines, folder, running, say
 from tenure.simulation.engines import IMAGE
 
@@ -46,7 +46,8 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(nodes=20, settle_s=0.5, look_s=2.0, fill_s=30.0)
+#: Too few nodes for kernels to be compiled, which takes longer than all the rest.
+QUICK = Plan(nodes=18, settle_s=0.5, look_s=2.0, fill_s=60.0)
 
 
 @dataclass(slots=True)
@@ -81,21 +82,22 @@ class Crowd:
         asked = iter([*(("/v1/jobs", j) for j in jobs), *(("/v1/containers", s) for s in services)])
 
         async def work() -> None:
-            connection = Connection(self._door)
-            for path, body in asked:
-                (await connection.ask("POST", path, json.dumps(body).encode())).require(201)
-            connection.close()
+            async with Connection(self._door) as connection:
+                for path, body in asked:
+                    (await connection.ask("POST", path, json.dumps(body).encode())).require(201)
 
-        await asyncio.gather(*(work() for _ in range(FILLERS)))
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(FILLERS):
+                tasks.create_task(work())
         say(f"scale: all submitted after {time.monotonic() - begun_s:.0f} s")
         wanted = {"tenure_containers": len(services), "tenure_jobs": len(jobs)}
         await self._await_running(wanted, begun_s + limit_s)
         return time.monotonic() - begun_s
 
     async def _await_running(self, wanted: dict[str, int], limit_s: float) -> None:
-        connection = Connection(self._door)
         while True:
-            text = (await connection.ask("GET", "/metrics")).require(200).body.decode()
+            async with Connection(self._door) as connection:
+                text = (await connection.ask("GET", "/metrics")).require(200).body.decode()
             found = {name: _metric(text, f'{name}{{state="running"}}') for name in wanted}
             if all(found[name] >= count for name, count in wanted.items()):
                 return
@@ -163,16 +165,13 @@ class Crowd:
         self, what: str, per_s: float, ask: Callable[[Connection], Awaitable[Any]]
     ) -> None:
         """Ask at a steady rate; one that is late delays no time at which another is due."""
-        connection = Connection(self._door)
         due_s = time.perf_counter() + self._random.random() / per_s
-        try:
+        async with Connection(self._door) as connection:
             while True:
                 await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
                 (await ask(connection)).require(200, 201)
                 self.seen.add(what, due_s)
                 due_s += 1 / per_s
-        finally:
-            connection.close()
 
 
 def _metric(text: str, name: str) -> float:
@@ -191,7 +190,7 @@ def measure(*, is_quick: bool = False, plan: Plan | None = None) -> Report:
             say(f"scale: a daemon with {plan.nodes} simulated engines")
             with running(daemon, timeout_s=120.0) as ready_s:
                 say(f"scale: ready after {ready_s:.1f} s")
-                return asyncio.run(_measure(daemon, fleet, plan, ready_s))
+                return run(_measure(daemon, fleet, plan, ready_s))
 
 
 async def _measure(daemon: Daemon, fleet: Engines, plan: Plan, ready_s: float) -> Report:
@@ -215,10 +214,10 @@ async def _measure(daemon: Daemon, fleet: Engines, plan: Plan, ready_s: float) -
 
 async def _await_nodes(door: Door, plan: Plan) -> None:
     """Wait until all engines were met."""
-    connection = Connection(door)
     end_s = time.monotonic() + 120
     while True:
-        page = await connection.ask("GET", f"/v1/nodes?limit={plan.nodes}")
+        async with Connection(door) as connection:
+            page = await connection.ask("GET", f"/v1/nodes?limit={plan.nodes}")
         if sum(node["reach"] == "ok" for node in page.require(200).json["items"]) == plan.nodes:
             return
         if time.monotonic() > end_s:

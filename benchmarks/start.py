@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Goal, Report, figure
-from benchmarks.http import Connection, Door
+from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, folder, running, say
 from tenure.model.facts import LABEL_CONTAINER
 from testbed import IMAGE, NodeSpec, Testbed
@@ -46,6 +46,13 @@ class Pairs:
     def __init__(self, daemon: Door, engine: Door) -> None:
         self._daemon, self._engine = Connection(daemon), Connection(engine)
         self._number = 0
+
+    async def __aenter__(self) -> Pairs:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._daemon.close()
+        await self._engine.close()
 
     async def pair(self) -> tuple[float, float]:
         """Start one container each way; return the ms (by tenure, bare)."""
@@ -129,7 +136,7 @@ def measure(*, is_quick: bool = False) -> Report:
         engine = Door(bed.nodes[NODE].address, ENGINE_PORT)
         with running(daemon):
             daemon.rest()
-            rows = asyncio.run(_measure(Pairs(daemon.door, engine), plan))
+            rows = run(_measure(Pairs(daemon.door, engine), plan))
     added = [by_tenure - bare for by_tenure, bare in rows]
     figures = (
         figure("added_ms", "added to a container's start", "ms", added, Goal("most", 15)),
@@ -145,6 +152,7 @@ def measure(*, is_quick: bool = False) -> Report:
 
 
 async def _measure(pairs: Pairs, plan: Plan) -> list[tuple[float, float]]:
-    for _ in range(plan.warm):
-        await pairs.pair()
-    return [await pairs.pair() for _ in range(plan.pairs)]
+    async with pairs:
+        for _ in range(plan.warm):
+            await pairs.pair()
+        return [await pairs.pair() for _ in range(plan.pairs)]

@@ -23,14 +23,11 @@ from typing import Any
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure, percentile
 from benchmarks.host import CpuMeter, cores, filesystem
-from benchmarks.http import Connection, Door
+from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, Engines, engines, folder, running, say
 from tenure.simulation.engines import IMAGE
 
-NODES, CPUS = 60, 16
-CONNECTIONS, QUEUE = 32, 100
-#: Submissions of one round: three on each connection.
-ROUND = 3 * CONNECTIONS
+CPUS, CONNECTIONS = 16, 32
 OFFERED_PER_S = 200.0
 #: Connections that cancel, beside those that submit.
 CANCELLERS = 4
@@ -40,17 +37,35 @@ SEED = 7
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long to measure what; times in seconds."""
+    """The size, and how long to measure what; times in seconds.
 
+    ``queue`` is how many jobs wait in the mean, ``waves`` the submissions of each connection in a
+    round.
+    """
+
+    nodes: int = 60
+    queue: int = 100
+    waves: int = 3
     warm_s: float = 5.0
     rounds_s: float = 15.0
     sustained_s: float = 15.0
     offered_s: float = 20.0
     repetitions: int = 3
 
+    @property
+    def round(self) -> int:
+        """How many submissions a round has."""
+        return self.waves * CONNECTIONS
+
+    @property
+    def least(self) -> int:
+        """How many jobs wait when a round begins."""
+        return self.queue - self.round // 2
+
 
 FULL = Plan()
-QUICK = Plan(warm_s=0.3, rounds_s=0.6, sustained_s=0.5, offered_s=0.6, repetitions=1)
+#: Too few nodes for kernels to be compiled, which takes longer than all the rest.
+QUICK = Plan(8, 40, 1, warm_s=0.1, rounds_s=0.4, sustained_s=0.3, offered_s=0.3, repetitions=1)
 
 
 @dataclass(slots=True)
@@ -58,6 +73,7 @@ class Load:
     """The clients: connections that submit and cancel, and the ids of the jobs that wait."""
 
     door: Door
+    plan: Plan
     random: Random = field(default_factory=lambda: Random(SEED))
     waiting: deque[str] = field(default_factory=deque)
     prefix: str = field(default_factory=lambda: secrets.token_hex(3))
@@ -65,11 +81,14 @@ class Load:
     cancellers: list[Connection] = field(default_factory=list)
     _number: int = 0
 
-    async def open(self) -> None:
-        """Open all connections."""
+    async def __aenter__(self) -> Load:
         self.submitters = [Connection(self.door) for _ in range(CONNECTIONS)]
         self.cancellers = [Connection(self.door) for _ in range(CANCELLERS)]
         await asyncio.gather(*(one.open() for one in (*self.submitters, *self.cancellers)))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(one.close() for one in (*self.submitters, *self.cancellers)))
 
     def job(self) -> bytes:
         """Return a job whose place in the order of deadlines is random."""
@@ -100,7 +119,7 @@ class Load:
         answer.require(200)
 
     async def fill(self, engines_: Engines) -> None:
-        """Have one job take every core for hours, and ``QUEUE`` jobs wait behind it."""
+        """Have one job take every core for hours, and ``queue`` jobs wait behind it."""
         filler = {
             "name": f"{self.prefix}-filler",
             "image": IMAGE,
@@ -118,7 +137,7 @@ class Load:
             if time.monotonic() > end_s:
                 raise BenchError("the job that fills the nodes does not run")
             await asyncio.sleep(0.1)
-        await self._each(self.submitters, self.submit, QUEUE)
+        await self._each(self.submitters, self.submit, self.plan.queue)
         await self._must_wait()
 
     async def _must_wait(self) -> None:
@@ -143,21 +162,23 @@ class Load:
                 tasks.create_task(work(connection))
 
     async def rounds(self, for_s: float) -> float:
-        """Submit in rounds, the queue about ``QUEUE`` on average; return accepted per second."""
+        """Submit in rounds, ``queue`` waiting in the mean; return accepted per second."""
         spent_s, accepted = 0.0, 0
         end_s = time.monotonic() + for_s
         while time.monotonic() < end_s:
-            await self._each(self.submitters, self.cancel_oldest, len(self.waiting) - _BELOW)
+            await self._each(
+                self.submitters, self.cancel_oldest, len(self.waiting) - self.plan.least
+            )
             begun_s = time.perf_counter()
-            await self._each(self.submitters, self.submit, ROUND)
+            await self._each(self.submitters, self.submit, self.plan.round)
             spent_s += time.perf_counter() - begun_s
-            accepted += ROUND
+            accepted += self.plan.round
         await self.trim()
         return accepted / spent_s
 
     async def trim(self) -> None:
-        """Cancel the oldest until ``QUEUE`` wait."""
-        await self._each(self.submitters, self.cancel_oldest, len(self.waiting) - QUEUE)
+        """Cancel the oldest until ``queue`` wait."""
+        await self._each(self.submitters, self.cancel_oldest, len(self.waiting) - self.plan.queue)
 
     async def sustained(self, for_s: float) -> float:
         """Submit without a pause, each connection cancelling the oldest after each; per second."""
@@ -206,51 +227,46 @@ class Load:
             with suppress(asyncio.CancelledError):
                 await task
         for canceller in self.cancellers:
-            canceller.close()  # one may have been cut off amid an answer
+            await canceller.close()  # one may have been cut off amid an answer
         return latencies_ms
 
     async def _keep_short(self, connection: Connection) -> None:
         """Keep the queue at its length until cancelled."""
         while True:
-            if len(self.waiting) > QUEUE:
+            if len(self.waiting) > self.plan.queue:
                 await self.cancel_oldest(connection)
             else:
                 await asyncio.sleep(0.002)
-
-
-#: A round begins with so many waiting and ends with ``ROUND`` more: ``QUEUE`` in the mean.
-_BELOW = QUEUE - ROUND // 2
 
 
 def measure(*, is_quick: bool = False) -> Report:
     """Take the figures; under 90 s, ``is_quick`` a few."""
     plan = QUICK if is_quick else FULL
     os.sched_setaffinity(0, {cores().load})
-    with folder() as path, engines(path / "e", nodes=NODES, cpus=CPUS) as fleet:
+    with folder() as path, engines(path / "e", nodes=plan.nodes, cpus=CPUS) as fleet:
         daemon = Daemon(path / "d", {"nodes": fleet.nodes}, core=cores().daemon)
-        say(f"submissions: a daemon with {NODES} simulated engines")
+        say(f"submissions: a daemon with {plan.nodes} simulated engines")
         with running(daemon):
-            return asyncio.run(_measure(daemon, fleet, plan, path))
+            return run(_measure(daemon, fleet, plan, path))
 
 
 async def _measure(daemon: Daemon, fleet: Engines, plan: Plan, path: Path) -> Report:
-    load = Load(daemon.door)
-    await load.open()
-    await load.fill(fleet)
-    await asyncio.to_thread(daemon.rest)
-    say("submissions: warming up")
-    await load.rounds(plan.warm_s)
-    meter = CpuMeter(daemon.pid)
     rates, shares, sustained, offered = [], [], [], []
-    for _ in range(plan.repetitions):
-        meter.share()
-        rates.append(await load.rounds(plan.rounds_s / plan.repetitions))
-        shares.append(100 * meter.share())
-        sustained.append(await load.sustained(plan.sustained_s / plan.repetitions))
-        await load.trim()
-        offered.append(await load.offered(plan.offered_s / plan.repetitions))
-        say(f"submissions: {rates[-1]:.0f}/s, p99 {percentile(offered[-1], 0.99):.1f} ms")
-    return Report("submissions", _figures(rates, sustained, offered, shares), _notes(path))
+    async with Load(daemon.door, plan) as load:
+        await load.fill(fleet)
+        await asyncio.to_thread(daemon.rest)
+        say("submissions: warming up")
+        await load.rounds(plan.warm_s)
+        meter = CpuMeter(daemon.pid)
+        for _ in range(plan.repetitions):
+            meter.share()
+            rates.append(await load.rounds(plan.rounds_s / plan.repetitions))
+            shares.append(100 * meter.share())
+            sustained.append(await load.sustained(plan.sustained_s / plan.repetitions))
+            await load.trim()
+            offered.append(await load.offered(plan.offered_s / plan.repetitions))
+            say(f"submissions: {rates[-1]:.0f}/s, p99 {percentile(offered[-1], 0.99):.1f} ms")
+    return Report("submissions", _figures(rates, sustained, offered, shares), _notes(plan, path))
 
 
 def _figures(
@@ -270,13 +286,13 @@ def _figures(
     )
 
 
-def _notes(path: Path) -> tuple[str, ...]:
+def _notes(plan: Plan, path: Path) -> tuple[str, ...]:
     where = "on the other core" if cores().is_apart else "on the same core, the only one"
     return (
         f"{CONNECTIONS} keep-alive connections over TCP with token and idempotency keys; load "
         f"generator and engines {where}; the state is on {filesystem(path)}, synchronous=FULL.",
-        f"{NODES} nodes are simulated engines over unix sockets, full with one long job; the queue "
-        f"goes from {_BELOW} to {_BELOW + ROUND} in each round. Cancels between rounds are not "
+        f"{plan.nodes} nodes are simulated engines over unix sockets, full with one long job; the queue "
+        f"goes from {plan.least} to {plan.least + plan.round} in each round. Cancels between rounds are not "
         "counted. Deadlines are random, so that a new job goes anywhere in the queue.",
         "Latency counts from the time at which a submission was due (Poisson arrivals), not from "
         "when a connection was free.",
