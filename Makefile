@@ -8,9 +8,10 @@ NODES ?= 4
 SEEDS ?= 2000
 INSTANCES ?= 10000
 OUT ?= out
+BENCH ?= all
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test test-faults prop optimum mutants demo run testbed docs clean
+.PHONY: help setup check unit test test-faults prop optimum mutants bench demo run testbed docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +45,9 @@ optimum: $(STAMP) ## hold policy exact against milp on INSTANCES small and 200 l
 
 mutants: $(STAMP) ## show that a test fails for each kept mutation of the code
 	@$(BIN)/python tools/mutants.py
+
+bench: $(STAMP) ## take the figures of docs/benchmarks.md, or one: BENCH=submissions
+	@$(BIN)/python -m benchmarks $(BENCH)
 
 demo: $(STAMP) ## run the main job on real engines; ends with a report in out/demo
 	@$(BIN)/python -m demo --out $(OUT)/demo

@@ -47,7 +47,7 @@ class Plan:
 
 FULL = Plan()
 #: Too few nodes for kernels to be compiled, which takes longer than all the rest.
-QUICK = Plan(nodes=18, settle_s=0.5, look_s=2.0, fill_s=60.0)
+QUICK = Plan(nodes=9, settle_s=0.2, look_s=1.5, fill_s=60.0)
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ class Plan:
 
 FULL = Plan()
 #: Too few nodes for kernels to be compiled, which takes longer than all the rest.
-QUICK = Plan(8, 40, 1, warm_s=0.1, rounds_s=0.4, sustained_s=0.3, offered_s=0.3, repetitions=1)
+QUICK = Plan(6, 24, 1, warm_s=0.1, rounds_s=0.4, sustained_s=0.3, offered_s=0.3, repetitions=1)
 
 
 @dataclass(slots=True)
@@ -291,9 +291,10 @@ def _notes(plan: Plan, path: Path) -> tuple[str, ...]:
     return (
         f"{CONNECTIONS} keep-alive connections over TCP with token and idempotency keys; load "
         f"generator and engines {where}; the state is on {filesystem(path)}, synchronous=FULL.",
-        f"{plan.nodes} nodes are simulated engines over unix sockets, full with one long job; the queue "
-        f"goes from {plan.least} to {plan.least + plan.round} in each round. Cancels between rounds are not "
-        "counted. Deadlines are random, so that a new job goes anywhere in the queue.",
+        f"{plan.nodes} nodes are simulated engines over unix sockets, full with one long job; in "
+        f"each round the queue grows from {plan.least} to {plan.least + plan.round}. Cancels "
+        "between rounds are not counted. Deadlines are random, so that a new job goes anywhere in "
+        "the queue.",
         "Latency counts from the time at which a submission was due (Poisson arrivals), not from "
         "when a connection was free.",
     )

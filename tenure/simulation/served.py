@@ -41,7 +41,7 @@ class ServedFleet:
         self.machines: dict[str, Machine] = {}
         self.timeline = Timeline(time.time_ns() // 1000)
         self.requests = 0
-        self._folder = folder
+        self.folder = folder
         self._stats_s = stats_s
         self._readers: dict[str, set[asyncio.Queue[bytes]]] = {}
         self._runner = web.ServerRunner(
@@ -60,7 +60,7 @@ class ServedFleet:
         """Listen at ``FOLDER/NAME.sock`` for every machine."""
         await self._runner.setup()
         for name in self.machines:
-            await web.UnixSite(self._runner, str(self._folder / f"{name}.sock")).start()
+            await web.UnixSite(self._runner, str(self.folder / f"{name}.sock")).start()
         self._pump = asyncio.create_task(self._keep_time())
 
     async def close(self) -> None:
