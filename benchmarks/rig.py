@@ -43,6 +43,17 @@ def pinned_to(core: int | None) -> list[str]:
 
 
 @contextmanager
+def kept_to(core: int) -> Iterator[None]:
+    """Keep this process, and those that it starts in the block, on a core."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@contextmanager
 def folder() -> Iterator[Path]:
     """Make a folder with a path short enough for unix sockets, and remove it."""
     path = Path(tempfile.mkdtemp(prefix="tnb-")).resolve()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -21,12 +20,12 @@ from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure, percentile
 from benchmarks.host import CpuMeter, cores, memory_mib
 from benchmarks.http import Connection, Door, run
-from benchmarks.rig import Daemon, Engines, engines, folder, running, say
+from benchmarks.rig import Daemon, Engines, engines, folder, kept_to, running, say
 from tenure.simulation.engines import IMAGE
 
 PER_NODE = 20
 #: One more fits on each node than the fill puts there: room for what comes and goes.
-CPUS, EACH_CPUS = 16, 0.75
+EACH_CPUS = 0.75
 EXECUTORS = 20
 FILLERS = 16
 PROBES_PER_S, SUBMITS_PER_S, RESTARTS_PER_S = 20.0, 2.0, 10.0
@@ -182,11 +181,11 @@ def _metric(text: str, name: str) -> float:
 def measure(*, is_quick: bool = False, plan: Plan | None = None) -> Report:
     """Take the figures."""
     plan = plan or (QUICK if is_quick else FULL)
-    os.sched_setaffinity(0, {cores().load})
-    with folder() as path:
-        options = {"nodes": plan.nodes, "cpus": CPUS, "generations": 3}
+    place = cores()
+    with kept_to(place.load), folder() as path:
+        options = {"nodes": plan.nodes, "generations": 3}
         with engines(path / "e", restarts_per_s=RESTARTS_PER_S, **options) as fleet:
-            daemon = Daemon(path / "d", {"nodes": fleet.nodes}, core=cores().daemon)
+            daemon = Daemon(path / "d", {"nodes": fleet.nodes}, core=place.daemon)
             say(f"scale: a daemon with {plan.nodes} simulated engines")
             with running(daemon, timeout_s=120.0) as ready_s:
                 say(f"scale: ready after {ready_s:.1f} s")

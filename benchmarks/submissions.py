@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import time
 from collections import deque
@@ -24,10 +23,10 @@ from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure, percentile
 from benchmarks.host import CpuMeter, cores, filesystem
 from benchmarks.http import Connection, Door, run
-from benchmarks.rig import Daemon, Engines, engines, folder, running, say
-from tenure.simulation.engines import IMAGE
+from benchmarks.rig import Daemon, Engines, engines, folder, kept_to, running, say
+from tenure.simulation.engines import CPUS, IMAGE
 
-CPUS, CONNECTIONS = 16, 32
+CONNECTIONS = 32
 OFFERED_PER_S = 200.0
 #: Connections that cancel, beside those that submit.
 CANCELLERS = 4
@@ -242,9 +241,9 @@ class Load:
 def measure(*, is_quick: bool = False) -> Report:
     """Take the figures; under 90 s, ``is_quick`` a few."""
     plan = QUICK if is_quick else FULL
-    os.sched_setaffinity(0, {cores().load})
-    with folder() as path, engines(path / "e", nodes=plan.nodes, cpus=CPUS) as fleet:
-        daemon = Daemon(path / "d", {"nodes": fleet.nodes}, core=cores().daemon)
+    place = cores()
+    with kept_to(place.load), folder() as path, engines(path / "e", nodes=plan.nodes) as fleet:
+        daemon = Daemon(path / "d", {"nodes": fleet.nodes}, core=place.daemon)
         say(f"submissions: a daemon with {plan.nodes} simulated engines")
         with running(daemon):
             return run(_measure(daemon, fleet, plan, path))

@@ -24,6 +24,8 @@ from tenure.model.units import MIB
 from tenure.simulation.served import STATS_S, ServedFleet
 
 IMAGE = "simulated:1"
+#: Cores of each node, and its memory, unless the command says otherwise.
+CPUS, MEMORY_GIB = 16, 64
 GENERATIONS = ("nursery", "young", "tenured")
 FOREIGN: dict[str, Any] = {
     "Image": IMAGE,
@@ -42,8 +44,8 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, required=True, help="folder of the sockets")
     parser.add_argument("--nodes", type=int, default=60)
     parser.add_argument("--generations", type=int, default=1, choices=(1, 2, 3))
-    parser.add_argument("--cpus", type=int, default=16, help="cores of each node")
-    parser.add_argument("--memory-gib", type=int, default=64, help="memory of each node")
+    parser.add_argument("--cpus", type=int, default=CPUS, help="cores of each node")
+    parser.add_argument("--memory-gib", type=int, default=MEMORY_GIB, help="memory of each node")
     parser.add_argument("--foreign", type=int, default=0, help="containers of others on each node")
     parser.add_argument("--restarts-per-s", type=float, default=0.0, help="containers that die")
     parser.add_argument(

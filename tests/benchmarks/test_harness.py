@@ -3,20 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-
-import pytest
 
 from benchmarks import scale, submissions
 from benchmarks.figures import Report
-
-
-@pytest.fixture(autouse=True)
-def _everywhere() -> Iterator[None]:
-    """Give the process back the cores that a benchmark keeps it from."""
-    allowed = os.sched_getaffinity(0)
-    yield
-    os.sched_setaffinity(0, allowed)
 
 
 def keys(report: Report) -> set[str]:
@@ -26,8 +15,10 @@ def keys(report: Report) -> set[str]:
 
 
 def test_submissions() -> None:
+    allowed = os.sched_getaffinity(0)
     found = keys(submissions.measure(is_quick=True))
     assert {"accepted_per_s", "latency_p99_ms"} <= found
+    assert os.sched_getaffinity(0) == allowed
 
 
 def test_scale() -> None:
