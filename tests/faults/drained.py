@@ -98,7 +98,7 @@ def paired(folder: Path) -> Iterator[Pair]:
                 until(partial(pair.is_ready, name), READY_S, f"{name} to be ready")
             yield pair
         except BaseException:
-            print(f"end of the daemon's log:\n{tenured.log_tail()}")
+            print(f"end of the daemon's log:\n{tenured.tail()}")
             raise
         finally:
             tenured.stop()

@@ -38,8 +38,8 @@ def daemon() -> Iterator[Daemon]:
             made = Daemon(tenured, port, token)
             try:
                 yield made
-                assert tenured.is_running, tenured.log_tail()
-                assert "defect" not in tenured.log.read_text(), tenured.log_tail()
+                assert tenured.is_running, tenured.tail()
+                assert "defect" not in tenured.log.read_text(), tenured.tail()
             finally:
                 tenured.stop()
     finally:
