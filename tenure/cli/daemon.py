@@ -1,4 +1,4 @@
-"""The ``tenured`` command: run (default), worker."""
+"""The ``tenured`` command: run (default), worker, backup, restore, check."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tenure import __version__
+from tenure.cli import state
 from tenure.model.errors import TenureError
 
 
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tenured {__version__}")
     parser.set_defaults(work=_run, config=None)
-    verbs = parser.add_subparsers(metavar="run|worker")
+    verbs = parser.add_subparsers(metavar="run|worker|backup|restore|check")
     run = verbs.add_parser("run", help="start the daemon (the default)")
     run.add_argument("--config", type=Path, help="tenured.yml")
     run.set_defaults(work=_run)
@@ -44,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--config", type=Path, help="tenured.yml with redis.url")
     worker.add_argument("--host", help="the daemon's address (default: the configured listener)")
     worker.set_defaults(work=_worker)
+    state.add_verbs(verbs)
     parser.add_argument("--config", type=Path, help=argparse.SUPPRESS)
     return parser
 

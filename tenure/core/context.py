@@ -15,7 +15,7 @@ from tenure.model.drain import Drain
 from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import Command
-from tenure.model.facts import EngineFacts
+from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.job import EXECUTOR_OVER, Executor, ExecutorState, Job, JobState
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
@@ -73,8 +73,9 @@ class Context:
 
     ``fresh`` holds the start time of the newest listing of each node, ``profiles`` and ``foreign``
     the measured use, ``refused`` engines that answer and were not taken for a node's, ``orphans``
-    the engine ids of our containers without a record, by node, as last listed; none of these is
-    durable: they are learned again after a restart. ``gone``
+    the engine ids of our containers without a record, by node, as last listed, ``sightings`` all
+    of ours by node while a restore looks at the fleet; none of these is durable: they are learned
+    again after a restart. ``gone``
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
     for the others to hear of, ``ended`` moves that just ended. ``looks`` says before when no drain
     looks again, ``strangers`` names running containers that are not ours, by node.
@@ -94,6 +95,7 @@ class Context:
         self.fresh: dict[str, int] = {}
         self.refused: dict[str, EngineFacts] = {}
         self.orphans: dict[str, frozenset[str]] = {}
+        self.sightings: dict[str, dict[tuple[str, int], ContainerFacts]] = {}
         self.why: dict[str, str] = {}
         self.effects: list[Effect] = []
         self.public: list[PublicEvent] = []

@@ -179,7 +179,7 @@ def end(  # noqa: PLR0913 - how an attempt ended is these things
         finished_us=ctx.now_us if at_us is None else at_us,
         failures=executor.failures + (code != 0),
     )
-    ledger.end_stay(ctx, _stay(executor))
+    ledger.end_stay(ctx, stay_of(executor))
     inter(ctx, ended, may_run=may_run)
     ctx.publish("executor.exited", executor.key, node=executor.node, exit_code=code, note=note)
 
@@ -199,7 +199,7 @@ def lose(
     over = to(
         ctx, executor, S.ABANDONED, note=note, finished_us=ctx.now_us, mishaps=executor.mishaps + 1
     )
-    ledger.end_stay(ctx, _stay(executor))
+    ledger.end_stay(ctx, stay_of(executor))
     inter(ctx, over, may_run=may_run)
     ctx.publish("executor.lost", executor.key, node=executor.node, note=note)
     if over.mishaps <= ctx.params.mishaps:
@@ -229,7 +229,7 @@ def renew(ctx: Context, over: Executor, *, node: str) -> Executor:
     )
     ctx.arm(fresh.retry_us, MACHINE, fresh.key)
     if node:
-        ledger.begin_stay(ctx, _stay(fresh), node, fresh.job)
+        ledger.begin_stay(ctx, stay_of(fresh), node, fresh.job)
     return ctx.put_executor(fresh)
 
 
@@ -237,7 +237,7 @@ def abandon(ctx: Context, executor: Executor, note: str) -> None:
     """Stop an executor whose job ends early; its grave holds its room until it is gone."""
     may_run = executor.state in (S.STARTING, S.RUNNING) or executor.is_unsure
     over = to(ctx, executor, S.ABANDONED, note=note, finished_us=ctx.now_us)
-    ledger.end_stay(ctx, _stay(executor))
+    ledger.end_stay(ctx, stay_of(executor))
     if executor.state is not S.PLACED:
         inter(ctx, over, may_run=may_run or executor.state is S.CREATING)
 
@@ -268,18 +268,19 @@ def place(ctx: Context, executor: Executor, node: str) -> Executor:
     placed = ctx.put_executor(
         replace(executor, node=node, placed_us=ctx.now_us, changed_us=ctx.now_us)
     )
-    ledger.begin_stay(ctx, _stay(placed), node, placed.job)
+    ledger.begin_stay(ctx, stay_of(placed), node, placed.job)
     return placed
 
 
 def unplace(ctx: Context, executor: Executor) -> Executor:
     """Take an executor off a node to which nothing was ever sent for this attempt."""
-    ledger.end_stay(ctx, _stay(executor))
+    ledger.end_stay(ctx, stay_of(executor))
     fresh = replace(executor, node="", attempt=executor.attempt + 1, changed_us=ctx.now_us)
     return ctx.put_executor(fresh)
 
 
-def _stay(executor: Executor) -> str:
+def stay_of(executor: Executor) -> str:
+    """Return the ledger's key of this attempt's stay on its node."""
     return f"{executor.key}/{executor.attempt}"
 
 

@@ -14,6 +14,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tenure.core import (
+    adopt,
     answers,
     conditions,
     drain,
@@ -27,6 +28,7 @@ from tenure.core import (
     plans,
     power,
     queue,
+    restore,
     services,
 )
 from tenure.core.context import Context
@@ -109,9 +111,9 @@ class FleetState:
     def _take_in(self, event: Event) -> None:
         ctx = self.ctx
         ctx.now_us = max(ctx.now_us, event.at_us)
-        if isinstance(event, Command) and answers.recall(ctx, event):
-            return
-        if isinstance(event, Command) and not conditions.hold(ctx, event):
+        if isinstance(event, Command) and (
+            _is_answered(ctx, event) or not conditions.hold(ctx, event)
+        ):
             return
         handler = HANDLERS[type(event)]
         handler(ctx, event)
@@ -146,6 +148,11 @@ class FleetState:
         return self.ctx.wakeup_us()
 
 
+def _is_answered(ctx: Context, command: Command) -> bool:
+    """Answer what was asked before, and what cannot be asked yet."""
+    return answers.recall(ctx, command) or restore.turns_away(ctx, command)
+
+
 def _remember(ctx: Context, command: Command) -> None:
     """Keep the answer of a submission that was accepted."""
     if isinstance(command, SubmitJob) and command.job in ctx.tables.jobs:
@@ -157,6 +164,8 @@ def _remember(ctx: Context, command: Command) -> None:
 def _react(ctx: Context) -> None:
     """Review what was touched until nothing is."""
     for _ in range(MAX_ROUNDS):
+        if ctx.meta.is_restoring and not restore.review(ctx):
+            return
         if not (ctx.gone or ctx.dark or ctx.touched_jobs or ctx.touched_services):
             return
         _gone(ctx)
@@ -165,10 +174,13 @@ def _react(ctx: Context) -> None:
 
 
 def _settle(ctx: Context) -> None:
-    """Serve the queue if room changed, and review what that touched; repeat."""
+    """Serve the queue if room changed, and review what that touched; repeat.
+
+    While a restore looks at the fleet, nothing begins.
+    """
     for _ in range(MAX_ROUNDS):
         _react(ctx)
-        if not ctx.is_room_changed:
+        if not ctx.is_room_changed or ctx.meta.is_restoring:
             return
         ctx.is_room_changed = False
         queue.run(ctx)
@@ -223,6 +235,7 @@ def _started(ctx: Context, event: Started) -> None:
     _forget_reach(ctx)
     for key in list(dict(ctx.tables.effects.items())):
         _end(ctx, key, Unknown("the daemon restarted"))
+    restore.begin(ctx)
     machines = (power, executors, jobs, graves, services, migrations, drain, plans, history)
     for machine in machines:
         machine.rearm(ctx)
@@ -237,7 +250,10 @@ def _forget_reach(ctx: Context) -> None:
 
 def _tick(ctx: Context, event: Tick) -> None:
     for machine, key in list(ctx.due()):
-        TIMERS[machine](ctx, key)
+        if ctx.meta.is_restoring and machine not in restore.AWAKE:
+            ctx.arm(ctx.now_us + restore.DEFER_US, machine, key)
+        else:
+            TIMERS[machine](ctx, key)
 
 
 def _executor_timer(ctx: Context, key: str) -> None:
@@ -322,9 +338,11 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     drain.MACHINE: drain.on_timer,
     plans.MACHINE: plans.on_timer,
     history.MACHINE: history.on_timer,
+    adopt.MACHINE: adopt.on_timer,
 }
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,
     graves.MACHINE: graves.on_effect,
     migrations.MACHINE: migrations.on_effect,
+    adopt.MACHINE: adopt.on_effect,
 }

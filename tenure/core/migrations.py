@@ -119,7 +119,7 @@ def advance(ctx: Context, key: str) -> None:
         _begin(ctx, move, service)
     elif move.step is Step.UNDO_TARGET:
         _undo_target(ctx, move)
-    elif move.step is Step.COMMIT and not _has_policy(service):
+    elif move.step is Step.COMMIT and not has_policy(service):
         _next(ctx, move)
     elif move.step is Step.SWEEP:
         _finish(ctx, move)
@@ -183,7 +183,8 @@ def _within_budget(ctx: Context, move: Migration) -> bool:
     return True
 
 
-def _has_policy(service: Service) -> bool:
+def has_policy(service: Service) -> bool:
+    """Whether a service has a restart policy of its own, other than ``no``."""
     return service.restart_policy.get("Name") not in ("", "no", None)
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import drain, executors, graves, ledger, migrations, power, room, services
+from tenure.core import (
+    drain,
+    executors,
+    graves,
+    ledger,
+    migrations,
+    power,
+    restore,
+    room,
+    services,
+)
 from tenure.core.context import GONE_SERVICE, Context
 from tenure.core.executors import is_node_ready
 from tenure.model.container import Grave, Migration
@@ -184,9 +194,15 @@ def listed(ctx: Context, event: NodeListed) -> None:
     ctx.fresh[event.node] = max(event.started_us, ctx.fresh.get(event.node, 0))
     ours = [c for c in event.containers if is_ours(ctx, c)]
     copies = {copy_of(c): c for c in ours}
+    # a container of ours that no record knows is as good as foreign: its node is not empty
+    foreign = _foreign(event, [c for copy, c in copies.items() if is_known(ctx, copy[0])])
+    if ctx.meta.is_restoring:
+        restore.note(ctx, event.node, copies)
+        _update(ctx, event, foreign)
+        return
     _match(ctx, event.node, copies, event.started_us)
     _orphans(ctx, event.node, copies)
-    _update(ctx, event, _foreign(event, ours))
+    _update(ctx, event, foreign)
     ready(ctx, event.node)
     power.review(ctx, ctx.tables.nodes[event.node])
     power.maybe_off(ctx, ctx.tables.nodes[event.node])
@@ -211,6 +227,8 @@ def seen(ctx: Context, event: ContainerSeen) -> None:
     node = ctx.tables.nodes.get(event.node)
     if node is None or node.reach is not Reach.OK or not is_ours(ctx, event.facts):
         return
+    if ctx.meta.is_restoring:
+        return  # the listing at the end of the survey shows it
     owner, turn = copy_of(event.facts)
     for executor in ctx.executors_on(event.node):
         if (executor.key, executor.attempt) == (owner, turn):
@@ -306,7 +324,7 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
         if copy in buried or _is_wanted(ctx, node, copy):
             continue
         owner, turn = copy
-        if owner not in ctx.tables.executors and owner not in ctx.tables.services:
+        if not is_known(ctx, owner):
             unknown.add(facts.engine_id)
             if facts.engine_id not in known:
                 ctx.publish("container.orphan", facts.engine_id, node=node, name=facts.name)
@@ -323,6 +341,11 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
         )
         graves.bury(ctx, grave)
     ctx.orphans[node] = frozenset(unknown)
+
+
+def is_known(ctx: Context, owner: str) -> bool:
+    """Whether a record speaks of this executor key or container id."""
+    return owner in ctx.tables.executors or owner in ctx.tables.services
 
 
 def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:

@@ -238,6 +238,8 @@ def _may_go(ctx: Context, node: Node) -> bool:
         return False
     if is_occupied(ctx, node) or _is_counted_on(ctx, node):
         return False
+    if ctx.meta.is_restoring:
+        return False  # what its containers are is not known yet
     generation = node.spec.generation
     others = [
         n
@@ -277,7 +279,7 @@ def _maybe_fence(ctx: Context, node: Node) -> None:
     after = ctx.params.fence_after_us
     if node.reach is Reach.OK or node.unreachable_us is None or after is None:
         return
-    if not node.is_switchable or node.is_in_maintenance:
+    if not node.is_switchable or node.is_in_maintenance or ctx.meta.is_restoring:
         return
     due = node.unreachable_us + after
     if ctx.now_us < due:

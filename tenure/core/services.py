@@ -181,7 +181,7 @@ def _remove(ctx: Context, service: Service) -> None:
         return
     if service.node and service.state is not S.FAILED:
         bury(ctx, service, _copy(service))
-        ledger.end_stay(ctx, _stay(service))
+        ledger.end_stay(ctx, stay_of(service))
         service = ctx.put_service(
             replace(service, node="", engine_id="", effect="", changed_us=ctx.now_us)
         )
@@ -229,7 +229,7 @@ def _place(ctx: Context, service: Service) -> None:
         return
     power.want_on(ctx, node, f"container {service.name}")
     service = to(ctx, service, S.CREATING, node=node, reason="", since_us=ctx.now_us)
-    ledger.begin_stay(ctx, _stay(service), node, "")
+    ledger.begin_stay(ctx, stay_of(service), node, "")
     _create(ctx, service)
 
 
@@ -336,13 +336,13 @@ def _refused(ctx: Context, service: Service, outcome: Refused) -> None:
         again(ctx, service, reason)
     else:
         bury(ctx, service, _copy(service))
-        ledger.end_stay(ctx, _stay(service))
+        ledger.end_stay(ctx, stay_of(service))
         to(ctx, service, S.FAILED, reason=reason, finished_us=ctx.now_us)
 
 
 def again(ctx: Context, service: Service, reason: str) -> None:
     """Give up this incarnation and wait for another placement."""
-    ledger.end_stay(ctx, _stay(service))
+    ledger.end_stay(ctx, stay_of(service))
     bury(ctx, service, _copy(service))
     turn = max(service.turns, service.incarnation) + 1
     retry = ctx.now_us + RETRY_US
@@ -386,7 +386,7 @@ def _absent(ctx: Context, service: Service) -> None:
     elif service.state in (S.CREATED, S.STARTING):
         again(ctx, service, "container vanished from its engine")
     elif service.state not in (S.REMOVED, S.FAILED):
-        ledger.end_stay(ctx, _stay(service))
+        ledger.end_stay(ctx, stay_of(service))
         to(ctx, service, S.REMOVED, reason="removed on its engine, not by tenure")
 
 
@@ -464,7 +464,7 @@ def unplace_unsent(ctx: Context, node: str, reason: str) -> None:
     """Take services off a node to which nothing was sent for this incarnation."""
     for service in ctx.services_on(node):
         if service.state is S.CREATING and not (service.effect or service.is_unsure):
-            ledger.end_stay(ctx, _stay(service))
+            ledger.end_stay(ctx, stay_of(service))
             turn = max(service.turns, service.incarnation) + 1
             to(ctx, service, S.WAITING, reason=reason, node="", incarnation=turn, turns=turn)
 
@@ -493,5 +493,6 @@ def _copy(service: Service) -> Copy:
     return service.node, service.engine_id, service.incarnation
 
 
-def _stay(service: Service) -> str:
+def stay_of(service: Service) -> str:
+    """Return the ledger's key of this incarnation's stay on its node."""
     return f"{service.id}/{service.incarnation}"

@@ -81,7 +81,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """Single values that live as long as the fleet: ids and counters."""
+    """Single values that live as long as the fleet: ids and counters.
+
+    ``is_restoring``: the state was put back from a backup at ``restored_us`` and not every node was
+    looked at since (``core.restore``); ``given_up`` names the nodes that an operator declared dead
+    meanwhile.
+    """
 
     fleet: str = ""
     next_seq: int = 1
@@ -89,6 +94,9 @@ class Meta:
     next_event: int = 1
     revision: int = 0
     clock_us: int = 0
+    restored_us: int = 0
+    is_restoring: bool = False
+    given_up: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

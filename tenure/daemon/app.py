@@ -36,6 +36,7 @@ from tenure.daemon.garbage import spare_records
 from tenure.daemon.hands import Hands, Ports
 from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.loop import CoreLoop, EventMaker
+from tenure.daemon.notify import Notifier
 from tenure.daemon.openfiles import affordable
 from tenure.daemon.rhythm import Rhythm, RhythmPorts, python_argv
 from tenure.daemon.settings import params_of
@@ -73,18 +74,31 @@ class Daemon:
         self._failure: BaseException | None = None
         self._is_warm = False
         self._tls: ssl.SSLContext | None = None
+        self._notifier = Notifier(os.environ)
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
         begun = time.monotonic()
-        await self._open()
+        self._notifier.begin()
+        try:
+            await self._open()
+            await self._serve(begun)
+        finally:
+            await self._notifier.end()
+        return 1 if self._failure is not None else 0
+
+    async def _serve(self, begun: float) -> None:
         try:
             await self._start()
             log.info("ready after %.2f s: %s", time.monotonic() - begun, self._addresses())
+            self._notifier.ready(self._status())
             await self._stopping.wait()
         finally:
+            self._notifier.stopping("letting moves end; no container is stopped")
             await self._close()
-        return 1 if self._failure is not None else 0
+
+    def _status(self) -> str:
+        return f"serves at {', '.join(self._addresses())}; {len(self._settings.nodes)} nodes"
 
     async def _open(self) -> None:
         settings = self._settings
@@ -260,6 +274,11 @@ class Daemon:
 
     def _reload(self) -> None:
         """Read certificates and configuration again; a faulty one of them changes nothing."""
+        self._notifier.reloading()
+        self._take_over()
+        self._notifier.ready(self._status())
+
+    def _take_over(self) -> None:
         self._renew_certificates()
         try:
             fresh = load(self._settings.path, dict(os.environ))

@@ -11,7 +11,7 @@ from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
-from tenure.core import ledger
+from tenure.core import ledger, restore
 from tenure.core.context import Context
 from tenure.core.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
@@ -208,6 +208,8 @@ class DaemonBackend:
         ]
         if lost:
             degraded["nodes"] = "unreachable: " + ", ".join(sorted(lost))
+        if self._ctx.meta.is_restoring:
+            degraded["restore"] = restore.explain(self._ctx)
         influx = health_of(self._body.stats)
         if influx is not None and influx.error:
             degraded["stats"] = influx.error

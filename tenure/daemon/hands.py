@@ -188,10 +188,10 @@ class Hands:
         labels = facts.labels
         if labels.get(LABEL_FLEET) != self._ctx.meta.fleet:
             return Target(facts.engine_id, "foreign")
-        if LABEL_JOB in labels:
-            key = f"{labels[LABEL_JOB]}/{labels.get(LABEL_EXECUTOR, '')}"
-            job = self._ctx.tables.jobs.get(labels[LABEL_JOB])
-            return Target(facts.engine_id, "executor", key, job.spec.app if job else "")
+        job = self._ctx.tables.jobs.get(labels.get(LABEL_JOB, ""))
+        if job is not None:
+            key = f"{job.id}/{labels.get(LABEL_EXECUTOR, '')}"
+            return Target(facts.engine_id, "executor", key, job.spec.app)
         service = self._ctx.tables.services.get(labels.get(LABEL_CONTAINER, ""))
         if service is None:
             return Target(facts.engine_id, "foreign")

@@ -9,9 +9,11 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 
 from tenure.placement.policies import Policies
+from tenure.simulation.restored import RestoredWorld
 from tenure.simulation.story import LawBroken
 from tenure.simulation.world import Report, World
 
@@ -34,37 +36,47 @@ class Failure:
         return f"{self.tail}\nseed {self.seed} broke {self.law}: {self.text}\nreplay: {replay}"
 
 
-def run_seed(seed: int, *, is_loud: bool = False, placer: Policies | None = None) -> Report:
+def run_seed(
+    seed: int,
+    *,
+    is_loud: bool = False,
+    placer: Policies | None = None,
+    world: type[World] = World,
+) -> Report:
     """Run one seed; raises LawBroken, or what the core raised."""
-    return World(seed, placer or Policies(), is_loud=is_loud).run()
+    return world(seed, placer or Policies(), is_loud=is_loud).run()
 
 
-def try_seed(seed: int, *, placer: Policies | None = None) -> Report | Failure:
+def try_seed(
+    seed: int, *, placer: Policies | None = None, world: type[World] = World
+) -> Report | Failure:
     """Run one seed; a broken law or a crash of the core comes back as a failure."""
-    world = World(seed, placer or Policies())
+    made = world(seed, placer or Policies())
     try:
-        return world.run()
+        return made.run()
     except LawBroken as broken:
-        return Failure(seed, broken.law, broken.text, world.story.tail(TAIL_LINES))
+        return Failure(seed, broken.law, broken.text, made.story.tail(TAIL_LINES))
     except Exception as error:  # noqa: BLE001 - any crash of the core is a finding
         place = traceback.format_exc(limit=-6)
-        return Failure(seed, type(error).__name__, place, world.story.tail(TAIL_LINES))
+        return Failure(seed, type(error).__name__, place, made.story.tail(TAIL_LINES))
 
 
-def _try_all(seeds: range) -> list[Report | Failure]:
+def _try_all(seeds: range, world: type[World]) -> list[Report | Failure]:
     placer = Policies()
-    return [try_seed(seed, placer=placer) for seed in seeds]
+    return [try_seed(seed, placer=placer, world=world) for seed in seeds]
 
 
-def run_seeds(seeds: range, *, jobs: int = 1) -> Iterator[Report | Failure]:
+def run_seeds(
+    seeds: range, *, jobs: int = 1, world: type[World] = World
+) -> Iterator[Report | Failure]:
     """Run many seeds, in order, on ``jobs`` processes."""
     chunks = [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
     if jobs == 1:
         for chunk in chunks:
-            yield from _try_all(chunk)
+            yield from _try_all(chunk, world)
         return
     with get_context("spawn").Pool(jobs) as pool:
-        for results in pool.imap(_try_all, chunks):
+        for results in pool.imap(partial(_try_all, world=world), chunks):
             yield from results
 
 
@@ -76,31 +88,34 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--start", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--most", type=int, default=1, help="stop after this many failures")
+    parser.add_argument("--restore", action="store_true", help="restore a backup amid each run")
     parser.add_argument("-v", action="store_true", help="tell the whole story")
     args = parser.parse_args(argv)
+    world = RestoredWorld if args.restore else World
     if args.seed is not None:
-        return _run_one(args.seed, is_loud=args.v)
-    return _run_many(range(args.start, args.start + args.seeds), args.jobs, args.most)
+        return _run_one(args.seed, world, is_loud=args.v)
+    seeds = range(args.start, args.start + args.seeds)
+    return _run_many(run_seeds(seeds, jobs=args.jobs, world=world), len(seeds), args.most)
 
 
-def _run_one(seed: int, *, is_loud: bool) -> int:
+def _run_one(seed: int, world: type[World], *, is_loud: bool) -> int:
     if is_loud:
         try:
-            run_seed(seed, is_loud=True)
+            run_seed(seed, is_loud=True, world=world)
         except LawBroken as broken:
             print(f"seed {seed} broke {broken}")
             return 1
         return 0
-    result = try_seed(seed)
+    result = try_seed(seed, world=world)
     print(result)
     return int(isinstance(result, Failure))
 
 
-def _run_many(seeds: range, jobs: int, most: int) -> int:
+def _run_many(results: Iterator[Report | Failure], seeds: int, most: int) -> int:
     begun = time.monotonic()
     struck: Counter[str] = Counter()
     failures: list[Failure] = []
-    for count, result in enumerate(run_seeds(seeds, jobs=jobs), start=1):
+    for count, result in enumerate(results, start=1):
         if isinstance(result, Failure):
             failures.append(result)
             print(result, flush=True)
@@ -110,7 +125,7 @@ def _run_many(seeds: range, jobs: int, most: int) -> int:
             struck.update(result.struck)
         if count % 1000 == 0:
             rate = count / (time.monotonic() - begun)
-            print(f"{count}/{len(seeds)} seeds, {rate:.0f}/s", file=sys.stderr, flush=True)
+            print(f"{count}/{seeds} seeds, {rate:.0f}/s", file=sys.stderr, flush=True)
     print(f"{len(failures)} failures; struck: {dict(sorted(struck.items()))}")
     print(f"{time.monotonic() - begun:.1f} s")
     return int(bool(failures))

@@ -23,11 +23,18 @@ ANSWERS_US = 1000
 SILENT = frozenset((S.ACCEPTED, S.WAITING, S.STOPPED, S.EXITED, S.REMOVED, S.FAILED))
 
 
-def unrest(store: SimStore, machines: dict[str, Machine]) -> Iterator[str]:
-    """L1 and L5: yield what is not at rest, or where records and engines differ."""
+def unrest(
+    store: SimStore, machines: dict[str, Machine], *, known: set[str] | None = None
+) -> Iterator[str]:
+    """L1 and L5: yield what is not at rest, or where records and engines differ.
+
+    ``known`` are the owners whose containers are judged (None: all).
+    """
     yield from _unfinished(store)
     containers = [c for m in machines.values() for c in m.containers.values()]
     ours = [c for c in containers if copy_of(c)[0]]
+    if known is not None:
+        ours = [c for c in ours if copy_of(c)[0] in known]
     off: set[str] = {name for name, machine in machines.items() if not machine.is_powered}
     nodes: dict[str, Node] = store.table("nodes")
     for name, machine in machines.items():

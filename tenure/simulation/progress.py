@@ -72,10 +72,17 @@ def _executor(old: Executor | None, new: Executor | None) -> None:
 def _service(old: Service | None, new: Service | None) -> None:
     if old is None or new is None:
         return
-    if old.state is ContainerState.REMOVED and new.state is not ContainerState.REMOVED:
-        raise LawBroken("L3", f"container {old.id} comes back from removal")
     if new.state is ContainerState.REMOVED and not new.is_removing:
         raise LawBroken("L1", f"container {old.id} was not to be removed, and is")
+    restored_service(old, new)
+
+
+def restored_service(old: Service | None, new: Service | None) -> None:
+    """L3 after a restore: removals that were forgotten still happen."""
+    if old is None or new is None:
+        return
+    if old.state is ContainerState.REMOVED and new.state is not ContainerState.REMOVED:
+        raise LawBroken("L3", f"container {old.id} comes back from removal")
     if new.incarnation < old.incarnation:
         raise LawBroken("L3", f"container {old.id}: incarnation goes back")
 

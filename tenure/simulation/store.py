@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tenure.core.tables import Changes, PublicEvent
@@ -10,11 +11,15 @@ Records = dict[str, dict[str, Any]]
 
 
 class SimStore:
-    """What is on the disk: records by kind and key, and the public events."""
+    """What is on the disk: records by kind and key, and the public events.
+
+    ``watcher`` is told of each transaction once it is written.
+    """
 
     def __init__(self) -> None:
         self.records: Records = {}
         self.events: list[PublicEvent] = []
+        self.watcher: Callable[[Changes], None] | None = None
 
     def commit(self, changes: Changes) -> None:
         """Write one transaction."""
@@ -26,6 +31,8 @@ class SimStore:
                 else:
                     table[key] = row
         self.events.extend(changes.events)
+        if self.watcher is not None:
+            self.watcher(changes)
 
     def table(self, kind: str) -> dict[str, Any]:
         """Return the rows of one kind."""

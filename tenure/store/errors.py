@@ -3,7 +3,9 @@
 StoreError                 503
 ├── StoreUnavailable       disk full, read-only, I/O error, busy: the same commit may be retried
 ├── StoreLocked            another daemon uses the same state directory
+├── StoreMissing           there is no state to read
 ├── StoreDamaged           the file is not ours or not whole: needs a person
+├── BackupDamaged          a backup that is not whole: needs another one
 ├── StoreTooNew            written by a later version of tenure
 └── Unstorable             a record that would not read back equal: a defect of its writer
 """
@@ -47,6 +49,14 @@ class StoreDamaged(StoreError):
     code = "store_damaged"
 
 
+class StoreMissing(StoreError):
+    code = "store_missing"
+
+
+class BackupDamaged(StoreError):
+    code = "backup_damaged"
+
+
 class StoreTooNew(StoreError):
     code = "store_too_new"
 
@@ -59,8 +69,8 @@ class Unstorable(StoreError):
 def damaged(path: Path, why: str) -> StoreDamaged:
     """Return the error for a file that cannot be trusted, with what to do about it."""
     return StoreDamaged(
-        f"the database {path} is damaged ({why}); keep a copy of {path.name}, {path.name}-wal and "
-        f"{path.name}-shm, remove all three, then put a backup in place of {path.name}"
+        f"the database {path} is damaged ({why}): restore a backup (tenured restore FILE), which "
+        "keeps the damaged files beside it"
     )
 
 

@@ -7,9 +7,11 @@ step at the end. The JSON of single records has a version of its own (``codec.py
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tenure import __version__
 from tenure.store.errors import StoreTooNew, damaged
 
 #: Marks the file as ours ("tenu"), so that no foreign database is ever written to.
@@ -31,7 +33,11 @@ STEPS: tuple[Step, ...] = (
         "CREATE TABLE logs (key TEXT PRIMARY KEY, at_us INTEGER NOT NULL, body BLOB NOT NULL)",
         "CREATE INDEX logs_by_age ON logs (at_us)",
     ),
+    # what became of this file: which version made it, brought it forward, restored it
+    ("CREATE TABLE history (at_us INTEGER NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL)",),
 )
+#: The step that makes the table ``history``.
+_HISTORY = 2
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -58,15 +64,32 @@ def check(connection: sqlite3.Connection, path: Path, steps: Sequence[Step] = ST
 
 def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> None:
     """Take every step that is missing, each in a transaction of its own."""
-    for number in range(version_of(connection), len(steps)):
+    begun = version_of(connection)
+    for number in range(begun, len(steps)):
         connection.execute("BEGIN IMMEDIATE")
         try:
             for statement in steps[number]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {number + 1}")
+            if number + 1 == max(len(steps), _HISTORY):
+                what = "upgraded" if begun else "made"
+                note(connection, what, f"schema {begun} to {len(steps)}, tenure {__version__}")
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def note(connection: sqlite3.Connection, what: str, detail: str) -> None:
+    """Write an entry into the file's history, within the caller's transaction."""
+    row = (time.time_ns() // 1000, what, detail)
+    connection.execute("INSERT INTO history (at_us, what, detail) VALUES (?, ?, ?)", row)
+
+
+def history(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
+    """Return the file's history, oldest first; empty for a file from before there was one."""
+    if version_of(connection) < _HISTORY:
+        return []
+    return connection.execute("SELECT at_us, what, detail FROM history ORDER BY rowid").fetchall()

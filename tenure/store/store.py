@@ -215,13 +215,18 @@ class Store:
             logs += step
         return Pruned(events, logs)
 
-    def backup(self, path: Path) -> None:
-        """Write a copy of the database as of now to ``path``, replacing what is there.
+    def begin_anew(self, records: Mapping[str, Mapping[str, Any | None]], origin: str) -> None:
+        """Take a restored copy into use: change ``records`` and forget every event.
 
-        The copy is one file, mode 0600, and holds no half transaction; commits go on meanwhile.
+        Numbering goes on elsewhere, and readers of events are told of the gap only where the
+        events before it are gone. ``origin`` is noted in the file's history.
         """
-        with translated(path), closing(connect_reader(self._path)) as source:
-            copy(source, path)
+        puts, drops = self._encoded(records)
+        with self._writing() as db:
+            db.executemany(_DELETE, drops)
+            db.executemany(_UPSERT, puts)
+            db.execute("DELETE FROM events")
+            schema.note(db, "restored", origin)
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and give the directory up; twice is a no-op."""

@@ -1,0 +1,158 @@
+"""``tenured backup``, ``restore`` and ``check``: the state as files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tenure import __version__
+from tenure.config.load import load
+from tenure.config.settings import Settings
+from tenure.core import restore
+from tenure.core.tables import KINDS, Meta
+from tenure.model.errors import InvalidInput
+from tenure.model.units import iso
+from tenure.store.archive import Manifest
+from tenure.store.backup import STATE, Source, look, put_back, take
+from tenure.store.contents import Contents, inspect
+
+Json = dict[str, Any]
+#: Jobs in these states are over; the others are work that a restore takes up.
+OVER = ("succeeded", "failed", "cancelled")
+
+
+def add_verbs(verbs: Any) -> None:
+    """Add the three commands to ``tenured``."""
+    backup = verbs.add_parser("backup", help="write the state to one file; the daemon may run")
+    backup.add_argument("file", type=Path, help="the backup to write")
+    backup.add_argument("--force", action="store_true", help="replace the file if there is one")
+    back = verbs.add_parser("restore", help="put a backup in place; the daemon must not run")
+    back.add_argument("file", type=Path, help="a file that `tenured backup` wrote")
+    back.add_argument("--dry-run", action="store_true", help="check it and show what is inside")
+    check = verbs.add_parser("check", help="check the state, or a backup, and show what it holds")
+    check.add_argument("file", type=Path, nargs="?", help="a backup (default: the state itself)")
+    for parser, work in ((backup, _backup), (back, _restore), (check, _check)):
+        parser.add_argument("--config", type=Path, help="tenured.yml")
+        parser.add_argument("--json", action="store_true", dest="is_json", help="answer as JSON")
+        parser.set_defaults(work=work)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return load(options.config, dict(os.environ))
+
+
+def _source(settings: Settings) -> Source:
+    files = tuple(path for path in (settings.path, settings.cycles_file) if path is not None)
+    return Source(settings.state_dir, settings.token_file, files)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _backup(options: argparse.Namespace) -> int:
+    settings, target = _settings(options), options.file.absolute()
+    if target.exists() and not options.force:
+        raise InvalidInput(f"{target} exists; name another file, or add --force to replace it")
+    manifest = take(_source(settings), target, KINDS, stamp=(__version__, _now_us()))
+    shown = _told(manifest) | {"file": str(target), "size_bytes": target.stat().st_size}
+    text = f"{target}: {shown['size_bytes']} bytes, " + _sentence(manifest.records)
+    return _answer(options, shown, [text])
+
+
+def _restore(options: argparse.Namespace) -> int:
+    settings, source = _settings(options), options.file.absolute()
+    if options.dry_run:
+        return _show_backup(options, source)
+    now_us = _now_us()
+
+    def mark(records: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        meta = records["meta"].get("meta") or Meta()
+        return {"meta": {"meta": restore.marked(meta, now_us)}}
+
+    stamp = (__version__, now_us)
+    done = put_back(source, _source(settings), KINDS, mark=mark, stamp=stamp)
+    shown = _told(done.manifest) | {
+        "replaced": [str(path) for path in done.replaced],
+        "kept": str(done.aside) if done.aside else None,
+    }
+    lines = [
+        f"restored the state of {iso(done.manifest.created_us)}: "
+        + _sentence(done.manifest.records),
+        f"the files before are kept in {done.aside}" if done.aside else "there was no state before",
+        "start tenured: it looks at every node before it begins anything (tenured's /readyz says "
+        "which it waits for), adopts what runs, and begins anew what left no trace",
+    ]
+    return _answer(options, shown, lines)
+
+
+def _check(options: argparse.Namespace) -> int:
+    if options.file is not None:
+        return _show_backup(options, options.file.absolute())
+    path = _settings(options).state_dir / STATE
+    contents = inspect(path, KINDS)
+    shown = {"file": str(path)} | _held(contents)
+    lines = [f"{path} is whole: schema {contents.schema}, " + _sentence(contents.counts)]
+    if shown["is_restoring"]:
+        lines.append("it was restored, and the nodes are still to be looked at")
+    lines += [f"  {iso(step.at_us)} {step.what}: {step.detail}" for step in contents.history]
+    return _answer(options, shown, lines)
+
+
+def _show_backup(options: argparse.Namespace, source: Path) -> int:
+    manifest, contents = look(source, KINDS)
+    shown = _told(manifest) | {"file": str(source)} | _held(contents)
+    members = ", ".join(member.name for member in manifest.members)
+    lines = [
+        f"{source} is whole: taken {iso(manifest.created_us)} by tenure {manifest.tenure}, "
+        f"schema {manifest.schema}, " + _sentence(contents.counts),
+        f"it holds {members}; nothing was changed",
+    ]
+    return _answer(options, shown, lines)
+
+
+def _told(manifest: Manifest) -> Json:
+    """Return a manifest as JSON data."""
+    members = [asdict(member) for member in manifest.members]
+    return {
+        "tenure": manifest.tenure,
+        "created": iso(manifest.created_us),
+        "schema": manifest.schema,
+        "last_event": manifest.last_seq,
+        "records": manifest.records,
+        "members": members,
+    }
+
+
+def _held(contents: Contents) -> Json:
+    """Return what a database holds as JSON data, with the work that is not over."""
+    meta: Meta = contents.records["meta"].get("meta") or Meta()
+    jobs = contents.records["jobs"].values()
+    return {
+        "schema": contents.schema,
+        "records": contents.counts,
+        "first_event": contents.first_seq,
+        "last_event": contents.last_seq,
+        "logs": contents.logs,
+        "state_bytes": contents.size_bytes,
+        "fleet": meta.fleet,
+        "is_restoring": meta.is_restoring,
+        "open_jobs": sorted(job.id for job in jobs if job.state not in OVER),
+        "history": [asdict(s) | {"at": iso(s.at_us)} for s in contents.history],
+    }
+
+
+def _sentence(counts: Mapping[str, int]) -> str:
+    kinds = (("nodes", "nodes"), ("jobs", "jobs"), ("services", "containers"))
+    return ", ".join(f"{counts.get(kind, 0)} {word}" for kind, word in kinds)
+
+
+def _answer(options: argparse.Namespace, shown: Json, lines: list[str]) -> int:
+    print(json.dumps(shown, indent=1) if options.is_json else "\n".join(lines))
+    return 0

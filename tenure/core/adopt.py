@@ -1,0 +1,283 @@
+"""Make restored records agree with the containers that were seen (``restore``, ours).
+
+Of each executor and each container the newest copy counts that no grave speaks of: one that runs
+before any that does not, then the one with the highest attempt or incarnation. What runs is
+adopted, never stopped. What ended is taken as ended. What left no trace is begun anew: it may have
+ended since the backup, and then runs a second time, but never beside the first. Copies that lost
+are removed as orphans by the next listing; those of unknown jobs and containers are left alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from tenure.core import executors, graves, jobs, ledger, migrations, room, services
+from tenure.core.context import GONE_SERVICE, UNPLACED_SERVICE, Context
+from tenure.core.steps import is_committed
+from tenure.model.container import ContainerState, Grave, Migration, Service, Step
+from tenure.model.effects import SetRestartPolicy
+from tenure.model.facts import ContainerFacts
+from tenure.model.job import Executor, ExecutorState, Job, JobState
+from tenure.model.node import Site
+from tenure.model.outcome import Done, Outcome, Refused
+from tenure.model.units import US
+
+MACHINE = "adopt"
+#: Attempts and incarnations skipped where one is begun anew: more than a forgotten time can hold.
+SKIPPED_TURNS = 1000
+NO_TRACE = "no trace of it was found after the restore"
+RETRY_US = 5 * US
+C = ContainerState
+ENDED = ("exited", "dead")
+QUEUED = (JobState.ACCEPTED, JobState.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """One copy as a listing showed it."""
+
+    node: str
+    turn: int
+    facts: ContainerFacts
+
+    @property
+    def has_ended(self) -> bool:
+        return self.facts.state in ENDED
+
+
+def all_copies(ctx: Context) -> dict[str, int]:
+    """Adopt everything; return how many were ``adopted``, ``begun_anew``, ``gone``, ``unknown``.
+
+    ``gone`` counts containers without a trace, ``unknown`` the owners that no record knows.
+    """
+    seen = _by_owner(ctx)
+    tally = Counter({"adopted": 0, "begun_anew": 0, "gone": 0, "unknown": 0})
+    for move in ctx.open_moves():
+        _close(ctx, move)
+    for service in list(ctx.tables.services.values()):
+        if service.state not in GONE_SERVICE and not service.is_removing:
+            tally[_service(ctx, service, seen.get(service.id, []))] += 1
+    for key in sorted(ctx.index.open_jobs):
+        job = ctx.tables.jobs[key]
+        if not (job.is_cancelling or job.is_failing):
+            tally += _job(ctx, job, seen)
+    tally["unknown"] = sum(
+        owner not in ctx.tables.executors and owner not in ctx.tables.services for owner in seen
+    )
+    return dict(tally)
+
+
+def _by_owner(ctx: Context) -> dict[str, list[Sighting]]:
+    """Return the sighted copies that no grave speaks of by owner: running ones, then newest."""
+    found: dict[str, list[Sighting]] = {}
+    for node, copies in sorted(ctx.sightings.items()):
+        for (owner, turn), facts in sorted(copies.items()):
+            if not any(grave.turn == turn for grave in ctx.graves_of(owner)):
+                found.setdefault(owner, []).append(Sighting(node, turn, facts))
+    for rows in found.values():
+        rows.sort(key=lambda row: (row.facts.is_running, row.turn), reverse=True)
+    return found
+
+
+# jobs
+
+
+def _job(ctx: Context, job: Job, seen: dict[str, list[Sighting]]) -> Counter[str]:
+    tally: Counter[str] = Counter()
+    for executor in ctx.executors_of(job.id):
+        if executor.is_over and executor.exit_code == 0:
+            continue
+        newer = executor.attempt + executor.is_over
+        copy = next((c for c in seen.get(executor.key, []) if c.turn >= newer), None)
+        if copy is not None and (copy.facts.is_running or copy.has_ended):
+            _adopt_executor(ctx, executor, copy)
+            tally["adopted"] += 1
+        elif not executor.is_over:
+            tally["begun_anew"] += job.state not in QUEUED
+            _executor_anew(ctx, executor, copy)
+    if tally["adopted"] and job.state in QUEUED:
+        _begun(ctx, ctx.tables.jobs[job.id])
+    return tally
+
+
+def _adopt_executor(ctx: Context, executor: Executor, copy: Sighting) -> None:
+    """Make the record that of the copy; how it ended, if it did, the next listing tells."""
+    ledger.end_stay(ctx, executors.stay_of(executor))
+    adopted = ctx.put_executor(
+        replace(
+            executor,
+            attempt=copy.turn,
+            node=copy.node,
+            state=ExecutorState.RUNNING,
+            engine_id=copy.facts.engine_id,
+            started_us=copy.facts.started_us or ctx.now_us,
+            placed_us=executor.placed_us or ctx.now_us,
+            changed_us=ctx.now_us,
+            effect="",
+            is_unsure=False,
+            exit_code=None,
+            finished_us=None,
+            retry_us=0,
+            suspect_us=0,
+        )
+    )
+    ledger.begin_stay(ctx, executors.stay_of(adopted), adopted.node, adopted.job)
+    ctx.publish("executor.adopted", adopted.key, node=adopted.node, attempt=adopted.attempt)
+
+
+def _executor_anew(ctx: Context, executor: Executor, copy: Sighting | None) -> None:
+    """Begin another attempt, with a number that no forgotten one can have had.
+
+    ``copy`` was created and not seen to run; a forgotten start may still come, so that its grave
+    is waited for.
+    """
+    if copy is not None:
+        _bury_created(ctx, executor, copy)
+    if executor.state is ExecutorState.PLACED:
+        executors.unplace(ctx, executor)
+    else:
+        # what the restore cost is not the executor's mishap
+        executors.lose(ctx, replace(executor, mishaps=0), NO_TRACE, is_elsewhere=True)
+    fresh = ctx.tables.executors[executor.key]
+    ctx.put_executor(replace(fresh, attempt=fresh.attempt + SKIPPED_TURNS))
+
+
+def _bury_created(ctx: Context, executor: Executor, copy: Sighting) -> None:
+    key = f"{executor.key}/{copy.turn}"
+    grave = Grave(
+        id=key,
+        node=copy.node,
+        owner=executor.key,
+        turn=copy.turn,
+        name=copy.facts.name,
+        engine_id=copy.facts.engine_id,
+        created_us=ctx.now_us,
+        may_run=True,
+        request=ctx.tables.jobs[executor.job].spec.request,
+        grace_s=ctx.params.grace_stop_s,
+        logs_key=key,
+    )
+    graves.bury(ctx, grave)
+
+
+def _begun(ctx: Context, job: Job) -> None:
+    """Take a job that waited as placed: some of its executors were seen."""
+    used = {executor.node for executor in ctx.executors_of(job.id)} - {""}
+    is_hybrid = any(ctx.tables.nodes[name].spec.site is Site.CLOUD for name in used)
+    job = replace(job, mode="hybrid" if is_hybrid else "local", placed_us=ctx.now_us)
+    end_us = ctx.now_us + room.run_estimate_us(ctx, job)
+    jobs.to(ctx, replace(job, end_estimate_us=end_us), JobState.STARTING)
+
+
+# containers
+
+
+def _close(ctx: Context, move: Migration) -> None:
+    """End a stored move, whatever became of it: the copies that are there tell."""
+    if move.step is Step.QUEUED:
+        migrations.put(ctx, move, Step.REFUSED, reason="restored", finished_us=ctx.now_us)
+    elif is_committed(move.step):
+        migrations.put(ctx, move, Step.DONE, finished_us=ctx.now_us)
+    else:
+        ledger.end_stay(ctx, f"{move.container}/{move.incarnation}")
+        migrations.put(ctx, move, Step.ROLLED_BACK, reason="restored", finished_us=ctx.now_us)
+    service = ctx.tables.services[move.container]
+    if service.state is C.MOVING:
+        services.to(ctx, service, C.RUNNING)
+
+
+def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
+    """Make the record of a container agree with its copies; return the word of the tally."""
+    copies = [copy for copy in seen if copy.turn >= service.incarnation]
+    if not copies:
+        return _without_trace(ctx, service)
+    best = copies[0]
+    ended = next((copy for copy in copies if copy.has_ended), None)
+    if best.facts.is_running:
+        _adopt_service(ctx, service, best, C.RUNNING)
+    elif ended is None:
+        _adopt_service(ctx, service, best, C.CREATED)
+    elif service.state is C.RUNNING and best.turn > ended.turn:
+        # a later copy that never ran: a move had stopped this one, and nobody ended that move
+        _adopt_service(ctx, service, ended, C.STARTING)
+    else:
+        rests = service.state in (C.STOPPED, C.STOPPING)
+        _adopt_service(ctx, service, ended, C.STOPPED if rests else C.EXITED)
+    return "adopted"
+
+
+def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: ContainerState) -> None:
+    is_elsewhere = (service.node, service.incarnation) != (copy.node, copy.turn)
+    if is_elsewhere:
+        ledger.end_stay(ctx, services.stay_of(service))
+    adopted = ctx.put_service(
+        replace(
+            service,
+            node=copy.node,
+            generation=ctx.tables.nodes[copy.node].spec.generation,
+            incarnation=copy.turn,
+            turns=max(service.turns, copy.turn),
+            engine_id=copy.facts.engine_id,
+            state=state,
+            since_us=ctx.now_us if is_elsewhere else service.since_us,
+            started_us=copy.facts.started_us,
+            exit_code=copy.facts.exit_code,
+            changed_us=ctx.now_us,
+            effect="",
+            is_unsure=False,
+            retry_us=0,
+            reason="",
+        )
+    )
+    ledger.begin_stay(ctx, services.stay_of(adopted), adopted.node, "")
+    if is_elsewhere:
+        turn = adopted.incarnation
+        ctx.publish("container.adopted", adopted.id, node=adopted.node, incarnation=turn)
+    _set_policy(ctx, adopted)
+
+
+def _without_trace(ctx: Context, service: Service) -> str:
+    """Begin anew what had not begun, or may be on a node that was given up; else it was removed."""
+    may_be_elsewhere = service.state is C.RUNNING and ctx.meta.given_up
+    if service.state in UNPLACED_SERVICE:
+        _skip_turns(ctx, service)
+    elif service.state in (C.CREATING, C.CREATED, C.STARTING) or may_be_elsewhere:
+        _service_anew(ctx, service)
+    elif service.node in ctx.sightings:
+        ledger.end_stay(ctx, services.stay_of(service))
+        services.to(ctx, service, C.REMOVED, reason=NO_TRACE)
+        return "gone"
+    return "begun_anew"
+
+
+def _service_anew(ctx: Context, service: Service) -> None:
+    services.again(ctx, replace(service, tries=0), NO_TRACE)
+    _skip_turns(ctx, ctx.tables.services[service.id])
+
+
+def _skip_turns(ctx: Context, service: Service) -> None:
+    turn = max(service.turns, service.incarnation) + SKIPPED_TURNS
+    ctx.put_service(replace(service, incarnation=turn, turns=turn))
+
+
+def _set_policy(ctx: Context, service: Service) -> None:
+    """Give a copy its restart policy: a forgotten move may have taken it away."""
+    if migrations.has_policy(service):
+        key, owner = ctx.effect_id(), f"{MACHINE}:{service.id}"
+        at, copy = service.node, service.engine_id
+        ctx.emit(SetRestartPolicy(key, owner, at, copy, service.restart_policy))
+
+
+def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
+    """Take in whether a copy has its restart policy; try again where that is not certain."""
+    is_absent = isinstance(outcome, Refused) and outcome.code == "no_such_container"
+    if not (isinstance(outcome, Done) or is_absent):
+        ctx.arm(ctx.now_us + RETRY_US, MACHINE, key)
+
+
+def on_timer(ctx: Context, key: str) -> None:
+    """Set a restart policy again, unless the container has gone on since."""
+    service = ctx.tables.services.get(key)
+    if service is not None and service.state is C.RUNNING and ctx.move_of(key) is None:
+        _set_policy(ctx, service)

@@ -1,0 +1,149 @@
+"""Runs in which the state is put back from a backup: the fleet has gone on meanwhile.
+
+Beside the laws of every run: what ran at the restore and is still known is adopted, not stopped
+(R1); containers that the backup knows nothing of are left alone, and keep their node on (L4, L7).
+The ledger is not judged: what it billed since the backup is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.core import restore
+from tenure.core.tables import Changes, Meta
+from tenure.model.container import ContainerState
+from tenure.model.placing import Placer
+from tenure.simulation import healed, progress
+from tenure.simulation.laws import copy_of
+from tenure.simulation.machine import SimContainer
+from tenure.simulation.store import Records
+from tenure.simulation.story import LawBroken
+from tenure.simulation.world import START_US, Report, World
+
+GONE = (ContainerState.REMOVED, ContainerState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A container that ran when the state was restored: the newest of its owner."""
+
+    owner: str
+    container: SimContainer
+
+
+class RestoredWorld(World):
+    """A world whose daemon is killed once and begins again from an older state."""
+
+    def __init__(self, seed: int, placer: Placer, *, is_loud: bool = False) -> None:
+        super().__init__(seed, placer, is_loud=is_loud)
+        self.around.laws.is_size_known = False  # what was not forgotten may not fit any more
+        self._backup: Records | None = None
+        self._runs: list[Runs] = []
+        self._owners: set[str] = set()
+
+    def run(self) -> Report:
+        """Run to the end; raises LawBroken."""
+        early, late = sorted(self.random.randrange(self.span_us) for _ in range(2))
+        self.timeline.at(START_US + early, self._take)
+        self.timeline.at(START_US + late, self._put_back)
+        return super().run()
+
+    def _take(self) -> None:
+        self._tell("backup")
+        self._backup = self.around.store.load()
+
+    def _put_back(self) -> None:
+        """Kill the daemon and have its next life begin from the backup."""
+        if not self._backup or "meta" not in self._backup:
+            return  # taken before the first commit: there is nothing to restore
+        self.shell.die("to be restored")
+        self._tell("restore")
+        self.story.strike("restored")
+        store, laws, now_us = self.around.store, self.around.laws, self.timeline.now_us
+        store.records = {kind: dict(rows) for kind, rows in self._backup.items()}
+        meta: Meta = restore.marked(store.table("meta")["meta"], now_us)
+        store.records["meta"] = {"meta": meta}
+        store.events.clear()
+        laws.last_seq = meta.next_event - 1
+        laws.promised = {job: key for job, key in laws.promised.items() if job in self._jobs()}
+        laws.keys = {key: job for key, job in laws.keys.items() if job in self._jobs()}
+        self._owners = {*store.table("executors"), *store.table("services")}
+        self._runs = list(self._running())
+        self.story.strike("forgotten" if self._forgotten() else "nothing_forgotten")
+        store.watcher = self._settled
+        laws.excused = frozenset(("asked", "late", "revived"))  # by the daemon before
+        laws.checks["services"] = progress.restored_service
+
+    def _jobs(self) -> dict[str, Any]:
+        return self.around.store.table("jobs")
+
+    def _forgotten(self) -> list[SimContainer]:
+        return [c for c in self._ours() if c.is_alive and copy_of(c)[0] not in self._owners]
+
+    def _ours(self) -> Iterator[SimContainer]:
+        for machine in self.around.machines.values():
+            yield from (c for c in machine.containers.values() if copy_of(c)[0])
+
+    def _running(self) -> Iterator[Runs]:
+        """Yield what runs and, by the restored state, is meant to."""
+        newest: dict[str, SimContainer] = {}
+        for container in self._ours():
+            owner, turn = copy_of(container)
+            other = newest.get(owner)
+            if container.is_alive and (other is None or copy_of(other)[1] < turn):
+                newest[owner] = container
+        graves = {(g.owner, g.turn) for g in self.around.store.table("graves").values()}
+        for owner, container in newest.items():
+            if copy_of(container) not in graves and self._is_meant_to_run(owner):
+                yield Runs(owner, container)
+
+    def _is_meant_to_run(self, owner: str) -> bool:
+        job = self._jobs().get(owner.partition("/")[0])
+        if "/" in owner:
+            return job is not None and not (job.is_over or job.is_cancelling or job.is_failing)
+        service = self.around.store.table("services").get(owner)
+        return service is not None and service.state not in GONE and not service.is_removing
+
+    # R1
+
+    def _settled(self, changes: Changes) -> None:
+        """Once the survey has ended, every record that is meant to run speaks of what runs."""
+        if not any(event.type == "state.settled" for event in changes.events):
+            return
+        self.story.strike("settled")
+        self.around.laws.excused = frozenset(("late", "revived"))
+        for runs in self._runs:
+            container = runs.container
+            machine = self.around.machines[container.node]
+            if container.is_alive and machine.answers and self._is_meant_to_run(runs.owner):
+                self._is_adopted(runs)
+        self._runs = []
+
+    def _is_adopted(self, runs: Runs) -> None:
+        store, container = self.around.store, runs.container
+        table = store.table("executors" if "/" in runs.owner else "services")
+        node = store.table("nodes").get(container.node)
+        if node is None or node.is_fenced or node.is_removed:
+            return  # nobody looked there: it was declared dead, or dropped by the configuration
+        chosen = table[runs.owner].engine_id
+        alive = {c.id for c in self._ours() if c.is_alive and copy_of(c)[0] == runs.owner}
+        if chosen not in alive:
+            text = f"{container.id} runs for {runs.owner}, whose record says {table[runs.owner]}"
+            raise LawBroken("R1", text)
+        self.story.strike("adopted")
+
+    # the end
+
+    def _unrest(self) -> list[str]:
+        """Leave out the containers that no record knows: nobody is to touch them."""
+        if not self.shell.is_alive or self.clients.open_wishes:
+            return ["clients or daemon are not ready"]
+        store = self.around.store
+        known = {*store.table("executors"), *store.table("services")}
+        return list(healed.unrest(store, self.around.machines, known=known))
+
+    def _check_ends(self) -> None:
+        self.around.laws.on_restart()
+        healed.jobs_ended_right(self.around.store)

@@ -1,0 +1,285 @@
+"""A restored state meets a fleet that went on: look first, adopt what runs, begin nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.core import restore
+from tenure.core.adopt import NO_TRACE, SKIPPED_TURNS
+from tenure.core.fleet import FleetState
+from tenure.model.errors import Problem
+from tenure.model.events import Configured, NodeConnected, NodeLost, PowerNode, Started, Tick
+from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.node import Power
+from tenure.model.outcome import Done, Refused, Unknown
+from tenure.model.units import US
+from tenure.placement.policies import Policies
+from tests.regression.acts import ALWAYS, fence, run_service
+from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
+
+NODES = (node("n", "nursery"), node("a"), node("b"))
+Records = dict[str, dict[str, Any]]
+
+
+def backup(bench: Bench) -> Records:
+    return {kind: dict(rows) for kind, rows in bench.records.items()}
+
+
+def put_back(bench: Bench, records: Records, *nodes: Any) -> None:
+    """Begin anew from a backup, as ``tenured restore`` leaves it; no engine answers yet."""
+    meta = restore.marked(records["meta"]["meta"], bench.now_us)
+    bench.records = backup(bench) and {kind: dict(rows) for kind, rows in records.items()}
+    bench.records["meta"] = {"meta": meta}
+    bench.effects.clear()
+    bench.public.clear()
+    bench.state = FleetState(bench.params, Policies(), fleet="bench")
+    bench.state.load(bench.records)
+    bench.say(Started(at_us=0))
+    bench.say(Configured(at_us=0, nodes=nodes or NODES))
+
+
+def show(bench: Bench, name: str, *containers: ContainerFacts) -> None:
+    """Have an engine answer and show these containers."""
+    facts = EngineFacts(f"id-{name}", SIZE, images=(IMAGE,))
+    bench.say(NodeConnected(at_us=0, node=name, facts=facts))
+    bench.listed(name, *containers)
+
+
+def began(bench: Bench) -> list[str]:
+    """Return every effect since the restore that touches a container or a node's power."""
+    kinds = ("create", "start", "stop", "retire", "power")
+    return [e.kind for e in bench.effects if e.kind in kinds]
+
+
+def fleet() -> Bench:
+    bench = Bench(*NODES)
+    for spec in NODES:
+        bench.connect(spec.name)
+    return bench
+
+
+def running_job(bench: Bench, job: str = "j", **spec: Any) -> Any:
+    """Have a job of one executor run; return the effect that created its container."""
+    bench.submit(job, **spec)
+    create = bench.open("create")
+    bench.end(create, Done(f"engine-{job}"))
+    bench.end(bench.open("start"))
+    return create
+
+
+def test_nothing_begins_and_nothing_is_taken_until_every_node_was_seen() -> None:
+    bench = fleet()
+    bench.submit("j")
+    older = backup(bench)
+    put_back(bench, older)
+    show(bench, "n")
+    show(bench, "a")
+    bench.say(Tick(at_us=0), after_us=60 * US)
+    assert began(bench) == []
+    answer = bench.submit("k")
+    assert isinstance(answer, Problem)
+    assert (answer.code, answer.status) == ("restoring", 503)
+    assert "these were not: b;" in answer.detail
+    assert restore.pending(bench.state.ctx) == ["b"]
+    show(bench, "b")
+    assert not bench.state.ctx.meta.is_restoring
+    bench.say(Tick(at_us=0), after_us=10 * US)
+    assert "create" in began(bench)
+    assert bench.submit("k").id == "k"
+
+
+def test_a_daemon_that_dies_amid_the_survey_begins_it_again() -> None:
+    bench = fleet()
+    bench.submit("j")
+    put_back(bench, backup(bench))
+    show(bench, "n")
+    show(bench, "a")
+    bench.restart()
+    show(bench, "b")
+    assert restore.pending(bench.state.ctx) == ["a", "n"]
+    assert began(bench) == []
+
+
+def test_a_node_that_an_operator_gave_up_is_not_waited_for() -> None:
+    bench = fleet()
+    put_back(bench, backup(bench))
+    show(bench, "n")
+    show(bench, "a")
+    fence(bench, "b")
+    assert not bench.state.ctx.meta.is_restoring
+
+
+def test_an_executor_that_went_on_elsewhere_is_adopted_and_its_job_goes_on() -> None:
+    """The backup shows a job that waits; meanwhile its second attempt runs on another node."""
+    nodes = (node("n", "nursery"), node("a"), node("b"))
+    bench = Bench(*nodes)
+    bench.connect("n")
+    bench.connect("a")
+    big = running_job(bench, "big", request=SIZE)
+    bench.submit("j")
+    older = backup(bench)
+    assert bench.tables.jobs["j"].state == "waiting"
+    bench.listed("a", shown(big, "engine-big", "exited", exit_code=0, finished_us=bench.now_us))
+    create = bench.open("create")
+    put_back(bench, older)
+    second = dict(create.body["Labels"]) | {"tenure.attempt": "2"}
+    runs = ContainerFacts("e2", "tenure-j-0-2", IMAGE, "running", second, started_us=bench.now_us)
+    died = ContainerFacts("e1", "tenure-j-0-1", IMAGE, "exited", create.body["Labels"], exit_code=3)
+    show(bench, "n")
+    show(bench, "a", died)
+    show(bench, "b", runs)
+    executor = bench.tables.executors["j/0"]
+    assert (executor.node, executor.attempt, executor.engine_id) == ("b", 2, "e2")
+    assert (bench.tables.jobs["j"].state, bench.tables.jobs["j"].mode) == ("running", "local")
+    bench.listed("a", died)
+    retired = {e.target for e in bench.effects if e.kind == "retire"}
+    assert retired == {"e1", "engine-big"}, "what died, and what left no trace; never what runs"
+
+
+def test_an_executor_that_ended_meanwhile_ends_its_job() -> None:
+    bench = fleet()
+    bench.submit("j")
+    create = bench.open("create")
+    put_back(bench, backup(bench))
+    over = shown(create, "e1", "exited", exit_code=0, finished_us=bench.now_us)
+    for name in ("n", "a", "b"):
+        show(bench, name, *([over] if name == create.node else []))
+    bench.listed(create.node, over)
+    assert bench.tables.jobs["j"].state == "succeeded"
+
+
+def test_an_executor_without_a_trace_begins_anew_with_a_number_never_used() -> None:
+    bench = fleet()
+    running_job(bench)
+    put_back(bench, backup(bench))
+    for name in ("n", "a", "b"):
+        show(bench, name)
+    executor = bench.tables.executors["j/0"]
+    assert executor.attempt == 2 + SKIPPED_TURNS
+    assert (executor.mishaps, executor.note) == (1, NO_TRACE)
+    bench.end(bench.open("retire"), Refused("no_such_container"))
+    bench.say(Tick(at_us=0), after_us=10 * US)
+    assert bench.open("create").name == f"tenure-j-0-{2 + SKIPPED_TURNS}"
+
+
+def test_a_start_that_was_forgotten_may_still_come_so_its_copy_goes_first() -> None:
+    bench = fleet()
+    bench.submit("j")
+    create = bench.open("create")
+    put_back(bench, backup(bench))
+    for name in ("n", "a", "b"):
+        show(bench, name, *([shown(create, "e1")] if name == create.node else []))
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    assert began(bench) == ["retire"]
+    bench.end(bench.open("retire"))
+    assert bench.open("create").body["Labels"]["tenure.attempt"] == str(2 + SKIPPED_TURNS)
+
+
+def test_a_container_that_moved_is_adopted_where_it_is_with_its_restart_policy() -> None:
+    bench = fleet()
+    web, create = run_service(bench, "web", HostConfig=ALWAYS)
+    put_back(bench, backup(bench))
+    labels = dict(create.body["Labels"]) | {"tenure.incarnation": "4"}
+    show(bench, "n", shown(create, "engine-web", "exited", exit_code=0))
+    show(bench, "b", ContainerFacts("e4", "web", IMAGE, "running", labels, started_us=1))
+    show(bench, "a")
+    service = bench.tables.services[web]
+    assert (service.node, service.incarnation, service.generation) == ("b", 4, "young")
+    policy = bench.open("restart_policy")
+    assert (policy.engine_id, policy.policy) == ("e4", {"Name": "always"})
+    bench.end(policy, Unknown("cut"))
+    bench.say(Tick(at_us=0), after_us=10 * US)
+    assert bench.open("restart_policy").engine_id == "e4", "asked again until it is certain"
+    assert began(bench) == []
+
+
+def test_a_container_that_a_forgotten_move_stopped_is_started_again() -> None:
+    bench = fleet()
+    web, create = run_service(bench, "web", HostConfig=ALWAYS)
+    put_back(bench, backup(bench))
+    later = dict(create.body["Labels"]) | {"tenure.incarnation": "2"}
+    show(bench, "n", shown(create, "engine-web", "exited", exit_code=0))
+    show(bench, "a", ContainerFacts("e2", "web", IMAGE, "created", later))
+    show(bench, "b")
+    bench.listed("n", shown(create, "engine-web", "exited", exit_code=0))
+    bench.listed("a", ContainerFacts("e2", "web", IMAGE, "created", later))
+    assert bench.open("start").engine_id == "engine-web"
+    assert bench.open("retire").target == "e2"
+    assert bench.tables.services[web].node == "n"
+
+
+def test_a_container_without_a_trace_was_removed_since() -> None:
+    bench = fleet()
+    web, _ = run_service(bench)
+    put_back(bench, backup(bench))
+    for name in ("n", "a", "b"):
+        show(bench, name)
+    service = bench.tables.services[web]
+    assert (service.state, service.reason) == ("removed", NO_TRACE)
+
+
+def test_a_job_that_the_backup_does_not_know_is_left_alone_and_keeps_its_node_on() -> None:
+    nodes = (node("n", "nursery"), node("c", driver="command"))
+    bench = Bench(*nodes)
+    for spec in nodes:
+        bench.connect(spec.name)
+    older = backup(bench)
+    create = running_job(bench)
+    assert create.node == "c"
+    put_back(bench, older, *nodes)
+    runs = shown(create, "engine-j", "running", started_us=1)
+    show(bench, "n")
+    show(bench, "c", runs)
+    for _ in range(20):
+        bench.listed("c", runs)
+        bench.say(Tick(at_us=0), after_us=10 * US)
+    assert began(bench) == []
+    assert [e.subject for e in bench.public if e.type == "container.orphan"] == ["engine-j"]
+    bench.listed("c")
+    bench.say(Tick(at_us=0), after_us=100 * US)
+    bench.listed("c")
+    assert began(bench) == ["power"], "once it has ended the node may go off"
+
+
+def test_a_node_that_was_off_is_believed_off_only_by_its_drivers_word() -> None:
+    nodes = (node("n", "nursery"), node("c", driver="command"))
+    bench = Bench(*nodes)
+    bench.connect("n")
+    bench.end(bench.open("probe"), Done("off"))
+    assert bench.tables.nodes["c"].power is Power.OFF
+    put_back(bench, backup(bench), *nodes)
+    show(bench, "n")
+    assert restore.pending(bench.state.ctx) == ["c"]
+    answer = bench._reply(bench.say(PowerNode(at_us=0, request="on", node="c", to="on")))
+    assert answer.code == "restoring"
+    bench.end(bench.open("probe"), Done("off"))
+    assert not bench.state.ctx.meta.is_restoring
+
+
+def test_an_unreachable_node_is_not_fenced_by_its_power_before_it_was_seen() -> None:
+    nodes = (node("n", "nursery"), node("c", driver="command"))
+    bench = Bench(*nodes)
+    for spec in nodes:
+        bench.connect(spec.name)
+    running_job(bench)
+    put_back(bench, backup(bench), *nodes)
+    show(bench, "n")
+    bench.say(NodeLost(at_us=0, node="c"))
+    for _ in range(40):
+        bench.say(Tick(at_us=0), after_us=10 * US)
+    assert began(bench) == []
+
+
+def test_no_number_comes_again() -> None:
+    bench = fleet()
+    older = backup(bench)
+    running_job(bench)
+    last, effects = bench.public[-1].seq, {e.id for e in bench.effects if hasattr(e, "id")}
+    put_back(bench, older)
+    assert bench.public[0].type == "daemon.started"
+    assert bench.public[0].seq > last
+    assert bench.public[1].type == "state.restored"
+    for name in ("n", "a", "b"):
+        show(bench, name)
+    assert not effects & {e.id for e in bench.effects if hasattr(e, "id")}
+    assert restore.marked(bench.state.ctx.meta, 1).next_event >= bench.state.ctx.meta.next_event
