@@ -9,9 +9,14 @@ SEEDS ?= 2000
 INSTANCES ?= 10000
 OUT ?= out
 BENCH ?= all
+# the image's base, its Python, its name, and the docker command that builds it
+BASE ?= python:3.12-slim
+BASE_PYTHON ?= 3.12
+IMAGE ?= tenure:latest
+DOCKER ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test test-faults prop optimum mutants bench demo run testbed docs clean
+.PHONY: help setup check unit test test-faults prop optimum mutants bench demo run image testbed docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -55,6 +60,11 @@ demo: $(STAMP) ## run the main job on real engines; ends with a report in out/de
 run: $(STAMP) ## start the daemon for real use on the local engine
 	@$(BIN)/tenured run $(if $(CONFIG),--config $(CONFIG))
 
+image: $(STAMP) ## build the container image IMAGE on BASE (Python BASE_PYTHON)
+	@tools/wheels deploy/wheels $(BASE_PYTHON)
+	@$(DOCKER) build --network none --build-arg BASE=$(BASE) \
+	    --build-arg VERSION=$$($(BIN)/python -c 'import tenure; print(tenure.__version__)') -t $(IMAGE) .
+
 testbed: $(STAMP) ## start NODES engines, print a ready tenured.yml, stop with Ctrl-C
 	@$(BIN)/python -m testbed up --nodes $(NODES)
 
@@ -62,4 +72,4 @@ docs: $(STAMP) ## write the generated documents again
 	@$(BIN)/python tools/write_docs.py
 
 clean: ## remove what the commands above made in this folder
-	@rm -rf $(VENV) $(OUT) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(OUT) deploy/wheels build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

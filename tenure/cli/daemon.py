@@ -1,4 +1,4 @@
-"""The ``tenured`` command: run (default), worker, backup, restore, check."""
+"""The ``tenured`` command: run (default), worker, ready, backup, restore, check."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenure import __version__
 from tenure.cli import state
+from tenure.cli.configured import settings_of
 from tenure.model.errors import TenureError
+
+if TYPE_CHECKING:
+    from tenure.config.settings import Settings
+
+
+CONFIG_HELP = "tenured.yml (else TENURE_CONFIG, else /etc/tenure/tenured.yml if it is there)"
+#: A daemon that does not answer a health check for so long is not well.
+READY_S = 4.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,44 +47,68 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tenured {__version__}")
     parser.set_defaults(work=_run, config=None)
-    verbs = parser.add_subparsers(metavar="run|worker|backup|restore|check")
+    verbs = parser.add_subparsers(metavar="run|worker|ready|backup|restore|check")
     run = verbs.add_parser("run", help="start the daemon (the default)")
-    run.add_argument("--config", type=Path, help="tenured.yml")
+    run.add_argument("--config", type=Path, help=CONFIG_HELP)
     run.set_defaults(work=_run)
     worker = verbs.add_parser("worker", help="take cycles from Redis and plan them")
-    worker.add_argument("--config", type=Path, help="tenured.yml with redis.url")
+    worker.add_argument("--config", type=Path, help=CONFIG_HELP)
     worker.add_argument("--host", help="the daemon's address (default: the configured listener)")
     worker.set_defaults(work=_worker)
+    ready = verbs.add_parser("ready", help="exit 0 if the daemon serves, for health checks")
+    ready.add_argument("--config", type=Path, help="tenured.yml, for the address in it")
+    ready.add_argument("--host", help="the daemon's address (else TENURE_HOST, else its socket)")
+    ready.set_defaults(work=_ready)
     state.add_verbs(verbs)
     parser.add_argument("--config", type=Path, help=argparse.SUPPRESS)
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tenure.config.load import load
     from tenure.daemon.app import Daemon
 
-    settings = load(options.config, dict(os.environ))
+    settings = settings_of(options.config)
     log_to_stderr(settings.log.level, is_json=settings.log.is_json)
     return asyncio.run(Daemon(settings).run())
 
 
 def _worker(options: argparse.Namespace) -> int:
     from tenure.cli.worker import work
-    from tenure.config.load import load
     from tenure.config.token import ensure_token
     from tenure.model.errors import InvalidInput
 
-    settings = load(options.config, dict(os.environ))
+    settings = settings_of(options.config)
     log_to_stderr(settings.log.level, is_json=settings.log.is_json)
     if not settings.redis.url:
         raise InvalidInput(
             "redis.url is not set: the embedded Redis has an embedded worker of its own; "
             "set redis.url in the configuration of daemon and worker to share one"
         )
-    own = sorted(settings.listen, key=lambda listener: listener.is_tls)  # plain ones first
-    host = options.host or own[0].url
-    return work(settings.redis.url, host, ensure_token(settings.token_file))
+    host = options.host or _own_address(settings)
+    # a socket asks for no token, and the file is the daemon's to make
+    token = "" if host.startswith("unix:") else ensure_token(settings.token_file)
+    return work(settings.redis.url, host, token)
+
+
+def _ready(options: argparse.Namespace) -> int:
+    from tenure.client.client import Client
+    from tenure.client.target import discover
+    from tenure.config.certificates import client_context
+
+    host = options.host or ""
+    if options.config is not None and not host:
+        host = _own_address(settings_of(options.config))
+    target = discover(host, env=os.environ, make_context=client_context)
+    health = Client(target, timeout_s=READY_S).readyz()
+    for part, why in health.get("degraded", {}).items():
+        print(f"degraded: {part}: {why}")
+    print("ready")
+    return 0
+
+
+def _own_address(settings: Settings) -> str:
+    """Return where this machine reaches its daemon: plain listeners before those with TLS."""
+    return sorted(settings.listen, key=lambda listener: listener.is_tls)[0].url
 
 
 class _JsonFormatter(logging.Formatter):

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenure import __version__
-from tenure.config.load import load
-from tenure.config.settings import Settings
-from tenure.core import restore
-from tenure.core.tables import KINDS, Meta
+from tenure.cli.configured import settings_of
 from tenure.model.errors import InvalidInput
 from tenure.model.units import iso
-from tenure.store.archive import Manifest
-from tenure.store.backup import STATE, Source, look, put_back, take
-from tenure.store.contents import Contents, inspect
+
+if TYPE_CHECKING:  # the other commands of tenured must not pay for these
+    from tenure.config.settings import Settings
+    from tenure.store.archive import Manifest
+    from tenure.store.backup import Source
+    from tenure.store.contents import Contents
 
 Json = dict[str, Any]
 #: Jobs in these states are over; the others are work that a restore takes up.
@@ -38,16 +37,14 @@ def add_verbs(verbs: Any) -> None:
     check = verbs.add_parser("check", help="check the state, or a backup, and show what it holds")
     check.add_argument("file", type=Path, nargs="?", help="a backup (default: the state itself)")
     for parser, work in ((backup, _backup), (back, _restore), (check, _check)):
-        parser.add_argument("--config", type=Path, help="tenured.yml")
+        parser.add_argument("--config", type=Path, help="tenured.yml, as for `tenured run`")
         parser.add_argument("--json", action="store_true", dest="is_json", help="answer as JSON")
         parser.set_defaults(work=work)
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    return load(options.config, dict(os.environ))
-
-
 def _source(settings: Settings) -> Source:
+    from tenure.store.backup import Source
+
     files = tuple(path for path in (settings.path, settings.cycles_file) if path is not None)
     return Source(settings.state_dir, settings.token_file, files)
 
@@ -57,7 +54,10 @@ def _now_us() -> int:
 
 
 def _backup(options: argparse.Namespace) -> int:
-    settings, target = _settings(options), options.file.absolute()
+    from tenure.core.tables import KINDS
+    from tenure.store.backup import take
+
+    settings, target = settings_of(options.config), options.file.absolute()
     if target.exists() and not options.force:
         raise InvalidInput(f"{target} exists; name another file, or add --force to replace it")
     manifest = take(_source(settings), target, KINDS, stamp=(__version__, _now_us()))
@@ -67,7 +67,11 @@ def _backup(options: argparse.Namespace) -> int:
 
 
 def _restore(options: argparse.Namespace) -> int:
-    settings, source = _settings(options), options.file.absolute()
+    from tenure.core import restore
+    from tenure.core.tables import KINDS, Meta
+    from tenure.store.backup import put_back
+
+    settings, source = settings_of(options.config), options.file.absolute()
     if options.dry_run:
         return _show_backup(options, source)
     now_us = _now_us()
@@ -93,9 +97,13 @@ def _restore(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from tenure.core.tables import KINDS
+    from tenure.store.backup import STATE
+    from tenure.store.contents import inspect
+
     if options.file is not None:
         return _show_backup(options, options.file.absolute())
-    path = _settings(options).state_dir / STATE
+    path = settings_of(options.config).state_dir / STATE
     contents = inspect(path, KINDS)
     shown = {"file": str(path)} | _held(contents)
     lines = [f"{path} is whole: schema {contents.schema}, " + _sentence(contents.counts)]
@@ -106,6 +114,9 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _show_backup(options: argparse.Namespace, source: Path) -> int:
+    from tenure.core.tables import KINDS
+    from tenure.store.backup import look
+
     manifest, contents = look(source, KINDS)
     shown = _told(manifest) | {"file": str(source)} | _held(contents)
     members = ", ".join(member.name for member in manifest.members)
@@ -132,6 +143,8 @@ def _told(manifest: Manifest) -> Json:
 
 def _held(contents: Contents) -> Json:
     """Return what a database holds as JSON data, with the work that is not over."""
+    from tenure.core.tables import Meta
+
     meta: Meta = contents.records["meta"].get("meta") or Meta()
     jobs = contents.records["jobs"].values()
     return {

@@ -1,6 +1,7 @@
 """Overrides from the environment: ``TENURE_<SECTION>__<KEY>=value``, read as YAML.
 
 ``TENURE_POWER__GRACE_S=30``, ``TENURE_STATE_DIR=/srv/tenure``, ``TENURE_NODES__0__URL=...``.
+``TENURE_REDIS__URL_FILE=/run/secrets/redis`` takes a secret's value from a file, as text.
 A variable without ``__`` that names no key of the file is someone else's (the client has a few);
 one with ``__`` is surely meant for us, and a fault if it names nothing.
 """
@@ -8,12 +9,17 @@ one with ``__`` is surely meant for us, and a fault if it names nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tenure.config.yamlfile import Loc, read_text
 from tenure.model.errors import FieldError
 
 PREFIX = "TENURE_"
+#: Values that people keep in files of their own, by the way of containers' secrets.
+SECRETS = frozenset((("redis", "url"), ("stats", "token"), ("stats", "password")))
+_SUFFIX = "_file"
+_MAX_SECRET_BYTES = 64 << 10
 
 
 def apply(
@@ -35,10 +41,24 @@ def apply(
             faults.append(FieldError(variable, f"names no section; known are {sections}"))
             continue
         try:
-            sources[_set(raw, keys, _value(env[variable]))] = variable
+            keys, value = _meant(keys, env[variable])
+            sources[_set(raw, keys, value)] = variable
         except LookupError:
             faults.append(FieldError(variable, "names no place in the configuration"))
+        except OSError as error:
+            faults.append(FieldError(variable, f"cannot read {env[variable]}: {error.strerror}"))
+        except UnicodeDecodeError:
+            faults.append(FieldError(variable, f"{env[variable]} holds something else than text"))
     return sources, faults
+
+
+def _meant(keys: list[str], text: str) -> tuple[list[str], Any]:
+    """Return the place and the value that a variable stands for."""
+    bare = [*keys[:-1], keys[-1].removesuffix(_SUFFIX)]
+    if keys[-1].endswith(_SUFFIX) and tuple(bare) in SECRETS:
+        with Path(text).open("rb") as file:
+            return bare, file.read(_MAX_SECRET_BYTES).decode().rstrip("\r\n")
+    return keys, _value(text)
 
 
 def _value(text: str) -> Any:

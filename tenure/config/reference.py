@@ -72,9 +72,10 @@ _HEAD = f"""\
 
 This page is written by `python -m tenure.config.reference` from the models that check the files.
 
-`tenured` reads one `tenured.yml` and, beside it, `cycles.yml`. Both may be absent: then the local
-Docker engine is the whole fleet. `tenure config validate FILE` lists every fault with its path and
-line. Unknown keys are faults. SIGHUP reads nodes and cycles again.
+`tenured` reads one `tenured.yml` and, beside it, `cycles.yml`. `--config` names the first, else
+`TENURE_CONFIG` does, else it is `/etc/tenure/tenured.yml`. Both may be absent: then the local Docker
+engine is the whole fleet. `tenure config validate FILE` lists every fault with its path and line.
+Unknown keys are faults. SIGHUP reads nodes and cycles again.
 
 Only `true` and `false` are booleans (`on:` and `off:` are plain keys), numbers stand without
 quotes, sizes are bytes or words such as `512MiB`, `2GiB` or `10GB`, times are seconds.
@@ -90,6 +91,9 @@ quotes, sizes are bytes or words such as `512MiB`, `2GiB` or `10GB`, times are s
 TENURE_STATE_DIR=/srv/tenure TENURE_POWER__GRACE_S=300 TENURE_REDIS__URL=redis://10.0.0.2:6379/0
 TENURE_LISTEN='["unix:///run/tenure/tenured.sock"]' TENURE_NODES__0__URL=tcp://10.0.0.12:2375
 ```
+
+`TENURE_REDIS__URL_FILE`, `TENURE_STATS__PASSWORD_FILE` and `TENURE_STATS__TOKEN_FILE` name files
+that hold the value, as containers' secrets do.
 
 A variable with `__` that names nothing is a fault; one without is left to other programs.
 

@@ -236,6 +236,7 @@ def _started(ctx: Context, event: Started) -> None:
     for key in list(dict(ctx.tables.effects.items())):
         _end(ctx, key, Unknown("the daemon restarted"))
     restore.begin(ctx)
+    ctx.is_room_changed = True  # what waits may wait for nothing that is still to come
     machines = (power, executors, jobs, graves, services, migrations, drain, plans, history)
     for machine in machines:
         machine.rearm(ctx)

@@ -280,6 +280,24 @@ def test_the_environment_overrides_the_file(write: Any) -> None:
     assert settings.nodes[0].power.boot_us == 3 * US
 
 
+def test_a_secret_comes_from_a_file_as_it_is(write: Any, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("12: [34\n")
+    (tmp_path / "url").write_text("redis://:sesame@r:6379/0\r\n")
+    env = {
+        **ENV,
+        "TENURE_STATS__PASSWORD_FILE": str(secret),
+        "TENURE_REDIS__URL_FILE": str(tmp_path / "url"),
+        "TENURE_STATS__CA_FILE": str(secret),  # a key of its own, as ever
+    }
+    stats = "stats: {driver: influx, url: 'https://i:8086', username: ada}\n"
+    settings = load(write(NODE + stats), env)
+    assert settings.redis.url == "redis://:sesame@r:6379/0"
+    assert settings.stats.influx is not None
+    assert settings.stats.influx.password == "12: [34"
+    assert settings.stats.influx.ca_file == secret
+
+
 def test_the_environment_works_without_a_file() -> None:
     assert load(None, {**ENV, "TENURE_RELIST_S": "2"}).relist_us == 2 * US
 
