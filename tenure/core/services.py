@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenure.core import board, graves, ledger, power, room
-from tenure.core.context import Context
+from tenure.core.context import UNPLACED_SERVICE, Context
 from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Grave, Service
 from tenure.model.effects import CreateContainer, Relist, StartContainer, StopContainer
 from tenure.model.events import ChangeService, CreateService
@@ -37,7 +37,6 @@ RETRY_US = 5 * US
 LATE_US = 600 * US
 #: A create or start that was refused for a passing reason is tried this often, then it failed.
 MAX_TRIES = 5
-UNPLACED = frozenset((S.ACCEPTED, S.WAITING))
 
 
 def to(ctx: Context, service: Service, state: ContainerState, **changes: Any) -> Service:
@@ -168,7 +167,7 @@ def review(ctx: Context, key: str) -> None:
     if ctx.now_us < service.retry_us:
         ctx.arm(service.retry_us, MACHINE, key)
         return
-    if service.state in UNPLACED:
+    if service.state in UNPLACED_SERVICE:
         _place(ctx, service)
     elif service.state is S.CREATED and not _is_haunted(ctx, service):
         _start(ctx, to(ctx, service, S.STARTING))

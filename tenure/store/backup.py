@@ -99,6 +99,16 @@ def _copy_plain_database(path: Path, target: Path) -> None:
         copy(source, target)
 
 
+def _give_to_owner(state_dir: Path, *paths: Path) -> None:
+    """Let root restore for the user that runs the daemon: the state folder's owner."""
+    if os.geteuid() != 0:
+        return
+    owner = state_dir.stat()
+    with translated(state_dir / STATE):
+        for path in (state_dir / f"{STATE}.lock", *paths):
+            os.chown(path, owner.st_uid, owner.st_gid)
+
+
 @contextmanager
 def _workshop(parent: Path) -> Iterator[Path]:
     """Yield a private folder on the same disk; it is gone afterwards."""
@@ -154,6 +164,7 @@ def put_back(
             _prepare(folder / STATE, kinds, mark, f"{source.name} of tenure {manifest.tenure}")
             aside = _put_aside(target, stamp[1])
             replaced = _replace(folder, target)
+            _give_to_owner(state_dir, *replaced, *([aside] if aside else ()))
             return Restored(manifest, contents, aside, replaced)
     finally:
         lock.release()

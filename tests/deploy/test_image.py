@@ -234,7 +234,7 @@ def compose(node: Node, folder: Path) -> Iterator[Composer]:
 def test_the_services_of_compose_work_together(
     engine: docker.DockerClient, folder: Path, compose: Composer
 ) -> None:
-    text = (folder / "tenured.yml").read_text()
+    text = (folder / "tenured.yml").read_text().replace("[nursery]", "[nursery, young]")
     (folder / "tenured.yml").write_text(text + "stats: {interval_s: 1}\n")
     compose("config", "--quiet")
     compose("up", "--detach")
@@ -245,8 +245,13 @@ def test_the_services_of_compose_work_together(
     until(lambda: compose("exec", "-T", "tenured", "tenured", "ready") == "ready\n", "all parts")
     (row,) = tenure("node", "ls")
     assert (row["name"], row["state"]) == ("local", "ready")
-    run = tenure("cycle", "run", "nursery", "--dry-run", "--wait")
-    assert run["state"] == "advised", "the worker took it from Redis and answered over the socket"
+    (cycle, *_) = tenure("cycle", "ls")
+    words = ("exec", "-T", "tenured", "tenure", "cycle", "run", cycle["name"], "--wait", "--json")
+    run = json.loads(compose(*words))
+    assert run["state"] == "done", "the worker took it from Redis and answered over the socket"
+    body = {"name": "web", "Image": IMAGE, "Cmd": ["hold", "1"]}
+    write = f"echo '{json.dumps(body)}' >/tmp/web.yml && tenure container run /tmp/web.yml"
+    compose("exec", "-T", "tenured", "sh", "-c", write)
     influx = engine.containers.get("tenure_influxdb_1")
     query = ["influx", "-username", "tenure", "-password", "i-secret", "-database", "tenure"]
 

@@ -78,7 +78,7 @@ def test_a_state_goes_into_a_file_and_back(tenured: Tenured) -> None:
     assert "these were not: away" in told
     client = tenured.make_client()
     with pytest.raises(Unavailable, match="restored from a backup"):
-        client.submit_job({"name": "j", "image": "i", "executors": 1, "cpus": 1, "memory": 1 << 20})
+        client.power_node("away", "on")
     client.fence_node("away")
     until(lambda: "restore" not in tenured.health()["degraded"], 20, "the look to end")
     code, told, _ = run(tenured, "check", "--json")

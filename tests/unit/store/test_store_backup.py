@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import stat
@@ -147,6 +148,14 @@ def test_a_restore_onto_a_new_machine(backup: Path, tmp_path: Path) -> None:
     assert restored(backup, fresh).aside is None
     assert number_of(fresh) == 1
     assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away: needs root")
+def test_what_root_restores_belongs_to_the_daemons_user(backup: Path, folder: Path) -> None:
+    os.chown(folder, 10001, 10001)
+    restored(backup, folder)
+    names = ("state.db", "state.db.lock", "stats.db", "token", f"before-restore-{STAMP[1]}")
+    assert {(folder / name).stat().st_uid for name in names} == {10001}
 
 
 def test_a_restore_while_the_folder_is_in_use_changes_nothing(backup: Path, folder: Path) -> None:
@@ -299,8 +308,20 @@ def test_a_backup_of_an_older_schema_is_brought_forward(tmp_path: Path, folder: 
 
 
 def main() -> None:
-    """Restore, and die at the n-th change of a folder."""
-    backup, folder, left = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    """For each number n on standard input: restore in a process that dies at its n-th change."""
+    backup, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _die_at(int(line))
+            restored(backup, folder)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _die_at(left: int) -> None:
+    """Have this process killed when it is about to change names for the ``left``-th time."""
     watched = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "sqlite3.connect")
 
     def audit(event: str, args: object) -> None:
@@ -311,34 +332,38 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(audit)
-    restored(backup, folder)
-    print("done", flush=True)
+
+
+def forget_asides(folder: Path) -> None:
+    for path in folder.glob("before-restore-*"):
+        shutil.rmtree(path)
 
 
 def test_a_restore_that_is_killed_at_any_step_has_changed_nothing_or_all(
     backup: Path, folder: Path
 ) -> None:
+    argv = [sys.executable, __file__, str(backup), str(folder)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     kills, numbers = 0, set()
-    while True:
-        fill(folder, 2)
-        argv = [sys.executable, __file__, str(backup), str(folder), str(kills)]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        ran = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-        if ran.stdout == "done\n":
-            break
-        assert ran.returncode == -signal.SIGKILL, ran.stderr
-        kills += 1
-        numbers.add(number := number_of(folder))
-        kept = [number_of(path.parent) for path in folder.glob("before-restore-*/state.db")]
-        assert number == 2 or 2 in kept, "the state before is never lost"
-        for path in folder.glob("before-restore-*"):
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
-        restored(backup, folder)
-        assert number_of(folder) == 1
-        for path in folder.glob("before-restore-*"):
-            path.rename(folder.parent / f"kept-{kills}")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, env=env, stdin=pipe, stdout=pipe, text=True) as killer:
+        assert killer.stdin
+        assert killer.stdout
+        while True:
+            fill(folder, 2)
+            print(kills, file=killer.stdin, flush=True)
+            code = int(killer.stdout.readline())
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+            kills += 1
+            numbers.add(number := number_of(folder))
+            kept = [number_of(path.parent) for path in folder.glob("before-restore-*/state.db")]
+            assert number == 2 or 2 in kept, "the state before is never lost"
+            forget_asides(folder)
+            restored(backup, folder)
+            assert number_of(folder) == 1
+            forget_asides(folder)
     assert kills > 10
     assert numbers == {1, 2}
 

@@ -1,0 +1,38 @@
+"""The fleet simulator with a backup that is put back amid each run: every law but the ledger's.
+
+More seeds: ``python -m tenure.simulation.fleet --restore --seeds 20000 --jobs 2``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from tenure.simulation.fleet import Failure, run_seeds
+from tenure.simulation.restored import RestoredWorld
+
+SEEDS = int(os.environ.get("SEEDS", "400"))
+WANTED = {
+    "restored",
+    "settled",
+    "adopted",
+    "forgotten",
+    "container.adopted",
+    "container.orphan",
+    "executor.adopted",
+    "fenced_by_word",
+    "turned_down_restoring",
+}
+
+
+@pytest.mark.timeout(600)
+def test_what_runs_is_adopted_and_nothing_runs_twice_at_a_time() -> None:
+    struck: Counter[str] = Counter()
+    for result in run_seeds(range(SEEDS), world=RestoredWorld):
+        if isinstance(result, Failure):
+            pytest.fail(str(result))
+        struck.update(result.struck)
+    assert sorted(what for what in WANTED if not struck[what]) == []
+    assert struck["settled"] >= struck["restored"] * 0.99
