@@ -35,7 +35,7 @@ def command() -> tuple[list[str], dict[str, str]]:
             for name in ("deb", "root"):
                 (folder / name).mkdir(parents=True)
             packages = ["docker-compose", *(f"python3-{module}" for module in _MODULES)]
-            binaries._download(folder, packages)
+            binaries.download(folder, packages)
             (folder / "done").touch()
     modules = str(folder / "root/usr/lib/python3/dist-packages")
     return [_PYTHON, str(folder / "root/usr/bin/docker-compose")], {"PYTHONPATH": modules}

@@ -60,7 +60,7 @@ def _build(folder: Path, packages: Sequence[str], files: Mapping[str, str]) -> N
     for name in _MERGED:  # as on an installed Debian; packages' own links and folders fall in
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
-    binaries._download(folder, _closure(folder, packages))
+    binaries.download(folder, _closure(folder, packages))
     shutil.rmtree(root / "usr" / "share" / "doc", ignore_errors=True)
     for name, text in _ACCOUNTS.items():
         (root / "etc" / name).write_text(text)

@@ -34,7 +34,7 @@ def tenured() -> Iterator[Tenured]:
             yield made
         finally:
             made.stop()
-            print(made.log_tail())
+            print(made.tail())
 
 
 def run(tenured: Tenured, *words: str) -> tuple[int, str, str]:

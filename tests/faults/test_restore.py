@@ -102,7 +102,7 @@ def fleet(folder: Path) -> Iterator[Fleet]:
         try:
             yield made
         except BaseException:
-            print(made.tenured.log_tail())
+            print(made.tenured.tail())
             raise
         finally:
             made.tenured.stop()
