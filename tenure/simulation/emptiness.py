@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tenure.core.tables import Changes
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.drain import Drain, DrainState
+from tenure.model.facts import LABEL_CONTAINER, LABEL_EXECUTOR, LABEL_JOB
 from tenure.model.job import Executor
 from tenure.simulation.machine import Machine
 from tenure.simulation.store import SimStore
@@ -77,5 +80,12 @@ def is_empty(store: SimStore, machine: Machine) -> None:
     if on:
         raise LawBroken("L16", f"{name} was drained, and {on[0]} is there")
     for container in machine.containers.values():
-        if container.is_alive and any(label.startswith("tenure.") for label in container.labels):
+        if container.is_alive and _has_record(store, container.labels):
             raise LawBroken("L16", f"{name} was drained, and {container.id} runs there")
+
+
+def _has_record(store: SimStore, labels: Mapping[str, str]) -> bool:
+    """Whether a container is ours by a record too: after a restore some are known to nobody."""
+    executor = f"{labels.get(LABEL_JOB)}/{labels.get(LABEL_EXECUTOR)}"
+    is_service = labels.get(LABEL_CONTAINER) in store.table("services")
+    return is_service or executor in store.table("executors")

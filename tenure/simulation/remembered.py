@@ -28,6 +28,8 @@ def _line(ctx: Context) -> str:
 
 def _idle(ctx: Context) -> str:
     """Say which node's idle clock was not looked at when it became idle or busy."""
+    if ctx.meta.is_restoring:
+        return ""  # nobody looks until every node was seen; then at all that was touched
     for node in ctx.tables.nodes.values():
         if node.power is Power.ON and node.is_switchable:
             is_busy = room.is_busy(ctx, node.name) or node.foreign_running > 0
