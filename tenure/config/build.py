@@ -165,6 +165,7 @@ def _node(node: NodeSection) -> NodeSpec:
             off=tuple(node.power.off),
             status=tuple(node.power.status),
             boot_us=seconds_to_us(node.power.boot_s),
+            min_billing_us=seconds_to_us(node.power.min_billing_s),
             timeout_us=seconds_to_us(node.power.timeout_s),
             idle_w=float(node.power.idle_w),
             peak_w=float(node.power.peak_w),

@@ -193,6 +193,9 @@ class DriverSection(Section):
     off: Command = _field([], "Program and arguments that switch the node off.")
     status: Command = _field([], "Program and arguments that print `on` or `off`.")
     boot_s: Seconds = _field(0, "Expected time from the command until the engine answers.")
+    min_billing_s: Seconds = _field(
+        0, "Each switch-on is paid for at least this long; an idle node stays on until then."
+    )
     timeout_s: Interval = _field(120, "How long a command may take.")
     idle_w: Number = _field(0, "Power draw when idle, watts.")
     peak_w: Number = _field(0, "Power draw when fully used, watts.")

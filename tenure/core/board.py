@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tenure.core import room
+from tenure.core import ledger, room
 from tenure.core.context import Context
 from tenure.core.occupants import Occupants
 from tenure.model.job import Constraint, Job, JobSpec
@@ -46,7 +46,10 @@ class Scene:
 
 @dataclass(slots=True)
 class Columns:
-    """One entry a node. ``ready_us`` is when a booting node is up, ``retry_us`` when it may."""
+    """One entry a node. ``ready_us`` is when a booting node is up, ``retry_us`` when it may.
+
+    ``billed_us`` is when its minimum billing period ends.
+    """
 
     free_cpu_m: Ints
     free_memory: Ints
@@ -56,6 +59,7 @@ class Columns:
     boot_us: Ints
     reboot_us: Ints
     min_billing_us: Ints
+    billed_us: Ints
     ready_us: Ints
     retry_us: Ints
     is_on: Bools
@@ -155,6 +159,7 @@ class Board:
         at.price[i] = node.spec.price_nano_per_h
         at.reboot_us[i] = boot_us if node.is_switchable else NEVER
         at.min_billing_us[i] = node.spec.power.min_billing_us
+        at.billed_us[i] = ledger.billed_us(ctx, name)
         at.is_booting[i] = node.power is Power.BOOTING
         at.is_on[i] = node.power in (Power.ON, Power.BOOTING)
         at.boot_us[i] = 0 if at.is_on[i] else boot_us
@@ -174,7 +179,7 @@ class Board:
         at, now_us = self._columns, ctx.now_us
         boot_us = np.where(at.is_booting, np.maximum(at.ready_us - now_us, 0), at.boot_us)
         running = self._occupants.running(boot_us, now_us)
-        off_us = np.zeros(len(self._names), dtype=np.int64)
+        off_us = at.billed_us.copy()
         np.maximum.at(off_us, running.node, running.end_us)
         remaining_us = np.where(at.is_kept_on, FOREVER_US, np.maximum(off_us - now_us, 0))
         view = ClusterView(
@@ -318,7 +323,7 @@ def _fresh(ctx: Context) -> Scene:
 
 
 def _blank(nodes: int) -> Columns:
-    ints: list[Ints] = [np.zeros(nodes, dtype=np.int64) for _ in range(10)]
+    ints: list[Ints] = [np.zeros(nodes, dtype=np.int64) for _ in range(11)]
     bools: list[Bools] = [np.zeros(nodes, dtype=np.bool_) for _ in range(6)]
     columns: list[Any] = [*ints, *bools]
     return Columns(*columns)

@@ -330,6 +330,7 @@ class Context:
             self.index.interval[row.node] = row.id
         else:
             self.index.interval.pop(row.node, None)
+        self.stale.add(row.node)  # its minimum billing period is part of t_j
         return self.tables.intervals.put(row.id, row)
 
     def put_stay(self, stay: Stay) -> Stay:

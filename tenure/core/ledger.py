@@ -36,9 +36,10 @@ def attribute(interval: Interval, stays: Iterable[Stay], until_us: int) -> Split
 
     In the order of their starts, each stay pays for the time by which it extends what earlier ones
     had already paid for (delta t of Eq. 4 and 11); the time before the first stay (boot) falls to
-    it; gaps and the tail are idle.
+    it, and so does the rest of the minimum billing period, for which it is on; gaps and the tail
+    are idle.
     """
-    start, end = interval.on_us, max(until_us, interval.on_us)
+    start, end = interval.on_us, max(until_us, interval.on_us, interval.billed_us)
     price = interval.price_nano_per_h
     paid_us, shares, services, idle = start, dict[str, int](), 0, 0
 
@@ -52,6 +53,8 @@ def attribute(interval: Interval, stays: Iterable[Stay], until_us: int) -> Split
             gap_end = min(stay.start_us, end)
             idle += part(gap_end)
             paid_us = max(paid_us, gap_end)
+        if is_first:
+            stop = max(stop, interval.billed_us)
         is_first = False
         if stop <= paid_us:
             continue
@@ -73,7 +76,13 @@ def open_interval(ctx: Context, node: Node) -> None:
     key = f"{node.name}@{ctx.now_us}"
     spec = node.spec
     row = Interval(
-        key, node.name, spec.site, spec.generation, spec.price_nano_per_h, on_us=ctx.now_us
+        key,
+        node.name,
+        spec.site,
+        spec.generation,
+        spec.price_nano_per_h,
+        on_us=ctx.now_us,
+        billed_us=ctx.now_us + spec.power.min_billing_us if node.is_switchable else 0,
     )
     ctx.put_interval(row)
 
@@ -82,6 +91,12 @@ def current(ctx: Context, node: str) -> Interval | None:
     """Return the node's open interval, or None when it does not cost."""
     key = ctx.index.interval.get(node)
     return ctx.tables.intervals.get(key) if key else None
+
+
+def billed_us(ctx: Context, node: str) -> int:
+    """Return when the minimum billing period of a node ends, 0 where it does not cost."""
+    row = current(ctx, node)
+    return row.billed_us if row is not None else 0
 
 
 def close_interval(ctx: Context, node: str) -> None:
@@ -117,8 +132,17 @@ def reprice(ctx: Context, node: Node) -> None:
     spec = node.spec
     now = (spec.price_nano_per_h, spec.site, spec.generation)
     if row is not None and (row.price_nano_per_h, row.site, row.generation) != now:
-        close_interval(ctx, node.name)
-        open_interval(ctx, node)
+        _renew(ctx, node, row)
+
+
+def _renew(ctx: Context, node: Node, row: Interval) -> None:
+    """Begin a new interval of a node that stays on, whose minimum period goes on."""
+    ctx.put_interval(replace(row, billed_us=min(row.billed_us, ctx.now_us)))
+    close_interval(ctx, node.name)
+    open_interval(ctx, node)
+    fresh = current(ctx, node.name)
+    if fresh is not None:
+        ctx.put_interval(replace(fresh, billed_us=row.billed_us))
 
 
 def roll(ctx: Context) -> None:
@@ -128,9 +152,9 @@ def roll(ctx: Context) -> None:
     ever. The first stay in the new interval pays for the gap before it, else shares do not change.
     """
     for node in [n for n in ctx.tables.nodes.values() if n.is_switchable]:
-        if len(ctx.index.stays.get(node.name, ())) > MAX_STAYS and current(ctx, node.name):
-            close_interval(ctx, node.name)
-            open_interval(ctx, node)
+        row = current(ctx, node.name)
+        if row is not None and len(ctx.index.stays.get(node.name, ())) > MAX_STAYS:
+            _renew(ctx, node, row)
 
 
 def stays_on(ctx: Context, node: str) -> list[Stay]:

@@ -219,10 +219,13 @@ def review(ctx: Context, node: Node) -> None:
 
 
 def maybe_off(ctx: Context, node: Node) -> None:
-    """Switch a node off that was empty for the grace time and is seen to be empty now."""
+    """Switch a node off that was empty for the grace time and is seen to be empty now.
+
+    Not before its minimum billing period ends: until then it costs the same, and may be of use.
+    """
     if node.idle_us is None or not _may_go(ctx, node):
         return
-    due = node.idle_us + ctx.params.grace_us
+    due = max(node.idle_us + ctx.params.grace_us, ledger.billed_us(ctx, node.name))
     if ctx.now_us < due:
         ctx.arm(due, MACHINE, node.name)
     elif ctx.now_us - ctx.fresh.get(node.name, 0) > FRESH_US:

@@ -9,6 +9,7 @@ from tenure.model.node import Site
 class Interval:
     """A node was on from ``on_us`` until ``off_us`` (None: still on) at one price.
 
+    It is paid for until ``billed_us`` at least, the end of its minimum billing period.
     ``shares`` maps job ids to nano-dollars once the interval is closed; ``services_nano`` and
     ``idle_nano`` are the rest, so that all of them sum to ``cost_nano`` exactly.
     """
@@ -20,6 +21,7 @@ class Interval:
     price_nano_per_h: int
     on_us: int
     off_us: int | None = None
+    billed_us: int = 0
     cost_nano: int = 0
     shares: dict[str, int] = field(default_factory=dict)
     services_nano: int = 0

@@ -12,24 +12,38 @@ for each distinct boot time with the nodes that need no longer. A cover that did
 found again, no dearer, at a smaller one. Likewise one over both sites, with T_C^H, that uses local
 nodes alone is found no dearer over local nodes with T_C^L, which is never longer.
 
-Most nodes cannot be in the optimum: of those with the same number of slots a (at most E) only the
-ceil(E / a) best can, so at most E (2 + ln E) nodes come into the dynamic programme.
+A node that alone costs more than a cover that is known cannot be in the optimum.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Need
-from tenure.placement.cost import ANYWHERE, ON_LOCAL, extension_us, money, offer
-from tenure.placement.order import comes_before, fill
+from tenure.placement.cost import extension_us, least_on_us, money
 
 #: Cost in nano-dollars, core-time in thousandths of a core times milliseconds (a year of 250,000
 #: cores fits), free thousandths of cores.
 KEYS = 3
 MS = 1_000
+#: The cost of a node that may not be used: more than the least known, whatever that is.
+OUT = FOREVER_US + 1
+
+
+class Trial(NamedTuple):
+    """One problem of covering: ``executors`` on nodes that boot in ``boot_us``, local or any.
+
+    ``until_us`` is when they would end, from now.
+    """
+
+    executors: int
+    is_local: bool
+    boot_us: int
+    until_us: int
 
 
 def exact(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
@@ -39,104 +53,114 @@ def exact(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
     """
     counts = np.zeros(room.shape[0], dtype=np.int64)
     best = np.full(KEYS, FOREVER_US, dtype=np.int64)
-    for sites, run_us in ((ON_LOCAL, need.local_us), (ANYWHERE, need.hybrid_us)):
-        usable = offer(fleet, room, sites, run_us, limit_us)
-        boot_us = next_boot_us(fleet, usable, -1)
-        while boot_us < FOREVER_US:
-            usable_now = np.where(fleet.boot_us <= boot_us, usable, 0)
-            if np.sum(usable_now) >= need.executors:
-                found = cover(fleet, usable_now, boot_us + run_us, need.executors, best)
-                counts = found if np.sum(found) > 0 else counts
-            boot_us = next_boot_us(fleet, usable, boot_us)
+    boot_us = next_boot_us(fleet, room, -1)
+    while boot_us < FOREVER_US:
+        for is_local in (True, False):
+            until_us = boot_us + (need.local_us if is_local else need.hybrid_us)
+            if until_us < limit_us:  # Eq. 15
+                trial = Trial(need.executors, is_local, boot_us, until_us)
+                cover(fleet, room, trial, best, counts)
+        boot_us = next_boot_us(fleet, room, boot_us)
     return counts
 
 
-def next_boot_us(fleet: Fleet, usable: Ints, after_us: int) -> int:
-    """Return the shortest boot over ``after_us`` of nodes that are usable, FOREVER_US if none."""
+def next_boot_us(fleet: Fleet, room: Ints, after_us: int) -> int:
+    """Return the shortest boot over ``after_us`` of nodes with room, FOREVER_US if none."""
     least_us = FOREVER_US
-    for j in range(usable.shape[0]):
-        if usable[j] > 0 and after_us < fleet.boot_us[j] < least_us:
-            least_us = fleet.boot_us[j]
-    return least_us
+    boot_us = fleet.boot_us
+    for j in range(room.shape[0]):
+        if room[j] > 0 and after_us < boot_us[j] < least_us:
+            least_us = boot_us[j]
+    return int(least_us)
 
 
-def cover(fleet: Fleet, usable: Ints, until_us: int, executors: int, best: Ints) -> Ints:
-    """Return the cover (n,) with the least key, all zeros if that is no less than ``best`` (3,).
-
-    ``usable`` (n,) holds ``executors``; ``until_us`` is when they would end, from now. ``best``
-    becomes the key that was found.
-    """
-    keys = weigh(fleet, usable, until_us)
-    nodes = shortlist(keys, usable, executors)
-    least = np.full((executors + 1, KEYS), FOREVER_US, dtype=np.int64)
-    least[0] = 0
-    is_taken = np.zeros((nodes.shape[0], executors + 1), dtype=np.bool_)
-    for i in range(nodes.shape[0] - 1, -1, -1):
-        take_in(keys[:, nodes[i]], usable[nodes[i]], least, is_taken[i])
-    chosen = np.zeros(usable.shape[0], dtype=np.int64)
-    if not is_less(least[executors], best):
-        return chosen
-    best[:] = least[executors]
+def cover(fleet: Fleet, room: Ints, trial: Trial, best: Ints, counts: Ints) -> None:
+    """Find the cover with the least key; if that is less than ``best``, change both (3,), (n,)."""
+    executors = trial.executors
+    keys = np.empty((KEYS, room.shape[0]), dtype=np.int64)
+    if not weigh(fleet, room, trial, best[0], keys):
+        return
+    least = np.full((KEYS, executors + 1), FOREVER_US, dtype=np.int64)
+    least[:, 0] = 0
+    is_taken = np.zeros((room.shape[0], executors + 1), dtype=np.bool_)
+    for j in range(room.shape[0] - 1, -1, -1):
+        if keys[0, j] <= least[0, executors]:
+            take_in(keys, j, room[j], least, is_taken[j])
+    if not is_less(least[:, executors], best):
+        return
+    best[:] = least[:, executors]
+    counts[:] = 0
     left = executors
-    for i in range(nodes.shape[0]):
-        if is_taken[i, left]:
-            chosen[nodes[i]] = usable[nodes[i]]
-            left = max(0, left - usable[nodes[i]])
-    off_us = np.maximum(fleet.remaining_us, until_us)
-    return fill(off_us.reshape(1, -1), chosen, executors)
+    for j in range(room.shape[0]):
+        if is_taken[j, left]:
+            counts[j] = room[j]
+            left = max(0, left - room[j])
+    spare(fleet, trial, counts)
 
 
-def weigh(fleet: Fleet, usable: Ints, until_us: int) -> Ints:
-    """Return what each usable node adds to the key of a cover, (KEYS, n)."""
-    keys = np.empty((KEYS, usable.shape[0]), dtype=np.int64)
-    for j in range(usable.shape[0]):
-        if usable[j] > 0:
-            more_us = extension_us(fleet, j, until_us)
-            keys[0, j] = money(fleet.price[j], more_us)
-            keys[1, j] = more_us // MS * fleet.capacity_cpu_m[j]
-            keys[2, j] = fleet.free_cpu_m[j]
-    return keys
+def weigh(fleet: Fleet, room: Ints, trial: Trial, most_nano: int, keys: Ints) -> bool:
+    """Write what each node adds to the key of a cover (KEYS, n), OUT if it may not be in one.
 
-
-def shortlist(keys: Ints, usable: Ints, executors: int) -> Ints:
-    """Return the nodes that an optimum may need, by name: for each a the ceil(E / a) best."""
-    first = np.zeros(executors + 2, dtype=np.int64)
-    for a in range(1, executors + 1):
-        first[a + 1] = first[a] + (executors + a - 1) // a
-    kept = np.full(first[executors + 1], -1, dtype=np.int64)
-    for j in range(usable.shape[0]):
-        a = usable[j]
-        if a == 0:
+    Return whether the others may make a cover that costs no more than ``most_nano``, the least
+    known: they hold E, and where any node may be used one is a cloud node, as local nodes alone
+    cost no more with T_C^L.
+    """
+    price, remaining_us, least_us = fleet.price, fleet.remaining_us, least_on_us(fleet)
+    is_cloud, boot_us, capacity_cpu_m = fleet.is_cloud, fleet.boot_us, fleet.capacity_cpu_m
+    executors, is_local, slowest_us, until_us = trial
+    keys[2] = fleet.free_cpu_m
+    held, has_site = 0, is_local
+    for j in range(room.shape[0]):
+        keys[0, j] = OUT
+        if room[j] == 0 or boot_us[j] > slowest_us or (is_local and is_cloud[j]):
             continue
-        place = first[a + 1] - 1
-        if kept[place] >= 0 and not comes_before(keys, j, kept[place]):
-            continue
-        while place > first[a] and (kept[place - 1] < 0 or comes_before(keys, j, kept[place - 1])):
-            kept[place] = kept[place - 1]
-            place -= 1
-        kept[place] = j
-    return np.sort(kept[kept >= 0])
+        more_us = extension_us(until_us, remaining_us[j], least_us[j])
+        nano = money(price[j], more_us)
+        if nano <= most_nano:
+            keys[0, j], keys[1, j] = nano, more_us // MS * capacity_cpu_m[j]
+            held += room[j]
+            has_site = has_site or is_cloud[j]
+            if room[j] == executors:
+                most_nano = nano
+    return bool(held >= executors and has_site)
 
 
-def take_in(key: Ints, slots: int, least: Ints, is_taken: Bools) -> None:
-    """Let a node with ``slots`` and ``key`` (3,) into the least keys (E + 1, 3) of covers of e.
+def take_in(keys: Ints, j: int, slots: int, least: Ints, is_taken: Bools) -> None:
+    """Let node ``j`` with ``slots`` into the least keys (KEYS, E + 1) of covers of e executors.
 
     ``is_taken`` (E + 1,) becomes whether the cover of e uses it, as it does where that is as good:
-    nodes come in from the last name to the first.
+    nodes come in from the last name to the first. What has no cover yet stays FOREVER_US or over.
     """
-    for e in range(least.shape[0] - 1, 0, -1):
-        rest = least[max(0, e - slots)]
-        if rest[0] >= FOREVER_US:
+    costs, core_times, cores = least[0], least[1], least[2]
+    cost_j, core_time_j, cores_j = keys[0, j], keys[1, j], keys[2, j]
+    for e in range(costs.shape[0] - 1, 0, -1):
+        rest = max(0, e - slots)
+        cost = costs[rest] + cost_j
+        if cost > costs[e]:
             continue
-        with_it = rest + key
-        if not is_less(least[e], with_it):
-            least[e] = with_it
-            is_taken[e] = True
+        core_time, core = core_times[rest] + core_time_j, cores[rest] + cores_j
+        if cost == costs[e] and (core_time, core) > (core_times[e], cores[e]):
+            continue
+        costs[e], core_times[e], cores[e] = cost, core_time, core
+        is_taken[e] = True
 
 
 def is_less(one: Ints, other: Ints) -> bool:
     """Return whether a key (3,) is lexically less than another."""
-    for row in range(KEYS):
-        if one[row] != other[row]:
-            return bool(one[row] < other[row])
-    return False
+    return (one[0], one[1], one[2]) < (other[0], other[1], other[2])
+
+
+def spare(fleet: Fleet, trial: Trial, counts: Ints) -> None:
+    """Take the executors that are too many off the nodes that stay on longest, last name first."""
+    remaining_us = fleet.remaining_us
+    surplus = np.sum(counts) - trial.executors
+    while surplus > 0:
+        longest, longest_us = 0, -1
+        for j in range(counts.shape[0]):
+            if counts[j] > 0:
+                off_us = max(trial.until_us, remaining_us[j])
+                if off_us >= longest_us:
+                    longest, longest_us = j, off_us
+        fewer = min(surplus, counts[longest])
+        counts[longest] -= fewer
+        surplus -= fewer

@@ -26,10 +26,10 @@ def ff(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
     ``cost.offer_or_local``.
     """
     usable = offer_or_local(fleet, need, room, limit_us)
+    is_on, free_cpu_m, free_memory = fleet.is_on, fleet.free_cpu_m, fleet.free_memory
     keys = np.empty((3, room.shape[0]), dtype=np.int64)
+    keys[1] = fleet.price
     for j in range(room.shape[0]):
-        if usable[j] > 0:
-            keys[0, j] = 0 if fleet.is_on[j] else 1
-            keys[1, j] = fleet.price[j]
-            keys[2, j] = WEIGHT_CPU_M * fleet.free_cpu_m[j] + WEIGHT_BYTE * fleet.free_memory[j]
+        keys[0, j] = 0 if is_on[j] else 1
+        keys[2, j] = WEIGHT_CPU_M * free_cpu_m[j] + WEIGHT_BYTE * free_memory[j]
     return fill(keys, usable, need.executors)

@@ -20,8 +20,7 @@ def fifo_c(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
     """
     usable = offer_or_local(fleet, need, room, limit_us)
     keys = np.empty((1, room.shape[0]), dtype=np.int64)
-    for j in range(room.shape[0]):
-        keys[0, j] = 0 if fleet.is_on[j] else 1
+    keys[0] = np.where(fleet.is_on, 0, 1)
     return fill(keys, usable, need.executors)
 
 

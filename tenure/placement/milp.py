@@ -17,6 +17,7 @@ from tenure.placement.cost import (
     ON_LOCAL,
     extension_us,
     is_hybrid,
+    least_on_us,
     money,
     offer,
     slots,
@@ -81,7 +82,9 @@ def solve(fleet: Fleet, need: Need, usable: Ints, until_us: int) -> Ints:
     counts = np.zeros(usable.shape[0], dtype=np.int64)
     if k == 0:
         return counts
-    cost = [money(int(fleet.price[j]), extension_us(fleet, int(j), until_us)) for j in nodes]
+    least_us = least_on_us(fleet)
+    longer = [extension_us(until_us, fleet.remaining_us[j], least_us[j]) for j in nodes]
+    cost = [money(fleet.price[j], more_us) for j, more_us in zip(nodes, longer, strict=True)]
     rows = [np.concatenate([np.zeros(k), np.ones(k)])]
     lower, upper = [float(need.executors)], [float(need.executors)]
     most = [np.full(k, need.executors, dtype=np.float64)]

@@ -15,40 +15,29 @@ def comes_before(keys: Ints, i: int, j: int) -> bool:
     return i < j
 
 
-def sift(heap: Ints, size: int, top: int, keys: Ints) -> None:
-    """Let the node at ``top`` of a binary heap of ``size`` nodes sink to where it belongs."""
-    node = heap[top]
-    child = 2 * top + 1
-    while child < size:
-        if child + 1 < size and comes_before(keys, heap[child + 1], heap[child]):
-            child += 1
-        if not comes_before(keys, heap[child], node):
-            break
-        heap[top] = heap[child]
-        top, child = child, 2 * child + 1
-    heap[top] = node
-
-
 def fill(keys: Ints, room: Ints, executors: int) -> Ints:
     """Return executors per node (n,): nodes by ``keys`` (k, n), each to the brim of its ``room``.
 
     Row 0 of ``keys`` counts first, least first; names break ties. The sum is ``executors``
-    (Eq. 14); all zeros where ``room`` does not hold as many. A heap, because most decisions take
-    few of the nodes: O(n + used log n).
+    (Eq. 14); all zeros where ``room`` does not hold as many. Only the first nodes that hold all
+    are kept sorted, as most decisions take few of many: O(n) then, O(n x E) at worst.
     """
     counts = np.zeros(room.shape[0], dtype=np.int64)
-    if np.sum(room) < executors:
-        return counts
-    heap = np.flatnonzero(room)
-    size = heap.shape[0]
-    for top in range(size // 2 - 1, -1, -1):
-        sift(heap, size, top, keys)
-    left = executors
-    while left > 0:
-        node = heap[0]
-        counts[node] = min(room[node], left)
-        left -= counts[node]
-        size -= 1
-        heap[0] = heap[size]
-        sift(heap, size, 0, keys)
+    best = np.empty(min(room.shape[0], executors) + 1, dtype=np.int64)
+    size, held = 0, 0
+    for j in range(room.shape[0]):
+        if room[j] == 0 or (held >= executors and not comes_before(keys, j, best[size - 1])):
+            continue
+        place = size
+        while place > 0 and comes_before(keys, j, best[place - 1]):
+            best[place] = best[place - 1]
+            place -= 1
+        best[place] = j
+        size, held = size + 1, held + room[j]
+        while held - room[best[size - 1]] >= executors:
+            size, held = size - 1, held - room[best[size - 1]]
+    left = executors if held >= executors else 0
+    for place in range(size):
+        counts[best[place]] = min(room[best[place]], left)
+        left -= counts[best[place]]
     return counts

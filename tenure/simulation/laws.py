@@ -328,6 +328,6 @@ def _shares_sum(row: Interval) -> None:
     if row.off_us is None:
         return
     parts: Any = sum(row.shares.values()) + row.services_nano + row.idle_nano
-    whole = cost_nano(row.price_nano_per_h, row.off_us - row.on_us)
+    whole = cost_nano(row.price_nano_per_h, max(row.off_us, row.billed_us) - row.on_us)
     if parts != row.cost_nano or row.cost_nano != whole:
         raise LawBroken("L8", f"interval {row.id}: {parts} of {row.cost_nano}, due {whole}")

@@ -70,7 +70,12 @@ def _node(random: Random, name: str, generation: str, *, is_calm: bool) -> NodeS
     site = Site.CLOUD if generation == "young" and random.random() < 0.4 else Site.LOCAL
     is_switchable = site is Site.CLOUD or random.random() < 0.5
     boot_us = random.choice((5, 20)) * US
-    power = PowerSpec("command", boot_us=boot_us, timeout_us=60 * US) if is_switchable else None
+    billing_us = random.choice((0, 0, 90)) * US
+    power = (
+        PowerSpec("command", boot_us=boot_us, min_billing_us=billing_us, timeout_us=60 * US)
+        if is_switchable
+        else None
+    )
     return NodeSpec(
         name,
         f"tcp://{name}:2375",

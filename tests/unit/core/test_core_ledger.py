@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +32,21 @@ def test_worked_example() -> None:
     assert split.cost_nano == 30 * NANO
 
 
+def test_the_minimum_billing_period_is_paid_by_who_had_the_node_switched_on() -> None:
+    """b runs within what a has paid for; from 20 s on each second is idle."""
+    stays = [Stay("a/0", "n", "a", 2 * US, 5 * US), Stay("b/0", "n", "b", 8 * US, 18 * US)]
+    row = replace(interval(), billed_us=20 * US)
+    for until_s, idle in ((7, 0), (18, 0), (20, 0), (25, 5)):
+        split = attribute(row, stays, until_s * US)
+        assert (split.shares, split.idle_nano) == ({"a": 20 * NANO}, idle * NANO)
+        assert split.cost_nano == max(20, until_s) * NANO
+
+
+def test_a_minimum_billing_period_that_nothing_used_is_idle() -> None:
+    split = attribute(replace(interval(), billed_us=20 * US), [], 3 * US)
+    assert (split.idle_nano, split.cost_nano, split.shares) == (20 * NANO, 20 * NANO, {})
+
+
 def test_services_are_their_own_part() -> None:
     split = attribute(interval(), [Stay("s/1", "n", "", 0, None)], 8 * US)
     assert (split.services_nano, split.idle_nano, split.shares) == (8 * NANO, 0, {})
@@ -47,9 +64,9 @@ STAYS = st.lists(
 )
 
 
-@given(STAYS, st.integers(0, 5 * HOUR_US), st.integers(0, 10**11))
-def test_shares_sum_exactly(stays: list[Stay], until_us: int, price: int) -> None:
-    split = attribute(interval(price), stays, until_us)
+@given(STAYS, st.integers(0, 5 * HOUR_US), st.integers(0, 10**11), st.sampled_from((0, HOUR_US)))
+def test_shares_sum_exactly(stays: list[Stay], until_us: int, price: int, billed_us: int) -> None:
+    split = attribute(replace(interval(price), billed_us=billed_us), stays, until_us)
     parts = sum(split.shares.values()) + split.services_nano + split.idle_nano
-    assert parts == split.cost_nano == cost_nano(price, until_us)
+    assert parts == split.cost_nano == cost_nano(price, max(until_us, billed_us))
     assert min([*split.shares.values(), split.services_nano, split.idle_nano]) >= 0

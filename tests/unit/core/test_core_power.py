@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.model.effects import ProbePower, Relist, SwitchPower
@@ -35,12 +37,12 @@ SPEC = NodeSpec(
 class Fleet:
     """One switchable node that is on, with a clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, spec: NodeSpec = SPEC) -> None:
         self.state = FleetState(Params(grace_us=GRACE_US, min_on={}), Policies())
         self.now_us = US
         self.effects: list[object] = []
         self.send(Started(at_us=self.now_us))
-        self.send(Configured(at_us=self.now_us, nodes=(SPEC,)))
+        self.send(Configured(at_us=self.now_us, nodes=(spec,)))
         probe = self.last(ProbePower)
         self.send(EffectEnded(at_us=self.now_us, effect=probe.id, outcome=Done("on")))
         facts = EngineFacts("E1", Resources(1000, 1 << 30))
@@ -77,6 +79,19 @@ def test_off_when_empty() -> None:
     fleet.wait(2)
     assert fleet.is_switched_off
     assert fleet.state.tables.nodes["n1"].power is Power.STOPPING
+
+
+def test_what_is_paid_for_is_used_up() -> None:
+    """With a minimum billing period of 60 s the empty node stays on, and is paid, that long."""
+    fleet = Fleet(replace(SPEC, power=replace(SPEC.power, min_billing_us=60 * US)))
+    fleet.list()
+    for seconds in (20, 39):
+        fleet.wait(seconds)
+        fleet.list()
+        assert not fleet.is_switched_off
+    fleet.wait(2)
+    fleet.list()
+    assert fleet.is_switched_off
 
 
 def test_a_fresh_listing_is_asked_for_first() -> None:
