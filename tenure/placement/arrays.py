@@ -23,6 +23,9 @@ from tenure.model.placing import (
 )
 from tenure.model.units import FOREVER_US
 
+INT64 = np.dtype(np.int64)
+BOOL = np.dtype(np.bool_)
+
 
 class Fleet(NamedTuple):
     """The nodes at one moment, each array (n,); see ``ClusterView`` for the units.
@@ -162,8 +165,12 @@ def _columns(running: Sequence[Occupied]) -> Running:
 
 def _ints(values: Ints | Sequence[int]) -> Ints:
     """Return int64 in one piece and writable, for compiled code has a type for each layout."""
-    return np.require(values, np.int64, ("C", "W"))
+    if isinstance(values, np.ndarray) and values.dtype is INT64 and values.flags.carray:
+        return values
+    return np.array(values, dtype=np.int64)
 
 
 def _bools(values: Bools) -> Bools:
-    return np.require(values, np.bool_, ("C", "W"))
+    if values.dtype is BOOL and values.flags.carray:
+        return values
+    return np.array(values, dtype=np.bool_)

@@ -86,10 +86,10 @@ def delay_us(counts: Ints, boot_us: Ints) -> int:
     for j in range(counts.shape[0]):
         if counts[j] > 0 and boot_us[j] > longest_us:
             longest_us = boot_us[j]
-    return longest_us
+    return int(longest_us)
 
 
-def extension_us(until_us: int, remaining_us: int, least_us: int) -> int:
+def longer_us(until_us: int, remaining_us: int, least_us: int) -> int:
     """Return how much longer a node stays on: max(0, T - t_j) (Eq. 4, 11, 17).
 
     ``until_us`` is T, when the job would leave it, from now: its delay plus T_C; ``remaining_us``
@@ -97,6 +97,12 @@ def extension_us(until_us: int, remaining_us: int, least_us: int) -> int:
     it is on, which has it in t_j).
     """
     return int(max(0, max(until_us, least_us) - remaining_us))
+
+
+def extension_us(fleet: Fleet, j: int, until_us: int) -> int:
+    """Return the same for node ``j``; loops take the numbers out of the fleet themselves."""
+    least_us = 0 if fleet.is_on[j] else fleet.min_billing_us[j]
+    return longer_us(until_us, fleet.remaining_us[j], least_us)
 
 
 def least_on_us(fleet: Fleet) -> Ints:
@@ -136,5 +142,5 @@ def total_nano(fleet: Fleet, counts: Ints, until_us: int) -> int:
     total = 0
     for j in range(counts.shape[0]):
         if counts[j] > 0:
-            total += money(price[j], extension_us(until_us, remaining_us[j], least_us[j]))
+            total += money(price[j], longer_us(until_us, remaining_us[j], least_us[j]))
     return total

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Need
 from tenure.placement.asq import asq
-from tenure.placement.cost import is_hybrid, slots
+from tenure.placement.cost import delay_us, is_hybrid, slots, total_nano
 from tenure.placement.exact import exact
 from tenure.placement.ff import ff
 from tenure.placement.fifo import fifo
@@ -26,6 +28,22 @@ TOO_LATE = -2
 NO_NODE = -3
 MODES = {LOCAL: "local", HYBRID: "hybrid"}
 REASONS = {NO_ROOM: "no_room", TOO_LATE: "too_late", NO_NODE: "no_node"}
+
+
+class Answer(NamedTuple):
+    """A decision with what it entails; all but ``verdict`` are 0 or empty without a placement.
+
+    ``verdict`` is a mode or a negative reason. ``nodes`` (k,) are the used ones, ascending, and
+    ``executors`` (k,) how many each takes. ``wait_us`` is the longest boot among them, ``run_us``
+    T_C, ``cost_nano`` Eq. 16.
+    """
+
+    verdict: int
+    nodes: Ints
+    executors: Ints
+    wait_us: int
+    run_us: int
+    cost_nano: int
 
 
 def choose(policy: int, fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:  # noqa: PLR0911 - one return a policy
@@ -96,3 +114,20 @@ def decide(policy: int, fleet: Fleet, need: Need) -> tuple[int, Ints]:
     if best_us < need.limit_us:
         return TOO_LATE, counts
     return (HYBRID if is_hybrid(whenever, fleet.is_cloud) else LOCAL), whenever
+
+
+def answer(policy: int, fleet: Fleet, need: Need) -> Answer:
+    """Return what ``decide`` decides and what it entails: one call for those outside."""
+    verdict, counts = decide(policy, fleet, need)
+    return entail(fleet, need, verdict, counts)
+
+
+def entail(fleet: Fleet, need: Need, verdict: int, counts: Ints) -> Answer:
+    """Return a decision with its nodes, times and cost."""
+    nodes = np.flatnonzero(counts)
+    wait_us, run_us, cost_nano = 0, 0, 0
+    if verdict > 0:
+        wait_us = delay_us(counts, fleet.boot_us)
+        run_us = need.local_us if verdict == LOCAL else need.hybrid_us
+        cost_nano = total_nano(fleet, counts, wait_us + run_us)
+    return Answer(verdict, nodes, counts[nodes], wait_us, run_us, cost_nano)

@@ -24,7 +24,7 @@ import numpy as np
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Need
-from tenure.placement.cost import extension_us, least_on_us, money
+from tenure.placement.cost import least_on_us, longer_us, money
 
 #: Cost in nano-dollars, core-time in thousandths of a core times milliseconds (a year of 250,000
 #: cores fits), free thousandths of cores.
@@ -114,7 +114,7 @@ def weigh(fleet: Fleet, room: Ints, trial: Trial, most_nano: int, keys: Ints) ->
         keys[0, j] = OUT
         if room[j] == 0 or boot_us[j] > slowest_us or (is_local and is_cloud[j]):
             continue
-        more_us = extension_us(until_us, remaining_us[j], least_us[j])
+        more_us = longer_us(until_us, remaining_us[j], least_us[j])
         nano = money(price[j], more_us)
         if nano <= most_nano:
             keys[0, j], keys[1, j] = nano, more_us // MS * capacity_cpu_m[j]

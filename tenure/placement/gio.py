@@ -6,7 +6,7 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.placement.arrays import Fleet, Need
-from tenure.placement.cost import ANYWHERE, ON_LOCAL, extension_us, least_on_us, money, offer
+from tenure.placement.cost import ANYWHERE, ON_LOCAL, least_on_us, longer_us, money, offer
 from tenure.placement.order import fill
 
 
@@ -37,7 +37,7 @@ def cheapest_first(fleet: Fleet, usable: Ints, run_us: int, executors: int) -> I
     keys = np.empty((3, usable.shape[0]), dtype=np.int64)
     for j in range(usable.shape[0]):
         if usable[j] > 0:
-            more_us = extension_us(boot_us[j] + run_us, remaining_us[j], least_us[j])
+            more_us = longer_us(boot_us[j] + run_us, remaining_us[j], least_us[j])
             keys[0, j] = money(price[j], more_us)
             keys[1, j] = more_us
             keys[2, j] = (executors + 1 if is_cloud[j] else 0) - usable[j]

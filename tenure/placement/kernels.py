@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenure.model.placing import Ints
 from tenure.model.units import HOUR_US
 from tenure.placement import asq, cost, decide, exact, ff, fifo, fifo_c, gio, order, schedule
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
@@ -23,12 +22,11 @@ from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 class Kernels(NamedTuple):
     """The functions that are worth compiling; signatures as in ``decide`` and ``schedule``."""
 
-    decide: Callable[[int, Fleet, Need], tuple[int, Ints]]
-    total_nano: Callable[[Fleet, Ints, int], int]
+    answer: Callable[[int, Fleet, Need], decide.Answer]
     resume: Callable[..., None]
 
 
-PLAIN = Kernels(decide.decide, cost.total_nano, schedule.resume)
+PLAIN = Kernels(decide.answer, schedule.resume)
 
 #: Every kernel; each calls only kernels above it, by the name it is defined under.
 LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
@@ -37,6 +35,7 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     cost.offer_or_local,
     cost.is_hybrid,
     cost.delay_us,
+    cost.longer_us,
     cost.extension_us,
     cost.least_on_us,
     cost.money,
@@ -62,6 +61,8 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     decide.soonest_us,
     decide.quickest_us,
     decide.decide,
+    decide.entail,
+    decide.answer,
     schedule.begin,
     schedule.set_mark,
     schedule.go_back,
@@ -145,8 +146,7 @@ def _warm(kernels: Kernels) -> None:
     yes = np.ones(1, dtype=np.bool_)
     fleet = Fleet(one, one, one, one, one, one, yes, yes, one, one, one)
     need = Need(1, 1, 1, 1, 1, HOUR_US, yes)
-    _, counts = kernels.decide(0, fleet, need)
-    kernels.total_nano(fleet, counts, 1)
+    kernels.answer(0, fleet, need)
     jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
     line = schedule.Line(jobs, 0 * one)
     kernels.resume(fleet, Ends(0 * one, one, one, one), line, schedule.blank(1, 1, 1), (0, 0, 1))

@@ -17,7 +17,6 @@ from tenure.placement.cost import (
     ON_LOCAL,
     extension_us,
     is_hybrid,
-    least_on_us,
     money,
     offer,
     slots,
@@ -77,14 +76,12 @@ def solve(fleet: Fleet, need: Need, usable: Ints, until_us: int) -> Ints:
         from scipy.optimize import milp as highs
     except ImportError:
         raise Unavailable("policy milp needs the package scipy", code="no_solver") from None
-    nodes = np.flatnonzero(usable)
-    k = nodes.shape[0]
+    nodes = np.flatnonzero(usable).tolist()
+    k = len(nodes)
     counts = np.zeros(usable.shape[0], dtype=np.int64)
     if k == 0:
         return counts
-    least_us = least_on_us(fleet)
-    longer = [extension_us(until_us, fleet.remaining_us[j], least_us[j]) for j in nodes]
-    cost = [money(fleet.price[j], more_us) for j, more_us in zip(nodes, longer, strict=True)]
+    cost = [money(fleet.price[j], extension_us(fleet, j, until_us)) for j in nodes]
     rows = [np.concatenate([np.zeros(k), np.ones(k)])]
     lower, upper = [float(need.executors)], [float(need.executors)]
     most = [np.full(k, need.executors, dtype=np.float64)]

@@ -20,8 +20,7 @@ from tenure.model.units import FOREVER_US
 from tenure.placement import admission, explain
 from tenure.placement.arrays import fleet_of, need_of
 from tenure.placement.binpack import binpack
-from tenure.placement.cost import delay_us
-from tenure.placement.decide import EXACT, LOCAL, MODES, POLICIES, REASONS, quickest_us
+from tenure.placement.decide import EXACT, MODES, POLICIES, REASONS, entail, quickest_us
 from tenure.placement.foresight import Foresight, Moment, Outlook, Pool
 from tenure.placement.kernels import PLAIN, Kernels, compile_kernels
 from tenure.placement.milp import decide_milp
@@ -30,9 +29,9 @@ from tenure.placement.spread import spread
 
 #: Slow: for the simulator and for comparison. Schedules foresee its jobs as those of ``exact``.
 MILP = "milp"
-SERVICE_POLICIES = ("spread", "binpack", "random")
 #: The numbers under which kernels know the policies for jobs.
 CODES = {name: code for code, name in enumerate(POLICIES)} | {MILP: EXACT}
+SERVICE_POLICIES = ("spread", "binpack", "random")
 
 
 class Policies:
@@ -78,27 +77,18 @@ class Policies:
         code = _code(policy)
         if not view.names:
             return Unplaceable("no_node")
-        kernels = self._kernels
         fleet, need = fleet_of(view), need_of(ask, now_us)
         if policy == MILP:
-            verdict, counts = decide_milp(fleet, need)
+            answer = entail(fleet, need, *decide_milp(fleet, need))
         else:
-            verdict, counts = kernels.decide(code, fleet, need)
+            answer = self._kernels.answer(code, fleet, need)
+        verdict, nodes, executors, wait_us, run_us, cost_nano = answer
         if verdict < 0:
             return Unplaceable(REASONS[verdict])
-        wait_us = int(delay_us(counts, fleet.boot_us))
-        run_us = need.local_us if verdict == LOCAL else need.hybrid_us
-        return Placed(
-            counts=tuple(
-                (name, count)
-                for name, count in zip(view.names, counts.tolist(), strict=True)
-                if count
-            ),
-            mode=MODES[verdict],
-            cost_nano=int(kernels.total_nano(fleet, counts, wait_us + run_us)),
-            run_us=run_us,
-            delay_us=wait_us,
-        )
+        names = view.names
+        used = zip(nodes.tolist(), executors.tolist(), strict=True)
+        counts = tuple([(names[j], count) for j, count in used])
+        return Placed(counts, MODES[verdict], cost_nano, run_us, wait_us)
 
     def could_hold(self, policy: str, view: ClusterView, ask: Ask) -> bool:
         """Return whether ``ask`` would fit if no job were there; deadlines are not looked at."""

@@ -66,8 +66,7 @@ def test_extension_is_never_negative() -> None:
     # Eq. 4: T_C = 100 s against t_j = 40 s, 100 s, 250 s and for ever.
     rows = [N(f"n{k}", remaining_s=t) for k, t in enumerate((40, 100, 250, None))]
     fleet = fleet_of(view_of(rows))
-    found = [extension_us(100 * US, t_j, 0) for t_j in fleet.remaining_us]
-    assert found == [60 * US, 0, 0, 0]
+    assert [extension_us(fleet, j, 100 * US) for j in range(4)] == [60 * US, 0, 0, 0]
 
 
 def test_a_node_that_is_switched_on_is_paid_for_its_minimum_period() -> None:
@@ -77,9 +76,9 @@ def test_a_node_that_is_switched_on_is_paid_for_its_minimum_period() -> None:
         N("b", is_on=True, min_billing_s=60, remaining_s=20),
     ]
     fleet = fleet_of(view_of(rows))
-    for until_s, expected in ((50, [60 * US, 30 * US]), (70, [70 * US, 50 * US])):
-        rows_us = zip(fleet.remaining_us, least_on_us(fleet), strict=True)
-        assert [extension_us(until_s * US, *row) for row in rows_us] == expected
+    assert least_on_us(fleet).tolist() == [60 * US, 0]
+    assert [extension_us(fleet, j, 50 * US) for j in (0, 1)] == [60 * US, 30 * US]
+    assert [extension_us(fleet, j, 70 * US) for j in (0, 1)] == [70 * US, 50 * US]
 
 
 def test_hybrid_means_any_cloud_node_used() -> None:
