@@ -75,7 +75,8 @@ class Context:
     the measured use, ``refused`` engines that answer and were not taken for a node's, ``orphans``
     the engine ids of our containers without a record, by node, as last listed, ``sightings`` all
     of ours by node while a restore looks at the fleet; none of these is durable: they are learned
-    again after a restart. ``gone``
+    again after a restart. ``held`` are idle nodes that stay on because a waiting job may count on
+    them. ``gone``
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
     for the others to hear of, ``ended`` moves that just ended. ``looks`` says before when no drain
     looks again, ``strangers`` names running containers that are not ours, by node.
@@ -112,6 +113,7 @@ class Context:
         self.stale_jobs: set[str] = set()
         self.touched_nodes: set[str] = set()
         self.probes: dict[str, str] = {}
+        self.held: set[str] = set()
         self.is_closing = False
         self.dark: list[str] = []
         self.ended: list[Migration] = []

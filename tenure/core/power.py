@@ -228,6 +228,8 @@ def maybe_off(ctx: Context, node: Node) -> None:
     due = max(node.idle_us + ctx.params.grace_us, ledger.billed_us(ctx, node.name))
     if ctx.now_us < due:
         ctx.arm(due, MACHINE, node.name)
+    elif _is_counted_on(ctx, node):
+        ctx.held.add(node.name)
     elif ctx.now_us - ctx.fresh.get(node.name, 0) > FRESH_US:
         ctx.emit(Relist(node.name))
         ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
@@ -235,11 +237,16 @@ def maybe_off(ctx: Context, node: Node) -> None:
         switch_off(ctx, node, "empty")
 
 
+def let_go(ctx: Context) -> None:
+    """Look again at the idle nodes that stayed on for a waiting job; nobody waits any more."""
+    for name in sorted(ctx.held):
+        ctx.arm(ctx.now_us, MACHINE, name)
+    ctx.held.clear()
+
+
 def _may_go(ctx: Context, node: Node) -> bool:
     is_ours = node.power is Power.ON and node.reach is Reach.OK and node.is_switchable
-    if not is_ours or node.effect or node.is_in_maintenance:
-        return False
-    if is_occupied(ctx, node) or _is_counted_on(ctx, node):
+    if not is_ours or node.effect or node.is_in_maintenance or is_occupied(ctx, node):
         return False
     if ctx.meta.is_restoring:
         return False  # what its containers are is not known yet

@@ -45,6 +45,8 @@ def run(ctx: Context) -> None:
     for job in waiting(ctx):
         if job.state is JobState.ACCEPTED:
             _wait(ctx, job, "behind_others")
+    if ctx.held and not waiting(ctx):
+        power.let_go(ctx)
 
 
 def _is_room_due(ctx: Context, ask: Ask, here: Scene) -> bool:

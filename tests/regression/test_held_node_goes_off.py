@@ -1,0 +1,34 @@
+"""An idle node that stayed on for a waiting job went off only with a later listing, or never."""
+
+from __future__ import annotations
+
+from tenure.core.params import Params
+from tenure.model.effects import Relist, SwitchPower
+from tenure.model.events import CancelJob, Tick
+from tenure.model.job import Constraint
+from tenure.model.outcome import Done
+from tenure.model.resources import Resources
+from tenure.model.units import US
+from tests.unit.core.bench import SIZE, Bench, node
+
+HALF = Resources(SIZE.cpu_m // 2, SIZE.memory_bytes // 2)
+
+
+def test_it_goes_off_once_nobody_waits() -> None:
+    bench = Bench(
+        node("a", driver="command"), node("b"), params=Params(min_on={}, grace_us=5 * US)
+    )
+    bench.end(bench.open("probe"), Done("on"))
+    bench.connect("a")
+    bench.connect("b")
+    on_b = (Constraint("name", "==", ("b",)),)
+    bench.submit("first", executors=2, estimate_local_us=60 * US, request=HALF, constraints=on_b)
+    bench.submit("second", executors=4, deadline_us=bench.now_us + 300 * US, request=HALF)
+    bench.listed("a")
+    bench.say(Tick(at_us=0), after_us=10 * US)
+    assert not bench.has_open("power"), "the second job was promised a"
+    bench.say(CancelJob(at_us=0, request="x", job="second"))
+    looked = bench.say(Tick(at_us=0), after_us=1)
+    assert [e.node for e in looked if isinstance(e, Relist | SwitchPower)] == ["a"]
+    bench.listed("a")
+    assert bench.open("power").to == "off"
