@@ -15,8 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenure.model.units import HOUR_US
-from tenure.placement import asq, cost, decide, exact, ff, fifo, fifo_c, gio, order, schedule
+from tenure.placement import (
+    asq,
+    cost,
+    decide,
+    exact,
+    ff,
+    fifo,
+    fifo_c,
+    gio,
+    order,
+    replay,
+    schedule,
+)
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
+
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+#: ``replay.replay``, bound: see there.
+Loop = Callable[..., None]
 
 
 class Kernels(NamedTuple):
@@ -130,6 +146,28 @@ def fingerprint() -> str:
 def _code_of(code: CodeType) -> tuple[Any, ...]:
     inner = tuple(_code_of(one) if isinstance(one, CodeType) else one for one in code.co_consts)
     return code.co_code, inner, code.co_names, code.co_varnames
+
+
+def bind_replay(
+    clock_ns: Callable[[], int],
+    compiler: Compiler | None = None,
+    *,
+    loop_kernels: tuple[Callable[..., Any], ...] = replay.KERNELS,
+) -> Loop:
+    """Return ``replay.replay`` that times decisions by ``clock_ns``.
+
+    ``compiler`` turns a kernel into a compiled one (``clock_ns`` is given compiled, then): the
+    first call of the loop compiles, which takes seconds. None leaves the kernels plain.
+    ``loop_kernels`` may have another queue policy in the place of ``waiting.pick``.
+    """
+    known: dict[str, Any] = {}
+    for kernel in (*LEAVES_FIRST, *loop_kernels):
+        bound = _rebound(kernel, known)
+        known[kernel.__name__] = bound if compiler is None else compiler(bound)
+        if kernel is replay.clock_ns:
+            known[kernel.__name__] = clock_ns
+    loop: Loop = known[replay.replay.__name__]
+    return loop
 
 
 def _rebound(kernel: Callable[..., Any], known: dict[str, Any]) -> FunctionType:
