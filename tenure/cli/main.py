@@ -1,10 +1,13 @@
-"""``tenure``: the command for people and scripts. Thin: every command is a call of the REST API."""
+"""``tenure``: the command for people and scripts.
+
+Thin: every command is a call of the REST API; ``simulate`` and ``config`` need no daemon.
+"""
 
 from __future__ import annotations
 
 import typer
 
-from tenure.cli import containers, cycles, fleet, jobs, nodes
+from tenure.cli import containers, cycles, fleet, jobs, nodes, simulate
 from tenure.cli.verb import CaOption, Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
 
 app = typer.Typer(
@@ -37,6 +40,7 @@ app.add_typer(jobs.app, name="job")
 app.add_typer(containers.app, name="container")
 app.add_typer(cycles.app, name="cycle")
 app.add_typer(fleet.config_app, name="config")
+app.add_typer(simulate.app, name="simulate")
 verb(app, "cost")(fleet.cost)
 verb(app, "events")(fleet.events)
 verb(app, "version")(fleet.version)

@@ -139,7 +139,9 @@ def _commands(group: Any, path: str) -> Iterator[str]:
         full = f"{path} {name}"
         if hasattr(command, "commands"):
             yield f"## {full}\n"
-            yield f"{command.help or ''}\n"
+            yield f"{' '.join((command.help or '').split())}\n"
+            own = list(_parameters(command))
+            yield from [*own, ""] if own else []
             yield from _commands(command, full)
         else:
             level = "###" if " " in path else "##"

@@ -16,7 +16,7 @@ from tenure.cli.output import Output
 from tenure.client.client import Client
 from tenure.client.target import discover
 from tenure.config.certificates import client_context
-from tenure.model.errors import TenureError
+from tenure.model.errors import FieldError, InvalidInput, TenureError
 
 #: Bridges the moment in which a daemon restarts; longer, and a person would wonder.
 PATIENCE_S = 0.5
@@ -115,21 +115,53 @@ def verb(app: typer.Typer, name: str, *, error_code: int | None = None) -> Calla
     """
 
     def register(function: Verb) -> Verb:
-        @functools.wraps(function)
-        def run(ctx: typer.Context, **given: Any) -> None:
-            flags = Flags(**{option: given.pop(option) for option in _COMMON})
-            outer = ctx.obj if isinstance(ctx.obj, Flags) else Flags()
-            code = _guarded(function, Session(outer.merged(flags)), given, error_code)
-            if code:
-                raise typer.Exit(code)
-
-        signature = _signature(function)
-        run.__signature__ = signature  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
-        app.command(name)(run)
+        app.command(name)(_with_common(function, error_code))
         return function
 
     return register
+
+
+def group_verb(app: typer.Typer) -> Callable[[Verb], Verb]:
+    """Register what a group of commands does when it is called without one of them.
+
+    Its own options are refused before a command of the group; the common ones are handed on.
+    """
+
+    def register(function: Verb) -> Verb:
+        app.callback(invoke_without_command=True)(_with_common(function, None))
+        return function
+
+    return register
+
+
+def _with_common(function: Verb, error_code: int | None) -> Callable[..., None]:
+    @functools.wraps(function)
+    def run(ctx: typer.Context, **given: Any) -> None:
+        flags = Flags(**{option: given.pop(option) for option in _COMMON})
+        outer = ctx.obj if isinstance(ctx.obj, Flags) else Flags()
+        ctx.obj = outer.merged(flags)
+        session = Session(ctx.obj)
+        if ctx.invoked_subcommand is not None:
+            code = _guarded(_refuse_early, session, {"ctx": ctx, "names": list(given)}, None)
+        else:
+            code = _guarded(function, session, given, error_code)
+        if code:
+            raise typer.Exit(code)
+
+    signature = _signature(function)
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    return run
+
+
+def _refuse_early(session: Session, *, ctx: typer.Context, names: list[str]) -> None:
+    """Refuse options of a group that stand before one of its commands, which would not see them."""
+    for name in names:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = next(p.opts[0] for p in ctx.command.params if p.name == name)
+            words = f"belongs after {ctx.invoked_subcommand}"
+            raise InvalidInput(f"{option} {words}", fields=(FieldError(option, words),))
 
 
 def _guarded(

@@ -122,3 +122,25 @@ def test_only_wiring_rooms_import_several_adapters() -> None:
             if name.startswith("tenure.") and name.count(".") >= 1
         }
         assert not (used & adapters) - {room}, f"{path} wires {used & adapters}"
+
+
+def test_the_simulator_defines_no_policy_of_its_own() -> None:
+    """It runs the product's kernels: nothing in it decides where executors go."""
+    from tenure.placement.decide import POLICIES
+    from tenure.placement.policies import SERVICE_POLICIES
+
+    deciders = {*POLICIES, *SERVICE_POLICIES, "decide", "choose", "pick", "place", "head_of_line"}
+    makers = {"start_job", "Placed", "Picks", "bind_replay"}
+    for path in sorted((PACKAGE / "simulation").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        defined = {
+            node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        }
+        assert not defined & deciders, f"{path} defines {defined & deciders}"
+        called = {
+            node.func.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        allowed = {"bind_replay"} if path.name == "loops.py" else set()
+        assert not (called & makers) - allowed, f"{path} calls {called & makers}"

@@ -1,0 +1,1 @@
+"""The policy simulator: workloads of deadline jobs on clusters, by the product's own kernels."""

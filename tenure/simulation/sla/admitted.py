@@ -1,0 +1,107 @@
+"""Deadlines as the daemon keeps them: who could not be in time is refused when he comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tenure.model.placing import Admitted, Ask, ClusterView, Occupied, Queued
+from tenure.model.units import FOREVER_US
+from tenure.placement.arrays import Fleet, Jobs
+from tenure.placement.course import (
+    ARRIVED,
+    NOW,
+    REFUSED,
+    Chronicle,
+    Course,
+    Rules,
+    pass_time,
+)
+from tenure.placement.kernels import Loop
+from tenure.placement.policies import Policies
+from tenure.placement.replay import TO_THE_END, Arrivals
+from tenure.placement.waiting import ends_to_come, line_of
+
+
+@dataclass
+class Doorman:
+    """Asks the admission test, through the door that the daemon uses, for everyone who arrives."""
+
+    loop: Loop
+    policies: Policies
+    policy: str
+    names: tuple[str, ...]
+    rules: Rules
+    _asks: dict[int, Queued] = field(default_factory=dict)
+
+    def run(
+        self,
+        course: Course,
+        chronicle: Chronicle,
+        jobs: Jobs,
+        arrivals: Arrivals,
+        on_arrival: Callable[[int], None],
+    ) -> None:
+        """Simulate until nothing happens any more; ``on_arrival`` is told how many have come."""
+        let_in = Arrivals(np.empty_like(arrivals.at_us), np.empty_like(arrivals.job))
+        count = 0
+        rows = zip(arrivals.at_us.tolist(), arrivals.job.tolist(), strict=True)
+        for arrived, (at_us, job) in enumerate(rows, start=1):
+            inside = Arrivals(let_in.at_us[:count], let_in.job[:count])
+            self.loop(course, chronicle, jobs, inside, self.rules, at_us)
+            if self._may_enter(course, chronicle, jobs, job, at_us):
+                let_in.at_us[count], let_in.job[count] = at_us, job
+                count += 1
+            else:
+                chronicle.verdict[job], chronicle.placed_us[job] = REFUSED, at_us
+            on_arrival(arrived)
+        inside = Arrivals(let_in.at_us[:count], let_in.job[:count])
+        self.loop(course, chronicle, jobs, inside, self.rules, TO_THE_END)
+        assert course.marks[ARRIVED] == count
+
+    def _may_enter(
+        self, course: Course, chronicle: Chronicle, jobs: Jobs, job: int, at_us: int
+    ) -> bool:
+        pass_time(course, chronicle, max(at_us, int(course.marks[NOW])), self.rules)
+        queue = [self._queued(jobs, waiting) for waiting in line_of(course).tolist()]
+        position = int(np.searchsorted(line_of(course), job))
+        ends = ends_to_come(course, chronicle, jobs)
+        columns = (ends.node, ends.cpu_m, ends.memory_bytes, ends.end_us)
+        running = [Occupied(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+        answer = self.policies.admit(
+            view_of(self.names, course.fleet),
+            running,
+            queue,
+            self._queued(jobs, job),
+            position,
+            at_us,
+        )
+        return isinstance(answer, Admitted)
+
+    def _queued(self, jobs: Jobs, job: int) -> Queued:
+        if job not in self._asks:
+            self._asks[job] = Queued(ask_of(jobs, job), self.policy)
+        return self._asks[job]
+
+
+def view_of(names: tuple[str, ...], fleet: Fleet) -> ClusterView:
+    """Return the fleet at this moment as the daemon's policies see it."""
+    return ClusterView(names, **{name: part.copy() for name, part in fleet._asdict().items()})
+
+
+def ask_of(jobs: Jobs, job: int) -> Ask:
+    """Return one job as the daemon's policies see it."""
+    eligible = jobs.eligible[job]
+    deadline_us = int(jobs.deadline_us[job])
+    return Ask(
+        id=str(job),
+        executors=int(jobs.executors[job]),
+        cpu_m=int(jobs.cpu_m[job]),
+        memory_bytes=int(jobs.memory_bytes[job]),
+        local_us=int(jobs.local_us[job]),
+        hybrid_us=int(jobs.hybrid_us[job]),
+        deadline_us=None if deadline_us >= FOREVER_US else deadline_us,
+        eligible=eligible,
+    )

@@ -1,0 +1,60 @@
+"""Every placement of a simulation is a decision of the product's kernels, and of nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tenure.placement import kernels
+from tenure.placement.decide import NO_ROOM, POLICIES, decide
+from tenure.simulation import simulate
+from tenure.simulation.sla import loops, run
+from tenure.simulation.sla.generator import PaperParams, generate
+from tests.simulation.build import small
+
+JOBS = generate(PaperParams(jobs=40, gap_s=30), seed=1)
+
+
+#: Every decision that was asked for: policy, verdict, executors per node.
+ASKED: list[tuple[int, int, Any]] = []
+
+
+def noting(policy: int, fleet: Any, need: Any) -> Any:
+    verdict, counts = decide(policy, fleet, need)
+    ASKED.append((policy, verdict, counts))
+    return verdict, counts
+
+
+def never(policy: int, fleet: Any, need: Any) -> Any:
+    return NO_ROOM, np.zeros(fleet.price.shape[0], dtype=np.int64)
+
+
+def _instead(monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
+    """Have the event loop ask ``function`` in the place of ``decide``."""
+    function.__name__ = decide.__name__
+    kept = [function if kernel is decide else kernel for kernel in kernels.LEAVES_FIRST]
+    monkeypatch.setattr(kernels, "LEAVES_FIRST", tuple(kept))
+    monkeypatch.setattr(run, "plain_loop", loops.plain_loop.__wrapped__)  # bound anew
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_was_placed_is_what_was_decided(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _instead(monkeypatch, noting)
+    ASKED.clear()
+    result = simulate(small(), JOBS, policy, compiled=False)
+    names = [node.name for node in small().nodes]
+    decided = [
+        {names[j]: int(counts[j]) for j in np.flatnonzero(counts)}
+        for code, verdict, counts in ASKED
+        if verdict > 0 and POLICIES[code] == policy
+    ]
+    order = np.argsort(result.placed_us, kind="stable")
+    placed = [dict(result.placements[k]) for k in order if result.has_run[k]]
+    assert placed == decided
+
+
+def test_where_the_kernels_find_no_room_nothing_is_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    _instead(monkeypatch, never)
+    assert simulate(small(), JOBS, "gio", compiled=False).finished == 0
