@@ -130,6 +130,7 @@ def simulate(  # noqa: PLR0913 - the options, one by one, are what typer reads
     options = _options(deadlines, queue, tolerance_s, hybrid_factor, grace_s)
     nodes = read_cluster(Path(cluster), pricing)
     what = _source(workload, jobs, floor_s).load(seed)
+    _prepare(session, policy)
     with _progress(session, policy, len(what)) as advance:
         result = run.simulate(nodes, what, policy, options, on_progress=advance)
     summary = {**result.summary(), "seed": seed}
@@ -196,6 +197,7 @@ def _compare(session: Session, study: Study, processes: int, outputs: tuple[str,
 
     csv, plot, report = outputs
     study.check()
+    _prepare(session, *study.policies)
     with _progress(session, "simulations", len(study.cells())) as advance:
         done = count(1)
         runs = run_study(study, processes=processes, on_done=lambda _: advance(next(done)))
@@ -208,6 +210,17 @@ def _compare(session: Session, study: Study, processes: int, outputs: tuple[str,
         _drawn(session, plots.of_study(rows, runs), plot, report, (facts, rows))
     bare = [{key: value for key, value in run.items() if key != "series"} for run in runs]
     session.out.data({"rows": rows, "runs": bare}, lambda all_: session.out.table(rows, ROWS))
+
+
+def _prepare(session: Session, *policies: str) -> None:
+    """Have the policies compiled, and say so where that takes its time."""
+    from tenure.simulation.sla import loops
+
+    if set(policies) <= set(loops.SLOW):
+        return
+    if not loops.is_kept():
+        session.out.note("compiling the policies, once for this version: about a minute of CPU")
+    loops.compiled_loop()
 
 
 def _required(**given: str) -> None:

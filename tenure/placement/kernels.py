@@ -25,14 +25,9 @@ from tenure.placement import (
     fifo_c,
     gio,
     order,
-    replay,
     schedule,
 )
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
-
-Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
-#: ``replay.replay``, bound: see there.
-Loop = Callable[..., None]
 
 
 class Kernels(NamedTuple):
@@ -117,7 +112,7 @@ def compile_kernels(cache: str = "") -> Kernels | None:
         for kernel in LEAVES_FIRST:
             # callees are linked into those that the bundle holds: only these need to be kept
             compiler = outer if kernel.__name__ in Kernels._fields else inner
-            known[kernel.__name__] = compiler(_rebound(kernel, known))
+            known[kernel.__name__] = compiler(rebound(kernel, known))
     finally:
         config.CACHE_DIR = before
     bundle = Kernels(*(known[name] for name in Kernels._fields))
@@ -148,29 +143,7 @@ def _code_of(code: CodeType) -> tuple[Any, ...]:
     return code.co_code, inner, code.co_names, code.co_varnames
 
 
-def bind_replay(
-    clock_ns: Callable[[], int],
-    compiler: Compiler | None = None,
-    *,
-    loop_kernels: tuple[Callable[..., Any], ...] = replay.KERNELS,
-) -> Loop:
-    """Return ``replay.replay`` that times decisions by ``clock_ns``.
-
-    ``compiler`` turns a kernel into a compiled one (``clock_ns`` is given compiled, then): the
-    first call of the loop compiles, which takes seconds. None leaves the kernels plain.
-    ``loop_kernels`` may have another queue policy in the place of ``waiting.pick``.
-    """
-    known: dict[str, Any] = {}
-    for kernel in (*LEAVES_FIRST, *loop_kernels):
-        bound = _rebound(kernel, known)
-        known[kernel.__name__] = bound if compiler is None else compiler(bound)
-        if kernel is replay.clock_ns:
-            known[kernel.__name__] = clock_ns
-    loop: Loop = known[replay.replay.__name__]
-    return loop
-
-
-def _rebound(kernel: Callable[..., Any], known: dict[str, Any]) -> FunctionType:
+def rebound(kernel: Callable[..., Any], known: dict[str, Any]) -> FunctionType:
     """Return a copy of ``kernel`` that calls the functions in ``known``."""
     copy = FunctionType(kernel.__code__, {**kernel.__globals__, **known}, kernel.__name__)
     copy.__module__ = kernel.__module__

@@ -130,7 +130,7 @@ def test_the_simulator_defines_no_policy_of_its_own() -> None:
     from tenure.placement.policies import SERVICE_POLICIES
 
     deciders = {*POLICIES, *SERVICE_POLICIES, "decide", "choose", "pick", "place", "head_of_line"}
-    makers = {"start_job", "Placed", "Picks", "bind_replay"}
+    makers = {"start_job", "Placed", "Picks", "bind_loop"}
     for path in sorted((PACKAGE / "simulation").rglob("*.py")):
         tree = ast.parse(path.read_text())
         defined = {
@@ -142,5 +142,5 @@ def test_the_simulator_defines_no_policy_of_its_own() -> None:
             for node in ast.walk(tree)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
-        allowed = {"bind_replay"} if path.name == "loops.py" else set()
+        allowed = {"bind_loop"} if path.name == "loops.py" else set()
         assert not (called & makers) - allowed, f"{path} calls {called & makers}"

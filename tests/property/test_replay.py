@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def test_a_queue_that_is_there_ends_as_the_admission_foresees(
             assert found == (cast.start_us, cast.end_us, cast.cost_nano)
 
 
+@pytest.mark.timeout(900)  # compiles, unless that was done before
 def test_compiled_equals_plain() -> None:
     workload = generate(PaperParams(jobs=80, gap_s=20), seed=3)
     for policy in POLICIES:

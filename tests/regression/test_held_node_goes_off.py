@@ -15,9 +15,7 @@ HALF = Resources(SIZE.cpu_m // 2, SIZE.memory_bytes // 2)
 
 
 def test_it_goes_off_once_nobody_waits() -> None:
-    bench = Bench(
-        node("a", driver="command"), node("b"), params=Params(min_on={}, grace_us=5 * US)
-    )
+    bench = Bench(node("a", driver="command"), node("b"), params=Params(min_on={}, grace_us=5 * US))
     bench.end(bench.open("probe"), Done("on"))
     bench.connect("a")
     bench.connect("b")

@@ -82,7 +82,7 @@ def test_a_study_is_checked_before_it_begins(tmp_path: Path) -> None:
         ({"source": Source(str(tmp_path / "absent.csv"))}, "cannot be read"),
     ):
         with pytest.raises(InvalidInput, match=words):
-            replace(STUDY, **wrong).check()  # type: ignore[arg-type]
+            replace(STUDY, **wrong).check()
 
 
 def test_sources(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tenure.placement import kernels
+from tenure.placement.binding import bind_loop
 from tenure.placement.decide import NO_ROOM, POLICIES, decide
 from tenure.simulation import simulate
-from tenure.simulation.sla import loops, run
+from tenure.simulation.sla import run
 from tenure.simulation.sla.generator import PaperParams, generate
 from tests.simulation.build import small
 
@@ -33,10 +33,8 @@ def never(policy: int, fleet: Any, need: Any) -> Any:
 
 def _instead(monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
     """Have the event loop ask ``function`` in the place of ``decide``."""
-    function.__name__ = decide.__name__
-    kept = [function if kernel is decide else kernel for kernel in kernels.LEAVES_FIRST]
-    monkeypatch.setattr(kernels, "LEAVES_FIRST", tuple(kept))
-    monkeypatch.setattr(run, "plain_loop", loops.plain_loop.__wrapped__)  # bound anew
+    loop = bind_loop({"decide": function})
+    monkeypatch.setattr(run, "loop_for", lambda policy, compiled: loop)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -58,3 +56,12 @@ def test_what_was_placed_is_what_was_decided(policy: str, monkeypatch: pytest.Mo
 def test_where_the_kernels_find_no_room_nothing_is_placed(monkeypatch: pytest.MonkeyPatch) -> None:
     _instead(monkeypatch, never)
     assert simulate(small(), JOBS, "gio", compiled=False).finished == 0
+
+
+def test_milp_decides_where_it_is_asked_to_and_costs_what_exact_does() -> None:
+    pytest.importorskip("scipy")
+    first = simulate(small(), JOBS.first(1), "milp", compiled=False)
+    assert first.total_nano == simulate(small(), JOBS.first(1), "exact", compiled=False).total_nano
+    result = simulate(small(), JOBS, "milp", compiled=False)
+    assert result.finished == len(JOBS)
+    assert result.policy == "milp"

@@ -10,6 +10,7 @@ import numpy as np
 from tenure.model.placing import Admitted, Ask, ClusterView, Occupied, Queued
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs
+from tenure.placement.binding import Loop
 from tenure.placement.course import (
     ARRIVED,
     NOW,
@@ -19,7 +20,6 @@ from tenure.placement.course import (
     Rules,
     pass_time,
 )
-from tenure.placement.kernels import Loop
 from tenure.placement.policies import Policies
 from tenure.placement.replay import TO_THE_END, Arrivals
 from tenure.placement.waiting import ends_to_come, line_of

@@ -10,9 +10,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from tenure.placement.decide import POLICIES
 from tenure.simulation.sla.cluster import Cluster, read_cluster
-from tenure.simulation.sla.generator import PaperParams, generate
+from tenure.simulation.sla.loops import SIMULATED, compiled_loop
 from tenure.simulation.sla.options import DEADLINES, Options, one_of
 from tenure.simulation.sla.run import simulate
 from tenure.simulation.sla.series import series_of
@@ -58,7 +57,7 @@ class Study:
     def check(self) -> None:
         """Raise InvalidInput for anything that a simulation of the study would stumble over."""
         for policy in self.policies:
-            one_of("policy", policy, POLICIES)
+            one_of("policy", policy, SIMULATED)
         for mode in self.deadlines:
             one_of("deadlines", mode, DEADLINES)
         for pricing in self.pricings:
@@ -104,7 +103,7 @@ def run_study(
 ) -> list[Json]:
     """Return the summaries of all simulations in the order of ``cells``.
 
-    With several processes the kernels are compiled before they part, once for all.
+    With several processes the kernels are compiled before these part, once for all.
     """
     runs: list[Json] = []
     for run in _runs(study, processes, compiled=compiled):
@@ -120,18 +119,10 @@ def _runs(study: Study, processes: int, *, compiled: bool) -> Iterator[Json]:
         yield from map(work, cells)
         return
     if compiled:
-        warm_up(study)
+        compiled_loop()
     # forked, not spawned: compiled code cannot be sent; there are no threads yet
     with get_context("fork").Pool(min(processes, len(cells))) as pool:
         yield from pool.imap(work, cells)
-
-
-def warm_up(study: Study) -> None:
-    """Have the kernels compiled by a simulation of three jobs in each deadline mode."""
-    cluster = read_cluster(study.cluster, study.pricings[0])
-    few = generate(PaperParams(jobs=3))
-    for mode in study.deadlines:
-        simulate(cluster, few, study.policies[0], replace(study.options, deadlines=mode))
 
 
 def summarise(runs: Sequence[Json]) -> list[Json]:

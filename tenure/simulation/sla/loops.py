@@ -1,27 +1,71 @@
-"""The event loop of ``placement.replay``, bound to a clock: compiled where numba is installed."""
+"""The event loop of ``placement.replay``, bound to a clock: compiled where numba is installed.
+
+Compiling takes half a minute of CPU, so the machine code is kept in the user's cache folder, under
+a name made of the code of the kernels: what was compiled from other code is never loaded.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 import time
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tenure.placement.kernels import Loop, bind_replay
+import tenure
+from tenure.model.placing import Ints
+from tenure.placement.arrays import Ends, Fleet, Jobs, Need
+from tenure.placement.binding import Loop, bind_loop
+from tenure.placement.course import Rules, open_chronicle, open_course
+from tenure.placement.decide import POLICIES
+from tenure.placement.milp import decide_milp
+from tenure.placement.policies import MILP
+from tenure.placement.replay import TO_THE_END, Arrivals
 
+#: Policies that a simulation may take time for, beside those of the daemon.
+SLOW = (MILP,)
+SIMULATED = (*POLICIES, *SLOW)
+#: Versions whose machine code is kept; each is a few MiB.
+KEPT_VERSIONS = 4
+#: The rooms whose code is compiled, or stands in it as a constant.
+_COMPILED_ROOMS = ("placement", "model")
 _MONOTONIC = 1
 _SECOND_NS = 1_000_000_000
+
+
+def loop_for(policy: str, *, compiled: bool) -> Loop:
+    """Return the event loop for a policy; plain where numba is not installed."""
+    if policy in SLOW:
+        return _milp_loop()
+    return (compiled_loop() if compiled else None) or plain_loop()
 
 
 @cache
 def plain_loop() -> Loop:
     """Return the loop as plain Python: some hundred times slower, and nothing to compile."""
-    return bind_replay(time.perf_counter_ns)
+    return bind_loop({"clock_ns": time.perf_counter_ns})
+
+
+@cache
+def _milp_loop() -> Loop:
+    """Return the plain loop with every decision taken by ``milp``."""
+
+    def by_milp(policy: int, fleet: Fleet, need: Need) -> tuple[int, Ints]:
+        return decide_milp(fleet, need)
+
+    return bind_loop({"clock_ns": time.perf_counter_ns, "decide": by_milp})
 
 
 def compiled_loop() -> Loop | None:
-    """Return the loop for numba, None where it is not installed; its first call compiles."""
+    """Return the loop compiled and warmed up, None where numba is not installed.
+
+    The first time on a machine, or after a change of the code, takes a minute of CPU.
+    """
     try:
         import numba  # noqa: F401
     except ImportError:
@@ -43,4 +87,77 @@ def _compiled() -> Loop:
         gettime(_MONOTONIC, parts.ctypes.data)
         return int(parts[0] * _SECOND_NS + parts[1])
 
-    return bind_replay(compiler(clock_ns), compiler)
+    folder = cache_folder(os.environ)
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder) if folder is not None else before
+    try:
+        outer = numba.njit(error_model="numpy", cache=True) if folder is not None else compiler
+        loop = bind_loop({"clock_ns": compiler(clock_ns)}, compiler, outer)
+    finally:
+        config.CACHE_DIR = before
+    _warm(loop)
+    return loop
+
+
+def _warm(loop: Loop) -> None:
+    """Have the loop compiled, or loaded, by one job on one node."""
+    one, none = np.ones(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    off, yes = np.zeros(1, dtype=np.bool_), np.ones((1, 1), dtype=np.bool_)
+    fleet = Fleet(one, one, one, one, one, 0 * one, off, off, 0 * one, 0 * one, 0 * one)
+    course = open_course(fleet, Ends(none, none, none, none), 1, 0)
+    jobs = Jobs(one, one, one, one, one, one, one, yes)
+    chronicle = open_chronicle(course, jobs)
+    arrivals = Arrivals(0 * one, 0 * one)
+    loop(course, chronicle, jobs, arrivals, Rules(False, False, False, -1), TO_THE_END)
+
+
+def is_kept() -> bool:
+    """Return whether there is machine code to load, or nothing to compile at all."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return True
+    folder = cache_folder(os.environ)
+    return folder is not None and any(folder.rglob("*.nbi"))
+
+
+def cache_folder(env: Mapping[str, str]) -> Path | None:
+    """Return where the machine code of this version is kept, None where nothing can be kept.
+
+    ``XDG_CACHE_HOME``, else ``~/.cache``. Makes it, and forgets the oldest versions beyond
+    KEPT_VERSIONS.
+    """
+    base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
+    if not base:
+        return None
+    versions = Path(base) / "tenure" / "kernels"
+    mine = versions / fingerprint()
+    try:
+        mine.mkdir(parents=True, exist_ok=True)
+        os.utime(mine)
+        oldest_last = sorted(versions.iterdir(), key=_age)
+    except OSError:
+        return None
+    for folder in oldest_last[KEPT_VERSIONS:]:
+        shutil.rmtree(folder, ignore_errors=True)
+    return mine if os.access(mine, os.W_OK) else None
+
+
+def _age(folder: Path) -> float:
+    return -folder.stat().st_mtime
+
+
+def fingerprint() -> str:
+    """Return a name for the code that is compiled.
+
+    numba looks for changes in the function it keeps alone, not in those that are linked into it;
+    that processor and numba are the same it sees itself.
+    """
+    digest = hashlib.sha256()
+    for room in _COMPILED_ROOMS:
+        for path in sorted((Path(tenure.__file__).parent / room).glob("*.py")):
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
+    digest.update(Path(__file__).read_bytes())
+    return digest.hexdigest()[:16]

@@ -10,16 +10,19 @@ import numpy as np
 from tenure.model.placing import Ints
 from tenure.placement.arrays import Ends, Jobs
 from tenure.placement.course import close_spans, open_chronicle, open_course
-from tenure.placement.decide import POLICIES
+from tenure.placement.decide import EXACT, POLICIES
 from tenure.placement.policies import Policies
 from tenure.placement.replay import TO_THE_END, Arrivals
 from tenure.simulation.sla.admitted import Doorman
 from tenure.simulation.sla.cluster import Cluster
-from tenure.simulation.sla.loops import compiled_loop, plain_loop
+from tenure.simulation.sla.loops import SIMULATED, SLOW, loop_for
 from tenure.simulation.sla.options import DEFAULTS, Options, one_of
 from tenure.simulation.sla.result import Result, result_of
 from tenure.simulation.sla.workload import Workload
 
+#: Jobs x nodes up to which the admission test is asked uncompiled, which takes less time than
+#: compiling it.
+PLAIN_ADMISSIONS = 100_000
 #: Progress is told of so many times over the arrivals of one simulation.
 STRETCHES = 100
 #: Called with the number of jobs that have arrived so far.
@@ -40,19 +43,20 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     ``compiled`` False uses the plain kernels, as is done where numba is not installed: the same
     answer, slower. Raises InvalidInput for a policy that there is not.
     """
-    one_of("policy", policy, POLICIES)
+    one_of("policy", policy, SIMULATED)
     order = queue_order(workload, options.queue)
     jobs = jobs_in(workload, order, cluster, policy, options)
     arrivals = arrivals_of(workload, order)
     nothing = np.zeros(0, dtype=np.int64)
     course = open_course(cluster.fleet(), Ends(nothing, nothing, nothing, nothing), len(order), 0)
     chronicle = open_chronicle(course, jobs)
-    loop = (compiled_loop() if compiled else None) or plain_loop()
+    loop = loop_for(policy, compiled=compiled)
     rules = options.rules()
     begun_ns = time.perf_counter_ns()
     if options.deadlines == "admit":
         names = tuple(node.name for node in cluster.nodes)
-        doorman = Doorman(loop, Policies(compiled=compiled), policy, names, rules)
+        is_large = len(order) * len(names) > PLAIN_ADMISSIONS
+        doorman = Doorman(loop, Policies(compiled=compiled and is_large), policy, names, rules)
         doorman.run(course, chronicle, jobs, arrivals, on_progress or _unheard)
     else:
         for until_us, arrived in _stretches(arrivals, is_told=on_progress is not None):
@@ -79,8 +83,10 @@ def jobs_in(
 ) -> Jobs:
     """Return the jobs in queue order as kernels take them; every node is eligible."""
     run_us = workload.run_us[order]
+    # whether a placement is possible at all is the same for the slow policies as for exact
+    code = EXACT if policy in SLOW else POLICIES.index(policy)
     return Jobs(
-        policy=np.full(len(order), POLICIES.index(policy), dtype=np.int64),
+        policy=np.full(len(order), code, dtype=np.int64),
         executors=workload.executors[order],
         cpu_m=workload.cpu_m[order],
         memory_bytes=workload.memory_bytes[order],

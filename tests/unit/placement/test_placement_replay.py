@@ -9,8 +9,9 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US, US
-from tenure.placement import kernels, replay, waiting
+from tenure.placement import replay, waiting
 from tenure.placement.arrays import Ends, Fleet, Jobs, fleet_of, jobs_of
+from tenure.placement.binding import bind_loop
 from tenure.placement.cost import slots
 from tenure.placement.course import (
     DROPPED,
@@ -234,9 +235,7 @@ def test_a_queue_policy_may_take_any_waiting_job() -> None:
         none = np.zeros(0, dtype=np.int64)
         return waiting.Picks(none, none, np.zeros((0, n), dtype=np.int64), FOREVER_US)
 
-    backfill.__name__ = "pick"
-    own = tuple(backfill if kernel is waiting.pick else kernel for kernel in replay.KERNELS)
-    loop = kernels.bind_replay(lambda: 0, loop_kernels=own)
+    loop = bind_loop({"pick": backfill})
     stage = Stage(
         [N("a", cores=2, **OFF)],
         (0, {"local_s": 10}),
@@ -249,7 +248,7 @@ def test_a_queue_policy_may_take_any_waiting_job() -> None:
 
 def test_decisions_are_timed_by_the_clock_that_is_bound() -> None:
     ticks = iter(range(0, 1000, 5))
-    loop = kernels.bind_replay(lambda: next(ticks))
+    loop = bind_loop({"clock_ns": lambda: next(ticks)})
     stage = Stage([N("a", cores=1, **OFF)], (0, {"local_s": 1}), (5, {"local_s": 1}))
     stage.play(loop=loop)
     from tenure.placement.course import ASKED, SPENT_NS
