@@ -77,6 +77,9 @@ def test_the_files_own_prices_options_and_default(tmp_path: Path) -> None:
             " {cpus: 2, memory: 1GiB, price_per_hour: 1}]",
             "nodes.1: node group 0 is called 'local-node' too",
         ),
+        ("nodes: [{cpus: 1, memory: 1GiB, price_per_hour: 10001}]", "must be at most 10000"),
+        ("nodes: [{cpus: 1, memory: 2PiB, price_per_hour: 1}]", "must be at most"),
+        ("nodes: [{cpus: .nan, memory: 1GiB, price_per_hour: 1}]", "nodes.0.cpus"),
         ("nodes: [", "is not YAML"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -198,8 +200,16 @@ def test_nothing_finished_has_no_means() -> None:
 
 
 def test_an_always_on_node_costs_until_the_last_job_ends() -> None:
-    from dataclasses import replace
-
     cluster = Cluster.of([replace(node("n"), is_always_on=True)])
     result = run(cluster, workload((5, 1, 1, 10, 99), (100, 1, 1, 10, 999)))
     assert [(s.on_us, s.off_us) for s in result.spans] == [(0, 110 * US)]
+
+
+def test_the_largest_numbers_stay_within_64_bits() -> None:
+    ten_years_s = 320_000_000.0
+    cloud = Cluster.of([replace(node("c", "cloud"), price_nano_per_h=10_000 * 10**9)])
+    jobs = workload((ten_years_s, 1, 1, ten_years_s, ten_years_s))
+    result = run(cloud, jobs, "exact", Options(hybrid_factor=1.3, tolerance_s=1e9))
+    on_s = int(ten_years_s * 1.3)
+    assert result.total_nano == result.cost_nano[0] == 10_000 * 10**9 * on_s // 3600
+    assert jobs.hybrid_us(1000.0)[0] == 1000 * 320_000_000 * US

@@ -24,16 +24,19 @@ from tenure.simulation.sla.pricing import PRESETS, Prices, price_nano_per_h
 #: A hundred times the largest fleet tenure is made for; more is a slip of the pen.
 MAX_NODES = 100_000
 _MAX_ROWS = 10_000
+#: Bounds that keep what kernels compute within 64 bits: a node at the highest price for ten years.
+Price = Annotated[Number, Field(le=10_000)]
+Memory = Annotated[Size, Field(le=1 << 50)]
 
 
 class TypeSection(Section):
     cpus: Cpus
-    memory: Size
+    memory: Memory
 
 
 class SitePrices(Section):
-    local: Number
-    cloud: Number
+    local: Price
+    cloud: Price
 
 
 class GroupSection(Section):
@@ -44,8 +47,8 @@ class GroupSection(Section):
     site: Site = Site.LOCAL
     count: Positive = 1
     cpus: Cpus | None = None
-    memory: Size | None = None
-    price_per_hour: Number | None = None
+    memory: Memory | None = None
+    price_per_hour: Price | None = None
     boot_s: Seconds = 0
     min_billing_s: Seconds = 0
     always_on: Flag = False

@@ -27,8 +27,8 @@ GIB = 1 << 30
 #: Fifty times the largest workload that was simulated; a file beyond it is not one of these.
 MAX_BYTES = 256 << 20
 MAX_JOBS = 2_000_000
-#: A century of seconds, a million executors, cores or GiB: beyond them a number is a slip.
-_MOST_S = 3_200_000_000
+#: Ten years of seconds, a million executors, cores or GiB: beyond them a number is a slip.
+_MOST_S = 320_000_000
 _MOST = 1_000_000
 
 

@@ -16,10 +16,12 @@ from tenure.placement.replay import TO_THE_END, Arrivals
 from tenure.simulation.sla.admitted import Doorman
 from tenure.simulation.sla.cluster import Cluster
 from tenure.simulation.sla.loops import SIMULATED, SLOW, loop_for
-from tenure.simulation.sla.options import DEFAULTS, Options, one_of
+from tenure.simulation.sla.options import DEFAULTS, Options, fault, one_of
 from tenure.simulation.sla.result import Result, result_of
 from tenure.simulation.sla.workload import Workload
 
+#: Jobs x nodes of one simulation; each takes a byte.
+MAX_PAIRS = 4_000_000_000
 #: Jobs x nodes up to which the admission test is asked uncompiled, which takes less time than
 #: compiling it.
 PLAIN_ADMISSIONS = 100_000
@@ -44,6 +46,9 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     answer, slower. Raises InvalidInput for a policy that there is not.
     """
     one_of("policy", policy, SIMULATED)
+    if len(workload) * len(cluster.nodes) > MAX_PAIRS:
+        words = f"{len(workload)} jobs on {len(cluster.nodes)} nodes are too many; take fewer jobs"
+        raise fault("jobs", words)
     order = queue_order(workload, options.queue)
     jobs = jobs_in(workload, order, cluster, policy, options)
     arrivals = arrivals_of(workload, order)

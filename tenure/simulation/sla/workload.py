@@ -43,6 +43,6 @@ class Workload:
     def hybrid_us(self, factor: float) -> Ints:
         """Return T_C^H (n,): the increment ``factor - 1`` is truncated to whole seconds."""
         millionths = round((factor - 1) * 1_000_000)
-        increment_s: Ints = self.run_us // 1000 * millionths // (1000 * US)
-        hybrid: Ints = self.run_us + increment_s * US
-        return hybrid
+        # plain integers: the product leaves 64 bits at long runs and large factors
+        more_s = (run_us * millionths // 1_000_000 // US for run_us in self.run_us.tolist())
+        return self.run_us + np.array(list(more_s), dtype=np.int64) * US
