@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -139,7 +140,7 @@ def simulate(  # noqa: PLR0913 - the options, one by one, are what typer reads
     if nodes_csv:
         tables.write_nodes(result, Path(nodes_csv))
     if plot or report:
-        facts = {name: str(of(summary)) for name, of in FIELDS}
+        facts = {"command": _command(), **{name: str(of(summary)) for name, of in FIELDS}}
         _drawn(session, plots.of_run(result), plot, report, (facts, []))
     session.out.data(summary, lambda one: session.out.fields([(n, of(one)) for n, of in FIELDS]))
 
@@ -205,8 +206,7 @@ def _compare(session: Session, study: Study, processes: int, outputs: tuple[str,
     if csv:
         _write_runs(runs, Path(csv))
     if plot or report:
-        facts = {name: str(of(runs[0])) for name, of in FIELDS[1:4]}
-        facts["seeds"] = ", ".join(map(str, study.seeds))
+        facts = _study_facts(study, runs[0])
         _drawn(session, plots.of_study(rows, runs), plot, report, (facts, rows))
     bare = [{key: value for key, value in run.items() if key != "series"} for run in runs]
     session.out.data({"rows": rows, "runs": bare}, lambda all_: session.out.table(rows, ROWS))
@@ -310,6 +310,23 @@ def _drawn(
     if report:
         pages.write(Path(report), pages.page(*told, ROWS, drawn))
         session.out.note(f"wrote {report}")
+
+
+def _command() -> str:
+    return shlex.join(["tenure", *sys.argv[1:]])
+
+
+def _study_facts(study: Study, run: dict[str, Any]) -> dict[str, str]:
+    """Return what a page says above its tables."""
+    return {
+        "command": _command(),
+        "cluster": f"{run['cluster']} ({run['nodes']} nodes)",
+        "workload": f"{run['workload']} ({run['jobs']} jobs)",
+        "pricing": ", ".join(study.pricings) or "the cluster file's own",
+        "deadlines": f"{', '.join(study.deadlines)}; {run['tolerance_s']:g} s are added to each",
+        "queue": run["queue"],
+        "seeds": ", ".join(map(str, study.seeds)),
+    }
 
 
 def _write_runs(runs: list[dict[str, Any]], path: Path) -> None:
