@@ -92,13 +92,11 @@ def naive_greedy(view: ClusterView, ask: Ask, nodes: Sequence[int], mode: str) -
 
     def cost_of(j: int) -> tuple[int, int, bool, int, str]:
         longer_us = more_us(view, j, int(view.boot_us[j]) + run_us)
-        price = int(view.price[j])
-        is_cloud = bool(view.is_cloud[j])
         return (
-            cost_nano(price, longer_us),
-            longer_us,
-            is_cloud,
-            -room_on(view, ask, j),
+            cost_nano(int(view.price[j]), longer_us),
+            longer_us // 1000 * int(view.capacity_cpu_m[j]),
+            bool(view.is_cloud[j]),
+            int(view.free_cpu_m[j]),
             view.names[j],
         )
 

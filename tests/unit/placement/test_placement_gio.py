@@ -57,17 +57,19 @@ def test_one_booting_node_delays_and_extends_the_others() -> None:
     )
 
 
-def test_ties_extension_then_site_then_size_then_name() -> None:
+def test_ties_core_time_then_site_then_free_cores_then_name() -> None:
     def used(nodes: list[N], executors: int = 1) -> tuple[tuple[str, int], ...]:
         answer = place(nodes, executors, local_s=100, hybrid_s=100)
         assert isinstance(answer, Placed)
         return answer.counts
 
     assert used([N("a"), N("b", remaining_s=50)]) == (("b", 1),)
-    assert used([N("a", 1), N("b", 8)], 2) == (("b", 2),)
+    # A large node that is switched on for a little would leave more cores idle.
+    assert used([N("a", 8), N("b", 2)], 2) == (("b", 2),)
+    assert used([N("a", 8, free_cores=3), N("b", 8, free_cores=2)]) == (("b", 1),)
     assert used([N("b"), N("a")]) == (("a", 1),)
-    # Local cannot hold all three; at equal cost it is still filled before the cloud.
-    assert used([N("m", 1), N("a", is_cloud=True)], 3) == (("a", 2), ("m", 1))
+    # Local cannot hold all five; at equal cost and size it is still filled before the cloud.
+    assert used([N("m", 4), N("a", 4, is_cloud=True)], 5) == (("a", 1), ("m", 4))
 
 
 def test_cloud_only_if_in_time() -> None:
