@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -54,17 +54,17 @@ class Result:
     where it did not run. ``mean_*`` and ratios are None where there is nothing to take them of.
     """
 
-    cluster: Cluster
-    workload: Workload
+    cluster: Cluster = field(repr=False)
+    workload: Workload = field(repr=False)
     policy: str
     options: Options
-    verdict: Ints
-    placed_us: Ints
-    start_us: Ints
-    end_us: Ints
-    cost_nano: Ints
-    placements: tuple[tuple[tuple[str, int], ...], ...]
-    spans: tuple[Span, ...]
+    verdict: Ints = field(repr=False)
+    placed_us: Ints = field(repr=False)
+    start_us: Ints = field(repr=False)
+    end_us: Ints = field(repr=False)
+    cost_nano: Ints = field(repr=False)
+    placements: tuple[tuple[tuple[str, int], ...], ...] = field(repr=False)
+    spans: tuple[Span, ...] = field(repr=False)
     asked: int
     decision_ns: int
     wall_ns: int
