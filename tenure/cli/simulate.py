@@ -124,7 +124,7 @@ def simulate(  # noqa: PLR0913 - the options, one by one, are what typer reads
     several policies.
     """
     _required(cluster=cluster, workload=workload, policy=policy)
-    _outputs(files=(jobs_csv, nodes_csv, report), plots=plot or report)
+    _outputs(files=(jobs_csv, nodes_csv, report), folder=plot, is_drawn=bool(plot or report))
     from tenure.simulation.sla import plots, run, tables
     from tenure.simulation.sla.cluster import read_cluster
 
@@ -173,7 +173,7 @@ def compare(  # noqa: PLR0913 - the options, one by one, are what typer reads
     `runs` (every simulation).
     """
     _required(cluster=cluster, workload=workload)
-    _outputs(files=(csv, report), plots=plot or report)
+    _outputs(files=(csv, report), folder=plot, is_drawn=bool(plot or report))
     from tenure.simulation.sla.compare import Study
 
     source = _source(workload, jobs, floor_s)
@@ -230,12 +230,18 @@ def _required(**given: str) -> None:
             raise InvalidInput(f"{fault.path} {fault.message}; see --help", fields=(fault,))
 
 
-def _outputs(*, files: tuple[str, ...], plots: str) -> None:
+def _outputs(*, files: tuple[str, ...], folder: str, is_drawn: bool) -> None:
     """Find out before the work whether its results can be kept."""
-    if plots:
+    if is_drawn:
         from tenure.simulation.sla.plots import require
 
         require()
+    if folder:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            words = f"cannot be made a folder: {error.strerror or error}"
+            raise InvalidInput(f"{folder} {words}", fields=(FieldError(folder, words),)) from None
     for name in filter(None, files):
         path = Path(name)
         if path.is_dir() or not path.absolute().parent.is_dir():

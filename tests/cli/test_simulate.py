@@ -123,6 +123,11 @@ def test_compare_over_seeds_has_intervals() -> None:
              "--jobs-csv", "/absent/x.csv"),
             "there is no folder /absent",
         ),
+        (
+            ("--cluster", SMALL, "--workload", "paper:light", "--policy", "ff",
+             "--plot", f"{SMALL}/x"),
+            "cannot be made a folder",
+        ),
         (("--policy", "ff", "compare"), "--policy belongs after compare"),
         (("compare", "--cluster", SMALL, "--workload", "paper:light", "--policies", "x"), "'x' is"),
     ],

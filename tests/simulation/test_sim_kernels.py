@@ -9,7 +9,7 @@ import pytest
 
 from tenure.placement.binding import bind_loop
 from tenure.placement.decide import NO_ROOM, POLICIES, decide
-from tenure.simulation import simulate
+from tenure.simulation import Options, simulate
 from tenure.simulation.sla import run
 from tenure.simulation.sla.generator import PaperParams, generate
 from tests.simulation.build import small
@@ -65,3 +65,8 @@ def test_milp_decides_where_it_is_asked_to_and_costs_what_exact_does() -> None:
     result = simulate(small(), JOBS, "milp", compiled=False)
     assert result.finished == len(JOBS)
     assert result.policy == "milp"
+    admitted = simulate(
+        small(), JOBS, "milp", Options(deadlines="admit", tolerance_s=500), compiled=False
+    )
+    assert admitted.finished > 0
+    assert admitted.met == admitted.finished
