@@ -246,6 +246,25 @@ def test_a_queue_policy_may_take_any_waiting_job() -> None:
     assert stage.times_s() == [(0, 10), (10, 20), (2, 5)]
 
 
+def test_a_queue_policy_may_wait_start_several_and_drop_some() -> None:
+    def together(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> waiting.Picks:
+        """Wait until 100 s, then drop the first and start all others on the first node."""
+        n, line = course.fleet.price.shape[0], waiting.line_of(course).copy()
+        if course.marks[NOW] < 100 * US:
+            line = line[:0]
+        counts = np.zeros((line.shape[0], n), dtype=np.int64)
+        counts[1:, 0] = jobs.executors[line[1:]]
+        verdict = np.where(np.arange(line.shape[0]) == 0, DROPPED, LOCAL)
+        return waiting.Picks(line, verdict, counts, 100 * US)
+
+    loop = bind_loop({"pick": together})
+    stage = Stage([N("a", cores=4, **OFF)], *((k, {"local_s": 5}) for k in range(4)))
+    stage.play(loop=loop)
+    assert stage.chronicle.verdict.tolist() == [DROPPED, LOCAL, LOCAL, LOCAL]
+    assert stage.times_s()[1:] == [(100, 105)] * 3
+    assert stage.chronicle.placed_us[0] == 100 * US
+
+
 def test_decisions_are_timed_by_the_clock_that_is_bound() -> None:
     ticks = iter(range(0, 1000, 5))
     loop = bind_loop({"clock_ns": lambda: next(ticks)})
