@@ -3,6 +3,10 @@
 import signal
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("busy", deadline=None)  # a busy machine is no fault of an example
+settings.load_profile("busy")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A suite in the background inherits "ignored", and so would the commands that it interrupts.
