@@ -241,13 +241,16 @@ class Context:
         _shift(self.index.executors, was, now, executor.key)
         self.forget_loads(was, now)
         self.index.of_job.setdefault(executor.job, set()).add(executor.key)
-        if executor.state is ExecutorState.PLACED and not executor.node:
-            job = self.tables.jobs.get(executor.job)
-            if job is not None and job.state in UNDER_WAY:
-                self.index.homeless.add(executor.job)
+        self._index_homeless(executor)
         self.touched_jobs.add(executor.job)
         self.is_room_changed = True
         return self.tables.executors.put(executor.key, executor)
+
+    def _index_homeless(self, executor: Executor) -> None:
+        job = self.tables.jobs.get(executor.job)
+        is_waiting = executor.state is ExecutorState.PLACED and not executor.node
+        if is_waiting and job is not None and job.state in UNDER_WAY:
+            self.index.homeless.add(executor.job)
 
     def put_service(self, service: Service) -> Service:
         """Store a service."""
@@ -436,8 +439,7 @@ class Context:
             if executor.state not in EXECUTOR_OVER:
                 _shift(self.index.executors, "", executor.node, executor.key)
             self.index.of_job.setdefault(executor.job, set()).add(executor.key)
-            if executor.state is ExecutorState.PLACED and not executor.node:
-                self.index.homeless.add(executor.job)
+            self._index_homeless(executor)
         for service in tables.services.values():
             if service.state not in GONE_SERVICE:
                 _shift(self.index.services, "", service.node, service.id)

@@ -33,6 +33,11 @@ class Line:
         self._keys: dict[str, Key] = {}
         self._rows: list[tuple[Key, str]] = []
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Line) and self._rows == other._rows
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __len__(self) -> int:
         return len(self._rows)
 

@@ -43,6 +43,7 @@ from tenure.model.job import JobSpec
 from tenure.model.outcome import REFUSALS, Done, Outcome, Refused, Unknown
 from tenure.model.plan import CycleSpec, Move, Plan
 from tenure.model.units import US
+from tenure.simulation import remembered
 from tenure.simulation.progress import CHECKS
 from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node
 
@@ -253,9 +254,15 @@ class CoreMachine(RuleBasedStateMachine):
     def indexes_are_what_a_restart_would_build(self) -> None:
         ctx = self.bench.state.ctx
         kept = replace(ctx.index)
+        board, stale, touched = ctx.board, set(ctx.stale), set(ctx.touched_nodes)
         ctx.reindex()
         fresh, ctx.index = ctx.index, kept
+        ctx.board, ctx.stale, ctx.touched_nodes = board, stale, touched
         assert _filled(fresh) == _filled(kept)
+
+    @invariant()
+    def what_is_remembered_is_what_the_records_say(self) -> None:
+        remembered.check(self.bench.state.ctx)
 
 
 def _filled(index: Any) -> dict[str, Any]:
