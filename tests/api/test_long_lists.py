@@ -25,8 +25,9 @@ from tests.api.fleet import SIZE, CoreBackend
 from tests.api.server import Server
 
 NODES, CONTAINERS, JOBS = 1000, 20_000, 20_000
-#: A slice is 4 ms; two busy cores and a collection of garbage come on top.
-LAG_S = 0.05
+#: A slice and what follows it are some 5 ms; the watch may see two in a row, and the collector
+#: of garbage comes on top.
+HELD_S = 0.03
 SMALL = Resources(cpu_m=10, memory_bytes=8 * MIB)
 
 
@@ -98,22 +99,25 @@ def full() -> Iterator[Server]:
 
 
 class Lag:
-    """The longest work that the server's loop did without coming round.
+    """The longest stretch of work between two turns of the server's loop.
 
-    Counted in processor time of its thread: a busy machine makes it wait, not work, for longer.
+    ``held_s`` is processor time of the loop's thread, so that other processes on a busy machine do
+    not count; ``late_s`` is what a bystander sees, with them.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.worst_s = 0.0
+        self.held_s = 0.0
+        self.late_s = 0.0
 
     async def _watch(self) -> None:
-        last = time.thread_time()
+        last, worked = time.perf_counter(), time.thread_time()
         while True:
             await asyncio.sleep(0.001)
-            now = time.thread_time()
-            self.worst_s = max(self.worst_s, now - last)
-            last = now
+            now, work = time.perf_counter(), time.thread_time()
+            self.late_s = max(self.late_s, now - last - 0.001)
+            self.held_s = max(self.held_s, work - worked)
+            last, worked = now, work
 
     def __enter__(self) -> Lag:
         async def begin() -> asyncio.Task[None]:
@@ -148,24 +152,18 @@ PATHS = [
 @pytest.mark.parametrize("path", PATHS)
 def test_the_loop_goes_on(full: Server, path: str) -> None:
     full.get(path)
-    lags = []
-    for _ in range(5):  # one other process in the way makes one of them late, not all
-        with Lag(full) as lag:
-            assert read(full, path).wait(30) == 0
-        lags.append(lag.worst_s)
-    print(f"{path}: lag {min(lags) * 1000:.1f} to {max(lags) * 1000:.1f} ms")
-    assert min(lags) < LAG_S
+    with Lag(full) as lag:
+        assert read(full, path).wait(60) == 0
+    print(f"{path}: held {lag.held_s * 1000:.1f} ms, late {lag.late_s * 1000:.1f} ms")
+    assert lag.held_s < HELD_S
 
 
 def test_many_long_answers_at_once(full: Server) -> None:
-    lags = []
-    for _ in range(3):
-        with Lag(full) as lag:
-            readers = [read(full, path) for path in PATHS[:8]]
-            assert [reader.wait(60) for reader in readers] == [0] * len(readers)
-        lags.append(lag.worst_s)
-    print(f"eight at once: lag {min(lags) * 1000:.1f} to {max(lags) * 1000:.1f} ms")
-    assert min(lags) < 2 * LAG_S
+    with Lag(full) as lag:
+        readers = [read(full, path) for path in PATHS[:8]]
+        assert [reader.wait(60) for reader in readers] == [0] * len(readers)
+    print(f"eight at once: held {lag.held_s * 1000:.1f} ms, late {lag.late_s * 1000:.1f} ms")
+    assert lag.held_s < 2 * HELD_S
 
 
 def test_pages_show_everything_once(full: Server) -> None:
