@@ -12,7 +12,8 @@ for each distinct boot time with the nodes that need no longer. A cover that did
 found again, no dearer, at a smaller one. Likewise one over both sites, with T_C^H, that uses local
 nodes alone is found no dearer over local nodes with T_C^L, which is never longer.
 
-A node that alone costs more than a cover that is known cannot be in the optimum.
+A node that alone costs more than a cover that is known cannot be in the optimum; to know one, the
+cheapest nodes are taken greedily first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Need
 from tenure.placement.cost import least_on_us, longer_us, money
+from tenure.placement.order import fill
 
 #: Cost in nano-dollars, core-time in thousandths of a core times milliseconds (a year of 250,000
 #: cores fits), free thousandths of cores.
@@ -78,13 +80,14 @@ def cover(fleet: Fleet, room: Ints, trial: Trial, best: Ints, counts: Ints) -> N
     """Find the cover with the least key; if that is less than ``best``, change both (3,), (n,)."""
     executors = trial.executors
     keys = np.empty((KEYS, room.shape[0]), dtype=np.int64)
-    if not weigh(fleet, room, trial, best[0], keys):
+    most_nano = weigh(fleet, room, trial, best[0], keys)
+    if most_nano < 0:
         return
     least = np.full((KEYS, executors + 1), FOREVER_US, dtype=np.int64)
     least[:, 0] = 0
     is_taken = np.zeros((room.shape[0], executors + 1), dtype=np.bool_)
     for j in range(room.shape[0] - 1, -1, -1):
-        if keys[0, j] <= least[0, executors]:
+        if keys[0, j] <= min(most_nano, least[0, executors]):
             take_in(keys, j, room[j], least, is_taken[j])
     if not is_less(least[:, executors], best):
         return
@@ -98,18 +101,19 @@ def cover(fleet: Fleet, room: Ints, trial: Trial, best: Ints, counts: Ints) -> N
     spare(fleet, trial, counts)
 
 
-def weigh(fleet: Fleet, room: Ints, trial: Trial, most_nano: int, keys: Ints) -> bool:
+def weigh(fleet: Fleet, room: Ints, trial: Trial, most_nano: int, keys: Ints) -> int:
     """Write what each node adds to the key of a cover (KEYS, n), OUT if it may not be in one.
 
-    Return whether the others may make a cover that costs no more than ``most_nano``, the least
-    known: they hold E, and where any node may be used one is a cloud node, as local nodes alone
-    cost no more with T_C^L.
+    Return the cost of a cover that is known, at most ``most_nano``: that of the cheapest nodes. It
+    is -1 if there is no cover so cheap: the nodes do not hold E, or none of them is a cloud node
+    where any may be used, as local nodes alone cost no more with T_C^L.
     """
     price, remaining_us, least_us = fleet.price, fleet.remaining_us, least_on_us(fleet)
     is_cloud, boot_us, capacity_cpu_m = fleet.is_cloud, fleet.boot_us, fleet.capacity_cpu_m
     executors, is_local, slowest_us, until_us = trial
     keys[2] = fleet.free_cpu_m
-    held, has_site = 0, is_local
+    offered = np.zeros(room.shape[0], dtype=np.int64)
+    has_site = is_local
     for j in range(room.shape[0]):
         keys[0, j] = OUT
         if room[j] == 0 or boot_us[j] > slowest_us or (is_local and is_cloud[j]):
@@ -118,11 +122,16 @@ def weigh(fleet: Fleet, room: Ints, trial: Trial, most_nano: int, keys: Ints) ->
         nano = money(price[j], more_us)
         if nano <= most_nano:
             keys[0, j], keys[1, j] = nano, more_us // MS * capacity_cpu_m[j]
-            held += room[j]
+            offered[j] = room[j]
             has_site = has_site or is_cloud[j]
             if room[j] == executors:
                 most_nano = nano
-    return bool(held >= executors and has_site)
+    if not has_site:
+        return -1
+    held, total_nano = 0, 0
+    for j in np.flatnonzero(fill(keys[:1], offered, executors)):
+        held, total_nano = held + room[j], total_nano + keys[0, j]
+    return -1 if held < executors else min(most_nano, total_nano)
 
 
 def take_in(keys: Ints, j: int, slots: int, least: Ints, is_taken: Bools) -> None:

@@ -88,6 +88,24 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     schedule.resume,
 )
 
+#: Put into their callers: to hand over a fleet, a dozen arrays, takes longer than what these do.
+INLINED = frozenset(
+    (
+        cost.offer,
+        cost.longer_us,
+        cost.least_on_us,
+        cost.money,
+        order.comes_before,
+        order.fill,
+        exact.next_boot_us,
+        exact.weigh,
+        exact.take_in,
+        exact.is_less,
+        exact.spare,
+        exact.cover,
+    )
+)
+
 
 def compile_kernels(cache: str = "") -> Kernels | None:
     """Return the kernels compiled and warmed up, None where numba is not installed.
@@ -103,6 +121,7 @@ def compile_kernels(cache: str = "") -> Kernels | None:
         return None
     # Plain Python division checks for zero in every loop; no kernel divides by what may be zero.
     inner = numba.njit(error_model="numpy")
+    inlined = numba.njit(error_model="numpy", forceinline=True)
     outer = numba.njit(error_model="numpy", cache=True) if cache else inner
     config: Any = numba.config
     before = config.CACHE_DIR
@@ -112,6 +131,7 @@ def compile_kernels(cache: str = "") -> Kernels | None:
         for kernel in LEAVES_FIRST:
             # callees are linked into those that the bundle holds: only these need to be kept
             compiler = outer if kernel.__name__ in Kernels._fields else inner
+            compiler = inlined if kernel in INLINED else compiler
             known[kernel.__name__] = compiler(rebound(kernel, known))
     finally:
         config.CACHE_DIR = before

@@ -1,0 +1,127 @@
+"""How long one decision takes: `python -m benchmarks.decisions`.
+
+Fleets are made of Table 2's types, a third of the nodes local, a share of them in use. A decision
+is the whole answer: room, verdict, nodes, cost. "In the kernel" is one turn of a compiled loop,
+"through the interface" one call of ``Policies.place``; the best of several rounds counts, for what
+disturbs a round only adds to it. The view is the same from call to call, as it is between events.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+
+from tenure.model.placing import NEVER, Ask, ClusterView
+from tenure.model.units import FOREVER_US, US
+from tenure.placement.arrays import fleet_of, need_of
+from tenure.placement.decide import POLICIES
+from tenure.placement.policies import Policies
+
+GIB = 1 << 30
+#: Cores of Table 2's types; $0.001 a second for four local cores, four times that in the cloud.
+TYPES = (4, 8, 12)
+PRICES = (225_000_000 * 4, 225_000_000 * 16)
+#: Nodes and executors: the paper's clusters, and growth.
+SIZES = ((9, 6), (60, 6), (60, 60), (1_000, 6), (10_000, 6), (10_000, 1_000))
+LOADS = (0.1, 0.5, 0.9)
+ROUNDS = 7
+ROUND_S = 0.02
+
+
+def fleet(nodes: int, load: float, seed: int = 1) -> ClusterView:
+    """Return nodes of which a share of ``load`` is in use, with random room and t_j."""
+    random = Random(seed)
+    rows = []
+    for j in range(nodes):
+        cores, is_busy = TYPES[j % 3], random.random() < load
+        rows.append(
+            (
+                1000 * random.randint(0, cores) if is_busy else 1000 * cores,
+                GIB * random.randint(0, 4 * cores) if is_busy else GIB * 4 * cores,
+                1000 * cores,
+                GIB * 4 * cores,
+                cores * PRICES[3 * j >= nodes],
+                random.randint(1, 200) * US if is_busy else 0,
+            )
+        )
+    columns = [np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)]
+    blank = np.zeros(nodes, dtype=np.int64)
+    return ClusterView(
+        tuple(f"n{j:05}" for j in range(nodes)),
+        *columns,
+        is_on=columns[5] > 0,
+        is_cloud=3 * np.arange(nodes) >= nodes,
+        boot_us=blank,
+        reboot_us=np.full(nodes, NEVER, dtype=np.int64),
+        min_billing_us=blank,
+    )
+
+
+def ask(nodes: int, executors: int) -> Ask:
+    """Return a job of executors of two cores and 4 GiB."""
+    eligible = np.ones(nodes, dtype=np.bool_)
+    return Ask("j", executors, 2000, 4 * GIB, 100 * US, 130 * US, FOREVER_US // 2, eligible)
+
+
+def best_us(run: Callable[[int], object]) -> float:
+    """Return the microseconds of one turn of ``run(turns)``, the best of several rounds."""
+    turns, best = 1, float("inf")
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        run(turns)
+        took = time.perf_counter() - begun
+        best = min(best, took / turns)
+        turns = max(1, min(100_000, int(ROUND_S / best)))
+    return best * 1e6
+
+
+def rows() -> list[dict[str, object]]:
+    """Return one row a policy, size and load."""
+    import numba
+
+    policies = Policies(compiled=True)
+    answer = policies._kernels.answer
+
+    @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
+    def loop(turns, code, nodes, need):  # type: ignore[no-untyped-def]
+        total = 0
+        for _ in range(turns):
+            total += answer(code, nodes, need).verdict
+        return total
+
+    found: list[dict[str, object]] = []
+    for nodes, executors in SIZES:
+        for load in LOADS:
+            view, job = fleet(nodes, load), ask(nodes, executors)
+            arrays, need = fleet_of(view), need_of(job, 0)
+            for code, name in enumerate(POLICIES):
+                kernel = best_us(lambda n, c=code, a=arrays, q=need: loop(n, c, a, q))  # type: ignore[misc]
+                door = best_us(
+                    lambda n, p=name, v=view, j=job: [policies.place(p, v, j, 0) for _ in range(n)]  # type: ignore[misc]
+                )
+                row = {"policy": name, "nodes": nodes, "executors": executors, "load": load}
+                found.append({**row, "kernel_us": kernel, "interface_us": door})
+    return found
+
+
+def main() -> None:
+    """Print a table, or with ``--json`` the rows."""
+    found = rows()
+    if "--json" in sys.argv[1:]:
+        print(json.dumps(found))
+        return
+    print(f"{'policy':12} {'nodes':>6} {'E':>5} {'load':>5} {'kernel us':>10} {'place us':>10}")
+    for row in found:
+        print(
+            f"{row['policy']:12} {row['nodes']:>6} {row['executors']:>5} {row['load']:>5} "
+            f"{row['kernel_us']:>10.2f} {row['interface_us']:>10.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
