@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tenure.placement import replay
+from tenure.placement.kernels import LEAVES_FIRST, fingerprint
 from tenure.simulation.sla import loops
+
+CODE = fingerprint((*LEAVES_FIRST, *replay.KERNELS))
 
 
 def test_the_folder_is_named_by_the_code(tmp_path: Path) -> None:
     folder = loops.cache_folder({"XDG_CACHE_HOME": str(tmp_path), "HOME": "/absent"})
-    assert folder == tmp_path / "tenure" / "kernels" / loops.fingerprint()
+    assert folder == tmp_path / "tenure" / "kernels" / CODE
     assert folder.is_dir()
     home = loops.cache_folder({"HOME": str(tmp_path / "home")})
-    assert home == tmp_path / "home" / ".cache" / "tenure" / "kernels" / loops.fingerprint()
+    assert home == tmp_path / "home" / ".cache" / "tenure" / "kernels" / CODE
 
 
 def test_old_versions_are_forgotten(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ a name made of the code of the kernels: what was compiled from other code is nev
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import time
@@ -17,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-import tenure
 from tenure.model.placing import Ints
+from tenure.placement import replay
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 from tenure.placement.binding import Loop, bind_loop
 from tenure.placement.course import Rules, open_chronicle, open_course
 from tenure.placement.decide import POLICIES
+from tenure.placement.kernels import LEAVES_FIRST, fingerprint
 from tenure.placement.milp import decide_milp
-from tenure.placement.policies import MILP
+from tenure.placement.policies import MILP, Policies
 from tenure.placement.replay import TO_THE_END, Arrivals
 
 #: Policies that a simulation may take time for, beside those of the daemon.
@@ -32,8 +32,6 @@ SLOW = (MILP,)
 SIMULATED = (*POLICIES, *SLOW)
 #: Versions whose machine code is kept; each is a few MiB.
 KEPT_VERSIONS = 4
-#: The rooms whose code is compiled, or stands in it as a constant.
-_COMPILED_ROOMS = ("placement", "model")
 _MONOTONIC = 1
 _SECOND_NS = 1_000_000_000
 
@@ -43,6 +41,15 @@ def loop_for(policy: str, *, compiled: bool) -> Loop:
     if policy in SLOW:
         return _milp_loop()
     return (compiled_loop() if compiled else None) or plain_loop()
+
+
+def admission_policies(*, compiled: bool) -> Policies:
+    """Return the door to the admission test, its kernels compiled if wanted and possible."""
+    policies = Policies()
+    if compiled:
+        folder = cache_folder(os.environ)
+        policies.compile(str(folder.parent) if folder is not None else "")
+    return policies
 
 
 @cache
@@ -132,7 +139,7 @@ def cache_folder(env: Mapping[str, str]) -> Path | None:
     if not base:
         return None
     versions = Path(base) / "tenure" / "kernels"
-    mine = versions / fingerprint()
+    mine = versions / fingerprint((*LEAVES_FIRST, *replay.KERNELS))
     try:
         mine.mkdir(parents=True, exist_ok=True)
         os.utime(mine)
@@ -146,18 +153,3 @@ def cache_folder(env: Mapping[str, str]) -> Path | None:
 
 def _age(folder: Path) -> float:
     return -folder.stat().st_mtime
-
-
-def fingerprint() -> str:
-    """Return a name for the code that is compiled.
-
-    numba looks for changes in the function it keeps alone, not in those that are linked into it;
-    that processor and numba are the same it sees itself.
-    """
-    digest = hashlib.sha256()
-    for room in _COMPILED_ROOMS:
-        for path in sorted((Path(tenure.__file__).parent / room).glob("*.py")):
-            digest.update(path.name.encode())
-            digest.update(path.read_bytes())
-    digest.update(Path(__file__).read_bytes())
-    return digest.hexdigest()[:16]

@@ -11,11 +11,10 @@ from tenure.model.placing import Ints
 from tenure.placement.arrays import Ends, Jobs
 from tenure.placement.course import close_spans, open_chronicle, open_course
 from tenure.placement.decide import EXACT, POLICIES
-from tenure.placement.policies import Policies
 from tenure.placement.replay import TO_THE_END, Arrivals
 from tenure.simulation.sla.admitted import Doorman
 from tenure.simulation.sla.cluster import Cluster
-from tenure.simulation.sla.loops import SIMULATED, SLOW, loop_for
+from tenure.simulation.sla.loops import SIMULATED, SLOW, admission_policies, loop_for
 from tenure.simulation.sla.options import DEFAULTS, Options, fault, one_of
 from tenure.simulation.sla.result import Result, result_of
 from tenure.simulation.sla.workload import Workload
@@ -62,7 +61,9 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
         names = tuple(node.name for node in cluster.nodes)
         judge = POLICIES[jobs.policy[0]] if len(order) else policy  # the slow ones answer as exact
         is_large = len(order) * len(names) > PLAIN_ADMISSIONS
-        doorman = Doorman(loop, Policies(compiled=compiled and is_large), judge, names, rules)
+        doorman = Doorman(
+            loop, admission_policies(compiled=compiled and is_large), judge, names, rules
+        )
         doorman.run(course, chronicle, jobs, arrivals, on_progress or _unheard)
     else:
         for until_us, arrived in _stretches(arrivals, is_told=on_progress is not None):
