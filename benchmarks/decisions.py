@@ -53,7 +53,12 @@ def fleet(nodes: int, load: float, seed: int = 1) -> ClusterView:
     blank = np.zeros(nodes, dtype=np.int64)
     return ClusterView(
         tuple(f"n{j:05}" for j in range(nodes)),
-        *columns,
+        free_cpu_m=columns[0],
+        free_memory=columns[1],
+        capacity_cpu_m=columns[2],
+        capacity_memory=columns[3],
+        price=columns[4],
+        remaining_us=columns[5],
         is_on=columns[5] > 0,
         is_cloud=3 * np.arange(nodes) >= nodes,
         boot_us=blank,

@@ -129,8 +129,8 @@ def weigh(fleet: Fleet, room: Ints, trial: Trial, most_nano: int, keys: Ints) ->
     if not has_site:
         return -1
     held, total_nano = 0, 0
-    for j in np.flatnonzero(fill(keys[:1], offered, executors)):
-        held, total_nano = held + room[j], total_nano + keys[0, j]
+    for used in np.flatnonzero(fill(keys[:1], offered, executors)):
+        held, total_nano = held + int(room[used]), total_nano + int(keys[0, used])
     return -1 if held < executors else min(most_nano, total_nano)
 
 

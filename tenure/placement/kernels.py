@@ -8,7 +8,7 @@ the source stays plain and usable uncompiled.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
@@ -140,14 +140,14 @@ def compile_kernels(cache: str = "") -> Kernels | None:
     return bundle
 
 
-def fingerprint() -> str:
-    """Return a name for the kernels' code as it is.
+def fingerprint(kernels: Iterable[Callable[..., Any]] = LEAVES_FIRST) -> str:
+    """Return a name for the code of ``kernels`` as it is.
 
     numba looks for changes in the kept function alone, not in those that are linked into it; that
     the processor and numba are the same it sees itself.
     """
     digest = hashlib.sha256()
-    for kernel in LEAVES_FIRST:
+    for kernel in kernels:
         constants = [
             (name, kernel.__globals__[name])
             for name in kernel.__code__.co_names
