@@ -20,8 +20,7 @@ class Options:
     ``token`` guards every TCP request (None: TCP is refused altogether); requests over the unix
     socket carry their right in the socket's mode. ``hosts`` are accepted in the Host header beside
     the loopback names. ``policies`` may be asked for, ``policy`` is the one of a job that asks
-    for none. ``hybrid_factor`` turns T_C^L into T_C^H where a job states none (1.3 is the paper's
-    increment). ``max_executors`` bounds one job. ``max_body_bytes`` bounds a request,
+    for none. ``max_executors`` bounds one job. ``max_body_bytes`` bounds a request,
     ``max_plan_bytes`` a worker's plan, which names every container of a fleet. ``ask_timeout_s``
     is how long the core may take to answer; ``heartbeat_s`` the longest silence of an event
     stream; ``max_streams`` the number of open event and log streams. ``body_s`` is how long a body
@@ -36,7 +35,6 @@ class Options:
     policy: str = "gio"
     policies: tuple[str, ...] = ("ff", "gio")
     retries: int = 0
-    hybrid_factor: float = 1.3
     max_executors: int = 1000
     max_body_bytes: int = MIB
     max_plan_bytes: int = 16 * MIB
@@ -50,8 +48,6 @@ class Options:
     def __post_init__(self) -> None:
         if self.token is not None and not self.token:
             raise ValueError("token must not be empty")
-        if self.hybrid_factor < 1:
-            raise ValueError("hybrid_factor must be at least 1")
         if min(self.ask_timeout_s, self.heartbeat_s, self.body_s) <= 0:
             raise ValueError("times must be positive")
         if min(self.requests_per_s, self.wrong_tokens_per_s) <= 0:

@@ -116,8 +116,16 @@ class NodeDetail(NodeView):
 
 
 class EstimateView(TypedDict):
+    """T_C^L and T_C^H; ``source`` is given, learned (from ``runs`` runs) or unknown.
+
+    ``safety`` is the factor on a learned mean, already in the times.
+    """
+
     local_s: float | None
     hybrid_s: float | None
+    source: str
+    runs: int
+    safety: float
 
 
 class AdmissionView(TypedDict):

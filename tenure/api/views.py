@@ -35,6 +35,7 @@ from tenure.api.shapes import (
 from tenure.core.tables import PublicEvent
 from tenure.model.container import Migration, Profile, Service
 from tenure.model.drain import Blocker, DrainReport, PlannedMove
+from tenure.model.estimate import Estimate
 from tenure.model.job import Admission, Constraint, Executor, Job
 from tenure.model.node import Node
 from tenure.model.plan import Kept, Move, Run, Verdict
@@ -184,6 +185,18 @@ def deadline_met(job: Job) -> bool | None:
     return job.state.value == "succeeded" and (job.finished_us or 0) < deadline
 
 
+def estimate_view(estimate: Estimate) -> EstimateView:
+    """Return what a job counts with; nothing where that is an assumption."""
+    is_known = estimate.source != "unknown"
+    return EstimateView(
+        local_s=seconds(estimate.local_us) if is_known else None,
+        hybrid_s=seconds(estimate.hybrid_us) if is_known else None,
+        source=estimate.source,
+        runs=estimate.runs,
+        safety=estimate.safety_milli / 1000,
+    )
+
+
 def job_view(job: Job) -> JobView:
     """Return a job."""
     spec = job.spec
@@ -197,9 +210,7 @@ def job_view(job: Job) -> JobView:
         cpus=spec.request.cpu_m / 1000,
         memory_bytes=spec.request.memory_bytes,
         deadline=moment(spec.deadline_us),
-        estimate=EstimateView(
-            local_s=seconds(spec.estimate_local_us), hybrid_s=seconds(spec.estimate_hybrid_us)
-        ),
+        estimate=estimate_view(job.estimate),
         policy=spec.policy,
         priority=spec.priority,
         env=list(spec.env),

@@ -228,7 +228,7 @@ class Context:
         else:
             index.open_jobs.add(job.id)
             index.job_names[job.spec.name] = job.id
-        if job.state in UNDER_WAY and job.spec.estimate_local_us is None:
+        if job.state in UNDER_WAY and not job.is_estimated:
             index.unestimated.add(job.id)
         else:
             index.unestimated.discard(job.id)

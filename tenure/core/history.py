@@ -31,6 +31,8 @@ def on_timer(ctx: Context, key: str) -> None:
         ctx.tables.runs.drop(run)
     for row in _excess(ctx.tables.intervals, lambda row: row.off_us, 10 * keep):
         ctx.tables.intervals.drop(row)
+    for app in _excess(ctx.tables.apps, lambda runs: runs.changed_us, keep):
+        ctx.tables.apps.drop(app)
     for service in _excess(ctx.tables.services, _removed_us, keep):
         ctx.tables.services.drop(service)
         ctx.profiles.pop(service, None)

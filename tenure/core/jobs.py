@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import board, executors, room
+from tenure.core import board, estimates, executors, room
 from tenure.core.context import UNDER_WAY, Context
 from tenure.core.queue import waiting
 from tenure.model.errors import FieldError, Problem
@@ -19,6 +19,7 @@ from tenure.model.job import (
     Executor,
     ExecutorState,
     Job,
+    JobSpec,
     JobState,
 )
 from tenure.model.placing import Admitted, RefusedJob
@@ -48,7 +49,7 @@ def submit(ctx: Context, command: SubmitJob) -> None:
     if command.job in ctx.tables.jobs:
         ctx.refuse(command, "duplicate_id", f"job {command.job} exists", status=409)
         return
-    job = Job(command.job, ctx.meta.next_seq, command.spec, ctx.now_us)
+    job = new_job(ctx, command.job, command.spec)
     answer = appraise(ctx, job)
     if isinstance(answer, Problem):
         if answer.code not in UNTOLD:
@@ -87,6 +88,11 @@ def _accept(ctx: Context, command: SubmitJob, job: Job) -> None:
     ctx.reply(command, ctx.tables.jobs[job.id])
 
 
+def new_job(ctx: Context, key: str, spec: JobSpec) -> Job:
+    """Return a job as it would be accepted now; its estimate is fixed from here on."""
+    return Job(key, ctx.meta.next_seq, spec, ctx.now_us, estimate=estimates.estimate_for(ctx, spec))
+
+
 def judge(ctx: Context, job: Job, queue: list[Job]) -> Admission | Problem:
     """Return the promise for a new job, or why it is refused (Eq. 15 on a simulated schedule)."""
     here = board.scene(ctx)
@@ -96,25 +102,25 @@ def judge(ctx: Context, job: Job, queue: list[Job]) -> Admission | Problem:
     answer = ctx.placer.admit(
         here.view, here.running, queued, new, position, ctx.now_us, peers=peers
     )
-    is_firm = _is_estimated(ctx, job, queue[:position])
+    class_ = _class_of(ctx, job, queue[:position])
     if isinstance(answer, Admitted):
         cast = answer.forecast
-        class_ = "admitted" if is_firm else "best_effort"
         return Admission(class_, cast.start_us, cast.end_us, cast.cost_nano)
     away = room.missing_for(ctx, job, here.nodes) if answer.reason == "never_fits" else []
     if away:
         text = f"too little room without the nodes that do not answer: {', '.join(away)}"
         return Problem("nodes_unreachable", f"{text}; try again when they do", 503)
-    if answer.reason == "deadline_unmeetable" and not is_firm:
-        return Admission("best_effort")
+    if answer.reason == "deadline_unmeetable" and class_ != "admitted":
+        return Admission(class_)
     return refusal(job, answer)
 
 
-def _is_estimated(ctx: Context, job: Job, ahead: list[Job]) -> bool:
-    """Whether neither the job nor anything queued or running ahead of it lacks an estimate."""
-    if ctx.index.unestimated:
-        return False
-    return all(other.spec.estimate_local_us is not None for other in (job, *ahead))
+def _class_of(ctx: Context, job: Job, ahead: list[Job]) -> str:
+    """Return what can be promised: nothing certain where the job or what is ahead is unknown."""
+    if not job.is_estimated:
+        return "unknown"
+    is_firm = not ctx.index.unestimated and all(other.is_estimated for other in ahead)
+    return "admitted" if is_firm else "best_effort"
 
 
 def refusal(job: Job, answer: RefusedJob) -> Problem:
@@ -222,7 +228,8 @@ def _progress(ctx: Context, job: Job) -> None:
         finished = max(e.finished_us or ctx.now_us for e in crew)
         if job.state is JobState.STARTING:
             job = to(ctx, replace(job, started_us=finished), JobState.RUNNING)
-        to(ctx, replace(job, finished_us=finished, exit_code=0), JobState.SUCCEEDED)
+        job = to(ctx, replace(job, finished_us=finished, exit_code=0), JobState.SUCCEEDED)
+        estimates.learn(ctx, job)
 
 
 def _wind_down(ctx: Context, job: Job) -> None:

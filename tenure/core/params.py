@@ -15,7 +15,8 @@ class Params:
     with ``spare_cpu_m`` free on those that stay;
     ``fence_after_us`` after this an unreachable switchable node that holds only lost executors is
     switched off to fence it (None: never); ``power_retry_us`` between power attempts;
-    ``runtime_us`` assumed for a job without estimates; ``headroom`` factor on profiles;
+    ``runtime_us`` assumed for a job without estimates; ``hybrid_factor`` T_C^H over T_C^L of
+    apps of which it is not known; ``headroom`` factor on profiles;
     ``moves_per_node`` and ``moves_total`` concurrent migrations; ``cooldown_us`` between moves of
     one container; ``verify_us`` a moved container must run for; ``claim_us`` a worker may take for
     a plan; ``mishaps`` losses of an executor that cost no retry.
@@ -29,6 +30,7 @@ class Params:
     fence_after_us: int | None = 120 * US
     power_retry_us: int = 30 * US
     runtime_us: int = 600 * US
+    hybrid_factor: float = 1.3
     headroom: float = 1.1
     moves_per_node: int = 2
     moves_total: int = 10
@@ -48,8 +50,8 @@ class Params:
             raise ValueError("generations must name at least one generation")
         if min(self.grace_us, self.power_retry_us, self.runtime_us, self.verify_us) < 0:
             raise ValueError("times must not be negative")
-        if self.headroom < 1:
-            raise ValueError("headroom must be at least 1")
+        if min(self.headroom, self.hybrid_factor) < 1:
+            raise ValueError("headroom and hybrid_factor must be at least 1")
 
     @property
     def nursery(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tenure.core.context import Context
+from tenure.core.estimates import estimate_of
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.job import Executor, Job
 from tenure.model.matching import satisfies
@@ -136,10 +137,9 @@ def run_estimate_us(ctx: Context, job: Job) -> int:
 
 
 def estimates_us(ctx: Context, job: Job) -> tuple[int, int]:
-    """Return (T_C^L, T_C^H) with the assumption for jobs that state none; T_C^H >= T_C^L."""
-    assumed = job.spec.max_runtime_us or ctx.params.runtime_us
-    local = job.spec.estimate_local_us or assumed
-    return local, max(local, job.spec.estimate_hybrid_us or local)
+    """Return (T_C^L, T_C^H) that a job counts with."""
+    estimate = estimate_of(ctx, job)
+    return estimate.local_us, estimate.hybrid_us
 
 
 def boot_us(ctx: Context, node: Node) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from tenure.model.container import Grave, Migration, Service
 from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect
+from tenure.model.estimate import AppRuns
 from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
@@ -104,7 +105,7 @@ class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
     Keys: node name (nodes and drains), job id, ``job/index``, container id, migration id, grave id,
-    run id, interval id, stay id, effect id, idempotency key, ``meta``.
+    run id, interval id, stay id, effect id, app, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -118,6 +119,7 @@ class Tables:
     stays: Table[Stay] = field(default_factory=Table)
     drains: Table[Drain] = field(default_factory=Table)
     effects: Table[DurableEffect] = field(default_factory=Table)
+    apps: Table[AppRuns] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
     meta: Table[Meta] = field(default_factory=Table)
 
@@ -135,6 +137,7 @@ KINDS: dict[str, Any] = {
     "stays": Stay,
     "drains": Drain,
     "effects": DurableEffect,
+    "apps": AppRuns,
     "answers": Answer,
     "meta": Meta,
 }

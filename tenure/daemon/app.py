@@ -175,7 +175,6 @@ class Daemon:
             policy=settings.placement.policy,
             policies=self.policies.policies(),
             retries=settings.defaults.retries,
-            hybrid_factor=settings.defaults.hybrid_factor,
             max_executors=settings.limits.executors,
             max_body_bytes=settings.limits.body_bytes,
             max_streams=settings.limits.streams,

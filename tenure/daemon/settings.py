@@ -18,6 +18,7 @@ def params_of(settings: Settings) -> Params:
         fence_after_us=power.fence_after_us,
         power_retry_us=power.retry_us,
         runtime_us=defaults.runtime_us,
+        hybrid_factor=defaults.hybrid_factor,
         moves_per_node=budgets.moves_per_node,
         moves_total=budgets.moves_total,
         cooldown_us=budgets.cooldown_us,

@@ -91,7 +91,7 @@ def _driver(node: Node, fence_us: int | None) -> str:
 
 def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> dict[str, Any]:
     """Return what a submission would be answered now; nothing is kept."""
-    job = Job(job_id, ctx.meta.next_seq, spec, ctx.now_us)
+    job = jobs.new_job(ctx, job_id, spec)
     answer = jobs.appraise(ctx, job)
     if isinstance(answer, Problem):
         return {

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tenure.model.estimate import NO_ESTIMATE, Estimate
 from tenure.model.resources import Resources
 
 
@@ -72,7 +73,8 @@ class Constraint:
 class JobSpec:
     """A job as submitted, after validation. Times in microseconds, 0 or None where unstated.
 
-    ``estimate_local_us`` is T_C^L, ``estimate_hybrid_us`` T_C^H (never below T_C^L).
+    ``estimate_local_us`` is T_C^L, ``estimate_hybrid_us`` T_C^H (never below T_C^L), as the user
+    states them; what the job counts with is ``Job.estimate``.
     ``is_pullable`` says that a registry offers the image; otherwise only nodes that hold it serve.
     """
 
@@ -101,6 +103,8 @@ class JobSpec:
 class Admission:
     """What was promised at submission; ``class_`` is admitted, best_effort or unknown.
 
+    admitted: the deadline will be met if the estimates hold; best_effort: jobs ahead have no
+    estimate, so nothing is certain; unknown: the job itself has none.
     ``cost_nano`` is the predicted marginal cost (Eq. 1 and 8).
     """
 
@@ -127,6 +131,7 @@ class Job:
     state: JobState = JobState.ACCEPTED
     reason: str = ""
     admission: Admission = Admission("unknown")
+    estimate: Estimate = NO_ESTIMATE
     mode: str = ""
     placed_us: int | None = None
     launched_us: int | None = None
@@ -143,6 +148,13 @@ class Job:
     @property
     def is_over(self) -> bool:
         return self.state in JOB_TERMINAL
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether anybody knows how long it takes; jobs stored before know it by their spec."""
+        if self.estimate.local_us:
+            return self.estimate.source != "unknown"
+        return self.spec.estimate_local_us is not None
 
 
 @dataclass(frozen=True, slots=True)

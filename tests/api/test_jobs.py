@@ -74,7 +74,13 @@ def test_defaults(server: Server) -> None:
     assert (job["app"], job["executors"], job["deadline"]) == ("a", 1, None)
     assert job["policy"] == "gio"
     body = {**JOB, "name": "b", "estimate": {"local_s": 10}}
-    assert server.post("/v1/jobs", body).json["estimate"] == {"local_s": 10.0, "hybrid_s": 13.0}
+    assert server.post("/v1/jobs", body).json["estimate"] == {
+        "local_s": 10.0,
+        "hybrid_s": 13.0,
+        "source": "given",
+        "runs": 0,
+        "safety": 1.0,
+    }
 
 
 def test_refusal_offers_the_earliest_deadline(server: Server) -> None:

@@ -98,7 +98,7 @@ def test_last_lines() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"token": ""}, {"hybrid_factor": 0.9}, {"heartbeat_s": 0}, {"max_body_bytes": 0}],
+    [{"token": ""}, {"heartbeat_s": 0}, {"max_body_bytes": 0}],
 )
 def test_options_are_checked(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):

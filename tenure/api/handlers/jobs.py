@@ -52,7 +52,6 @@ async def _spec(call: Call) -> JobSpec:
         policy=options.policy,
         policies=options.policies,
         retries=options.retries,
-        hybrid_factor=options.hybrid_factor,
         max_executors=options.max_executors,
         parse_constraint=options.parse_constraint,
         is_replay=call.is_replay,

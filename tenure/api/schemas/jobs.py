@@ -148,7 +148,6 @@ class Terms:
     policy: str
     policies: tuple[str, ...]
     retries: int
-    hybrid_factor: float
     max_executors: int
     parse_constraint: Callable[[str], Constraint]
     is_replay: bool = False
@@ -157,13 +156,12 @@ class Terms:
 def job_spec(job: JobRequest, terms: Terms, *, is_pullable: bool = False) -> JobSpec:
     """Translate a job.
 
-    T_C^H is T_C^L x ``hybrid_factor`` where it is missing. Raises InvalidInput with every fault
-    that the model alone cannot see.
+    Raises InvalidInput with every fault that the model alone cannot see.
     """
     faults: list[FieldError] = []
     constraints = _constraints(job, terms, faults)
     deadline_us = _deadline_us(job, terms, faults)
-    local_us, hybrid_us = _estimates_us(job, terms, faults)
+    local_us, hybrid_us = _estimates_us(job, faults)
     if job.policy is not None and job.policy not in terms.policies:
         known = f"unknown policy; known are {', '.join(terms.policies)}"
         faults.append(FieldError("policy", known))
@@ -222,9 +220,7 @@ def _deadline_us(job: JobRequest, terms: Terms, faults: list[FieldError]) -> int
     return at_us
 
 
-def _estimates_us(
-    job: JobRequest, terms: Terms, faults: list[FieldError]
-) -> tuple[int | None, int | None]:
+def _estimates_us(job: JobRequest, faults: list[FieldError]) -> tuple[int | None, int | None]:
     given = job.estimate or Estimate()
     if given.local_s is None:
         if given.hybrid_s is not None:
@@ -233,7 +229,7 @@ def _estimates_us(
             faults.append(FieldError("estimate.local_s", "is needed; or leave estimate out"))
         return None, None
     if given.hybrid_s is None:
-        return seconds_to_us(given.local_s), seconds_to_us(given.local_s * terms.hybrid_factor)
+        return seconds_to_us(given.local_s), None
     if given.hybrid_s < given.local_s:
         message = "must be at least local_s: no job ends sooner for running on slower links"
         faults.append(FieldError("estimate.hybrid_s", message))
