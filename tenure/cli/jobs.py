@@ -97,9 +97,15 @@ def _tell(session: Session, document: dict[str, Any], error: TenureError) -> Non
         session.out.note(f"could be met: {earliest['deadline']} at {cost}")
 
 
+PROMISES = {
+    "best_effort": "best effort (a job ahead of it has no estimate)",
+    "unknown": "unknown (it has no estimate yet; its app's first runs will give one)",
+}
+
+
 def _promise(job: dict[str, Any]) -> str:
     promise = job["admission"]
-    text = str(promise["promise"]).replace("_", " ")
+    text = PROMISES.get(promise["promise"], promise["promise"])
     if promise["end_at"]:
         text += f", to end {promise['end_at']} at {usd(promise['cost_usd'])}"
     return text
