@@ -105,7 +105,7 @@ PROMISES = {
 
 def _promise(job: dict[str, Any]) -> str:
     promise = job["admission"]
-    text = PROMISES.get(promise["promise"], promise["promise"])
+    text = PROMISES.get(promise["promise"], str(promise["promise"]))
     if promise["end_at"]:
         text += f", to end {promise['end_at']} at {usd(promise['cost_usd'])}"
     return text
@@ -165,16 +165,27 @@ def explain(session: Session, job: Ref) -> None:
 
 @verb(app, "plan", error_code=255)
 def plan(session: Session, file: File) -> int:
-    """Say what a submission would be answered; nothing is kept.
+    """Say what a submission would be answered, and what other policies and sites would offer.
 
+    Nothing is kept, and nothing is bought.
     Exit codes: 1 all would be accepted (the fleet would change), 255 one would be refused.
     """
     answers = []
     for document in files.documents(file):
         answer = session.client.plan_job(document)
         answers.append({"name": document.get("name"), **answer})
-    session.out.data(answers, lambda rows: session.out.table(rows, ANSWERS))
+    session.out.data(answers, lambda rows: _answers(session, rows))
     return 1 if all(answer.get("is_accepted") for answer in answers) else 255
+
+
+def _answers(session: Session, answers: list[dict[str, Any]]) -> None:
+    session.out.table(answers, ANSWERS)
+    offered = [
+        {"name": answer["name"], **offer}
+        for answer in answers
+        for offer in answer.get("offers", ())
+    ]
+    session.out.table(offered, OFFERS)
 
 
 ANSWERS: list[Column] = [
@@ -186,6 +197,20 @@ ANSWERS: list[Column] = [
     ("COST", lambda a: usd((a.get("cost_nano_usd") or 0) / 1e9)),
     ("DETAIL", lambda a: a.get("detail")),
 ]
+OFFERS: list[Column] = [
+    ("OFFER FOR", lambda o: o["name"]),
+    ("POLICY", lambda o: o["policy"]),
+    ("SITE", lambda o: o["site"]),
+    ("PROMISE", lambda o: o.get("class") or o.get("code")),
+    ("END", lambda o: o.get("end") or _earliest(o)),
+    ("COST", lambda o: usd(o["cost_nano_usd"] / 1e9) if o["is_accepted"] else ""),
+]
+
+
+def _earliest(offer: dict[str, Any]) -> str:
+    """Say which deadline a refused offer could keep, if any."""
+    earliest = offer.get("earliest") or {}
+    return f"earliest {earliest['deadline']}" if earliest.get("deadline") else ""
 
 
 @verb(app, "logs")

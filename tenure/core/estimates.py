@@ -1,6 +1,6 @@
 """Run times learned from the history of each app (DESIGN.md section 6; the safety factor is ours).
 
-T_C^L and T_C^H are the means of the app's last ``RUNS`` jobs of each kind (section 3.2 of the SLA
+T_C^L and T_C^H are the means of the app's last ``RUNS`` jobs of each kind (section 3 of the SLA
 paper profiles jobs beforehand; here every job is a profile), times a safety factor. The factor is
 one plus the root mean square of the relative errors that the means made: each run remembers
 the mean that was expected of it. Where only one kind is known, the other follows by the app's own

@@ -7,13 +7,13 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from tenure.api.lazy import Rows
-from tenure.core import board, jobs, queue, room
+from tenure.core import board, jobs, offers, queue, room
 from tenure.core import drain as drains
 from tenure.core.context import Context
 from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
-from tenure.model.job import Job, JobSpec, JobState
+from tenure.model.job import Admission, Job, JobSpec, JobState
 from tenure.model.node import Node, Power
 from tenure.model.resources import Resources
 from tenure.model.units import iso
@@ -90,9 +90,19 @@ def _driver(node: Node, fence_us: int | None) -> str:
 
 
 def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> dict[str, Any]:
-    """Return what a submission would be answered now; nothing is kept."""
+    """Return what a submission would be answered now, and what it would be of other policies.
+
+    Nothing is kept.
+    """
     job = jobs.new_job(ctx, job_id, spec)
-    answer = jobs.appraise(ctx, job)
+    found = [
+        {"policy": offer.policy, "site": offer.site, **_promised(offer.answer)}
+        for offer in offers.offers(ctx, job)
+    ]
+    return {**_promised(jobs.appraise(ctx, job)), "offers": found}
+
+
+def _promised(answer: Admission | Problem) -> dict[str, Any]:
     if isinstance(answer, Problem):
         return {
             "is_accepted": False,

@@ -169,6 +169,16 @@ def test_job_plan(tenure: Tenure) -> None:
     assert tenure("job", "ps", "-q").lines == []
 
 
+def test_job_plan_shows_what_every_policy_offers(tenure: Tenure) -> None:
+    (answer,) = tenure("job", "plan", "-", "--json", stdin=_yaml(JOB)).json
+    policies = [offer["policy"] for offer in answer["offers"] if offer["site"] == "any"]
+    assert sorted(policies) == sorted(set(policies))
+    assert {"ff", "gio", "exact"} <= set(policies)
+    shown = tenure("job", "plan", "-", stdin=_yaml(JOB)).out
+    assert "OFFER FOR" in shown
+    assert "exact" in shown
+
+
 def test_job_logs(tenure: Tenure, server: Server, job: str) -> None:
     server.backend.logs = {f"{job}/0": b"zero\n", f"{job}/1": b"one\n\xff\n"}
     server.backend.followed = [b"more\n"]

@@ -94,8 +94,8 @@ def test_the_hybrid_factor_is_learned(
     local: tuple[int, ...], hybrid: tuple[int, ...], expected: int
 ) -> None:
     bench = bench_of()
-    kinds = [tuple(RunTime(s * US, 0) for s in kind) for kind in (local, hybrid)]
-    bench.tables.apps.put("app", AppRuns("app", *kinds))
+    first, second = (tuple(RunTime(s * US, 0) for s in kind) for kind in (local, hybrid))
+    bench.tables.apps.put("app", AppRuns("app", first, second))
     given = estimate(bench, estimate_local_us=100 * US)
     assert given == Estimate(100 * US, expected * US, "given")
 
