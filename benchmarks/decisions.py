@@ -18,8 +18,8 @@ import numpy as np
 
 from tenure.model.placing import NEVER, Ask, ClusterView
 from tenure.model.units import FOREVER_US, US
-from tenure.placement.arrays import fleet_of, need_of
-from tenure.placement.decide import POLICIES
+from tenure.placement.arrays import pack
+from tenure.placement.decide import POLICIES, question_of
 from tenure.placement.policies import Policies
 
 GIB = 1 << 30
@@ -93,19 +93,22 @@ def rows() -> list[dict[str, object]]:
     answer = policies._kernels.answer
 
     @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
-    def loop(turns, code, nodes, need):  # type: ignore[no-untyped-def]
+    def loop(turns, question, table, flags, eligible):  # type: ignore[no-untyped-def]
         total = 0
         for _ in range(turns):
-            total += answer(code, nodes, need).verdict
+            total += answer(question, table, flags, eligible)[0]
         return total
 
     found: list[dict[str, object]] = []
     for nodes, executors in SIZES:
         for load in LOADS:
             view, job = fleet(nodes, load), ask(nodes, executors)
-            arrays, need = fleet_of(view), need_of(job, 0)
+            packed = pack(view)
             for code, name in enumerate(POLICIES):
-                kernel = best_us(lambda n, c=code, a=arrays, q=need: loop(n, c, a, q))  # type: ignore[misc]
+                question = question_of(code, job, 0)
+                kernel = best_us(
+                    lambda n, q=question, p=packed, e=job.eligible: loop(n, q, *p, e)  # type: ignore[misc]
+                )
                 door = best_us(
                     lambda n, p=name, v=view, j=job: [policies.place(p, v, j, 0) for _ in range(n)]  # type: ignore[misc]
                 )

@@ -98,11 +98,36 @@ def fleet_of(view: ClusterView) -> Fleet:
         capacity_memory=_ints(view.capacity_memory),
         price=_ints(view.price),
         remaining_us=_ints(view.remaining_us),
-        is_on=_bools(view.is_on),
-        is_cloud=_bools(view.is_cloud),
+        is_on=mask_of(view.is_on),
+        is_cloud=mask_of(view.is_cloud),
         boot_us=_ints(view.boot_us),
         reboot_us=_ints(view.reboot_us),
         min_billing_us=_ints(view.min_billing_us),
+    )
+
+
+def pack(view: ClusterView) -> tuple[Ints, Bools]:
+    """Return the numbers (9, n) and flags (2, n) of ``view``, for ``unpack``."""
+    f = fleet_of(view)
+    numbers = (f.free_cpu_m, f.free_memory, f.capacity_cpu_m, f.capacity_memory, f.price)
+    times = (f.remaining_us, f.boot_us, f.reboot_us, f.min_billing_us)
+    return np.array((*numbers, *times)), np.array((f.is_on, f.is_cloud))
+
+
+def unpack(table: Ints, flags: Bools) -> Fleet:
+    """Return the fleet that was packed; nothing is copied."""
+    return Fleet(
+        table[0],
+        table[1],
+        table[2],
+        table[3],
+        table[4],
+        table[5],
+        flags[0],
+        flags[1],
+        table[6],
+        table[7],
+        table[8],
     )
 
 
@@ -116,7 +141,7 @@ def need_of(ask: Ask, now_us: int) -> Need:
         local_us=ask.local_us,
         hybrid_us=max(ask.local_us, ask.hybrid_us),
         limit_us=limit_us,
-        eligible=_bools(ask.eligible),
+        eligible=mask_of(ask.eligible),
     )
 
 
@@ -170,7 +195,8 @@ def _ints(values: Ints | Sequence[int]) -> Ints:
     return np.array(values, dtype=np.int64)
 
 
-def _bools(values: Bools) -> Bools:
+def mask_of(values: Bools) -> Bools:
+    """Return a mask in one piece and writable."""
     if values.dtype is BOOL and values.flags.carray:
         return values
     return np.array(values, dtype=np.bool_)

@@ -19,8 +19,9 @@ def asq(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
     nodes with T_C^H, never on both: a job that fits neither site waits, or never runs. The paper
     says no more; within the site nodes are taken as ``gio`` does, as in the authors' simulator.
     """
-    usable = offer(fleet, room, ON_LOCAL, need.local_us, limit_us)
-    if np.sum(usable) >= need.executors:
-        return cheapest_first(fleet, usable, need.local_us, need.executors)
-    usable = offer(fleet, room, ON_CLOUD, need.hybrid_us, limit_us)
-    return cheapest_first(fleet, usable, need.hybrid_us, need.executors)
+    run_us = need.local_us
+    usable = offer(fleet, room, ON_LOCAL, run_us, limit_us)
+    if np.sum(usable) < need.executors:
+        run_us = need.hybrid_us
+        usable = offer(fleet, room, ON_CLOUD, run_us, limit_us)
+    return cheapest_first(fleet, usable, run_us, need.executors)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from tenure.model.placing import Ints
+from tenure.model.placing import Ask, Bools, Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import Fleet, Need
+from tenure.placement.arrays import Fleet, Need, unpack
 from tenure.placement.asq import asq
 from tenure.placement.cost import delay_us, is_hybrid, slots, total_nano
 from tenure.placement.exact import exact
@@ -21,6 +19,11 @@ from tenure.placement.gio import gio
 POLICIES = ("ff", "gio", "exact", "fifo", "fifo_c", "fifo_c_free", "asq")
 FF, GIO, EXACT, FIFO, FIFO_C, FIFO_C_FREE, ASQ = range(len(POLICIES))
 
+#: A policy's number, then the numbers of a ``Need`` in their order.
+Question = tuple[int, int, int, int, int, int, int]
+#: What comes before the nodes in an answer (``entail``).
+TOLD = 4
+
 LOCAL = 1
 HYBRID = 2
 NO_ROOM = -1
@@ -28,22 +31,6 @@ TOO_LATE = -2
 NO_NODE = -3
 MODES = {LOCAL: "local", HYBRID: "hybrid"}
 REASONS = {NO_ROOM: "no_room", TOO_LATE: "too_late", NO_NODE: "no_node"}
-
-
-class Answer(NamedTuple):
-    """A decision with what it entails; all but ``verdict`` are 0 or empty without a placement.
-
-    ``verdict`` is a mode or a negative reason. ``nodes`` (k,) are the used ones, ascending, and
-    ``executors`` (k,) how many each takes. ``wait_us`` is the longest boot among them, ``run_us``
-    T_C, ``cost_nano`` Eq. 16.
-    """
-
-    verdict: int
-    nodes: Ints
-    executors: Ints
-    wait_us: int
-    run_us: int
-    cost_nano: int
 
 
 def choose(policy: int, fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:  # noqa: PLR0911 - one return a policy
@@ -105,29 +92,68 @@ def decide(policy: int, fleet: Fleet, need: Need) -> tuple[int, Ints]:
     counts = choose(policy, fleet, need, room, need.limit_us)
     if np.sum(counts) > 0:
         return (HYBRID if is_hybrid(counts, fleet.is_cloud) else LOCAL), counts
+    return decide_late(policy, fleet, need, room)
+
+
+def decide_late(policy: int, fleet: Fleet, need: Need, room: Ints) -> tuple[int, Ints]:
+    """Return the verdict on a job that is not placed in time: why it waits, or where it is late."""
     best_us = quickest_us(policy, fleet, need)
+    counts = choose(policy, fleet, need, room, FOREVER_US)
     if best_us >= FOREVER_US:
         return NO_NODE, counts
-    whenever = choose(policy, fleet, need, room, FOREVER_US)
-    if np.sum(whenever) == 0:
+    if np.sum(counts) == 0:
         return NO_ROOM, counts
     if best_us < need.limit_us:
-        return TOO_LATE, counts
-    return (HYBRID if is_hybrid(whenever, fleet.is_cloud) else LOCAL), whenever
+        return TOO_LATE, np.zeros(room.shape[0], dtype=np.int64)
+    return (HYBRID if is_hybrid(counts, fleet.is_cloud) else LOCAL), counts
 
 
-def answer(policy: int, fleet: Fleet, need: Need) -> Answer:
-    """Return what ``decide`` decides and what it entails: one call for those outside."""
+def question_of(policy: int, ask: Ask, now_us: int) -> Question:
+    """Return ``ask`` as seen at ``now_us``, for ``answer``."""
+    limit_us = FOREVER_US if ask.deadline_us is None else ask.deadline_us - now_us
+    hybrid_us = max(ask.local_us, ask.hybrid_us)
+    return (
+        policy,
+        ask.executors,
+        ask.cpu_m,
+        ask.memory_bytes,
+        ask.local_us,
+        hybrid_us,
+        limit_us,
+    )
+
+
+def answer(question: Question, table: Ints, flags: Bools, eligible: Bools) -> Ints:
+    """Return what ``entail`` does of what ``decide`` decides: one call for those outside.
+
+    ``table`` and ``flags`` are a packed fleet. Few arguments and one array to answer with, because
+    to hand over an array costs compiled code more than a node does.
+    """
+    policy, executors, cpu_m, memory_bytes, local_us, hybrid_us, limit_us = question
+    fleet = unpack(table, flags)
+    need = Need(executors, cpu_m, memory_bytes, local_us, hybrid_us, limit_us, eligible)
     verdict, counts = decide(policy, fleet, need)
     return entail(fleet, need, verdict, counts)
 
 
-def entail(fleet: Fleet, need: Need, verdict: int, counts: Ints) -> Answer:
-    """Return a decision with its nodes, times and cost."""
-    nodes = np.flatnonzero(counts)
-    wait_us, run_us, cost_nano = 0, 0, 0
+def entail(fleet: Fleet, need: Need, verdict: int, counts: Ints) -> Ints:
+    """Return a decision with its times and cost, (4 + 2 k,) for a placement on k nodes.
+
+    The verdict, the longest boot among the nodes, T_C and Eq. 16's cost, then the nodes with how
+    many executors each takes; for what is not placed the verdict and zeros.
+    """
+    used = 0
+    for j in range(counts.shape[0]):
+        used += 1 if verdict > 0 and counts[j] > 0 else 0
+    told = np.zeros(TOLD + 2 * used, dtype=np.int64)
+    told[0] = verdict
     if verdict > 0:
         wait_us = delay_us(counts, fleet.boot_us)
         run_us = need.local_us if verdict == LOCAL else need.hybrid_us
-        cost_nano = total_nano(fleet, counts, wait_us + run_us)
-    return Answer(verdict, nodes, counts[nodes], wait_us, run_us, cost_nano)
+        told[1], told[2], told[3] = wait_us, run_us, total_nano(fleet, counts, wait_us + run_us)
+        place = TOLD
+        for j in range(counts.shape[0]):
+            if counts[j] > 0:
+                told[place], told[place + 1] = j, counts[j]
+                place += 2
+    return told

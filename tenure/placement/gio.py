@@ -22,11 +22,12 @@ def gio(fleet: Fleet, need: Need, room: Ints, limit_us: int) -> Ints:
     Local nodes alone with T_C^L if they hold all E now and in time (LocalAvailability, line 3),
     else all nodes with T_C^H if that is in time; each set by ``cheapest_first``.
     """
-    usable = offer(fleet, room, ON_LOCAL, need.local_us, limit_us)
-    if np.sum(usable) >= need.executors:
-        return cheapest_first(fleet, usable, need.local_us, need.executors)
-    usable = offer(fleet, room, ANYWHERE, need.hybrid_us, limit_us)
-    return cheapest_first(fleet, usable, need.hybrid_us, need.executors)
+    run_us = need.local_us
+    usable = offer(fleet, room, ON_LOCAL, run_us, limit_us)
+    if np.sum(usable) < need.executors:
+        run_us = need.hybrid_us
+        usable = offer(fleet, room, ANYWHERE, run_us, limit_us)
+    return cheapest_first(fleet, usable, run_us, need.executors)
 
 
 def cheapest_first(fleet: Fleet, usable: Ints, run_us: int, executors: int) -> Ints:

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenure.model.placing import Bools, Ints
 from tenure.model.units import HOUR_US
 from tenure.placement import (
+    arrays,
     asq,
     cost,
     decide,
@@ -33,11 +35,12 @@ from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 class Kernels(NamedTuple):
     """The functions that are worth compiling; signatures as in ``decide`` and ``schedule``."""
 
-    answer: Callable[[int, Fleet, Need], decide.Answer]
+    quickest_us: Callable[[int, Fleet, Need], int]
+    answer: Callable[[decide.Question, Ints, Bools, Bools], Ints]
     resume: Callable[..., None]
 
 
-PLAIN = Kernels(decide.answer, schedule.resume)
+PLAIN = Kernels(decide.quickest_us, decide.answer, schedule.resume)
 
 #: Every kernel; each calls only kernels above it, by the name it is defined under.
 LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
@@ -53,6 +56,7 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     cost.total_nano,
     order.comes_before,
     order.fill,
+    arrays.unpack,
     ff.ff,
     gio.cheapest_first,
     gio.gio,
@@ -71,6 +75,7 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     decide.until_enough_us,
     decide.soonest_us,
     decide.quickest_us,
+    decide.decide_late,
     decide.decide,
     decide.entail,
     decide.answer,
@@ -91,7 +96,12 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
 #: Put into their callers: to hand over a fleet, a dozen arrays, takes longer than what these do.
 INLINED = frozenset(
     (
+        arrays.unpack,
+        cost.slots,
         cost.offer,
+        cost.is_hybrid,
+        cost.delay_us,
+        cost.total_nano,
         cost.longer_us,
         cost.least_on_us,
         cost.money,
@@ -103,6 +113,10 @@ INLINED = frozenset(
         exact.is_less,
         exact.spare,
         exact.cover,
+        gio.cheapest_first,
+        decide.choose,
+        decide.decide,
+        decide.entail,
     )
 )
 
@@ -176,8 +190,9 @@ def _warm(kernels: Kernels) -> None:
     one = np.ones(1, dtype=np.int64)
     yes = np.ones(1, dtype=np.bool_)
     fleet = Fleet(one, one, one, one, one, one, yes, yes, one, one, one)
-    need = Need(1, 1, 1, 1, 1, HOUR_US, yes)
-    kernels.answer(0, fleet, need)
+    kernels.quickest_us(0, fleet, Need(1, 1, 1, 1, 1, HOUR_US, yes))
+    question = (0, 1, 1, 1, 1, 1, HOUR_US)
+    kernels.answer(question, np.ones((9, 1), dtype=np.int64), np.ones((2, 1), dtype=np.bool_), yes)
     jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
     line = schedule.Line(jobs, 0 * one)
     kernels.resume(fleet, Ends(0 * one, one, one, one), line, schedule.blank(1, 1, 1), (0, 0, 1))

@@ -8,8 +8,10 @@ from tenure.model.errors import InvalidInput
 from tenure.model.placing import (
     Admitted,
     Ask,
+    Bools,
     ClusterView,
     Forecast,
+    Ints,
     Occupation,
     Placed,
     Queued,
@@ -18,9 +20,9 @@ from tenure.model.placing import (
 )
 from tenure.model.units import FOREVER_US
 from tenure.placement import admission, explain
-from tenure.placement.arrays import fleet_of, need_of
+from tenure.placement.arrays import fleet_of, mask_of, need_of, pack
 from tenure.placement.binpack import binpack
-from tenure.placement.decide import EXACT, MODES, POLICIES, REASONS, entail, quickest_us
+from tenure.placement.decide import EXACT, MODES, POLICIES, REASONS, entail, question_of
 from tenure.placement.foresight import Foresight, Moment, Outlook, Pool
 from tenure.placement.kernels import PLAIN, Kernels, compile_kernels
 from tenure.placement.milp import decide_milp
@@ -46,6 +48,7 @@ class Policies:
         self._kernels: Kernels = PLAIN
         self._pool = Pool(0)
         self._foresight: Foresight | None = None
+        self._packed: tuple[ClusterView, Ints, Bools] | None = None
         if compiled:
             self.compile()
 
@@ -77,23 +80,26 @@ class Policies:
         code = _code(policy)
         if not view.names:
             return Unplaceable("no_node")
-        fleet, need = fleet_of(view), need_of(ask, now_us)
         if policy == MILP:
-            answer = entail(fleet, need, *decide_milp(fleet, need))
+            fleet, need = fleet_of(view), need_of(ask, now_us)
+            told = entail(fleet, need, *decide_milp(fleet, need))
         else:
-            answer = self._kernels.answer(code, fleet, need)
-        verdict, nodes, executors, wait_us, run_us, cost_nano = answer
+            _, table, flags = self._pack(view)
+            question = question_of(code, ask, now_us)
+            told = self._kernels.answer(question, table, flags, mask_of(ask.eligible))
+        verdict, wait_us, run_us, cost_nano, *used = told.tolist()
         if verdict < 0:
             return Unplaceable(REASONS[verdict])
-        names = view.names
-        used = zip(nodes.tolist(), executors.tolist(), strict=True)
-        counts = tuple([(names[j], count) for j, count in used])
+        names = [view.names[j] for j in used[::2]]
+        counts = tuple(zip(names, used[1::2], strict=True))
         return Placed(counts, MODES[verdict], cost_nano, run_us, wait_us)
 
     def could_hold(self, policy: str, view: ClusterView, ask: Ask) -> bool:
         """Return whether ``ask`` would fit if no job were there; deadlines are not looked at."""
         code = _code(policy)
-        return bool(view.names) and quickest_us(code, fleet_of(view), need_of(ask, 0)) < FOREVER_US
+        if not view.names:
+            return False
+        return self._kernels.quickest_us(code, fleet_of(view), need_of(ask, 0)) < FOREVER_US
 
     def predict(
         self,
@@ -163,6 +169,12 @@ class Policies:
     ) -> explain.Explanation:
         """Say per node why ``ask`` does not start; see ``explain.explain``."""
         return explain.explain(_code(policy), view, ask, drops, running, now_us)
+
+    def _pack(self, view: ClusterView) -> tuple[ClusterView, Ints, Bools]:
+        """Return the view packed; a view is not changed once it was shown, so the last is kept."""
+        if self._packed is None or self._packed[0] is not view:
+            self._packed = (view, *pack(view))
+        return self._packed
 
     def _foresee(self, moment: Moment, queue: Sequence[Queued]) -> Outlook:
         for policy in {queued.policy for queued in queue}:
