@@ -36,16 +36,17 @@ def cheapest_first(fleet: Fleet, usable: Ints, run_us: int, executors: int) -> I
     All zeros if ``usable`` (n,) does not hold them. Eq. 17 counts each node's own boot. Ties,
     which the paper leaves open: the less core-time by which a node is kept on (an active node
     before an idle one, and a small idle one before a large one, where both are free of charge),
-    local before cloud, the fewer free cores, name.
+    local before cloud, the fewer free cores, the more executors that it takes, name.
     """
     price, boot_us, remaining_us = fleet.price, fleet.boot_us, fleet.remaining_us
     free_cpu_m, capacity_cpu_m = fleet.free_cpu_m, fleet.capacity_cpu_m
     is_cloud, least_us = fleet.is_cloud, least_on_us(fleet)
-    keys = np.empty((3, usable.shape[0]), dtype=np.int64)
+    keys = np.empty((4, usable.shape[0]), dtype=np.int64)
     for j in range(usable.shape[0]):
         if usable[j] > 0:
             more_us = longer_us(boot_us[j] + run_us, remaining_us[j], least_us[j])
             keys[0, j] = money(price[j], more_us)
             keys[1, j] = more_us // MS * capacity_cpu_m[j]
             keys[2, j] = free_cpu_m[j] + (CLOUD_LAST if is_cloud[j] else 0)
+            keys[3, j] = -usable[j]
     return fill(keys, usable, executors)
