@@ -32,7 +32,14 @@ LINKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "nodes_listing": (
         "name",
         FIRST_NAME,
-        ("nodes_inspect", "nodes_change_patch", "nodes_power", "nodes_fence"),
+        (
+            "nodes_inspect",
+            "nodes_change_patch",
+            "nodes_drain",
+            "nodes_cancel_drain_delete",
+            "nodes_power",
+            "nodes_fence",
+        ),
     ),
     "cycles_listing": ("name", FIRST_NAME, ("cycles_run", "cycles_claim")),
     "cycles_run": ("id", ID, ("cycles_inspect_run", "cycles_fail_run")),

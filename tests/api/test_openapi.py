@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tenure.api.endpoint import Endpoint
+from tenure.api.links import LINKS
 from tenure.api.openapi import document
 from tenure.api.problems import ProblemView
 from tenure.api.routes import ENDPOINTS
@@ -91,3 +92,11 @@ def test_refusals_are_declared(server: Server) -> None:
         status = server.send(method.upper(), real, body).status
         assert status >= 400
         assert str(status) in api["paths"][path][method]["responses"]
+
+
+def test_links_lead_to_operations_that_take_their_parameter() -> None:
+    by_name = {endpoint.name: endpoint for endpoint in ENDPOINTS}
+    for source, (parameter, _, targets) in LINKS.items():
+        assert source in by_name
+        for target in targets:
+            assert f"{{{parameter}}}" in by_name[target].path

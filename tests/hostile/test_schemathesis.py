@@ -8,10 +8,13 @@ conformance``: ``/v1/jobs/plan`` is also the address of a job named plan, and ``
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,41 @@ def _brief(text: str) -> str:
     return "\n".join(line[:400] for line in failures.splitlines())
 
 
+def _set_right(daemon: Daemon) -> None:
+    """Have the one node take work, whatever was asked of it."""
+    for method, path, body in (
+        ("DELETE", "/v1/nodes/n1/drain", None),
+        ("PATCH", "/v1/nodes/n1", {"maintenance": False}),
+        ("PATCH", "/v1/nodes/n1", {"scheduling": "yes"}),
+    ):
+        status, answer = daemon.ask(method, path, body)
+        assert status < 500, answer
+
+
+@contextlib.contextmanager
+def _tended(daemon: Daemon) -> Iterator[None]:
+    """Keep the node at work beside the body: schemathesis cordons, drains and maintains it."""
+    ended = threading.Event()
+    faults: list[str] = []
+
+    def run() -> None:
+        while not ended.wait(0.3):
+            try:
+                _set_right(daemon)
+            except (AssertionError, OSError) as error:
+                faults.append(repr(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        _set_right(daemon)
+    assert not faults, faults[:3]
+
+
 def _types(daemon: Daemon) -> set[str]:
     """Return the types of all events."""
     found: set[str] = set()
@@ -73,7 +111,7 @@ def _types(daemon: Daemon) -> set[str]:
 
 @pytest.mark.timeout(LIMIT_S + 60)
 def test_the_document_holds(daemon: Daemon, tmp_path: Path) -> None:
-    with watched(daemon):
+    with watched(daemon), _tended(daemon):
         done = _schemathesis(daemon, tmp_path)
     assert done.returncode == 0, _brief(done.stdout) + done.stderr[-2000:]
     for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
