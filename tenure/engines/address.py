@@ -7,6 +7,7 @@ how an engine is reached. ``ssh://`` becomes a unix socket that ``tunnel`` keeps
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
@@ -78,11 +79,13 @@ def _invalid(detail: str) -> InvalidInput:
     return InvalidInput(detail, code="invalid_url")
 
 
-def connector(address: Address, *, limit: int, is_kept: bool) -> aiohttp.BaseConnector:
+def connector(address: Address, *, limit: int, kept_s: float) -> aiohttp.BaseConnector:
     """Return a connection pool of at most ``limit`` connections (0: unbounded).
 
-    ``is_kept`` says whether connections are used again. Needs a running event loop.
+    ``kept_s`` is how long an idle connection stays to be used again; 0: none is. Needs a running
+    event loop.
     """
+    kept: dict[str, Any] = {"keepalive_timeout": kept_s} if kept_s else {"force_close": True}
     if address.socket:
-        return aiohttp.UnixConnector(address.socket, limit=limit, force_close=not is_kept)
-    return aiohttp.TCPConnector(limit=limit, limit_per_host=limit, force_close=not is_kept)
+        return aiohttp.UnixConnector(address.socket, limit=limit, **kept)
+    return aiohttp.TCPConnector(limit=limit, limit_per_host=limit, **kept)

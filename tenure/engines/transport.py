@@ -1,8 +1,9 @@
 """HTTP to one engine: its own connections, slots and time-outs, so that it slows nobody else.
 
-Three pools. Reads keep their connections (fastest). Calls that change something open a fresh one
-each: then a failure to connect is certain, whereas a kept connection that broke unnoticed would
-leave open whether the request arrived. Streams have as many as they need.
+Four pools. Reads keep their connections (fastest), sweeps for a moment only: those kept from one
+sweep of a large fleet to the next would use up the file descriptors. Calls that change something
+open a fresh one each: then a failure to connect is certain, whereas a kept connection that broke
+unnoticed would leave open whether the request arrived. Streams have as many as they need.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ LONG_CALLS = 16
 
 SWEEP_CALLS = 256
 """One-shot stats at a time: an engine answers all of them after one second, together or not."""
+
+READ_KEPT_S, SWEEP_KEPT_S = 15.0, 3.0
+"""How long idle connections stay. A sweep of 20,000 containers takes some 20 s."""
 
 STREAMS = 512
 """Open streams: one of events, one of stats per container, followed logs."""
@@ -86,6 +90,7 @@ class Timeouts:
 @dataclass(frozen=True, slots=True)
 class _Pools:
     reads: aiohttp.ClientSession
+    sweeps: aiohttp.ClientSession
     writes: aiohttp.ClientSession
     streams: aiohttp.ClientSession
 
@@ -160,24 +165,30 @@ class Transport:
         limit_s = timeout_s or self.timeouts.read_s
         try:
             async with asyncio.timeout(limit_s), self._sweep if is_sweep else self._short:
-                return parsed(await self._read_with_retries(path, params or {}), path)
+                return parsed(
+                    await self._read_with_retries(path, params or {}, is_sweep=is_sweep), path
+                )
         except TimeoutError as error:
             raise EngineUnclear(f"{path}: no answer in {limit_s:g} s") from error
 
-    async def _read_with_retries(self, path: str, params: Mapping[str, str]) -> bytes:
+    async def _read_with_retries(
+        self, path: str, params: Mapping[str, str], *, is_sweep: bool
+    ) -> bytes:
         pause_s = RETRY_BASE_S
         for _ in range(READ_TRIES - 1):
             try:
-                return await self._read_once(path, params)
+                return await self._read_once(path, params, is_sweep=is_sweep)
             except (EngineUnclear, EngineUnreachable):
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
                 pause_s *= 2
-        return await self._read_once(path, params)
+        return await self._read_once(path, params, is_sweep=is_sweep)
 
-    async def _read_once(self, path: str, params: Mapping[str, str]) -> bytes:
+    async def _read_once(self, path: str, params: Mapping[str, str], *, is_sweep: bool) -> bytes:
         await self._negotiate()
+        pools = self._open()
+        pool = pools.sweeps if is_sweep else pools.reads
         try:
-            body, _ = await self._request(self._open().reads, "GET", self._at(path, params))
+            body, _ = await self._request(pool, "GET", self._at(path, params))
         except (aiohttp.ClientError, OSError) as error:
             raise self._translated(error, path) from error
         return body
@@ -259,7 +270,7 @@ class Transport:
         """Close every connection; a later call opens them again."""
         pools, self._pools = self._pools, None
         if pools is not None:
-            for session in (pools.reads, pools.writes, pools.streams):
+            for session in (pools.reads, pools.sweeps, pools.writes, pools.streams):
                 await session.close()
         if self._tunnel is not None:
             await self._tunnel.close()
@@ -323,15 +334,16 @@ class Transport:
         """Return the pools, made on first use because aiohttp wants a running loop."""
         if self._pools is None:
             self._pools = _Pools(
-                reads=self._session(0, is_kept=True),
-                writes=self._session(0, is_kept=False),
-                streams=self._session(STREAMS, is_kept=False),
+                reads=self._session(0, kept_s=READ_KEPT_S),
+                sweeps=self._session(0, kept_s=SWEEP_KEPT_S),
+                writes=self._session(0),
+                streams=self._session(STREAMS),
             )
         return self._pools
 
-    def _session(self, limit: int, *, is_kept: bool) -> aiohttp.ClientSession:
+    def _session(self, limit: int, *, kept_s: float = 0.0) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=connector(self.address, limit=limit, is_kept=is_kept),
+            connector=connector(self.address, limit=limit, kept_s=kept_s),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,  # proxies and certificates of the environment are not for engines

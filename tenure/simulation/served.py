@@ -177,12 +177,12 @@ class ServedFleet:
 
     async def _stream(self, request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request)
         queue: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
         readers = self._readers.setdefault(machine.name, set())
         readers.add(queue)
         try:
             with suppress(ConnectionResetError):  # whoever followed has gone
+                await response.prepare(request)
                 while True:
                     await response.write(await queue.get())
         finally:

@@ -20,6 +20,7 @@ from tenure.model.events import UsageObserved
 from tenure.model.units import HOUR_US, US
 from tenure.profiling.decode import decode_stats, difference
 from tenure.profiling.foreign import ForeignUse
+from tenure.profiling.io.gate import Gate
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, Reading
 
@@ -47,7 +48,10 @@ class SamplerParams:
     """``interval_us`` between sweeps; ``window_us`` the longest profile; fewer than
     ``min_samples`` give no profile. ``timeout_us`` bounds one node's answer. At most
     ``profiles_per_sweep`` profiles are made per sweep, the stalest first, so that a large fleet
-    costs a bounded time; ``apps_us`` is the time between two profiles of one app.
+    costs a bounded time; ``apps_us`` is the time between two profiles of one app. At most
+    ``asked_at_once`` containers are asked for at a time, each over a connection of its own: an
+    engine takes a second for its answer, and 20,000 connections at once are more than a process
+    may have. One node's containers are always asked together.
     """
 
     interval_us: int = 30 * US
@@ -57,12 +61,13 @@ class SamplerParams:
     profiles_per_sweep: int = 1_000
     apps_us: int = 60 * US
     prune_us: int = 60 * US
+    asked_at_once: int = 1_000
 
     def __post_init__(self) -> None:
         if min(self.interval_us, self.window_us, self.timeout_us) <= 0:
             raise ValueError("interval, window and time-out must be positive")
-        if min(self.min_samples, self.profiles_per_sweep) < 1:
-            raise ValueError("min_samples and profiles_per_sweep must be at least 1")
+        if min(self.min_samples, self.profiles_per_sweep, self.asked_at_once) < 1:
+            raise ValueError("min_samples, profiles_per_sweep, asked_at_once must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,7 @@ class Sampler:
         self._ports = ports
         self._params = params
         self._readings: dict[tuple[str, str], Reading] = {}
+        self._gate = Gate(params.asked_at_once)
         self._foreign = ForeignUse()
         self._profiled_us: dict[str, int] = {}
         self._learned_us: dict[str, int] = {}
@@ -150,8 +156,8 @@ class Sampler:
     async def _visit(self, node: str, rows: Sequence[Target]) -> _Visit:
         """Sample one node; what came is decoded at once, so that no step holds the loop long."""
         try:
-            async with asyncio.timeout(self._params.timeout_us / US):
-                ids = [row.engine_id for row in rows]
+            ids = [row.engine_id for row in rows]
+            async with self._gate.hold(len(ids)), asyncio.timeout(self._params.timeout_us / US):
                 raw = await self._ports.stats(node, ids) if ids else {}
         except TimeoutError:
             return _Visit(node, [], "no answer in time")

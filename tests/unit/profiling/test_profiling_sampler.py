@@ -173,3 +173,27 @@ async def test_run_sweeps_at_its_interval_until_cancelled(store: EmbeddedStats) 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_a_large_fleet_is_asked_a_part_at_a_time(store: EmbeddedStats) -> None:
+    asked, most = 0, 0
+
+    async def stats(node: str, engine_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        nonlocal asked, most
+        asked += len(engine_ids)
+        most = max(most, asked)
+        await asyncio.sleep(0)
+        asked -= len(engine_ids)
+        return {key: fleet.raw(key) for key in engine_ids}
+
+    fleet = Fleet()
+    fleet.nodes = {
+        f"n{n}": [Target(f"e{n}-{i}", "executor", f"j{n}/{i}", "a") for i in range(4)]
+        for n in range(50)
+    }
+    ports = SamplerPorts(stats, lambda: fleet.nodes, fleet.seen.append, lambda: fleet.now_us)
+    sampler = Sampler(store, ports, SamplerParams(asked_at_once=20))
+    await sampler.sweep()
+    fleet.now_us += 30 * US
+    assert (await sampler.sweep()).samples == 200
+    assert most == 20
