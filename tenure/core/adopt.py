@@ -61,7 +61,7 @@ def all_copies(ctx: Context) -> dict[str, int]:
     for key in sorted(ctx.index.open_jobs):
         job = ctx.tables.jobs[key]
         if not (job.is_cancelling or job.is_failing):
-            tally += _job(ctx, job, seen)
+            tally.update(_job(ctx, job, seen))  # += would drop the zeros
     tally["unknown"] = sum(
         owner not in ctx.tables.executors and owner not in ctx.tables.services for owner in seen
     )
@@ -168,6 +168,7 @@ def _begun(ctx: Context, job: Job) -> None:
     job = replace(job, mode="hybrid" if is_hybrid else "local", placed_us=ctx.now_us)
     end_us = ctx.now_us + room.run_estimate_us(ctx, job)
     jobs.to(ctx, replace(job, end_estimate_us=end_us), JobState.STARTING)
+    ctx.index.homeless.add(job.id)  # those that were not seen were put back while it still waited
 
 
 # containers

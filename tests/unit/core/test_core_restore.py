@@ -14,6 +14,7 @@ from tenure.model.node import Power
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.units import US
 from tenure.placement.policies import Policies
+from tenure.simulation.remembered import check
 from tests.regression.acts import ALWAYS, fence, run_service
 from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
 
@@ -134,6 +135,29 @@ def test_an_executor_that_went_on_elsewhere_is_adopted_and_its_job_goes_on() -> 
     bench.listed("a", died)
     retired = {e.target for e in bench.effects if e.kind == "retire"}
     assert retired == {"e1", "engine-big"}, "what died, and what left no trace; never what runs"
+
+
+def test_of_a_job_that_waited_the_executors_without_a_trace_find_a_node_too() -> None:
+    bench = fleet()
+    bench.submit("first", executors=2, request=SIZE)
+    bench.submit("j", executors=2, request=SIZE)
+    older = backup(bench)
+    for create in [e for e in bench.tables.effects.values() if e.kind == "create"]:
+        bench.end(create, Done(f"engine-{create.owner}"))
+    for start in [e for e in bench.tables.effects.values() if e.kind == "start"]:
+        bench.end(start)
+    for copy in [e for e in bench.effects if e.kind == "create"]:
+        bench.listed(copy.node, shown(copy, f"engine-{copy.owner}", "exited", exit_code=0))
+    seen = next(e for e in bench.effects if e.kind == "create" and e.owner == "executor:j/0")
+    put_back(bench, older, *NODES, node("c"), node("d"))
+    for spec in (*NODES, node("c"), node("d")):
+        show(bench, spec.name, *([shown(seen, "E", "running")] if spec.name == seen.node else ()))
+    (settled,) = [event for event in bench.public if event.type == "state.settled"]
+    assert settled.data == {"adopted": 1, "begun_anew": 2, "gone": 0, "unknown": 0}
+    crew = {e.index: e for e in bench.state.ctx.executors_of("j")}
+    assert crew[0].node == seen.node
+    assert crew[1].node not in ("", seen.node)
+    check(bench.state.ctx)
 
 
 def test_an_executor_that_ended_meanwhile_ends_its_job() -> None:
