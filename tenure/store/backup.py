@@ -233,10 +233,10 @@ def _replace(folder: Path, target: Source) -> tuple[Path, ...]:
     replaced = []
     with translated(target.state_dir / STATE):
         for fresh, place in pairs:
+            if not fresh.is_file():
+                continue  # what the backup lacks stays, with its write-ahead log
             for suffix in ("-wal", "-shm") if place.suffix == ".db" else ():
                 Path(f"{place}{suffix}").unlink(missing_ok=True)
-            if not fresh.is_file():
-                continue
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             beside = place.with_name(f".{place.name}.restored")
             shutil.move(fresh, beside)  # a token may lie on another disk

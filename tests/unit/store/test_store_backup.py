@@ -158,6 +158,26 @@ def test_what_root_restores_belongs_to_the_daemons_user(backup: Path, folder: Pa
     assert {(folder / name).stat().st_uid for name in names} == {10001}
 
 
+def test_a_database_that_the_backup_lacks_keeps_its_write_ahead_log(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    source = fill(folder, 1)
+    for name in ("influx.db", "influx.db-wal", "influx.db-shm"):
+        (folder / name).unlink(missing_ok=True)
+    take(source, tmp_path / "without", KINDS, stamp=STAMP)
+    spool = folder / "influx.db"
+    with closing(sqlite3.connect(spool, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE waiting (sample)")
+        db.execute("INSERT INTO waiting VALUES (7)")
+        # as a kill leaves it: not folded in
+        killed = {path: path.read_bytes() for path in folder.glob("influx.db*")}
+    for path, content in killed.items():
+        path.write_bytes(content)
+    put_back(tmp_path / "without", source, KINDS, mark=lambda _: {}, stamp=STAMP)
+    with closing(sqlite3.connect(spool)) as db:
+        assert db.execute("SELECT sample FROM waiting").fetchall() == [(7,)]
+
+
 def test_a_restore_while_the_folder_is_in_use_changes_nothing(backup: Path, folder: Path) -> None:
     daemon = Store.open(folder / "state.db", KINDS)
     before = listing(folder)
