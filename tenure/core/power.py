@@ -256,7 +256,7 @@ def _may_go(ctx: Context, node: Node) -> bool:
         for n in ctx.tables.nodes.values()
         if n.spec.generation == generation
         and n.name != node.name
-        and not n.is_removed
+        and room.is_welcome(n)  # one that takes no new work serves nobody
         and n.power is Power.ON
         and n.reach is Reach.OK
     ]

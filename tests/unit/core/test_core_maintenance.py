@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenure.core.params import Params
-from tenure.model.events import ChangeService, NodeLost, PowerNode, ScheduleNode
+from tenure.model.events import ChangeService, DrainNode, NodeLost, PowerNode, ScheduleNode
 from tenure.model.node import Node, Power, Scheduling
 from tenure.model.outcome import Done
 from tests.regression.acts import power_gone, run_service, wait
@@ -108,3 +108,21 @@ def test_the_reason_of_a_cordon_is_kept_until_it_is_lifted() -> None:
     assert schedule(bench, "a", "cordoned", reason="slow disk").reason == "slow disk"
     assert schedule(bench, "a", "cordoned").reason == "slow disk"
     assert schedule(bench, "a", "yes").reason == ""
+
+
+@pytest.mark.parametrize("way", ["cordon", "drain"])
+def test_a_node_that_takes_no_work_is_not_the_one_that_is_kept_on(way: str) -> None:
+    specs = node("a", "nursery", driver="command"), node("b", "nursery", driver="command")
+    bench = Bench(*specs, params=Params(min_on={"nursery": 1}))
+    bench.connect("a")
+    bench.connect("b")
+    if way == "cordon":
+        schedule(bench, "a", "cordoned")
+    else:
+        bench.say(DrainNode(at_us=0, request="d", node="a"))
+    for _ in range(30):
+        wait(bench, 10)
+        bench.listed("b")
+    assert bench.tables.nodes["b"].power is Power.ON
+    bench.listed("a")
+    assert bench.open("power").node == "a"
