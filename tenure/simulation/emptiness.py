@@ -8,7 +8,7 @@ from tenure.core.tables import Changes
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.drain import Drain, DrainState
 from tenure.model.facts import LABEL_CONTAINER, LABEL_EXECUTOR, LABEL_JOB
-from tenure.model.job import Executor
+from tenure.model.job import Executor, ExecutorState
 from tenure.simulation.machine import Machine
 from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
@@ -49,6 +49,9 @@ def _service(old: Service | None, new: Service) -> str:
 
 
 def _executor(old: Executor | None, new: Executor) -> str:
+    """Return where a new attempt is placed; one that runs at once was there, and was adopted."""
+    if new.state is ExecutorState.RUNNING:
+        return ""
     is_new = old is None or (old.node, old.attempt) != (new.node, new.attempt)
     return new.node if is_new and not new.is_over else ""
 
