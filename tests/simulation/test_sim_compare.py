@@ -87,6 +87,9 @@ def test_a_study_is_checked_before_it_begins(tmp_path: Path) -> None:
 
 def test_sources(tmp_path: Path) -> None:
     assert len(Source("paper:light").load(0)) == 1000
+    for load, threshold_s in (("light", 1000), ("high", 5000)):
+        drawn = Source(f"paper:{load}", jobs=50).load(1)
+        assert (drawn.deadline_us - drawn.arrival_us - drawn.run_us == threshold_s * US).all()
     assert Source("paper:light", jobs=9).load(3).ids[-1] == "8"
     assert Source("paper:light", jobs=500, floor_s=10).load(0).run_us.min() >= 10 * US
     path = tmp_path / "w.csv"

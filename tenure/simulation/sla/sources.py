@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tenure.model.errors import FieldError, InvalidInput
-from tenure.simulation.sla.generator import LOADS, PaperParams, generate
+from tenure.simulation.sla.generator import LOADS, THRESHOLDS_S, PaperParams, generate
 from tenure.simulation.sla.readers import is_drawn, read_workload
 from tenure.simulation.sla.workload import Workload
 
@@ -42,7 +42,9 @@ class Source:
         """Return the workload. Raises InvalidInput for what cannot be read or drawn."""
         if self.name in DRAWN:
             load = DRAWN[self.name]
-            params = PaperParams(gap_s=LOADS[load], floor_s=self.floor_s)
+            params = PaperParams(
+                gap_s=LOADS[load], floor_s=self.floor_s, threshold_s=THRESHOLDS_S[load]
+            )
             params = params if self.jobs is None else replace(params, jobs=self.jobs)
             return generate(params, seed=seed, name=f"paper-{load}")
         workload = read_workload(Path(self.name), seed=seed)
