@@ -63,7 +63,9 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def open(self) -> None:
-        """Connect, unless it is connected."""
+        """Connect, unless it is connected; the daemon closes what was idle for long."""
+        if self._reader is not None and self._reader.at_eof():
+            await self.close()
         if self._writer is None:
             opened = asyncio.open_connection(self._door.host, self._door.port, limit=LIMIT_BYTES)
             self._reader, self._writer = await opened
