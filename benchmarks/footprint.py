@@ -132,6 +132,7 @@ def _with_kernels() -> dict[str, float]:
     say(f"footprint: memory with kernels, {KERNEL_NODES} simulated engines")
     with _large_fleet() as daemon:
         run(_submit(daemon))
+        daemon.compiled()
         daemon.rest(LOADED_S)
         return memory_mib(daemon.pid)
 

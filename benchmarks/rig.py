@@ -24,6 +24,8 @@ TENURED = Path(sys.executable).with_name("tenured")
 ENGINES_S = 60.0
 #: A daemon that uses less of a core than this over a second has come to rest.
 REST_SHARE = 0.35
+#: A minute or so where nothing else runs.
+COMPILED_S = 300.0
 REST_S = 60.0
 
 
@@ -123,6 +125,15 @@ class Daemon:
 
         time.sleep(1.0)
         until(is_at_rest, timeout_s, "the daemon to come to rest", poll_s=1.0)
+
+    def compiled(self, timeout_s: float = COMPILED_S) -> None:
+        """Wait until placement runs compiled: a child compiles after the first job was asked for."""
+
+        def is_compiled() -> bool:
+            self.process.require_alive()
+            return "placement runs compiled" in self.process.log.read_text(errors="replace")
+
+        until(is_compiled, timeout_s, "placement to run compiled", poll_s=0.5)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from benchmarks.figures import Figure, Goal, Report, figure, percentile
 from benchmarks.host import CpuMeter, cores, filesystem
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, Engines, engines, folder, kept_to, running, say
+from tenure.daemon.app import WARM_NODES
 from tenure.simulation.engines import CPUS, IMAGE
 
 CONNECTIONS = 32
@@ -253,6 +254,8 @@ async def _measure(daemon: Daemon, fleet: Engines, plan: Plan, path: Path) -> Re
     rates, shares, sustained, offered = [], [], [], []
     async with Load(daemon.door, plan) as load:
         await load.fill(fleet)
+        if plan.nodes >= WARM_NODES:
+            await asyncio.to_thread(daemon.compiled)
         await asyncio.to_thread(daemon.rest)
         say("submissions: warming up")
         await load.rounds(plan.warm_s)
