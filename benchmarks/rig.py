@@ -127,7 +127,7 @@ class Daemon:
         until(is_at_rest, timeout_s, "the daemon to come to rest", poll_s=1.0)
 
     def compiled(self, timeout_s: float = COMPILED_S) -> None:
-        """Wait until placement runs compiled: a child compiles after the first job was asked for."""
+        """Wait until placement runs compiled: a child compiles once a job was asked for."""
 
         def is_compiled() -> bool:
             self.process.require_alive()
