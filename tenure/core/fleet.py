@@ -30,6 +30,7 @@ from tenure.core import (
     queue,
     restore,
     services,
+    unplaced,
 )
 from tenure.core.context import Context
 from tenure.core.params import Params
@@ -184,7 +185,7 @@ def _settle(ctx: Context) -> None:
             return
         ctx.is_room_changed = False
         queue.run(ctx)
-        services.rest(ctx)
+        unplaced.serve(ctx)
         drain.review_all(ctx)
         migrations.review_all(ctx)
         plans.settle(ctx)

@@ -34,6 +34,12 @@ def need_of(ctx: Context, service: Service) -> Resources:
     return larger(service.reserved, profile.p90.scaled(ctx.params.headroom))
 
 
+def kind_of(service: Service) -> tuple[object, ...]:
+    """Return what decides where a waiting service may go: alike ones fit the same nodes."""
+    image = "" if service.is_pullable else str(service.body.get("Image", ""))
+    return service.generation, service.request, image, host_ports(service)
+
+
 def seed_of(service: Service) -> int:
     """Return the seed of a random choice for the service: the same for the same container."""
     return int(service.id[:8], 16) if service.id[:8].isalnum() else 0

@@ -29,6 +29,7 @@ from tenure.model.placing import Ask, Bools
 from tenure.model.units import FOREVER_US, US
 
 MACHINE = "service"
+NO_ROOM = "no node of its generation has room"
 #: One copy of a service: its node, its engine id ("" where never learned), its incarnation.
 Copy = tuple[str, str, int]
 S = ContainerState
@@ -224,7 +225,7 @@ def _place(ctx: Context, service: Service) -> None:
     policy = ctx.params.service_policy
     node = ctx.placer.spread(policy, here.view, ask, room.seed_of(service))
     if node is None:
-        _wait(ctx, service, "no node of its generation has room")
+        _wait(ctx, service, NO_ROOM)
         return
     power.want_on(ctx, node, f"container {service.name}")
     service = to(ctx, service, S.CREATING, node=node, reason="", since_us=ctx.now_us)
@@ -480,12 +481,6 @@ def rearm(ctx: Context) -> None:
             ctx.touched_services.add(service.id)
             if service.retry_us > ctx.now_us:
                 ctx.arm(service.retry_us, MACHINE, service.id)
-
-
-def rest(ctx: Context) -> None:
-    """Give waiting services another chance when room has changed."""
-    for key in sorted(ctx.index.unplaced):
-        review(ctx, key)
 
 
 def _copy(service: Service) -> Copy:
