@@ -210,6 +210,9 @@ def review(ctx: Context, node: Node) -> None:
     """Keep the idle clock of a switchable node that is on."""
     if node.power is not Power.ON or not node.is_switchable:
         return
+    if node.name in ctx.held and not room.is_welcome(node):
+        ctx.held.discard(node.name)  # whoever waits cannot count on it any more
+        ctx.arm(ctx.now_us, MACHINE, node.name)
     busy = room.is_busy(ctx, node.name) or node.foreign_running > 0
     if busy and node.idle_us is not None:
         ctx.put_node(replace(node, idle_us=None))
@@ -267,7 +270,12 @@ def _may_go(ctx: Context, node: Node) -> bool:
 
 
 def _is_counted_on(ctx: Context, node: Node) -> bool:
-    """Whether a waiting job may have been promised its deadline on this node staying on."""
+    """Whether a waiting job may have been promised its deadline on this node staying on.
+
+    Never on one that takes no new work: a cordon or a drain has taken the promise back.
+    """
+    if not room.is_welcome(node):
+        return False
     allowed = ctx.params.job_generations()
     jobs = (ctx.tables.jobs[key] for key in ctx.index.line)
     return any(
