@@ -95,6 +95,9 @@ def retire(ctx: Context) -> None:
     """Forget nodes that the configuration no longer names, once nothing is on them."""
     for name in sorted(ctx.index.removed):
         node = ctx.tables.nodes[name]
+        if node.is_fenced and room.has_only_dead(ctx, name):
+            for grave in ctx.graves_on(name):
+                ctx.drop_grave(grave)  # no listing of that engine will ever show it gone
         if not room.is_busy(ctx, node.name) and not node.effect:
             ledger.close_interval(ctx, node.name)
             drain.forget(ctx, node.name)

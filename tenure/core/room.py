@@ -115,11 +115,19 @@ def free_on(ctx: Context, node: Node) -> Resources:
 
 def is_busy(ctx: Context, node: str) -> bool:
     """Whether anything of ours is, will be or may still be running on the node."""
-    if ctx.index.executors.get(node) or ctx.index.graves.get(node):
+    return bool(ctx.index.graves.get(node)) or _is_used(ctx, node)
+
+
+def has_only_dead(ctx: Context, node: str) -> bool:
+    """Whether all that is left of ours there are copies that cannot run, none being removed now."""
+    is_dead = all(not (grave.may_run or grave.effect) for grave in ctx.graves_on(node))
+    return is_dead and not _is_used(ctx, node)
+
+
+def _is_used(ctx: Context, node: str) -> bool:
+    if ctx.index.executors.get(node) or ctx.index.moves_at.get(node):
         return True
-    if any(s.state is not ContainerState.REMOVED for s in ctx.services_on(node)):
-        return True
-    return bool(ctx.index.moves_at.get(node))
+    return any(s.state is not ContainerState.REMOVED for s in ctx.services_on(node))
 
 
 def end_estimate_us(ctx: Context, executor: Executor) -> int:
