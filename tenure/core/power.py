@@ -85,6 +85,7 @@ def is_on(ctx: Context, node: Node) -> Node:
 
 def is_off(ctx: Context, node: Node) -> None:
     """Note that a node is off for certain: nothing runs there, and it costs no more."""
+    ctx.strangers.pop(node.name, None)
     ctx.put_node(
         replace(
             node,

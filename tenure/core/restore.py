@@ -89,7 +89,12 @@ def _is_accounted(ctx: Context, node: Node) -> bool:
 
 def explain(ctx: Context) -> str:
     """Return in a sentence what the survey waits for, and the remedy."""
-    missing = ", ".join(pending(ctx)) or "its first listings"
+    if not len(ctx.tables.nodes):
+        return (
+            "the state was restored from a backup, and no node is configured: name the nodes of the "
+            "fleet under nodes in tenured.yml and reload it (SIGHUP)"
+        )
+    missing = ", ".join(pending(ctx))
     return (
         f"the state was restored from a backup; nothing begins until every node was seen, "
         f"and these were not: {missing}; bring them back, or if nothing can run there: "

@@ -28,7 +28,7 @@ from tenure.model.node import Scheduling
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.resources import Resources
 from tenure.model.units import US
-from tests.regression.acts import PUBLISHED, wait
+from tests.regression.acts import PUBLISHED, power_gone, wait
 from tests.unit.core.bench import SIZE, Bench, node, shown
 
 HOST = "a"
@@ -388,6 +388,17 @@ def test_what_is_not_ours_is_told_and_does_not_count() -> None:
     assert drained.plan().strangers == ("database",)
     assert drained.drain().state is DrainState.DRAINED
     assert not any(e.kind in ("stop", "retire") for e in drained.bench.effects)
+
+
+def test_what_is_not_ours_is_forgotten_once_the_node_is_off() -> None:
+    bench = Bench(node("a", driver="command"), node("b"))
+    bench.end(bench.open("probe"), Done("on"))
+    bench.connect("a")
+    bench.listed("a", ContainerFacts("x1", "database", "db:1", "running", {}))
+    assert bench.state.ctx.strangers["a"] == ("database",)
+    power_gone(bench, "a")
+    plan = bench._reply(bench.say(DrainNode(at_us=0, request="dry", node="a", is_dry=True)))
+    assert plan.strangers == ()
 
 
 def test_nothing_moves_off_a_node_that_does_not_answer() -> None:

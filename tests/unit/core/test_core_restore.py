@@ -27,7 +27,11 @@ def backup(bench: Bench) -> Records:
 
 
 def put_back(bench: Bench, records: Records, *nodes: Any) -> None:
-    """Begin anew from a backup, as ``tenured restore`` leaves it; no engine answers yet."""
+    """Begin anew from a backup, as ``tenured restore`` leaves it; no engine answers yet.
+
+    Without ``nodes`` the configuration names those of the backup.
+    """
+    named = nodes or tuple(row.spec for row in records.get("nodes", {}).values())
     meta = restore.marked(records["meta"]["meta"], bench.now_us)
     bench.records = backup(bench) and {kind: dict(rows) for kind, rows in records.items()}
     bench.records["meta"] = {"meta": meta}
@@ -36,7 +40,7 @@ def put_back(bench: Bench, records: Records, *nodes: Any) -> None:
     bench.state = FleetState(bench.params, Policies(), fleet="bench")
     bench.state.load(bench.records)
     bench.say(Started(at_us=0))
-    bench.say(Configured(at_us=0, nodes=nodes or NODES))
+    bench.say(Configured(at_us=0, nodes=named))
 
 
 def show(bench: Bench, name: str, *containers: ContainerFacts) -> None:
@@ -108,6 +112,15 @@ def test_a_node_that_an_operator_gave_up_is_not_waited_for() -> None:
     show(bench, "a")
     fence(bench, "b")
     assert not bench.state.ctx.meta.is_restoring
+
+
+def test_without_any_node_it_is_said_that_none_is_configured() -> None:
+    bench = Bench()
+    put_back(bench, backup(bench))
+    answer = bench.submit("j")
+    assert isinstance(answer, Problem)
+    assert (answer.code, answer.status) == ("restoring", 503)
+    assert "no node is configured: name the nodes of the fleet under nodes" in answer.detail
 
 
 def test_an_executor_that_went_on_elsewhere_is_adopted_and_its_job_goes_on() -> None:
