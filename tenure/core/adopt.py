@@ -73,7 +73,8 @@ def _by_owner(ctx: Context) -> dict[str, list[Sighting]]:
     found: dict[str, list[Sighting]] = {}
     for node, copies in sorted(ctx.sightings.items()):
         for (owner, turn), facts in sorted(copies.items()):
-            if not any(grave.turn == turn for grave in ctx.graves_of(owner)):
+            dead = {(grave.node, grave.turn) for grave in ctx.graves_of(owner)}
+            if (node, turn) not in dead:
                 found.setdefault(owner, []).append(Sighting(node, turn, facts))
     for rows in found.values():
         rows.sort(key=lambda row: (row.facts.is_running, row.turn), reverse=True)
@@ -193,6 +194,9 @@ def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
     copies = [copy for copy in seen if copy.turn >= service.incarnation]
     if not copies:
         return _without_trace(ctx, service)
+    # a forgotten move may have used numbers beyond the newest copy's, and its create may still come
+    turns = max(service.turns, *(copy.turn for copy in copies)) + SKIPPED_TURNS
+    service = replace(service, turns=turns)
     best = copies[0]
     ended = next((copy for copy in copies if copy.has_ended), None)
     if best.facts.is_running:
@@ -218,7 +222,6 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
             node=copy.node,
             generation=ctx.tables.nodes[copy.node].spec.generation,
             incarnation=copy.turn,
-            turns=max(service.turns, copy.turn),
             engine_id=copy.facts.engine_id,
             state=state,
             since_us=ctx.now_us if is_elsewhere else service.since_us,

@@ -91,8 +91,8 @@ def explain(ctx: Context) -> str:
     """Return in a sentence what the survey waits for, and the remedy."""
     if not len(ctx.tables.nodes):
         return (
-            "the state was restored from a backup, and no node is configured: name the nodes of the "
-            "fleet under nodes in tenured.yml and reload it (SIGHUP)"
+            "the state was restored from a backup, and no node is configured: name the nodes of "
+            "the fleet under nodes in tenured.yml and reload it (SIGHUP)"
         )
     missing = ", ".join(pending(ctx))
     return (

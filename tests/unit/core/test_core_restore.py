@@ -7,6 +7,7 @@ from typing import Any
 from tenure.core import restore
 from tenure.core.adopt import NO_TRACE, SKIPPED_TURNS
 from tenure.core.fleet import FleetState
+from tenure.model.container import ContainerState, Grave
 from tenure.model.errors import Problem
 from tenure.model.events import Configured, NodeConnected, NodeLost, PowerNode, Started, Tick
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -228,6 +229,33 @@ def test_a_container_that_moved_is_adopted_where_it_is_with_its_restart_policy()
     bench.say(Tick(at_us=0), after_us=10 * US)
     assert bench.open("restart_policy").engine_id == "e4", "asked again until it is certain"
     assert began(bench) == []
+
+
+def test_the_next_incarnation_of_an_adopted_container_is_beyond_every_copy_that_was_seen() -> None:
+    bench = fleet()
+    web, create = run_service(bench, "web")
+    put_back(bench, backup(bench))
+    newer = dict(create.body["Labels"]) | {"tenure.incarnation": "5"}
+    show(bench, "n", shown(create, "engine-web", "running", started_us=1))
+    show(bench, "b", ContainerFacts("e5", "web", IMAGE, "created", newer))
+    show(bench, "a")
+    service = bench.tables.services[web]
+    assert (service.node, service.incarnation) == ("n", 1)
+    assert service.turns == 5 + SKIPPED_TURNS
+
+
+def test_a_grave_of_one_node_says_nothing_of_a_copy_on_another() -> None:
+    bench = fleet()
+    web, create = run_service(bench, "web")
+    ctx = bench.state.ctx
+    ctx.put_grave(Grave(f"{web}/1@a", "a", web, 1, "web", "old", created_us=bench.now_us))
+    bench.say(Tick(at_us=0))
+    put_back(bench, backup(bench))
+    show(bench, "n", shown(create, "engine-web", "running", started_us=1))
+    show(bench, "a")
+    show(bench, "b")
+    service = bench.tables.services[web]
+    assert (service.node, service.state) == ("n", ContainerState.RUNNING)
 
 
 def test_a_container_that_a_forgotten_move_stopped_is_started_again() -> None:
