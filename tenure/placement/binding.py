@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tenure.placement import replay
+from tenure.placement import replay, waiting
 from tenure.placement.kernels import LEAVES_FIRST, rebound
 
 Kernel = Callable[..., Any]
@@ -19,16 +19,23 @@ def bind_loop(
     instead: Mapping[str, Kernel] = _NOTHING,
     compiler: Callable[[Kernel], Kernel] | None = None,
     outer: Callable[[Kernel], Kernel] | None = None,
+    queue_policy: Sequence[Kernel] = (),
 ) -> Loop:
     """Return ``replay.replay`` with every kernel that it calls bound to the next.
 
     ``instead`` names kernels whose place another function takes: ``clock_ns`` to time decisions,
     ``pick`` or ``decide`` for another policy. ``compiler`` makes a compiled kernel of a plain one
     (those in ``instead`` are compiled already, then), ``outer`` that of the loop itself; the first
-    call of the loop compiles. None leaves the kernels plain.
+    call of the loop compiles. None leaves the kernels plain. ``queue_policy`` are kernels of which
+    the last takes the place of ``pick``; they call each other and those of the loop above it.
     """
     known: dict[str, Kernel] = {}
-    for kernel in (*LEAVES_FIRST, *replay.KERNELS):
+    above = replay.KERNELS.index(waiting.pick)
+    loop = (*replay.KERNELS[:above], *queue_policy, *replay.KERNELS[above:])
+    for kernel in (*LEAVES_FIRST, *loop):
+        if kernel is waiting.pick and queue_policy:
+            known[waiting.pick.__name__] = known[queue_policy[-1].__name__]
+            continue
         name = kernel.__name__
         bound = rebound(kernel, known)
         make = outer if kernel is replay.replay and outer is not None else compiler

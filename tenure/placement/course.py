@@ -22,6 +22,7 @@ from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Ends, Fleet, Jobs
 from tenure.placement.cost import delay_us, extension_us, total_nano
 from tenure.placement.decide import LOCAL
+from tenure.placement.plan import Plan, no_plan
 
 #: What ``Course.marks`` counts: the present moment, jobs waiting and running, arrivals and earlier
 #: executors' ends passed, rows and spans written, the blocked head of the queue (-1: none), when
@@ -60,6 +61,7 @@ class Course(NamedTuple):
     ``span`` (n,) the row of its open span in the chronicle, -1 when off. ``waiting`` (q,) begins
     with the waiting jobs, ascending; ``running`` (q,) with a heap of the running ones by end.
     ``ends`` are executors that ran before the simulation began. ``marks`` (MARKS,): see above.
+    ``plan`` is that of a queue policy that makes one.
     """
 
     fleet: Fleet
@@ -70,6 +72,7 @@ class Course(NamedTuple):
     running: Ints
     ends: Ends
     marks: Ints
+    plan: Plan
 
 
 class Chronicle(NamedTuple):
@@ -96,8 +99,13 @@ class Chronicle(NamedTuple):
     span_off_us: Ints
 
 
-def open_course(fleet: Fleet, ends: Ends, jobs: int, now_us: int) -> Course:
-    """Return the state at ``now_us`` before any of ``jobs`` jobs came; ``fleet`` is copied."""
+def open_course(
+    fleet: Fleet, ends: Ends, jobs: int, now_us: int, plan: Plan | None = None
+) -> Course:
+    """Return the state at ``now_us`` before any of ``jobs`` jobs came; ``fleet`` is copied.
+
+    ``plan`` is an empty one where the queue policy makes plans, None where it does not.
+    """
     copies: dict[str, Any] = {name: np.array(part) for name, part in fleet._asdict().items()}
     own = Fleet(**copies)
     marks = np.zeros(MARKS, dtype=np.int64)
@@ -112,6 +120,7 @@ def open_course(fleet: Fleet, ends: Ends, jobs: int, now_us: int) -> Course:
         running=np.zeros(jobs, dtype=np.int64),
         ends=ends,
         marks=marks,
+        plan=no_plan() if plan is None else plan,
     )
 
 

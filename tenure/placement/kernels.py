@@ -165,7 +165,7 @@ def fingerprint(kernels: Iterable[Callable[..., Any]] = LEAVES_FIRST) -> str:
         constants = [
             (name, kernel.__globals__[name])
             for name in kernel.__code__.co_names
-            if isinstance(kernel.__globals__.get(name), int)
+            if isinstance(kernel.__globals__.get(name), (int, float))
         ]
         row = kernel.__name__, kernel.__defaults__, constants, _code_of(kernel.__code__)
         digest.update(repr(row).encode())

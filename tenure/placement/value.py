@@ -1,0 +1,179 @@
+"""Where and when one job is best put, for the policy ``tenure`` (ours): the value of a place.
+
+    value = g(r) + a * delay / T - o * (g(r) - 1) * (s - now) / (latest - now)   (last: r > 1)
+
+r is the growth of the plan's cost by that of the same core-time on full nodes of the cheapest kind:
+0 fills holes of nodes that are on anyway, 1 fills nodes, a cloud node of four times the price with
+1.3 times the run time is 5.2. g(r) is r up to 1 and 1 + ln r above, so that what a wait may save
+counts by its share of the price, whatever the pricing. delay is finish - arrival - T: waiting, and
+what a hybrid run takes longer. a = (1 - patience) / (4 patience): at patience 1/5 a job may be put
+off by one run time to save what full nodes cost. o = patience ** 2 / 2: a start later than now
+keeps the option of a better place; that is worth more the worse the place is, and nothing where
+nothing is wasted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tenure.model.placing import Bools, Ints
+from tenure.model.units import FOREVER_US, HOUR_US
+from tenure.placement.cost import is_hybrid
+from tenure.placement.decide import HYBRID, LOCAL
+from tenure.placement.window import (
+    Grid,
+    Horizon,
+    Window,
+    counts_of,
+    grid_of,
+    least_nano,
+    next_start_us,
+    next_wait_us,
+)
+
+#: The charge of one run time of delay where patience is one half, in parts of a full node's cost.
+DELAY_CHARGE = 0.25
+#: The charge at full patience, so that of equal places the earlier is taken; less patience than
+#: LEAST_PATIENCE counts as that.
+LEAST_CHARGE, LEAST_PATIENCE = 0.002, 0.001
+#: The part of a bad place's premium that waiting to the last moment keeps open, at full patience.
+OPTION = 0.5
+LN_2 = 0.6931471805599453
+
+
+class Taste(NamedTuple):
+    """The numbers a and o of the value."""
+
+    charge: float
+    option: float
+
+
+class Spot(NamedTuple):
+    """A place for a job: ``mode`` 0 is none; ``counts`` (n,) are executors per node."""
+
+    value: float
+    mode: int
+    start_us: int
+    end_us: int
+    counts: Ints
+
+
+def taste_of(patience: float) -> Taste:
+    """Return the numbers that ``patience`` (0 to 1) stands for."""
+    charge = DELAY_CHARGE * (1.0 - patience) / max(patience, LEAST_PATIENCE)
+    return Taste(max(charge, LEAST_CHARGE), OPTION * patience * patience)
+
+
+def natural_log(x: float) -> float:
+    """Return ln x for x >= 1 within 0.001, by operations that are the same compiled or not."""
+    halvings = 0.0
+    while x >= 2.0:
+        x *= 0.5
+        halvings += 1.0
+    return halvings * LN_2 + 3.0 * (x * x - 1.0) / (x * x + 4.0 * x + 1.0)
+
+
+class Wish(NamedTuple):
+    """What of a job the value of a place depends on; ``full_nano`` is its cost on full nodes."""
+
+    now_us: int
+    since_us: int
+    run_us: int
+    deadline_us: int
+    full_nano: float
+
+
+def wish_of(horizon: Horizon, job: int) -> Wish:
+    """Return what of a job the value depends on."""
+    jobs, plan, run_us = horizon.jobs, horizon.plan, horizon.jobs.local_us[job]
+    core_us = float(jobs.executors[job]) * float(jobs.cpu_m[job]) * float(run_us) / 1000.0
+    full_nano = max(float(plan.core_weight) * core_us / HOUR_US, 1.0)
+    return Wish(horizon.now_us, plan.since_us[job], run_us, jobs.deadline_us[job], full_nano)
+
+
+def charge_of(wish: Wish, window: Window, charge: float) -> float:
+    """Return what the delay of a place is charged: no place in that window has a lesser value."""
+    delay_us = window.start_us + window.hold_us - wish.run_us - wish.since_us
+    return charge * float(delay_us) / float(max(wish.run_us, 1))
+
+
+def value_of(wish: Wish, window: Window, nano: int, taste: Taste) -> float:
+    """Return the value of a place that costs ``nano`` (module docstring); less is better."""
+    ratio, now_us = float(nano) / wish.full_nano, wish.now_us
+    price = ratio if ratio <= 1.0 else 1.0 + natural_log(ratio)
+    value = price + charge_of(wish, window, taste.charge)
+    if ratio > 1.0 and wish.deadline_us < FOREVER_US:
+        latest_us = wish.deadline_us - 1 - window.hold_us
+        part = float(window.start_us - now_us) / float(latest_us - now_us + 1)
+        value -= taste.option * (price - 1.0) * part
+    return value
+
+
+def place(horizon: Horizon, job: int, taste: Taste) -> Spot:
+    """Return the place of least value before the deadline; mode 0 if there is none."""
+    grid, wish = grid_of(horizon, job), wish_of(horizon, job)
+    is_cloud = horizon.fleet.is_cloud
+    best = Spot(np.inf, 0, 0, 0, np.zeros(is_cloud.shape[0], dtype=np.int64))
+    wait_us = 0
+    while wait_us < FOREVER_US:
+        for mode in (LOCAL, HYBRID):
+            run_us = wish.run_us if mode == LOCAL else horizon.jobs.hybrid_us[job]
+            window = Window(mode, wish.now_us, wait_us, wait_us + run_us)
+            best = better(grid, (wish, taste), window, is_cloud, best)
+        wait_us = next_wait_us(grid, wait_us)
+    return best
+
+
+def better(
+    grid: Grid, judge: tuple[Wish, Taste], first: Window, is_cloud: Bools, best: Spot
+) -> Spot:
+    """Return the best place by windows like ``first`` or later; ``best`` if that is as good.
+
+    Starts are tried in order of time until the charge for the delay alone exceeds the best value.
+    """
+    wish, taste = judge
+    mode, start_us, wait_us, hold_us = first
+    while start_us < wish.deadline_us - hold_us:
+        window = Window(mode, start_us, wait_us, hold_us)
+        if charge_of(wish, window, taste.charge) >= best.value:
+            break
+        nano = least_nano(grid, window)
+        value = value_of(wish, window, nano, taste) if nano < FOREVER_US else np.inf
+        if value < best.value:
+            counts = counts_of(grid, is_cloud.shape[0])
+            # local nodes alone need not take T_C^H: the other mode has this start too
+            if mode == LOCAL or is_hybrid(counts, is_cloud):
+                best = Spot(value, mode, start_us, start_us + hold_us, counts)
+        start_us = next_start_us(grid.at_us, start_us, hold_us)
+    return best
+
+
+def place_late(horizon: Horizon, job: int) -> Spot:
+    """Return the place that ends first, whatever the deadline; mode 0 if the job never fits."""
+    grid, is_cloud = grid_of(horizon, job), horizon.fleet.is_cloud
+    best = Spot(np.inf, 0, 0, FOREVER_US, np.zeros(is_cloud.shape[0], dtype=np.int64))
+    wait_us = 0
+    while wait_us < FOREVER_US:
+        for mode in (LOCAL, HYBRID):
+            run_us = horizon.jobs.local_us[job] if mode == LOCAL else horizon.jobs.hybrid_us[job]
+            window = Window(mode, horizon.now_us, wait_us, wait_us + run_us)
+            best = sooner(grid, window, is_cloud, best)
+        wait_us = next_wait_us(grid, wait_us)
+    return best
+
+
+def sooner(grid: Grid, first: Window, is_cloud: Bools, best: Spot) -> Spot:
+    """Return the first place by windows like ``first`` or later; ``best`` if that ends as soon."""
+    for segment in range(grid.at_us.shape[0] - 1):
+        start_us = grid.at_us[segment]
+        end_us = start_us + first.hold_us
+        if end_us >= best.end_us:
+            break
+        window = Window(first.mode, start_us, first.wait_us, first.hold_us)
+        if least_nano(grid, window) < FOREVER_US:
+            counts = counts_of(grid, is_cloud.shape[0])
+            mode = HYBRID if is_hybrid(counts, is_cloud) else LOCAL
+            return Spot(0.0, mode, start_us, end_us, counts)
+    return best
