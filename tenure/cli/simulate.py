@@ -61,6 +61,12 @@ GraceOption = Annotated[
         help="An empty node stays on so long; left out, it is off at the same instant.",
     ),
 ]
+PatienceOption = Annotated[
+    float,
+    typer.Option(
+        help="How much of a job's slack policy tenure may spend on saving: 0 nothing, 1 all of it."
+    ),
+]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")]
 PRICING_HELP = "1, 2, 3, 4, real, or a model of the cluster file."
 DEADLINES_HELP = (
@@ -110,6 +116,7 @@ def simulate(  # noqa: PLR0913 - the options, one by one, are what typer reads
     tolerance_s: ToleranceOption = 0.0,
     hybrid_factor: FactorOption = 1.3,
     grace_s: GraceOption = None,
+    patience: PatienceOption = 0.25,
     seed: SeedOption = 0,
     jobs: JobsOption = None,
     floor_s: FloorOption = 0,
@@ -128,7 +135,7 @@ def simulate(  # noqa: PLR0913 - the options, one by one, are what typer reads
     from tenure.simulation.sla import plots, run, tables
     from tenure.simulation.sla.cluster import read_cluster
 
-    options = _options(deadlines, queue, tolerance_s, hybrid_factor, grace_s)
+    options = _options(deadlines, queue, tolerance_s, hybrid_factor, grace_s, patience)
     nodes = read_cluster(Path(cluster), pricing)
     what = _source(workload, jobs, floor_s).load(seed)
     _prepare(session, policy)
@@ -158,6 +165,7 @@ def compare(  # noqa: PLR0913 - the options, one by one, are what typer reads
     tolerance_s: ToleranceOption = 0.0,
     hybrid_factor: FactorOption = 1.3,
     grace_s: GraceOption = None,
+    patience: PatienceOption = 0.25,
     seed: SeedOption = 0,
     seeds: Annotated[int, typer.Option(min=1, max=MAX_SEEDS, help="So many, from --seed on.")] = 1,
     jobs: JobsOption = None,
@@ -180,14 +188,15 @@ def compare(  # noqa: PLR0913 - the options, one by one, are what typer reads
     if seeds > 1 and not source.is_drawn():
         session.out.note(f"{workload} leaves nothing to a seed: one run each")
         seeds = 1
+    modes = _listed(deadlines) or ("off",)
     study = Study(
         cluster=Path(cluster),
         source=source,
-        policies=_policies(policies),
+        policies=_policies(policies, modes),
         pricings=_listed(pricing) or ("",),
-        deadlines=_listed(deadlines) or ("off",),
+        deadlines=modes,
         seeds=tuple(range(seed, seed + seeds)),
-        options=_options("off", queue, tolerance_s, hybrid_factor, grace_s),
+        options=_options("off", queue, tolerance_s, hybrid_factor, grace_s, patience),
     )
     _compare(session, study, processes, (csv, plot, report))
 
@@ -218,9 +227,10 @@ def _prepare(session: Session, *policies: str) -> None:
 
     if set(policies) <= set(loops.SLOW):
         return
-    if not loops.is_kept():
+    if not all(map(loops.is_kept, policies)):
         session.out.note("compiling the policies, once for this version: about a minute of CPU")
-    loops.compiled_loop()
+    for policy in policies:
+        loops.compiled_loop(policy)
 
 
 def _required(**given: str) -> None:
@@ -249,12 +259,17 @@ def _outputs(*, files: tuple[str, ...], folder: str, is_drawn: bool) -> None:
             raise InvalidInput(f"{name}: {words}", fields=(FieldError(name, words),))
 
 
-def _options(
-    deadlines: str, queue: str, tolerance_s: float, hybrid_factor: float, grace_s: float | None
+def _options(  # noqa: PLR0913, PLR0917 - the options, one by one
+    deadlines: str,
+    queue: str,
+    tolerance_s: float,
+    hybrid_factor: float,
+    grace_s: float | None,
+    patience: float,
 ) -> Options:
     from tenure.simulation.sla.options import Options
 
-    return Options(queue, deadlines, tolerance_s, hybrid_factor, grace_s)
+    return Options(queue, deadlines, tolerance_s, hybrid_factor, grace_s, patience)
 
 
 def _source(workload: str, jobs: int | None, floor_s: int) -> Source:
@@ -267,10 +282,12 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _policies(text: str) -> tuple[str, ...]:
+def _policies(text: str, deadlines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the policies named, all but the slow ones by default (``tenure`` cannot admit)."""
     from tenure.placement.decide import POLICIES
+    from tenure.simulation.sla.loops import QUICK
 
-    return _listed(text) or POLICIES
+    return _listed(text) or (POLICIES if "admit" in deadlines else QUICK)
 
 
 @contextmanager

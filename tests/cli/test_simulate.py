@@ -59,6 +59,25 @@ def test_json_is_one_object_with_the_contracts_fields(jobs: str) -> None:
     assert (found["deadlines"], found["tolerance_s"], found["seed"]) == ("on", 100, 3)
 
 
+def test_patience_is_the_choice_of_policy_tenure(jobs: str) -> None:
+    words = [
+        "--cluster",
+        SMALL,
+        "--workload",
+        jobs,
+        "--policy",
+        "tenure",
+        "--pricing",
+        "1",
+        "--json",
+    ]
+    hasty = tenure(*words, "--patience", "0").json
+    usual, patient = tenure(*words).json, tenure(*words, "--patience", "0.9").json
+    assert [run["patience"] for run in (hasty, usual, patient)] == [0, 0.25, 0.9]
+    assert hasty["mean_wait_s"] <= usual["mean_wait_s"] < patient["mean_wait_s"]
+    assert hasty["cost_usd"] > usual["cost_usd"] > patient["cost_usd"]
+
+
 def test_people_get_a_list_and_files(jobs: str, tmp_path: Path) -> None:
     words = ["--cluster", SMALL, "--workload", jobs, "--policy", "ff", "--jobs", "10"]
     files = [str(tmp_path / name) for name in ("j.csv", "n.csv", "r.html")]
@@ -127,6 +146,16 @@ def test_compare_over_seeds_has_intervals() -> None:
             ("--cluster", SMALL, "--workload", "paper:light", "--policy", "ff",
              "--plot", f"{SMALL}/x"),
             "cannot be made a folder",
+        ),
+        (
+            ("--cluster", SMALL, "--workload", "paper:light", "--policy", "tenure",
+             "--patience", "2"),
+            "patience: 2 is not within 0 to 1",
+        ),
+        (
+            ("compare", "--cluster", SMALL, "--workload", "paper:light", "--policies", "ff,tenure",
+             "--deadlines", "off,admit"),
+            "admit is not offered with policy tenure",
         ),
         (("--policy", "ff", "compare"), "--policy belongs after compare"),
         (("compare", "--cluster", SMALL, "--workload", "paper:light", "--policies", "x"), "'x' is"),

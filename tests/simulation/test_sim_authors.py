@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.simulation import Options, read_cluster, read_workload, simulate
+from tenure.simulation import Options, Result, read_cluster, read_workload, simulate
 from tests.simulation.build import EXAMPLES
 
 DATA = Path(os.environ.get("TENURE_DATA", ""))
@@ -48,11 +48,15 @@ FIFO_LARGE = {
 ASQ_P1 = {"small-light": 2029.645, "small-high": 1867.674, "large-light": 5984.820}
 
 
-def cost_of(name: str, pricing: str, policy: str) -> float:
+def result_of(name: str, pricing: str, policy: str) -> Result:
     cluster, file, tolerance_s = SETS[name]
     workload = read_workload(DATA / f"{file}.csv.gz")
     nodes = read_cluster(EXAMPLES / f"{cluster}.yml", pricing)
-    result = simulate(nodes, workload, policy, Options(tolerance_s=tolerance_s))
+    return simulate(nodes, workload, policy, Options(tolerance_s=tolerance_s))
+
+
+def cost_of(name: str, pricing: str, policy: str) -> float:
+    result = result_of(name, pricing, policy)
     assert result.rejected == 0
     return result.total_nano / 1e9
 
@@ -80,3 +84,31 @@ def test_fifo_c_and_asq_are_near_theirs() -> None:
     assert cost_of("large-high", "1", "fifo_c_free") == pytest.approx(29401.104, rel=0.002)
     for name, theirs in ASQ_P1.items():
         assert cost_of(name, "1", "asq") <= 1.01 * theirs
+
+
+#: The cheapest of all the authors' policies in dollars, ILP included, by pricing model 1, 2, 3, 4,
+#: and the best share of deadlines that any of them met.
+BEST = {
+    "small-light": ((1560.2, 907.5, 723.7, 1194.6), (1.0, 1.0, 1.0, 1.0)),
+    "small-high": ((1586.5, 897.7, 718.0, 1116.8), (0.523, 0.523, 0.501, 0.48)),
+    "large-light": ((5957.4, 5957.4, 0.0, 11914.8), (1.0, 1.0, 1.0, 1.0)),
+    "large-high": ((5566.5, 5513.6, 56.7, 10968.5), (1.0, 1.0, 1.0, 1.0)),
+}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("pricing", [1, 2, 3, 4])
+def test_tenure_is_cheaper_than_all_meets_as_many_deadlines_and_is_as_quick(
+    name: str, pricing: int
+) -> None:
+    ours, exact = result_of(name, str(pricing), "tenure"), result_of(name, str(pricing), "exact")
+    cost, best_met = BEST[name][0][pricing - 1], BEST[name][1][pricing - 1]
+    rivals = [exact.total_nano, cost * 1e9]
+    if max(rivals) > 0:
+        assert ours.total_nano < min(rivals)
+    else:
+        assert ours.total_nano == 0
+    assert ours.rejected == 0
+    assert (ours.deadline_met_ratio or 0) >= max(best_met, exact.deadline_met_ratio or 0)
+    assert (ours.mean_duration_s or 0) <= 1.05 * (exact.mean_duration_s or 0)

@@ -10,8 +10,10 @@ import pytest
 from tenure.model.errors import InvalidInput
 from tenure.model.units import US
 from tenure.placement.decide import POLICIES
+from tenure.placement.policies import Policies
 from tenure.simulation import Cluster, Options, Result, Workload, simulate
 from tenure.simulation.sla.generator import LOADS, PaperParams, generate
+from tenure.simulation.sla.loops import QUICK
 from tenure.simulation.sla.options import DEFAULTS
 from tests.simulation.build import node, small, workload
 
@@ -111,7 +113,7 @@ def test_the_order_of_the_file_does_not_matter() -> None:
 
 def test_no_policy_overfills_a_node_or_splits_a_job() -> None:
     jobs = generate(PaperParams(jobs=150, gap_s=5), seed=8)
-    for policy in POLICIES:
+    for policy in QUICK:
         result = run(small(), jobs, policy)
         fits = {n.name: (n.cpu_m, n.memory_bytes) for n in result.cluster.nodes}
         changes: dict[str, list[tuple[int, int, int, int]]] = {name: [] for name in fits}
@@ -180,6 +182,8 @@ def test_a_paper_workload_has_the_papers_distributions() -> None:
         {"tolerance_s": float("nan")},
         {"hybrid_factor": 0.9},
         {"grace_s": -2},
+        {"patience": 1.01},
+        {"patience": float("nan")},
     ],
 )
 def test_wrong_options_name_themselves(wrong: dict[str, object]) -> None:
@@ -190,6 +194,13 @@ def test_wrong_options_name_themselves(wrong: dict[str, object]) -> None:
 def test_an_unknown_policy_is_named_with_those_that_there_are() -> None:
     with pytest.raises(InvalidInput, match="'best' is none of ff, gio"):
         run(ONE, workload((0, 1, 1, 1, 1)), "best")
+
+
+def test_tenure_does_not_admit_yet_and_no_daemon_has_it() -> None:
+    with pytest.raises(InvalidInput, match="deadlines: admit is not offered with policy tenure"):
+        run(ONE, workload((0, 1, 1, 1, 1)), "tenure", Options(deadlines="admit"))
+    assert "tenure" not in Policies().policies()
+    assert run(ONE, workload((0, 1, 1, 1, 1)), "gio").summary()["patience"] is None
 
 
 def test_nothing_finished_has_no_means() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tenure.simulation.sla.cluster import Cluster, read_cluster
-from tenure.simulation.sla.loops import SIMULATED, compiled_loop
+from tenure.simulation.sla.loops import compiled_loop
 from tenure.simulation.sla.options import DEADLINES, Options, one_of
-from tenure.simulation.sla.run import simulate
+from tenure.simulation.sla.run import check_policy, simulate
 from tenure.simulation.sla.series import series_of
 from tenure.simulation.sla.sources import Source
 from tenure.simulation.sla.workload import Workload
@@ -56,10 +56,10 @@ class Study:
 
     def check(self) -> None:
         """Raise InvalidInput for anything that a simulation of the study would stumble over."""
-        for policy in self.policies:
-            one_of("policy", policy, SIMULATED)
         for mode in self.deadlines:
             one_of("deadlines", mode, DEADLINES)
+            for policy in self.policies:
+                check_policy(policy, mode)
         for pricing in self.pricings:
             read_cluster(self.cluster, pricing)
         self.source.load(self.seeds[0])
@@ -118,8 +118,8 @@ def _runs(study: Study, processes: int, *, compiled: bool) -> Iterator[Json]:
     if processes == 1 or len(cells) == 1:
         yield from map(work, cells)
         return
-    if compiled:
-        compiled_loop()
+    for policy in study.policies if compiled else ():
+        compiled_loop(policy)
     # forked, not spawned: compiled code cannot be sent; there are no threads yet
     with get_context("fork").Pool(min(processes, len(cells))) as pool:
         yield from pool.imap(work, cells)

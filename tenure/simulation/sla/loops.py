@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,26 @@ from typing import Any
 import numpy as np
 
 from tenure.model.placing import Ints
-from tenure.placement import replay
+from tenure.placement import replay, rolling
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 from tenure.placement.binding import Loop, bind_loop
 from tenure.placement.course import Rules, open_chronicle, open_course
 from tenure.placement.decide import POLICIES
 from tenure.placement.kernels import LEAVES_FIRST, fingerprint
 from tenure.placement.milp import decide_milp
+from tenure.placement.plan import open_plan
 from tenure.placement.policies import MILP, Policies
 from tenure.placement.replay import TO_THE_END, Arrivals
 
 #: Policies that a simulation may take time for, beside those of the daemon.
 SLOW = (MILP,)
-SIMULATED = (*POLICIES, *SLOW)
-#: Versions whose machine code is kept; each is a few MiB.
-KEPT_VERSIONS = 4
+#: The policy that plans the whole queue; no daemon's yet.
+TENURE = "tenure"
+QUICK = (*POLICIES, TENURE)
+SIMULATED = (*QUICK, *SLOW)
+#: Loops whose machine code is kept, two for each version; each is a few MiB.
+KEPT_LOOPS = 6
+KernelRows = tuple[Callable[..., Any], ...]
 _MONOTONIC = 1
 _SECOND_NS = 1_000_000_000
 
@@ -40,7 +45,7 @@ def loop_for(policy: str, *, compiled: bool) -> Loop:
     """Return the event loop for a policy; plain where numba is not installed."""
     if policy in SLOW:
         return _milp_loop()
-    return (compiled_loop() if compiled else None) or plain_loop()
+    return (compiled_loop(policy) if compiled else None) or plain_loop(policy)
 
 
 def admission_policies(*, compiled: bool) -> Policies:
@@ -52,10 +57,19 @@ def admission_policies(*, compiled: bool) -> Policies:
     return policies
 
 
-@cache
-def plain_loop() -> Loop:
+def plain_loop(policy: str = "") -> Loop:
     """Return the loop as plain Python: some hundred times slower, and nothing to compile."""
-    return bind_loop({"clock_ns": time.perf_counter_ns})
+    return _plain(_queue_policy(policy))
+
+
+@cache
+def _plain(queue_policy: KernelRows) -> Loop:
+    return bind_loop({"clock_ns": time.perf_counter_ns}, queue_policy=queue_policy)
+
+
+def _queue_policy(policy: str) -> KernelRows:
+    """Return the kernels that look at the whole queue, none for policies that serve its head."""
+    return rolling.KERNELS if policy == TENURE else ()
 
 
 @cache
@@ -68,7 +82,7 @@ def _milp_loop() -> Loop:
     return bind_loop({"clock_ns": time.perf_counter_ns, "decide": by_milp})
 
 
-def compiled_loop() -> Loop | None:
+def compiled_loop(policy: str = "") -> Loop | None:
     """Return the loop compiled and warmed up, None where numba is not installed.
 
     The first time on a machine, or after a change of the code, takes a minute of CPU.
@@ -77,30 +91,36 @@ def compiled_loop() -> Loop | None:
         import numba  # noqa: F401
     except ImportError:
         return None
-    return _compiled()
+    return _compiled(_queue_policy(policy))
 
 
 @cache
-def _compiled() -> Loop:
+def _compiled(queue_policy: KernelRows) -> Loop:
     import numba
     from numba.core import types
 
     # a compiled kernel cannot call Python's clock; libc's is a symbol of the process
     gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uint64))
-    compiler = numba.njit(error_model="numpy")
+    inner = numba.njit(error_model="numpy")
+    inlined = numba.njit(error_model="numpy", forceinline=True)
+    short = {kernel.__name__ for kernel in rolling.INLINED}
+
+    def compiler(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        made: Callable[..., Any] = (inlined if kernel.__name__ in short else inner)(kernel)
+        return made
 
     def clock_ns() -> int:
         parts = np.empty(2, dtype=np.int64)
         gettime(_MONOTONIC, parts.ctypes.data)
         return int(parts[0] * _SECOND_NS + parts[1])
 
-    folder = cache_folder(os.environ)
+    folder = cache_folder(os.environ, queue_policy)
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder) if folder is not None else before
     try:
-        outer = numba.njit(error_model="numpy", cache=True) if folder is not None else compiler
-        loop = bind_loop({"clock_ns": compiler(clock_ns)}, compiler, outer)
+        outer = numba.njit(error_model="numpy", cache=True) if folder is not None else inner
+        loop = bind_loop({"clock_ns": compiler(clock_ns)}, compiler, outer, queue_policy)
     finally:
         config.CACHE_DIR = before
     _warm(loop)
@@ -112,41 +132,42 @@ def _warm(loop: Loop) -> None:
     one, none = np.ones(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
     off, yes = np.zeros(1, dtype=np.bool_), np.ones((1, 1), dtype=np.bool_)
     fleet = Fleet(one, one, one, one, one, 0 * one, off, off, 0 * one, 0 * one, 0 * one)
-    course = open_course(fleet, Ends(none, none, none, none), 1, 0)
     jobs = Jobs(one, one, one, one, one, one, one, yes)
+    plan = open_plan(fleet, jobs, 0.0)
+    course = open_course(fleet, Ends(none, none, none, none), 1, 0, plan)
     chronicle = open_chronicle(course, jobs)
     arrivals = Arrivals(0 * one, 0 * one)
     loop(course, chronicle, jobs, arrivals, Rules(False, False, False, -1), TO_THE_END)
 
 
-def is_kept() -> bool:
-    """Return whether there is machine code to load, or nothing to compile at all."""
+def is_kept(policy: str = "") -> bool:
+    """Return whether there is machine code to load for a policy, or nothing to compile at all."""
     try:
         import numba  # noqa: F401
     except ImportError:
         return True
-    folder = cache_folder(os.environ)
+    folder = cache_folder(os.environ, _queue_policy(policy))
     return folder is not None and any(folder.rglob("*.nbi"))
 
 
-def cache_folder(env: Mapping[str, str]) -> Path | None:
+def cache_folder(env: Mapping[str, str], queue_policy: KernelRows = ()) -> Path | None:
     """Return where the machine code of this version is kept, None where nothing can be kept.
 
-    ``XDG_CACHE_HOME``, else ``~/.cache``. Makes it, and forgets the oldest versions beyond
-    KEPT_VERSIONS.
+    ``XDG_CACHE_HOME``, else ``~/.cache``; a folder for each queue policy. Makes it, and forgets the
+    oldest beyond KEPT_LOOPS.
     """
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
     if not base:
         return None
     versions = Path(base) / "tenure" / "kernels"
-    mine = versions / fingerprint((*LEAVES_FIRST, *replay.KERNELS))
+    mine = versions / fingerprint((*LEAVES_FIRST, *replay.KERNELS, *queue_policy))
     try:
         mine.mkdir(parents=True, exist_ok=True)
         os.utime(mine)
         oldest_last = sorted(versions.iterdir(), key=_age)
     except OSError:
         return None
-    for folder in oldest_last[KEPT_VERSIONS:]:
+    for folder in oldest_last[KEPT_LOOPS:]:
         shutil.rmtree(folder, ignore_errors=True)
     return mine if os.access(mine, os.W_OK) else None
 

@@ -23,7 +23,8 @@ class Options:
     deadline, or that of an admitted one, would be missed, and placements must be in time.
     ``tolerance_s`` is added to every deadline. ``hybrid_factor``: run time with any executor on a
     cloud node, times the local one. ``grace_s``: how long an empty node stays on; None switches it
-    off the instant it is empty, before anything else of that instant.
+    off the instant it is empty, before anything else of that instant. ``patience``, 0 to 1: how
+    much of a job's slack policy ``tenure`` may spend on saving; the others have no such choice.
     """
 
     queue: str = "fcfs"
@@ -31,6 +32,7 @@ class Options:
     tolerance_s: float = 0.0
     hybrid_factor: float = 1.3
     grace_s: float | None = None
+    patience: float = 0.25
 
     def __post_init__(self) -> None:
         one_of("queue", self.queue, QUEUES)
@@ -39,6 +41,7 @@ class Options:
         _within("hybrid_factor", self.hybrid_factor, 1, 1000)
         if self.grace_s is not None:
             _within("grace_s", self.grace_s, 0, _MOST_S)
+        _within("patience", self.patience, 0, 1)
 
     @property
     def tolerance_us(self) -> int:

@@ -23,6 +23,7 @@ from tenure.placement.course import (
 )
 from tenure.placement.decide import MODES, NO_NODE, NO_ROOM
 from tenure.simulation.sla.cluster import Cluster
+from tenure.simulation.sla.loops import TENURE
 from tenure.simulation.sla.options import Options
 from tenure.simulation.sla.workload import Workload
 
@@ -145,6 +146,7 @@ class Result:
             "tolerance_s": self.options.tolerance_s,
             "hybrid_factor": self.options.hybrid_factor,
             "grace_s": self.options.grace_s,
+            "patience": self.options.patience if self.policy == TENURE else None,
             "cost_usd": nano_to_usd(self.total_nano),
             "cost_local_usd": nano_to_usd(self.site_nano("local")),
             "cost_cloud_usd": nano_to_usd(self.site_nano("cloud")),

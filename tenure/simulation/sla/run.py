@@ -11,10 +11,11 @@ from tenure.model.placing import Ints
 from tenure.placement.arrays import Ends, Jobs
 from tenure.placement.course import close_spans, open_chronicle, open_course
 from tenure.placement.decide import EXACT, POLICIES
+from tenure.placement.plan import open_plan
 from tenure.placement.replay import TO_THE_END, Arrivals
 from tenure.simulation.sla.admitted import Doorman
 from tenure.simulation.sla.cluster import Cluster
-from tenure.simulation.sla.loops import SIMULATED, SLOW, admission_policies, loop_for
+from tenure.simulation.sla.loops import SIMULATED, TENURE, admission_policies, loop_for
 from tenure.simulation.sla.options import DEFAULTS, Options, fault, one_of
 from tenure.simulation.sla.result import Result, result_of
 from tenure.simulation.sla.workload import Workload
@@ -42,9 +43,9 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     """Return what became of the workload; the same for the same arguments, but for its timings.
 
     ``compiled`` False uses the plain kernels, as is done where numba is not installed: the same
-    answer, slower. Raises InvalidInput for a policy that there is not.
+    answer, slower. Raises InvalidInput for a policy that there is not, or not with these deadlines.
     """
-    one_of("policy", policy, SIMULATED)
+    check_policy(policy, options.deadlines)
     if len(workload) * len(cluster.nodes) > MAX_PAIRS:
         words = f"{len(workload)} jobs on {len(cluster.nodes)} nodes are too many; take fewer jobs"
         raise fault("jobs", words)
@@ -52,7 +53,9 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     jobs = jobs_in(workload, order, cluster, policy, options)
     arrivals = arrivals_of(workload, order)
     nothing = np.zeros(0, dtype=np.int64)
-    course = open_course(cluster.fleet(), Ends(nothing, nothing, nothing, nothing), len(order), 0)
+    fleet = cluster.fleet()
+    plan = open_plan(fleet, jobs, options.patience) if policy == TENURE else None
+    course = open_course(fleet, Ends(nothing, nothing, nothing, nothing), len(order), 0, plan)
     chronicle = open_chronicle(course, jobs)
     loop = loop_for(policy, compiled=compiled)
     rules = options.rules()
@@ -74,6 +77,14 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     return result_of((cluster, workload, policy, options), order, course, chronicle, wall_ns)
 
 
+def check_policy(policy: str, deadlines: str) -> None:
+    """Raise InvalidInput unless there is the policy, with these deadlines."""
+    one_of("policy", policy, SIMULATED)
+    if policy == TENURE and deadlines == "admit":
+        words = f"admit is not offered with policy {TENURE}, which the daemon does not have yet"
+        raise fault("deadlines", f"{words}; take off or on")
+
+
 def _unheard(arrived: int) -> None:
     """Nobody wants to know."""
 
@@ -90,8 +101,8 @@ def jobs_in(
 ) -> Jobs:
     """Return the jobs in queue order as kernels take them; every node is eligible."""
     run_us = workload.run_us[order]
-    # whether a placement is possible at all is the same for the slow policies as for exact
-    code = EXACT if policy in SLOW else POLICIES.index(policy)
+    # whether a placement is possible at all is the same for those without a number as for exact
+    code = POLICIES.index(policy) if policy in POLICIES else EXACT
     return Jobs(
         policy=np.full(len(order), code, dtype=np.int64),
         executors=workload.executors[order],
