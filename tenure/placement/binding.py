@@ -38,6 +38,9 @@ def bind_loop(
             continue
         name = kernel.__name__
         bound = rebound(kernel, known)
+        if queue_policy:
+            # machine code is linked by name: that of two loops in one process must not meet
+            bound.__qualname__ = f"{queue_policy[-1].__name__}.{kernel.__qualname__}"
         make = outer if kernel is replay.replay and outer is not None else compiler
         known[name] = instead.get(name) or (bound if make is None else make(bound))
     return known[replay.replay.__name__]

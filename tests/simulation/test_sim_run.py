@@ -13,7 +13,6 @@ from tenure.placement.decide import POLICIES
 from tenure.placement.policies import Policies
 from tenure.simulation import Cluster, Options, Result, Workload, simulate
 from tenure.simulation.sla.generator import LOADS, PaperParams, generate
-from tenure.simulation.sla.loops import QUICK
 from tenure.simulation.sla.options import DEFAULTS
 from tests.simulation.build import node, small, workload
 
@@ -113,7 +112,7 @@ def test_the_order_of_the_file_does_not_matter() -> None:
 
 def test_no_policy_overfills_a_node_or_splits_a_job() -> None:
     jobs = generate(PaperParams(jobs=150, gap_s=5), seed=8)
-    for policy in QUICK:
+    for policy in POLICIES:
         result = run(small(), jobs, policy)
         fits = {n.name: (n.cpu_m, n.memory_bytes) for n in result.cluster.nodes}
         changes: dict[str, list[tuple[int, int, int, int]]] = {name: [] for name in fits}
