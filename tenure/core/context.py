@@ -68,6 +68,18 @@ def _shift(sets: dict[str, set[str]], old: str, new: str, key: str) -> None:
         sets.setdefault(new, set()).add(key)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """When a drain looks again: not before ``soonest_us``, by ``due_us`` if nothing happens there.
+
+    ``calm`` counts looks in a row that found the same.
+    """
+
+    soonest_us: int
+    due_us: int
+    calm: int = 0
+
+
 class Context:
     """The one mutable thing of the core. Only code called from ``handle`` changes it.
 
@@ -78,8 +90,8 @@ class Context:
     again after a restart. ``held`` are idle nodes that stay on because a waiting job may count on
     them. ``gone``
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
-    for the others to hear of, ``ended`` moves that just ended. ``looks`` says before when no drain
-    looks again, ``strangers`` names running containers that are not ours, by node.
+    for the others to hear of, ``ended`` moves that just ended. ``looks`` says when the drain of
+    a node looks again, ``strangers`` names running containers that are not ours, by node.
     ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
     ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness.
     """
@@ -117,7 +129,7 @@ class Context:
         self.is_closing = False
         self.dark: list[str] = []
         self.ended: list[Migration] = []
-        self.looks: dict[str, int] = {}
+        self.looks: dict[str, Look] = {}
         self.strangers: dict[str, tuple[str, ...]] = {}
 
     # effects, events, timers

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from tenure.core import evacuation, executors, migrations, room, services
-from tenure.core.context import Context
+from tenure.core.context import Context, Look
 from tenure.model.container import Migration, Step
 from tenure.model.drain import (
     DRAIN_TRANSITIONS,
@@ -28,14 +28,16 @@ from tenure.model.drain import (
     Setback,
 )
 from tenure.model.events import CancelDrain, DrainNode
-from tenure.model.node import Node, Scheduling
+from tenure.model.node import Node, Power, Scheduling
 from tenure.model.units import US
 
 MACHINE = "drain"
-#: No drain looks again sooner: a look costs a walk over its services and their generation's nodes.
+#: No drain looks again sooner: a look reads its services and all nodes of their generation.
 LOOK_US = US
 #: What only time changes is found by looking this often.
 REVIEW_US = 10 * US
+#: The wait doubles with each look that finds the same, up to REVIEW_US.
+MAX_CALM = 4
 #: After a restart the engines are given this long to answer before blockers are told.
 GREET_US = 3 * US
 #: The first wait after a failed move; it doubles with every failure, up to 2**5 times.
@@ -53,15 +55,30 @@ def active(ctx: Context, node: str) -> Drain | None:
     return None if drain is None or drain.is_over else drain
 
 
-def report(ctx: Context, node: Node, drain: Drain | None = None) -> DrainReport:
-    """Return a drain as it stands; without ``drain`` what one would do now (a dry run)."""
-    left = len(ctx.services_on(node.name)) + len(ctx.executors_on(node.name))
-    if drain is not None and drain.is_over:
-        strangers = ctx.strangers.get(node.name, ())
-        over = DrainPlan(node.name, blockers=drain.blockers, strangers=strangers)
-        return DrainReport(over, drain, left)
+def report(ctx: Context, drain: Drain) -> DrainReport:
+    """Return a drain as it stands: its moves under way, and the blockers of its latest look."""
+    node = drain.node
+    moves = tuple(m for m in ctx.open_moves() if m.source == node and not drain.is_over)
+    nodes = (ctx.tables.nodes[move.target] for move in moves)
+    plan = DrainPlan(
+        node,
+        blockers=drain.blockers,
+        switch_on=tuple(sorted({n.name for n in nodes if n.power is not Power.ON})),
+        under_way=moves,
+        strangers=ctx.strangers.get(node, ()),
+    )
+    return DrainReport(plan, drain, _left(ctx, node))
+
+
+def rehearse(ctx: Context, node: Node) -> DrainReport:
+    """Return what a drain would do now, whether or not there is one (a dry run)."""
+    drain = active(ctx, node.name)
     setbacks = {} if drain is None else drain.setbacks
-    return DrainReport(evacuation.plan(ctx, node, setbacks), drain, left)
+    return DrainReport(evacuation.plan(ctx, node, setbacks), None, _left(ctx, node.name))
+
+
+def _left(ctx: Context, node: str) -> int:
+    return len(ctx.services_on(node)) + len(ctx.executors_on(node))
 
 
 def begin(ctx: Context, command: DrainNode) -> None:
@@ -70,10 +87,10 @@ def begin(ctx: Context, command: DrainNode) -> None:
     if node is None:
         ctx.refuse(command, "not_found", f"no node {command.node}", status=404)
         return
-    drain = active(ctx, node.name)
     if command.is_dry:
-        ctx.reply(command, report(ctx, node, drain).plan)
+        ctx.reply(command, rehearse(ctx, node).plan)
         return
+    drain = active(ctx, node.name)
     if node.is_removed:
         detail = f"node {node.name} is not in the configuration any more, and is being drained"
         ctx.refuse(command, "removed", detail, status=409)
@@ -174,23 +191,37 @@ def _advance(ctx: Context, drain: Drain) -> None:
         _done(ctx, drain)
     elif drain.deadline_us is not None and ctx.now_us >= drain.deadline_us:
         _time_out(ctx, drain)
-    elif ctx.now_us < ctx.looks.get(drain.node, 0):
-        ctx.arm(ctx.looks[drain.node], MACHINE, drain.node)
+    elif ctx.now_us < _due_us(ctx, drain.node):
+        ctx.arm(ctx.looks[drain.node].due_us, MACHINE, drain.node)
     elif not ctx.is_closing:
         _look(ctx, drain)
 
 
+def _due_us(ctx: Context, node: str) -> int:
+    """Return when the drain of a node looks again: soon if anything happened on the node itself."""
+    look = ctx.looks.get(node)
+    if look is None:
+        return 0
+    if node in ctx.touched_nodes:
+        look = ctx.looks[node] = Look(look.soonest_us, look.soonest_us)
+    return look.due_us
+
+
 def _look(ctx: Context, drain: Drain) -> None:
-    ctx.looks[drain.node] = ctx.now_us + LOOK_US
     services.unplace_unsent(ctx, drain.node, f"node {drain.node} is drained")
     executors.unplace_unsent(ctx, drain.node)
     found = evacuation.plan(ctx, ctx.tables.nodes[drain.node], drain.setbacks)
+    is_same = not found.moves and _keys(drain.blockers) == _keys(found.blockers)
     for move in found.moves:
         drain = _queue(ctx, drain, move)
     _tell(ctx, drain, found.blockers)
+    was = ctx.looks.get(drain.node)
+    calm = min(was.calm + 1, MAX_CALM) if was is not None and is_same else 0
     ends = [b.until_us for b in found.blockers if b.until_us is not None]
-    due_us = min([ctx.now_us + REVIEW_US, *ends])
-    ctx.arm(max(due_us, ctx.now_us + LOOK_US), MACHINE, drain.node)
+    soonest_us = ctx.now_us + LOOK_US
+    due_us = min([ctx.now_us + min(LOOK_US << calm, REVIEW_US), *ends])
+    look = ctx.looks[drain.node] = Look(soonest_us, max(due_us, soonest_us), calm)
+    ctx.arm(look.due_us, MACHINE, drain.node)
 
 
 def _queue(ctx: Context, drain: Drain, planned: PlannedMove) -> Drain:
@@ -209,11 +240,11 @@ def _queue(ctx: Context, drain: Drain, planned: PlannedMove) -> Drain:
 
 
 def _tell(ctx: Context, drain: Drain, blockers: tuple[Blocker, ...]) -> None:
-    """Publish the blockers once for each change of who blocks and why."""
-    if _keys(drain.blockers) == _keys(blockers):
+    """Keep the blockers; publish them once for each change of who blocks and why."""
+    if drain.blockers == blockers:
         return
     ctx.put_drain(replace(drain, blockers=blockers))
-    if blockers:
+    if blockers and _keys(drain.blockers) != _keys(blockers):
         ctx.publish("node.drain_blocked", drain.node, blockers=_told(blockers))
 
 
@@ -246,7 +277,7 @@ def _on_end(ctx: Context, move: Migration) -> None:
         setbacks[move.container] = was  # refused before it began: what it met has changed
     ctx.put_drain(replace(drain, setbacks=setbacks))
     if move.step is Step.DONE:
-        left = len(ctx.services_on(drain.node)) + len(ctx.executors_on(drain.node))
+        left = _left(ctx, drain.node)
         ctx.publish("node.drain_progress", drain.node, moved=drain.moved, left=left)
 
 
@@ -307,5 +338,5 @@ def on_timer(ctx: Context, key: str) -> None:
 def rearm(ctx: Context) -> None:
     """Set the timers of loaded drains."""
     for node in sorted(ctx.index.open_drains):
-        ctx.looks[node] = ctx.now_us + GREET_US
+        ctx.looks[node] = Look(ctx.now_us + GREET_US, ctx.now_us + GREET_US)
         _arm(ctx, ctx.tables.drains[node])

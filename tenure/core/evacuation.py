@@ -2,27 +2,22 @@
 
 One function answers the dry run, shows progress, and says what is enacted. A running service goes
 to a node of its generation that passes the filters of every placement and has room by its profile,
-chosen by the policy for services; the largest first. A node that is off is taken only if no node
-that is on fits, and one that boots or is to be switched on anyway before another.
+chosen by the policy for services (``seats``); the largest first.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
-
-from tenure.core import board, room
+from tenure.core import room
 from tenure.core.context import Context
+from tenure.core.seats import NoSeat, Seats
 from tenure.core.steps import MOVABLE, may_be_start_first
 from tenure.model.container import ContainerState, Service, Step
 from tenure.model.drain import Blocker, DrainPlan, PlannedMove, Setback
 from tenure.model.node import Node, Power, Reach
-from tenure.model.placing import Ask
-from tenure.model.resources import Resources, exhausted
-from tenure.model.units import FOREVER_US, iso
+from tenure.model.units import iso
 
 S = ContainerState
 #: States that end by themselves, and what is told of them.
@@ -42,11 +37,11 @@ def plan(ctx: Context, node: Node, setbacks: Mapping[str, Setback]) -> DrainPlan
     O(services there x nodes of their generation). Reads only.
     """
     leaving = [s for s in ctx.services_on(node.name) if ctx.move_of(s.id) is None]
-    board = _Board(ctx, node)
+    seats = Seats(ctx, node.name)
     moves, blockers = [], []
     for service in sorted(leaving, key=lambda s: _by_size(ctx, s)):
         setback = setbacks.get(service.id)
-        found = _held(ctx, node, service, setback) or board.seat(service, setback)
+        found = _held(ctx, node, service, setback) or _seated(ctx, seats, service, setback)
         if isinstance(found, Blocker):
             blockers.append(found)
         else:
@@ -175,120 +170,40 @@ def _answers(node: Node) -> bool:
     return node.power is Power.ON and node.reach is Reach.OK
 
 
-class _Board:
-    """The other nodes with their room, less what this plan has given away already."""
+def _seated(
+    ctx: Context, seats: Seats, service: Service, setback: Setback | None
+) -> PlannedMove | Blocker:
+    """Give a service its place, or say why there is none."""
+    generation = seats.home(service.generation)
+    seat = seats.find(service, generation, setback.avoid if setback is not None else ())
+    if isinstance(seat, NoSeat):
+        return _nowhere(service, generation, seat)
+    reason = f"{ctx.params.service_policy} over {seat.count} nodes that fit"
+    if ctx.tables.nodes[seat.node].power is not Power.ON:
+        reason = "no node that is on fits; this one is switched on"
+    is_start_first = may_be_start_first(service.body, overlap=service.overlap)
+    return PlannedMove(
+        container=service.id,
+        name=service.name,
+        incarnation=service.incarnation,
+        target=seat.node,
+        generation=generation,
+        method="start-first" if is_start_first else "stop-first",
+        reason=reason,
+    )
 
-    def __init__(self, ctx: Context, source: Node) -> None:
-        self._ctx = ctx
-        self._source = source
-        self._scene: board.Scene | None = None
-        self._free: dict[str, Resources] = {}
-        self._ports: dict[str, set[tuple[str, str]]] = {}
-        self._wanted: set[str] = set()
 
-    def seat(self, service: Service, setback: Setback | None) -> PlannedMove | Blocker:
-        """Give a service its place, or say why there is none."""
-        generation = room.home(self._ctx, service.generation)
-        drops = self._drops(service, generation)
-        fits = sorted(name for name, code in drops.items() if not code)
-        if not fits:
-            return self._nowhere(service, generation, drops)
-        avoid = setback.avoid if setback is not None else ()
-        fresh = [name for name in fits if name not in avoid]
-        target = self._choose(service, fresh or fits)
-        self._take(service, target)
-        is_start_first = may_be_start_first(service.body, overlap=service.overlap)
-        return PlannedMove(
-            container=service.id,
-            name=service.name,
-            incarnation=service.incarnation,
-            target=target,
-            generation=generation,
-            method="start-first" if is_start_first else "stop-first",
-            reason=self._why(target, len(fits)),
-        )
-
-    def _why(self, target: str, count: int) -> str:
-        if self._ctx.tables.nodes[target].power is Power.ON:
-            return f"{self._ctx.params.service_policy} over {count} nodes that fit"
-        return "no node that is on fits; this one is switched on"
-
-    def _drops(self, service: Service, generation: str) -> dict[str, str]:
-        """Return what keeps the service from each node of the generation, "" where it fits."""
-        need = room.need_of(self._ctx, service)
-        wanted = room.host_ports(service)
-        found = {}
-        for node in self._ctx.tables.nodes.values():
-            if node.spec.generation != generation or node.name == self._source.name:
-                continue
-            code = room.drop_for(self._ctx, service, node)
-            if not code and wanted & self._ports.get(node.name, set()):
-                code = "port"
-            short = () if code else exhausted(need, self._free_on(node), node.capacity)
-            found[node.name] = f"no_room_{short[0]}" if short else code
-        return found
-
-    def _free_on(self, node: Node) -> Resources:
-        if node.name not in self._free:
-            self._free[node.name] = room.free_on(self._ctx, node)
-        return self._free[node.name]
-
-    def _choose(self, service: Service, fits: list[str]) -> str:
-        nodes = self._ctx.tables.nodes
-        on = [name for name in fits if nodes[name].power is Power.ON]
-        if on:
-            return self._spread(service, on) or on[0]
-        return min(fits, key=self._boot_order)
-
-    def _boot_order(self, name: str) -> tuple[bool, int, str]:
-        node = self._ctx.tables.nodes[name]
-        comes_anyway = name in self._wanted or node.power is Power.BOOTING
-        return (not comes_anyway, node.spec.price_nano_per_h, name)
-
-    def _spread(self, service: Service, names: list[str]) -> str | None:
-        """Ask the policy for services, as for a new one, with the room that is left."""
-        if self._scene is None:
-            self._scene = board.scene(self._ctx)
-        here, need = self._scene, room.need_of(self._ctx, service)
-        cpu, memory = here.view.free_cpu_m.copy(), here.view.free_memory.copy()
-        for name, free in self._free.items():
-            cpu[here.position[name]] = max(0, free.cpu_m)
-            memory[here.position[name]] = max(0, free.memory_bytes)
-        mask = np.zeros(len(here.nodes), dtype=np.bool_)
-        mask[[here.position[name] for name in names]] = True
-        ask = Ask(
-            id=service.id,
-            executors=1,
-            cpu_m=need.cpu_m,
-            memory_bytes=need.memory_bytes,
-            local_us=FOREVER_US,
-            hybrid_us=FOREVER_US,
-            deadline_us=None,
-            eligible=mask,
-        )
-        view = replace(here.view, free_cpu_m=cpu, free_memory=memory)
-        policy = self._ctx.params.service_policy
-        return self._ctx.placer.spread(policy, view, ask, room.seed_of(service))
-
-    def _take(self, service: Service, target: str) -> None:
-        node = self._ctx.tables.nodes[target]
-        self._free[target] = self._free_on(node) - room.need_of(self._ctx, service)
-        self._ports.setdefault(target, set()).update(room.host_ports(service))
-        if node.power is not Power.ON:
-            self._wanted.add(target)
-
-    def _nowhere(self, service: Service, generation: str, drops: dict[str, str]) -> Blocker:
-        """Name what is missing: room where filters leave any node, else what they say."""
-        if not drops:
-            text = f"cannot go anywhere: there is no other node of generation {generation}"
-            remedy = f"add a node of generation {generation}, or stop and remove the container"
-            return _stuck(service, "no_node", text, remedy)
-        rooms = Counter(code for code in drops.values() if code.startswith("no_room"))
-        code = min(rooms, key=lambda c: (-rooms[c], c)) if rooms else "no_node"
-        told = ", ".join(f"{name}: {why}" for name, why in sorted(drops.items())[:10])
-        more = f" and {len(drops) - 10} more" if len(drops) > 10 else ""
-        text = f"fits on no other node of generation {generation} ({told}{more})"
+def _nowhere(service: Service, generation: str, none: NoSeat) -> Blocker:
+    """Name what is missing: room where filters leave any node, else what they say."""
+    if not none.nodes:
+        text = f"cannot go anywhere: there is no other node of generation {generation}"
+        remedy = f"add a node of generation {generation}, or stop and remove the container"
+        return _stuck(service, "no_node", text, remedy)
+    told = ", ".join(f"{name}: {why}" for name, why in none.told)
+    more = f" and {none.nodes - len(none.told)} more" if none.nodes > len(none.told) else ""
+    text = f"fits on no other node of generation {generation} ({told}{more})"
+    if none.short:
         remedy = f"make room in generation {generation} or add a node there"
-        if not rooms:
-            remedy = f"make a node of generation {generation} take it again, or add one"
-        return _stuck(service, code, text, remedy)
+        return _stuck(service, f"no_room_{none.short}", text, remedy)
+    remedy = f"make a node of generation {generation} take it again, or add one"
+    return _stuck(service, "no_node", text, remedy)

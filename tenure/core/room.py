@@ -52,22 +52,39 @@ def drop_for(ctx: Context, service: Service, node: Node) -> str:
 
 def bar_for(ctx: Context, service: Service, node: Node, ports: frozenset[Port]) -> str:
     """Return what keeps a service that binds ``ports`` from a node that takes new work, or ""."""
-    image = str(service.body.get("Image", ""))
-    if not service.is_pullable and node.images and not has_image(node, image):
+    if lacks_image(service, node):
         return "image"
     if ports and any(ports & host_ports(other) for other in _beside(ctx, service, node.name)):
         return "port"
     return ""
 
 
+def lacks_image(service: Service, node: Node) -> bool:
+    """Whether a service's image is not pulled, and was not seen on the node."""
+    return not service.is_pullable and bool(node.images) and not has_image(node, image_of(service))
+
+
+def image_of(service: Service) -> str:
+    """Return the name of a service's image as it was asked for."""
+    return str(service.body.get("Image", ""))
+
+
+def ports_on(ctx: Context, node: str) -> set[Port]:
+    """Return the ports that services bind which are on a node or arrive there by a begun move."""
+    return {port for service in _there(ctx, node) for port in host_ports(service)}
+
+
 def _beside(ctx: Context, service: Service, node: str) -> list[Service]:
-    """Return the other services that are on a node or arrive there by a move that has begun."""
+    return [other for other in _there(ctx, node) if other.id != service.id]
+
+
+def _there(ctx: Context, node: str) -> list[Service]:
     arriving = [
         ctx.tables.services[move.container]
         for move in ctx.moves_at(node)
         if move.target == node and move.step is not Step.QUEUED
     ]
-    return [other for other in (*ctx.services_on(node), *arriving) if other.id != service.id]
+    return [*ctx.services_on(node), *arriving]
 
 
 @dataclass(frozen=True, slots=True)

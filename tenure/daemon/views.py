@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from typing import Any
 
 from tenure.api.lazy import Rows
@@ -122,12 +122,10 @@ def _promised(answer: Admission | Problem) -> dict[str, Any]:
 
 def drain(ctx: Context, name: str, *, is_dry: bool) -> DrainReport | None:
     """Return the latest drain of a known node (None: it never had one), or what one would do."""
-    node = ctx.tables.nodes[name]
-    record = drains.active(ctx, name) if is_dry else ctx.tables.drains.get(name)
-    if record is None and not is_dry:
-        return None
-    found = drains.report(ctx, node, record)
-    return replace(found, drain=None) if is_dry else found
+    if is_dry:
+        return drains.rehearse(ctx, ctx.tables.nodes[name])
+    record = ctx.tables.drains.get(name)
+    return None if record is None else drains.report(ctx, record)
 
 
 def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:

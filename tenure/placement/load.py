@@ -6,7 +6,6 @@ import numpy as np
 
 from tenure.model.placing import Bools, Ints
 from tenure.placement.arrays import Fleet, Need
-from tenure.placement.cost import slots
 
 PER_MILLION = 1_000_000
 
@@ -17,8 +16,12 @@ FACTOR = 48_271
 
 
 def candidates(fleet: Fleet, need: Need) -> Bools:
-    """Return the nodes (n,) that hold one instance: those that are on, else any."""
-    fits = slots(fleet.free_cpu_m, fleet.free_memory, need) > 0
+    """Return the nodes (n,) that hold one instance: those that are on, else any.
+
+    Whole arrays at once, for this also runs uncompiled, and drains ask it for each container.
+    """
+    has_room = (fleet.free_cpu_m >= need.cpu_m) & (fleet.free_memory >= need.memory_bytes)
+    fits = need.eligible & has_room
     ready = fits & fleet.is_on
     return ready if np.any(ready) else fits
 

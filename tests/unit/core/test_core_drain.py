@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tenure.core.params import Params
+from tenure.daemon import views
 from tenure.model.container import Step
 from tenure.model.drain import Drain, DrainPlan, DrainState
 from tenure.model.effects import Reply
@@ -216,6 +218,55 @@ def test_what_fits_nowhere_says_which_dimension() -> None:
     wait(drained.bench, 15)
     assert [m.target for m in drained.moves] == ["b"]
     assert drained.codes() == []
+
+
+def blocked() -> Drained:
+    """Return a drain that has to wait until b has room again."""
+    drained = Drained(node("b", "nursery"))
+    drained.run("one")
+    drained.open_others()
+    drained.bench.say(UsageObserved(at_us=0, foreign={"b": SIZE}))
+    drained.drain()
+    assert drained.codes() == ["no_room_cpu_m"]
+    return drained
+
+
+def test_a_drain_that_is_blocked_looks_less_and_less_often() -> None:
+    drained, seen = blocked(), []
+    for second in range(60):
+        drained.bench.say(UsageObserved(at_us=0, foreign={"b": Resources(SIZE.cpu_m, second)}))
+        seen.append(drained.bench.state.ctx.looks[HOST].soonest_us)
+    looks = sorted(set(seen))
+    gaps = [(b - a) // US for a, b in itertools.pairwise(looks)]
+    assert gaps[:4] == [2, 4, 8, 10]
+    assert set(gaps[4:]) == {10}
+
+
+def test_it_looks_at_once_when_something_happens_on_the_node() -> None:
+    drained = blocked()
+    wait(drained.bench, 60)
+    drained.bench.say(UsageObserved(at_us=0, foreign={HOST: Resources(1)}))
+    drained.bench.say(UsageObserved(at_us=0, foreign={"b": Resources(), HOST: Resources()}))
+    assert [m.target for m in drained.moves] == ["b"]
+
+
+def test_what_is_shown_is_what_the_latest_look_found_and_is_not_planned_anew() -> None:
+    drained = blocked()
+    wait(drained.bench, 60)
+    ctx = drained.bench.state.ctx
+    drained.bench.say(UsageObserved(at_us=0, foreign={"b": Resources()}), after_us=1)
+    assert drained.moves == [], "not looked at yet"
+    shown_now = views.drain(ctx, HOST, is_dry=False)
+    assert shown_now is not None
+    assert (shown_now.plan.moves, shown_now.plan.blockers) == ((), drained.record.blockers)
+    would = views.drain(ctx, HOST, is_dry=True)
+    assert would is not None
+    assert [m.target for m in would.plan.moves] == ["b"]
+    assert would.drain is None
+    wait(drained.bench, 15)
+    shown_now = views.drain(ctx, HOST, is_dry=False)
+    assert shown_now is not None
+    assert (shown_now.plan.blockers, len(shown_now.plan.under_way)) == ((), 1)
 
 
 def test_without_another_node_of_the_generation_there_is_nowhere_to_go() -> None:
