@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -34,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.write and options.quick:
         print("--write needs full measurements: leave out --quick", file=sys.stderr)
         return USAGE
+    signal.signal(signal.SIGTERM, _interrupt)  # so that everything is stopped and removed
     names = NAMES if options.name == "all" else (options.name,)
     taken, status = [], 0
     for name in names:
@@ -48,6 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps(taken, indent=2))
     return status
+
+
+def _interrupt(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _parser() -> argparse.ArgumentParser:
