@@ -16,7 +16,7 @@ IMAGE ?= tenure:latest
 DOCKER ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test test-faults prop optimum mutants bench demo run image testbed docs clean
+.PHONY: help setup check unit test test-faults prop optimum mutants bench reproduction demo run image testbed docs clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ mutants: $(STAMP) ## show that a test fails for each kept mutation of the code
 
 bench: $(STAMP) ## take the figures of docs/benchmarks.md, or one: BENCH=submissions
 	@$(BIN)/python -m benchmarks $(BENCH)
+
+reproduction: $(STAMP) ## simulate the SLA paper's study again: DATA=folder THEIRS=file
+	@$(BIN)/python -m benchmarks reproduction-sla $(if $(DATA),--data $(DATA)) $(if $(THEIRS),--theirs $(THEIRS)) --write
 
 demo: $(STAMP) ## run the main job on real engines; ends with a report in out/demo
 	@$(BIN)/python -m demo --out $(OUT)/demo

@@ -1,10 +1,13 @@
-"""The command line of the benchmarks."""
+"""The command line of the benchmarks, and of the reproduction, which is of their kind."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks.cli import main
+from benchmarks import cli
+from benchmarks.reproduction import cli as reproduction
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == [reproduction.NAME]:
+        sys.exit(reproduction.main(sys.argv[2:]))
+    sys.exit(cli.main())

@@ -25,7 +25,19 @@ from benchmarks.rig import say
 from testbed import TestbedError
 
 #: Every benchmark is a module of its name with ``measure(*, is_quick)``.
-NAMES = ("submissions", "start", "footprint", "scale", "cuts")
+NAMES = (
+    "submissions",
+    "start",
+    "footprint",
+    "agent",
+    "scale",
+    "cuts",
+    "decisions",
+    "simulations",
+    "cycle",
+    "migration",
+    "spark",
+)
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs/benchmarks.md"
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 

@@ -209,6 +209,14 @@ class Testbed:
         """Kill dockerd and containerd; the node's containers run on."""
         engine.kill(self.layout, name)
 
+    def clear_task(self, name: str, container: str) -> None:
+        """End what a node's containerd holds of a container that its engine does not know to run.
+
+        Then starts the engine again, which learns only so that it is gone.
+        """
+        engine.clear_task(self.layout, name, container)
+        power.restart_engine(self.layout, name)
+
     def kill_node(self, name: str) -> None:
         """Let a whole node die in silence; `power_on` boots it again."""
         power.kill_node(self.layout, name)

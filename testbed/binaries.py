@@ -184,6 +184,32 @@ def download(folder: Path, packages: Iterable[str]) -> None:
         deb.unlink()
 
 
+def resolve(folder: Path, packages: Iterable[str]) -> None:
+    """Unpack packages and all that they depend on into root, as if nothing were installed.
+
+    Raises TestbedError with apt's words on failure.
+    """
+    if which("apt-get") is None or which("dpkg") is None:
+        raise TestbedError("no apt-get and dpkg to fetch packages with")
+    (folder / "apt/cache/archives/partial").mkdir(parents=True, exist_ok=True)
+    (folder / "root").mkdir(exist_ok=True)
+    status = folder / "apt/status"
+    status.touch()
+    base = ["apt-get", "-q", "-y", "-o", "APT::Sandbox::User=root"]
+    base += ["-o", f"Dir::State::status={status}", "-o", f"Dir::Cache={folder / 'apt/cache'}"]
+    install = ["install", "--download-only", "--no-install-recommends", *packages]
+    done = _apt([*base, *install], folder)
+    if done.returncode:
+        own = [*base, *_private_lists(folder)]
+        updated = _apt([*own, "update"], folder)
+        done = _apt([*own, *install], folder)
+        if done.returncode:
+            raise TestbedError(f"apt-get install: {updated.stderr}{done.stderr}")
+    for deb in sorted((folder / "apt/cache/archives").glob("*.deb")):
+        subprocess.run(["dpkg", "-x", str(deb), str(folder / "root")], check=True)
+    shutil.rmtree(folder / "apt")
+
+
 def _missing_libraries(folder: Path) -> set[str]:
     """Return the shared libraries that neither the system nor our lib folder has."""
     env = {**os.environ, "LD_LIBRARY_PATH": str(folder / "lib"), "LC_ALL": "C"}

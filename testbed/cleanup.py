@@ -67,7 +67,7 @@ def _remove_folders(layout: Layout) -> None:
         shutil.rmtree(layout.directory, ignore_errors=True)
         return
     for spec in layout.specs:
-        for name in ("data", "etc-docker", "tls", "sshd"):
+        for name in ("data", "etc-docker", "tls", "sshd", "tmp"):
             shutil.rmtree(layout.node_dir(spec.name) / name, ignore_errors=True)
         pids = ("holder.pid", "machine.pid", "engine.pid", "sshd.pid")
         for name in ("docker.sock", *pids, "lock", "on", "cut"):

@@ -45,6 +45,7 @@ def node_config(layout: Layout, name: str) -> dict[str, Any]:
         **reach,
         "generation": spec.generation,
         "site": spec.site,
+        **({"checkpoint": True} if spec.checkpoint else {}),
         "price_per_hour": spec.price_per_hour,
         "capacity": {"cpus": spec.cpus, "memory": _memory(spec.memory_bytes)},
         "power": {**driver, "idle_w": _IDLE_W, "peak_w": _PEAK_W},

@@ -64,12 +64,12 @@ def is_up(path: Path, *, timeout_s: float = 1.0) -> bool:
         return False
 
 
-def ensure_image(path: Path, reference: str, archive: Path) -> None:
+def ensure_image(path: Path, reference: str, archive: Path, *, timeout_s: float = 30.0) -> None:
     """Load an image archive unless the engine has the image; raise TestbedError on failure."""
     if call(path, "GET", f"/images/{reference}/json")[0] == 200:
         return
     with archive.open("rb") as file:
-        status, answer = call(path, "POST", "/images/load?quiet=1", file)
+        status, answer = call(path, "POST", "/images/load?quiet=1", file, timeout_s=timeout_s)
     # A failed load may still answer 200, with the error in the body.
     if status != 200 or b'"error"' in answer:
         raise TestbedError(f"loading {reference}: {status} {answer.decode(errors='replace')}")

@@ -4,6 +4,7 @@ A node's machine is made afresh at each boot: a mount namespace kept by a sleepi
 the node's engine group, in which /run is an empty tmpfs (containerd keeps its shims' sockets
 in /run/containerd whatever it is told) and /etc is an overlay (engines that share
 /etc/docker/key.json have the same ID). Ending that group ends all mounts of the engine too.
+CRIU locks no network: it would need iptables-restore, and what has open connections is not dumped.
 No node reaches a name server, so names fail at once: an engine that waits for one while it asks a
 registry answers no /info for 10 s.
 """
@@ -19,7 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from testbed import certificates, cgroups, docker_api, image, network, spawn, sshd
+from testbed import certificates, cgroups, criu, docker_api, image, network, spawn, sshd
 from testbed.errors import TestbedError
 from testbed.layout import ENGINE_PORT, TLS_PORT, Layout
 
@@ -32,7 +33,8 @@ _BOOT = """set -e
 mount -t tmpfs -o mode=755 tenure-run /run
 mkdir -p /run/etc/upper /run/etc/work /run/tenure
 mount -t overlay tenure-etc -o lowerdir=/etc,upperdir=/run/etc/upper,workdir=/run/etc/work /etc
-mkdir -p /etc/docker
+mkdir -p /etc/docker /etc/criu
+echo network-lock skip > /etc/criu/runc.conf
 mount --bind "$1" /etc/docker
 echo "$0" > /etc/hostname
 rm -f /etc/resolv.conf
@@ -139,10 +141,14 @@ def _reach_flags(layout: Layout, name: str) -> list[str]:
     return [f"--host=tcp://{address}:{ENGINE_PORT}", "--tls=false"]
 
 
-def _environment(layout: Layout) -> dict[str, str]:
+def _environment(layout: Layout, name: str) -> dict[str, str]:
     """Return the engine's environment: nothing of the caller's, no proxy, no DOCKER_*."""
     chain = layout.toolchain
-    env = {"PATH": chain.path, "HOME": "/root", "LANG": "C.UTF-8"}
+    path = f"{criu.folder()}:{chain.path}" if layout.spec(name).checkpoint else chain.path
+    # containerd leaves the folders of its checkpoints there when it is killed
+    own_tmp = layout.node_dir(name) / "tmp"
+    own_tmp.mkdir(exist_ok=True)
+    env = {"PATH": path, "HOME": "/root", "LANG": "C.UTF-8", "TMPDIR": str(own_tmp)}
     if chain.library_path:
         env["LD_LIBRARY_PATH"] = chain.library_path
     if chain.xtables_path:
@@ -168,7 +174,7 @@ def start(layout: Layout, name: str) -> None:
     argv = [*enter, *fresh, layout.toolchain.dockerd, *_flags(layout, name)]
     log = layout.node_dir(name) / "dockerd.log"
     started = spawn.start_detached(
-        layout.engine_group(name), argv, log=log, env=_environment(layout)
+        layout.engine_group(name), argv, log=log, env=_environment(layout, name)
     )
     (layout.node_dir(name) / "engine.pid").write_text(str(started))
     if layout.spec(name).reach == "ssh":
@@ -250,6 +256,23 @@ def kill(layout: Layout, name: str) -> None:
         except ProcessLookupError:
             continue
     wait_for(lambda: not any(_is_alive(layout, name, p) for p in doomed), STOP_TIMEOUT_S)
+
+
+def clear_task(layout: Layout, name: str, container: str) -> None:
+    """End the task of a container in the node's containerd, as an operator does with ctr.
+
+    Raises TestbedError if the machine is off. The engine learns of it when it is started again.
+    """
+    machine = _machine(layout, name)
+    if machine is None:
+        raise TestbedError(f"{name} is off")
+    ctr = shutil.which("ctr", path=layout.toolchain.path)
+    if ctr is None:
+        raise TestbedError("there is no ctr beside the engine's containerd")
+    at = ["--address", "/run/tenure/exec/containerd/containerd.sock", "--namespace", "moby"]
+    for words in (["kill", "--signal", "SIGKILL"], ["rm", "--force"]):
+        argv = ["nsenter", "-t", str(machine), "--mount", ctr, *at, "tasks", *words, container]
+        subprocess.run(argv, capture_output=True, check=False)  # one that is gone is cleared
 
 
 def _containerd(layout: Layout, name: str) -> int | None:

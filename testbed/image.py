@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.binaries import cache_dir
@@ -80,21 +81,46 @@ def _layer(busybox: str) -> bytes:
 def _archive(layer: bytes) -> bytes:
     """Return the layer as a `docker save` archive."""
     diff_id = hashlib.sha256(layer).hexdigest()
-    config = json.dumps(
-        {
-            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, ""),
-            "os": "linux",
-            "created": "2024-01-01T00:00:00Z",
-            "config": {"Cmd": ["sh"], "Env": ["PATH=/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff_id}"]},
-            "history": [{"created": "2024-01-01T00:00:00Z", "created_by": "tenure testbed"}],
-        }
-    ).encode()
+    config = _config([diff_id], {"Cmd": ["sh"], "Env": ["PATH=/bin"]})
     config_name = f"{hashlib.sha256(config).hexdigest()}.json"
-    manifest = [{"Config": config_name, "RepoTags": [IMAGE], "Layers": [f"{diff_id}/layer.tar"]}]
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         _add(tar, config_name, config, 0o644)
         _add(tar, f"{diff_id}/layer.tar", layer, 0o644)
-        _add(tar, "manifest.json", json.dumps(manifest).encode(), 0o644)
+        _add(tar, "manifest.json", _manifest(config_name, IMAGE, [diff_id]), 0o644)
     return buffer.getvalue()
+
+
+def saved(path: Path, image: str, layers: Sequence[Path], run: dict[str, object]) -> None:
+    """Write layers, the lowest first, as a `docker save` archive; ``run`` is Docker's Config."""
+    diff_ids = [_sha256(layer) for layer in layers]
+    config = _config(diff_ids, run)
+    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
+        _add(tar, config_name, config, 0o644)
+        for diff_id, layer in zip(diff_ids, layers, strict=True):
+            entry = _entry(f"{diff_id}/layer.tar", 0o644)
+            entry.size = layer.stat().st_size
+            with layer.open("rb") as file:
+                tar.addfile(entry, file)
+        _add(tar, "manifest.json", _manifest(config_name, image, diff_ids), 0o644)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _config(diff_ids: Sequence[str], run: dict[str, object]) -> bytes:
+    """Return the image's configuration; its hash is the image's ID."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, "")
+    created = "2024-01-01T00:00:00Z"
+    steps = [{"created": created, "created_by": "tenure testbed"} for _ in diff_ids]
+    rootfs = {"type": "layers", "diff_ids": [f"sha256:{diff_id}" for diff_id in diff_ids]}
+    fields = {"architecture": machine, "os": "linux", "created": created, "config": run}
+    return json.dumps({**fields, "rootfs": rootfs, "history": steps}).encode()
+
+
+def _manifest(config_name: str, image: str, diff_ids: Sequence[str]) -> bytes:
+    layers = [f"{diff_id}/layer.tar" for diff_id in diff_ids]
+    return json.dumps([{"Config": config_name, "RepoTags": [image], "Layers": layers}]).encode()

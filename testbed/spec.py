@@ -33,6 +33,8 @@ class NodeSpec:
     """Whether the written configuration gives the node the command power driver."""
     reach: str = "tcp"
     """tcp (plain, port 2375), tls (mutual, port 2376) or ssh (an sshd of its own, port 22)."""
+    checkpoint: bool = False
+    """Whether its engine finds CRIU and can checkpoint containers."""
 
     def __post_init__(self) -> None:
         """Raise TestbedError for a name or a capacity no node can have."""

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 def states() -> str:
     """Return docs/states.md: every state machine, drawn from its table."""
-    from tenure.core.steps import START_FIRST, STOP_FIRST
+    from tenure.core.steps import FORWARD
     from tenure.model.container import CONTAINER_TRANSITIONS
     from tenure.model.drain import DRAIN_TRANSITIONS
     from tenure.model.job import EXECUTOR_TRANSITIONS, JOB_TRANSITIONS
@@ -27,8 +27,10 @@ def states() -> str:
         _diagram("Container (`tenure/model/container.py`)", CONTAINER_TRANSITIONS),
         _diagram("Run of a cycle (`tenure/model/plan.py`)", RUN_TRANSITIONS),
         _diagram("Drain of a node (`tenure/model/drain.py`)", DRAIN_TRANSITIONS),
-        _diagram("Migration, stop-first (`tenure/core/steps.py`)", _steps(STOP_FIRST)),
-        _diagram("Migration, start-first (`tenure/core/steps.py`)", _steps(START_FIRST)),
+        *(
+            _diagram(f"Migration, {method} (`tenure/core/steps.py`)", _steps(table))
+            for method, table in FORWARD.items()
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 

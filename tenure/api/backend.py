@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from tenure.core.tables import PublicEvent, Tables
 from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
+from tenure.model.energy import EnergyReport
 from tenure.model.events import Command
 from tenure.model.job import Executor, JobSpec
 from tenure.model.plan import CycleSpec
@@ -88,6 +89,9 @@ class Backend(Protocol):
 
     def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
         """Return ``core.ledger.reporting``: nano-dollars by site, generation, node and job."""
+
+    async def energy(self, since_us: int, until_us: int) -> EnergyReport:
+        """Return the energy of a window; its end is now at the latest."""
 
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container id that has one."""

@@ -24,6 +24,9 @@ from tenure.model.events import Command
 
 M = TypeVar("M", bound=BaseModel)
 MAX_KEY = 255
+#: Made once: ``json.dumps`` makes one at each call.
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 #: Endings of pydantic's paths that name a branch of a union and mean nothing to a caller.
 _BRANCHES = ("function-before", "function-after", "list[", "dict[", "constrained-", "literal[")
 #: What a pattern means, in words.
@@ -99,7 +102,7 @@ class Call:
         }
 
     def _fingerprint(self) -> str:
-        canonical = json.dumps(self.document, sort_keys=True, separators=(",", ":"))
+        canonical = _CANONICAL.encode(self.document)
         text = f"{self.request.method} {self.request.path_qs}\n{canonical}"
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -148,7 +151,7 @@ def json_response(
 
 def json_bytes(data: Any) -> bytes:
     """Return ``data`` as JSON; NaN or infinity in it is a defect of ours."""
-    return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(data).encode()
 
 
 def checked_body(model: type[M], raw: bytes) -> M:

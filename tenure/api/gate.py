@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import socket
 import time
+from collections.abc import Collection
 
 from aiohttp import web
 
@@ -27,22 +28,26 @@ class Gate:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._hosts = {*LOOPBACK_HOSTS} | {one.lower() for one in options.hosts}
+        self._token = _raw(options.token or "")
         self._clients = Buckets(options.requests_per_s)
         self._listeners = Buckets(options.requests_per_s * LISTENER_SHARE)
         self._wrong = Buckets(options.wrong_tokens_per_s)
 
     def check(self, request: web.Request, *, is_open: bool) -> None:
         """Let a request in. Raises HttpProblem (421, 429) or Unauthorized."""
-        check_host(request, self._options)
+        is_trusted = is_unix(request)
+        if not is_trusted:
+            check_host(request, self._hosts)
         guard = guard_of(request)
         client = guard.peer if guard is not None else "unknown"
         if request.path != UNLIMITED:
             listener = guard.listener if guard is not None else "unknown"
             self._pace(client, listener)
-        if is_open:
+        if is_open or is_trusted:
             return
         try:
-            check_token(request, self._options)
+            check_token(request, self._token)
         except Unauthorized:
             # the right token is never refused: guessing is hopeless at any rate (256 bits), and
             # whoever shares an address with a guesser must not be locked out by it
@@ -67,13 +72,9 @@ def _too_many(detail: str, wait_s: float) -> HttpProblem:
     return HttpProblem(Problem("too_many_requests", detail, 429, extra=extra))
 
 
-def check_host(request: web.Request, options: Options) -> None:
-    """Raise HttpProblem (421) for a TCP request whose Host header is not one of ours."""
-    if is_unix(request):
-        return
-    host = _bare(request.headers.get("Host", ""))
-    known = {*LOOPBACK_HOSTS, *(one.lower() for one in options.hosts)}
-    if host not in known:
+def check_host(request: web.Request, known: Collection[str]) -> None:
+    """Raise HttpProblem (421) for a request whose Host header is not one of ``known``."""
+    if _bare(request.headers.get("Host", "")) not in known:
         detail = "the Host header names no host of this daemon; add it to the configured hosts"
         raise refused(421, "wrong_host", detail, field="Host")
 
@@ -83,13 +84,10 @@ def _bare(host: str) -> str:
     return name if colon and port.isdigit() else host.strip().lower()
 
 
-def check_token(request: web.Request, options: Options) -> None:
-    """Raise Unauthorized for a TCP request without the right bearer token."""
-    if is_unix(request):
-        return
+def check_token(request: web.Request, expected: bytes) -> None:
+    """Raise Unauthorized for a request without the right bearer token; none is right if b""."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    expected = options.token or ""
-    is_right = hmac.compare_digest(_raw(given.strip()), _raw(expected))
+    is_right = hmac.compare_digest(_raw(given.strip()), expected)
     if not expected or scheme.lower() != "bearer" or not is_right:
         raise Unauthorized("a valid bearer token is needed; it lies in the daemon's token file")
 

@@ -25,6 +25,7 @@ from tenure.api.schemas.jobs import JobRequest
 from tenure.api.schemas.queries import (
     ContainersQuery,
     CostQuery,
+    EnergyQuery,
     EventsQuery,
     JobLogsQuery,
     JobsQuery,
@@ -318,6 +319,15 @@ FLEET = (
     Endpoint("GET", "/v1/snapshot", "fleet", fleet.snapshot, Any_),
     Endpoint("GET", "/v1/profiles", "fleet", fleet.profiles, ProfilePage, query=PageQuery),
     Endpoint("GET", "/v1/cost", "fleet", fleet.cost, shapes.CostView, query=CostQuery),
+    Endpoint(
+        "GET",
+        "/v1/energy",
+        "fleet",
+        fleet.energy,
+        shapes.EnergyView,
+        query=EnergyQuery,
+        problems=(503,),
+    ),
     Endpoint(
         "GET",
         "/v1/events",

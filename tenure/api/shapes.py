@@ -65,13 +65,17 @@ class BlockerView(TypedDict):
 
 
 class DrainMoveView(TypedDict):
-    """A move that a drain begins now; ``method`` is start-first or stop-first."""
+    """A move that a drain begins now; ``method`` is live, snapshot, stop-first or start-first.
+
+    ``why`` says why it is none better, "" where it is the best.
+    """
 
     container: str
     name: str
     to: str
     generation: str
     method: str
+    why: str
     reason: str
 
 
@@ -138,14 +142,29 @@ class AdmissionView(TypedDict):
     cost_nano_usd: int | None
 
 
+class SparkView(TypedDict):
+    """A Spark application; ``program`` is the Python source where no ``application`` is named."""
+
+    application: str
+    program: str
+    args: list[str]
+    conf: dict[str, str]
+
+
 class JobView(TypedDict):
-    """A job; ``deadline_met`` is None while it is open or has no deadline."""
+    """A job; ``deadline_met`` is None while it is open or has no deadline.
+
+    ``kind`` is containers or spark, ``spark`` null for the first. ``decision`` says of a job of
+    policy ``milp`` who chose its place: the policy, or ``exact`` and why.
+    """
 
     id: str
     name: str
     app: str
+    kind: str
     image: str
     command: list[str]
+    spark: SparkView | None
     executors: int
     cpus: float
     memory_bytes: int
@@ -163,6 +182,7 @@ class JobView(TypedDict):
     state: str
     reason: str
     mode: str
+    decision: str
     is_cancelling: bool
     admission: AdmissionView
     submitted_at: str | None
@@ -178,9 +198,13 @@ class JobView(TypedDict):
 
 
 class ExecutorView(TypedDict):
-    """One executor in its current attempt; ``is_unsure``: only a listing can tell how it is."""
+    """One executor in its current attempt; ``is_unsure``: only a listing can tell how it is.
+
+    ``role`` is executor, or driver for number 0 of a Spark job.
+    """
 
     index: int
+    role: str
     attempt: int
     state: str
     node: str
@@ -239,7 +263,10 @@ class ProfileView(TypedDict):
 
 
 class MigrationView(TypedDict):
-    """A move; ``downtime_s`` is how long no copy ran, as far as it was measured."""
+    """A move; ``downtime_s`` is how long no copy ran, as far as it was measured.
+
+    ``why`` says why its ``kind`` is none better; ``moved_bytes`` were sent to the target.
+    """
 
     id: str
     run_id: str
@@ -248,6 +275,9 @@ class MigrationView(TypedDict):
     target: str
     generation: str
     kind: str
+    method: str
+    why: str
+    moved_bytes: int
     step: str
     reason: str
     is_over: bool
@@ -288,6 +318,28 @@ class VerdictView(TypedDict):
     detail: str
 
 
+class NodeNoteView(TypedDict):
+    """What a plan means for a node: ``code`` freed, started, or why it was not emptied."""
+
+    node: str
+    code: str
+    reason: str
+    idle_w: float
+    price_usd_per_h: float
+
+
+class SavingView(TypedDict):
+    """What a plan saves once enacted: nodes freed less nodes started; negative where it costs.
+
+    ``idle_w`` is modelled from the idle draw that the configuration states.
+    """
+
+    nodes: int
+    idle_w: float
+    usd_per_h: float
+    unknown_nodes: int
+
+
 class RunView(TypedDict):
     """One run of a cycle: what it proposed, what was accepted, what stayed and why."""
 
@@ -303,6 +355,8 @@ class RunView(TypedDict):
     expires_at: str | None
     moves: list[MoveView]
     kept: list[KeptView]
+    nodes: list[NodeNoteView]
+    saving: SavingView
     verdicts: list[VerdictView]
 
 
@@ -359,3 +413,70 @@ class CostView(TypedDict):
     by_node: dict[str, MoneyView]
     by_job: dict[str, MoneyView]
     on_s: dict[str, float]
+
+
+class EnergyAmount(TypedDict):
+    """Energy for people and in exact microjoules; ``cost_usd`` null: no price is configured."""
+
+    energy_kwh: float
+    energy_uj: int
+    cost_usd: float | None
+
+
+class NodeEnergyView(EnergyAmount):
+    """A node's energy; ``source`` is modelled, measured, mixed or unknown (no watts stated).
+
+    ``containers_uj`` + ``foreign_uj`` (use by containers that are not tenure's) + ``idle_uj`` (on,
+    with nobody to bear it) + ``boot_uj`` + ``off_uj`` are ``energy_uj``; ``measured_uj`` of it is
+    measured. ``on_s`` holds ``boot_s``.
+    """
+
+    source: str
+    mean_w: float
+    containers_uj: int
+    foreign_uj: int
+    idle_uj: int
+    boot_uj: int
+    off_uj: int
+    measured_uj: int
+    on_s: float
+    boot_s: float
+    off_s: float
+    measured_s: float
+
+
+class ContainerEnergyView(EnergyAmount):
+    """A container's energy on all its nodes: ``active_uj`` of its CPU use, ``idle_uj`` its share of
+    their idle draw. ``kind`` is container, executor, or unknown once it is forgotten.
+    """
+
+    name: str
+    kind: str
+    source: str
+    active_uj: int
+    idle_uj: int
+    by_node: dict[str, int]
+
+
+class EnergyView(TypedDict):
+    """The fleet's energy in a window.
+
+    The nodes sum to ``total``, and so do generations, and containers + foreign + idle + boot + off.
+    ``unknown_nodes`` were on without measurement, and for some time at least without stated watts:
+    that time counts nothing.
+    """
+
+    since: str | None
+    until: str | None
+    price_usd_per_kwh: float | None
+    source: str
+    total: EnergyAmount
+    containers: EnergyAmount
+    foreign: EnergyAmount
+    idle: EnergyAmount
+    boot: EnergyAmount
+    off: EnergyAmount
+    unknown_nodes: list[str]
+    by_generation: dict[str, EnergyAmount]
+    by_node: dict[str, NodeEnergyView]
+    by_container: dict[str, ContainerEnergyView]

@@ -24,11 +24,14 @@ from tenure.api.shapes import (
     MigrationView,
     MoneyView,
     MoveView,
+    NodeNoteView,
     NodeView,
     ProfileView,
     ResourcesView,
     RunSummary,
     RunView,
+    SavingView,
+    SparkView,
     UnderWayView,
     VerdictView,
 )
@@ -36,9 +39,9 @@ from tenure.core.tables import PublicEvent
 from tenure.model.container import Migration, Profile, Service
 from tenure.model.drain import Blocker, DrainReport, PlannedMove
 from tenure.model.estimate import Estimate
-from tenure.model.job import Admission, Constraint, Executor, Job
+from tenure.model.job import Admission, Constraint, Executor, Job, SparkSpec
 from tenure.model.node import Node
-from tenure.model.plan import Kept, Move, Run, Verdict
+from tenure.model.plan import Kept, Move, NodeNote, Run, Verdict, saving_of
 from tenure.model.resources import Resources
 from tenure.model.units import US, iso, nano_to_usd
 
@@ -130,6 +133,7 @@ def _drain_move_view(move: PlannedMove) -> DrainMoveView:
         to=move.target,
         generation=move.generation,
         method=move.method,
+        why=move.why,
         reason=move.reason,
     )
 
@@ -140,7 +144,7 @@ def _under_way_view(move: Migration, names: Mapping[str, str]) -> UnderWayView:
         container=move.container,
         name=names.get(move.container, ""),
         to=move.target,
-        method="start-first" if move.is_start_first else "stop-first",
+        method=move.method,
         step=move.step.value,
     )
 
@@ -197,6 +201,18 @@ def estimate_view(estimate: Estimate) -> EstimateView:
     )
 
 
+def _spark_view(spark: SparkSpec | None) -> SparkView | None:
+    """Return an application without its secret."""
+    if spark is None:
+        return None
+    return SparkView(
+        application=spark.application,
+        program=spark.program,
+        args=list(spark.args),
+        conf=dict(spark.conf),
+    )
+
+
 def job_view(job: Job) -> JobView:
     """Return a job."""
     spec = job.spec
@@ -204,8 +220,10 @@ def job_view(job: Job) -> JobView:
         id=job.id,
         name=spec.name,
         app=spec.app,
+        kind="containers" if spec.spark is None else "spark",
         image=spec.image,
         command=list(spec.command),
+        spark=_spark_view(spec.spark),
         executors=spec.executors,
         cpus=spec.request.cpu_m / 1000,
         memory_bytes=spec.request.memory_bytes,
@@ -223,6 +241,7 @@ def job_view(job: Job) -> JobView:
         state=job.state.value,
         reason=job.reason,
         mode=job.mode,
+        decision=job.decision,
         is_cancelling=job.is_cancelling,
         admission=admission_view(job.admission),
         submitted_at=moment(job.arrival_us),
@@ -238,10 +257,11 @@ def job_view(job: Job) -> JobView:
     )
 
 
-def executor_view(executor: Executor) -> ExecutorView:
+def executor_view(executor: Executor, role: str) -> ExecutorView:
     """Return an executor."""
     return ExecutorView(
         index=executor.index,
+        role=role,
         attempt=executor.attempt,
         state=executor.state.value,
         node=executor.node,
@@ -261,7 +281,8 @@ def executor_view(executor: Executor) -> ExecutorView:
 def job_detail(job: Job, executors: Iterable[Executor]) -> JobDetail:
     """Return a job with its executors in the order of their index."""
     ordered = sorted(executors, key=lambda executor: executor.index)
-    return JobDetail(**job_view(job), executor_states=[executor_view(e) for e in ordered])
+    shown = [executor_view(e, job.spec.role_of(e.index)) for e in ordered]
+    return JobDetail(**job_view(job), executor_states=shown)
 
 
 def container_view(service: Service) -> ContainerView:
@@ -317,8 +338,6 @@ def profile_view(profile: Profile) -> ProfileView:
 
 def migration_view(move: Migration) -> MigrationView:
     """Return a move."""
-    is_measured = move.down_us is not None and move.up_us is not None
-    down_us = max(0, (move.up_us or 0) - (move.down_us or 0)) if is_measured else None
     return MigrationView(
         id=move.id,
         run_id=move.run_id,
@@ -327,13 +346,16 @@ def migration_view(move: Migration) -> MigrationView:
         target=move.target,
         generation=move.generation,
         kind=move.kind,
+        method=move.method,
+        why=move.why,
+        moved_bytes=move.moved_bytes,
         step=move.step.value,
         reason=move.reason,
         is_over=move.is_over,
         created_at=moment(move.created_us),
         started_at=moment(move.started_us),
         finished_at=moment(move.finished_us),
-        downtime_s=seconds(down_us),
+        downtime_s=seconds(move.downtime_us),
     )
 
 
@@ -361,6 +383,26 @@ def _verdict_view(verdict: Verdict) -> VerdictView:
     )
 
 
+def _note_view(note: NodeNote) -> NodeNoteView:
+    return NodeNoteView(
+        node=note.node,
+        code=note.code,
+        reason=note.reason,
+        idle_w=note.idle_w,
+        price_usd_per_h=nano_to_usd(note.price_nano_per_h),
+    )
+
+
+def _saving_view(run: Run) -> SavingView:
+    saving = saving_of(run.nodes)
+    return SavingView(
+        nodes=saving.nodes,
+        idle_w=saving.idle_w,
+        usd_per_h=nano_to_usd(saving.price_nano_per_h),
+        unknown_nodes=saving.unknown_nodes,
+    )
+
+
 def run_view(run: Run) -> RunView:
     """Return a run with its moves and verdicts."""
     return RunView(
@@ -376,6 +418,8 @@ def run_view(run: Run) -> RunView:
         expires_at=moment(run.expires_us),
         moves=[_move_view(move) for move in run.moves],
         kept=[_kept_view(kept) for kept in run.kept],
+        nodes=[_note_view(note) for note in run.nodes],
+        saving=_saving_view(run),
         verdicts=[_verdict_view(verdict) for verdict in run.verdicts],
     )
 

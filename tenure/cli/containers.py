@@ -36,10 +36,11 @@ MOVES: list[Column] = [
     ("MOVED", lambda m: ago(m["finished_at"] or m["created_at"])),
     ("FROM", lambda m: m["source"]),
     ("TO", lambda m: m["target"]),
+    ("HOW", lambda m: m["method"]),
     ("STEP", lambda m: m["step"]),
     ("DOWN", lambda m: None if m["downtime_s"] is None else f"{m['downtime_s']:.2f}s"),
     ("RUN", lambda m: m["run_id"]),
-    ("REASON", lambda m: m["reason"]),
+    ("REASON", lambda m: m["reason"] or m["why"]),
 ]
 FIELDS = (
     "id name app image state reason generation node engine_id incarnation since created_at "

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tenure.cli.output import Column, ago
+from tenure.cli.output import Column, ago, usd
 from tenure.cli.verb import Session, verb
 from tenure.cli.watching import wait_for_run
 from tenure.model.errors import NotFound, TenureError
@@ -51,6 +51,25 @@ KEPT: list[Column] = [
 ]
 
 
+NODES: list[Column] = [
+    ("NODE", lambda n: n["node"]),
+    ("OUTLOOK", lambda n: n["code"]),
+    ("IDLE W", lambda n: f"{n['idle_w']:g}" if n["idle_w"] else "-"),
+    ("PRICE/H", lambda n: usd(n["price_usd_per_h"])),
+    ("REASON", lambda n: n["reason"]),
+]
+
+
+def _saving(run: dict[str, Any]) -> str:
+    """Say what a plan saves: nodes, watts (modelled), money."""
+    saving = run["saving"]
+    nodes = "1 node" if saving["nodes"] == 1 else f"{saving['nodes']} nodes"
+    text = f"{nodes}, {saving['idle_w']:g} W idle (modelled)"
+    if saving["unknown_nodes"]:
+        text += f" without {saving['unknown_nodes']} that state no watts"
+    return f"{text}, {usd(saving['usd_per_h'])} an hour"
+
+
 def _last(run: dict[str, Any] | None) -> str:
     if run is None:
         return "-"
@@ -86,11 +105,16 @@ def inspect(
 def _show(session: Session, run: dict[str, Any]) -> None:
     def render(found: dict[str, Any]) -> None:
         names = ("id", "state", "reason", "due_at", "claimed_at", "finished_at")
-        session.out.fields([(name, found[name]) for name in names])
+        rows = [(name, found[name]) for name in names]
+        if found["moves"]:
+            rows += [("moves", len(found["moves"])), ("saves", _saving(found))]
+        session.out.fields(rows)
         answers = {v["container"]: v["code"] for v in found["verdicts"]}
-        rows = [{**m, "answer": answers.get(m["container"])} for m in found["moves"]]
-        if rows:
-            session.out.table(rows, MOVES)
+        moves = [{**m, "answer": answers.get(m["container"])} for m in found["moves"]]
+        if moves:
+            session.out.table(moves, MOVES)
+        if found["nodes"]:
+            session.out.table(found["nodes"], NODES)
         if found["kept"]:
             session.out.table(found["kept"], KEPT)
 
@@ -126,12 +150,27 @@ def _wait(session: Session, started: dict[str, Any], until: float | None) -> dic
 
 @verb(app, "plan", error_code=255)
 def plan(session: Session, name: Cycle) -> int:
-    """Show what a cycle would do now. Exit codes: 0 nothing, 1 moves, 255 error."""
-    if all(cycle["name"] != name for cycle in session.client.cycles()):
-        raise NotFound(f"no cycle {name!r}; `tenure cycle ls` lists them")
-    started = session.client.run_cycle(name, is_dry=True)
+    """Show what a cycle would do now: moves, nodes freed, watts and cost saved, and what stays.
+
+    CYCLE is its name, or the generation it takes containers from. Exit codes: 0 nothing, 1 moves,
+    255 error.
+    """
+    started = session.client.run_cycle(_named(session, name), is_dry=True)
     ended = _wait(session, started, time.monotonic() + PLAN_TIMEOUT_S)
     if ended["state"] != "advised":
         raise TenureError(f"run {ended['id']} is {ended['state']}: {ended['reason'] or 'no plan'}")
     _show(session, ended)
     return 1 if ended["moves"] else 0
+
+
+def _named(session: Session, name: str) -> str:
+    """Return the cycle of that name, else the one that leaves the generation of that name."""
+    cycles = session.client.cycles()
+    if any(cycle["name"] == name for cycle in cycles):
+        return name
+    found = [str(cycle["name"]) for cycle in cycles if cycle["source"] == name]
+    if len(found) > 1:
+        raise NotFound(f"several cycles leave generation {name!r}: {', '.join(found)}; name one")
+    if not found:
+        raise NotFound(f"no cycle or generation {name!r}; `tenure cycle ls` lists them")
+    return found[0]

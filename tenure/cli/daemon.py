@@ -1,11 +1,9 @@
-"""The ``tenured`` command: run (default), worker, ready, backup, restore, check."""
+"""The ``tenured`` command: run (default), worker, agent, ready, backup, restore, check."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -13,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenure import __version__
-from tenure.cli import state
+from tenure.cli import agent, state
 from tenure.cli.configured import settings_of
+from tenure.cli.logs import log_to_stderr
 from tenure.model.errors import TenureError
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tenured {__version__}")
     parser.set_defaults(work=_run, config=None)
-    verbs = parser.add_subparsers(metavar="run|worker|ready|backup|restore|check")
+    verbs = parser.add_subparsers(metavar="run|worker|agent|ready|backup|restore|check")
     run = verbs.add_parser("run", help="start the daemon (the default)")
     run.add_argument("--config", type=Path, help=CONFIG_HELP)
     run.set_defaults(work=_run)
@@ -55,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--config", type=Path, help=CONFIG_HELP)
     worker.add_argument("--host", help="the daemon's address (default: the configured listener)")
     worker.set_defaults(work=_worker)
+    agent.add_verb(verbs)
     ready = verbs.add_parser("ready", help="exit 0 if the daemon serves, for health checks")
     ready.add_argument("--config", type=Path, help="tenured.yml, for the address in it")
     ready.add_argument("--host", help="the daemon's address (else TENURE_HOST, else its socket)")
@@ -65,9 +65,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tenure.daemon.app import Daemon
+    from tenure.daemon.garbage import undisturbed
 
-    settings = settings_of(options.config)
+    with undisturbed():
+        from tenure.daemon.app import Daemon
+
+        settings = settings_of(options.config)
     log_to_stderr(settings.log.level, is_json=settings.log.is_json)
     return asyncio.run(Daemon(settings).run())
 
@@ -109,27 +112,6 @@ def _ready(options: argparse.Namespace) -> int:
 def _own_address(settings: Settings) -> str:
     """Return where this machine reaches its daemon: plain listeners before those with TLS."""
     return sorted(settings.listen, key=lambda listener: listener.is_tls)[0].url
-
-
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        row = {
-            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            row["exception"] = self.formatException(record.exc_info)
-        return json.dumps(row)
-
-
-def log_to_stderr(level: str, *, is_json: bool) -> None:
-    """Log to standard error, one line a record, as text or JSON."""
-    handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    handler.setFormatter(_JsonFormatter() if is_json else text)
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 if __name__ == "__main__":

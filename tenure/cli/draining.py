@@ -30,7 +30,7 @@ MOVES: list[Column] = [
     ("MOVES", lambda m: m["name"]),
     ("TO", lambda m: m["to"]),
     ("HOW", lambda m: m["method"]),
-    ("REASON", lambda m: m["reason"]),
+    ("REASON", lambda m: f"{m['reason']}; {m['why']}" if m["why"] else m["reason"]),
 ]
 UNDER_WAY: list[Column] = [
     ("MOVING", lambda m: m["name"]),

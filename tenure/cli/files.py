@@ -83,8 +83,13 @@ def _text(source: str) -> str:
                 raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InvalidInput(f"cannot read {source}: {error.strerror}") from None
-    if len(raw) > MAX_BYTES:
-        raise InvalidInput(f"{source} is larger than {MAX_BYTES} bytes")
+    return decoded(raw, source, MAX_BYTES)
+
+
+def decoded(raw: bytes, source: object, limit: int) -> str:
+    """Return what was read from ``source``. Raises InvalidInput for more bytes, or no UTF-8."""
+    if len(raw) > limit:
+        raise InvalidInput(f"{source} is larger than {limit} bytes")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ import typer
 
 from tenure.cli import files
 from tenure.cli.output import Column, ago, between, size, usd
+from tenure.cli.programs import with_program
 from tenure.cli.verb import Session, verb
 from tenure.cli.watching import wait_until_over
 from tenure.model.errors import TenureError
@@ -47,7 +48,7 @@ COLUMNS: list[Column] = [
     ("REASON", lambda j: j["reason"]),
 ]
 EXECUTORS: list[Column] = [
-    ("EXECUTOR", lambda e: e["index"]),
+    ("EXECUTOR", lambda e: "driver" if e.get("role") == "driver" else e["index"]),
     ("STATE", lambda e: e["state"]),
     ("NODE", lambda e: e["node"]),
     ("ATTEMPT", lambda e: e["attempt"]),
@@ -56,9 +57,9 @@ EXECUTORS: list[Column] = [
     ("NOTE", lambda e: e["note"]),
 ]
 FIELDS = (
-    "id name app state reason mode image command executors cpus memory_bytes policy priority "
-    "constraints estimate max_runtime_s retries submitted_at deadline deadline_met placed_at "
-    "started_at end_estimate_at finished_at exit_code"
+    "id name app kind state reason mode decision image command executors cpus memory_bytes policy "
+    "priority constraints estimate max_runtime_s retries submitted_at deadline deadline_met "
+    "placed_at started_at end_estimate_at finished_at exit_code"
 )
 
 
@@ -74,7 +75,7 @@ def run(
     accepted: list[dict[str, Any]] = []
     for document in files.documents(file):
         try:
-            job = session.client.submit_job(document)
+            job = session.client.submit_job(with_program(document, file))
         except TenureError as error:
             _tell(session, document, error)
             if accepted:
@@ -153,12 +154,17 @@ def explain(session: Session, job: Ref) -> None:
         shown = {k: v for k, v in found.items() if not isinstance(v, (dict, list)) or k == "ahead"}
         placement = found.get("placement") or {}
         shown |= {k: v for k, v in placement.items() if k not in ("nodes", "room_us")}
+        if found.get("plan"):
+            # that one executor has no room now, or has, is not why it waits
+            shown |= {"reason": found["reason"], "plan": found["plan"]["summary"]}
+            shown.pop("summary", None)
         session.out.fields(shown.items())
         if placement.get("nodes"):
             session.out.table(placement["nodes"], REASONS)
         for executor in found.get("executors", ()):
-            if "lost" in executor:
-                session.out.fields([("executor", executor["index"]), *executor["lost"].items()])
+            for why in ("lost", "blocked"):
+                if why in executor:
+                    session.out.fields([("executor", executor["index"]), *executor[why].items()])
 
     session.out.data(session.client.explain_job(job), render)
 
@@ -172,7 +178,7 @@ def plan(session: Session, file: File) -> int:
     """
     answers = []
     for document in files.documents(file):
-        answer = session.client.plan_job(document)
+        answer = session.client.plan_job(with_program(document, file))
         answers.append({"name": document.get("name"), **answer})
     session.out.data(answers, lambda rows: _answers(session, rows))
     return 1 if all(answer.get("is_accepted") for answer in answers) else 255
@@ -232,10 +238,12 @@ def logs(
         for part in client.job_logs(job, executor, tail=tail, follow=is_following):
             session.out.binary(part)
         return
-    count = client.job(job)["executors"]
-    for index in range(count):
+    states = client.job(job)["executor_states"]
+    count = len(states)
+    for index, state in enumerate(states):
         if count > 1:
-            session.out.note(f"== executor {index}")
+            role = state.get("role", "executor")
+            session.out.note(f"== {role}" if role == "driver" else f"== {role} {index}")
         try:
             for part in client.job_logs(job, index, tail=tail):
                 session.out.binary(part)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from tenure.cli import containers, cycles, fleet, jobs, nodes, simulate
+from tenure.cli import containers, cycles, energy, fleet, generations, jobs, nodes, simulate
 from tenure.cli.verb import CaOption, Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
 
 app = typer.Typer(
@@ -41,7 +41,9 @@ app.add_typer(containers.app, name="container")
 app.add_typer(cycles.app, name="cycle")
 app.add_typer(fleet.config_app, name="config")
 app.add_typer(simulate.app, name="simulate")
+verb(simulate.app, "generations")(generations.generations)
 verb(app, "cost")(fleet.cost)
+verb(app, "energy")(energy.energy)
 verb(app, "events")(fleet.events)
 verb(app, "version")(fleet.version)
 

@@ -68,6 +68,9 @@ PatienceOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")]
+POLICY_HELP = (
+    "ff, gio, exact, fifo, fifo_c, fifo_c_free, asq, tenure (plans the whole queue), milp (slow)"
+)
 PRICING_HELP = "1, 2, 3, 4, real, or a model of the cluster file."
 DEADLINES_HELP = (
     "off: every job runs; on: the head of the queue is dropped once it cannot be in time; "
@@ -109,7 +112,7 @@ def simulate(  # noqa: PLR0913 - the options, one by one, are what typer reads
     *,
     cluster: ClusterOption = "",
     workload: WorkloadOption = "",
-    policy: Annotated[str, typer.Option(help="Which policy places the jobs.")] = "",
+    policy: Annotated[str, typer.Option(help=f"Which policy places the jobs: {POLICY_HELP}.")] = "",
     pricing: Annotated[str, typer.Option(help=PRICING_HELP)] = "",
     deadlines: Annotated[str, typer.Option(help=DEADLINES_HELP)] = "off",
     queue: QueueOption = "fcfs",
@@ -158,7 +161,9 @@ def compare(  # noqa: PLR0913 - the options, one by one, are what typer reads
     *,
     cluster: ClusterOption = "",
     workload: WorkloadOption = "",
-    policies: Annotated[str, typer.Option(help="Policies, parted by commas; all by default.")] = "",
+    policies: Annotated[
+        str, typer.Option(help=f"Parted by commas, all but milp by default: {POLICY_HELP}.")
+    ] = "",
     pricing: Annotated[str, typer.Option(help=f"Parted by commas: {PRICING_HELP}")] = "",
     deadlines: Annotated[str, typer.Option(help=f"Parted by commas. {DEADLINES_HELP}")] = "off",
     queue: QueueOption = "fcfs",
@@ -192,7 +197,7 @@ def compare(  # noqa: PLR0913 - the options, one by one, are what typer reads
     study = Study(
         cluster=Path(cluster),
         source=source,
-        policies=_policies(policies, modes),
+        policies=_policies(policies),
         pricings=_listed(pricing) or ("",),
         deadlines=modes,
         seeds=tuple(range(seed, seed + seeds)),
@@ -282,12 +287,11 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def _policies(text: str, deadlines: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the policies named, all but the slow ones by default (``tenure`` cannot admit)."""
-    from tenure.placement.decide import POLICIES
+def _policies(text: str) -> tuple[str, ...]:
+    """Return the policies named, all but the slow ones by default."""
     from tenure.simulation.sla.loops import QUICK
 
-    return _listed(text) or (POLICIES if "admit" in deadlines else QUICK)
+    return _listed(text) or QUICK
 
 
 @contextmanager

@@ -209,6 +209,10 @@ class Client:
         """Return what the nodes cost between two times (ISO 8601)."""
         return self._get(f"/v1/cost{_query({'since': since, 'until': until})}")
 
+    def energy(self, *, since: str = "", until: str = "") -> Json:
+        """Return what was drawn between two times (ISO 8601); the last 24 h by default."""
+        return self._get(f"/v1/energy{_query({'since': since, 'until': until})}")
+
     def version(self) -> Json:
         """Return the daemon's version."""
         return self._get("/v1/version")

@@ -46,4 +46,5 @@ def wire_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
         "expires_at": iso(plan["expires_us"]),
         "moves": moves,
         "kept": [dict(kept) for kept in plan.get("kept", ())],
+        "nodes": [dict(note) for note in plan.get("nodes", ())],
     }

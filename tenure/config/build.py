@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from tenure.config import settings as made
-from tenure.config.schema import ConfigFile, CycleSection, NodeSection, StatsSection
+from tenure.config.schema import AgentSection, ConfigFile, CycleSection, NodeSection, StatsSection
 from tenure.config.urls import parse_listener
 from tenure.model.access import SshOptions, TlsFiles
-from tenure.model.node import NodeSpec, PowerSpec, Site
+from tenure.model.node import AgentSpec, NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, MIB, seconds_to_us, usd_to_nano
@@ -33,7 +33,9 @@ def build_settings(
         redis=made.RedisSettings(file.redis.url),
         stats=_stats(file),
         generations=tuple(file.generations),
-        placement=made.PlacementSettings(file.placement.policy, file.placement.nursery),
+        placement=made.PlacementSettings(
+            file.placement.policy, file.placement.nursery, file.placement.patience
+        ),
         power=_power(file),
         budgets=_budgets(file),
         limits=_limits(file),
@@ -87,13 +89,14 @@ def _influx(stats: StatsSection) -> made.InfluxSettings | None:
 
 
 def _power(file: ConfigFile) -> made.PowerSettings:
-    fence_s = file.power.fence_after_s
+    fence_s, price = file.power.fence_after_s, file.power.price_per_kwh
     return made.PowerSettings(
         grace_us=seconds_to_us(file.power.grace_s),
         min_on={file.generations[0]: 1, **(file.power.min_on or {})},
         headroom_cpu_m=round(file.power.headroom_cpus * 1000),
         fence_after_us=None if fence_s is None else seconds_to_us(fence_s),
         retry_us=seconds_to_us(file.power.retry_s),
+        price_nano_per_kwh=None if price is None else usd_to_nano(price),
     )
 
 
@@ -103,6 +106,8 @@ def _budgets(file: ConfigFile) -> made.BudgetSettings:
         moves_total=file.budgets.moves_total,
         cooldown_us=seconds_to_us(file.budgets.cooldown_s),
         verify_us=seconds_to_us(file.budgets.verify_s),
+        best_kind=file.budgets.best_kind,
+        volumes_bytes=file.budgets.volumes_mib * MIB,
     )
 
 
@@ -137,11 +142,19 @@ def _ssh(node: NodeSection) -> SshOptions | None:
     return SshOptions(ssh.key, ssh.known_hosts, ssh.host_keys, ssh.config)
 
 
+def _agent(agent: AgentSection) -> AgentSpec | None:
+    if agent.url is None:
+        return None
+    files = TlsFiles(agent.ca, agent.cert, agent.key)
+    return AgentSpec(agent.url, agent.token_file or "", files if files != TlsFiles() else None)
+
+
 def _node(node: NodeSection) -> NodeSpec:
     capacity = node.capacity
     return NodeSpec(
         name=node.name,
         url=node.url,
+        address=node.address or "",
         generation=node.generation,
         site=Site(node.site),
         price_nano_per_h=usd_to_nano(node.price_per_hour),
@@ -157,8 +170,10 @@ def _node(node: NodeSection) -> NodeSpec:
         rack=node.rack,
         labels=dict(node.labels),
         speed=float(node.speed),
+        checkpoint=node.checkpoint,
         tls=TlsFiles(node.tls.ca, node.tls.cert, node.tls.key) if node.tls.ca else None,
         ssh=_ssh(node),
+        agent=_agent(node.agent),
         power=PowerSpec(
             driver=node.power.driver,
             on=tuple(node.power.on),
@@ -169,6 +184,15 @@ def _node(node: NodeSection) -> NodeSpec:
             timeout_us=seconds_to_us(node.power.timeout_s),
             idle_w=float(node.power.idle_w),
             peak_w=float(node.power.peak_w),
+            off_w=float(node.power.off_w),
+            mac=node.power.mac,
+            broadcast=node.power.broadcast,
+            port=node.power.port,
+            provider=node.power.provider.lower(),
+            instance=node.power.instance,
+            region=node.power.region,
+            credentials=node.power.credentials,
+            endpoint=node.power.endpoint,
         ),
     )
 
@@ -188,6 +212,12 @@ def build_cycle(name: str, cycle: CycleSection, generations: Sequence[str]) -> C
         headroom=float(cycle.headroom),
         min_samples=cycle.min_samples,
         description=cycle.description,
+        envelopes=cycle.envelopes,
+        is_consolidating=(cycle.to or following) == generations[-1]
+        if cycle.consolidate is None
+        else cycle.consolidate,
+        min_saving_w=float(cycle.min_saving_w),
+        escape=cycle.escape,
     )
 
 
@@ -201,6 +231,7 @@ def default_cycles(generations: Sequence[str]) -> tuple[CycleSpec, ...]:
             target=target,
             cron="*/5 * * * *" if place == 0 else "*/10 * * * *",
             description=f"Run a cycle on generation {source}",
+            is_consolidating=target == generations[-1],
         )
         for place, (source, target) in pairs
     )

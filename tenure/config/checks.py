@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from croniter import croniter
 from croniter.croniter import CroniterError
 
-from tenure.config.reach import check_listeners, check_node_reach
+from tenure.config.reach import check_agent, check_listeners, check_node_reach
 from tenure.config.schema import (
     ConfigFile,
     CycleSection,
@@ -33,15 +36,21 @@ _SAMPLE_TIME = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def check_unique(raw_nodes: Iterable[Any]) -> Found:
-    """Find names and engines that two nodes share; ``raw_nodes`` as in the file."""
-    for key in ("name", "url"):
+    """Find names, engines and agents that two nodes share; ``raw_nodes`` as in the file.
+
+    What an agent tells of its whole node would count for both.
+    """
+    nodes = list(raw_nodes)
+    for loc in (("name",), ("url",), ("agent", "url")):
         first: dict[str, int] = {}
-        for index, node in enumerate(raw_nodes):
-            value = node.get(key) if isinstance(node, dict) else None
+        for index, node in enumerate(nodes):
+            value = node
+            for key in loc:
+                value = value.get(key) if isinstance(value, dict) else None
             if not isinstance(value, str):
                 continue
             if value in first:
-                yield ("nodes", index, key), f"is also the {key} of nodes.{first[value]}"
+                yield ("nodes", index, *loc), f"is also the {' '.join(loc)} of nodes.{first[value]}"
             first.setdefault(value, index)
 
 
@@ -88,20 +97,59 @@ def check_node(index: int, node: NodeSection, generations: Sequence[str] | None)
         if node.capacity is not None and kept >= getattr(node.capacity, key):
             yield (*here, "reserve", key), f"leaves nothing of capacity.{key}"
     yield from check_node_reach(here, node)
+    yield from check_agent((*here, "agent"), node.agent)
     yield from _check_power((*here, "power"), node.power)
 
 
+#: The keys of each power driver, and which of them it needs.
+_OF_DRIVER = {
+    "none": (),
+    "command": ("on", "off", "status"),
+    "wol": ("off", "status", "mac", "broadcast", "port"),
+    "libcloud": ("provider", "instance", "region", "credentials", "endpoint"),
+}
+_NEEDED = {
+    "command": ("on", "off"),
+    "wol": ("mac", "off", "status"),
+    "libcloud": ("provider", "instance", "credentials"),
+}
+_WHAT = {
+    "on": ": a list of program and arguments",
+    "off": ": a list of program and arguments",
+    "status": ": without it nobody can tell that the node is off",
+    "mac": ": the address of the node's network card",
+}
+
+
 def _check_power(here: Loc, power: DriverSection) -> Found:
+    own = _OF_DRIVER[power.driver]
+    for key in sorted({key for keys in _OF_DRIVER.values() for key in keys}.difference(own)):
+        if getattr(power, key) != type(power).model_fields[key].default:
+            users = [name for name, keys in _OF_DRIVER.items() if key in keys]
+            yield (*here, key), f"is used by driver {' and '.join(users)} only; set driver"
+    for key in _NEEDED.get(power.driver, ()):
+        if not getattr(power, key):
+            yield (*here, key), f"is required by driver {power.driver}{_WHAT.get(key, '')}"
     for key in ("on", "off", "status"):
         command: list[str] = getattr(power, key)
-        if power.driver == "none" and command:
-            yield (*here, key), "is used by driver command only; set driver: command"
-        elif power.driver == "command" and not command and key != "status":
-            yield (*here, key), "is required by driver command: a list of program and arguments"
-        elif command and not command[0]:
+        if command and not command[0]:
             yield (*here, key), "starts with an empty program"
+    yield from _check_cloud(here, power)
     if 0 < power.peak_w < power.idle_w:
         yield (*here, "peak_w"), "must not be less than idle_w"
+
+
+def _check_cloud(here: Loc, power: DriverSection) -> Found:
+    if power.driver != "libcloud":
+        return
+    if find_spec("libcloud") is None:
+        yield (*here, "driver"), "needs apache-libcloud: pip install 'tenure[libcloud]'"
+    if power.credentials and not Path(power.credentials).is_file():
+        yield (*here, "credentials"), f"{power.credentials}: no such file"
+    if power.endpoint:
+        url = urlsplit(power.endpoint)
+        if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/"):
+            yield (*here, "endpoint"), "must be http://host:port or https://host:port"
 
 
 def check_cycle(name: str, cycle: CycleSection, generations: Sequence[str] | None) -> Found:

@@ -5,6 +5,8 @@ Numbers are strict: a quoted number or a boolean in place of one is a slip, not 
 
 from __future__ import annotations
 
+import re
+from ipaddress import IPv4Address
 from typing import Annotated, Any
 
 from pydantic import (
@@ -20,6 +22,7 @@ from pydantic import (
 )
 
 from tenure.config.urls import (
+    check_agent_url,
     check_engine_url,
     check_host_name,
     check_influx_url,
@@ -60,6 +63,19 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _mac(text: str) -> str:
+    if text and not re.fullmatch(r"[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}", text):
+        raise ValueError("must be six bytes in hexadecimal digits, as 00:11:22:33:44:55")
+    return text.lower().replace("-", ":")
+
+
+def _ipv4(text: str) -> str:
+    try:
+        return str(IPv4Address(text))
+    except ValueError:
+        raise ValueError("must be an IPv4 address, as 10.0.0.255") from None
+
+
 def _named(word: str) -> WithJsonSchema:
     """Name the type in the reference."""
     return WithJsonSchema({"type": word})
@@ -76,6 +92,7 @@ CycleName = Annotated[
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000_000)]
 Positive = Annotated[int, Strict(), Field(ge=1, le=1_000_000_000)]
 Number = Annotated[float, Strict(), Field(ge=0, le=1e12, allow_inf_nan=False)]
+Share = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
 Factor = Annotated[float, Strict(), Field(ge=1, le=1000, allow_inf_nan=False)]
 Speed = Annotated[float, Strict(), Field(gt=0, le=1000, allow_inf_nan=False)]
 Seconds = Annotated[
@@ -95,8 +112,12 @@ FolderOrFile = Annotated[Word, _named("path")]
 TlsFile = Annotated[Text, _named("path")]
 HostName = Annotated[Text, AfterValidator(check_host_name), _named("name")]
 ListenUrl = Annotated[Word, AfterValidator(_listener), _named("URL")]
+AgentUrl = Annotated[Word, AfterValidator(check_agent_url), _named("URL")]
 EngineUrl = Annotated[Word, AfterValidator(check_engine_url), _named("URL")]
 InfluxUrl = Annotated[Word, AfterValidator(check_influx_url), _named("URL")]
 RedisUrl = Annotated[Word, AfterValidator(check_redis_url), _named("URL")]
+Mac = Annotated[Text, AfterValidator(_mac), _named("MAC address")]
+Ipv4 = Annotated[Word, AfterValidator(_ipv4), _named("IPv4 address")]
+Port = Annotated[int, Strict(), Field(ge=1, le=65_535)]
 Listeners = Annotated[list[ListenUrl], BeforeValidator(_as_list), Field(min_length=1)]
 Command = Annotated[list[Text], Field(max_length=1000)]

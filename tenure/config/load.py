@@ -83,13 +83,15 @@ def _resolve(raw: dict[str, Any], path: Path | None, env: Mapping[str, str]) -> 
 
 
 def _reach_paths(raw: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
-    """Return where the paths of TLS and ssh stand: the mapping and the key in it."""
-    found = [(raw.get("tls"), ("cert", "key", "client_ca"))]
+    """Return where the paths of what reaches nodes stand: the mapping and the key in it."""
+    found: list[tuple[Any, tuple[str, ...]]] = [(raw.get("tls"), ("cert", "key", "client_ca"))]
     nodes = raw.get("nodes")
     for node in nodes if isinstance(nodes, list) else []:
         if isinstance(node, dict):
             found.append((node.get("tls"), ("ca", "cert", "key")))
             found.append((node.get("ssh"), ("key", "known_hosts", "config")))
+            found.append((node.get("agent"), ("token_file", "ca", "cert", "key")))
+            found.append((node.get("power"), ("credentials",)))
     return [(part, key) for part, keys in found if isinstance(part, dict) for key in keys]
 
 

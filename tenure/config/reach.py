@@ -12,7 +12,7 @@ from ssl import SSLContext
 from urllib.parse import urlsplit
 
 from tenure.config.certificates import client_context, server_context
-from tenure.config.schema import ConfigFile, NodeSection, SshSection
+from tenure.config.schema import AgentSection, ConfigFile, NodeSection, SshSection
 from tenure.config.urls import MAX_SOCKET_BYTES, parse_listener
 from tenure.config.yamlfile import Loc
 from tenure.model.access import TlsFiles, check_ssh_path
@@ -42,22 +42,49 @@ def check_node_reach(here: Loc, node: NodeSection) -> Found:
         yield from _check_ssh((*here, "ssh"), node.ssh)
 
 
+def check_agent(here: Loc, agent: AgentSection) -> Found:
+    """Find faults of a node's ``agent``: what its URL needs, and its files."""
+    if agent.url is None:
+        if agent.model_fields_set:
+            yield (*here, "url"), "is required: where the node's agent listens"
+        return
+    scheme = urlsplit(agent.url).scheme
+    if scheme == "unix" and agent.token_file is not None:
+        yield (*here, "token_file"), "is not used over unix://; the socket's mode decides"
+    elif scheme != "unix" and agent.token_file is None:
+        yield (*here, "token_file"), "is required over TCP: a copy of the agent's token"
+    elif agent.token_file is not None and (fault := _path_fault(agent.token_file)):
+        yield (*here, "token_file"), fault
+    files = TlsFiles(agent.ca, agent.cert, agent.key)
+    if scheme != "https":
+        for key in ("ca", "cert", "key"):
+            if getattr(agent, key):
+                yield (*here, key), "is used by https:// only"
+    elif files != TlsFiles():
+        yield from _file_faults(here, files, client_context)
+
+
 def _check_ssh(here: Loc, ssh: SshSection) -> Found:
     for key in ("key", "known_hosts", "config"):
         path: str = getattr(ssh, key)
         # accept-new makes the file; without the hosts there is nothing to be strict about
         is_made = key == "known_hosts" and ssh.host_keys == "accept-new"
-        if path and (fault := _path_fault(path, may_be_absent=is_made)):
+        if path and (fault := _ssh_path_fault(path, may_be_absent=is_made)):
             yield (*here, key), fault
 
 
-def _path_fault(path: str, *, may_be_absent: bool) -> str:
+def _ssh_path_fault(path: str, *, may_be_absent: bool) -> str:
     try:
         check_ssh_path(path)
-        with open(path, "rb") as file:
-            file.read(1)
     except ValueError as error:
         return str(error)
+    return _path_fault(path, may_be_absent=may_be_absent)
+
+
+def _path_fault(path: str, *, may_be_absent: bool = False) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
     except FileNotFoundError as error:
         return "" if may_be_absent else f"cannot read {path}: {error.strerror}"
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tenure.config.schema import (
+    AgentSection,
     CapacitySection,
     ConfigFile,
     CycleSection,
@@ -144,6 +145,7 @@ _NODE_PARTS: dict[str, type[Section]] = {
     "capacity": CapacitySection,
     "reserve": ReserveSection,
     "power": DriverSection,
+    "agent": AgentSection,
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tenure.config.fields import (
+    AgentUrl,
     Command,
     Count,
     Cpus,
@@ -22,14 +23,18 @@ from tenure.config.fields import (
     HostName,
     InfluxUrl,
     Interval,
+    Ipv4,
     Kept,
     KeptSize,
     Listeners,
+    Mac,
     Name,
     Number,
+    Port,
     Positive,
     RedisUrl,
     Seconds,
+    Share,
     Size,
     Speed,
     Text,
@@ -101,12 +106,17 @@ class StatsSection(Section):
         return self
 
 
-#: As ``placement.decide.POLICIES``, which a test compares: configuration imports no kernels.
-JobPolicy = Literal["ff", "gio", "exact", "fifo", "fifo_c", "fifo_c_free", "asq"]
+#: As ``Policies.policies``, which a test compares: configuration imports no kernels.
+JobPolicy = Literal["ff", "gio", "exact", "fifo", "fifo_c", "fifo_c_free", "asq", "tenure", "milp"]
 
 
 class PlacementSection(Section):
     policy: JobPolicy = _field("gio", "Policy of jobs that name none.")
+    patience: Share = _field(
+        0.25,
+        "How much of its slack a job of policy `tenure` may spend on waiting for cheaper room: "
+        "0 nothing, 1 all of it.",
+    )
     nursery: Literal["spread", "binpack", "random"] = _field(
         "spread", "How new containers are placed in the first generation."
     )
@@ -127,6 +137,9 @@ class PowerSection(Section):
         "executors can be started elsewhere; `null`: never.",
     )
     retry_s: Interval = _field(30, "Time between two tries to switch a node.")
+    price_per_kwh: Number | None = _field(
+        None, "Dollars per kilowatt hour, for what `tenure energy` says of cost.", shown="none"
+    )
 
 
 class BudgetsSection(Section):
@@ -134,6 +147,14 @@ class BudgetsSection(Section):
     moves_total: Positive = _field(10, "Migrations at the same time in all.")
     cooldown_s: Seconds = _field(300, "A moved container is not moved again for this long.")
     verify_s: Seconds = _field(10, "A moved container must run this long before the old one goes.")
+    best_kind: Literal["live", "snapshot", "restart"] = _field(
+        "live",
+        "The best kind of move of containers that name none by `tenure.migrate`: `live` keeps "
+        "memory and files, `snapshot` files, `restart` neither.",
+    )
+    volumes_mib: Count = _field(
+        1024, "Local volumes of one container that a move copies at most; larger ones stay."
+    )
 
 
 class LimitsSection(Section):
@@ -188,17 +209,46 @@ class ReserveSection(Section):
 
 
 class DriverSection(Section):
-    driver: Literal["none", "command"] = _field("none", "`none` is never switched.")
-    on: Command = _field([], "Program and arguments that switch the node on.")
-    off: Command = _field([], "Program and arguments that switch the node off.")
-    status: Command = _field([], "Program and arguments that print `on` or `off`.")
+    driver: Literal["none", "command", "wol", "libcloud"] = _field(
+        "none",
+        "`none` is never switched; `command` by programs; `wol` on by Wake-on-LAN, off by a "
+        "program; `libcloud` is an instance at a cloud's provider.",
+    )
+    on: Command = _field([], "`command`: program and arguments that switch the node on.")
+    off: Command = _field(
+        [],
+        "`command`, `wol`: program and arguments that switch the node off. With `command` it ends "
+        "once the node is off; with `wol` it may end before, for `status` is asked then.",
+    )
+    status: Command = _field(
+        [],
+        "`command`, `wol`: program and arguments whose exit code is 0 for on, 3 for off; anything "
+        "else: it cannot tell. Off must be certain: work of a node that is off starts elsewhere.",
+    )
+    mac: Mac = _field("", "`wol`: the address of the network card, `00:11:22:33:44:55`.")
+    broadcast: Ipv4 = _field(
+        "255.255.255.255", "`wol`: where the magic packet goes: a broadcast address the node hears."
+    )
+    port: Port = _field(9, "`wol`: the UDP port of the magic packet.")
+    provider: Text = _field("", "`libcloud`: the provider as libcloud names it, such as `ec2`.")
+    instance: Text = _field("", "`libcloud`: the id of the instance.")
+    region: Text = _field("", "`libcloud`: the region the instance is in.")
+    credentials: TlsFile = _field(
+        "",
+        "`libcloud`: a YAML or JSON file with `key`, `secret` and what else the provider's driver "
+        "takes, which only the daemon's user may read.",
+    )
+    endpoint: Text = _field(
+        "", "`libcloud`: `http://host:port` or `https://host:port` in the place of the provider's."
+    )
     boot_s: Seconds = _field(0, "Expected time from the command until the engine answers.")
     min_billing_s: Seconds = _field(
         0, "Each switch-on is paid for at least this long; an idle node stays on until then."
     )
     timeout_s: Interval = _field(120, "How long a command may take.")
     idle_w: Number = _field(0, "Power draw when idle, watts.")
-    peak_w: Number = _field(0, "Power draw when fully used, watts.")
+    peak_w: Number = _field(0, "Power draw when fully used, and while it boots, watts.")
+    off_w: Number = _field(0, "Power draw when switched off, watts.")
 
 
 class EngineTlsSection(Section):
@@ -231,6 +281,21 @@ class TlsSection(Section):
     )
 
 
+class AgentSection(Section):
+    url: AgentUrl | None = _field(
+        None,
+        "Where `tenured agent` listens: `unix:///path` or `tcp://` on this machine, "
+        "`https://host:port` elsewhere.",
+        shown="none: its engine alone tells what is used there",
+    )
+    token_file: FolderOrFile | None = _field(
+        None, "A copy of the agent's token; needed but for `unix://`.", shown="none"
+    )
+    ca: TlsFile = _field("", "The authority that signed its certificate.", shown="the system's")
+    cert: TlsFile = _field("", "Our certificate, for an agent with `--tls-client-ca`.")
+    key: TlsFile = _field("", "The key of our certificate, without a passphrase.")
+
+
 class NodeSection(Section):
     name: Name = _required("Unique name: lower-case letters, digits, `.` and `-`, at most 63.")
     url: EngineUrl = _required(
@@ -241,6 +306,12 @@ class NodeSection(Section):
         EngineTlsSection(), "PEM files for `https://`; with them `tcp://` means TLS too."
     )
     ssh: SshSection = _field(SshSection(), "Files of ssh, for `ssh://`.")
+    address: HostName | None = _field(
+        None,
+        "Name or address by which other nodes reach it; the containers of Spark jobs talk to each "
+        "other there.",
+        shown="the host in `url`",
+    )
     generation: Name = _required("One of `generations`.")
     site: Literal["local", "cloud"] = _field("local", "Where it is.")
     price_per_hour: Number = _field(0, "Dollars per hour while it is on.")
@@ -250,8 +321,16 @@ class NodeSection(Section):
     reserve: ReserveSection = _field(ReserveSection(), "What is taken off the capacity.")
     rack: Text = _field("", "Nodes of one rack are close to each other.")
     labels: dict[str, Text] = _field({}, "For constraints: `label.KEY==VALUE`.")
+    checkpoint: Flag = _field(
+        False,
+        "Whether its engine can checkpoint containers for live moves: experimental features are "
+        "on, and CRIU 4.2 or later is in dockerd's PATH.",
+    )
     speed: Speed = _field(1, "Speed relative to the node the estimates are for.")
     power: DriverSection = _field(DriverSection(), "How it is switched off and on.")
+    agent: AgentSection = _field(
+        AgentSection(), "Its agent, which reads what containers and the machine use."
+    )
 
 
 class ConfigFile(Section):
@@ -318,3 +397,19 @@ class CycleSection(Section):
     max_moves: Positive = _field(50, "Moves of one run at most.")
     headroom: Factor = _field(1.1, "Profiles are multiplied by this before they are fitted.")
     min_samples: Positive = _field(3, "Measurements a container needs before it may leave.")
+    envelopes: Positive = _field(4, "Envelopes that containers are parted into (k of k-means).")
+    consolidate: bool | None = _field(
+        None,
+        "Whether nodes of the generation that is entered are emptied onto others of it.",
+        shown="only in the last generation",
+    )
+    escape: Literal["always", "saving"] = _field(
+        "always",
+        "When a node is switched on for containers that no node that is on has room for; `saving`: "
+        "only where the plan frees nodes that cost or draw more.",
+    )
+    min_saving_w: Number = _field(
+        1,
+        "Idle watts that emptying a node must save for each container moved for it; a node whose "
+        "watts are not stated is emptied anyway.",
+    )

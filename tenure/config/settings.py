@@ -52,17 +52,19 @@ class StatsSettings:
 class PlacementSettings:
     policy: str
     nursery: str
+    patience: float
 
 
 @dataclass(frozen=True, slots=True)
 class PowerSettings:
-    """``fence_after_us`` None: never fence."""
+    """``fence_after_us`` None: never fence; ``price_nano_per_kwh`` None: energy is not priced."""
 
     grace_us: int
     min_on: dict[str, int]
     headroom_cpu_m: int
     fence_after_us: int | None
     retry_us: int
+    price_nano_per_kwh: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class BudgetSettings:
     moves_total: int
     cooldown_us: int
     verify_us: int
+    best_kind: str
+    volumes_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

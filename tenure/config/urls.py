@@ -70,6 +70,16 @@ def check_engine_url(text: str) -> str:
     return text
 
 
+def check_agent_url(text: str) -> str:
+    """Return the URL of a node's agent, or raise ValueError with a remedy."""
+    listener = parse_listener(text)
+    if listener.path is None and listener.port == 0:
+        raise ValueError("port 0 is no agent's port")
+    if listener.is_wildcard:
+        raise ValueError("is no address to reach an agent at; name the node's own")
+    return text
+
+
 def check_redis_url(text: str) -> str:
     """Return the URL of a Redis, or raise ValueError with a remedy."""
     url = _split(text)

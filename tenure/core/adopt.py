@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tenure.core import executors, graves, jobs, ledger, migrations, room, services
+from tenure.core import executors, graves, jobs, ledger, moves, room, services, spark
 from tenure.core.context import GONE_SERVICE, UNPLACED_SERVICE, Context
 from tenure.core.steps import is_committed
 from tenure.model.container import ContainerState, Grave, Migration, Service, Step
@@ -20,7 +20,7 @@ from tenure.model.effects import SetRestartPolicy
 from tenure.model.facts import ContainerFacts
 from tenure.model.job import Executor, ExecutorState, Job, JobState
 from tenure.model.node import Site
-from tenure.model.outcome import Done, Outcome, Refused
+from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.units import US
 
 MACHINE = "adopt"
@@ -107,7 +107,7 @@ def _adopt_executor(ctx: Context, executor: Executor, copy: Sighting) -> None:
     ledger.end_stay(ctx, executors.stay_of(executor))
     adopted = ctx.put_executor(
         replace(
-            executor,
+            spark.adopted(executor, copy.facts),
             attempt=copy.turn,
             node=copy.node,
             state=ExecutorState.RUNNING,
@@ -178,12 +178,12 @@ def _begun(ctx: Context, job: Job) -> None:
 def _close(ctx: Context, move: Migration) -> None:
     """End a stored move, whatever became of it: the copies that are there tell."""
     if move.step is Step.QUEUED:
-        migrations.put(ctx, move, Step.REFUSED, reason="restored", finished_us=ctx.now_us)
+        moves.put(ctx, move, Step.REFUSED, reason="restored", finished_us=ctx.now_us)
     elif is_committed(move.step):
-        migrations.put(ctx, move, Step.DONE, finished_us=ctx.now_us)
+        moves.put(ctx, move, Step.DONE, finished_us=ctx.now_us)
     else:
         ledger.end_stay(ctx, f"{move.container}/{move.incarnation}")
-        migrations.put(ctx, move, Step.ROLLED_BACK, reason="restored", finished_us=ctx.now_us)
+        moves.put(ctx, move, Step.ROLLED_BACK, reason="restored", finished_us=ctx.now_us)
     service = ctx.tables.services[move.container]
     if service.state is C.MOVING:
         services.to(ctx, service, C.RUNNING)
@@ -267,14 +267,23 @@ def _skip_turns(ctx: Context, service: Service) -> None:
 
 def _set_policy(ctx: Context, service: Service) -> None:
     """Give a copy its restart policy: a forgotten move may have taken it away."""
-    if migrations.has_policy(service):
+    if moves.has_policy(service):
         key, owner = ctx.effect_id(), f"{MACHINE}:{service.id}"
         at, copy = service.node, service.engine_id
+        ctx.arming.add(service.id)
         ctx.emit(SetRestartPolicy(key, owner, at, copy, service.restart_policy))
 
 
 def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
-    """Take in whether a copy has its restart policy; try again where that is not certain."""
+    """Take in whether a copy has its restart policy; try again where that is not certain.
+
+    A call that ended unknown may act late: in the middle of a live move, it would have the engine
+    revive the source beside the target.
+    """
+    ctx.arming.discard(key)
+    service = ctx.tables.services.get(key)
+    if isinstance(outcome, Unknown) and service is not None:
+        ctx.put_service(replace(service, late_us=ctx.now_us + services.LATE_US))
     is_absent = isinstance(outcome, Refused) and outcome.code == "no_such_container"
     if not (isinstance(outcome, Done) or is_absent):
         ctx.arm(ctx.now_us + RETRY_US, MACHINE, key)

@@ -93,7 +93,7 @@ class Row:
     turn: int
 
 
-KindKey = tuple[tuple[Constraint, ...], tuple[str, ...], str]
+KindKey = tuple[tuple[Constraint, ...], tuple[str, ...], str, bool]
 
 
 class Board:
@@ -208,7 +208,8 @@ class Board:
 
     def _kind(self, ctx: Context, job: Job) -> Kind:
         spec = job.spec
-        key = spec.constraints, job.avoid, "" if spec.is_pullable else spec.image
+        image = "" if spec.is_pullable else spec.image
+        key = spec.constraints, job.avoid, image, spec.spark is not None
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= MAX_KINDS:

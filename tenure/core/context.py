@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenure.core.line import Line
+from tenure.core.line import Key, Line, queue_key
 from tenure.core.params import Params
 from tenure.core.tables import Meta, PublicEvent, Tables
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
@@ -33,8 +33,9 @@ class Index:
     """Keys by node and by job, so that no event costs a walk over the fleet.
 
     ``line`` is the jobs that wait for a place, ``homeless`` those that run or start and may have
-    executors without a node; ``unestimated`` of these are without an estimate; ``removed`` are
-    nodes that the configuration does not name any more.
+    executors without a node; ``unestimated`` of these are without an estimate, ``unknown``
+    says where those that wait without one are in the line; ``removed`` are nodes that the
+    configuration does not name any more.
     """
 
     executors: dict[str, set[str]] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Index:
     line: Line = field(default_factory=Line)
     homeless: set[str] = field(default_factory=set)
     unestimated: set[str] = field(default_factory=set)
+    unknown: dict[str, Key] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     open_runs: set[str] = field(default_factory=set)
     open_drains: set[str] = field(default_factory=set)
@@ -92,8 +94,12 @@ class Context:
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
     for the others to hear of, ``ended`` moves that just ended. ``looks`` says when the drain of
     a node looks again, ``strangers`` names running containers that are not ours, by node.
+    ``agenda`` is what the plan of the queue remembers beside its bookings.
     ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
-    ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness.
+    ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness. ``expected`` is
+    what the submissions of the batch that is being handled were foreseen to get. ``arming`` are
+    services that a restore gives their restart policy at this moment. ``questions`` are what slow
+    policies were asked, by job.
     """
 
     def __init__(self, params: Params, placer: Placer) -> None:
@@ -121,6 +127,7 @@ class Context:
         self.gone: list[tuple[str, bool]] = []
         self.loads: dict[str, Any] = {}
         self.board: Any = None
+        self.agenda: Any = None
         self.stale: set[str] = set()
         self.stale_jobs: set[str] = set()
         self.touched_nodes: set[str] = set()
@@ -131,6 +138,9 @@ class Context:
         self.ended: list[Migration] = []
         self.looks: dict[str, Look] = {}
         self.strangers: dict[str, tuple[str, ...]] = {}
+        self.expected: Any = None
+        self.arming: set[str] = set()
+        self.questions: dict[str, Any] = {}
 
     # effects, events, timers
 
@@ -156,8 +166,7 @@ class Context:
 
     def publish(self, kind: str, subject: str, **data: Any) -> None:
         """Append a public event, numbered without gaps."""
-        seq = self.meta.next_event
-        self.set_meta(next_event=seq + 1)
+        seq = self.meta.next_event + len(self.public)
         self.public.append(PublicEvent(seq, self.now_us, kind, subject, data))
 
     def reply(self, command: Command, value: Any) -> None:
@@ -240,10 +249,16 @@ class Context:
         else:
             index.open_jobs.add(job.id)
             index.job_names[job.spec.name] = job.id
-        if job.state in UNDER_WAY and not job.is_estimated:
+        if job.is_estimated:
+            return
+        if job.state in UNDER_WAY:
             index.unestimated.add(job.id)
         else:
             index.unestimated.discard(job.id)
+        if job.id in index.line:
+            index.unknown[job.id] = queue_key(job)
+        else:
+            index.unknown.pop(job.id, None)
 
     def put_executor(self, executor: Executor) -> Executor:
         """Store an executor; over means that it takes no room (its grave may)."""
@@ -428,6 +443,7 @@ class Context:
         self.index = Index()
         self.loads.clear()
         self.board = None
+        self.agenda = None
         self._index_work()
         self._index_moves()
         tables = self.tables

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import evacuation, executors, migrations, room, services
+from tenure.core import departures, evacuation, executors, room, services
 from tenure.core.context import Context, Look
 from tenure.model.container import Migration, Step
 from tenure.model.drain import (
@@ -227,7 +227,7 @@ def _look(ctx: Context, drain: Drain) -> None:
 def _queue(ctx: Context, drain: Drain, planned: PlannedMove) -> Drain:
     """Hand a move to the machine of migrations, which begins it once the budgets allow."""
     target = ctx.tables.nodes[planned.target]
-    migrations.queue(
+    departures.queue(
         ctx,
         ctx.tables.services[planned.container],
         key=f"{drain.id}#{drain.next_move}",
@@ -303,7 +303,7 @@ def _withdraw(ctx: Context, drain: Drain) -> None:
     """Take back the moves that have not begun; those that have end."""
     for move in ctx.open_moves():
         if move.run_id == drain.id and move.step is Step.QUEUED:
-            migrations.refuse(ctx, move, "the drain has ended")
+            departures.refuse(ctx, move, "the drain has ended")
 
 
 def _close(ctx: Context, drain: Drain, state: DrainState) -> None:

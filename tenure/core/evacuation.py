@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tenure.core import room
+from tenure.core import kinds, room
 from tenure.core.context import Context
+from tenure.core.moves import choice_of
 from tenure.core.seats import NoSeat, Seats
-from tenure.core.steps import MOVABLE, may_be_start_first
 from tenure.model.container import ContainerState, Service, Step
 from tenure.model.drain import Blocker, DrainPlan, PlannedMove, Setback
 from tenure.model.node import Node, Power, Reach
@@ -70,10 +70,11 @@ def _held(ctx: Context, node: Node, service: Service, setback: Setback | None) -
         return _at_rest(ctx, service)
     if service.state in PASSING:
         return _under_way(service)
-    if service.migrate not in MOVABLE:
-        text = f"may not be moved: tenure.migrate={service.migrate}"
+    barred = kinds.never(service)
+    if barred is not None:
+        code, why = barred
         remedy = f"tenure container rm {service.name}, and create it again: it goes elsewhere"
-        return _stuck(service, "never_migrate", text, remedy)
+        return _stuck(service, code, f"may not be moved: {why}", remedy)
     if not _answers(node):
         remedy = f"bring the node back, or if nothing runs there: tenure node fence {node.name}"
         return _stuck(service, "unreachable", "is on a node that does not answer", remedy)
@@ -101,7 +102,7 @@ def _not_yet(ctx: Context, service: Service, setback: Setback | None) -> Blocker
     if ctx.now_us < service.late_us or service.is_unsure or service.effect:
         # a late start could revive the source beside the target
         until = service.late_us if ctx.now_us < service.late_us else None
-        text = "had a start that was not confirmed and may still happen"
+        text = "had a call that was not confirmed and may still happen"
         return _passing(service, "unsure", text, until)
     if setback is not None and ctx.now_us < setback.retry_us:
         text = f"could not be moved ({setback.count} times): {setback.reason}"
@@ -181,15 +182,19 @@ def _seated(
     reason = f"{ctx.params.service_policy} over {seat.count} nodes that fit"
     if ctx.tables.nodes[seat.node].power is not Power.ON:
         reason = "no node that is on fits; this one is switched on"
-    is_start_first = may_be_start_first(service.body, overlap=service.overlap)
+    choice = choice_of(ctx, service, seat.node)
+    if not choice.kind:
+        remedy = f"tenure container rm {service.name}, and create it again: it goes elsewhere"
+        return _stuck(service, "not_movable", f"may not be moved: {choice.why}", remedy)
     return PlannedMove(
         container=service.id,
         name=service.name,
         incarnation=service.incarnation,
         target=seat.node,
         generation=generation,
-        method="start-first" if is_start_first else "stop-first",
+        method=choice.method,
         reason=reason,
+        why=choice.why,
     )
 
 

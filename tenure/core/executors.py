@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import graves, ledger
+from tenure.core import graves, ledger, spark
 from tenure.core.context import Context
 from tenure.model.container import Grave
 from tenure.model.effects import CreateContainer, Relist, StartContainer
@@ -72,6 +72,10 @@ def advance(ctx: Context, executor: Executor, job: Job) -> None:
 def _create(ctx: Context, executor: Executor, job: Job) -> None:
     if executor.attempt > 1 and any(g.may_run for g in ctx.graves_of(executor.key)):
         return  # the attempt before may still be running: no executor runs twice
+    joined = spark.joined(ctx, executor, job)
+    if joined is None:
+        return  # where its driver listens is not known yet
+    executor = joined
     effect = CreateContainer(
         id=ctx.effect_id(),
         owner=f"{MACHINE}:{executor.key}",
@@ -126,7 +130,7 @@ def body_of(ctx: Context, executor: Executor, job: Job) -> dict[str, Any]:
     }
     if spec.command:
         body["Cmd"] = list(spec.command)
-    return body
+    return spark.dressed(ctx, body, executor, job)
 
 
 def on_effect(ctx: Context, executor: Executor, effect: str, outcome: Outcome) -> None:
@@ -154,6 +158,9 @@ def _refused(ctx: Context, executor: Executor, outcome: Refused) -> None:
         lose(ctx, executor, note, is_elsewhere=True)
     elif outcome.code == "no_such_container":
         lose(ctx, executor, note)
+    elif executor.state is S.STARTING and outcome.code in ("engine_error", "start_blocked"):
+        # its engine's trouble, not its own; what was told to start may run until it is removed
+        lose(ctx, executor, note, may_run=True)
     else:
         is_starting = executor.state is S.STARTING
         # engines report errors after success: what was told to start may run until it is removed
@@ -315,6 +322,8 @@ def _create_again(ctx: Context, executor: Executor) -> None:
     if job.is_cancelling or job.is_failing:
         abandon(ctx, executor, executor.note)
         return
+    if spark.is_outdated(ctx, executor, job):
+        return  # it begins again, for its driver did
     effect = CreateContainer(
         id=ctx.effect_id(),
         owner=f"{MACHINE}:{executor.key}",

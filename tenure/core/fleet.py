@@ -17,6 +17,7 @@ from tenure.core import (
     adopt,
     answers,
     conditions,
+    deliberation,
     drain,
     executors,
     graves,
@@ -24,12 +25,15 @@ from tenure.core import (
     jobs,
     ledger,
     migrations,
+    moves,
     nodes,
     plans,
     power,
     queue,
+    requests,
     restore,
     services,
+    together,
     unplaced,
 )
 from tenure.core.context import Context
@@ -104,8 +108,11 @@ class FleetState:
         What an event touched is reviewed at once; the queue is served when all are taken in, so
         the same events in the same batches give the same effects.
         """
-        for event in events:
-            self._take_in(event)
+        for group in together.groups(events):
+            together.expect(self.ctx, group)
+            for event in group:
+                self._take_in(event)
+        self.ctx.expected = None
         _settle(self.ctx)
         return self._take_effects()
 
@@ -130,7 +137,8 @@ class FleetState:
         """Return everything that one transaction must store, and forget that it changed."""
         ctx = self.ctx
         if ctx.public or ctx.effects:
-            ctx.set_meta(revision=ctx.meta.next_event - 1)
+            following = ctx.meta.next_event + len(ctx.public)
+            ctx.set_meta(next_event=following, revision=following - 1)
         records = {}
         for field in fields(Tables):
             table: Any = getattr(ctx.tables, field.name)
@@ -270,6 +278,7 @@ def _end(ctx: Context, key: str, outcome: Outcome) -> None:
     """Route the end of an effect to its owner; a second end finds nothing and is ignored."""
     effect = ctx.tables.effects.get(key)
     if effect is None:
+        deliberation.on_end(ctx, key, outcome)
         return
     ctx.tables.effects.drop(key)
     machine, _, owner = effect.owner.partition(":")
@@ -286,14 +295,21 @@ def _end(ctx: Context, key: str, outcome: Outcome) -> None:
 
 
 def _usage(ctx: Context, event: UsageObserved) -> None:
-    """Take in measured use. It counts for new placements, never against what is placed."""
+    """Take in measured use. It counts for new placements, never against what is placed.
+
+    Only nodes on which an amount changed are looked at anew: a sweep tells of all of them.
+    """
     for profile in event.profiles:
         service = ctx.tables.services.get(profile.container)
         if service is not None:
+            old = ctx.profiles.get(profile.container)
             ctx.profiles[profile.container] = profile
-            ctx.forget_loads(service.node)
-    ctx.foreign.update(event.foreign)
-    ctx.forget_loads(*event.foreign)
+            if old is None or old.p90 != profile.p90:
+                ctx.forget_loads(service.node)
+    for node, use in event.foreign.items():
+        if ctx.foreign.get(node) != use:
+            ctx.foreign[node] = use
+            ctx.forget_loads(node)
     ctx.is_room_changed = True
 
 
@@ -317,8 +333,8 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     CycleDue: plans.on_due,
     SubmitJob: jobs.submit,
     CancelJob: jobs.cancel,
-    CreateService: services.create,
-    ChangeService: services.change,
+    CreateService: requests.create,
+    ChangeService: requests.change,
     ScheduleNode: nodes.schedule,
     DrainNode: drain.begin,
     CancelDrain: drain.cancel,
@@ -336,7 +352,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     queue.MACHINE: queue.on_timer,
     graves.MACHINE: graves.on_timer,
     services.MACHINE: services.on_timer,
-    migrations.MACHINE: migrations.on_timer,
+    moves.MACHINE: migrations.on_timer,
     drain.MACHINE: drain.on_timer,
     plans.MACHINE: plans.on_timer,
     history.MACHINE: history.on_timer,
@@ -345,6 +361,6 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,
     graves.MACHINE: graves.on_effect,
-    migrations.MACHINE: migrations.on_effect,
+    moves.MACHINE: migrations.on_effect,
     adopt.MACHINE: adopt.on_effect,
 }

@@ -19,6 +19,11 @@ from tenure.model.units import US
 
 MACHINE = "grave"
 RETRY_US = 2 * US
+#: What the operator does on the node of a copy that its engine neither starts nor ends.
+REMEDY = (
+    "on that node: ctr -n moby tasks kill -s SIGKILL ID; ctr -n moby tasks rm ID; "
+    "then restart the engine"
+)
 #: Back-off doubles up to 2**5 times RETRY_US, about a minute.
 MAX_DOUBLINGS = 5
 
@@ -28,7 +33,7 @@ def bury(ctx: Context, grave: Grave) -> None:
     if grave.id in ctx.tables.graves:
         return
     if ctx.tables.nodes[grave.node].is_fenced:
-        grave = replace(grave, may_run=False, request=Resources())
+        grave = _fenced(grave)
     dig(ctx, ctx.put_grave(replace(grave, created_us=ctx.now_us, changed_us=ctx.now_us)))
 
 
@@ -51,6 +56,7 @@ def dig(ctx: Context, grave: Grave) -> None:
         target=grave.engine_id,
         grace_s=grave.grace_s,
         logs_key=grave.logs_key,
+        is_fenced=grave.is_fenced,
     )
     ctx.put_grave(replace(grave, effect=effect.id, tries=grave.tries + 1))
     ctx.emit(effect)
@@ -66,8 +72,19 @@ def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
         ctx.drop_grave(grave)
         return
     wait = RETRY_US << min(grave.tries, MAX_DOUBLINGS)
-    ctx.put_grave(replace(grave, effect="", changed_us=ctx.now_us, retry_us=ctx.now_us + wait))
+    is_blocked = isinstance(outcome, Refused) and outcome.code == "start_blocked"
+    if is_blocked and not grave.reason:
+        tell_blocked(ctx, grave.owner, grave.node, grave.engine_id, outcome.detail)
+    reason = outcome.detail if is_blocked else ""
+    # its process may run, whatever was known before
+    grave = replace(grave, effect="", reason=reason, may_run=grave.may_run or is_blocked)
+    ctx.put_grave(replace(grave, changed_us=ctx.now_us, retry_us=ctx.now_us + wait))
     ctx.arm(ctx.now_us + wait, MACHINE, key)
+
+
+def tell_blocked(ctx: Context, owner: str, node: str, engine_id: str, why: str) -> None:
+    """Say, once, that only somebody at the node can clear a copy."""
+    ctx.publish("copy.blocked", owner, node=node, engine_id=engine_id, reason=why, remedy=REMEDY)
 
 
 def on_timer(ctx: Context, key: str) -> None:
@@ -102,9 +119,13 @@ def on_connected(ctx: Context, node: str) -> None:
 def on_node_off(ctx: Context, node: str) -> None:
     """Note that nothing runs on a node that is off; the graves stay until seen empty."""
     for grave in ctx.graves_on(node):
-        if grave.may_run:
-            ctx.put_grave(replace(grave, may_run=False, request=Resources()))
+        if grave.may_run or not grave.is_fenced:
+            ctx.put_grave(_fenced(grave))
             ctx.touch_owner(grave.owner)
+
+
+def _fenced(grave: Grave) -> Grave:
+    return replace(grave, may_run=False, request=Resources(), is_fenced=True)
 
 
 def rearm(ctx: Context) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import board, estimates, executors, room
+from tenure.core import agenda, application, board, estimates, executors, room, together
 from tenure.core.context import UNDER_WAY, Context
+from tenure.core.line import queue_key
+from tenure.core.objections import is_planned, objection
 from tenure.core.queue import waiting
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import CancelJob, SubmitJob
@@ -22,7 +24,7 @@ from tenure.model.job import (
     JobSpec,
     JobState,
 )
-from tenure.model.placing import Admitted, RefusedJob
+from tenure.model.placing import Admitted, Agenda, RefusedJob
 from tenure.model.units import iso
 
 MACHINE = "job"
@@ -50,13 +52,15 @@ def submit(ctx: Context, command: SubmitJob) -> None:
         ctx.refuse(command, "duplicate_id", f"job {command.job} exists", status=409)
         return
     job = new_job(ctx, command.job, command.spec)
-    answer = appraise(ctx, job)
+    answer, plan = _consider(ctx, job)
     if isinstance(answer, Problem):
         if answer.code not in UNTOLD:
             ctx.publish("job.refused", job.id, name=job.spec.name, code=answer.code)
         ctx.reply(command, answer)
         return
     _accept(ctx, command, replace(job, admission=answer))
+    if plan is not None:
+        agenda.take(ctx, plan, waiting(ctx))
 
 
 def appraise(ctx: Context, job: Job) -> Admission | Problem:
@@ -64,25 +68,19 @@ def appraise(ctx: Context, job: Job) -> Admission | Problem:
 
     The dry run asks this too, so that the two can never differ.
     """
-    spec = job.spec
-    if spec.name in ctx.index.job_names:
-        detail = f"a job named {spec.name!r} is not over yet; choose another name or cancel it"
-        return Problem("name_taken", detail, 409, (FieldError("name", detail),))
-    if spec.policy not in ctx.placer.policies():
-        known = ", ".join(ctx.placer.policies())
-        detail = f"unknown policy {spec.policy!r}; known are {known}"
-        return Problem("unknown_policy", detail, 422, (FieldError("policy", detail),))
-    queue = waiting(ctx)
-    if len(queue) >= ctx.params.max_queue:
-        detail = f"the queue holds {len(queue)} jobs, its limit; try again later"
-        return Problem("queue_full", detail, 429)
-    return judge(ctx, job, queue)
+    return _consider(ctx, job)[0]
+
+
+def _consider(ctx: Context, job: Job) -> tuple[Admission | Problem, Agenda | None]:
+    """Return the answer to a submission, and the plan of the queue that holds its promise."""
+    problem = objection(ctx, job.spec)
+    return (problem, None) if problem is not None else judge(ctx, job)
 
 
 def _accept(ctx: Context, command: SubmitJob, job: Job) -> None:
     ctx.set_meta(next_seq=job.seq + 1)
     ctx.put_job(job)
-    for index in range(job.spec.executors):
+    for index in range(job.spec.containers):
         ctx.put_executor(Executor(job.id, index, changed_us=ctx.now_us))
     ctx.publish("job.accepted", job.id, name=job.spec.name, admission=job.admission.class_)
     ctx.reply(command, ctx.tables.jobs[job.id])
@@ -93,20 +91,31 @@ def new_job(ctx: Context, key: str, spec: JobSpec) -> Job:
     return Job(key, ctx.meta.next_seq, spec, ctx.now_us, estimate=estimates.estimate_for(ctx, spec))
 
 
-def judge(ctx: Context, job: Job, queue: list[Job]) -> Admission | Problem:
-    """Return the promise for a new job, or why it is refused (Eq. 15 on a simulated schedule)."""
-    here = board.scene(ctx)
-    *queued, new = board.queued(ctx, [*queue, job])
-    line = ctx.index.line
-    position, peers = line.position(job), line.peers(job)
-    answer = ctx.placer.admit(
-        here.view, here.running, queued, new, position, ctx.now_us, peers=peers
-    )
-    class_ = _class_of(ctx, job, queue[:position])
+def judge(ctx: Context, job: Job) -> tuple[Admission | Problem, Agenda | None]:
+    """Return the promise for a new job, or why it is refused (Eq. 15 on a simulated schedule).
+
+    Where the queue is planned, the plan with it comes along.
+    """
+    if is_planned(ctx, job.spec.policy):
+        planned = agenda.admit(ctx, job, waiting(ctx))
+        # in a plan who is unknown may stand anywhere
+        is_unsure = bool(ctx.index.unknown) and job.is_estimated
+        class_ = "best_effort" if is_unsure else _class_of(ctx, job)
+        plan = planned.agenda if isinstance(planned, Admitted) else None
+        return _answer(ctx, job, planned, class_), plan
+    foreseen = together.promised(ctx, job.id)
+    answer = _admit(ctx, job) if foreseen is None else Admitted(foreseen)
+    return _answer(ctx, job, answer, _class_of(ctx, job)), None
+
+
+def _answer(
+    ctx: Context, job: Job, answer: Admitted | RefusedJob, class_: str
+) -> Admission | Problem:
     if isinstance(answer, Admitted):
         cast = answer.forecast
         return Admission(class_, cast.start_us, cast.end_us, cast.cost_nano)
-    away = room.missing_for(ctx, job, here.nodes) if answer.reason == "never_fits" else []
+    nodes = board.scene(ctx).nodes
+    away = room.missing_for(ctx, job, nodes) if answer.reason == "never_fits" else []
     if away:
         text = f"too little room without the nodes that do not answer: {', '.join(away)}"
         return Problem("nodes_unreachable", f"{text}; try again when they do", 503)
@@ -115,11 +124,19 @@ def judge(ctx: Context, job: Job, queue: list[Job]) -> Admission | Problem:
     return refusal(job, answer)
 
 
-def _class_of(ctx: Context, job: Job, ahead: list[Job]) -> str:
+def _admit(ctx: Context, job: Job) -> Admitted | RefusedJob:
+    here = board.scene(ctx)
+    *queued, new = board.queued(ctx, [*waiting(ctx), job])
+    position, peers = ctx.index.line.position(job), ctx.index.line.peers(job)
+    return ctx.placer.admit(here.view, here.running, queued, new, position, ctx.now_us, peers=peers)
+
+
+def _class_of(ctx: Context, job: Job) -> str:
     """Return what can be promised: nothing certain where the job or what is ahead is unknown."""
     if not job.is_estimated:
         return "unknown"
-    is_firm = not ctx.index.unestimated and all(other.is_estimated for other in ahead)
+    mine = queue_key(job)
+    is_firm = not ctx.index.unestimated and all(mine < key for key in ctx.index.unknown.values())
     return "admitted" if is_firm else "best_effort"
 
 
@@ -127,7 +144,7 @@ def refusal(job: Job, answer: RefusedJob) -> Problem:
     """Return the refusal with its reason, the earliest possible deadline and its price."""
     if answer.reason == "never_fits":
         spec = job.spec
-        need = f"{spec.executors} x {spec.request.cpu_m / 1000:g} cpus, "
+        need = f"{spec.containers} x {spec.request.cpu_m / 1000:g} cpus, "
         need += f"{spec.request.memory_bytes} bytes"
         text = f"no set of nodes could ever hold it ({need}); ask for less or add nodes"
         return Problem("never_fits", text, 422, (FieldError("executors", text),))
@@ -155,7 +172,7 @@ def _offer(answer: RefusedJob) -> dict[str, object] | None:
 
 
 def cancel(ctx: Context, command: CancelJob) -> None:
-    """Begin to cancel a job; one that is over stays as it is."""
+    """Begin to cancel a job; one that is over, or whose Spark application is, stays as it is."""
     job = ctx.tables.jobs.get(command.job)
     if job is None:
         ctx.refuse(command, "not_found", f"no job {command.job}", status=404)
@@ -165,7 +182,7 @@ def cancel(ctx: Context, command: CancelJob) -> None:
             detail = f"job {job.id} is already {job.state.value}"
             ctx.refuse(command, "job_over", detail, status=409)
             return
-    elif not job.is_cancelling:
+    elif not job.is_cancelling and not application.has_ended(ctx, job):
         ctx.put_job(replace(job, is_cancelling=True, reason="cancelled"))
         ctx.publish("job.cancelling", job.id, name=job.spec.name)
         review(ctx, job.id)
@@ -174,7 +191,7 @@ def cancel(ctx: Context, command: CancelJob) -> None:
 
 def fail(ctx: Context, job: Job, exit_code: int | None, reason: str) -> None:
     """Begin to end a job as failed; its other executors are stopped first."""
-    if job.is_over or job.is_failing or job.is_cancelling:
+    if job.is_over or job.is_failing or job.is_cancelling or application.has_ended(ctx, job):
         return
     ctx.put_job(replace(job, is_failing=True, exit_code=exit_code, reason=reason))
     ctx.publish("job.failing", job.id, name=job.spec.name, reason=reason)
@@ -185,8 +202,13 @@ def review(ctx: Context, key: str) -> None:
     job = ctx.tables.jobs.get(key)
     if job is None or job.is_over:
         return
+    if application.has_ended(ctx, job):
+        if application.dismiss(ctx, job):
+            _succeed(ctx, job)
+        return
     if not (job.is_cancelling or job.is_failing):
         _retry(ctx, job)
+        application.regroup(ctx, ctx.tables.jobs[key])
         _progress(ctx, ctx.tables.jobs[key])
     job = ctx.tables.jobs[key]
     if job.is_cancelling or job.is_failing:
@@ -198,7 +220,8 @@ def review(ctx: Context, key: str) -> None:
 
 def _retry(ctx: Context, job: Job) -> None:
     """Begin a new attempt for each failed executor, or fail the job."""
-    for executor in ctx.executors_of(job.id):
+    for one in ctx.executors_of(job.id):
+        executor = application.judged(one, job)
         if executor.state is S.ABANDONED:
             fail(ctx, job, executor.exit_code, f"executor {executor.index}: {executor.note}")
             return
@@ -225,11 +248,18 @@ def _progress(ctx: Context, job: Job) -> None:
         job = to(ctx, replace(job, started_us=started), JobState.RUNNING)
         _arm_runtime(ctx, job)
     if all(e.state is S.EXITED and e.exit_code == 0 for e in crew):
-        finished = max(e.finished_us or ctx.now_us for e in crew)
-        if job.state is JobState.STARTING:
-            job = to(ctx, replace(job, started_us=finished), JobState.RUNNING)
-        job = to(ctx, replace(job, finished_us=finished, exit_code=0), JobState.SUCCEEDED)
-        estimates.learn(ctx, job)
+        _succeed(ctx, job)
+
+
+def _succeed(ctx: Context, job: Job) -> None:
+    """End a job all of whose executors exited 0; of a Spark job that is the driver."""
+    ended = [e for e in ctx.executors_of(job.id) if e.state is S.EXITED and e.exit_code == 0]
+    finished = max(e.finished_us or ctx.now_us for e in ended)
+    if job.state is JobState.STARTING:
+        started = max(e.started_us or finished for e in ended)
+        job = to(ctx, replace(job, started_us=started), JobState.RUNNING)
+    job = to(ctx, replace(job, finished_us=finished, exit_code=0), JobState.SUCCEEDED)
+    estimates.learn(ctx, job)
 
 
 def _wind_down(ctx: Context, job: Job) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tenure.core.context import Context
 from tenure.model.ledger import Interval, Stay
-from tenure.model.node import Node
+from tenure.model.node import Node, Power
 from tenure.model.units import cost_nano
 
 #: Stays kept of one interval: a report sorts them all, and each is a record.
@@ -83,8 +83,33 @@ def open_interval(ctx: Context, node: Node) -> None:
         spec.price_nano_per_h,
         on_us=ctx.now_us,
         billed_us=ctx.now_us + spec.power.min_billing_us if node.is_switchable else 0,
+        boot_us=None if node.power is Power.BOOTING else 0,
+        idle_w=spec.power.idle_w,
+        peak_w=spec.power.peak_w,
+        cpu_m=_cores(node),
     )
     ctx.put_interval(row)
+
+
+def _cores(node: Node) -> int:
+    """Return all cores of a node, those kept for the machine included; 0 where not known yet."""
+    return node.capacity.cpu_m + node.spec.reserve.cpu_m if node.capacity.cpu_m else 0
+
+
+def note_on(ctx: Context, name: str) -> None:
+    """Note that a node that costs has booted, and the cores that it came up with.
+
+    One that was on with other cores begins a new interval: its past was drawn by those.
+    """
+    row, node = current(ctx, name), ctx.tables.nodes[name]
+    if row is None or node.power is not Power.ON:
+        return
+    is_booting, cpu_m = row.boot_us is None, _cores(node) or row.cpu_m
+    boot_us = ctx.now_us - row.on_us if row.boot_us is None else row.boot_us
+    if not is_booting and row.cpu_m not in (0, cpu_m):
+        _renew(ctx, node, row)
+    elif is_booting or row.cpu_m != cpu_m:
+        ctx.put_interval(replace(row, boot_us=boot_us, cpu_m=cpu_m))
 
 
 def current(ctx: Context, node: str) -> Interval | None:
@@ -127,11 +152,13 @@ def close_interval(ctx: Context, node: str) -> None:
 
 
 def reprice(ctx: Context, node: Node) -> None:
-    """Begin a new interval when the price, site or generation of a node that is on changed."""
+    """Begin a new interval when what a node that is on is accounted by has changed."""
     row = current(ctx, node.name)
     spec = node.spec
-    now = (spec.price_nano_per_h, spec.site, spec.generation)
-    if row is not None and (row.price_nano_per_h, row.site, row.generation) != now:
+    now = (spec.price_nano_per_h, spec.site, spec.generation, spec.power.idle_w, spec.power.peak_w)
+    if row is None:
+        return
+    if (row.price_nano_per_h, row.site, row.generation, row.idle_w, row.peak_w) != now:
         _renew(ctx, node, row)
 
 

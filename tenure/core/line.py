@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 
 from tenure.model.job import Job, JobState
 from tenure.model.placing import queue_deadline_us
@@ -32,9 +33,18 @@ class Line:
     def __init__(self) -> None:
         self._keys: dict[str, Key] = {}
         self._rows: list[tuple[Key, str]] = []
+        self._policies: Counter[str] = Counter()
+        self._newcomers: set[str] = set()
+
+    @property
+    def policies(self) -> Collection[str]:
+        """Return the policies of the jobs in the line."""
+        return self._policies.keys()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Line) and self._rows == other._rows
+        if not isinstance(other, Line):
+            return False
+        return (self._rows, self._newcomers) == (other._rows, other._newcomers)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -49,13 +59,25 @@ class Line:
 
     def put(self, job: Job) -> None:
         """Take a job in, or out if it does not wait any more; O(log q) and a short copy."""
-        key = self._keys.get(job.id)
-        if is_queued(job) and key is None:
+        key, waits = self._keys.get(job.id), is_queued(job)
+        if waits and job.state is JobState.ACCEPTED:
+            self._newcomers.add(job.id)
+        else:
+            self._newcomers.discard(job.id)
+        if waits and key is None:
             key = self._keys[job.id] = queue_key(job)
             insort(self._rows, (key, job.id))
-        elif key is not None and not is_queued(job):
+            self._policies[job.spec.policy] += 1
+        elif key is not None and not waits:
             del self._keys[job.id]
+            self._policies[job.spec.policy] -= 1
+            if not self._policies[job.spec.policy]:
+                del self._policies[job.spec.policy]
             del self._rows[bisect_left(self._rows, (key, job.id))]
+
+    def newcomers(self) -> list[str]:
+        """Return the ids of the jobs that no pass has looked at, in the order of the queue."""
+        return sorted(self._newcomers, key=self._keys.__getitem__)
 
     def position(self, job: Job) -> int:
         """Return how many are before a job, whether it is in the line or not."""

@@ -1,103 +1,55 @@
-"""Restart migrations: a service is recreated on another node (DESIGN.md section 5).
+"""Migrations: a service goes on on another node (DESIGN.md section 5).
 
-Stop-first: create target, disarm source (restart policy no), stop source, start target, verify,
-commit. Start-first: create, start, verify, commit. Until the commit any failure goes back: the
-target is buried, then the source is started again and its restart policy restored. From the
-commit on it only goes forward: the source is buried. Target copies are created with restart policy
-no, so that an engine that comes back does not revive a copy that was given up; the commit gives
-them their own policy. No step follows one whose outcome is unknown: a listing decides first.
+The steps of each method are in ``steps``, the choice of the method in ``kinds``. The source is
+disarmed (restart policy no) before it is ended: an engine revives one that was checkpointed. Until
+the commit any failure goes back: the target is buried, then the source is started again, from its
+checkpoint where there is one, and its restart policy restored. From the commit on it only goes
+forward: the source is buried. Target copies are created with restart policy no, so that an engine
+that comes back does not revive a copy that was given up; the commit gives them their own policy.
+No step that may start or stop something follows one whose outcome is unknown: a listing decides
+first. What only carries bytes is simply done again, a few times.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from tenure.core import ledger, power, room, services
+from tenure.core import departures, graves, kinds, ledger, services
 from tenure.core.context import Context
-from tenure.core.steps import FORWARD, TARGET_MAY_RUN, is_committed, may_be_start_first
-from tenure.model.container import STEP_OVER, ContainerState, Migration, Service, Step
-from tenure.model.effects import (
-    CreateContainer,
-    EngineEffect,
-    Relist,
-    SetRestartPolicy,
-    StartContainer,
-    StopContainer,
-)
+from tenure.core.errands import effect_of
+from tenure.core.moves import MACHINE, has_policy, put, to_next
+from tenure.core.steps import CARRYING, TARGET_MAY_RUN, is_committed
+from tenure.model.container import ContainerState, Migration, Service, Step
+from tenure.model.effects import Relist
 from tenure.model.facts import ContainerFacts
-from tenure.model.node import Power
 from tenure.model.outcome import Done, Outcome, Refused
-from tenure.model.resources import exhausted
-from tenure.model.units import US
+from tenure.model.units import HOUR_US, US, iso
 
-MACHINE = "migration"
 RETRY_US = 2 * US
 MAX_DOUBLINGS = 4
-#: A target that could not be created or started for unclear reasons is given up after this many.
+#: A container that may move live alone is not tried for so long after a refusal, twice that after
+#: the next, and at most so long: what refuses it (a connection that is open) may pass.
+LIVE_RETRY_US = 600 * US
+MAX_LIVE_RETRY_US = 2 * HOUR_US
+NO_LIVE = 400
+"""Characters of an engine's refusal that are kept."""
+#: A target that could not be created or started for unclear reasons is given up after this many, a
+#: source that its engine refuses to start again, and a restart policy that it refuses.
 MAX_TRIES = 4
-NO_POLICY = {"Name": "no"}
-SOURCE_STEPS = frozenset((Step.DISARM, Step.STOP, Step.UNDO_SOURCE, Step.UNDO_ARM))
-
-
-def queue(  # noqa: PLR0913 - a move is these things
-    ctx: Context,
-    service: Service,
-    *,
-    key: str,
-    run_id: str,
-    target: str,
-    generation: str,
-    expires_us: int,
-) -> None:
-    """Accept a move off the service's node; it begins once budgets allow, and is checked then."""
-    move = Migration(
-        id=key,
-        run_id=run_id,
-        container=service.id,
-        source=service.node,
-        target=target,
-        generation=generation,
-        incarnation=max(service.turns, service.incarnation) + 1,
-        created_us=ctx.now_us,
-        source_id=service.engine_id,
-        source_incarnation=service.incarnation,
-        request=room.need_of(ctx, service),
-        is_start_first=may_be_start_first(service.body, overlap=service.overlap),
-        expires_us=expires_us,
-        changed_us=ctx.now_us,
-    )
-    ctx.put_migration(move)
-    ctx.publish("migration.queued", service.id, migration=key, source=move.source, target=target)
-
-
-def refuse(ctx: Context, move: Migration, reason: str) -> None:
-    """End a move that has not begun."""
-    put(ctx, move, Step.REFUSED, reason=reason, finished_us=ctx.now_us)
-
-
-def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
-    """Record the next step of a move, before anything of it is sent."""
-    defaults: dict[str, Any] = {
-        "changed_us": ctx.now_us,
-        "effect": "",
-        "is_unsure": False,
-        "tries": 0,
-        "retry_us": 0,
-    }
-    move = ctx.put_migration(replace(move, step=step, **(defaults | changes)))
-    if step in STEP_OVER:
-        ctx.ended.append(move)
-    ctx.touched_services.add(move.container)
-    ctx.publish(
-        f"migration.{step.value}",
-        move.container,
-        migration=move.id,
-        source=move.source,
-        target=move.target,
-        reason=move.reason,
-    )
-    return move
+#: Of these a source that its engine neither starts nor ends takes at most so many.
+BLOCKED_TRIES = 2
+#: What carries bytes is done again so often; in all but its first step the container is down.
+MAX_CARRIES = 2
+#: A stopped source waits so long for word of its target's creation before it is started again.
+PATIENCE_US = 10 * US
+SOURCE_STEPS = frozenset((Step.DISARM, Step.CHECKPOINT, Step.STOP, Step.UNDO_SOURCE, Step.UNDO_ARM))
+#: Steps that end the source.
+ENDING = (Step.CHECKPOINT, Step.STOP)
+#: Steps that give a copy its restart policy; late, in a live move, it would revive the source.
+ARMING = (Step.UNDO_ARM, Step.COMMIT)
+#: Steps after which nothing of the target can run.
+BEFORE_START = frozenset((*CARRYING, *ENDING, Step.CREATE, Step.DISARM))
+_LOST_WITH_SOURCE = frozenset((*CARRYING, *ENDING, Step.DISARM))
 
 
 def review_all(ctx: Context) -> None:
@@ -116,7 +68,7 @@ def advance(ctx: Context, key: str) -> None:
         return
     service = ctx.tables.services[move.container]
     if move.step is Step.QUEUED:
-        _begin(ctx, move, service)
+        departures.begin(ctx, move, service)
     elif move.step is Step.UNDO_TARGET:
         _undo_target(ctx, move)
     elif move.step is Step.COMMIT and not has_policy(service):
@@ -127,78 +79,18 @@ def advance(ctx: Context, key: str) -> None:
         _send(ctx, move, service)
 
 
-def _begin(ctx: Context, move: Migration, service: Service) -> None:
-    """Start a queued move: budgets and fit are checked again, at this moment."""
-    if ctx.is_closing:
-        return
-    code = _objection(ctx, move, service)
-    if code:
-        refuse(ctx, move, code)
-        return
-    if not _within_budget(ctx, move):
-        ctx.arm(ctx.now_us + RETRY_US, MACHINE, move.id)
-        return
-    node = ctx.tables.nodes[move.target]
-    if node.power is not Power.ON:
-        power.want_on(ctx, move.target, f"move of {service.name}")
-    services.to(ctx, service, ContainerState.MOVING)
-    service = ctx.tables.services[service.id]
-    ctx.put_service(replace(service, turns=max(service.turns, move.incarnation)))
-    ledger.begin_stay(ctx, f"{service.id}/{move.incarnation}", move.target, "")
-    put(ctx, move, Step.CREATE, started_us=ctx.now_us)
-
-
-def _objection(ctx: Context, move: Migration, service: Service) -> str:
-    """Return why a queued move must not start any more, or ""."""
-    if ctx.now_us >= move.expires_us:
-        return "expired"
-    if service.state is not ContainerState.RUNNING or service.is_removing:
-        return "not_running"
-    if (service.node, service.incarnation) != (move.source, move.source_incarnation):
-        return "changed"
-    return _barred(ctx, move, service)
-
-
-def _barred(ctx: Context, move: Migration, service: Service) -> str:
-    if ctx.now_us < service.late_us:
-        return "unsure"
-    node = ctx.tables.nodes.get(move.target)
-    if node is None:
-        return "no_node"
-    code = room.drop_for(ctx, service, node)
-    if code:
-        return code
-    need = room.need_of(ctx, service)
-    return "no_room" if exhausted(need, room.free_on(ctx, node), node.capacity) else ""
-
-
-def _within_budget(ctx: Context, move: Migration) -> bool:
-    running = [m for m in ctx.open_moves() if m.step is not Step.QUEUED]
-    if len(running) >= ctx.params.moves_total:
-        return False
-    for node in (move.source, move.target):
-        touching = sum(node in (m.source, m.target) for m in running)
-        if touching >= ctx.params.moves_per_node:
-            return False
-    return True
-
-
-def has_policy(service: Service) -> bool:
-    """Whether a service has a restart policy of its own, other than ``no``."""
-    return service.restart_policy.get("Name") not in ("", "no", None)
-
-
 def _send(ctx: Context, move: Migration, service: Service) -> None:
-    node = move.source if move.step in SOURCE_STEPS else move.target
-    if not services.is_reachable(ctx, node):
-        if move.step is Step.CREATE:
-            _wait_for_target(ctx, move)
-        elif ctx.tables.nodes[node].is_fenced:
-            _without(ctx, move, node)
-        return
-    effect = _effect(ctx, move, service)
+    for node in _places(move):
+        if not services.is_reachable(ctx, node):
+            _unreachable(ctx, move, node)
+            return
+    if move.step is Step.CHECKPOINT:
+        # the processes freeze before they are kept: the downtime begins here at the earliest
+        name = f"tenure-{move.incarnation}-{ctx.meta.next_effect}"
+        move = replace(move, checkpoint=name, down_us=ctx.now_us)
+    effect = effect_of(ctx, move, service)
     touched = move.is_source_touched or move.step is Step.DISARM
-    stopped = move.is_source_stopped or move.step is Step.STOP
+    stopped = move.is_source_stopped or move.step in ENDING
     ctx.put_migration(
         replace(
             move,
@@ -211,30 +103,34 @@ def _send(ctx: Context, move: Migration, service: Service) -> None:
     ctx.emit(effect)
 
 
+def _places(move: Migration) -> tuple[str, ...]:
+    """Return the nodes whose engines a step needs."""
+    if move.step in CARRYING:
+        return (move.target, move.source)
+    return (move.source,) if move.step in SOURCE_STEPS else (move.target,)
+
+
+def _unreachable(ctx: Context, move: Migration, node: str) -> None:
+    """Wait for a node that does not answer, or do without it; never with a stopped source."""
+    if ctx.tables.nodes[node].is_fenced and move.step not in (Step.CREATE, Step.PREPARE):
+        _without(ctx, move, node)
+    elif node == move.target and move.is_source_stopped and _is_unsent(move):
+        _back(ctx, move, f"node {node} does not answer")
+    elif move.step in (Step.CREATE, Step.PREPARE):
+        _wait_for_target(ctx, move)
+
+
+def _is_unsent(move: Migration) -> bool:
+    """Whether nothing that runs the target was ever sent."""
+    is_fresh = move.tries == 0 and not move.is_unsure
+    return move.step in BEFORE_START or (move.step is Step.START and is_fresh)
+
+
 def _wait_for_target(ctx: Context, move: Migration) -> None:
-    if ctx.now_us >= move.expires_us:
+    if ctx.now_us >= move.expires_us or move.is_source_stopped:
         _back(ctx, move, "target was not ready before the plan expired")
     else:
         ctx.arm(move.expires_us, MACHINE, move.id)
-
-
-def _effect(ctx: Context, move: Migration, service: Service) -> EngineEffect:
-    key, owner = ctx.effect_id(), f"{MACHINE}:{move.id}"
-    own, source, target = service.restart_policy, move.source, move.target
-    if move.step is Step.CREATE:
-        arriving = replace(service, generation=move.generation)
-        body = services.body_of(ctx, arriving, move.incarnation, NO_POLICY)
-        return CreateContainer(key, owner, target, service.name, body, service.is_pullable)
-    if move.step is Step.STOP:
-        grace_s = service.grace(ctx.params.grace_stop_s)
-        return StopContainer(key, owner, source, move.source_id, grace_s)
-    if move.step is Step.START:
-        return StartContainer(key, owner, target, move.target_id)
-    if move.step is Step.UNDO_SOURCE:
-        return StartContainer(key, owner, source, move.source_id)
-    at, copy = (target, move.target_id) if move.step is Step.COMMIT else (source, move.source_id)
-    policy = NO_POLICY if move.step is Step.DISARM else own
-    return SetRestartPolicy(key, owner, at, copy, policy)
 
 
 def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
@@ -243,53 +139,129 @@ def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
     if move is None or move.effect != effect:
         return
     if isinstance(outcome, Done):
-        if move.step is Step.CREATE:
-            move = replace(move, target_id=outcome.value)
-        _next(ctx, move)
+        _next(ctx, _done(move, outcome))
     elif isinstance(outcome, Refused) and outcome.code != "unreachable":
         _refused(ctx, move, f"{outcome.code}: {outcome.detail}"[:500], outcome.code)
+    elif move.step in CARRYING and move.tries >= MAX_CARRIES:
+        _back(ctx, move, f"could not be brought to {move.target}: {outcome.detail}"[:500])
+    elif move.step in CARRYING:
+        _retry(ctx, move)
     else:
-        if move.step in (Step.START, Step.UNDO_SOURCE):
-            service = ctx.tables.services[move.container]
+        service = ctx.tables.services[move.container]
+        is_arming = move.step in ARMING and has_policy(service)
+        if move.step in (Step.START, Step.UNDO_SOURCE) or is_arming:
             ctx.put_service(replace(service, late_us=ctx.now_us + services.LATE_US))
         ctx.put_migration(replace(move, effect="", is_unsure=True, changed_us=ctx.now_us))
         ctx.emit(Relist(move.source if move.step in SOURCE_STEPS else move.target))
         if move.step is Step.CREATE:
-            ctx.arm(move.expires_us, MACHINE, move.id)
+            soon_us = ctx.now_us + PATIENCE_US
+            wait_us = min(soon_us, move.expires_us) if move.is_source_stopped else move.expires_us
+            ctx.arm(wait_us, MACHINE, move.id)
+
+
+def _done(move: Migration, outcome: Done) -> Migration:
+    """Return the move with what its step brought."""
+    if move.step is Step.CREATE:
+        return replace(move, target_id=outcome.value)
+    if move.step in CARRYING:
+        moved_bytes = move.moved_bytes + outcome.moved_bytes
+        image = move.image if move.step is Step.TRANSFER else outcome.value
+        return replace(move, image=image, moved_bytes=moved_bytes)
+    return move
 
 
 def _next(ctx: Context, move: Migration) -> None:
     """Go to the step after the one that is done."""
     if move.step is Step.STOP:
         move = replace(move, down_us=ctx.now_us)
-    following = FORWARD[move.is_start_first][move.step]
-    if following is Step.VERIFY:
+    after = to_next(ctx, move)
+    if after is Step.VERIFY:
         verify = ctx.now_us + ctx.params.verify_us
         move = replace(move, verify_us=verify, up_us=ctx.now_us)
         ctx.arm(verify, MACHINE, move.id)
     if move.step is Step.COMMIT:
         service = ctx.tables.services[move.container]
         services.to(ctx, service, ContainerState.RUNNING, moved_us=ctx.now_us)
-    is_untouched = following is Step.UNDO_ARM and not move.is_source_touched
-    if following is Step.ROLLED_BACK or is_untouched:
+    is_untouched = after is Step.UNDO_ARM and not move.is_source_touched
+    if after is Step.ROLLED_BACK or is_untouched:
         _rolled_back(ctx, move)
     else:
-        put(ctx, move, following)
+        put(ctx, move, after)
         advance(ctx, move.id)
 
 
 def _refused(ctx: Context, move: Migration, reason: str, code: str) -> None:
     is_gone = code == "no_such_container"
-    if move.step in (Step.DISARM, Step.STOP) and is_gone:
+    if move.step in (Step.DISARM, Step.STOP) and is_gone and not _needs_source(ctx, move):
         _next(ctx, move)  # the source is gone: nothing is left to stop
-    elif move.step in (Step.CREATE, Step.START, Step.DISARM, Step.STOP):
+    elif move.step is Step.CHECKPOINT and not is_gone:
+        _not_checkpointed(ctx, move, reason)
+    elif move.step in BEFORE_START or move.step is Step.START:
+        if move.step is Step.START and move.kind == "live":
+            _bar_live(ctx, move, f"it could not be restored: {reason}")
         _back(ctx, move, reason)
+    elif move.step is Step.UNDO_SOURCE and code == "start_blocked":
+        _blocked(ctx, move, reason)
+    elif move.step is Step.UNDO_SOURCE and not is_gone and move.checkpoint:
+        told = f"{move.reason}; its memory could not be brought back: {reason}"
+        _retry(ctx, replace(move, checkpoint="", reason=told[:500]))
     elif move.step is Step.UNDO_SOURCE and is_gone:
         _lost(ctx, move, reason)
-    elif move.step in (Step.UNDO_ARM, Step.COMMIT) and is_gone:
-        _next(ctx, move)  # removed by somebody: the next listing says so of the service
+    elif move.step is Step.UNDO_SOURCE and move.tries >= MAX_TRIES:
+        _not_back(ctx, move, reason)
+    elif move.step in (Step.UNDO_ARM, Step.COMMIT) and (is_gone or move.tries >= MAX_TRIES):
+        # removed by somebody, of which the next listing tells; or it has to do without its policy
+        _next(ctx, replace(move, reason=reason))
     else:
         _retry(ctx, replace(move, reason=reason))
+
+
+def _blocked(ctx: Context, move: Migration, reason: str) -> None:
+    """Wait for somebody to clear the source: its process may run, so nothing else may take over."""
+    if move.reason != reason:
+        graves.tell_blocked(ctx, move.container, move.source, move.source_id, reason)
+    _retry(ctx, replace(move, reason=reason, tries=min(move.tries, BLOCKED_TRIES)))
+
+
+def _not_back(ctx: Context, move: Migration, reason: str) -> None:
+    """Give up a source that its engine refuses to start: it is made anew, or kept for its files."""
+    reason = f"its source could not be started again: {reason}"[:500]
+    if move.kind == "restart":
+        _lost(ctx, move, reason)
+    else:
+        _next(ctx, replace(move, reason=reason, is_source_stopped=False))
+
+
+def _needs_source(ctx: Context, move: Migration) -> bool:
+    """Whether something of the source has yet to be brought over, so that it cannot be missed."""
+    is_carried = kinds.has_volumes(ctx.tables.services[move.container].body)
+    return move.kind != "restart" or is_carried
+
+
+def _not_checkpointed(ctx: Context, move: Migration, reason: str) -> None:
+    """Go on as a snapshot, if the owner allows it: the source runs on, nothing was lost."""
+    move = replace(move, checkpoint="", is_source_stopped=False)
+    _bar_live(ctx, move, reason)
+    if kinds.may_fall_back(ctx.tables.services[move.container]):
+        put(ctx, replace(move, kind="snapshot", why=f"not live: {reason}"), Step.STOP)
+        advance(ctx, move.id)
+    else:
+        _back(ctx, move, reason)
+
+
+def _bar_live(ctx: Context, move: Migration, reason: str) -> None:
+    """Have the next move of a container be no live one; one that may not move else waits longer
+    after each failure, for what stood against it may pass (an open connection).
+    """
+    service = ctx.tables.services[move.container]
+    if kinds.may_fall_back(service):
+        ctx.put_service(replace(service, no_live=reason))
+        return
+    wait_us = min(LIVE_RETRY_US << min(service.live_refusals, MAX_DOUBLINGS), MAX_LIVE_RETRY_US)
+    retry_us = ctx.now_us + wait_us
+    told = f"{reason[:NO_LIVE]}; it is tried again from {iso(retry_us)} on"
+    count = service.live_refusals + 1
+    ctx.put_service(replace(service, no_live=told, live_retry_us=retry_us, live_refusals=count))
 
 
 def _retry(ctx: Context, move: Migration) -> None:
@@ -303,7 +275,7 @@ def _back(ctx: Context, move: Migration, reason: str) -> None:
     """Turn round before the commit: first the target must be gone for certain."""
     if is_committed(move.step):
         raise AssertionError(f"migration {move.id}: no way back from {move.step}")
-    may_run = move.step in TARGET_MAY_RUN
+    may_run = move.step in TARGET_MAY_RUN and (bool(move.effect) or not _is_unsent(move))
     put(ctx, move, Step.UNDO_TARGET, reason=reason)
     service = ctx.tables.services[move.container]
     copy = (move.target, move.target_id, move.incarnation)
@@ -359,6 +331,9 @@ def _commit(ctx: Context, move: Migration) -> None:
             generation=move.generation,
             since_us=ctx.now_us if is_promoted else service.since_us,
             started_us=move.up_us,
+            no_live="",
+            live_retry_us=0,
+            live_refusals=0,
             moved_us=ctx.now_us,
             changed_us=ctx.now_us,
         )
@@ -410,6 +385,7 @@ def _resolve(ctx: Context, move: Migration, facts: ContainerFacts | None) -> Non
     has_happened = {
         Step.CREATE: facts is not None,
         Step.STOP: facts is None or not facts.is_running,
+        Step.CHECKPOINT: facts is not None and not facts.is_running,
         Step.START: facts is not None and facts.is_running,
         Step.UNDO_SOURCE: facts is not None and facts.is_running,
     }.get(move.step, False)
@@ -417,10 +393,15 @@ def _resolve(ctx: Context, move: Migration, facts: ContainerFacts | None) -> Non
         if move.step is Step.CREATE and facts is not None:
             move = replace(move, target_id=facts.engine_id)
         _next(ctx, move)
+    elif move.step is Step.CHECKPOINT:
+        # it may still be taken: going back starts the source from it then
+        _back(ctx, move, "it is not known whether it was checkpointed")
     elif move.step in (Step.CREATE, Step.START) and move.tries >= MAX_TRIES:
         _back(ctx, move, "target could not be created or started for certain")
     elif move.step is Step.START and (facts is None or facts.state != "created"):
         _back(ctx, move, "target vanished or ended at once")
+    elif move.step is Step.START and facts is not None and facts.is_torn:
+        _back(ctx, move, f"target: {services.TORN}")
     else:
         _retry(ctx, move)
         advance(ctx, move.id)
@@ -454,9 +435,11 @@ def _without(ctx: Context, move: Migration, node: str) -> None:
         services.again(ctx, ctx.tables.services[move.container], "target is off")
     elif node == move.target and not is_committed(move.step):
         if move.step is Step.QUEUED:
-            refuse(ctx, move, "target is off")
+            departures.refuse(ctx, move, "target is off")
         elif move.step not in (Step.UNDO_SOURCE, Step.UNDO_ARM, Step.UNDO_TARGET):
             _back(ctx, free, "target is off")
+    elif node == move.source and move.step in _LOST_WITH_SOURCE and _needs_source(ctx, move):
+        _back(ctx, free, "source is off")
     elif node == move.source and move.step in (Step.DISARM, Step.STOP):
         _next(ctx, replace(free, is_source_stopped=True))
     elif node == move.source and move.step in (Step.UNDO_SOURCE, Step.UNDO_ARM):

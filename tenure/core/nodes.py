@@ -72,6 +72,7 @@ def _configure_one(ctx: Context, spec: NodeSpec) -> None:
             capacity=capacity,
             power_since_us=ctx.now_us,
             unreachable_us=ctx.now_us,
+            known_us=ctx.now_us,
         )
         ctx.put_node(node)
         ctx.publish("node.added", spec.name, generation=spec.generation, site=spec.site.value)
@@ -88,7 +89,7 @@ def _configure_one(ctx: Context, spec: NodeSpec) -> None:
         node = replace(node, capacity=usable(spec, Resources()))
     if node != ctx.tables.nodes[spec.name]:
         ctx.put_node(node)
-        ledger.reprice(ctx, node)
+    ledger.reprice(ctx, node)  # an unchanged node too: an older version kept no watts
 
 
 def retire(ctx: Context) -> None:
@@ -151,6 +152,7 @@ def connected(ctx: Context, event: NodeConnected) -> None:
     graves.on_connected(ctx, node.name)
     if node.power is not Power.STOPPING:
         power.is_on(ctx, node)
+        ledger.note_on(ctx, node.name)  # one that was on all the time may have other cores by now
 
 
 def _twin(ctx: Context, node: Node, engine_id: str) -> str:

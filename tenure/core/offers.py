@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tenure.core import jobs
+from tenure.core import bookings, jobs
 from tenure.core.context import Context
-from tenure.core.queue import waiting
 from tenure.model.errors import Problem
 from tenure.model.job import Admission, Constraint, Job
 from tenure.model.node import Site
@@ -35,19 +34,28 @@ class Offer:
 def offers(ctx: Context, job: Job) -> list[Offer]:
     """Return an offer for each policy and site, accepted ones first, by price, end and policy.
 
-    Costs one admission test for each of them. Sites that the fleet has no node of are left out.
+    Costs one admission test for each of them. Sites that the fleet has no node of are left out, and
+    where the queue is planned, which takes longer, policies but the job's own and those that plan;
+    so are slow policies, which promise what their stand-in does.
     """
     present = {node.spec.site.value for node in ctx.tables.nodes.values() if not node.is_removed}
-    queue = waiting(ctx)
     found = []
     for site, more in SITES.items():
         if more and (site not in present or len(present) == 1):
             continue
-        for policy in ctx.placer.policies():
+        for policy in _policies(ctx, job):
             spec = replace(job.spec, policy=policy, constraints=(*job.spec.constraints, *more))
-            answer = jobs.judge(ctx, replace(job, spec=spec), queue)
+            answer, _ = jobs.judge(ctx, replace(job, spec=spec))
             found.append(Offer(policy, site, answer))
     return sorted(found, key=_rank)
+
+
+def _policies(ctx: Context, job: Job) -> tuple[str, ...]:
+    placer, own = ctx.placer, job.spec.policy
+    known = tuple(n for n in placer.policies() if n == own or placer.stand_in(n) == n)
+    if not bookings.is_planned(ctx):
+        return known
+    return tuple(name for name in known if name == own or placer.is_planned(name))
 
 
 def _rank(offer: Offer) -> tuple[bool, int, int, str, str]:

@@ -19,7 +19,10 @@ class Params:
     apps of which it is not known; ``headroom`` factor on profiles;
     ``moves_per_node`` and ``moves_total`` concurrent migrations; ``cooldown_us`` between moves of
     one container; ``verify_us`` a moved container must run for; ``claim_us`` a worker may take for
-    a plan; ``mishaps`` losses of an executor that cost no retry.
+    a plan; ``max_queue`` jobs wait at most, ``max_planned`` where the queue is planned;
+    ``solve_us`` a slow policy may take for one decision; ``mishaps`` losses of an executor that
+    cost no retry; ``best_kind`` the best kind of move (live, snapshot, restart) of containers that
+    do not say; ``volumes_bytes`` the local volumes of one container that a move copies at most.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -43,15 +46,22 @@ class Params:
     retry_us: int = 2 * US
     answers_us: int = 24 * 3600 * US
     max_queue: int = 10_000
+    max_planned: int = 1_000
+    solve_us: int = 10 * US
     max_history: int = 10_000
+    best_kind: str = "live"
+    volumes_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
         if not self.generations:
             raise ValueError("generations must name at least one generation")
-        if min(self.grace_us, self.power_retry_us, self.runtime_us, self.verify_us) < 0:
+        times = self.grace_us, self.power_retry_us, self.runtime_us, self.verify_us, self.solve_us
+        if min(times) < 0:
             raise ValueError("times must not be negative")
         if min(self.headroom, self.hybrid_factor) < 1:
             raise ValueError("headroom and hybrid_factor must be at least 1")
+        if self.best_kind not in ("live", "snapshot", "restart"):
+            raise ValueError("best_kind must be live, snapshot or restart")
 
     @property
     def nursery(self) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tenure.core import migrations, room
+from tenure.core import departures, kinds, room, services
 from tenure.core.context import Context
-from tenure.core.steps import MOVABLE
+from tenure.core.moves import choice_of
 from tenure.model.container import ContainerState, Service
 from tenure.model.effects import Trigger
 from tenure.model.events import ClaimRun, Command, CycleDue, FailRun, RequestRun, SubmitPlan
@@ -137,7 +137,12 @@ def submit(ctx: Context, command: SubmitPlan) -> None:
     batch = _Batch(run, spec, plan.expires_us, is_act=spec.mode == "act" and not run.is_dry)
     verdicts = _verdicts(ctx, batch, plan.moves)
     run = replace(
-        run, verdicts=verdicts, moves=plan.moves, kept=plan.kept, expires_us=plan.expires_us
+        run,
+        verdicts=verdicts,
+        moves=plan.moves,
+        kept=plan.kept,
+        nodes=plan.nodes,
+        expires_us=plan.expires_us,
     )
     if batch.is_act:
         run = to(ctx, run, RunState.ENACTING)
@@ -170,15 +175,30 @@ def _verdicts(ctx: Context, batch: _Batch, moves: tuple[Move, ...]) -> tuple[Ver
         if not code and sum(v.code == "accepted" for v in found) >= batch.spec.max_moves:
             code = "budget"
         if code:
-            found.append(Verdict(move.container, move.target, code))
+            told = _told(ctx, move, code)
+            found.append(Verdict(move.container, move.target, code, detail=told))
             continue
-        need = room.need_of(ctx, ctx.tables.services[move.container])
+        service = ctx.tables.services[move.container]
+        choice = choice_of(ctx, service, move.target)
+        need = room.need_of(ctx, service)
         reserved[move.target] = reserved.get(move.target, Resources()) + need
         key = f"{batch.run.id}#{number}" if batch.is_act else ""
         if key:
             _accept(ctx, key, batch, move)
-        found.append(Verdict(move.container, move.target, "accepted", key))
+        told = f"{choice.method}; {choice.why}" if choice.why else choice.method
+        found.append(Verdict(move.container, move.target, "accepted", key, told))
     return tuple(found)
+
+
+def _told(ctx: Context, move: Move, code: str) -> str:
+    """Return why no kind of move is open to a container, where that is the reason."""
+    service = ctx.tables.services.get(move.container)
+    if service is None:
+        return ""
+    barred = kinds.never(service)
+    if barred and barred[0] == code:
+        return barred[1]
+    return choice_of(ctx, service, move.target).why if code == "not_movable" else ""
 
 
 def _objection(ctx: Context, spec: CycleSpec, move: Move, reserved: dict[str, Resources]) -> str:
@@ -193,21 +213,23 @@ def _objection(ctx: Context, spec: CycleSpec, move: Move, reserved: dict[str, Re
 def _stale(ctx: Context, service: Service, move: Move) -> str:
     if service.state is not ContainerState.RUNNING or service.is_removing:
         return "not_running"
+    if not services.is_reachable(ctx, service.node):
+        return "source_unreachable"  # nobody could end the source: it would run beside the target
     if ctx.move_of(service.id) is not None:
         return "moving"
     if service.incarnation != move.incarnation or service.node != move.source:
         return "changed"
     if ctx.now_us < service.late_us:
         return "unsure"  # a start that ended unknown could revive the source beside the target
-    if service.migrate not in MOVABLE:
-        return "never_migrate"
-    return ""
+    barred = kinds.never(service)
+    return barred[0] if barred else ""
 
 
 def _barred(
     ctx: Context, spec: CycleSpec, service: Service, node: Node, reserved: dict[str, Resources]
 ) -> str:
-    if node.spec.generation != spec.target or service.generation != spec.source:
+    leaving = (spec.source, spec.target) if spec.is_consolidating else (spec.source,)
+    if node.spec.generation != spec.target or service.generation not in leaving:
         return "wrong_generation"
     if service.moved_us is not None and ctx.now_us < service.moved_us + ctx.params.cooldown_us:
         return "cooldown"
@@ -216,11 +238,13 @@ def _barred(
         return code
     free = room.free_on(ctx, node) - reserved.get(node.name, Resources())
     short = exhausted(room.need_of(ctx, service), free, node.capacity)
-    return f"no_room_{short[0]}" if short else ""
+    if short:
+        return f"no_room_{short[0]}"
+    return "" if choice_of(ctx, service, node.name).kind else "not_movable"
 
 
 def _accept(ctx: Context, key: str, batch: _Batch, move: Move) -> None:
-    migrations.queue(
+    departures.queue(
         ctx,
         ctx.tables.services[move.container],
         key=key,

@@ -7,13 +7,15 @@ power-on command is issued until its power-off is confirmed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from tenure.core import ledger, room
+from tenure.core import bookings, ledger, room
 from tenure.core.context import Context
 from tenure.model.container import ContainerState
 from tenure.model.effects import ProbePower, Relist, SwitchPower
 from tenure.model.events import FenceNode, PowerNode
+from tenure.model.job import Job
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.outcome import Done, Outcome, Refused
 
@@ -79,6 +81,7 @@ def is_on(ctx: Context, node: Node) -> Node:
     node = replace(node, power=Power.ON, power_since_us=ctx.now_us, note="")
     ctx.put_node(node)
     ledger.open_interval(ctx, node)
+    ledger.note_on(ctx, node.name)
     ctx.publish("node.on", node.name)
     return ctx.tables.nodes[node.name]
 
@@ -248,6 +251,15 @@ def let_go(ctx: Context) -> None:
     ctx.held.clear()
 
 
+def review_held(ctx: Context) -> None:
+    """Look again at the idle nodes that stay on for a planned start which is not near any more."""
+    for name in sorted(ctx.held):
+        node = ctx.tables.nodes.get(name)
+        if node is None or not bookings.counts_on(ctx, node):
+            ctx.held.discard(name)
+            ctx.arm(ctx.now_us, MACHINE, name)
+
+
 def _may_go(ctx: Context, node: Node) -> bool:
     is_ours = node.power is Power.ON and node.reach is Reach.OK and node.is_switchable
     if not is_ours or node.effect or node.is_in_maintenance or is_occupied(ctx, node):
@@ -271,21 +283,34 @@ def _may_go(ctx: Context, node: Node) -> bool:
 
 
 def _is_counted_on(ctx: Context, node: Node) -> bool:
-    """Whether a waiting job may have been promised its deadline on this node staying on.
+    """Whether a waiting job may have been promised its deadline on this node staying on."""
+    return bool(awaited(ctx, (node,)))
 
-    Never on one that takes no new work: a cordon or a drain has taken the promise back.
+
+def awaited(ctx: Context, nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the nodes on which a waiting job may count, so that empty they stay on.
+
+    Where the queue is planned, those with a start so near that to switch them off would delay it;
+    else those on which a job that was promised its deadline could run. Never one that takes no new
+    work: a cordon or a drain has taken the promise back.
     """
-    if not room.is_welcome(node):
-        return False
+    welcome = [node for node in nodes if room.is_welcome(node)]
+    if bookings.is_planned(ctx):
+        return frozenset(node.name for node in welcome if bookings.counts_on(ctx, node))
     allowed = ctx.params.job_generations()
-    jobs = (ctx.tables.jobs[key] for key in ctx.index.line)
-    return any(
-        job.admission.class_ == "admitted"
-        and job.spec.deadline_us is not None
-        and ctx.now_us < job.spec.deadline_us
-        and not room.never_for(job, node, allowed)
-        for job in jobs
+    promised = [job for job in map(ctx.tables.jobs.__getitem__, ctx.index.line) if _waits(ctx, job)]
+    return frozenset(
+        node.name
+        for node in welcome
+        if any(not room.never_for(job, node, allowed) for job in promised)
     )
+
+
+def _waits(ctx: Context, job: Job) -> bool:
+    """Whether a job in the line was promised a deadline that is still to come."""
+    deadline_us = job.spec.deadline_us
+    is_promised = job.admission.class_ == "admitted" and deadline_us is not None
+    return is_promised and ctx.now_us < (deadline_us or 0)
 
 
 def is_occupied(ctx: Context, node: Node) -> bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import board, executors, power, room
+from tenure.core import agenda, board, bookings, deliberation, executors, power, room, start
 from tenure.core.board import Scene
 from tenure.core.context import UNDER_WAY, Context
-from tenure.model.job import Executor, ExecutorState, Job, JobState
+from tenure.core.deliberation import Head
+from tenure.model.job import Executor, ExecutorState, Job
 from tenure.model.placing import Ask, Placed, Unplaceable
 from tenure.model.resources import exhausted
 from tenure.model.units import US
 
-MACHINE = "queue"
+MACHINE = start.MACHINE
 #: Executors that end together are all seen to have ended within this time.
 HOLD_US = US
 
@@ -25,28 +26,46 @@ def waiting(ctx: Context) -> list[Job]:
 def run(ctx: Context) -> None:
     """Place what can be placed now: first executors that lost their node, then the queue.
 
-    The queue is served head of line: a job that does not fit now blocks those behind it, one that
-    could not fit even on an empty fleet does not.
+    The queue is planned as a whole where a job asks for it (``agenda``), else served head of line.
     """
     _house(ctx)
-    for job in waiting(ctx):
-        here = board.scene(ctx)
+    deliberation.sweep(ctx)
+    if bookings.is_planned(ctx):
+        agenda.serve(ctx, waiting(ctx))
+        power.review_held(ctx)
+    else:
+        _serve_head(ctx)
+    if ctx.held and not ctx.index.line:
+        power.let_go(ctx)
+
+
+def _serve_head(ctx: Context) -> None:
+    """Place the head of the line, and so on, until one has to wait.
+
+    A job that does not fit now blocks those behind it, one that could not fit even on an empty
+    fleet does not.
+    """
+    for key in tuple(ctx.index.line):
+        job, here = ctx.tables.jobs[key], board.scene(ctx)
         ask = board.ask_now(ctx, job)
-        answer = ctx.placer.place(job.spec.policy, here.view, ask, ctx.now_us)
+        policy = ctx.placer.stand_in(job.spec.policy)
+        answer = ctx.placer.place(policy, here.view, ask, ctx.now_us)
         if isinstance(answer, Placed):
             if _is_room_due(ctx, ask, here):
-                _wait(ctx, job, "room_is_due")
+                start.wait(ctx, job, "room_is_due")
                 break
-            _place(ctx, job, answer)
+            choice = deliberation.choose(ctx, Head(job, ask, here, answer))
+            if choice is None:
+                start.wait(ctx, job, "being_decided")
+                break
+            start.place(ctx, job, choice.answer, decision=choice.decision)
             continue
-        _wait(ctx, job, answer.reason)
+        deliberation.forget(ctx, job.id)
+        start.wait(ctx, job, answer.reason)
         if not _is_hopeless(ctx, job, here):
             break
-    for job in waiting(ctx):
-        if job.state is JobState.ACCEPTED:
-            _wait(ctx, job, "behind_others")
-    if ctx.held and not waiting(ctx):
-        power.let_go(ctx)
+    for key in ctx.index.line.newcomers():
+        start.wait(ctx, ctx.tables.jobs[key], "behind_others")
 
 
 def _is_room_due(ctx: Context, ask: Ask, here: Scene) -> bool:
@@ -80,39 +99,9 @@ def _may_ever_fit(ctx: Context, job: Job) -> bool:
     )
 
 
-def _wait(ctx: Context, job: Job, reason: str) -> None:
-    if job.state is JobState.ACCEPTED:
-        job = ctx.put_job(replace(job, state=JobState.WAITING))
-        ctx.publish("job.waiting", job.id, name=job.spec.name, reason=reason)
-    ctx.why[job.id] = reason
-    if reason == "too_late" and job.spec.deadline_us is not None:
-        # from then on no start can be in time, so it is placed although it will be late
-        last_us = job.spec.deadline_us - room.estimates_us(ctx, job)[0]
-        ctx.arm(max(last_us, ctx.now_us + 1), MACHINE, job.id)
-
-
 def on_timer(ctx: Context, key: str) -> None:
     """Serve the queue again: time alone has changed what a policy answers."""
     ctx.is_room_changed = True
-
-
-def _place(ctx: Context, job: Job, answer: Placed) -> None:
-    spread = [name for name, count in answer.counts for _ in range(count)]
-    for executor, node in zip(ctx.executors_of(job.id), spread, strict=True):
-        executors.place(ctx, executor, node)
-    end = ctx.now_us + answer.delay_us + answer.run_us
-    job = replace(job, mode=answer.mode, placed_us=ctx.now_us, end_estimate_us=end)
-    ctx.put_job(replace(job, state=JobState.STARTING))
-    ctx.publish(
-        "job.starting",
-        job.id,
-        name=job.spec.name,
-        mode=answer.mode,
-        nodes=dict(answer.counts),
-        cost_nano_usd=answer.cost_nano,
-    )
-    for node, _ in answer.counts:
-        power.want_on(ctx, node, f"job {job.spec.name}")
 
 
 def _house(ctx: Context) -> None:
@@ -134,7 +123,8 @@ def _homeless(ctx: Context, job: str) -> list[Executor]:
 
 def _house_one(ctx: Context, job: Job, executor: Executor) -> None:
     ask = replace(board.ask_now(ctx, job, 1), deadline_us=None)
-    answer = ctx.placer.place(job.spec.policy, board.scene(ctx).view, ask, ctx.now_us)
+    policy = ctx.placer.stand_in(job.spec.policy)
+    answer = ctx.placer.place(policy, board.scene(ctx).view, ask, ctx.now_us)
     if isinstance(answer, Unplaceable):
         ctx.why[job.id] = f"executor {executor.index}: {answer.reason}"
         if job.avoid and not _may_ever_fit(ctx, job):

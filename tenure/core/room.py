@@ -224,6 +224,8 @@ def never_for(job: Job, node: Node, generations: tuple[str, ...]) -> str:
         return "constraint"
     if not spec.is_pullable and node.images and not has_image(node, spec.image):
         return "image"
+    if spec.spark is not None and not node.spec.host:
+        return "address"
     return ""
 
 
@@ -279,7 +281,7 @@ def ask_of(ctx: Context, job: Job, eligible: Bools, executors: int = 0) -> Ask:
     local, hybrid = estimates_us(ctx, job)
     return Ask(
         id=job.id,
-        executors=executors or job.spec.executors,
+        executors=executors or job.spec.containers,
         cpu_m=job.spec.request.cpu_m,
         memory_bytes=job.spec.request.memory_bytes,
         local_us=local,

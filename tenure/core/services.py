@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from tenure.core import board, graves, ledger, power, room
+from tenure.core import graves, housing, ledger, power
 from tenure.core.context import UNPLACED_SERVICE, Context
 from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Grave, Service
 from tenure.model.effects import CreateContainer, Relist, StartContainer, StopContainer
-from tenure.model.events import ChangeService, CreateService
 from tenure.model.facts import (
     LABEL_CONTAINER,
     LABEL_FLEET,
@@ -25,8 +22,7 @@ from tenure.model.facts import (
 )
 from tenure.model.node import Power, Reach
 from tenure.model.outcome import Done, Outcome, Refused
-from tenure.model.placing import Ask, Bools
-from tenure.model.units import FOREVER_US, US
+from tenure.model.units import US
 
 MACHINE = "service"
 NO_ROOM = "no node of its generation has room"
@@ -38,6 +34,9 @@ RETRY_US = 5 * US
 LATE_US = 600 * US
 #: A create or start that was refused for a passing reason is tried this often, then it failed.
 MAX_TRIES = 5
+#: Back-off of a start that is asked for again doubles up to RETRY_US * 2**3, 40 s.
+MAX_DOUBLINGS = 3
+TORN = "its engine died while it started it, and may hold a process of it that it does not show"
 
 
 def to(ctx: Context, service: Service, state: ContainerState, **changes: Any) -> Service:
@@ -58,103 +57,6 @@ def to(ctx: Context, service: Service, state: ContainerState, **changes: Any) ->
     return service
 
 
-def create(ctx: Context, command: CreateService) -> None:
-    """Accept a container into its generation and place it, or keep it waiting for room."""
-    if command.container in ctx.tables.services:
-        ctx.refuse(command, "duplicate_id", f"container {command.container} exists", status=409)
-        return
-    if command.name in ctx.index.names:
-        detail = f"the name {command.name!r} is taken; remove that container or choose another"
-        ctx.refuse(command, "name_taken", detail, status=409, field="name")
-        return
-    generation = command.generation or ctx.params.nursery
-    if generation not in ctx.params.generations:
-        known = ", ".join(ctx.params.generations)
-        detail = f"unknown generation {generation!r}; known are {known}"
-        ctx.refuse(command, "unknown_generation", detail, field="tenure.generation")
-        return
-    service = Service(
-        id=command.container,
-        name=command.name,
-        app=command.app,
-        body=command.body,
-        generation=room.home(ctx, generation),
-        request=command.request_resources,
-        created_us=ctx.now_us,
-        migrate=command.migrate,
-        overlap=command.overlap,
-        min_age_us=command.min_age_us,
-        is_pullable=command.is_pullable,
-        changed_us=ctx.now_us,
-    )
-    if not _could_fit(ctx, service):
-        detail = f"no node of generation {service.generation} is large enough for it"
-        ctx.refuse(command, "never_fits", detail, field="HostConfig")
-        return
-    ctx.put_service(service)
-    ctx.touched_services.add(service.id)
-    ctx.publish("container.accepted", service.id, name=service.name, generation=service.generation)
-    ctx.reply(command, service)
-
-
-def _could_fit(ctx: Context, service: Service) -> bool:
-    need = service.request
-    nodes = [n for n in ctx.tables.nodes.values() if n.spec.generation == service.generation]
-    sized = [n for n in nodes if n.capacity.cpu_m > 0]
-    return not sized or any(
-        need.cpu_m <= n.capacity.cpu_m and need.memory_bytes <= n.capacity.memory_bytes
-        for n in sized
-    )
-
-
-def change(ctx: Context, command: ChangeService) -> None:
-    """Start, stop or remove a service."""
-    service = ctx.tables.services.get(command.container)
-    if service is None or service.state is S.REMOVED:
-        ctx.refuse(command, "not_found", f"no container {command.container}", status=404)
-        return
-    if command.verb == "remove":
-        service = ctx.put_service(replace(service.asked(command.grace_s), is_removing=True))
-        ctx.touched_services.add(service.id)
-    elif service.is_removing:
-        detail = f"container {service.name} is being removed; create it anew once it is gone"
-        ctx.refuse(command, "removing", detail, status=409)
-        return
-    elif service.state is S.MOVING:
-        detail = f"container {service.name} is being moved; try again when it has arrived"
-        ctx.refuse(command, "moving", detail, status=409)
-        return
-    elif command.verb == "stop" and service.state is S.RUNNING and not service.effect:
-        _stop(ctx, service, service.asked(command.grace_s).grace(ctx.params.grace_stop_s))
-    elif command.verb == "start" and service.state in (S.STOPPED, S.EXITED):
-        if power.is_in_hands(ctx, service.node):
-            detail = f"node {service.node} of container {service.name} is off, in maintenance; "
-            detail += f"end that first: tenure node maintenance {service.node} off"
-            ctx.refuse(command, "maintenance", detail, status=409)
-            return
-        # nobody else would switch its node on for it
-        power.want_on(ctx, service.node, f"container {service.name}")
-        _start(ctx, to(ctx, service, S.STARTING, reason="", tries=0))
-    elif not _is_there(service, command.verb):
-        detail = f"container {service.name} is {service.state.value}; cannot {command.verb} it"
-        ctx.refuse(command, "wrong_state", detail, status=409)
-        return
-    ctx.reply(command, ctx.tables.services[service.id])
-
-
-def _is_there(service: Service, verb: str) -> bool:
-    done = {"stop": (S.STOPPED, S.STOPPING, S.EXITED), "start": (S.RUNNING, S.STARTING)}
-    return service.state in done[verb]
-
-
-def _stop(ctx: Context, service: Service, grace_s: int) -> None:
-    effect = StopContainer(
-        ctx.effect_id(), f"{MACHINE}:{service.id}", service.node, service.engine_id, grace_s
-    )
-    to(ctx, service, S.STOPPING, effect=effect.id)
-    ctx.emit(effect)
-
-
 def review(ctx: Context, key: str) -> None:
     """Bring a service forward: place it, send its next effect, remove it."""
     service = ctx.tables.services.get(key)
@@ -171,9 +73,11 @@ def review(ctx: Context, key: str) -> None:
     if service.state in UNPLACED_SERVICE:
         _place(ctx, service)
     elif service.state is S.CREATED and not _is_haunted(ctx, service):
-        _start(ctx, to(ctx, service, S.STARTING))
+        start(ctx, to(ctx, service, S.STARTING))
     elif service.state is S.EXITED and ctx.now_us < service.guard_us:
-        _start(ctx, to(ctx, service, S.STARTING, reason="undoing a late stop"))
+        start(ctx, to(ctx, service, S.STARTING, reason="undoing a late stop"))
+    elif service.state is S.STARTING and service.retry_us and not _is_haunted(ctx, service):
+        start(ctx, service)
 
 
 def _remove(ctx: Context, service: Service) -> None:
@@ -210,38 +114,15 @@ def bury(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) ->
 def _place(ctx: Context, service: Service) -> None:
     if _is_haunted(ctx, service):
         return
-    here = board.scene(ctx)
-    need = service.request
-    ask = Ask(
-        service.id,
-        1,
-        need.cpu_m,
-        need.memory_bytes,
-        FOREVER_US,
-        FOREVER_US,
-        None,
-        _mask(ctx, service, here),
-    )
-    policy = ctx.params.service_policy
-    node = ctx.placer.spread(policy, here.view, ask, room.seed_of(service))
+    node = housing.find_node(ctx, service)
     if node is None:
         _wait(ctx, service, NO_ROOM)
         return
     power.want_on(ctx, node, f"container {service.name}")
-    service = to(ctx, service, S.CREATING, node=node, reason="", since_us=ctx.now_us)
+    fresh = {"since_us": ctx.now_us, "started_us": None}
+    service = to(ctx, service, S.CREATING, node=node, reason="", **fresh)
     ledger.begin_stay(ctx, stay_of(service), node, "")
     _create(ctx, service)
-
-
-def _mask(ctx: Context, service: Service, here: board.Scene) -> Bools:
-    """Return the nodes of its generation from which no filter keeps it."""
-    mask = here.usable.copy()
-    ports = room.host_ports(service)
-    for i in np.flatnonzero(mask):
-        node = here.nodes[i]
-        is_home = node.spec.generation == service.generation
-        mask[i] = is_home and not room.bar_for(ctx, service, node, ports)
-    return mask
 
 
 def _is_haunted(ctx: Context, service: Service) -> bool:
@@ -291,7 +172,8 @@ def body_of(
     return dict(service.body) | {"Labels": labels, "HostConfig": host}
 
 
-def _start(ctx: Context, service: Service) -> None:
+def start(ctx: Context, service: Service) -> None:
+    """Have a copy started, once its node answers."""
     if not is_reachable(ctx, service.node):
         return
     effect = StartContainer(
@@ -321,7 +203,7 @@ def _done(ctx: Context, service: Service, value: str) -> None:
     if service.state is S.CREATING:
         to(ctx, service, S.CREATED, engine_id=value)
     elif service.state is S.STARTING:
-        to(ctx, service, S.RUNNING, started_us=ctx.now_us, tries=0, exit_code=None)
+        to(ctx, service, S.RUNNING, started_us=ctx.now_us, tries=0, exit_code=None, reason="")
     elif service.state is S.STOPPING:
         to(ctx, service, S.STOPPED, finished_us=ctx.now_us)
 
@@ -332,12 +214,42 @@ def _refused(ctx: Context, service: Service, outcome: Refused) -> None:
         to(ctx, service, S.RUNNING, reason=reason)
     elif outcome.code == "no_such_container":
         again(ctx, service, "container vanished from its engine")
+    elif outcome.code == "start_blocked":
+        _blocked(ctx, service)
+    elif service.state is S.STARTING and service.started_us is not None:
+        _not_restarted(ctx, service, outcome, reason)
     elif outcome.code in ("no_image", "engine_error", "name_taken") and service.tries < MAX_TRIES:
         again(ctx, service, reason)
     else:
         bury(ctx, service, _copy(service))
         ledger.end_stay(ctx, stay_of(service))
         to(ctx, service, S.FAILED, reason=reason, finished_us=ctx.now_us)
+
+
+def _blocked(ctx: Context, service: Service) -> None:
+    """Keep a copy that its engine neither starts nor ends: its process may run, so no other may.
+
+    The start is asked for again and again, until somebody has cleared it; whatever trouble the
+    engine has then finds tries left.
+    """
+    if service.reason != TORN:
+        graves.tell_blocked(ctx, service.id, service.node, service.engine_id, TORN)
+    _start_later(ctx, replace(service, reason=TORN, tries=min(service.tries + 1, MAX_DOUBLINGS)))
+
+
+def _not_restarted(ctx: Context, service: Service, outcome: Refused, reason: str) -> None:
+    """Keep a copy that has run, and so may hold files: one made anew would not have them."""
+    is_passing = outcome.code == "engine_error" and service.tries < MAX_TRIES
+    if is_passing:
+        _start_later(ctx, replace(service, reason=reason, tries=service.tries + 1))
+    else:
+        to(ctx, service, S.EXITED, reason=reason, guard_us=0)
+
+
+def _start_later(ctx: Context, service: Service) -> None:
+    retry_us = ctx.now_us + (RETRY_US << min(service.tries, MAX_DOUBLINGS))
+    ctx.put_service(replace(service, effect="", changed_us=ctx.now_us, retry_us=retry_us))
+    ctx.arm(retry_us, MACHINE, service.id)
 
 
 def again(ctx: Context, service: Service, reason: str) -> None:
@@ -356,6 +268,7 @@ def again(ctx: Context, service: Service, reason: str) -> None:
         incarnation=turn,
         turns=turn,
         tries=service.tries + 1,
+        started_us=None,
         retry_us=retry,
     )
     ctx.arm(retry, MACHINE, service.id)
@@ -391,8 +304,13 @@ def _absent(ctx: Context, service: Service) -> None:
 
 
 def _found_created(ctx: Context, service: Service, facts: ContainerFacts) -> None:
-    if service.state is S.STARTING:
-        _start(ctx, replace(service, engine_id=facts.engine_id))
+    if service.state is not S.STARTING or ctx.now_us < service.retry_us:
+        return
+    service = replace(service, engine_id=facts.engine_id)
+    if facts.is_torn:
+        _blocked(ctx, replace(service, is_unsure=False))
+    else:
+        start(ctx, service)
 
 
 def _found_running(ctx: Context, service: Service, facts: ContainerFacts) -> None:
@@ -438,12 +356,13 @@ def _found_exited(ctx: Context, service: Service, facts: ContainerFacts) -> None
 def on_node_ready(ctx: Context, node: str) -> None:
     """Send what waited for the node: creates and starts not yet under way."""
     for service in ctx.services_on(node):
-        if service.effect or service.is_unsure or service.is_removing:
+        is_later = service.state is S.STARTING and ctx.now_us < service.retry_us
+        if service.effect or service.is_unsure or service.is_removing or is_later:
             continue
         if service.state is S.CREATING:
             _create(ctx, service)
         elif service.state is S.STARTING and not _is_haunted(ctx, service):
-            _start(ctx, service)
+            start(ctx, service)
 
 
 def on_node_off(ctx: Context, node: str) -> None:

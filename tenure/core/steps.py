@@ -1,11 +1,24 @@
-"""The step plans of a restart migration, as tables.
+"""The step plans of migrations, as tables.
 
-``FORWARD[is_start_first][step]`` is the step after ``step`` is done. Invariants, checked after
-every step by the tests: stop-first never has two copies that may run; start-first has two only
-between START and the end; in every final step exactly one copy runs.
+``FORWARD[method][step]`` is the step after ``step`` is done; ``method`` is the migration's. Every
+plan but start-first ends the source before the target may run, and brings over what belongs to it
+while neither runs:
+
+    stop-first   [PREPARE] CREATE DISARM STOP [TRANSFER] START      (files are created anew)
+    snapshot     PREPARE DISARM STOP CARRY CREATE TRANSFER START     (files are kept)
+    live         PREPARE DISARM CHECKPOINT CARRY CREATE TRANSFER START   (memory is kept as well)
+    start-first  CREATE START                                        (two run while it is verified)
+
+PREPARE brings the image and finds out, with the source running, whether the volumes may be copied;
+CARRY sends the changed files as a layer, TRANSFER volumes and checkpoint. Steps in brackets are
+left out for containers without volumes (``following``). Invariants, checked after every step by
+the tests: all but start-first never have two copies that may run; start-first has two only between
+START and the end; in every final step exactly one copy runs.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from tenure.model.container import Step
 
@@ -14,30 +27,26 @@ _BACK = {
     Step.UNDO_SOURCE: Step.UNDO_ARM,
     Step.UNDO_ARM: Step.ROLLED_BACK,
 }
-STOP_FIRST: dict[Step, Step] = {
-    Step.QUEUED: Step.CREATE,
-    Step.CREATE: Step.DISARM,
-    Step.DISARM: Step.STOP,
-    Step.STOP: Step.START,
-    Step.START: Step.VERIFY,
-    Step.VERIFY: Step.COMMIT,
-    Step.COMMIT: Step.SWEEP,
-    Step.SWEEP: Step.DONE,
-    **_BACK,
-}
-START_FIRST: dict[Step, Step] = {
-    Step.QUEUED: Step.CREATE,
-    Step.CREATE: Step.START,
-    Step.START: Step.VERIFY,
-    Step.VERIFY: Step.COMMIT,
-    Step.COMMIT: Step.SWEEP,
-    Step.SWEEP: Step.DONE,
-    **_BACK,
-}
-FORWARD: dict[bool, dict[Step, Step]] = {False: STOP_FIRST, True: START_FIRST}
+_END = (Step.START, Step.VERIFY, Step.COMMIT, Step.SWEEP, Step.DONE)
 
-#: What a service's ``migrate`` may say for a restart migration of it.
-MOVABLE = frozenset(("", "restart"))
+
+def _plan(*steps: Step) -> dict[Step, Step]:
+    return {**dict(pairwise((Step.QUEUED, *steps, *_END))), **_BACK}
+
+
+_STILL = (Step.CARRY, Step.CREATE, Step.TRANSFER)
+FORWARD: dict[str, dict[Step, Step]] = {
+    "live": _plan(Step.PREPARE, Step.DISARM, Step.CHECKPOINT, *_STILL),
+    "snapshot": _plan(Step.PREPARE, Step.DISARM, Step.STOP, *_STILL),
+    "stop-first": _plan(Step.PREPARE, Step.CREATE, Step.DISARM, Step.STOP, Step.TRANSFER),
+    "start-first": _plan(Step.CREATE),
+}
+
+#: Left out of a restart of a container that has no volumes.
+VOLUME_STEPS = frozenset((Step.PREPARE, Step.TRANSFER))
+
+#: Steps that bring something from one engine to the other; they may be done again.
+CARRYING = frozenset((Step.PREPARE, Step.CARRY, Step.TRANSFER))
 
 #: Steps in which the target copy may run.
 TARGET_MAY_RUN = frozenset(
@@ -45,31 +54,14 @@ TARGET_MAY_RUN = frozenset(
 )
 
 
+def following(method: str, step: Step, *, has_volumes: bool) -> Step:
+    """Return the step after ``step`` is done, without those that have nothing to do."""
+    after = FORWARD[method][step]
+    if method == "stop-first" and not has_volumes and after in VOLUME_STEPS:
+        return FORWARD[method][after]
+    return after
+
+
 def is_committed(step: Step) -> bool:
     """Whether the move can only go forward."""
     return step in (Step.COMMIT, Step.SWEEP, Step.DONE)
-
-
-def may_be_start_first(body: dict[str, object], *, overlap: bool) -> bool:
-    """Whether two copies may run for the time of the verification.
-
-    Only without a writable volume or fixed address or published host port, or if the owner allows
-    it by label ``tenure.overlap=allow``.
-    """
-    if overlap:
-        return True
-    host = body.get("HostConfig")
-    host = host if isinstance(host, dict) else {}
-    binds = [str(bind) for bind in host.get("Binds") or ()]
-    has_writable_bind = any(not _is_read_only(bind) for bind in binds)
-    mounts = [m for m in host.get("Mounts") or () if isinstance(m, dict)]
-    has_writable_mount = any(m.get("Type") != "tmpfs" and not m.get("ReadOnly") for m in mounts)
-    is_fixed = bool(host.get("PortBindings")) or bool(body.get("MacAddress"))
-    is_fixed = is_fixed or str(host.get("NetworkMode", "")) == "host"
-    has_volumes = bool(body.get("Volumes"))
-    return not (has_writable_bind or has_writable_mount or has_volumes or is_fixed)
-
-
-def _is_read_only(bind: str) -> bool:
-    options = bind.split(":")[2:]
-    return any("ro" in option.split(",") for option in options)

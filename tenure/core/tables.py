@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from tenure.model.booking import Booking
 from tenure.model.container import Grave, Migration, Service
 from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect
@@ -104,8 +105,8 @@ class Meta:
 class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
-    Keys: node name (nodes and drains), job id, ``job/index``, container id, migration id, grave id,
-    run id, interval id, stay id, effect id, app, idempotency key, ``meta``.
+    Keys: node name (nodes and drains), job id (jobs and bookings), ``job/index``, container id,
+    migration id, grave id, run id, interval id, stay id, effect id, app, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -118,6 +119,7 @@ class Tables:
     intervals: Table[Interval] = field(default_factory=Table)
     stays: Table[Stay] = field(default_factory=Table)
     drains: Table[Drain] = field(default_factory=Table)
+    bookings: Table[Booking] = field(default_factory=Table)
     effects: Table[DurableEffect] = field(default_factory=Table)
     apps: Table[AppRuns] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
@@ -136,6 +138,7 @@ KINDS: dict[str, Any] = {
     "intervals": Interval,
     "stays": Stay,
     "drains": Drain,
+    "bookings": Booking,
     "effects": DurableEffect,
     "apps": AppRuns,
     "answers": Answer,

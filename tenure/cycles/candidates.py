@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tenure.cycles.snapshot import ServiceView, Snapshot
@@ -10,9 +10,6 @@ from tenure.model.container import Profile
 from tenure.model.plan import CycleSpec, Kept
 from tenure.model.resources import Resources, larger
 from tenure.model.units import US
-
-#: Moves the enacting side can do now; any other word of ``tenure.migrate`` keeps a container.
-MOVABLE = frozenset(("", "restart"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +21,6 @@ class Candidate:
     need: Resources
 
 
-#: Puts candidates into the order in which they choose a node, given the size of the largest node
-#: of the target generation. The seam for envelopes and BLEND (GENPACK Algorithm 1, line 2).
-Ordering = Callable[[Sequence[Candidate], Resources], list[Candidate]]
-
-
 def select(snapshot: Snapshot, spec: CycleSpec) -> tuple[list[Candidate], list[Kept]]:
     """Part the services of ``spec.source`` into candidates and kept ones, both by id."""
     profiles = {profile.container: profile for profile in snapshot.profiles}
@@ -37,13 +29,25 @@ def select(snapshot: Snapshot, spec: CycleSpec) -> tuple[list[Candidate], list[K
     for service in sorted(snapshot.services, key=lambda row: row.id):
         if service.generation != spec.source:
             continue
-        profile = profiles.get(service.id)
-        reason = _bar(snapshot, spec, service) or _lack(spec, profile)
-        if reason is not None:
-            kept.append(Kept(service.id, *reason))
-        elif profile is not None:
-            candidates.append(Candidate(service, profile, need_of(service, profile, spec)))
+        found = candidate_of(snapshot, spec, service, profiles.get(service.id))
+        if isinstance(found, Kept):
+            kept.append(found)
+        else:
+            candidates.append(found)
     return candidates, kept
+
+
+def candidate_of(
+    snapshot: Snapshot, spec: CycleSpec, service: ServiceView, profile: Profile | None
+) -> Candidate | Kept:
+    """Return the container as one that may move now, or why it may not.
+
+    The age that is asked for counts in the source generation of ``spec`` alone.
+    """
+    reason = _bar(snapshot, spec, service) or _lack(spec, profile)
+    if reason is not None or profile is None:
+        return Kept(service.id, *(reason or ("too_few_samples", "no profile")))
+    return Candidate(service, profile, need_of(service, profile, spec))
 
 
 def need_of(service: ServiceView, profile: Profile, spec: CycleSpec) -> Resources:
@@ -55,12 +59,11 @@ def _bar(snapshot: Snapshot, spec: CycleSpec, service: ServiceView) -> tuple[str
     """Return code and sentence of the first rule that keeps the container, or None."""
     if service.state != "running":
         return "not_running", f"it is {service.state}, not running"
-    if service.migrate not in MOVABLE:
-        word = service.migrate
-        return "never_migrate", f"its owner allows no restart (tenure.migrate: {word})"
+    if service.barred_code:
+        return service.barred_code, service.barred
     age_us = snapshot.now_us - service.since_us
     least_us = spec.min_age_us if service.min_age_us is None else service.min_age_us
-    if age_us < least_us:
+    if service.generation == spec.source and age_us < least_us:
         return "too_young", (
             f"it has been in {spec.source} for {_s(age_us)} s of the {_s(least_us)} s required"
         )
@@ -79,7 +82,12 @@ def _lack(spec: CycleSpec, profile: Profile | None) -> tuple[str, str] | None:
     return "too_few_samples", f"{samples} samples of the {spec.min_samples} required"
 
 
-def by_size(candidates: Sequence[Candidate], shape: Resources) -> list[Candidate]:
+def by_arrival(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Order as they came into their generation, as classic binpack meets them."""
+    return sorted(candidates, key=lambda row: (row.service.since_us, row.service.id))
+
+
+def by_size(candidates: Iterable[Candidate], shape: Resources) -> list[Candidate]:
     """Order by decreasing size, then id: the largest while there is room for it.
 
     Size is the sum over the dimensions that ``shape`` states of the squared ratios of need to it

@@ -1,17 +1,21 @@
 """The plan of one cycle: who may move, in which order, where to (GENPACK Algorithm 1).
 
-``plan`` is candidates x ordering x node choice. Each is a part of its own: this is first fit on
-profiles; envelopes and blending come as another ``Ordering``, power savings as another choice.
+Candidates of the source generation are parted into envelopes, blended, and seated by first fit on
+the nodes of the target generation; then the target generation is consolidated where that frees
+nodes. Each of these is a module of its own; all of them are plain functions of the snapshot.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from tenure.cycles.candidates import Candidate, Ordering, by_size, select, shape_of
-from tenure.cycles.fit import Choice, FirstFit, NoChoice
-from tenure.cycles.snapshot import Snapshot
-from tenure.model.plan import CycleSpec, Kept, Move, Plan
+from tenure.cycles.candidates import Candidate, select
+from tenure.cycles.consolidation import Emptied, Scene, consolidate
+from tenure.cycles.fit import Pool, Seat
+from tenure.cycles.outlook import node_notes
+from tenure.cycles.packing import Packing, best_packing, blended
+from tenure.cycles.snapshot import ServiceView, Snapshot
+from tenure.model.plan import CycleSpec, Kept, Move, NodeNote, Plan, saving_of
 from tenure.model.units import US
 
 #: A plan that is older is refused: the fleet it saw is gone. Moves queue behind the budgets, so it
@@ -19,44 +23,34 @@ from tenure.model.units import US
 PLAN_TTL_US = 600 * US
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """The exchangeable parts of a plan."""
-
-    ordering: Ordering = by_size
-
-
 def plan(
-    snapshot: Snapshot,
-    spec: CycleSpec,
-    run_id: str,
-    *,
-    expires_us: int | None = None,
-    strategy: Strategy | None = None,
+    snapshot: Snapshot, spec: CycleSpec, run_id: str, *, expires_us: int | None = None
 ) -> Plan:
     """Return the plan of ``spec`` for ``run_id``: a move or a reason for each container of its
-    source generation.
+    source generation, a note for each node that it frees, starts or leaves in use.
 
-    Never plans more onto a node than is free there. The same snapshot gives the same plan, in
-    whatever order it lists things. ``expires_us`` defaults to ``PLAN_TTL_US`` after the snapshot.
-    O(containers x nodes).
+    Never plans more onto a node than is free there, nor more than ``spec.max_moves`` moves. The
+    same snapshot gives the same plan, in whatever order it lists things. ``expires_us`` defaults
+    to ``PLAN_TTL_US`` after the snapshot. O(containers x nodes).
     """
-    targets = [node for node in snapshot.nodes if node.generation == spec.target]
+    targets = (node for node in snapshot.nodes if node.generation == spec.target)
+    pool = Pool(targets, snapshot.services)
     candidates, kept = select(snapshot, spec)
-    ordering = (strategy or Strategy()).ordering
-    choices = FirstFit(targets)
-    moves: list[Move] = []
-    for candidate in ordering(candidates, shape_of(node.capacity for node in targets)):
-        service = candidate.service
-        if len(moves) >= spec.max_moves:
-            detail = f"this run already moves {len(moves)} containers, its limit"
-            kept.append(Kept(service.id, "move_limit", detail))
-            continue
-        choice = choices.choose(candidate)
-        if isinstance(choice, NoChoice):
-            kept.append(Kept(service.id, choice.code, choice.reason))
-        else:
-            moves.append(_move(candidate, choice))
+    services = _by_node(snapshot.services)
+    order = blended(pool, candidates, spec.envelopes)
+    occupied = {node.name for node in pool.nodes if services.get(node.name) or node.held}
+    packed = best_packing(pool, order.order, limit=spec.max_moves, occupied=occupied)
+    if spec.escape == "saving" and not _is_saving(snapshot, services, packed):
+        pool.stay_off()
+        packed = best_packing(pool, order.order, limit=spec.max_moves, occupied=occupied)
+    kept += _kept(packed)
+    moves = [
+        _move(candidate, seat, order.envelope_of[candidate.service.id])
+        for candidate, seat in packed.seats
+    ]
+    emptied = _consolidated(snapshot, spec, services, packed)
+    moves += [_move(candidate, seat, "consolidation") for candidate, seat in emptied.seats]
+    notes = node_notes(snapshot, services, moves, _started(packed))
     return Plan(
         run_id=run_id,
         generation=spec.source,
@@ -64,16 +58,67 @@ def plan(
         expires_us=snapshot.now_us + PLAN_TTL_US if expires_us is None else expires_us,
         moves=tuple(moves),
         kept=tuple(sorted(kept, key=lambda row: row.container)),
+        nodes=(*notes, *sorted(emptied.notes, key=_node_name)),
     )
 
 
-def _move(candidate: Candidate, choice: Choice) -> Move:
+def _started(packed: Packing) -> list[str]:
+    return [seat.node.name for _, seat in packed.seats if seat.is_escape]
+
+
+def _is_saving(snapshot: Snapshot, services: dict[str, list[ServiceView]], packed: Packing) -> bool:
+    """Whether a packing switches no node on, or frees more than it costs (ours)."""
+    started = _started(packed)
+    if not started:
+        return True
+    moves = [_move(candidate, seat, "") for candidate, seat in packed.seats]
+    return saving_of(node_notes(snapshot, services, moves, started)).is_worthwhile
+
+
+def _by_node(services: Iterable[ServiceView]) -> dict[str, list[ServiceView]]:
+    found: dict[str, list[ServiceView]] = {}
+    for service in sorted(services, key=lambda row: row.id):
+        if service.node:
+            found.setdefault(service.node, []).append(service)
+    return found
+
+
+def _consolidated(
+    snapshot: Snapshot,
+    spec: CycleSpec,
+    services: dict[str, list[ServiceView]],
+    packed: Packing,
+) -> Emptied:
+    """Consolidate with the moves that the promotions leave; promotions come first."""
+    if not spec.is_consolidating:
+        return Emptied((), (), ())
+    profiles = {profile.container: profile for profile in snapshot.profiles}
+    receiving = {seat.node.name for _, seat in packed.seats}
+    scene = Scene(snapshot, spec, services, profiles)
+    return consolidate(scene, packed.pool, receiving, spec.max_moves - len(packed.seats))
+
+
+def _kept(packed: Packing) -> list[Kept]:
+    rows = []
+    for candidate in packed.unseated:
+        none = packed.pool.explain(candidate)
+        rows.append(Kept(candidate.service.id, none.code, none.reason))
+    detail = f"this run already moves {len(packed.seats)} containers, its limit"
+    rows += [Kept(row.service.id, "move_limit", detail) for row in packed.beyond]
+    return rows
+
+
+def _move(candidate: Candidate, seat: Seat, why: str) -> Move:
     service, profile = candidate.service, candidate.profile
     measured = f"{profile.samples} samples over {profile.age_us // US} s"
     return Move(
         container=service.id,
         incarnation=service.incarnation,
         source=service.node,
-        target=choice.node,
-        reason=f"{choice.reason}; from {measured}",
+        target=seat.node.name,
+        reason=f"{why}: {seat.reason(candidate)}; from {measured}",
     )
+
+
+def _node_name(note: NodeNote) -> str:
+    return note.node

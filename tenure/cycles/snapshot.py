@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -21,7 +21,9 @@ class NodeView:
     ``free`` is what is free for services now (for a node that is off: once it is on). ``is_on``
     says that work can start at once; ``is_schedulable`` that new work is welcome; ``is_switchable``
     that it can be switched on. ``idle_w`` and ``peak_w`` watts, 0 unknown. ``images`` the image
-    names seen there; empty means not known.
+    names seen there; empty means not known. ``held`` says what beside services keeps it on
+    (executors, foreign containers...); empty: nothing. ``checkpoint``: it takes live moves.
+    ``is_draining``: a drain moves what is on it, and refuses other moves.
     """
 
     name: str
@@ -34,13 +36,21 @@ class NodeView:
     idle_w: float = 0.0
     peak_w: float = 0.0
     images: tuple[str, ...] = ()
+    price_nano_per_h: int = 0
+    site: str = "local"
+    held: str = ""
+    checkpoint: bool = False
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
     """A service as a cycle sees it; the fields are those of ``model.container.Service``.
 
-    ``image`` empty or ``is_pullable`` true means that any node can run it.
+    ``image`` empty or ``is_pullable`` true means that any node can run it. ``ports`` are those of
+    the host that it binds, as ``tcp/80``. ``migrate`` live: it moves to nodes that ``checkpoint``
+    alone. ``barred`` says why it must not move wherever to (``barred_code`` for programs), "" if
+    it may.
     """
 
     id: str
@@ -57,13 +67,18 @@ class ServiceView:
     moved_us: int | None = None
     image: str = ""
     is_pullable: bool = True
+    barred_code: str = ""
+    barred: str = ""
+    ports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The fleet at ``revision`` and ``now_us``, with the configured cycles.
 
-    ``cooldown_us`` must pass between two moves of one container.
+    ``cooldown_us`` must pass between two moves of one container; ``min_on`` nodes of a generation
+    stay on (left out: none), and ``spare_cpu_m`` must be free on those of a generation that stay on
+    when one of them goes off.
     """
 
     revision: int
@@ -73,6 +88,8 @@ class Snapshot:
     services: tuple[ServiceView, ...] = ()
     profiles: tuple[Profile, ...] = ()
     cycles: tuple[CycleSpec, ...] = ()
+    min_on: dict[str, int] = field(default_factory=dict)
+    spare_cpu_m: int = 0
 
 
 _SNAPSHOT = TypeAdapter(Snapshot)

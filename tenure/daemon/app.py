@@ -13,13 +13,15 @@ import logging
 import os
 import signal
 import ssl
+import sys
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from tenure.api.acceptor import Terms
-from tenure.api.app import build_app
 from tenure.api.listeners import Listeners, serve
 from tenure.api.options import Options
 from tenure.config.certificates import renew, server_context
@@ -32,7 +34,7 @@ from tenure.core.tables import KINDS
 from tenure.daemon import kernels
 from tenure.daemon.backend import Body, DaemonBackend
 from tenure.daemon.clock import Clock
-from tenure.daemon.garbage import spare_records
+from tenure.daemon.garbage import spare_records, undisturbed
 from tenure.daemon.hands import Hands, Ports
 from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.loop import CoreLoop, EventMaker
@@ -49,6 +51,7 @@ from tenure.model.node import Power, Reach
 from tenure.placement.constraints import parse as parse_constraint
 from tenure.placement.policies import Policies
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts
+from tenure.profiling.io.uses import UseStore
 from tenure.store.pruning import Bounds
 from tenure.store.store import Store
 
@@ -60,6 +63,12 @@ EFFECTS_S = 5.0
 UPKEEP_S = 60.0
 CONTACT_S = 0.7
 WARM_NODES = 20
+#: The routes with their schemas: a sixth of a second to import.
+API_MODULE = "tenure.api.app"
+#: A thread that wrote to the disk waits at most this long for the busy event loop, each time that
+#: it goes on: Python's 5 ms would be a commit's largest part.
+SWITCH_S = 0.001
+WARM_QUEUE = 8
 #: Written to the state folder once the API answers: its addresses, for clients and people.
 READY_FILE = "tenured.json"
 
@@ -72,13 +81,14 @@ class Daemon:
         self._tasks: list[asyncio.Task[Any]] = []
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
-        self._is_warm = False
+        self._is_warm = self._plans_fast = False
         self._tls: ssl.SSLContext | None = None
         self._notifier = Notifier(os.environ)
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
         begun = time.monotonic()
+        sys.setswitchinterval(SWITCH_S)
         self._notifier.begin()
         try:
             await self._open()
@@ -104,20 +114,29 @@ class Daemon:
         settings = self._settings
         bounds = Bounds(events=settings.limits.events, logs_bytes=settings.limits.logs_bytes)
         self.store = Store.open(settings.state_dir / "state.db", KINDS, bounds=bounds)
-        records = await asyncio.to_thread(self.store.load)
-        self.policies = Policies()
+        self.policies = Policies(patience=settings.placement.patience)
         fleet = f"f-{os.urandom(6).hex()}"
         self.state = FleetState(params_of(settings), self.policies, fleet=fleet)
-        self.state.load(records)
+        with undisturbed():
+            self.state.load(await asyncio.to_thread(self.store.load))
         spare_records()
         self.clock = Clock(self.state.ctx.meta.clock_us)
         self.stats = await open_stats(settings)
+        self.uses = await UseStore.open(settings.state_dir / "uses.db")
         self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
         ctx, put = self.state.ctx, self.loop.put
         relist_s = settings.relist_us / 1e6
         ssh_folder = settings.state_dir / SSH_FOLDER
         prepare_folder(ssh_folder)
-        ports = Ports(put, self.clock.now_us, self._save_log, self._trigger, relist_s, ssh_folder)
+        ports = Ports(
+            put,
+            self.clock.now_us,
+            self._save_log,
+            self._trigger,
+            relist_s,
+            ssh_folder,
+            settings.stats.interval_us,
+        )
         self.hands = Hands(ctx, ports)
         self.interpreter = Interpreter(self.hands, put)
         self.rhythm = Rhythm(ctx, self._rhythm_ports(put))
@@ -150,7 +169,9 @@ class Daemon:
         self._spawn(self.loop.run(), "core")
         self._spawn(self._sampler().run(), "sampler")
         self._spawn(self._upkeep(), "upkeep")
-        await self._first_contact()
+        contact = asyncio.create_task(self._first_contact())
+        await asyncio.to_thread(import_module, API_MODULE)  # while the engines think
+        await contact
         await self._listen()
         self._spawn(self.rhythm.run(), "rhythm")
         self._signals()
@@ -167,6 +188,8 @@ class Daemon:
             await self.loop.wait_commit(0.05)
 
     async def _listen(self) -> None:
+        from tenure.api.app import build_app  # a thread has imported it by now
+
         settings = self._settings
         options = Options(
             parse_constraint=parse_constraint,
@@ -191,6 +214,8 @@ class Daemon:
             self.policies,
             self.clock,
             self._warm,
+            self.uses,
+            settings.power.price_nano_per_kwh,
         )
         app = build_app(DaemonBackend(body), options)
         urls = [listener.url for listener in settings.listen]
@@ -210,17 +235,23 @@ class Daemon:
             targets=self.hands.targets,
             emit=lambda event: self.loop.put(lambda at_us: replace(event, at_us=at_us)),
             now_us=self.clock.now_us,
+            account=self.uses.add,
+            agent=self.hands.agents.read,
+            reserve=self.hands.reserve,
         )
         params = SamplerParams(interval_us=stats.interval_us, window_us=stats.window_us)
         return Sampler(self.stats, ports, params)
 
     async def _upkeep(self) -> None:
         while True:
+            if self.state.ctx.index.line:
+                self._warm()  # what waits may have been accepted before this start
             await asyncio.sleep(UPKEEP_S)
             self.clock.check()
             self.hands.configure(self._settings.nodes)  # lets go of removed nodes that are empty
             try:
                 await asyncio.to_thread(self.store.prune, self.clock.now_us())
+                await self.uses.prune(self.clock.now_us())
             except TenureError as error:
                 log.error("cannot prune: %s", error.detail)
 
@@ -233,14 +264,25 @@ class Daemon:
         self.rhythm.trigger(effect)
 
     def _warm(self) -> None:
-        """Load compiled kernels once a job comes to a fleet that is worth it.
+        """Load compiled kernels once a job comes to, or waits in, a fleet that is worth it.
 
-        A small fleet is placed as fast by the plain functions, and the compiler takes memory.
+        A small fleet is placed as fast by the plain functions, and the compiler takes memory. A
+        queue is planned fast only as long as it is short.
         """
-        if not self._is_warm and len(self.state.tables.nodes) >= WARM_NODES:
+        is_large = len(self.state.tables.nodes) >= WARM_NODES
+        if not self._is_warm and is_large:
             self._is_warm = True
-            work = kernels.load(self.policies, self._settings.state_dir / "kernels")
+            work = kernels.load(self.policies, self._kernels)
             self._spawn(work, "kernels", is_finite=True)
+        is_long = len(self.state.ctx.index.line) >= WARM_QUEUE
+        if not self._plans_fast and self.policies.has_planned and (is_large or is_long):
+            self._plans_fast = True
+            work = kernels.load(self.policies, self._kernels, planning=True)
+            self._spawn(work, "planning", is_finite=True)
+
+    @property
+    def _kernels(self) -> Path:
+        return self._settings.state_dir / "kernels"
 
     async def _save_log(self, key: str, body: bytes) -> None:
         await asyncio.to_thread(self.store.save_log, key, body, self.clock.now_us())
@@ -314,6 +356,7 @@ class Daemon:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.hands.close()
         await self.stats.close()
+        await self.uses.close()
         await asyncio.to_thread(self.store.close)
         log.info("stopped; no container was touched")
 

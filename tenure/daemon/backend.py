@@ -15,7 +15,8 @@ from tenure.core import ledger, restore
 from tenure.core.context import Context
 from tenure.core.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
-from tenure.daemon import metrics, views
+from tenure.daemon import energy, views
+from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
 from tenure.daemon.hands import Hands
 from tenure.daemon.interpreter import Interpreter
@@ -24,6 +25,7 @@ from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
 from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
+from tenure.model.energy import EnergyReport
 from tenure.model.errors import NotFound, Problem, Unavailable
 from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
 from tenure.model.job import Executor, JobSpec
@@ -31,6 +33,7 @@ from tenure.model.node import Reach
 from tenure.placement.policies import Policies
 from tenure.profiling.apps import app_of
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
+from tenure.profiling.io.uses import UseStore
 from tenure.store.store import Store
 
 
@@ -47,6 +50,8 @@ class Body:
     policies: Policies
     clock: Clock
     warm: Callable[[], None]
+    uses: UseStore
+    price_nano_per_kwh: int | None
 
 
 class DaemonBackend:
@@ -54,6 +59,7 @@ class DaemonBackend:
 
     def __init__(self, body: Body) -> None:
         self._body = body
+        self._reporting = asyncio.Lock()
 
     @property
     def _ctx(self) -> Context:
@@ -98,7 +104,7 @@ class DaemonBackend:
             profile = await self._body.stats.app_profile(app)
         except StatsUnavailable:
             return command
-        return command if profile is None else replace(command, generation=later[0])
+        return command if profile is None else replace(command, may_skip_to=later[0])
 
     async def plan_job(self, spec: JobSpec) -> dict[str, Any]:
         """Return what a submission would be answered now."""
@@ -168,6 +174,14 @@ class DaemonBackend:
         """Return the ledger's report, in steps."""
         return ledger.reporting(self._ctx, since_us, until_us)
 
+    async def energy(self, since_us: int, until_us: int) -> EnergyReport:
+        """Return the energy of a window."""
+        body = self._body
+        async with self._reporting:  # a large fleet's takes seconds of a thread
+            return await energy.report(
+                self._ctx, body.uses, (since_us, until_us), body.price_nano_per_kwh
+            )
+
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container that has one."""
         return self._ctx.profiles
@@ -213,11 +227,21 @@ class DaemonBackend:
         influx = health_of(self._body.stats)
         if influx is not None and influx.error:
             degraded["stats"] = influx.error
+        # of a node that is off or unreachable nobody asks the agent
+        away = [name for name in sorted(self._body.hands.agents.away) if self._answers(name)]
+        if away:
+            degraded["agents"] = "away: " + ", ".join(away)
         parts = {"children": self._body.rhythm.children()}
         return Health(is_ready=not reasons, reasons=reasons, degraded=degraded, parts=parts)
 
+    def _answers(self, name: str) -> bool:
+        node = self.tables.nodes.get(name)
+        return node is not None and node.power == "on" and node.reach is Reach.OK
+
     def metrics(self) -> Steps[Callable[[], str]]:
         """Gather the metrics, in steps."""
+        from tenure.daemon import metrics  # with its library, for those who ask
+
         body = self._body
         parts = metrics.Parts(
             redis_up=body.rhythm.is_redis_up,
@@ -227,10 +251,18 @@ class DaemonBackend:
             effect_counts=dict(body.interpreter.counts),
             store_failing=bool(body.loop.stats.commit_error),
             influx=health_of(body.stats),
+            agents=_agents(body.hands.agents),
         )
         stats = replace(body.loop.stats)
         facts = yield from metrics.gather(self._ctx)
         return partial(metrics.text_of, facts, stats, parts)
+
+
+def _agents(agents: Agents) -> dict[str, AgentState]:
+    return {
+        name: AgentState(name not in agents.away, agents.failures[name], agents.energy.get(name))
+        for name in agents.names
+    }
 
 
 def _last_lines(text: bytes, tail: int | None) -> bytes:

@@ -14,13 +14,23 @@ from tenure.config.certificates import client_context
 from tenure.core.context import Context
 from tenure.core.room import is_busy
 from tenure.cycles.io.tether import Tethered
+from tenure.daemon.agents import Agents
 from tenure.daemon.loop import EventMaker
+from tenure.daemon.solver import Solver
 from tenure.engines.access import Access
 from tenure.engines.connection import WatchParams
 from tenure.engines.engine import Engine
 from tenure.engines.port import SaveLog
 from tenure.engines.watch import Watcher
-from tenure.model.effects import EngineEffect, ProbePower, SwitchPower, Trigger
+from tenure.model.effects import (
+    CarryImage,
+    Decide,
+    EngineEffect,
+    ProbePower,
+    SwitchPower,
+    TransferState,
+    Trigger,
+)
 from tenure.model.errors import EngineError
 from tenure.model.events import ContainerSeen, Event, NodeListed, NodeLost
 from tenure.model.facts import (
@@ -32,8 +42,9 @@ from tenure.model.facts import (
 )
 from tenure.model.node import NodeSpec, Power
 from tenure.model.outcome import Done, Outcome, Refused
+from tenure.model.resources import Resources
 from tenure.power.drivers import driver_for
-from tenure.profiling.io.sampler import Target
+from tenure.profiling.intake import Target
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +76,7 @@ class Ports:
     trigger: Callable[[Trigger], None]
     relist_s: float = 15.0
     ssh_folder: Path | None = None
+    sample_us: int = 30_000_000
 
 
 class Hands:
@@ -79,6 +91,8 @@ class Hands:
         self._running: dict[str, dict[str, ContainerFacts]] = {}
         self._offers: dict[str, tuple[float, bool | None]] = {}
         self._asking: dict[str, asyncio.Task[bool | None]] = {}
+        self.agents = Agents(ports.sample_us)
+        self._solver = Solver()
 
     # nodes
 
@@ -104,6 +118,7 @@ class Hands:
         for name, spec in wanted.items():
             if name not in self._limbs:
                 self._limbs[name] = self._grow(spec)
+        self.agents.configure([limb.spec for limb in self._limbs.values()])
 
     def prune(self) -> None:
         """Let go of the nodes that are named no longer, once nothing of ours is on them.
@@ -151,8 +166,10 @@ class Hands:
         """Let go of every node."""
         for task in list(self._asking.values()):
             task.cancel()
+        await self._solver.close()
         await asyncio.gather(*(_let_go(limb) for limb in self._limbs.values()))
         await asyncio.gather(*self._closing, return_exceptions=True)
+        await self.agents.close()
 
     # facts on their way to the core
 
@@ -191,16 +208,23 @@ class Hands:
         job = self._ctx.tables.jobs.get(labels.get(LABEL_JOB, ""))
         if job is not None:
             key = f"{job.id}/{labels.get(LABEL_EXECUTOR, '')}"
-            return Target(facts.engine_id, "executor", key, job.spec.app)
+            reserved_m = job.spec.request.cpu_m
+            return Target(facts.engine_id, "executor", key, job.spec.app, reserved_m=reserved_m)
         service = self._ctx.tables.services.get(labels.get(LABEL_CONTAINER, ""))
         if service is None:
             return Target(facts.engine_id, "foreign")
-        return Target(facts.engine_id, "service", service.id, service.app, service.since_us)
+        since_us, reserved_m = service.since_us, service.request.cpu_m
+        return Target(facts.engine_id, "service", service.id, service.app, since_us, reserved_m)
 
     async def stats(self, node: str, engine_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         """Return raw statistics by engine id; raises EngineError."""
         limb = self._limbs.get(node)
         return {} if limb is None else await limb.engine.stats_once(engine_ids)
+
+    def reserve(self, node: str) -> Resources:
+        """Return what is kept of a node for the machine itself."""
+        limb = self._limbs.get(node)
+        return Resources() if limb is None else limb.spec.reserve
 
     # effects
 
@@ -209,6 +233,11 @@ class Hands:
         limb = self._limbs.get(effect.node)
         if limb is None:
             return Refused("unreachable", "the node is not configured any more")
+        if isinstance(effect, CarryImage | TransferState):
+            origin = self._limbs.get(effect.source)
+            if origin is None:
+                return Refused("unreachable", "the source is not configured any more")
+            return await limb.engine.receive(origin.engine, effect)
         return await limb.engine.perform(effect)
 
     async def switch(self, effect: SwitchPower) -> Outcome:
@@ -231,6 +260,10 @@ class Hands:
         if isinstance(outcome, Done):
             limb.watcher.set_expected(outcome.value == "on")
         return outcome
+
+    async def decide(self, effect: Decide) -> Outcome:
+        """Have a slow policy choose a place."""
+        return await self._solver.decide(effect)
 
     def relist(self, node: str) -> None:
         """Have a node listed soon."""

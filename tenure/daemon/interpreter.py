@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tenure.daemon.loop import EventMaker
 from tenure.model.effects import (
+    Decide,
     Effect,
     EngineEffect,
     ProbePower,
@@ -22,6 +23,9 @@ from tenure.model.outcome import Outcome, Refused, Unknown
 
 log = logging.getLogger(__name__)
 
+#: Kinds of effects that change nothing.
+QUESTIONS = frozenset(("decide",))
+
 
 class Hands(Protocol):
     """What reaches the world outside."""
@@ -34,6 +38,9 @@ class Hands(Protocol):
 
     async def probe(self, effect: ProbePower) -> Outcome:
         """Ask a power driver."""
+
+    async def decide(self, effect: Decide) -> Outcome:
+        """Have a slow policy choose a place."""
 
     def relist(self, node: str) -> None:
         """Have a node listed soon."""
@@ -79,14 +86,16 @@ class Interpreter:
         if future is not None and not future.done():
             future.set_result(effect.value)
 
-    def _spawn(self, effect: EngineEffect | SwitchPower | ProbePower) -> None:
+    def _spawn(self, effect: EngineEffect | SwitchPower | ProbePower | Decide) -> None:
         if isinstance(effect, SwitchPower):
             work: Awaitable[Outcome] = self._hands.switch(effect)
         elif isinstance(effect, ProbePower):
             work = self._hands.probe(effect)
+        elif isinstance(effect, Decide):
+            work = self._hands.decide(effect)
         else:
             work = self._hands.perform(effect)
-        task = asyncio.create_task(self._finish(effect.id, effect.kind, work))
+        task = asyncio.create_task(self._finish(effect.id, effect.kind, work), name=effect.kind)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -109,9 +118,14 @@ class Interpreter:
         return len(self._tasks)
 
     async def close(self, grace_s: float) -> None:
-        """Let what is under way end within ``grace_s``; the rest is resolved at the next start."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_s)
+        """Let what is under way end within ``grace_s``; the rest is resolved at the next start.
+
+        Questions are not waited for: they are asked again then.
+        """
+        deeds = [task for task in self._tasks if task.get_name() not in QUESTIONS]
+        if deeds:
+            await asyncio.wait(deeds, timeout=grace_s)
+        await asyncio.sleep(0)  # what has not begun cannot be cancelled without a warning
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -3,20 +3,23 @@
 Compiling takes hundreds of megabytes that an allocator does not give back, and half a minute of
 CPU. The child takes both with it when it ends; a later start finds the files and only loads them.
 
-    python -m tenure.daemon.kernels DIRECTORY
+    python -m tenure.daemon.kernels DIRECTORY [planning]
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
+import mmap
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tenure.cycles.io.tether import Tethered
-from tenure.placement.kernels import compile_kernels, fingerprint
+from tenure.placement.kernels import compile_kernels, compile_planning, fingerprint
 from tenure.placement.policies import Policies
 
 log = logging.getLogger(__name__)
@@ -25,14 +28,23 @@ log = logging.getLogger(__name__)
 NICE = 10
 LOOK_S = 0.1
 MODULE = "tenure.daemon.kernels"
+#: The library that turns kernels into machine code: 30 to 60 MB of it stay mapped after loading.
+COMPILER = "libllvmlite"
+#: Which word of a line of /proc/self/maps is the file.
+NAMED = 5
+#: As second argument: compile what plans a queue.
+PLANNING = "planning"
+_TAKING = asyncio.Lock()
 
 
-async def load(policies: Policies, directory: Path) -> None:
+async def load(policies: Policies, directory: Path, *, planning: bool = False) -> None:
     """Have ``policies`` use compiled kernels once they are there; plain ones serve until then.
 
-    Where no compiler is installed, or nothing can be written, the plain ones stay.
+    ``planning``: those that plan a queue, which are kept and loaded apart. Where no compiler is
+    installed, or nothing can be written, the plain ones stay.
     """
-    child = Tethered([sys.executable, "-m", MODULE, str(directory)])
+    argv = [sys.executable, "-m", MODULE, str(directory)]
+    child = Tethered([*argv, PLANNING] if planning else argv)
     child.start()
     try:
         while child.is_alive:  # noqa: ASYNC110 - a process tells of its end to who asks
@@ -40,10 +52,42 @@ async def load(policies: Policies, directory: Path) -> None:
     finally:
         child.stop()
     if child.exit_code != 0:
-        log.warning("placement runs uncompiled: see `python -m %s %s`", MODULE, directory)
+        log.warning("placement runs uncompiled: see `%s`", " ".join(argv[1:]))
         return
-    await asyncio.to_thread(policies.compile, str(directory))
-    log.info("placement runs compiled")
+    await take(policies.compile_planning if planning else policies.compile, directory)
+    give_back(COMPILER)
+    log.info("%s runs compiled", PLANNING if planning else "placement")
+
+
+async def take(compiling: Callable[[str], bool], directory: Path) -> None:
+    """Load what a child compiled into ``directory``, in a thread.
+
+    One at a time: numba has one setting for all threads that says where machine code is kept. Were
+    it another's by then, the daemon would compile anew what is there.
+    """
+    async with _TAKING:
+        await asyncio.to_thread(compiling, str(directory))
+
+
+def give_back(library: str, *, maps: Path = Path("/proc/self/maps")) -> int:
+    """Let go of the code of a library that was only needed to load; return how many bytes.
+
+    The kernel maps a page of it again, from the page cache, should anything still run there. Only
+    code is let go of: it was never written to, so nothing of it can be lost.
+    """
+    try:
+        rows = [line.split(maxsplit=5) for line in maps.read_text().splitlines()]
+        call = ctypes.CDLL(None, use_errno=True).madvise
+    except (OSError, AttributeError):
+        return 0  # not Linux
+    call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    given = 0
+    for row in rows:
+        if row[1] == "r-xp" and len(row) > NAMED and library in row[NAMED]:
+            first, last = (int(number, 16) for number in row[0].split("-"))
+            if call(first, last - first, mmap.MADV_DONTNEED) == 0:
+                given += last - first
+    return given
 
 
 def main(argv: list[str]) -> int:
@@ -54,7 +98,9 @@ def main(argv: list[str]) -> int:
     for old in directory.iterdir():
         if old.name != fingerprint():
             shutil.rmtree(old, ignore_errors=True)
-    return 0 if compile_kernels(str(directory)) is not None else 1
+    is_planning = argv[2:] == [PLANNING]
+    made = compile_planning(str(directory)) if is_planning else compile_kernels(str(directory))
+    return 0 if made is not None else 1
 
 
 if __name__ == "__main__":

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import (
     CollectorRegistry,
     CounterMetricFamily,
     GaugeMetricFamily,
     Metric,
+    SummaryMetricFamily,
 )
 from prometheus_client.exposition import generate_latest
 
 from tenure.core.context import Context
 from tenure.core.ledger import reporting
 from tenure.daemon.loop import LoopStats
+from tenure.model.container import Migration, Step
 from tenure.model.job import Job
 from tenure.model.node import Node, Power, Reach
-from tenure.profiling.io.influx_drain import DrainHealth
+from tenure.model.units import US
 from tenure.profiling.io.spool import REASONS
+
+if TYPE_CHECKING:
+    from tenure.daemon.agents import AgentState
+    from tenure.profiling.io.influx_drain import DrainHealth
 
 #: Records looked at between two yields: some 0.2 ms.
 STRIDE = 500
@@ -44,17 +50,22 @@ class Parts:
     effect_counts: Mapping[tuple[str, str], int]
     store_failing: bool
     influx: DrainHealth | None = None
+    agents: Mapping[str, AgentState] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the records say, of one moment each: nodes, cost by site, records by state."""
+    """What the records say, of one moment each: nodes, cost by site, records by state.
+
+    ``downtimes`` holds number and seconds of the kept moves that are done, by method.
+    """
 
     nodes: tuple[Node, ...]
     cost_nano: Mapping[str, int]
     states: Mapping[str, Mapping[str, int]]
     late_jobs: int
     graves: int
+    downtimes: Mapping[str, tuple[int, float]] = field(default_factory=dict)
 
 
 def gather(ctx: Context) -> Generator[None, None, Facts]:
@@ -69,16 +80,26 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
     }
     states = {}
     late = 0
-    for kind, (rows, field) in kinds.items():
+    for kind, (rows, word) in kinds.items():
         counts: Counter[str] = Counter()
         for start in range(0, len(rows), STRIDE):
             part = rows[start : start + STRIDE]
-            counts.update(getattr(row, field).value for row in part)
+            counts.update(getattr(row, word).value for row in part)
             late += sum(map(_is_late, part)) if kind == "jobs" else 0
             yield
         states[kind] = counts
     nodes = tuple(node for node in tables.nodes.values() if not node.is_removed)
-    return Facts(nodes, cost["by_site"], states, late, len(tables.graves))
+    downtimes = _downtimes(kinds["migrations"][0])
+    return Facts(nodes, cost["by_site"], states, late, len(tables.graves), downtimes)
+
+
+def _downtimes(moves: list[Migration]) -> dict[str, tuple[int, float]]:
+    found: dict[str, tuple[int, float]] = {}
+    for move in moves:
+        if move.step is Step.DONE:
+            count, total_s = found.get(move.method, (0, 0.0))
+            found[move.method] = (count + 1, total_s + (move.downtime_us or 0) / US)
+    return found
 
 
 def _is_late(job: Job) -> bool:
@@ -118,6 +139,12 @@ class Collector:
             for state, count in sorted(facts.states[kind].items()):
                 family.add_metric([state], count)
             yield family
+        down = SummaryMetricFamily(
+            "tenure_migration_downtime_seconds", "Downtime of kept moves", labels=["method"]
+        )
+        for method, (count, total_s) in sorted(facts.downtimes.items()):
+            down.add_metric([method], count_value=count, sum_value=total_s)
+        yield down
         late = facts.late_jobs
         yield GaugeMetricFamily("tenure_jobs_late", "Kept jobs that ended late", value=late)
         yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", facts.graves)
@@ -141,6 +168,24 @@ class Collector:
         yield ends
         if parts.influx is not None:
             yield from _influx(parts.influx)
+        if parts.agents:
+            yield from _agents(parts.agents)
+
+
+def _agents(agents: Mapping[str, AgentState]) -> Iterator[Metric]:
+    up = GaugeMetricFamily("tenure_agent_up", "1 when the node's agent answers", labels=["node"])
+    failures = CounterMetricFamily(
+        "tenure_agent_failures", "Sweeps that the agent gave nothing for", labels=["node"]
+    )
+    energy = CounterMetricFamily(
+        "tenure_node_energy_joules", "Energy that meters counted (RAPL)", labels=["node"]
+    )
+    for name, state in agents.items():
+        up.add_metric([name], float(state.is_up))
+        failures.add_metric([name], state.failures)
+        if state.energy is not None:
+            energy.add_metric([name], state.energy.energy_uj / 1e6)
+    yield from (up, failures, energy)
 
 
 def _influx(health: DrainHealth) -> Iterator[Metric]:

@@ -11,12 +11,11 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenure.core.context import Context
-from tenure.cycles.io.cron import cron_child
-from tenure.cycles.io.queue import CycleQueue
-from tenure.cycles.io.redis_server import RedisServer
 from tenure.cycles.io.tether import Tethered
 from tenure.cycles.schedule import due_times, latest_due, timing_of
 from tenure.daemon.loop import EventMaker
@@ -25,9 +24,15 @@ from tenure.model.errors import TenureError, Unavailable
 from tenure.model.events import CycleDue, FailRun
 from tenure.model.plan import CycleSpec, RunState
 
+if TYPE_CHECKING:
+    from tenure.cycles.io.queue import CycleQueue
+    from tenure.cycles.io.redis_server import RedisServer
+
 log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
+#: What speaks to Redis takes a quarter of a second to import, which no start has to wait for.
+REDIS_MODULES = ("tenure.cycles.io.cron", "tenure.cycles.io.queue", "tenure.cycles.io.redis_server")
 #: An embedded Redis that could not be started is tried again after this.
 RESTART_FAILED_US = 30_000_000
 #: A due run that nobody claimed for so long is triggered (again): claims make it happen once.
@@ -56,7 +61,7 @@ class Rhythm:
     def __init__(self, ctx: Context, ports: RhythmPorts) -> None:
         self._ctx = ctx
         self._ports = ports
-        self._server = None if ports.redis_url else RedisServer(ports.directory)
+        self._server: RedisServer | None = None
         self._queue: CycleQueue | None = None
         self._cron: Tethered | None = None
         self._worker: Tethered | None = None
@@ -82,6 +87,8 @@ class Rhythm:
     async def run(self) -> None:
         """Tell due times and look after Redis and the children until cancelled."""
         self._recall()
+        for name in REDIS_MODULES:
+            await asyncio.to_thread(import_module, name)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell())
             tasks.create_task(self._supervise())
@@ -129,6 +136,11 @@ class Rhythm:
         self._ports.put(lambda at_us: CycleDue(at_us=at_us, cycle=name, due_us=due_us))
 
     async def _look_after(self) -> None:
+        from tenure.cycles.io.queue import CycleQueue
+        from tenure.cycles.io.redis_server import RedisServer
+
+        if self._server is None and not self._ports.redis_url:
+            self._server = RedisServer(self._ports.directory)
         if self._server is not None and not self._server.is_alive:
             self.is_redis_up = False
             self._start_server(self._server)
@@ -157,6 +169,8 @@ class Rhythm:
         self._not_before_us = 0
 
     def _keep_children(self) -> None:
+        from tenure.cycles.io.cron import cron_child
+
         if self._cron is None:
             self._cron = cron_child(self.url, self._cycles, log_file=self._log("cron"))
         if not self._cron.is_alive and self._cycles:

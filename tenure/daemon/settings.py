@@ -23,6 +23,8 @@ def params_of(settings: Settings) -> Params:
         moves_total=budgets.moves_total,
         cooldown_us=budgets.cooldown_us,
         verify_us=budgets.verify_us,
+        best_kind=budgets.best_kind,
+        volumes_bytes=budgets.volumes_bytes,
         grace_stop_s=defaults.grace_stop_s,
         max_queue=settings.limits.queue,
         max_history=settings.limits.history,

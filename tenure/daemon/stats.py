@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from tenure.config.settings import Settings
 from tenure.profiling.io.embedded import EmbeddedStats
-from tenure.profiling.io.influx import InfluxStats
-from tenure.profiling.io.influx_drain import DrainHealth
-from tenure.profiling.io.influx_params import InfluxParams
 from tenure.profiling.io.retention import Retention
-from tenure.profiling.io.spool import SpoolBounds
 from tenure.profiling.io.store import StatsStore
+
+if TYPE_CHECKING:
+    from tenure.profiling.io.influx import InfluxStats
+    from tenure.profiling.io.influx_drain import DrainHealth
 
 
 async def open_stats(settings: Settings) -> StatsStore:
@@ -19,8 +21,13 @@ async def open_stats(settings: Settings) -> StatsStore:
     """
     stats, influx = settings.stats, settings.stats.influx
     if influx is None:
-        keep = Retention(rollup_us=stats.retention_us)
+        keep = Retention(rollup_us=stats.retention_us, sketch_us=stats.window_us)
         return await EmbeddedStats.open(settings.state_dir / "stats.db", keep)
+    # imported where it is used: most daemons start without
+    from tenure.profiling.io.influx import InfluxStats
+    from tenure.profiling.io.influx_params import InfluxParams
+    from tenure.profiling.io.spool import SpoolBounds
+
     params = InfluxParams(
         url=influx.url,
         database=influx.database,
@@ -33,6 +40,7 @@ async def open_stats(settings: Settings) -> StatsStore:
         source=influx.source,
         interval_us=stats.interval_us,
         retention_us=stats.retention_us,
+        window_us=stats.window_us,
         spool=SpoolBounds(influx.spool_bytes, influx.spool_us),
     )
     return await InfluxStats.open(params, settings.state_dir)
@@ -40,4 +48,4 @@ async def open_stats(settings: Settings) -> StatsStore:
 
 def health_of(store: StatsStore) -> DrainHealth | None:
     """Return how the way to InfluxDB is, None where the store is embedded."""
-    return store.health if isinstance(store, InfluxStats) else None
+    return None if isinstance(store, EmbeddedStats) else cast("InfluxStats", store).health

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import asdict, fields
 from typing import Any
 
 from tenure.api.lazy import Rows
-from tenure.core import board, jobs, offers, queue, room
+from tenure.core import agenda, board, graves, jobs, kinds, offers, power, queue, room
 from tenure.core import drain as drains
 from tenure.core.context import Context
+from tenure.model.booking import Booking
 from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
 from tenure.model.job import Admission, Job, JobSpec, JobState
-from tenure.model.node import Node, Power
+from tenure.model.node import Node, Power, Reach, Scheduling
+from tenure.model.placing import Forecast
 from tenure.model.resources import Resources
 from tenure.model.units import iso
 from tenure.placement.policies import Policies
@@ -44,7 +46,56 @@ def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
         drops = room.drops_for(ctx, job, here.nodes)
         found = policies.explain(job.spec.policy, here.view, ask, drops, here.running, ctx.now_us)
         base["placement"] = found.to_json()
+        base["plan"] = _plan(ctx, job, line)
+        if base["plan"] is not None:
+            # where one executor would fit now is no reason to start now
+            base["placement"]["summary"] = base["plan"]["summary"]
     return base
+
+
+def _plan(ctx: Context, job: Job, line: list[Job]) -> dict[str, Any] | None:
+    """Return where and when a job is planned and what an earlier end would cost, None if nowhere.
+
+    ``cost_nano_usd`` is what was promised at its admission.
+    """
+    booking = ctx.tables.bookings.get(job.id)
+    if booking is None:
+        return None
+    soon, promised_nano = agenda.at_once(ctx, job, line), job.admission.cost_nano
+    at_once = None
+    if soon is not None and soon.end_us < booking.end_us:
+        end = {"start": iso(soon.start_us), "end": iso(soon.end_us), "mode": soon.mode}
+        at_once = {**end, "cost_nano_usd": soon.cost_nano}
+    return {
+        "start": iso(booking.start_us),
+        "end": iso(booking.end_us),
+        "mode": booking.mode,
+        "nodes": dict(booking.counts),
+        "is_late": booking.is_late,
+        "cost_nano_usd": promised_nano,
+        "at_once": at_once,
+        "summary": _why_then(ctx, booking, soon if at_once else None, promised_nano),
+    }
+
+
+def _why_then(
+    ctx: Context, booking: Booking, soon: Forecast | None, promised_nano: int | None
+) -> str:
+    where = ", ".join(f"{name} ({count})" for name, count in booking.counts)
+    text = f"planned to start at {iso(booking.start_us)} on {where}"
+    if booking.is_late:
+        return f"{text}: it will miss its deadline, no place in time is left"
+    if soon is None:
+        return f"{text}: no place lets it end earlier"
+    earlier = f"to end earlier, at {iso(soon.end_us)}, would cost {_usd(soon.cost_nano)}"
+    planned = "" if promised_nano is None else f" instead of {_usd(promised_nano)}"
+    return (
+        f"{text}, because room that is cheaper or better used comes free then; {earlier}{planned}"
+    )
+
+
+def _usd(nano: int) -> str:
+    return f"${nano / 1e9:.6g}"
 
 
 def _keys(ctx: Context, job: Job) -> list[str]:
@@ -63,6 +114,14 @@ def _executor(ctx: Context, job: Job, key: str) -> dict[str, Any]:
     }
     if node is not None and not executor.is_over and node.unreachable_us is not None:
         shown["lost"] = lost(ctx, node)
+    blocking = next((grave for grave in ctx.graves_of(key) if grave.reason), None)
+    if blocking is not None and not executor.is_over:
+        shown["blocked"] = {
+            "node": blocking.node,
+            "engine_id": blocking.engine_id,
+            "reason": blocking.reason,
+            "remedy": graves.REMEDY,
+        }
     return shown
 
 
@@ -140,18 +199,39 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
             room.free_on(ctx, node)
             yield
     nodes = [node for node in ctx.tables.nodes.values() if not node.is_removed]
-    rooms = [(node, room.free_on(ctx, node), ctx.now_us) for node in nodes]
-    services = list(ctx.tables.services.values())
-    profiles = list(ctx.profiles.values())
+    awaited = power.awaited(ctx, nodes)
+    rooms = [
+        (node, room.free_on(ctx, node), _held(ctx, node, awaited), ctx.now_us) for node in nodes
+    ]
+    known = dict(ctx.tables.nodes.items())
+    services = [s for s in ctx.tables.services.values() if s.state not in GONE]
+    profiles, now_us = list(ctx.profiles.values()), ctx.now_us
     return {
         "revision": ctx.meta.revision,
         "now_us": ctx.now_us,
         "cooldown_us": ctx.params.cooldown_us,
         "nodes": Rows(_node(*parts) for parts in rooms),
-        "services": Rows(_service(s) for s in services if s.state not in GONE),
+        "services": Rows(_service(s, known.get(s.node), now_us) for s in services),
         "profiles": Rows(_profile(p) for p in profiles if p.container in ctx.tables.services),
         "cycles": [asdict(cycle) for cycle in ctx.cycles.values()],
+        "min_on": dict(ctx.params.min_on),
+        "spare_cpu_m": ctx.params.spare_cpu_m,
     }
+
+
+def _held(ctx: Context, node: Node, awaited: Collection[str]) -> str:
+    """Return what beside services would keep a node on if these left it, "" for nothing."""
+    if ctx.executors_on(node.name):
+        return "executors of jobs"
+    if node.power is Power.ON and node.reach is not Reach.OK:
+        return "its engine, which does not answer"
+    if node.foreign_running:
+        return "containers that are not ours"
+    if ctx.index.graves.get(node.name) or ctx.index.moves_at.get(node.name):
+        return "moves and removals under way"
+    if node.name in awaited:
+        return "jobs that wait and count on it"
+    return "a person's maintenance" if node.is_in_maintenance else ""
 
 
 def _amount(amount: Resources) -> dict[str, int]:
@@ -159,7 +239,8 @@ def _amount(amount: Resources) -> dict[str, int]:
     return {name: getattr(amount, name) for name in _DIMENSIONS}
 
 
-def _service(service: Service) -> dict[str, Any]:
+def _service(service: Service, source: Node | None, now_us: int) -> dict[str, Any]:
+    code, why = kinds.stays(kinds.as_of(service, now_us), source) or ("", "")
     return {
         "id": service.id,
         "name": service.name,
@@ -175,6 +256,9 @@ def _service(service: Service) -> dict[str, Any]:
         "moved_us": service.moved_us,
         "image": str(service.body.get("Image", "")),
         "is_pullable": service.is_pullable,
+        "barred_code": code,
+        "barred": why,
+        "ports": sorted("/".join(port) for port in room.host_ports(service)),
     }
 
 
@@ -183,7 +267,7 @@ def _profile(profile: Profile) -> dict[str, Any]:
     return {**plain, "p90": _amount(profile.p90), "observed": list(profile.observed)}
 
 
-def _node(node: Node, free: Resources, now_us: int) -> dict[str, Any]:
+def _node(node: Node, free: Resources, held: str, now_us: int) -> dict[str, Any]:
     return {
         "name": node.name,
         "generation": node.spec.generation,
@@ -195,4 +279,9 @@ def _node(node: Node, free: Resources, now_us: int) -> dict[str, Any]:
         "idle_w": node.spec.power.idle_w,
         "peak_w": node.spec.power.peak_w,
         "images": list(node.images),
+        "price_nano_per_h": node.spec.price_nano_per_h,
+        "site": node.spec.site.value,
+        "held": held,
+        "checkpoint": node.spec.checkpoint,
+        "is_draining": node.scheduling is Scheduling.DRAINING,
     }

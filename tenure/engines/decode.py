@@ -90,7 +90,20 @@ def from_inspect(document: Mapping[str, Any]) -> ContainerFacts:
         is_oom_killed=bool(state.get("OOMKilled")),
         health=str((state.get("Health") or {}).get("Status") or "none"),
         error=str(state.get("Error") or ""),
+        is_torn=_is_torn(document, state),
     )
+
+
+def _is_torn(document: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+    """Return whether a container that is shown as never started has a log.
+
+    An engine opens the log of what it is about to start, and forgets it when it dies. One that
+    comes back (seen with Docker 20.10) opens it again only for what its containerd holds a task
+    of, be it ready to run or running; a start that failed or came to its end left word of that.
+    """
+    is_fresh = state.get("Status") == "created" and not state.get("ExitCode")
+    is_silent = not state.get("Error") and time_us(state.get("FinishedAt")) is None
+    return bool(is_fresh and is_silent and document.get("LogPath"))
 
 
 def is_telling(row: Mapping[str, Any], known: ContainerFacts) -> bool:

@@ -15,11 +15,12 @@ from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.frames import LineReader
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
+from tenure.engines.passage import Passage
 from tenure.engines.perform import Performer
 from tenure.engines.port import LOG_TAIL_BYTES, Json, SaveLog
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Timeouts, Transport
-from tenure.model.effects import EngineEffect
+from tenure.model.effects import OneEngineEffect, TwoEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.outcome import Outcome
@@ -130,7 +131,10 @@ class Engine:
         return found
 
     async def _stats(self, ref: str) -> Json | EngineError | None:
-        """Return the sample, None for a container that is gone or not running, or the failure."""
+        """Return the sample, None for a container that is gone or not running, or the failure.
+
+        Of one that is removed while it is asked for Docker answers 200 and nothing.
+        """
         try:
             sample = await self._transport.read(
                 paths.container(ref, "/stats"),
@@ -172,9 +176,13 @@ class Engine:
                 for item in _fed(reader, chunk, path):
                     yield item
 
-    async def perform(self, effect: EngineEffect) -> Outcome:
+    async def perform(self, effect: OneEngineEffect) -> Outcome:
         """Carry out an effect; every way it can go is an outcome."""
         return await self._performer.perform(effect)
+
+    async def receive(self, origin: Engine, effect: TwoEngineEffect) -> Outcome:
+        """Bring here what belongs to a container of ``origin``, whatever becomes of it."""
+        return await Passage(origin._transport, self._transport).perform(effect)
 
     async def close(self) -> None:
         """Close all connections, and the ssh that carried them."""

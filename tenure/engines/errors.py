@@ -5,7 +5,8 @@ EngineError
 ├── EngineUnclear       time-out, cut, an answer that is not the engine's: it may have happened
 └── EngineAnswer        a definite answer of the engine, with its status
 
-The decision is by status code and exception type, never by text: texts change with versions.
+The decision is by status code and exception type, never by text: texts change with versions
+(``is_held`` is the one exception, for versions that will not change any more).
 """
 
 from __future__ import annotations
@@ -118,6 +119,20 @@ def refusal(status: int, body: bytes, asked: str) -> EngineError:
     if status in _UNCLEAR_STATUS or is_foreign:
         return EngineUnclear(f"{asked}: HTTP {status} {message or ''}".rstrip())
     return EngineAnswer(status, message or f"{asked}: HTTP {status}")
+
+
+_HELD = "id already in use"
+"""What Docker up to 22 says, with a 500, when its containerd holds a task of a container that it
+does not know to run. Newer ones end that task instead."""
+
+
+def is_held(text: str) -> bool:
+    """Return whether an engine says that it can neither start nor end a container.
+
+    The one place where a text decides: the status is a 500, like that of a port that is taken, and
+    what follows must differ, for here a process of the container may run.
+    """
+    return _HELD in text
 
 
 def parsed(body: bytes, asked: str) -> Any:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from urllib.parse import quote
 
-from tenure.engines import decode, paths
+from tenure.engines import decode, leftovers, paths
+from tenure.engines.checkpoint import Checkpoints
 from tenure.engines.create import Creator, unsure
 from tenure.engines.errors import (
     HTTP_BAD_REQUEST,
@@ -19,24 +21,31 @@ from tenure.engines.errors import (
     HTTP_SERVER_ERROR,
     EngineAnswer,
     EngineUnreachable,
+    is_held,
 )
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
 from tenure.engines.port import LOG_TAIL_BYTES, SaveLog
 from tenure.engines.transport import Transport
 from tenure.model.effects import (
+    CheckpointContainer,
     CreateContainer,
-    EngineEffect,
+    OneEngineEffect,
     RetireContainer,
     SetRestartPolicy,
     StartContainer,
     StopContainer,
 )
 from tenure.model.errors import EngineError
+from tenure.model.facts import LABEL_CONTAINER, ContainerFacts
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
 
 POLL_S = 0.2
 """Pause between looks at a container that is being removed."""
+
+
+HELD = "the engine holds a task of it that it neither shows nor ends: its process may run"
+"""Why a container can be neither started nor removed."""
 
 
 class Performer:
@@ -50,8 +59,9 @@ class Performer:
         self._creator = creator
         self._logs = Logs(transport, lister)
         self._save_log = save_log
+        self._checkpoints = Checkpoints(transport, lister)
 
-    async def perform(self, effect: EngineEffect) -> Outcome:
+    async def perform(self, effect: OneEngineEffect) -> Outcome:
         """Carry out ``effect``; every way it can go is an outcome."""
         try:
             return await self._attempt(effect)
@@ -63,7 +73,7 @@ class Performer:
         except EngineError as error:
             return Unknown(error.detail)
 
-    async def _attempt(self, effect: EngineEffect) -> Outcome:
+    async def _attempt(self, effect: OneEngineEffect) -> Outcome:
         match effect:
             case CreateContainer():
                 return await self._creator.create(effect)
@@ -75,19 +85,26 @@ class Performer:
                 return await self._retire(effect)
             case SetRestartPolicy():
                 return await self._set_restart_policy(effect)
+            case CheckpointContainer():
+                return await self._checkpoints.take(effect)
 
     async def _start(self, effect: StartContainer) -> Outcome:
-        """Start; a 404 can be the container or one of its networks, a 500 can come too late."""
-        path = paths.container(effect.engine_id, "/start")
+        """Start; a 404 can be the container or one of its networks, a 500 can come too late.
+
+        A 500 is the engine's own trouble and may pass; other statuses blame the container.
+        """
+        query = f"?checkpoint={quote(effect.checkpoint, safe='')}" if effect.checkpoint else ""
+        path = paths.container(effect.engine_id, f"/start{query}")
         try:
             await self._transport.send("POST", path, timeout_s=self._transport.timeouts.start_s)
         except EngineAnswer as answer:
             found = await unsure(self._lister.inspect(effect.engine_id))
             if found is None:
                 return Refused("no_such_container", answer.detail)
-            if found.state == "running":
-                return Done()
-            return Refused("start_failed", answer.detail)
+            if found.state != "running":
+                return _refused_start(answer)
+        if effect.checkpoint:
+            await self._checkpoints.drop(effect.engine_id, effect.checkpoint)
         return Done()
 
     async def _stop(self, engine_id: str, grace_s: int) -> Outcome:
@@ -117,7 +134,9 @@ class Performer:
         facts = decode.from_inspect(document)
         if effect.target != facts.engine_id and not decode.is_ours(facts.labels):
             return Done()
-        if facts.is_running:
+        if await self._is_blocked(facts, is_fenced=effect.is_fenced):
+            return Refused("start_blocked", HELD)
+        if facts.is_running or is_held(facts.error):
             stopped = await self._stop(facts.engine_id, effect.grace_s)
             if not isinstance(stopped, Done):
                 return stopped
@@ -125,7 +144,25 @@ class Performer:
             failure = await unsure(self._keep_log(facts.engine_id, effect.logs_key))
             if failure is not None:
                 return failure
-        return await unsure(self._remove(facts.engine_id))
+        outcome = await unsure(self._remove(facts.engine_id))
+        if isinstance(outcome, Done) and (owner := facts.labels.get(LABEL_CONTAINER)):
+            await leftovers.clear(self._transport, owner)
+        return outcome
+
+    async def _is_blocked(self, facts: ContainerFacts, *, is_fenced: bool) -> bool:
+        """Whether a removal might leave a process of a container that does not show as running.
+
+        Docker 20.10 removes such a container, and its process runs on, seen by nobody. What ran
+        before can be asked by starting it: it is about to be stopped anyway. What never ran is not
+        asked, because an attempt of an executor is begun once; nor what was fenced, because its
+        successor may run, and what its engine remembers is of before the node was off.
+        """
+        if facts.is_running or not is_held(facts.error):
+            return facts.is_torn
+        if is_fenced:
+            return False
+        started = await self._start(StartContainer("", "", "", facts.engine_id))
+        return isinstance(started, Refused) and started.code == "start_blocked"
 
     async def _keep_log(self, engine_id: str, key: str) -> Unknown | None:
         """Hand over the log's end; an unreadable log (gone, or a driver that only writes) is none.
@@ -177,3 +214,11 @@ class Performer:
             is_set = policy.get("Name") == effect.policy.get("Name")
             return Done() if is_set else Refused("engine_error", answer.detail)
         return Done()
+
+
+def _refused_start(answer: EngineAnswer) -> Refused:
+    """Return why a container that does not run was not started."""
+    if is_held(answer.detail):
+        return Refused("start_blocked", HELD)
+    is_passing = answer.status >= HTTP_SERVER_ERROR
+    return Refused("engine_error" if is_passing else "start_failed", answer.detail)

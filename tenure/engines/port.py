@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any, Protocol
 
-from tenure.model.effects import EngineEffect
+from tenure.model.effects import OneEngineEffect
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.outcome import Outcome
 
@@ -66,7 +66,7 @@ class EnginePort(Protocol):
     ) -> AsyncGenerator[Json, None]:
         """Yield container events; never ends but by raising EngineError."""
 
-    async def perform(self, effect: EngineEffect) -> Outcome:
+    async def perform(self, effect: OneEngineEffect) -> Outcome:
         """Carry out an effect; every way it can go is an outcome."""
 
     async def close(self) -> None:

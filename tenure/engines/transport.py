@@ -12,7 +12,7 @@ import asyncio
 import json
 import random
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -160,14 +160,14 @@ class Transport:
     ) -> Any:
         """Return the JSON of a GET, tried again on broken connections within the time-out.
 
-        ``is_sweep``: one of many that the engine answers together, outside the eight.
+        ``is_sweep``: one of many that the engine answers together, outside the eight; None if it
+        answers with nothing, as it does where it found nothing to tell after it had begun.
         """
         limit_s = timeout_s or self.timeouts.read_s
         try:
             async with asyncio.timeout(limit_s), self._sweep if is_sweep else self._short:
-                return parsed(
-                    await self._read_with_retries(path, params or {}, is_sweep=is_sweep), path
-                )
+                body = await self._read_with_retries(path, params or {}, is_sweep=is_sweep)
+                return None if is_sweep and not body.strip() else parsed(body, path)
         except TimeoutError as error:
             raise EngineUnclear(f"{path}: no answer in {limit_s:g} s") from error
 
@@ -221,17 +221,71 @@ class Transport:
                 raise self._translated(error, asked) from error
             return answer
 
+    async def upload(
+        self, method: str, path: str, params: Mapping[str, str], content: AsyncIterable[bytes]
+    ) -> bytes:
+        """Send a tar archive as it comes and return the answer's body.
+
+        A stream of its own, without a limit of time. Who makes ``content`` watches the source, and
+        what it raises ends the upload; here the engine is pinged every ``quiet_s``, for a frozen
+        one and a cut link show in nothing else. EngineUnclear: a part may have been unpacked.
+        """
+        await self._negotiate_before(f"{method} {path}")
+        await self._ready()
+        sending = asyncio.ensure_future(self._upload(method, path, params, content))
+        try:
+            while not (await asyncio.wait((sending,), timeout=self.timeouts.quiet_s))[0]:
+                await self._still_answers(path)
+            return sending.result()
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _still_answers(self, path: str) -> None:
+        try:
+            await self.ping()
+        except EngineError as error:
+            raise EngineUnclear(f"{path}: {error.detail}") from error
+
+    async def _upload(
+        self, method: str, path: str, params: Mapping[str, str], content: AsyncIterable[bytes]
+    ) -> bytes:
+        asked = f"{method} {path}"
+        try:
+            async with self._open().streams.request(
+                method,
+                self._url(self._at(path, params)),
+                data=content,
+                headers={"Content-Type": "application/x-tar"},
+                allow_redirects=False,
+                ssl=self._ssl(),
+            ) as response:
+                answer = await _bounded(response)
+                if response.status >= HTTP_BAD_REQUEST:
+                    raise refusal(response.status, answer, asked)
+                return answer
+        except _BROKEN as error:
+            if (behind := _engine_error(error)) is not None:
+                raise behind from error  # the source's, or the content's own
+            raise self._translated(error, asked) from error
+
     @asynccontextmanager
     async def stream(
-        self, path: str, params: Mapping[str, str]
+        self, path: str, params: Mapping[str, str], *, open_s: float | None = None
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
-        """Open a stream and give its chunks, which end by EngineUnclear when the engine is gone."""
+        """Open a stream and give its chunks, which end by EngineUnclear when the engine is gone.
+
+        ``open_s``: how long the engine may take for its first word, where not as for a read.
+        """
         try:
-            async with asyncio.timeout(self.timeouts.read_s):
+            async with asyncio.timeout(open_s or self.timeouts.read_s):
                 await self._negotiate()
                 await self._ready()
                 response = await self._open().streams.get(
-                    self._url(self._at(path, params)), allow_redirects=False, ssl=self._ssl()
+                    self._url(self._at(path, params)),
+                    headers={"Accept-Encoding": "identity"},
+                    allow_redirects=False,
+                    ssl=self._ssl(),
                 )
                 if response.status >= HTTP_BAD_REQUEST:
                     async with response:
@@ -365,6 +419,13 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
         if len(answer) > MAX_ANSWER_BYTES:
             raise EngineUnclear(f"{response.url.path}: the answer is too long")
     return bytes(answer)
+
+
+def _engine_error(error: BaseException | None) -> EngineError | None:
+    """Return our own error that is behind one of the HTTP client's, or None."""
+    while error is not None and not isinstance(error, EngineError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _is_cut(error: Exception) -> bool:

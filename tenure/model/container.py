@@ -89,10 +89,13 @@ class Service:
     ``incarnation``. ``body`` is Docker's create body, verbatim; every recreate uses it.
     ``since_us`` is when it entered its ``generation``; ``request`` what it is counted with until
     its use is known (its limits), ``reserved`` what it is counted with at least from then on.
-    ``migrate`` is the kind of move its owner allows (restart or never; empty means default).
+    ``migrate`` is the kind of move its owner asks for (live, snapshot, restart or never; empty:
+    the best that is possible); ``no_live`` says why a live move of it failed the last time, and
+    lasts until it has moved, or until ``live_retry_us`` (0: no such time) where it may move live
+    alone; ``live_refusals`` counts these failures since it last moved.
     ``turns`` is the highest incarnation ever tried; until ``guard_us`` an exit is taken as the
-    late effect of a stop that ended unknown, and undone; until ``late_us`` a start that ended
-    unknown may still happen, and no move begins.
+    late effect of a stop that ended unknown, and undone; until ``late_us`` a start, or a
+    restart policy, that ended unknown may still come, and no move begins.
     """
 
     id: str
@@ -126,6 +129,9 @@ class Service:
     late_us: int = 0
     tries: int = 0
     grace_s: int | None = None
+    no_live: str = ""
+    live_retry_us: int = 0
+    live_refusals: int = 0
     version: int = 0
 
     @property
@@ -152,12 +158,16 @@ class Service:
 
 
 class Step(StrEnum):
-    """The steps of a restart migration, in the order of ``core.steps``."""
+    """The steps of a migration; ``core.steps`` has their order for each method."""
 
     QUEUED = "queued"
+    PREPARE = "prepare"
     CREATE = "create"
     DISARM = "disarm"
+    CHECKPOINT = "checkpoint"
     STOP = "stop"
+    CARRY = "carry"
+    TRANSFER = "transfer"
     START = "start"
     VERIFY = "verify"
     COMMIT = "commit"
@@ -180,7 +190,10 @@ class Migration:
     ``incarnation`` is the target's; ``source_id`` and ``target_id`` are engine ids;
     ``is_start_first`` says that both run for the time of the verification. ``request`` is what it
     reserves on the target. ``is_source_touched``: its restart policy may have been changed;
-    ``is_source_stopped``: a stop was sent. ``down_us`` and ``up_us`` bound the measured downtime.
+    ``is_source_stopped``: a stop or checkpoint was sent. ``down_us`` and ``up_us`` bound the
+    measured downtime. ``kind`` is live, snapshot or restart, ``why`` says why it is none better.
+    ``image`` is what the target is created from ("": what the body says), ``checkpoint`` the name
+    of the checkpoint, which is kept at the source until the end; ``moved_bytes`` were sent.
     """
 
     id: str
@@ -212,10 +225,28 @@ class Migration:
     down_us: int | None = None
     up_us: int | None = None
     finished_us: int | None = None
+    why: str = ""
+    image: str = ""
+    checkpoint: str = ""
+    moved_bytes: int = 0
 
     @property
     def is_over(self) -> bool:
         return self.step in STEP_OVER
+
+    @property
+    def method(self) -> str:
+        """Return its step plan: live, snapshot, stop-first or start-first."""
+        if self.kind != "restart":
+            return self.kind
+        return "start-first" if self.is_start_first else "stop-first"
+
+    @property
+    def downtime_us(self) -> int | None:
+        """Return how long no copy ran, None where it was not measured or has not ended."""
+        if self.down_us is None or self.up_us is None:
+            return None
+        return max(0, self.up_us - self.down_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +255,9 @@ class Grave:
 
     It is found by ``engine_id`` or, where that was never learned, by ``name``, ``owner`` and
     ``turn`` (attempt or incarnation, as its labels say). ``logs_key`` names the log to keep first.
-    While it ``may_run`` it still takes ``request`` from its node.
+    While it ``may_run`` it still takes ``request`` from its node. ``is_fenced``: its node was off
+    since it was buried, or was at that time. ``reason`` is why its engine cannot remove it without
+    help, "" where nothing is known to be in the way.
     """
 
     id: str
@@ -242,6 +275,8 @@ class Grave:
     changed_us: int = 0
     retry_us: int = 0
     tries: int = 0
+    reason: str = ""
+    is_fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,10 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """A move that a drain begins now. ``method`` is start-first or stop-first."""
+    """A move that a drain begins now.
+
+    ``method`` is live, snapshot, stop-first or start-first, ``why`` says why it is none better.
+    """
 
     container: str
     name: str
@@ -60,6 +63,7 @@ class PlannedMove:
     generation: str
     method: str
     reason: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tenure.model.placing import Ask, ClusterView
+
 
 @dataclass(frozen=True, slots=True)
 class CreateContainer:
@@ -32,12 +34,16 @@ class CreateContainer:
 
 @dataclass(frozen=True, slots=True)
 class StartContainer:
-    """Start a created or stopped container; already running counts as done."""
+    """Start a created or stopped container; already running counts as done.
+
+    With ``checkpoint`` its processes go on from that checkpoint instead of beginning anew.
+    """
 
     id: str
     owner: str
     node: str
     engine_id: str
+    checkpoint: str = ""
     kind: Literal["start"] = "start"
 
 
@@ -58,6 +64,8 @@ class RetireContainer:
     """Stop, keep the log's end under ``logs_key`` if set, remove; absent counts as done.
 
     ``target`` is an engine id: a removal by name that comes late could meet a successor.
+    ``is_fenced``: its node was off since it was last told to start, so no process of it is left,
+    and another copy may run by now: it is not started to ask its engine.
     """
 
     id: str
@@ -66,6 +74,7 @@ class RetireContainer:
     target: str
     grace_s: int = 10
     logs_key: str = ""
+    is_fenced: bool = False
     kind: Literal["retire"] = "retire"
 
 
@@ -79,6 +88,64 @@ class SetRestartPolicy:
     engine_id: str
     policy: dict[str, Any] = field(default_factory=dict)
     kind: Literal["restart_policy"] = "restart_policy"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointContainer:
+    """Keep the memory of a container's processes as ``checkpoint``, and end them.
+
+    The name is new for each try: an engine takes none twice. Refused ``checkpoint_failed`` means
+    that the container runs on.
+    """
+
+    id: str
+    owner: str
+    node: str
+    engine_id: str
+    checkpoint: str
+    kind: Literal["checkpoint"] = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class CarryImage:
+    """Bring to ``node`` what the container ``source_id`` on ``source`` is created from.
+
+    ``with_changes``: and its changed files, as a layer of its own; the container is stopped then.
+    Without: its image (left out if not ``with_image``), and its volumes are measured, refused
+    ``too_large`` beyond ``limit_bytes``, and made empty on the target. Only layers that the target
+    lacks are sent. May be done again. Ends ``Done(image to create from)``. ``container`` is the id
+    of the service.
+    """
+
+    id: str
+    owner: str
+    node: str
+    source: str
+    source_id: str
+    container: str
+    with_changes: bool = False
+    with_image: bool = True
+    limit_bytes: int = 0
+    kind: Literal["carry"] = "carry"
+
+
+@dataclass(frozen=True, slots=True)
+class TransferState:
+    """Copy volumes, and ``checkpoint`` if set, from a stopped container into a created one.
+
+    What an earlier try left in the target is emptied first, so it may be done again.
+    """
+
+    id: str
+    owner: str
+    node: str
+    engine_id: str
+    source: str
+    source_id: str
+    container: str
+    checkpoint: str = ""
+    limit_bytes: int = 0
+    kind: Literal["transfer"] = "transfer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +167,24 @@ class ProbePower:
     owner: str
     node: str
     kind: Literal["probe"] = "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Have a slow policy choose a place for a job, within ``limit_s`` seconds (> 0).
+
+    A question that changes nothing: after a restart it is asked anew. Ends ``Done`` with
+    ``counts``, none where nothing fits; refused ``no_solver`` or ``no_optimum``.
+    """
+
+    id: str
+    owner: str
+    policy: str
+    view: ClusterView = field(compare=False, repr=False)
+    ask: Ask = field(compare=False, repr=False)
+    now_us: int
+    limit_s: float
+    kind: Literal["decide"] = "decide"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +213,29 @@ class Trigger:
     kind: Literal["trigger"] = "trigger"
 
 
-EngineEffect = CreateContainer | StartContainer | StopContainer | RetireContainer | SetRestartPolicy
+OneEngineEffect = (
+    CreateContainer
+    | StartContainer
+    | StopContainer
+    | RetireContainer
+    | SetRestartPolicy
+    | CheckpointContainer
+)
+TwoEngineEffect = CarryImage | TransferState
+EngineEffect = OneEngineEffect | TwoEngineEffect
 DurableEffect = EngineEffect | SwitchPower | ProbePower
-Effect = DurableEffect | Relist | Reply | Trigger
-DURABLE_KINDS = frozenset(("create", "start", "stop", "retire", "restart_policy", "power", "probe"))
+Effect = DurableEffect | Decide | Relist | Reply | Trigger
+DURABLE_KINDS = frozenset(
+    (
+        "create",
+        "start",
+        "stop",
+        "retire",
+        "restart_policy",
+        "checkpoint",
+        "carry",
+        "transfer",
+        "power",
+        "probe",
+    )
+)

@@ -139,7 +139,10 @@ class CancelJob(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateService(Command):
-    """Replies the ``Service``. ``generation`` empty means the first; ``app`` "" is derived."""
+    """Replies the ``Service``. ``generation`` empty means the first; ``app`` "" is derived.
+
+    ``may_skip_to`` is the generation of a known app, where it goes if there is room now.
+    """
 
     container: str
     name: str
@@ -147,6 +150,7 @@ class CreateService(Command):
     body: dict[str, Any]
     request_resources: Resources
     generation: str = ""
+    may_skip_to: str = ""
     migrate: str = ""
     overlap: bool = False
     min_age_us: int | None = None

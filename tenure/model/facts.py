@@ -8,6 +8,9 @@ LABEL_FLEET = "tenure.fleet"
 LABEL_JOB = "tenure.job"
 LABEL_EXECUTOR = "tenure.executor"
 LABEL_ATTEMPT = "tenure.attempt"
+LABEL_ROLE = "tenure.role"
+LABEL_PORT = "tenure.port"
+LABEL_DRIVER = "tenure.driver"
 LABEL_CONTAINER = "tenure.container"
 LABEL_INCARNATION = "tenure.incarnation"
 LABEL_GENERATION = "tenure.generation"
@@ -21,6 +24,8 @@ class ContainerFacts:
 
     ``state`` is Docker's word (created, running, paused, restarting, removing, exited, dead);
     ``exit_code`` is set once it has exited; ``health`` is none, starting, healthy or unhealthy.
+    ``is_torn``: its first start was cut by the death of its engine, which may hold a process of it
+    that it neither shows nor ends; only the engine, started again, can say that there is none.
     """
 
     engine_id: str
@@ -34,6 +39,7 @@ class ContainerFacts:
     is_oom_killed: bool = False
     health: str = "none"
     error: str = ""
+    is_torn: bool = False
 
     @property
     def is_running(self) -> bool:

@@ -70,12 +70,29 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkSpec:
+    """A Spark application (DESIGN.md section 6).
+
+    ``application`` is its file in the image or a volume, or a URL; or else ``program`` its Python
+    source. ``conf`` are Spark's own properties beside those that tenure sets. By ``secret`` the
+    application's processes know each other: nodes share their network with others.
+    """
+
+    application: str = ""
+    program: str = ""
+    args: tuple[str, ...] = ()
+    conf: dict[str, str] = field(default_factory=dict)
+    secret: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """A job as submitted, after validation. Times in microseconds, 0 or None where unstated.
 
     ``estimate_local_us`` is T_C^L, ``estimate_hybrid_us`` T_C^H (never below T_C^L), as the user
     states them; what the job counts with is ``Job.estimate``.
     ``is_pullable`` says that a registry offers the image; otherwise only nodes that hold it serve.
+    ``spark`` None: the executors are plain containers of ``command``.
     """
 
     name: str
@@ -97,6 +114,16 @@ class JobSpec:
     retries: int = 0
     on_unreachable: str = "wait"
     is_pullable: bool = False
+    spark: SparkSpec | None = None
+
+    @property
+    def containers(self) -> int:
+        """How many containers of ``request`` it takes: a Spark driver is one more of them."""
+        return self.executors + (self.spark is not None)
+
+    def role_of(self, index: int) -> str:
+        """Return what people call a container of the job: driver or executor."""
+        return "driver" if self.spark is not None and index == 0 else "executor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +148,8 @@ class Job:
     ``mode`` is local or hybrid once placed; ``end_estimate_us`` start plus estimate;
     ``launched_us`` when all executors were created and told to start; ``avoid`` nodes that turned
     out unable to run it. ``is_cancelling`` and ``is_failing`` are set at once, the state follows
-    when no executor can be running any more.
+    when no executor can be running any more. ``decision`` says who chose the place where the policy
+    is slow: the policy, or another in its stead and why.
     """
 
     id: str
@@ -143,6 +171,7 @@ class Job:
     is_failing: bool = False
     cost_nano: int = 0
     avoid: tuple[str, ...] = ()
+    decision: str = ""
     version: int = 0
 
     @property
@@ -165,6 +194,8 @@ class Executor:
     unknown and only a listing newer than ``changed_us`` can tell. ``failures`` counts exits that
     cost a retry, ``mishaps`` those that were the fleet's fault; since ``suspect_us`` (0: never)
     it is seen exited with a code that may be its engine's doing, and not judged yet.
+    Of Spark jobs number 0 is the driver: ``port`` is its master's, ``driver_attempt`` of the others
+    the driver's attempt that they were made for (0: not made yet).
     """
 
     job: str
@@ -185,6 +216,8 @@ class Executor:
     retry_us: int = 0
     suspect_us: int = 0
     note: str = ""
+    port: int = 0
+    driver_attempt: int = 0
 
     @property
     def key(self) -> str:

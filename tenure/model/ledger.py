@@ -12,6 +12,11 @@ class Interval:
     It is paid for until ``billed_us`` at least, the end of its minimum billing period.
     ``shares`` maps job ids to nano-dollars once the interval is closed; ``services_nano`` and
     ``idle_nano`` are the rest, so that all of them sum to ``cost_nano`` exactly.
+
+    The last four say what energy is worked out from (``profiling.energy``): ``boot_us`` is how long
+    it booted (0: it was on at once; None: it is still booting, or never came up), ``idle_w`` and
+    ``peak_w`` its stated draw (0: not stated), ``cpu_m`` the cores that are busy at ``peak_w``
+    (0: not known yet).
     """
 
     id: str
@@ -26,6 +31,10 @@ class Interval:
     shares: dict[str, int] = field(default_factory=dict)
     services_nano: int = 0
     idle_nano: int = 0
+    boot_us: int | None = 0
+    idle_w: float = 0.0
+    peak_w: float = 0.0
+    cpu_m: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from tenure.model.access import SshOptions, TlsFiles
 from tenure.model.resources import Resources
@@ -40,11 +41,14 @@ class Site(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PowerSpec:
-    """How a node is switched: argument vectors for driver ``command``; watts for energy.
+    """How a node is switched, by which driver; watts for energy.
 
-    ``driver`` is ``none`` (never switched) or ``command``. ``boot_us`` is the expected time from
-    the command until the engine answers; ``min_billing_us`` the least time that is paid for from
-    each switch-on.
+    ``driver`` is ``none`` (never switched), ``command``, ``wol`` or ``libcloud``. ``on``, ``off``
+    and ``status`` are argument vectors of ``command``, the last two of ``wol`` as well; ``mac``,
+    ``broadcast`` and ``port`` are where its magic packet goes. ``libcloud`` switches ``instance``
+    of ``provider`` in ``region``, with the key in the file ``credentials``, at ``endpoint`` (empty:
+    the provider's own). ``boot_us`` is the expected time from the command until the engine answers;
+    ``min_billing_us`` the least time that is paid for from each switch-on.
     """
 
     driver: str = "none"
@@ -56,13 +60,38 @@ class PowerSpec:
     timeout_us: int = 120_000_000
     idle_w: float = 0.0
     peak_w: float = 0.0
+    off_w: float = 0.0
+    mac: str = ""
+    broadcast: str = "255.255.255.255"
+    port: int = 9
+    provider: str = ""
+    instance: str = ""
+    region: str = ""
+    credentials: str = ""
+    endpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """How a node's agent is reached: ``unix:///path``, ``tcp://`` on loopback, ``https://``.
+
+    ``token_file`` is an absolute path, empty for a unix socket; ``tls`` is for ``https://``, where
+    None means the system's authorities.
+    """
+
+    url: str
+    token_file: str = ""
+    tls: TlsFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
     """A node as the configuration states it. ``capacity`` None means "ask the engine".
 
-    ``tls`` None: no TLS; ``ssh`` None: ssh's defaults (for ``ssh://`` alone).
+    ``tls`` None: no TLS; ``ssh`` None: ssh's defaults (for ``ssh://`` alone). ``address`` is where
+    other nodes reach it; empty: as the URL says. ``checkpoint``: its engine can checkpoint and
+    restore (experimental features are on, CRIU is installed). ``agent`` None: its engine alone
+    tells what is used there.
     """
 
     name: str
@@ -78,6 +107,14 @@ class NodeSpec:
     power: PowerSpec = PowerSpec()
     tls: TlsFiles | None = None
     ssh: SshOptions | None = None
+    checkpoint: bool = False
+    address: str = ""
+    agent: AgentSpec | None = None
+
+    @property
+    def host(self) -> str:
+        """Return the host name or address by which other nodes reach it, "" where unknown."""
+        return self.address or urlsplit(self.url).hostname or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +127,7 @@ class Node:
     ``is_removed``: the configuration no longer names it; ``foreign_running`` how many running
     containers are not ours; ``reason`` why it takes no new work, in the words of a person.
     ``is_in_maintenance``: hands are in the machine, so tenure never switches it by itself.
+    ``known_us`` is when the configuration first named it (0: not recorded).
     """
 
     spec: NodeSpec
@@ -110,6 +148,7 @@ class Node:
     note: str = ""
     reason: str = ""
     is_in_maintenance: bool = False
+    known_us: int = 0
     version: int = 0
 
     @property

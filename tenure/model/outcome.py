@@ -7,9 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It happened. ``value`` is the engine id of a created container, or a word for a probe."""
+    """It happened. ``value`` is the engine id of a created container, or a word for a probe.
+
+    Of what was carried from one engine to another ``value`` is the image to create from ("": the
+    container's own) and ``moved_bytes`` what was sent to the target. Of a decision ``counts`` are
+    the nodes and how many executors each takes.
+    """
 
     value: str = ""
+    moved_bytes: int = 0
+    counts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,14 @@ REFUSALS = (
     "name_taken",
     "bad_request",
     "start_failed",
+    "start_blocked",
     "engine_error",
     "unreachable",
     "power_failed",
+    "checkpoint_failed",
+    "too_large",
+    "volume_exists",
+    "volume_driver",
+    "no_solver",
+    "no_optimum",
 )

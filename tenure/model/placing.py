@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tenure.model.booking import Booking
 from tenure.model.units import FOREVER_US
 
 Ints = NDArray[np.int64]
@@ -128,11 +129,47 @@ Occupation = Running | Sequence[Occupied]
 
 
 @dataclass(frozen=True, slots=True)
+class Situation:
+    """The nodes and what runs on them at one moment."""
+
+    view: ClusterView
+    running: Occupation
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Queued:
     """A waiting job with its policy, in queue order."""
 
     ask: Ask
     policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A waiting job as the plan of the queue sees it.
+
+    ``rank`` is its precedence, the least first; ``since_us`` when it came; ``guard_us`` by when it
+    must end though others come (FOREVER_US: no matter when); ``booking`` its place, None if it has
+    none yet.
+    """
+
+    queued: Queued
+    rank: int
+    since_us: int
+    guard_us: int
+    booking: Booking | None
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """The plan of a queue: places by job id; a job that fits nowhere has none.
+
+    ``turn`` is to be handed in again next time: where improving the plan goes on.
+    """
+
+    bookings: Mapping[str, Booking]
+    turn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +184,13 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The new job is in time, and no waiting job becomes late by it."""
+    """The new job is in time, and no waiting job becomes late by it.
+
+    ``agenda`` is the plan with it where the queue is planned, None where it is served in order.
+    """
 
     forecast: Forecast
+    agenda: Agenda | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +226,47 @@ class Placer(Protocol):
     ) -> Mapping[str, Forecast | None]:
         """Simulate the queue in its order; None for a job that never fits."""
 
+    def stand_in(self, policy: str) -> str:
+        """Return the policy that answers at once in the stead of a slow one, itself if it is not.
+
+        It foresees what the slow one would do, and its placement costs as much or more.
+        """
+
+    def recheck(
+        self, view: ClusterView, ask: Ask, counts: Sequence[tuple[str, int]], now_us: int
+    ) -> Placed | None:
+        """Return what placing a job now on chosen nodes means, None where they do not take it."""
+
+    def predict_behind(  # noqa: PLR0913, PLR0917 - a fleet, who starts there, and who waits
+        self,
+        view: ClusterView,
+        running: Running,
+        ask: Ask,
+        placed: Placed,
+        queue: Sequence[Queued],
+        now_us: int,
+    ) -> Mapping[str, Forecast | None]:
+        """Simulate the queue as ``predict`` does, once ``ask`` has started as ``placed``."""
+
     def could_hold(self, policy: str, view: ClusterView, ask: Ask) -> bool:
         """Return whether ``ask`` would fit if no job were there."""
 
     def spread(self, policy: str, view: ClusterView, ask: Ask, seed: int) -> str | None:
         """Choose a node for one service by spread, binpack or random; None if none fits."""
+
+    def admit_all(
+        self,
+        view: ClusterView,
+        running: Occupation,
+        queue: Sequence[Queued],
+        news: Sequence[int],
+        now_us: int,
+    ) -> list[Forecast] | None:
+        """Return what each new job would get, if all of them may be promised it together.
+
+        ``queue`` is in order and holds the new ones, at the positions ``news``. None where one of
+        them never fits, is late, or makes another late.
+        """
 
     def admit(  # noqa: PLR0913, PLR0917 - a queue's state is these six things
         self,
@@ -207,3 +284,22 @@ class Placer(Protocol):
         ``queue`` is in order and without ``new``; ``peers`` the span of it that has the priority
         of ``new`` (None: all of it), among which another deadline would move ``new``.
         """
+
+    def is_planned(self, policy: str) -> bool:
+        """Return whether jobs of a policy have the whole queue planned."""
+
+    def plan(self, site: Situation, queue: Sequence[Planned], *, turn: int, rounds: int) -> Agenda:
+        """Bring the plan of a queue up to date; ``rounds`` jobs may be put where they are best."""
+
+    def admit_planned(
+        self, site: Situation, queue: Sequence[Planned], new: Planned, *, turn: int
+    ) -> Admitted | RefusedJob:
+        """Say whether ``new`` can be promised its deadline beside the plan of ``queue``."""
+
+    def at_once(
+        self, site: Situation, queue: Sequence[Planned], job: str, *, turn: int
+    ) -> Forecast | None:
+        """Return what it would mean to end a planned job as early as can be, None if it cannot."""
+
+    def as_booked(self, view: ClusterView, ask: Ask, booking: Booking) -> Placed:
+        """Return what placing a job now on the nodes of its booking means."""

@@ -1,5 +1,6 @@
 """Cycles, their due runs, and the plans that workers submit (DESIGN.md sections 2 and 5)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,6 +11,10 @@ class CycleSpec:
 
     Either ``cron`` (five fields, UTC) or ``interval_us`` is set. ``mode`` is off, advise or act;
     ``min_age_us`` is the time in ``source`` before promotion; ``max_moves`` bounds one run.
+    ``envelopes`` is k of k-means. ``is_consolidating``: nodes of ``target`` are emptied onto others
+    of it too, where that saves at least ``min_saving_w`` idle watts for each move. ``escape`` says
+    when a node is switched on for containers that no node that is on has room for: always, or
+    where the plan saves by it (saving).
     """
 
     name: str
@@ -23,6 +28,10 @@ class CycleSpec:
     headroom: float = 1.1
     min_samples: int = 3
     description: str = ""
+    envelopes: int = 4
+    is_consolidating: bool = False
+    min_saving_w: float = 1.0
+    escape: str = "always"
 
 
 class RunState(StrEnum):
@@ -76,6 +85,51 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeNote:
+    """What a plan means for a node, and why: ``code`` is freed (it can go off), started (it has to
+    go on), or the stable reason for which it was not emptied.
+
+    ``idle_w`` is its modelled idle draw in watts, 0 unknown; ``price_nano_per_h`` its price.
+    """
+
+    node: str
+    code: str
+    reason: str
+    idle_w: float = 0.0
+    price_nano_per_h: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a plan saves once enacted: nodes freed less nodes started, negative where it costs.
+
+    ``idle_w`` is modelled from the nodes' idle draw alone; ``unknown_nodes`` of them state none.
+    """
+
+    nodes: int = 0
+    idle_w: float = 0.0
+    price_nano_per_h: int = 0
+    unknown_nodes: int = 0
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether it saves at all: money before watts, watts before nodes."""
+        return (self.price_nano_per_h, self.idle_w, self.nodes) > (0, 0.0, 0)
+
+
+def saving_of(notes: Iterable[NodeNote]) -> Saving:
+    """Return the sum over the nodes that are freed or started."""
+    nodes, idle_w, price, unknown = 0, 0.0, 0, 0
+    for note in notes:
+        sign = {"freed": 1, "started": -1}.get(note.code, 0)
+        nodes += sign
+        idle_w += sign * note.idle_w
+        price += sign * note.price_nano_per_h
+        unknown += sign != 0 and note.idle_w <= 0
+    return Saving(nodes, idle_w, price, unknown)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a worker computed from the snapshot of ``revision`` for ``run_id``."""
 
@@ -85,6 +139,7 @@ class Plan:
     expires_us: int
     moves: tuple[Move, ...]
     kept: tuple[Kept, ...] = ()
+    nodes: tuple[NodeNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +170,7 @@ class Run:
     verdicts: tuple[Verdict, ...] = ()
     moves: tuple[Move, ...] = ()
     kept: tuple[Kept, ...] = ()
+    nodes: tuple[NodeNote, ...] = ()
 
     @property
     def is_over(self) -> bool:

@@ -40,7 +40,7 @@ class Resources:
 
     def scaled(self, factor: float) -> Resources:
         """Return every dimension times ``factor``, rounded up to a whole unit."""
-        return Resources(*(-int(-value * factor // 1) for value in self.values()))
+        return Resources(*[-int(-value * factor // 1) for value in self.values()])
 
     def values(self) -> tuple[int, int, int, int]:
         """Return the four amounts in the order of ``DIMENSIONS``."""
@@ -53,15 +53,23 @@ class Resources:
 
 def larger(a: Resources, b: Resources) -> Resources:
     """Return the larger amount of each dimension."""
-    return Resources(*(max(x, y) for x, y in zip(a.values(), b.values(), strict=True)))
+    return Resources(
+        max(a.cpu_m, b.cpu_m),
+        max(a.memory_bytes, b.memory_bytes),
+        max(a.disk_bytes_per_s, b.disk_bytes_per_s),
+        max(a.net_bytes_per_s, b.net_bytes_per_s),
+    )
 
 
 def total(parts: Iterable[Resources]) -> Resources:
     """Return the sum of ``parts``; nothing sums to zero."""
-    result = Resources()
+    cpu_m = memory_bytes = disk_bytes_per_s = net_bytes_per_s = 0
     for part in parts:
-        result = result + part
-    return result
+        cpu_m += part.cpu_m
+        memory_bytes += part.memory_bytes
+        disk_bytes_per_s += part.disk_bytes_per_s
+        net_bytes_per_s += part.net_bytes_per_s
+    return Resources(cpu_m, memory_bytes, disk_bytes_per_s, net_bytes_per_s)
 
 
 def exhausted(need: Resources, free: Resources, capacity: Resources) -> tuple[str, ...]:

@@ -72,15 +72,39 @@ def admit(line: Line, new: Queued, position: int) -> Admitted | RefusedJob:
     mine = after.at(position)
     if mine is None:
         return RefusedJob("never_fits")
+    if not after.is_late.any():
+        return Admitted(mine)
     before = line.foresee(line.queue)
     hurt = victims(before, after, position)
-    is_late = new.ask.deadline_us is not None and not after.is_met[position]
+    is_late = bool(after.is_late[position])
     if not is_late and not hurt:
         return Admitted(mine)
     found = earliest_deadline(line, new, before) if new.ask.deadline_us is not None else None
     deadline_us, forecast = found if found is not None else (None, None)
     reason = "deadline_unmeetable" if is_late else "would_delay_others"
     return RefusedJob(reason, forecast, deadline_us, hurt)
+
+
+def admit_all(
+    queue: Sequence[Queued], news: Sequence[int], foresee: Callable[[Sequence[Queued]], Outlook]
+) -> list[Forecast] | None:
+    """Return the forecasts of the new jobs at ``news`` if all may be promised them, else None.
+
+    The test is that of ``admit`` with all of them in the queue at once.
+    """
+    after = foresee(queue)
+    mine = [after.at(position) for position in news]
+    forecasts = [forecast for forecast in mine if forecast is not None]
+    if len(forecasts) < len(mine):
+        return None
+    if not after.is_late.any():
+        return forecasts
+    if after.is_late[list(news)].any():
+        return None
+    is_old = np.ones(len(queue), dtype=np.bool_)
+    is_old[list(news)] = False
+    before = foresee([queue[k] for k in np.flatnonzero(is_old).tolist()])
+    return None if (before.is_met & after.is_late[is_old]).any() else forecasts
 
 
 def earliest_deadline(

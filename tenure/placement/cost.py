@@ -24,6 +24,8 @@ from tenure.placement.arrays import Fleet, Need
 ON_LOCAL = 1
 ON_CLOUD = 2
 ANYWHERE = 3
+#: To multiply with, which takes a third of the time of a division.
+HOURS_PER_US = 1 / HOUR_US
 
 
 def slots(free_cpu_m: Ints, free_memory: Ints, need: Need) -> Ints:
@@ -121,10 +123,10 @@ def money(price: int, on_us: int) -> int:
     ``price`` is nano-dollars per hour. The product leaves 64 bits at ten dollars an hour after a
     quarter of an hour. So the quotient is guessed with floats, and put right by the remainder,
     which fits: compiled, product and difference wrap around and cancel out. Up to $100,000 an hour
-    and a year the guess is off by some hundred at most, mostly by none.
+    and a year the guess is off by some hundreds at most, mostly by none.
     """
     price, on_us = int(price), int(on_us)
-    nano = int(float(price) * float(on_us) / HOUR_US)
+    nano = int(float(price) * float(on_us) * HOURS_PER_US)
     rest = price * on_us - nano * HOUR_US
     while rest < 0:
         nano, rest = nano - 1, rest + HOUR_US

@@ -6,7 +6,7 @@ import numpy as np
 
 from tenure.model.placing import Ask, Bools, Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import Fleet, Need, unpack
+from tenure.placement.arrays import Fleet, Need, lend, unpack
 from tenure.placement.asq import asq
 from tenure.placement.cost import delay_us, is_hybrid, slots, total_nano
 from tenure.placement.exact import exact
@@ -18,6 +18,10 @@ from tenure.placement.gio import gio
 #: Policies for jobs by number: kernels cannot take strings.
 POLICIES = ("ff", "gio", "exact", "fifo", "fifo_c", "fifo_c_free", "asq")
 FF, GIO, EXACT, FIFO, FIFO_C, FIFO_C_FREE, ASQ = range(len(POLICIES))
+#: The policy that plans the whole queue (``rolling``). Where one job alone is asked about, it is
+#: answered as ``exact``.
+TENURE = "tenure"
+PLANNED = len(POLICIES)
 
 #: A policy's number, then the numbers of a ``Need`` in their order.
 Question = tuple[int, int, int, int, int, int, int]
@@ -127,11 +131,12 @@ def answer(question: Question, table: Ints, flags: Bools, eligible: Bools) -> In
     """Return what ``entail`` does of what ``decide`` decides: one call for those outside.
 
     ``table`` and ``flags`` are a packed fleet. Few arguments and one array to answer with, because
-    to hand over an array costs compiled code more than a node does.
+    to hand over an array costs compiled code more than a node does. They are lent on, for the
+    caller holds them.
     """
     policy, executors, cpu_m, memory_bytes, local_us, hybrid_us, limit_us = question
-    fleet = unpack(table, flags)
-    need = Need(executors, cpu_m, memory_bytes, local_us, hybrid_us, limit_us, eligible)
+    fleet = unpack(lend(table), lend(flags))
+    need = Need(executors, cpu_m, memory_bytes, local_us, hybrid_us, limit_us, lend(eligible))
     verdict, counts = decide(policy, fleet, need)
     return entail(fleet, need, verdict, counts)
 

@@ -12,8 +12,8 @@ for each distinct boot time with the nodes that need no longer. A cover that did
 found again, no dearer, at a smaller one. Likewise one over both sites, with T_C^H, that uses local
 nodes alone is found no dearer over local nodes with T_C^L, which is never longer.
 
-A node that alone costs more than a cover that is known cannot be in the optimum; to know one, the
-cheapest nodes are taken greedily first.
+A node that alone costs more than a cover that is known cannot be in the optimum; to know one, a
+node that holds all is looked for, or the cheapest nodes are taken greedily.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import numpy as np
 
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import Fleet, Need
-from tenure.placement.cost import least_on_us, longer_us, money
+from tenure.placement.arrays import Fleet, Need, lend
+from tenure.placement.cost import longer_us, money
 from tenure.placement.order import fill
 
 #: Cost in nano-dollars, core-time in thousandths of a core times milliseconds (a year of 250,000
@@ -84,64 +84,88 @@ def cover(fleet: Fleet, room: Ints, trial: Trial, best: Ints, counts: Ints) -> N
     if most_nano < 0:
         return
     least = np.full((KEYS, executors + 1), FOREVER_US, dtype=np.int64)
-    least[:, 0] = 0
+    for row in range(KEYS):
+        least[row, 0] = 0
     is_taken = np.zeros((room.shape[0], executors + 1), dtype=np.bool_)
-    for j in range(room.shape[0] - 1, -1, -1):
-        if keys[0, j] <= min(most_nano, least[0, executors]):
-            take_in(keys, j, room[j], least, is_taken[j])
-    if not is_less(least[:, executors], best):
+    take_all_in(keys, room, most_nano, least, is_taken)
+    if not is_less(least, best):
         return
-    best[:] = least[:, executors]
-    counts[:] = 0
+    for row in range(KEYS):
+        best[row] = least[row, executors]
     left = executors
     for j in range(room.shape[0]):
-        if is_taken[j, left]:
-            counts[j] = room[j]
-            left = max(0, left - room[j])
+        counts[j] = room[j] if is_taken[j, left] else 0
+        left = max(0, left - counts[j])
     spare(fleet, trial, counts)
 
 
 def weigh(fleet: Fleet, room: Ints, trial: Trial, most_nano: int, keys: Ints) -> int:
     """Write what each node adds to the key of a cover (KEYS, n), OUT if it may not be in one.
 
-    Return the cost of a cover that is known, at most ``most_nano``: that of the cheapest nodes. It
-    is -1 if there is no cover so cheap: the nodes do not hold E, or none of them is a cloud node
-    where any may be used, as local nodes alone cost no more with T_C^L.
+    Return the cost of a cover that is known, at most ``most_nano``: of the cheapest node that holds
+    all, else of the cheapest nodes. It is -1 if there is no cover so cheap: the nodes do not hold
+    E, or none of them is a cloud node where any may be used, as local nodes alone cost no more with
+    T_C^L.
     """
-    price, remaining_us, least_us = fleet.price, fleet.remaining_us, least_on_us(fleet)
-    is_cloud, boot_us, capacity_cpu_m = fleet.is_cloud, fleet.boot_us, fleet.capacity_cpu_m
+    price, remaining_us, boot_us = fleet.price, fleet.remaining_us, fleet.boot_us
+    is_on, is_cloud, min_billing_us = fleet.is_on, fleet.is_cloud, fleet.min_billing_us
+    free_cpu_m, capacity_cpu_m = fleet.free_cpu_m, fleet.capacity_cpu_m
     executors, is_local, slowest_us, until_us = trial
-    keys[2] = fleet.free_cpu_m
-    offered = np.zeros(room.shape[0], dtype=np.int64)
-    has_site = is_local
+    has_site, is_one_enough = is_local, False
     for j in range(room.shape[0]):
         keys[0, j] = OUT
         if room[j] == 0 or boot_us[j] > slowest_us or (is_local and is_cloud[j]):
             continue
-        more_us = longer_us(until_us, remaining_us[j], least_us[j])
+        least_us = 0 if is_on[j] else min_billing_us[j]
+        more_us = longer_us(until_us, remaining_us[j], least_us)
         nano = money(price[j], more_us)
         if nano <= most_nano:
             keys[0, j], keys[1, j] = nano, more_us // MS * capacity_cpu_m[j]
-            offered[j] = room[j]
+            keys[2, j] = free_cpu_m[j]
             has_site = has_site or is_cloud[j]
             if room[j] == executors:
-                most_nano = nano
+                most_nano, is_one_enough = nano, True
     if not has_site:
         return -1
-    held, total_nano = 0, 0
-    for used in np.flatnonzero(fill(keys[:1], offered, executors)):
-        held, total_nano = held + int(room[used]), total_nano + int(keys[0, used])
+    return most_nano if is_one_enough else cheapest_nano(room, executors, most_nano, keys)
+
+
+def cheapest_nano(room: Ints, executors: int, most_nano: int, keys: Ints) -> int:
+    """Return the cost of the cheapest nodes that hold all, at most ``most_nano``; -1 for none.
+
+    ``keys`` (KEYS, n) are what nodes add, OUT for those that do not count.
+    """
+    offered = np.zeros(room.shape[0], dtype=np.int64)
+    for j in range(room.shape[0]):
+        offered[j] = room[j] if keys[0, j] != OUT else 0
+    held, total_nano, used = 0, 0, fill(keys[:1], offered, executors)
+    for j in range(room.shape[0]):
+        if used[j] > 0:
+            held, total_nano = held + room[j], total_nano + keys[0, j]
     return -1 if held < executors else min(most_nano, total_nano)
 
 
-def take_in(keys: Ints, j: int, slots: int, least: Ints, is_taken: Bools) -> None:
-    """Let node ``j`` with ``slots`` into the least keys (KEYS, E + 1) of covers of e executors.
+def take_all_in(keys: Ints, room: Ints, most_nano: int, least: Ints, is_taken: Bools) -> None:
+    """Let the nodes that cost no more than ``most_nano`` into the least keys, the last name first.
+
+    ``least`` (KEYS, E + 1) are those of covers of e executors, ``is_taken`` (n, E + 1) becomes
+    whether a node is in the cover of e that it came to.
+    """
+    keys, least, is_taken = lend(keys), lend(least), lend(is_taken)
+    executors = least.shape[1] - 1
+    for j in range(room.shape[0] - 1, -1, -1):
+        if keys[0, j] <= min(most_nano, least[0, executors]):
+            take_in((keys[0, j], keys[1, j], keys[2, j]), room[j], least, is_taken[j])
+
+
+def take_in(key: tuple[int, int, int], slots: int, least: Ints, is_taken: Bools) -> None:
+    """Let a node with ``slots`` into the least keys (KEYS, E + 1) of covers of e executors.
 
     ``is_taken`` (E + 1,) becomes whether the cover of e uses it, as it does where that is as good:
     nodes come in from the last name to the first. What has no cover yet stays FOREVER_US or over.
     """
     costs, core_times, cores = least[0], least[1], least[2]
-    cost_j, core_time_j, cores_j = keys[0, j], keys[1, j], keys[2, j]
+    cost_j, core_time_j, cores_j = key
     for e in range(costs.shape[0] - 1, 0, -1):
         rest = max(0, e - slots)
         cost = costs[rest] + cost_j
@@ -154,9 +178,10 @@ def take_in(keys: Ints, j: int, slots: int, least: Ints, is_taken: Bools) -> Non
         is_taken[e] = True
 
 
-def is_less(one: Ints, other: Ints) -> bool:
-    """Return whether a key (3,) is lexically less than another."""
-    return (one[0], one[1], one[2]) < (other[0], other[1], other[2])
+def is_less(least: Ints, best: Ints) -> bool:
+    """Return whether the key of the cover of all, of ``least``, is lexically less than ``best``."""
+    every = least.shape[1] - 1
+    return (least[0, every], least[1, every], least[2, every]) < (best[0], best[1], best[2])
 
 
 def spare(fleet: Fleet, trial: Trial, counts: Ints) -> None:

@@ -25,6 +25,7 @@ REMEDIES = {
     "power_retry_later": "its last power-on failed: it is tried again soon; look at its driver",
     "constraint": "excluded by a constraint of the job",
     "generation": "its generation takes no executors",
+    "address": "how other nodes reach it is not known: set `address` of the node in tenured.yml",
     "image": "does not hold the image: load it there, or name one that a registry offers",
     "avoided": "turned out to be unable to run this job before",
     "removed": "no longer in the configuration",

@@ -2,7 +2,9 @@
 
 ``Foresight`` remembers the last schedules of one fleet at one moment. A queue that begins like one
 of them goes on from there, so a new job costs the simulation of what comes behind it, and a queue
-asked for again costs nothing. The answer is the same as from the beginning.
+asked for again costs nothing. While the head of the queue waits for room and none comes, a schedule
+stays true as time passes, and is taken along (``moved_to``). The answer is the same as from the
+beginning.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenure.model.booking import Booking
 from tenure.model.placing import Bools, ClusterView, Forecast, Ints, Occupation, Queued
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Ends, Fleet, Jobs, ends_of, fleet_of
@@ -29,11 +32,15 @@ MIN_POOL = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outlook:
-    """The forecasts of a queue; arrays (q,), ``mode`` 0 and ``end_us`` for ever mean never."""
+    """The forecasts of a queue; arrays (q,), ``mode`` 0 and ``end_us`` for ever mean never.
+
+    A job without deadline is neither met nor late.
+    """
 
     queue: tuple[Queued, ...]
     record: Record
     is_met: Bools
+    is_late: Bools
 
     def at(self, position: int) -> Forecast | None:
         """Return the forecast of a job, None if it never fits."""
@@ -43,6 +50,18 @@ class Outlook:
             return None
         start_us, end_us = int(plan.start_us[position]), int(plan.end_us[position])
         return Forecast(start_us, end_us, int(plan.cost_nano[position]), MODES[mode])
+
+    def booking(self, position: int, names: Sequence[str]) -> Booking | None:
+        """Return the place of a job on nodes ``names`` in this schedule, None if it never fits."""
+        plan = self.record.plan
+        mode = int(plan.mode[position])
+        if mode <= 0:
+            return None
+        counts = plan.counts[position]
+        used = tuple((names[j], int(counts[j])) for j in np.flatnonzero(counts).tolist())
+        ask, end_us = self.queue[position].ask, int(plan.end_us[position])
+        is_late = ask.deadline_us is not None and not self.is_met[position]
+        return Booking(ask.id, int(plan.placed_us[position]), end_us, MODES[mode], used, is_late)
 
 
 class Pool:
@@ -114,6 +133,45 @@ class Foresight:
         is_same = mine.view is moment.view and mine.running is moment.running
         return is_same and mine.kernels is moment.kernels and mine.now_us == moment.now_us
 
+    def moved_to(self, moment: Moment) -> Foresight:
+        """Return one for a later moment, with those schedules that are the same from there.
+
+        A schedule is if the fleet is as it was and nothing in it happens before: its first job has
+        no room yet, and no executor ends by then. So every mark but the first, from which nothing
+        goes on, is of a time to come.
+        """
+        later = Foresight(moment, self._codes, self._pool)
+        if self._is_still(later):
+            later._known = [known for known in self._known if self._is_blocked(known)]
+        return later
+
+    def _is_still(self, later: Foresight) -> bool:
+        """Whether nothing but time passed; an end that time has passed by is told as another."""
+        mine, its = self._moment, later._moment
+        passed_us = its.now_us - mine.now_us
+        if passed_us < 0 or mine.kernels is not its.kernels:
+            return False
+        left_us = self._fleet.remaining_us
+        left_us = np.where(left_us < FOREVER_US, np.maximum(left_us - passed_us, 0), FOREVER_US)
+        was, now = self._fleet._replace(remaining_us=left_us), later._fleet
+        pairs = zip((*was, *self._ends), (*now, *later._ends), strict=True)
+        return all(np.array_equal(before, after) for before, after in pairs)
+
+    def _is_blocked(self, known: Outlook) -> bool:
+        """Whether the first job of a schedule fits the fleet, but not what is free of it.
+
+        Fewer free slots than executors keep it waiting under every policy, until an executor ends.
+        """
+        if known.record.plan.mode[0] <= 0:
+            return False
+        ask, fleet = known.queue[0].ask, self._fleet
+        room = np.where(ask.eligible, ask.executors, 0)
+        if ask.cpu_m > 0:
+            room = np.minimum(room, fleet.free_cpu_m // ask.cpu_m)
+        if ask.memory_bytes > 0:
+            room = np.minimum(room, fleet.free_memory // ask.memory_bytes)
+        return int(room.sum()) < ask.executors
+
     def outlook(self, queue: Sequence[Queued]) -> Outlook:
         """Return the schedule of ``queue``; its last use makes it the last to be forgotten."""
         best, shared = None, 0
@@ -145,8 +203,9 @@ class Foresight:
         line = Line(self._pool.jobs, order)
         self._moment.kernels.resume(self._fleet, self._ends, line, record, span)
         plan, deadline_us = record.plan, self._pool.jobs.deadline_us[order]
-        is_met = (plan.mode > 0) & (deadline_us < FOREVER_US) & (plan.end_us < deadline_us)
-        return Outlook(queue, record, is_met)
+        is_bound = deadline_us < FOREVER_US
+        is_met = (plan.mode > 0) & is_bound & (plan.end_us < deadline_us)
+        return Outlook(queue, record, is_met, is_bound & ~is_met)
 
 
 def _copy(base: Record, record: Record, mark: int, stride: int) -> None:

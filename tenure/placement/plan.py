@@ -19,6 +19,9 @@ UNSEEN = -1
 #: A node that costs nothing is still scarce: it counts as one FREE_SHARE-th of the dearest node
 #: per core, else free nodes would be packed carelessly and waited for without end.
 FREE_SHARE = 4
+#: Jobs up to which the whole queue is planned anew, and starts tried for one job, where time is no
+#: matter; a daemon looks at fewer.
+REPAIR_JOBS, ALL_STARTS = 200, FOREVER_US
 #: What a core counts where nothing has a price, in nano-dollars an hour: only ratios matter.
 ANY_PRICE = 1_000_000_000
 
@@ -29,10 +32,14 @@ class Plan(NamedTuple):
     ``patience`` is within 0 to 1; ``weight`` (n,) what nodes count, in nano-dollars an hour, and
     ``core_weight`` the least of it per core; ``kind`` (n,) numbers nodes that are alike while
     empty. ``since_us`` is when a job was first seen; ``is_late`` that it misses its deadline.
-    ``turn`` (1,) is where improving the plan goes on.
+    ``turn`` (1,) is where improving the plan goes on. ``rank`` (q,) is the precedence, the least
+    first; a job that would end at or after its ``guard_us`` is not put off for the sake of another.
+    ``starts`` and ``repairs`` bound the work: starts tried for a job, and jobs moved for one.
     """
 
     patience: float
+    starts: int
+    repairs: int
     core_weight: int
     weight: Ints
     kind: Ints
@@ -46,6 +53,8 @@ class Plan(NamedTuple):
     node: Ints
     executors: Ints
     turn: Ints
+    rank: Ints
+    guard_us: Ints
 
 
 def no_plan() -> Plan:
@@ -56,14 +65,21 @@ def no_plan() -> Plan:
     return open_plan(fleet, Jobs(*(none,) * 7, np.zeros((0, 1), dtype=np.bool_)), 0.0)
 
 
-def open_plan(fleet: Fleet, jobs: Jobs, patience: float) -> Plan:
-    """Return a plan in which nobody has a place yet."""
+def open_plan(
+    fleet: Fleet, jobs: Jobs, patience: float, bounds: tuple[int, int] = (ALL_STARTS, REPAIR_JOBS)
+) -> Plan:
+    """Return a plan in which nobody has a place yet, of jobs of one rank and without guard.
+
+    ``bounds`` are ``Plan.starts`` and ``Plan.repairs``.
+    """
     q, n = jobs.eligible.shape
     weight = weights(fleet)
     width = np.minimum(jobs.executors, n)
     rows = int(np.sum(width))
     return Plan(
         patience=float(patience),
+        starts=bounds[0],
+        repairs=bounds[1],
         core_weight=int(
             np.min(weight * 1000 // np.maximum(fleet.capacity_cpu_m, 1), initial=FOREVER_US)
         ),
@@ -79,6 +95,8 @@ def open_plan(fleet: Fleet, jobs: Jobs, patience: float) -> Plan:
         node=np.zeros(rows, dtype=np.int64),
         executors=np.zeros(rows, dtype=np.int64),
         turn=np.zeros(1, dtype=np.int64),
+        rank=np.zeros(q, dtype=np.int64),
+        guard_us=np.full(q, FOREVER_US, dtype=np.int64),
     )
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from tenure.model.booking import Booking
 from tenure.model.errors import InvalidInput
 from tenure.model.placing import (
     Admitted,
+    Agenda,
     Ask,
     Bools,
     ClusterView,
@@ -14,25 +19,49 @@ from tenure.model.placing import (
     Ints,
     Occupation,
     Placed,
+    Planned,
     Queued,
     RefusedJob,
+    Running,
+    Situation,
     Unplaceable,
 )
 from tenure.model.units import FOREVER_US
-from tenure.placement import admission, explain
+from tenure.placement import admission, explain, planner, upkeep
 from tenure.placement.arrays import fleet_of, mask_of, need_of, pack
 from tenure.placement.binpack import binpack
-from tenure.placement.decide import EXACT, MODES, POLICIES, REASONS, entail, question_of
+from tenure.placement.cost import delay_us, extension_us, is_hybrid, slots, total_nano
+from tenure.placement.decide import (
+    EXACT,
+    HYBRID,
+    LOCAL,
+    MODES,
+    PLANNED,
+    POLICIES,
+    REASONS,
+    TENURE,
+    entail,
+    question_of,
+)
 from tenure.placement.foresight import Foresight, Moment, Outlook, Pool
-from tenure.placement.kernels import PLAIN, Kernels, compile_kernels
+from tenure.placement.kernels import (
+    PLAIN,
+    Kernels,
+    Renew,
+    compile_kernels,
+    compile_planning,
+)
 from tenure.placement.milp import decide_milp
 from tenure.placement.random import random
 from tenure.placement.spread import spread
 
-#: Slow: for the simulator and for comparison. Schedules foresee its jobs as those of ``exact``.
-MILP = "milp"
-#: The numbers under which kernels know the policies for jobs.
-CODES = {name: code for code, name in enumerate(POLICIES)} | {MILP: EXACT}
+#: Slow, so ``stand_in`` is asked where an answer cannot wait. Schedules foresee its jobs as those
+#: of ``exact``, which places them at the same cost.
+MILP, INSTEAD_OF_MILP = "milp", "exact"
+#: The numbers under which kernels know the policies for jobs that are asked about alone.
+CODES = {name: code for code, name in enumerate(POLICIES)} | {MILP: EXACT, TENURE: EXACT}
+#: How much of its slack a job may spend on saving, 0 to 1, where nobody says.
+PATIENCE = 0.25
 SERVICE_POLICIES = ("spread", "binpack", "random")
 
 
@@ -43,9 +72,23 @@ class Policies:
     one question to the next (the last schedules, the queue as arrays) only spares work.
     """
 
-    def __init__(self, *, compiled: bool = False) -> None:
-        """``compiled`` compiles at once, as a simulator wants it; a daemon calls ``compile``."""
+    def __init__(
+        self,
+        *,
+        compiled: bool = False,
+        patience: float = PATIENCE,
+        bounds: tuple[int, int] | None = None,
+    ) -> None:
+        """``compiled`` compiles at once, as a simulator wants it; a daemon calls ``compile``.
+
+        Planning is not part of that, see ``compile_planning``. ``patience``: see ``value``;
+        ``bounds``: how far plans look (``planner.COMPILED_BOUNDS``), None for as far as the code
+        is fast.
+        """
         self._kernels: Kernels = PLAIN
+        self._renew: Renew = upkeep.renew
+        self._bounds, self._patience = bounds, patience
+        self.has_planned = False
         self._pool = Pool(0)
         self._foresight: Foresight | None = None
         self._packed: tuple[ClusterView, Ints, Bools] | None = None
@@ -64,9 +107,24 @@ class Policies:
         self._kernels = kernels
         return True
 
+    def compile_planning(self, cache: str = "") -> bool:
+        """Have whole queues planned by compiled code from then on, as ``compile``.
+
+        It looks at more starts for each job then: plans may differ from those before.
+        """
+        renew = compile_planning(cache)
+        if renew is None:
+            return False
+        self._renew = renew
+        return True
+
     def policies(self) -> tuple[str, ...]:
-        """Return the names of the policies for jobs, but for ``milp``, which may take minutes."""
-        return POLICIES
+        """Return the names of the policies for jobs."""
+        return (*POLICIES, TENURE, MILP)
+
+    def stand_in(self, policy: str) -> str:
+        """Return the policy that answers at once in the stead of a slow one, itself if it does."""
+        return INSTEAD_OF_MILP if policy == MILP else policy
 
     def place(self, policy: str, view: ClusterView, ask: Ask, now_us: int) -> Placed | Unplaceable:
         """Place all executors of ``ask`` at once or none; ``InvalidInput`` for an unknown policy.
@@ -87,12 +145,42 @@ class Policies:
             _, table, flags = self._pack(view)
             question = question_of(code, ask, now_us)
             told = self._kernels.answer(question, table, flags, mask_of(ask.eligible))
-        verdict, wait_us, run_us, cost_nano, *used = told.tolist()
-        if verdict < 0:
-            return Unplaceable(REASONS[verdict])
-        names = [view.names[j] for j in used[::2]]
-        counts = tuple(zip(names, used[1::2], strict=True))
-        return Placed(counts, MODES[verdict], cost_nano, run_us, wait_us)
+        return _as_told(view, told)
+
+    def recheck(
+        self, view: ClusterView, ask: Ask, counts: Sequence[tuple[str, int]], now_us: int
+    ) -> Placed | None:
+        """Return what placing a job now on chosen nodes means, None where they do not take it.
+
+        They do where all its executors have a node that is eligible and has room for them; when
+        it would end is not looked at.
+        """
+        position = {name: j for j, name in enumerate(view.names)}
+        if any(name not in position or count < 1 for name, count in counts):
+            return None
+        fleet, need = fleet_of(view), need_of(ask, now_us)
+        chosen = np.zeros(len(view.names), dtype=np.int64)
+        for name, count in counts:
+            chosen[position[name]] += count
+        room = slots(fleet.free_cpu_m, fleet.free_memory, need)
+        if np.sum(chosen) != ask.executors or (chosen > room).any():
+            return None
+        verdict = HYBRID if is_hybrid(chosen, fleet.is_cloud) else LOCAL
+        answer = _as_told(view, entail(fleet, need, verdict, chosen))
+        return answer if isinstance(answer, Placed) else None
+
+    def predict_behind(  # noqa: PLR0913, PLR0917 - a fleet, who starts there, and who waits
+        self,
+        view: ClusterView,
+        running: Running,
+        ask: Ask,
+        placed: Placed,
+        queue: Sequence[Queued],
+        now_us: int,
+    ) -> Mapping[str, Forecast | None]:
+        """Simulate the queue as ``predict`` does, once ``ask`` has started as ``placed``."""
+        after, busy = _once_placed(view, running, ask, placed, now_us)
+        return self.predict(after, busy, queue, now_us)
 
     def could_hold(self, policy: str, view: ClusterView, ask: Ask) -> bool:
         """Return whether ``ask`` would fit if no job were there; deadlines are not looked at."""
@@ -116,6 +204,20 @@ class Policies:
             return {queued.ask.id: None for queued in queue}
         outlook = self._foresee(Moment(self._kernels, view, running, now_us), queue)
         return {queued.ask.id: outlook.at(k) for k, queued in enumerate(queue)}
+
+    def admit_all(
+        self,
+        view: ClusterView,
+        running: Occupation,
+        queue: Sequence[Queued],
+        news: Sequence[int],
+        now_us: int,
+    ) -> list[Forecast] | None:
+        """Return what the jobs at ``news`` of ``queue`` may be promised together, else None."""
+        if not view.names:
+            return None
+        moment = Moment(self._kernels, view, running, now_us)
+        return admission.admit_all(queue, news, lambda q: self._foresee(moment, q))
 
     def admit(  # noqa: PLR0913, PLR0917 - a queue's state is these six things
         self,
@@ -170,6 +272,65 @@ class Policies:
         """Say per node why ``ask`` does not start; see ``explain.explain``."""
         return explain.explain(_code(policy), view, ask, drops, running, now_us)
 
+    def is_planned(self, policy: str) -> bool:
+        """Return whether jobs of a policy have the whole queue planned."""
+        return policy == TENURE
+
+    def plan(self, site: Situation, queue: Sequence[Planned], *, turn: int, rounds: int) -> Agenda:
+        """Bring the plan of a queue up to date; see ``planner.plan_queue``."""
+        if not site.view.names or not queue:
+            return Agenda({}, turn)
+        known = self._booked(site, queue)
+        return planner.plan_queue(self._tools(), site, known, turn, rounds)
+
+    def admit_planned(
+        self, site: Situation, queue: Sequence[Planned], new: Planned, *, turn: int
+    ) -> Admitted | RefusedJob:
+        """Say whether ``new`` can be promised its deadline; see ``planner.admit``."""
+        if not site.view.names:
+            return RefusedJob("never_fits")
+        known = self._booked(site, queue)
+        return planner.admit(self._tools(), site, known, new, turn)
+
+    def at_once(
+        self, site: Situation, queue: Sequence[Planned], job: str, *, turn: int
+    ) -> Forecast | None:
+        """Return what it would mean to end a planned job as early as can be."""
+        if not site.view.names:
+            return None
+        return planner.at_once(self._tools(), site, self._booked(site, queue), job, turn)
+
+    def as_booked(self, view: ClusterView, ask: Ask, booking: Booking) -> Placed:
+        """Return what placing a job now on the nodes of its booking means."""
+        fleet, position = fleet_of(view), {name: j for j, name in enumerate(view.names)}
+        counts = np.zeros(len(view.names), dtype=np.int64)
+        for name, count in booking.counts:
+            counts[position[name]] = count
+        wait_us = delay_us(counts, fleet.boot_us)
+        run_us = max(ask.local_us, ask.hybrid_us) if booking.mode == "hybrid" else ask.local_us
+        cost_nano = total_nano(fleet, counts, wait_us + run_us)
+        return Placed(booking.counts, booking.mode, cost_nano, run_us, wait_us)
+
+    def _tools(self) -> planner.Tools:
+        self.has_planned = True
+        is_plain = self._renew is upkeep.renew
+        bounds = self._bounds or (planner.PLAIN_BOUNDS if is_plain else planner.COMPILED_BOUNDS)
+        return planner.Tools(self._renew, _planning_code, self._patience, bounds)
+
+    def _booked(self, site: Situation, queue: Sequence[Planned]) -> Sequence[Planned]:
+        """Return a queue that begins to be planned with the places that were foreseen so far.
+
+        What jobs of other policies were promised was promised on that schedule.
+        """
+        others = [one for one in queue if not self.is_planned(one.queued.policy)]
+        if not others or any(one.booking is not None for one in queue):
+            return queue
+        moment = Moment(self._kernels, site.view, site.running, site.now_us)
+        outlook = self._foresee(moment, [one.queued for one in others])
+        names = site.view.names
+        found = {one.queued.ask.id: outlook.booking(k, names) for k, one in enumerate(others)}
+        return [replace(one, booking=found.get(one.queued.ask.id)) for one in queue]
+
     def _pack(self, view: ClusterView) -> tuple[ClusterView, Ints, Bools]:
         """Return the view packed; a view is not changed once it was shown, so the last is kept."""
         if self._packed is None or self._packed[0] is not view:
@@ -181,10 +342,56 @@ class Policies:
             _code(policy)
         nodes = len(moment.view.names)
         if self._pool.nodes != nodes:
-            self._pool = Pool(nodes)
-        if self._foresight is None or not self._foresight.is_of(moment):
+            self._pool, self._foresight = Pool(nodes), None
+        if self._foresight is None:
             self._foresight = Foresight(moment, CODES, self._pool)
+        elif not self._foresight.is_of(moment):
+            self._foresight = self._foresight.moved_to(moment)
         return self._foresight.outlook(queue)
+
+
+def _as_told(view: ClusterView, told: Ints) -> Placed | Unplaceable:
+    """Return what ``decide.entail`` tells, in words."""
+    verdict, wait_us, run_us, cost_nano, *used = told.tolist()
+    if verdict < 0:
+        return Unplaceable(REASONS[verdict])
+    names = [view.names[j] for j in used[::2]]
+    counts = tuple(zip(names, used[1::2], strict=True))
+    return Placed(counts, MODES[verdict], cost_nano, run_us, wait_us)
+
+
+def _once_placed(
+    view: ClusterView, running: Running, ask: Ask, placed: Placed, now_us: int
+) -> tuple[ClusterView, Running]:
+    """Return the fleet with a job on its nodes, as ``schedule.commit`` leaves it."""
+    fleet, until_us = fleet_of(view), placed.delay_us + placed.run_us
+    counts = np.zeros(len(view.names), dtype=np.int64)
+    for name, count in placed.counts:
+        counts[view.names.index(name)] = count
+    used = np.flatnonzero(counts)
+    left_us, is_on = view.remaining_us.copy(), view.is_on.copy()
+    for j in used.tolist():
+        left_us[j] += extension_us(fleet, j, until_us)
+    is_on[used] = True
+    after = replace(
+        view,
+        free_cpu_m=view.free_cpu_m - counts * ask.cpu_m,
+        free_memory=view.free_memory - counts * ask.memory_bytes,
+        remaining_us=left_us,
+        is_on=is_on,
+    )
+    busy = Running(
+        np.concatenate((running.node, used)),
+        np.concatenate((running.cpu_m, counts[used] * ask.cpu_m)),
+        np.concatenate((running.memory_bytes, counts[used] * ask.memory_bytes)),
+        np.concatenate((running.end_us, np.full(used.size, now_us + until_us, dtype=np.int64))),
+    )
+    return after, busy
+
+
+def _planning_code(policy: str) -> int:
+    """Return the number of a policy for jobs in a plan."""
+    return PLANNED if policy == TENURE else _code(policy)
 
 
 def _code(policy: str) -> int:

@@ -20,68 +20,53 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement import timeline, value, window
+from tenure.placement import choice, precedence, timeline, value, window
 from tenure.placement.arrays import Jobs
+from tenure.placement.choice import in_time, too_late
 from tenure.placement.course import DROPPED, NOW, Chronicle, Course, Rules
 from tenure.placement.decide import NO_NODE
 from tenure.placement.plan import UNSEEN, Plan
+from tenure.placement.precedence import (
+    add,
+    behind,
+    is_hurt,
+    push_aside,
+    settle,
+    spot_of,
+    take_out,
+)
 from tenure.placement.timeline import book, timeline_of
-from tenure.placement.value import Spot, Taste, place, place_late, taste_of
+from tenure.placement.value import Taste, taste_of
 from tenure.placement.waiting import Picks, ends_to_come, line_of, picked
 from tenure.placement.window import Horizon
 
 #: The charge that makes a plan as early as possible.
 HURRY = 50.0
-#: Jobs put back anew after each arrival, and jobs up to which the whole queue is: both bound the
-#: work of one event.
-ROUNDS, REPAIR_JOBS = 4, 200
+#: Jobs put back anew after each arrival.
+ROUNDS = 4
 
 
-def settle(horizon: Horizon, job: int, spot: Spot, is_late: bool) -> None:
-    """Put a job into the plan at ``spot``."""
-    plan, row = horizon.plan, horizon.plan.first[job]
-    plan.start_us[job], plan.end_us[job], plan.mode[job] = spot.start_us, spot.end_us, spot.mode
-    plan.is_late[job] = is_late
-    for j in range(spot.counts.shape[0]):
-        if spot.counts[j] > 0:
-            plan.node[row], plan.executors[row] = j, spot.counts[j]
-            row += 1
-    plan.used[job] = row - plan.first[job]
-    book(horizon.line, plan, horizon.jobs, job, 1)
-
-
-def add(horizon: Horizon, job: int, taste: Taste) -> bool:
-    """Plan a job: in time if it can be, else as early as there is room; False if it never fits."""
-    spot = place(horizon, job, taste)
-    is_late = spot.mode == 0
-    if is_late:
-        spot = place_late(horizon, job)
-    if spot.mode == 0:
-        return False
-    settle(horizon, job, spot, is_late)
-    return True
-
-
-def improve(horizon: Horizon, line: Ints, taste: Taste) -> None:
-    """Take ROUNDS jobs of the plan out in turn, and put each back where it is best now."""
+def improve(horizon: Horizon, line: Ints, taste: Taste, rounds: int) -> None:
+    """Take so many jobs of the plan out in turn, and put each back where it is best now."""
     plan, count = horizon.plan, line.shape[0]
-    for k in range(min(ROUNDS, count)):
+    for k in range(min(rounds, count)):
         job = line[(plan.turn[0] + k) % count]
-        book(horizon.line, plan, horizon.jobs, job, -1)
-        spot = place(horizon, job, taste)
+        take_out(horizon, job)
+        spot = in_time(horizon, job, taste)
         is_late = spot.mode == 0
         if is_late and plan.is_late[job]:
-            spot = place_late(horizon, job)
+            spot = too_late(horizon, job)
         if spot.mode == 0:
             book(horizon.line, plan, horizon.jobs, job, 1)
         else:
             settle(horizon, job, spot, is_late)
-    plan.turn[0] += ROUNDS
+    plan.turn[0] += rounds
 
 
-def by_deadline(jobs: Jobs, line: Ints) -> Ints:
-    """Return jobs by deadline, equals in the order given."""
-    return line[np.argsort(jobs.deadline_us[line], kind="mergesort")]
+def by_precedence(plan: Plan, jobs: Jobs, line: Ints) -> Ints:
+    """Return jobs by rank, then by deadline, equals in the order given."""
+    line = line[np.argsort(jobs.deadline_us[line], kind="mergesort")]
+    return line[np.argsort(plan.rank[line], kind="mergesort")]
 
 
 def late_among(plan: Plan, line: Ints) -> int:
@@ -92,33 +77,26 @@ def late_among(plan: Plan, line: Ints) -> int:
     return count
 
 
-def spot_of(plan: Plan, job: int, nodes: int) -> Spot:
-    """Return the place that a job has."""
-    counts = np.zeros(nodes, dtype=np.int64)
-    for used in range(plan.first[job], plan.first[job] + plan.used[job]):
-        counts[plan.node[used]] = plan.executors[used]
-    return Spot(0.0, plan.mode[job], plan.start_us[job], plan.end_us[job], counts)
-
-
 def replan(horizon: Horizon, line: Ints, taste: Taste) -> None:
     """Plan jobs, which have no place, in their order; those that would be late come last."""
     is_left = np.zeros(line.shape[0], dtype=np.bool_)
     for k in range(line.shape[0]):
-        spot = place(horizon, line[k], taste)
+        spot = in_time(horizon, line[k], taste)
         is_left[k] = spot.mode == 0
         if spot.mode > 0:
             settle(horizon, line[k], spot, False)
     for job in line[is_left]:
-        settle(horizon, job, place_late(horizon, job), True)
+        settle(horizon, job, too_late(horizon, job), True)
 
 
 def repair(horizon: Horizon, line: Ints, taste: Taste) -> None:
     """Have fewer late jobs, or leave the plan as it is: O(jobs) placements.
 
-    First only late jobs are planned again, then all, by deadline and as early as possible.
+    First only late jobs are planned again, then all, by deadline and as early as possible. Nobody
+    is put off beyond his guard.
     """
     jobs, plan, nodes = horizon.jobs, horizon.plan, horizon.fleet.price.shape[0]
-    order = by_deadline(jobs, line)
+    order = by_precedence(plan, jobs, line)
     for is_whole in (False, True):
         before = late_among(plan, order)
         if before == 0:
@@ -127,21 +105,53 @@ def repair(horizon: Horizon, line: Ints, taste: Taste) -> None:
         was_late = plan.is_late[some]
         old = [spot_of(plan, job, nodes) for job in some]
         for job in some:
-            book(horizon.line, plan, jobs, job, -1)
+            take_out(horizon, job)
         replan(horizon, some, Taste(HURRY, 0.0) if is_whole else taste)
-        if late_among(plan, order) < before:
+        is_fine = late_among(plan, order) < before
+        for k in range(some.shape[0]):
+            is_fine = is_fine and not is_hurt(plan, some[k], old[k].end_us)
+        if is_fine:
             continue
         for job in some:
-            book(horizon.line, plan, jobs, job, -1)
+            take_out(horizon, job)
         for k in range(some.shape[0]):
             settle(horizon, some[k], old[k], was_late[k])
+
+
+def not_before(plan: Plan, line: Ints, job: int) -> Ints:
+    """Return the jobs of ``line`` that do not go before ``job`` by their rank."""
+    movable: Ints = line[plan.rank[line] >= plan.rank[job]]
+    return movable
+
+
+def take_in(horizon: Horizon, others: Ints, job: int, taste: Taste) -> bool:
+    """Plan a job beside ``others``, and see how they can be better; False if it never fits."""
+    plan = horizon.plan
+    lesser = behind(horizon, others, job)
+    is_in = 0 < lesser.shape[0] <= plan.repairs and push_aside(horizon, lesser, job, taste)
+    if not is_in and not add(horizon, job, taste):
+        return False
+    line = np.append(others, job)
+    if plan.is_late[job]:
+        movable = not_before(plan, line, job)
+        if movable.shape[0] <= plan.repairs:
+            repair(horizon, movable, taste)
+    improve(horizon, line, taste, ROUNDS)
+    return True
+
+
+def room_for(jobs: int, plan: Plan) -> int:
+    """Return how many breakpoints planning one job beside so many may add, theirs included.
+
+    Each is planned up to four times (pushed aside, twice in a repair), and a place has two ends.
+    """
+    return 2 * jobs + 8 * min(jobs, plan.repairs) + 2 * ROUNDS + 16
 
 
 def horizon_of(course: Course, chronicle: Chronicle, jobs: Jobs, line: Ints) -> Horizon:
     """Return the room from now on, with all that runs and ``line`` at their places taken out."""
     now_us = course.marks[NOW]
-    # each is planned up to three times, and a place has two ends
-    more = 6 * line.shape[0] + 2 * ROUNDS + 8
+    more = room_for(line.shape[0] + 1, course.plan)
     room = timeline_of(course.fleet, ends_to_come(course, chronicle, jobs), now_us, more)
     for job in line:
         book(room, course.plan, jobs, job, 1)
@@ -153,14 +163,8 @@ def arrive(course: Course, chronicle: Chronicle, jobs: Jobs, job: int) -> bool:
     plan, line = course.plan, line_of(course)
     others = line[plan.start_us[line] != UNSEEN]
     plan.since_us[job] = course.marks[NOW]
-    horizon, taste = horizon_of(course, chronicle, jobs, others), taste_of(plan.patience)
-    if not add(horizon, job, taste):
-        return False
-    line = np.append(others, job)
-    if plan.is_late[job] and line.shape[0] <= REPAIR_JOBS:
-        repair(horizon, line, taste)
-    improve(horizon, line, taste)
-    return True
+    horizon = horizon_of(course, chronicle, jobs, others)
+    return take_in(horizon, others, job, taste_of(plan.patience))
 
 
 def due(plan: Plan, line: Ints, now_us: int, nodes: int) -> Picks:
@@ -202,15 +206,15 @@ INLINED = frozenset(
     )
 )
 
-#: The kernels of this policy, each calling only those above it and those of the event loop; the
-#: last is the queue policy.
-KERNELS: tuple[Callable[..., Any], ...] = (
+#: The kernels that plan, each calling only those above it and those of ``kernels``.
+PLANNING: tuple[Callable[..., Any], ...] = (
     timeline.timeline_of,
     timeline.segment_at,
     timeline.cut,
     timeline.book,
     window.fits_in,
     window.candidates,
+    window.warm_us,
     window.facts_of,
     window.grid_of,
     window.room_of,
@@ -229,16 +233,32 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     value.place,
     value.sooner,
     value.place_late,
-    settle,
-    add,
+    choice.longest_boot_us,
+    choice.seen_through,
+    choice.by_own_policy,
+    choice.in_time,
+    choice.too_late,
+    precedence.note,
+    precedence.settle,
+    precedence.add,
+    precedence.spot_of,
+    precedence.is_hurt,
+    precedence.behind,
+    precedence.blocked_until_us,
+    precedence.rows_of,
+    precedence.fits_where_it_was,
+    precedence.take_out,
+    precedence.put_back,
+    precedence.push_aside,
     improve,
-    by_deadline,
+    by_precedence,
     late_among,
-    spot_of,
     replan,
     repair,
-    horizon_of,
-    arrive,
-    due,
-    pick_planned,
+    not_before,
+    take_in,
+    room_for,
 )
+#: The kernels of this policy, each calling only those above it and those of the event loop; the
+#: last is the queue policy.
+KERNELS: tuple[Callable[..., Any], ...] = (*PLANNING, horizon_of, arrive, due, pick_planned)

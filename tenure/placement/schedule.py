@@ -172,21 +172,26 @@ def commit(line: Line, k: int, course: Course, plan: Schedule, fleet: Fleet) -> 
     plan.end_us[k] = at_us + wait_us + run_us
     plan.cost_nano[k] = total_nano(fleet, counts, wait_us + run_us)
     course.pending_us[k] = plan.end_us[k]
-    for j in np.flatnonzero(counts):
-        course.free_cpu_m[j] -= counts[j] * jobs.cpu_m[job]
-        course.free_memory[j] -= counts[j] * jobs.memory_bytes[job]
-        more_us = extension_us(fleet, int(j), wait_us + run_us)
-        course.off_us[j] = at_us + fleet.remaining_us[j] + more_us
-        course.ready_us[j] = at_us + fleet.boot_us[j]
-        course.is_on[j] = True
+    cpu_m, memory_bytes = jobs.cpu_m[job], jobs.memory_bytes[job]
+    for j in range(counts.shape[0]):
+        if counts[j] > 0:
+            course.free_cpu_m[j] -= counts[j] * cpu_m
+            course.free_memory[j] -= counts[j] * memory_bytes
+            more_us = extension_us(fleet, j, wait_us + run_us)
+            course.off_us[j] = at_us + fleet.remaining_us[j] + more_us
+            course.ready_us[j] = at_us + fleet.boot_us[j]
+            course.is_on[j] = True
 
 
 def release(line: Line, course: Course, plan: Schedule, at_us: int) -> None:
     """Give back the room of jobs that end by ``at_us``."""
     for k in np.flatnonzero(course.pending_us <= at_us):
-        job, used = line.order[k], np.flatnonzero(plan.counts[k])
-        course.free_cpu_m[used] += plan.counts[k][used] * line.jobs.cpu_m[job]
-        course.free_memory[used] += plan.counts[k][used] * line.jobs.memory_bytes[job]
+        job, counts = line.order[k], plan.counts[k]
+        cpu_m, memory_bytes = line.jobs.cpu_m[job], line.jobs.memory_bytes[job]
+        for j in range(counts.shape[0]):
+            if counts[j] > 0:
+                course.free_cpu_m[j] += counts[j] * cpu_m
+                course.free_memory[j] += counts[j] * memory_bytes
         course.pending_us[k] = FOREVER_US
 
 

@@ -114,28 +114,30 @@ def value_of(wish: Wish, window: Window, nano: int, taste: Taste) -> float:
 def place(horizon: Horizon, job: int, taste: Taste) -> Spot:
     """Return the place of least value before the deadline; mode 0 if there is none."""
     grid, wish = grid_of(horizon, job), wish_of(horizon, job)
-    is_cloud = horizon.fleet.is_cloud
+    is_cloud, tries = horizon.fleet.is_cloud, horizon.plan.starts
     best = Spot(np.inf, 0, 0, 0, np.zeros(is_cloud.shape[0], dtype=np.int64))
     wait_us = 0
     while wait_us < FOREVER_US:
         for mode in (LOCAL, HYBRID):
             run_us = wish.run_us if mode == LOCAL else horizon.jobs.hybrid_us[job]
             window = Window(mode, wish.now_us, wait_us, wait_us + run_us)
-            best = better(grid, (wish, taste), window, is_cloud, best)
+            best = better(grid, (wish, taste, tries), window, is_cloud, best)
         wait_us = next_wait_us(grid, wait_us)
     return best
 
 
 def better(
-    grid: Grid, judge: tuple[Wish, Taste], first: Window, is_cloud: Bools, best: Spot
+    grid: Grid, judge: tuple[Wish, Taste, int], first: Window, is_cloud: Bools, best: Spot
 ) -> Spot:
     """Return the best place by windows like ``first`` or later; ``best`` if that is as good.
 
-    Starts are tried in order of time until the charge for the delay alone exceeds the best value.
+    Starts are tried in order of time until the charge for the delay alone exceeds the best value,
+    or so many were that ``judge`` says it is enough.
     """
-    wish, taste = judge
+    wish, taste, tries = judge
     mode, start_us, wait_us, hold_us = first
-    while start_us < wish.deadline_us - hold_us:
+    while start_us < wish.deadline_us - hold_us and tries > 0:
+        tries -= 1
         window = Window(mode, start_us, wait_us, hold_us)
         if charge_of(wish, window, taste.charge) >= best.value:
             break
@@ -159,17 +161,22 @@ def place_late(horizon: Horizon, job: int) -> Spot:
         for mode in (LOCAL, HYBRID):
             run_us = horizon.jobs.local_us[job] if mode == LOCAL else horizon.jobs.hybrid_us[job]
             window = Window(mode, horizon.now_us, wait_us, wait_us + run_us)
-            best = sooner(grid, window, is_cloud, best)
+            best = sooner(grid, window, is_cloud, best, horizon.plan.starts)
         wait_us = next_wait_us(grid, wait_us)
     return best
 
 
-def sooner(grid: Grid, first: Window, is_cloud: Bools, best: Spot) -> Spot:
-    """Return the first place by windows like ``first`` or later; ``best`` if that ends as soon."""
-    for segment in range(grid.at_us.shape[0] - 1):
-        start_us = grid.at_us[segment]
+def sooner(grid: Grid, first: Window, is_cloud: Bools, best: Spot, tries: int) -> Spot:
+    """Return the first place by windows like ``first`` or later; ``best`` if that ends as soon.
+
+    At most ``tries`` starts are tried.
+    """
+    last = grid.at_us.shape[0] - 2
+    for segment in range(last + 1):
+        # where only so many starts are tried, the last, when all is over, is one of them
+        start_us = grid.at_us[segment if segment < tries - 1 else last]
         end_us = start_us + first.hold_us
-        if end_us >= best.end_us:
+        if end_us >= best.end_us or segment >= tries:
             break
         window = Window(first.mode, start_us, first.wait_us, first.hold_us)
         if least_nano(grid, window) < FOREVER_US:

@@ -21,7 +21,7 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import Ends, Jobs, Need
+from tenure.placement.arrays import Ends, Jobs, Need, lent
 from tenure.placement.course import (
     BLOCKED,
     DROPPED,
@@ -72,7 +72,7 @@ def head_of_line(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules)
     if rules.drops and at_us + jobs.local_us[job] > jobs.deadline_us[job]:
         return picked(job, DROPPED, np.zeros(jobs.eligible.shape[1], dtype=np.int64), FOREVER_US)
     need = need_now(jobs, job, at_us, rules.is_strict)
-    verdict, counts = decide(jobs.policy[job], course.fleet, need)
+    verdict, counts = decide(jobs.policy[job], lent(course.fleet), need)
     if verdict > 0 or verdict == NO_NODE:
         return picked(job, verdict, counts, FOREVER_US)
     course.marks[BLOCKED] = job

@@ -4,8 +4,9 @@ For a window [s, s + hold) each node offers the room that it has all through, an
 which the plan's on-time grows: Eq. 4 and 11 read as the growth of the union of the node's busy
 intervals. Covering the E executors is the knapsack of ``exact``, by dynamic programming (ours).
 
-A node is taken to be warm at s only if what runs or its billing keeps it on until then, not if
-another planned job would: that one may be moved. So a job starts at its planned start or earlier.
+A node is taken to be warm at s only if what runs or its billing keeps it on until then, or if it
+is on and s is now; not if another planned job would keep it on: that one may be moved. So a job
+starts at its planned start or earlier.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ class Grid(NamedTuple):
 
 #: Columns of ``Grid.fact``: what the node counts, its cpu_m, whether it is cloud, its boot once it
 #: is off, the least time it is paid for, until when it stays on whatever is planned (0: it is off),
-#: when it can work if it is on, whether nothing runs or is planned on it.
-WEIGHT, CAPACITY, IS_CLOUD, REBOOT, BILLING, STAYS, READY, IS_EMPTY = range(8)
-FACTS = 8
+#: when it can work if it is on, whether nothing runs or is planned on it, before when it needs no
+#: boot (0: it is off).
+WEIGHT, CAPACITY, IS_CLOUD, REBOOT, BILLING, STAYS, READY, IS_EMPTY, WARM = range(9)
+FACTS = 9
 
 
 def fits_in(jobs: Jobs, job: int, cpu_m: int, memory: int) -> int:
@@ -116,6 +118,11 @@ def candidates(horizon: Horizon, job: int) -> Ints:
     return node[:count].copy()
 
 
+def warm_us(horizon: Horizon, j: int) -> int:
+    """Return before when a start on node ``j``, which is on, needs no boot: at once in any case."""
+    return int(max(horizon.off_us[j], horizon.now_us + 1))
+
+
 def facts_of(horizon: Horizon, node: Ints) -> Ints:
     """Return ``Grid.fact`` of nodes."""
     fleet = horizon.fleet
@@ -130,6 +137,7 @@ def facts_of(horizon: Horizon, node: Ints) -> Ints:
         fact[i, IS_EMPTY] = horizon.line.jobs[j] == 0
         if fleet.is_on[j]:
             fact[i, STAYS], fact[i, READY] = horizon.off_us[j], horizon.ready_us[j]
+            fact[i, WARM] = warm_us(horizon, j)
     return fact
 
 
@@ -184,7 +192,7 @@ def share_nano(grid: Grid, i: int, window: Window, segment: int) -> tuple[int, i
     if fact[i, IS_CLOUD] and window.mode == LOCAL:
         return 0, 0
     boot_us = fact[i, REBOOT]
-    if fact[i, STAYS] > window.start_us:
+    if fact[i, WARM] > window.start_us:
         boot_us = max(0, fact[i, READY] - window.start_us)
     if boot_us > window.wait_us:
         return 0, 0

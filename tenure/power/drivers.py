@@ -6,7 +6,9 @@ from typing import Protocol
 
 from tenure.model.node import PowerSpec
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
+from tenure.power.cloud import CloudDriver
 from tenure.power.command import CommandDriver
+from tenure.power.wol import WolDriver
 
 
 class PowerDriver(Protocol):
@@ -33,4 +35,10 @@ class NoDriver:
 
 def driver_for(spec: PowerSpec) -> PowerDriver:
     """Return the driver of a node; one that never switches anything for an unknown name."""
-    return CommandDriver() if spec.driver == "command" else NoDriver()
+    if spec.driver == "command":
+        return CommandDriver()
+    if spec.driver == "wol":
+        return WolDriver()
+    if spec.driver == "libcloud":
+        return CloudDriver()
+    return NoDriver()

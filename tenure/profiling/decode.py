@@ -10,11 +10,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from tenure.model.energy import MAX_SPAN_US
 from tenure.model.resources import Resources
 from tenure.model.units import US
 from tenure.profiling.sample import Reading, Sample
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: A counter from here on was counted below zero, as kernels have done: it says nothing.
+WRAPPED = 1 << 62
+#: More than any container uses (8 PiB, or so many a second): sums of it fit everywhere.
+MOST = 1 << 53
 
 
 def decode_stats(raw: Mapping[str, Any]) -> Reading | None:
@@ -27,7 +32,7 @@ def decode_stats(raw: Mapping[str, Any]) -> Reading | None:
     cpu_ns = _count(_part(_part(raw, "cpu_stats"), "cpu_usage").get("total_usage"))
     memory = _part(raw, "memory_stats")
     usage = _count(memory.get("usage"))
-    if at_us is None or cpu_ns is None or usage is None:
+    if at_us is None or cpu_ns is None or usage is None or usage > MOST:
         return None
     pages = _part(memory, "stats")
     inactive = _count(pages.get("total_inactive_file", pages.get("inactive_file"))) or 0
@@ -44,11 +49,14 @@ def decode_stats(raw: Mapping[str, Any]) -> Reading | None:
 def difference(older: Reading, newer: Reading) -> Sample | None:
     """Return what was used between two readings of one container.
 
-    None where no time passed or any counter went backwards: the container was restarted in
-    between, and what it used before is lost. Rates are rounded up, so that the least use is seen.
+    None where no time passed or more than ``MAX_SPAN_US``, another source counted, or any counter
+    went backwards: the container was restarted in between, and what it used before is lost. Rates
+    are rounded up, so that the least use is seen.
     """
     span_us = newer.at_us - older.at_us
-    if span_us <= 0 or newer.cpu_ns < older.cpu_ns:
+    if not 0 < span_us <= MAX_SPAN_US:
+        return None
+    if newer.cpu_ns < older.cpu_ns or newer.source != older.source:
         return None
     rates: dict[str, int] = {}
     observed = ["cpu_m", "memory_bytes"]
@@ -105,7 +113,7 @@ def _part(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _count(value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < WRAPPED:
         return value
     return None
 
@@ -125,4 +133,4 @@ def _time_us(text: object) -> int | None:
 
 
 def _ceil(amount: int, per: int) -> int:
-    return -(-amount // per)
+    return min(-(-amount // per), MOST)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 from tenure.model.resources import DIMENSIONS, Resources
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The counters of one container at ``at_us`` (the engine's clock, microseconds UTC).
+    """The counters of one container at ``at_us`` (the node's clock, microseconds UTC).
 
     ``cpu_ns`` CPU time ever used, nanoseconds; ``memory_bytes`` the working set (a gauge);
-    ``disk_bytes`` and ``net_bytes`` ever read and written, received and sent; None where the
-    engine does not observe them. ``tx_bytes`` is what of ``net_bytes`` was sent.
+    ``disk_bytes`` and ``net_bytes`` ever read and written, received and sent; None where they are
+    not observed. ``tx_bytes`` is what of ``net_bytes`` was sent. ``throttled_us`` is how long a CPU
+    quota held it back (None: not told). ``source`` is who counted: the counters of two sources
+    have nothing to do with each other.
     """
 
     at_us: int
@@ -22,6 +26,39 @@ class Reading:
     disk_bytes: int | None = None
     net_bytes: int | None = None
     tx_bytes: int | None = None
+    throttled_us: int | None = None
+    source: Literal["engine", "agent"] = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyReading:
+    """What a node's own meters counted until ``at_us``: energy that is measured, not modelled.
+
+    ``energy_uj`` microjoules since ``since_us``, of the meters named by ``domains``; it never falls
+    while ``since_us`` stays the same, wraps of the meters included.
+    """
+
+    at_us: int
+    since_us: int
+    energy_uj: int
+    domains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """What an agent read on its node at ``at_us``; ``seq`` rises, over its restarts too.
+
+    ``containers`` by engine id; ``total`` all that the node's cgroup (or machine) used, None where
+    it could not be read; ``energy`` None where there is no meter. ``capacity``: a dimension of 0 is
+    not told.
+    """
+
+    seq: int
+    at_us: int
+    containers: Mapping[str, Reading]
+    total: Reading | None = None
+    energy: EnergyReading | None = None
+    capacity: Resources = field(default_factory=Resources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +79,8 @@ class Sample:
 class Measured:
     """A sample of one container: tenure's id, the node it ran on, and its app (may be empty).
 
-    ``reading`` holds the counters at the sample's end, where they are known.
+    ``reading`` holds the counters at the sample's end, where they are known; ``since_us`` is when
+    the container entered its generation, 0 where that is no matter: its profile begins there.
     """
 
     container: str
@@ -50,6 +88,7 @@ class Measured:
     app: str
     sample: Sample
     reading: Reading | None = None
+    since_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

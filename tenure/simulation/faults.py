@@ -31,8 +31,11 @@ DEATH_RATE = (0.005, 0.05)
 class Faults:
     """The dice. ``is_calm`` runs have no faults and no delays at all."""
 
-    def __init__(self, random: Random, story: Story, *, is_calm: bool) -> None:
+    def __init__(self, random: Random, story: Story, *, is_calm: bool, seed: int = 0) -> None:
         self.random = random
+        # dice of its own, so that the rest of a seed stays what it was
+        self._tears = Random(f"tears {seed}")
+        self._tear_rate = 0.0 if is_calm else self._tears.choice((0.0, 0.0, 0.03, 0.2))
         self.is_calm = is_calm
         self._story = story
         self.rates: dict[str, float] = {}
@@ -47,6 +50,19 @@ class Faults:
     def stop(self) -> None:
         """No more faults from now on."""
         self.rates = {}
+        self._tear_rate = 0.0
+
+    def tear(self) -> str:
+        """Return what an engine leaves that dies amid this start, "" where it does not die."""
+        if not self._tear_rate or self._tears.random() >= self._tear_rate:
+            return ""
+        what = self._tears.choice(("shim", "held", "run"))
+        self._story.strike(f"torn:{what}")
+        return what
+
+    def tear_us(self, low_s: float, high_s: float) -> int:
+        """Return how long an engine is away, or what it left is there."""
+        return int(self._tears.uniform(low_s, high_s) * US)
 
     def strikes(self, fault: str) -> bool:
         """Whether the fault occurs on this occasion; counted when it does."""

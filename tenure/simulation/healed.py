@@ -88,6 +88,20 @@ def jobs_ended_right(store: SimStore) -> None:
         is_good = job.exit_code == 0
         if job.finished_us is None or is_good != (job.state is JobState.SUCCEEDED):
             raise LawBroken("L1", f"job {job.id} is {job.state} with exit code {job.exit_code}")
+        if job.spec.spark is not None and is_good:
+            _served_its_driver(store, job)
+
+
+def _served_its_driver(store: SimStore, job: Job) -> None:
+    """L1: a Spark job ends by its driver, which no executor of an earlier attempt outlived."""
+    table = store.table("executors")
+    driver, *crew = (table[f"{job.id}/{index}"] for index in range(job.spec.containers))
+    if not driver.is_over or driver.exit_code != 0:
+        raise LawBroken("L1", f"job {job.id} is over, its driver {driver.state}")
+    for executor in crew:
+        if executor.driver_attempt not in (0, driver.attempt):
+            text = f"{executor.key} served attempt {executor.driver_attempt} of its driver"
+            raise LawBroken("L1", f"{text}, which ended as attempt {driver.attempt}")
 
 
 def deadlines_met(store: SimStore) -> None:

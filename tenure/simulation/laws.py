@@ -7,7 +7,8 @@ goes off only where nothing runs, or to fence; L8 shares sum to cost; L10 nothin
 is on the disk; L11 public events have no gaps; L12 no placement overcommits; L14 one key, one job;
 L15 nothing new lands on a node that is drained; L16 one that was drained is empty of ours.
 L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by running twice. L17, what
-the core keeps between events is what its records say, is ``remembered``.
+the core keeps between events is what its records say, is ``remembered``. L18: what moved live goes
+on with the memory that it had.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tenure.model.container import ContainerState, Grave, Migration, Service, St
 from tenure.model.drain import Drain
 from tenure.model.effects import (
     DURABLE_KINDS,
+    CheckpointContainer,
     CreateContainer,
     Effect,
     Reply,
@@ -44,7 +46,7 @@ JUST_NOW_US = 5 * US
 #: The same where a person asks, or where the command comes late.
 UNSEEN_US = 60 * US
 #: Steps in which a migration has not begun to touch its source.
-UNTOUCHED = frozenset((Step.QUEUED, Step.CREATE))
+UNTOUCHED = frozenset((Step.QUEUED, Step.PREPARE, Step.CREATE))
 #: Steps of a start-first move at which its target may run beside its source.
 TWO_MAY_RUN = frozenset((Step.START, Step.VERIFY, Step.COMMIT, Step.UNDO_TARGET))
 
@@ -166,9 +168,25 @@ class Laws:
                 check(before.get(key), row)
         emptiness.nothing_lands(self.store, changes)
         self._emptied = emptiness.drained_by(self.store, changes)
+        self._finished(changes)
+
+    def _finished(self, changes: Changes) -> None:
+        """L8 and L18 on what ends with a transaction."""
         for row in changes.records.get("intervals", {}).values():
             if row is not None:
                 _shares_sum(row)
+        for move in changes.records.get("migrations", {}).values():
+            if move is not None and move.kind == "live" and move.step is Step.COMMIT:
+                self._memory_moved(move)
+
+    def _memory_moved(self, move: Migration) -> None:
+        """L18: the target's first process is the source's, gone on."""
+        target = self.machines[move.target].containers.get(move.target_id)
+        source = self.machines[move.source].containers.get(move.source_id)
+        if target is None or source is None or target.life != 1:
+            return
+        if target.memory != source.checkpoints.get(move.checkpoint):
+            raise LawBroken("L18", f"{target.id} does not go on as {source.id} did")
 
     def after_commit(self) -> None:
         """L12 and L16 on what a transaction has changed."""
@@ -192,7 +210,7 @@ class Laws:
             return
         if effect.kind in DURABLE_KINDS:
             self._effect_is_durable(effect)
-        if isinstance(effect, StopContainer):
+        if isinstance(effect, StopContainer | CheckpointContainer):
             self._has_reason(effect.node, effect.engine_id)
         elif isinstance(effect, RetireContainer):
             self._has_reason(effect.node, effect.target)
@@ -290,7 +308,7 @@ class Laws:
         return not any(
             m.container == owner
             and m.incarnation == turn
-            and m.step in (Step.CREATE, Step.START, Step.VERIFY)
+            and m.step in (Step.CREATE, Step.TRANSFER, Step.START, Step.VERIFY)
             for m in moves
         )
 

@@ -23,6 +23,10 @@ class SimContainer:
     """A container as it truly is. ``is_alive``: a process of it exists, whatever is reported.
 
     ``life`` counts its processes, ``is_by_hand`` says that a person or tenure stopped it.
+    ``checkpoints`` holds what was kept of its memory by name, ``memory`` tells one process's from
+    another's: it goes on where a process is restored. ``task`` is what the engine's death amid its
+    start left of it, which the engine neither shows nor ends: "" nothing, ``shim`` nothing that
+    could run, ``held`` a process that may run.
     """
 
     id: str
@@ -38,6 +42,9 @@ class SimContainer:
     started_us: int | None = None
     finished_us: int | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    checkpoints: dict[str, str] = field(default_factory=dict)
+    memory: str = ""
+    task: str = ""
 
     def is_kept_up(self, code: int) -> bool:
         """Whether its engine starts it again after an end with ``code``."""
@@ -117,18 +124,56 @@ class Machine:
         self.witness.changed(made, "create")
         return Done(key)
 
-    def start(self, key: str, *, how: str = "asked") -> Outcome:
-        """Start a container; one that runs counts as done."""
+    def start(self, key: str, *, how: str = "asked", checkpoint: str = "") -> Outcome:
+        """Start a container, or restore it; one that runs counts as done."""
         container = self.containers.get(key)
         if container is None:
             return Refused("no_such_container", key)
+        if container.task:
+            return _left(container)
         if container.is_alive:
             return Done()
         if behaviour_of(container.body).is_unstartable:
             return Refused("start_failed", "no such file")
+        if checkpoint and checkpoint not in container.checkpoints:
+            return Refused("start_failed", f"no checkpoint {checkpoint}")
         container.is_by_hand = False
-        self._begin(container, how)
+        self._begin(container, how, container.checkpoints.get(checkpoint, ""))
         return Done()
+
+    def checkpoint(self, key: str, name: str) -> Outcome:
+        """Keep a container's memory and end it; its policy starts it again, as engines do."""
+        container = self.containers.get(key)
+        if container is None:
+            return Refused("no_such_container", key)
+        if not container.is_alive or container.task or name in container.checkpoints:
+            return Refused("checkpoint_failed", f"{key} does not run, or {name} is there")
+        if "tcp" in container.body.get("Cmd", ()):
+            return Refused("checkpoint_failed", "connected TCP socket")
+        container.checkpoints[name] = container.memory
+        self.end(container, KILLED)
+        return Done()
+
+    def carry(self, source: Machine, key: str) -> Outcome:
+        """Take over the image of a container on another host."""
+        container = source.containers.get(key)
+        if container is None:
+            return Refused("no_such_container", key)
+        image = container.body["Image"]
+        if image not in self.images:
+            self.images = tuple(sorted((*self.images, image)))
+        return Done(image, moved_bytes=1)
+
+    def transfer(self, key: str, source: Machine, source_key: str, checkpoint: str) -> Outcome:
+        """Take over a checkpoint of a container on another host into a created one."""
+        container, origin = self.containers.get(key), source.containers.get(source_key)
+        if container is None or origin is None:
+            return Refused("no_such_container", key if container is None else source_key)
+        if checkpoint:
+            if checkpoint not in origin.checkpoints:
+                return Refused("engine_error", f"no checkpoint {checkpoint}")
+            container.checkpoints[checkpoint] = origin.checkpoints[checkpoint]
+        return Done(moved_bytes=1)
 
     def stop(self, key: str) -> Outcome:
         """Stop a container by hand; stopped or absent counts as done."""
@@ -136,7 +181,7 @@ class Machine:
         if container is None:
             return Done()
         container.is_by_hand = True
-        if container.is_alive:
+        if container.is_alive and not container.task:
             self.end(container, TERMINATED)
         elif container.state == "restarting":
             container.state = "exited"
@@ -147,6 +192,8 @@ class Machine:
         container = self.find(target)
         if container is None:
             return Done()
+        if container.task == "held":
+            return _left(container)
         self.stop(container.id)
         del self.containers[container.id]
         container.state = "removed"
@@ -178,6 +225,7 @@ class Machine:
             started_us=container.started_us,
             finished_us=container.finished_us if is_over else None,
             health=self._health(container),
+            is_torn=container.state == "created" and container.task == "held",
         )
 
     def _health(self, container: SimContainer) -> str:
@@ -189,9 +237,10 @@ class Machine:
 
     # lives of containers
 
-    def _begin(self, container: SimContainer, how: str) -> None:
+    def _begin(self, container: SimContainer, how: str, memory: str = "") -> None:
         container.state, container.is_alive = "running", True
         container.life += 1
+        container.memory = memory or f"{container.id}/{container.life}"
         container.started_us = self.timeline.now_us
         life = container.life
         run = behaviour_of(container.body)
@@ -207,6 +256,8 @@ class Machine:
     def end(self, container: SimContainer, code: int) -> None:
         """Have a container's process end by itself; its policy may start it again."""
         container.is_alive = False
+        if container.task:
+            return  # the engine does not know that it ran
         container.exit_code, container.finished_us = code, self.timeline.now_us
         if not self.is_up:
             return  # the engine learns of it when it is back
@@ -228,6 +279,23 @@ class Machine:
         self.held.clear()
         self.witness.reach_changed(self)
 
+    def tear(self, key: str, what: str) -> None:
+        """The engine dies while it starts a container: ``shim``, ``held``, or ``held`` and run."""
+        container = self.containers.get(key)
+        if container is not None and not container.is_alive and not container.task:
+            if what == "run":
+                state, finished_us = container.state, container.finished_us
+                self._begin(container, "asked")
+                container.state, container.finished_us = state, finished_us
+            container.task = "shim" if what == "shim" else "held"
+        self.crash(keeps_alive=True)
+
+    def clear(self) -> None:
+        """Somebody ends on the host what its engine neither shows nor ends."""
+        for container in self.containers.values():
+            container.is_alive &= not container.task
+            container.task = ""
+
     def die(self) -> None:
         """The whole host dies, and every container with it."""
         self.is_dead = True
@@ -244,6 +312,7 @@ class Machine:
         for container in self.containers.values():
             if container.is_alive:
                 self.end(container, code)
+        self.clear()
         self.witness.reach_changed(self)
 
     def come_up(self) -> None:
@@ -253,14 +322,14 @@ class Machine:
         self.is_up, self.is_dead = True, False
         self.boots += 1
         for container in list(self.containers.values()):
-            if container.is_alive and not self.keeps_alive:
+            if container.is_alive and not container.task and not self.keeps_alive:
                 self.end(container, TERMINATED)
             self._take_stock(container)
         self.witness.reach_changed(self)
 
     def _take_stock(self, container: SimContainer) -> None:
         """Learn what became of a container while the engine was away."""
-        if container.is_alive or container.state == "created":
+        if container.is_alive or container.task or container.state == "created":
             return
         was_up = container.state in ("running", "restarting")
         container.state = "exited"
@@ -290,3 +359,10 @@ class Machine:
 
 def _identity(labels: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if key.startswith("tenure.")}
+
+
+def _left(container: SimContainer) -> Refused:
+    """Return what an engine says of a start or removal while something is left of a container."""
+    if container.task == "held":
+        return Refused("start_blocked", "held")
+    return Refused("engine_error", f"task {container.id}: already exists")

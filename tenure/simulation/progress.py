@@ -27,16 +27,22 @@ def _closure(table: Mapping[W, tuple[W, ...]]) -> dict[W, set[W]]:
 
 
 #: What may follow a step besides its own successor: a way back before the commit.
-_BEFORE_COMMIT = (Step.CREATE, Step.DISARM, Step.STOP, Step.START, Step.VERIFY)
+_BEFORE_COMMIT = (
+    *(Step.PREPARE, Step.CREATE, Step.DISARM, Step.CHECKPOINT, Step.STOP),
+    *(Step.CARRY, Step.TRANSFER, Step.START, Step.VERIFY),
+)
 
 
-def _steps(is_start_first: bool) -> dict[Step, tuple[Step, ...]]:
+def _steps(method: str) -> dict[Step, tuple[Step, ...]]:
     table: dict[Step, tuple[Step, ...]] = {step: () for step in Step}
-    for step, following in FORWARD[is_start_first].items():
+    for step, following in FORWARD[method].items():
         table[step] = (following,)
+    if method == "live":  # refused by the source, it goes on as a snapshot
+        table[Step.CHECKPOINT] = (*table[Step.CHECKPOINT], Step.STOP)
+        table[Step.STOP] = (FORWARD["snapshot"][Step.STOP],)
     for step in _BEFORE_COMMIT:
         table[step] = (*table[step], Step.UNDO_TARGET)
-    table[Step.QUEUED] = (Step.CREATE, Step.REFUSED)
+    table[Step.QUEUED] = (*table[Step.QUEUED], Step.REFUSED)
     table[Step.UNDO_TARGET] = (Step.UNDO_SOURCE, Step.UNDO_ARM, Step.ROLLED_BACK)
     table[Step.UNDO_SOURCE] = (Step.UNDO_ARM, Step.ROLLED_BACK)
     return table
@@ -46,7 +52,7 @@ JOBS = _closure(JOB_TRANSITIONS)
 EXECUTORS = _closure(EXECUTOR_TRANSITIONS)
 RUNS = _closure(RUN_TRANSITIONS)
 DRAINS = _closure(DRAIN_TRANSITIONS)
-STEPS = {flag: _closure(_steps(flag)) for flag in (False, True)}
+STEPS = {method: _closure(_steps(method)) for method in FORWARD}
 
 
 def _job(old: Job | None, new: Job | None) -> None:
@@ -90,7 +96,9 @@ def restored_service(old: Service | None, new: Service | None) -> None:
 def _migration(old: Migration | None, new: Migration | None) -> None:
     if old is None or new is None:
         return
-    if new.step not in STEPS[old.is_start_first][old.step]:
+    # the method is chosen anew when a move begins
+    method = new.method if old.step is Step.QUEUED else old.method
+    if new.step not in STEPS[method][old.step]:
         raise LawBroken("L3", f"migration {old.id}: {old.step} -> {new.step}")
     if old.step in STEP_OVER and new != old:
         raise LawBroken("L3", f"migration {old.id} changes after its end")

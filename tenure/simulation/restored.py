@@ -1,7 +1,8 @@
 """Runs in which the state is put back from a backup: the fleet has gone on meanwhile.
 
 Beside the laws of every run: what ran at the restore and is still known is adopted, not stopped
-(R1); containers that the backup knows nothing of are left alone, and keep their node on (L4, L7).
+(R1), but for executors of a Spark driver that begins again; containers that the backup knows
+nothing of are left alone, and keep their node on (L4, L7).
 The ledger is not judged: what it billed since the backup is forgotten.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 from tenure.core import restore
 from tenure.core.tables import Changes, Meta
 from tenure.model.container import ContainerState
+from tenure.model.facts import LABEL_DRIVER, LABEL_JOB
 from tenure.model.placing import Placer
 from tenure.simulation import healed, progress
 from tenure.simulation.laws import copy_of
@@ -96,8 +98,23 @@ class RestoredWorld(World):
                 newest[owner] = container
         graves = {(g.owner, g.turn) for g in self.around.store.table("graves").values()}
         for owner, container in newest.items():
-            if copy_of(container) not in graves and self._is_meant_to_run(owner):
+            is_ours = copy_of(container) not in graves and not self._is_given_up(container)
+            if is_ours and self._is_meant_to_run(owner):
                 yield Runs(owner, container)
+
+    def _is_given_up(self, container: SimContainer) -> bool:
+        """Whether the backup had a later copy's number already.
+
+        An operator's word declared the node dead, and what was known of the copies there went
+        with the node: it is not to be adopted, but to go.
+        """
+        owner, turn = copy_of(container)
+        tables = self.around.store.table
+        if "/" in owner:
+            executor = tables("executors").get(owner)
+            return executor is not None and turn < executor.attempt
+        service = tables("services").get(owner)
+        return service is not None and turn < service.incarnation
 
     def _is_meant_to_run(self, owner: str) -> bool:
         job = self._jobs().get(owner.partition("/")[0])
@@ -117,9 +134,18 @@ class RestoredWorld(World):
         for runs in self._runs:
             container = runs.container
             machine = self.around.machines[container.node]
-            if container.is_alive and machine.answers and self._is_meant_to_run(runs.owner):
+            is_there = container.is_alive and machine.answers
+            if is_there and self._is_meant_to_run(runs.owner) and self._is_served(container):
                 self._is_adopted(runs)
         self._runs = []
+
+    def _is_served(self, container: SimContainer) -> bool:
+        """Whether the driver that a Spark executor was made for is the one of the record."""
+        driver = container.labels.get(LABEL_DRIVER)
+        if driver is None:
+            return True
+        executors = self.around.store.table("executors")
+        return str(executors[f"{container.labels[LABEL_JOB]}/0"].attempt) == driver
 
     def _is_adopted(self, runs: Runs) -> None:
         store, container = self.around.store, runs.container

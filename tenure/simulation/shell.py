@@ -13,11 +13,12 @@ from typing import Protocol
 
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
-from tenure.model.effects import Effect, ProbePower, Relist, Reply, SwitchPower, Trigger
+from tenure.model.effects import Decide, Effect, ProbePower, Relist, Reply, SwitchPower, Trigger
 from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Started, Tick
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Outcome
 from tenure.model.placing import Placer
+from tenure.placement.milp import outcome_of
 from tenure.simulation import remembered
 from tenure.simulation.faults import DEATHS, Faults
 from tenure.simulation.laws import Laws
@@ -33,6 +34,8 @@ from tenure.simulation.wire import Wire
 Make = Callable[[int], Event]
 #: A dead daemon is back after this long (milliseconds).
 DOWN_MS = (100, 40_000)
+#: The real solver may take so long for a question, of the time outside of the simulation.
+SOLVE_S = 60.0
 #: L17 works everything out anew, which takes longer than the batch; what is stale stays stale.
 REMEMBERED_EVERY = 11
 
@@ -227,8 +230,22 @@ class SimShell:
             self.around.power.switch(effect, self._ender(effect.id))
         elif isinstance(effect, ProbePower):
             self.around.power.probe(effect, self._ender(effect.id))
+        elif isinstance(effect, Decide):
+            self._decide(effect)
         else:
             self.around.wire.send(effect, self._ender(effect.id))
+
+    def _decide(self, effect: Decide) -> None:
+        """Have the real solver decide; the daemon may hear of it late, or not at all."""
+        fault = self.around.faults.one_of(("slow", "lost"))
+        if fault:
+            self.around.faults.count(f"{fault}:decide")
+        if fault == "lost":
+            return
+        delay_us = self.around.faults.delay_us(10, 60_000 if fault else 2_000)
+        found = outcome_of(effect.policy, effect.view, effect.ask, effect.now_us, SOLVE_S)
+        end = self._ender(effect.id)
+        self.around.timeline.after(delay_us, lambda: end(found))
 
     def _ender(self, key: str) -> Callable[[Outcome], None]:
         epoch = self._epoch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenure.model.effects import (
     CreateContainer,
+    Decide,
     Effect,
     RetireContainer,
     SetRestartPolicy,
@@ -117,6 +118,8 @@ def told_effect(effect: Effect) -> str:
         detail = effect.target
     elif isinstance(effect, SwitchPower):
         detail = effect.to
+    elif isinstance(effect, Decide):
+        detail = f"{effect.policy} within {effect.limit_s:g} s"
     owner = getattr(effect, "owner", "")
     key = getattr(effect, "id", "")
     return f"{key} {effect.kind} {getattr(effect, 'node', '')} {detail} for {owner[:60]}"

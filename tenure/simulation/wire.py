@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tenure.model.effects import (
+    CarryImage,
+    CheckpointContainer,
     CreateContainer,
     EngineEffect,
     RetireContainer,
     StartContainer,
     StopContainer,
+    TransferState,
+    TwoEngineEffect,
 )
 from tenure.model.outcome import Outcome, Refused, Unknown
 from tenure.simulation.faults import CALL_FAULTS, Faults
@@ -22,17 +26,30 @@ LATE_MS = 60_000
 Answer = Callable[[Outcome], None]
 
 
-def perform(machine: Machine, effect: EngineEffect, *, how: str = "asked") -> Outcome:
+def perform(  # noqa: PLR0911 - one for each effect
+    machines: Mapping[str, Machine], effect: EngineEffect, *, how: str = "asked"
+) -> Outcome:
     """Do on an engine what an effect asks for; ``how`` late: the daemon gave it up before."""
+    machine = machines[effect.node]
+    if isinstance(effect, CarryImage | TransferState):
+        return _receive(machine, machines[effect.source], effect)
+    if isinstance(effect, CheckpointContainer):
+        return machine.checkpoint(effect.engine_id, effect.checkpoint)
     if isinstance(effect, CreateContainer):
         return machine.create(effect.name, effect.body, pull=effect.pull)
     if isinstance(effect, StartContainer):
-        return machine.start(effect.engine_id, how=how)
+        return machine.start(effect.engine_id, how=how, checkpoint=effect.checkpoint)
     if isinstance(effect, StopContainer):
         return machine.stop(effect.engine_id)
     if isinstance(effect, RetireContainer):
         return machine.retire(effect.target)
     return machine.set_policy(effect.engine_id, effect.policy)
+
+
+def _receive(machine: Machine, origin: Machine, effect: TwoEngineEffect) -> Outcome:
+    if isinstance(effect, CarryImage):
+        return machine.carry(origin, effect.source_id)
+    return machine.transfer(effect.engine_id, origin, effect.source_id, effect.checkpoint)
 
 
 class Wire:
@@ -54,6 +71,13 @@ class Wire:
         if not machine.answers:
             self._unanswered(machine, effect, answer)
             return
+        if not self._has_origin(effect):
+            self._give_up(answer)
+            return
+        if isinstance(effect, StartContainer) and (left := self._faults.tear()):
+            self._tear(machine, effect, left)
+            self._give_up(answer)
+            return
         fault = self._faults.one_of(CALL_FAULTS)
         if fault:
             self._faults.count(f"{fault}:{effect.kind}")
@@ -69,6 +93,18 @@ class Wire:
             self._timeline.after(delay_us, lambda: self._serve(machine, effect, answer, ""))
         else:
             self._serve(machine, effect, answer, fault)
+
+    def _tear(self, machine: Machine, effect: StartContainer, left: str) -> None:
+        """Have the engine die amid a start, come back, and somebody clear what it left."""
+        machine.tear(effect.engine_id, left)
+        self._timeline.after(self._faults.tear_us(0.5, 20), machine.come_up)
+        self._timeline.after(self._faults.tear_us(30, 200), machine.clear)
+
+    def _has_origin(self, effect: EngineEffect) -> bool:
+        """Whether the other engine answers, of an effect that takes two."""
+        if isinstance(effect, CarryImage | TransferState):
+            return self._machines[effect.source].answers
+        return True
 
     def _unanswered(self, machine: Machine, effect: EngineEffect, answer: Answer) -> None:
         """Fail as real links do: refused at once where nobody listens, else only a time-out."""
@@ -86,14 +122,17 @@ class Wire:
 
     def _late(self, machine: Machine, effect: EngineEffect) -> None:
         """Let a call that was given up happen after all."""
-        if machine.is_powered and machine.is_up:
-            perform(machine, effect, how="late")
+        if machine.is_powered and machine.is_up and self._has_origin(effect):
+            perform(self._machines, effect, how="late")
 
     def _serve(self, machine: Machine, effect: EngineEffect, answer: Answer, fault: str) -> None:
         if not machine.answers:
             self._unanswered(machine, effect, answer)
             return
-        outcome = perform(machine, effect)
+        if not self._has_origin(effect):
+            self._give_up(answer)
+            return
+        outcome = perform(self._machines, effect)
         if fault == "lie":
             outcome = Refused("engine_error", "an error after success")
         if fault == "deaf":

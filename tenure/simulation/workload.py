@@ -7,12 +7,14 @@ from random import Random
 from typing import Any
 
 from tenure.core.params import Params
-from tenure.model.job import Constraint, JobSpec
+from tenure.model.job import Constraint, JobSpec, SparkSpec
 from tenure.model.node import NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.placement.decide import POLICIES
+from tenure.placement.decide import POLICIES, TENURE
+from tenure.placement.policies import MILP
+from tenure.simulation.behaviour import WORKER_ENDS
 
 IMAGES = ("base:latest", "tool:latest")
 ABSENT = "absent:latest"
@@ -33,6 +35,44 @@ class Wish:
     request: Resources = Resources()
     migrate: str = ""
     overlap: bool = False
+
+
+def with_checkpoints(dice: Random, specs: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:
+    """Return the nodes, of which none, some or all can checkpoint."""
+    share = dice.choice((0.0, 0.7, 1.0, 1.0))
+    return tuple(replace(spec, checkpoint=dice.random() < share) for spec in specs)
+
+
+def with_kinds(dice: Random, params: Params) -> Params:
+    """Return the parameters with a best kind of move for containers that name none."""
+    return replace(params, best_kind=dice.choice(("live", "live", "snapshot", "restart")))
+
+
+def movers(dice: Random, start_us: int, span_us: int) -> list[Wish]:
+    """Return some more services, in every third run: small ones, so that many of them move."""
+    found = []
+    for index in range(dice.choice((0, 0, 8))):
+        at_us = start_us + dice.randrange(0, span_us // (2 * US)) * US
+        wish = _service_wish(dice, f"mover{index}", at_us)
+        found.append(replace(wish, request=Resources(50, 16 * MIB), migrate=""))
+    return found
+
+
+def dressed(dice: Random, wish: Wish) -> Wish:
+    """Return a wish for a service with a kind of move, volumes, and what bars live moves."""
+    if wish.body is None:
+        return wish
+    body, host = dict(wish.body), dict(wish.body["HostConfig"])
+    if "Binds" in host and dice.random() < 0.8:
+        body["Labels"] = {"tenure.binds": "shared"}
+    if dice.random() < 0.2:
+        host["Binds"] = [*host.get("Binds", ()), f"{wish.name}:/kept"]
+    if dice.random() < 0.1:
+        host["Devices"] = [{"PathOnHost": "/dev/null"}]
+    if body["Cmd"][0] == "serve" and dice.random() < 0.2:
+        body["Cmd"] = [*body["Cmd"], "tcp"]
+    migrate = dice.choice(("", "live", "snapshot")) if not wish.migrate else wish.migrate
+    return replace(wish, body=body | {"HostConfig": host}, migrate=migrate)
 
 
 def draw_params(random: Random) -> Params:
@@ -106,6 +146,28 @@ def draw_wishes(random: Random, start_us: int, span_us: int, *, is_calm: bool) -
     return sorted(wishes, key=lambda wish: (wish.at_us, wish.name))
 
 
+def with_planning(wishes: list[Wish], dice: Random) -> list[Wish]:
+    """Return the wishes with none, some or all jobs of the policy that plans the queue."""
+    share = dice.choice((0.0, 0.0, 0.5, 1.0))
+    return [
+        replace(wish, job=replace(wish.job, policy=TENURE))
+        if wish.job is not None and dice.random() < share
+        else wish
+        for wish in wishes
+    ]
+
+
+def with_solving(wishes: list[Wish], dice: Random) -> list[Wish]:
+    """Return the wishes with none, some or all jobs of the policy that a solver decides."""
+    share = dice.choice((0.0, 0.0, 0.3, 1.0))
+    return [
+        replace(wish, job=replace(wish.job, policy=MILP))
+        if wish.job is not None and dice.random() < share
+        else wish
+        for wish in wishes
+    ]
+
+
 def _job_wish(random: Random, name: str, at_us: int, *, is_calm: bool) -> Wish:
     run_s = random.choice((1, 5, 20, 60))
     command: tuple[str, ...] = ("work", str(run_s), "0", "0")
@@ -128,7 +190,27 @@ def _job_wish(random: Random, name: str, at_us: int, *, is_calm: bool) -> Wish:
         priority=random.choice((0, 0, 0, 1)),
         retries=random.choice((0, 1, 2)),
     )
+    spec = _as_spark(random, spec, is_calm=is_calm)
     return Wish(at_us, name, job=spec if is_calm else _twist(random, spec, run_s))
+
+
+def _as_spark(random: Random, spec: JobSpec, *, is_calm: bool) -> JobSpec:
+    """Make a share of the jobs Spark jobs; the command is the driver's, which ends the job."""
+    if random.random() >= 0.25 or len(spec.command) == 1:
+        return spec
+    labels = {}
+    if not is_calm and random.random() < 0.3:
+        code = random.choice(("0", "1", "137"))
+        labels = {WORKER_ENDS: f"{random.choice((1, 5, 20))} {random.choice((1, 2))} {code}"}
+    spark = SparkSpec(spec.command[0], args=spec.command[1:], secret="of the run")
+    return replace(
+        spec,
+        command=(),
+        spark=spark,
+        executors=max(1, spec.executors // 2),
+        labels=labels,
+        request=replace(spec.request, memory_bytes=256 * MIB),
+    )
 
 
 def _twist(random: Random, spec: JobSpec, run_s: int) -> JobSpec:

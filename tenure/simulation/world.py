@@ -54,12 +54,14 @@ class World:
         self.is_calm = seed % CALM_EVERY == 0
         self.timeline = Timeline(START_US)
         self.story = Story(START_US, is_loud=is_loud)
-        self.faults = Faults(self.random, self.story, is_calm=self.is_calm)
+        self.faults = Faults(self.random, self.story, is_calm=self.is_calm, seed=seed)
         relist_us = self.random.choice((10, 15, 30)) * US
         self.around = Surroundings(self.timeline, self.faults, self.story, relist_us=relist_us)
-        self.specs = workload.draw_nodes(self.random, is_calm=self.is_calm)
+        self.kinds = Random(f"kinds {seed}")
+        drawn = workload.draw_nodes(self.random, is_calm=self.is_calm)
+        self.specs = workload.with_checkpoints(self.kinds, drawn)
         configured = Configured(at_us=START_US, nodes=self.specs, cycles=workload.CYCLES)
-        params = workload.draw_params(self.random)
+        params = workload.with_kinds(self.kinds, workload.draw_params(self.random))
         self.shell = SimShell(self.around, params, placer, configured=configured)
         self.clients = Clients(self.shell, self.random, is_calm=self.is_calm)
         self.shell.askers = self.clients
@@ -119,7 +121,12 @@ class World:
         wishes = workload.draw_wishes(
             self.random, START_US + US, self.span_us * 3 // 4, is_calm=self.is_calm
         )
-        for wish in wishes:
+        if not self.is_calm:
+            wishes += workload.movers(self.kinds, START_US + US, self.span_us * 3 // 4)
+        wishes = [workload.dressed(self.kinds, wish) for wish in wishes]
+        # by dice of its own, so that the rest of a seed stays what it was
+        wishes = workload.with_planning(wishes, Random(f"planning {self.seed}"))
+        for wish in workload.with_solving(wishes, Random(f"solving {self.seed}")):
             self.timeline.at(wish.at_us, partial(self.clients.wish, wish))
         if self.is_calm:
             return
@@ -231,6 +238,7 @@ class World:
         self.faults.stop()
         for machine in self.around.machines.values():
             self._restore(machine)
+            machine.clear()
         self.shell.configure(self.specs)
         nothing = {spec.name: Resources() for spec in self.specs}
         self.shell.put(lambda at_us: UsageObserved(at_us=at_us, foreign=nothing))

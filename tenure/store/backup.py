@@ -1,8 +1,9 @@
 """Take a backup beside a running daemon, and put one back while none runs (docs/operations.md).
 
-A backup holds the state, the statistics, the token and the configuration. A restore replaces state,
-statistics and token; the configuration is in the file for people. ``state.db`` is replaced last, by
-one rename: a restore that was cut off has changed nothing that matters, and may be repeated.
+A backup holds the state, the statistics, the record of energy, the token and the configuration. A
+restore replaces all but the configuration, which is in the file for people. ``state.db`` is
+replaced last, by one rename: a restore that was cut off has changed nothing that matters, and may
+be repeated.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from tenure.store.lock import DirectoryLock
 from tenure.store.store import Store
 
 STATE = "state.db"
-#: Beside the state: statistics, or what waits for InfluxDB. Either may be absent.
-OTHERS = ("stats.db", "influx.db")
+#: Beside the state: statistics, or what waits for InfluxDB, and the record of energy. Any may be
+#: absent.
+OTHERS = ("stats.db", "influx.db", "uses.db")
 TOKEN = "token"
 CONFIGURATION = "configuration/"
 Records = Mapping[str, Mapping[str, Any]]

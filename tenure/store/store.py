@@ -29,6 +29,7 @@ from tenure.store.connection import (
 from tenure.store.errors import StoreError, Unstorable, translated
 from tenure.store.lock import DirectoryLock
 from tenure.store.pruning import Bounds, Pruned, prune_events, prune_logs
+from tenure.store.statements import APPEND, DELETE, UPSERT, execute
 
 #: A kept log is the end of what a container wrote, at most this.
 MAX_LOG_BYTES = MIB
@@ -38,13 +39,6 @@ MAX_EVENTS_READ = 10_000
 # checked at every start; logs may be large, and losing one loses no job
 _VITAL_TABLES = ("records", "events")
 
-_UPSERT = """INSERT INTO records (kind, key, v, body) VALUES (?, ?, ?, ?)
-    ON CONFLICT (kind, key) DO UPDATE SET v = excluded.v, body = excluded.body"""
-_DELETE = "DELETE FROM records WHERE kind = ? AND key = ?"
-# the repeat of a commit whose answer was lost changes nothing; another event of this number fails
-_APPEND = """INSERT INTO events (seq, at_us, type, subject, body) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (seq) DO UPDATE SET body = body WHERE (at_us, type, subject, body)
-    = (excluded.at_us, excluded.type, excluded.subject, excluded.body)"""
 _SAVE_LOG = """INSERT INTO logs (key, at_us, body) VALUES (?, ?, ?)
     ON CONFLICT (key) DO UPDATE SET at_us = excluded.at_us, body = excluded.body"""
 
@@ -140,11 +134,9 @@ class Store:
         puts, drops = self._encoded(records)
         rows = [(e.seq, e.at_us, e.type, e.subject, encode_event(e.data, e.seq)) for e in events]
         with self._writing() as db:
-            if drops:
-                db.executemany(_DELETE, drops)
-            if puts:
-                db.executemany(_UPSERT, puts)
-            if rows and db.executemany(_APPEND, rows).rowcount != len(rows):
+            execute(db, DELETE, drops)
+            execute(db, UPSERT, puts)
+            if execute(db, APPEND, rows) != len(rows):
                 raise StoreError(
                     f"an event from {rows[0][0]} to {rows[-1][0]} exists with another content"
                 )
@@ -223,8 +215,8 @@ class Store:
         """
         puts, drops = self._encoded(records)
         with self._writing() as db:
-            db.executemany(_DELETE, drops)
-            db.executemany(_UPSERT, puts)
+            execute(db, DELETE, drops)
+            execute(db, UPSERT, puts)
             db.execute("DELETE FROM events")
             schema.note(db, "restored", origin)
 

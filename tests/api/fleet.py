@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
@@ -15,7 +17,7 @@ from tenure.core import ledger
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
-from tenure.daemon import metrics
+from tenure.daemon import energy, metrics
 from tenure.daemon.loop import LoopStats
 from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
@@ -30,6 +32,7 @@ from tenure.model.effects import (
     StopContainer,
     SwitchPower,
 )
+from tenure.model.energy import EnergyReport, Metered, Use
 from tenure.model.errors import NotFound, Problem
 from tenure.model.events import (
     Command,
@@ -47,11 +50,13 @@ from tenure.model.node import NodeSpec, Power, PowerSpec, Site
 from tenure.model.outcome import Done
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
-from tenure.model.units import MIB, US
+from tenure.model.units import MIB, US, usd_to_nano
 from tenure.placement.policies import Policies
+from tenure.profiling.io.uses import UseStore
 
 IMAGES = ("app:1", "web:1")
 SIZE = Resources(cpu_m=4000, memory_bytes=8192 * MIB)
+CLOUD_POWER = PowerSpec("command", ("on",), ("off",), idle_w=100, peak_w=200, off_w=5)
 NODES = tuple(
     NodeSpec(
         name=f"n{i}",
@@ -63,9 +68,9 @@ NODES = tuple(
     )
     for i, (generation, site, price, power) in enumerate(
         (
-            ("nursery", Site.LOCAL, 10_000_000, PowerSpec()),
-            ("young", Site.LOCAL, 20_000_000, PowerSpec()),
-            ("young", Site.CLOUD, 90_000_000, PowerSpec("command", ("on",), ("off",))),
+            ("nursery", Site.LOCAL, 10_000_000, PowerSpec(idle_w=100, peak_w=200)),
+            ("young", Site.LOCAL, 20_000_000, PowerSpec(idle_w=50, peak_w=150)),
+            ("young", Site.CLOUD, 90_000_000, CLOUD_POWER),
             ("tenured", Site.LOCAL, 20_000_000, PowerSpec()),
         ),
         start=1,
@@ -95,6 +100,8 @@ class CoreBackend:
         self.degraded: dict[str, str] = {}
         self.reasons: list[str] = []
         self.profiles: dict[str, Profile] = {}
+        self.used: list[Use] = []
+        self.metered: list[Metered] = []
         self._bodies: dict[str, dict[str, Any]] = {}
         self._news = asyncio.Event()
         self._clock = 0
@@ -238,6 +245,17 @@ class CoreBackend:
 
     def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
         return ledger.reporting(self.state.ctx, since_us, until_us)
+
+    async def energy(self, since_us: int, until_us: int) -> EnergyReport:
+        self.state.ctx.now_us = self.now_us()
+        with tempfile.TemporaryDirectory(prefix="tn-") as folder:
+            store = await UseStore.open(Path(folder) / "uses.db")
+            try:
+                await store.add(self.used, self.metered)
+                window = (since_us, until_us)
+                return await energy.report(self.state.ctx, store, window, usd_to_nano(0.3))
+            finally:
+                await store.close()
 
     def usage(self) -> Mapping[str, Profile]:
         return self.profiles

@@ -27,6 +27,7 @@ WAIT_S = 20.0
 
 def options(**changes: Any) -> Options:
     given: dict[str, Any] = {"parse_constraint": parse, "token": TOKEN, "heartbeat_s": 0.2}
+    given["policies"] = ("ff", "gio", "tenure")
     return Options(**(given | changes))
 
 

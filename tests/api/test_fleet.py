@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenure.cycles.snapshot import snapshot_from_json
 from tenure.model.container import Profile
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, iso
@@ -149,11 +150,17 @@ def test_cycle_from_run_to_verdicts(server: Server) -> None:
     run = server.post("/v1/cycles/promote/claim", {"run_id": asked.json["id"]}).json
     assert run["state"] == "claimed"
     snapshot = server.get("/v1/snapshot").json
+    assert snapshot_from_json(snapshot).cycles[0].name == "promote"
     move = {"container": container["id"], "incarnation": 1, "from": "n1", "to": "n2"}
     plan = _plan(run["id"], snapshot, [{**move, "reason": "fits"}])
     done = server.post("/v1/plans", plan)
     assert done.status == 200
     assert done.json["verdicts"][0]["code"] == "accepted"
+    assert [note["code"] for note in done.json["nodes"]] == ["freed", "started", "held"]
+    saving = {"nodes": 0, "idle_w": 90.5, "usd_per_h": -2.0, "unknown_nodes": 1}
+    assert done.json["saving"] == saving
+    wrong = {**plan, "nodes": [{"node": "n1", "code": "freed", "reason": "", "idle_w": -1}]}
+    assert server.post("/v1/plans", wrong).fields == ["nodes.0.idle_w"]
     again = server.post("/v1/plans", plan)
     assert again.json["moves"] == done.json["moves"]  # idempotent by run_id
     assert server.get(f"/v1/runs/{run['id']}").json["id"] == run["id"]
@@ -171,6 +178,11 @@ def _plan(run_id: str, snapshot: dict[str, Any], moves: list[dict[str, Any]]) ->
         "expires_at": iso(snapshot["now_us"] + 60_000_000),
         "moves": moves,
         "kept": [{"container": "other", "code": "too_young", "reason": "10 s old"}],
+        "nodes": [
+            {"node": "n1", "code": "freed", "reason": "empty", "idle_w": 90.5},
+            {"node": "n2", "code": "started", "reason": "full", "price_nano_per_h": 2 * 10**9},
+            {"node": "n3", "code": "held", "reason": "executors", "idle_w": 50},
+        ],
     }
 
 

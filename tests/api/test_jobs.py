@@ -193,6 +193,22 @@ def test_explain_a_waiting_job(server: Server) -> None:
     assert reasons["n4"]["dropped"] == "constraint"
 
 
+def test_explain_a_planned_job(server: Server) -> None:
+    body = {**JOB, "executors": 4, "cpus": 1, "deadline_s": 6000, "policy": "tenure"}
+    body["constraints"] = ["name==n2"]
+    for i in range(3):
+        made = server.post("/v1/jobs", {**body, "name": f"p{i}"})
+        assert (made.status, made.json["policy"]) == (201, "tenure"), made.json
+    (last,) = server.get("/v1/jobs?state=waiting,accepted").json["items"][-1:]
+    answer = server.get(f"/v1/jobs/{last['id']}/explain").json
+    assert answer["reason"] == "planned"
+    assert answer["plan"]["nodes"] == {"n2": 4}
+    assert answer["plan"]["is_late"] is False
+    assert answer["plan"]["summary"].startswith(f"planned to start at {answer['plan']['start']} on")
+    offers = server.post("/v1/jobs/plan", {**body, "name": "p9"}).json["offers"]
+    assert "tenure" in {offer["policy"] for offer in offers}
+
+
 def test_list_filters_and_pages(server: Server) -> None:
     for i in range(7):
         app = "even" if i % 2 == 0 else "odd"
@@ -259,3 +275,56 @@ def test_an_unknown_image_is_explained_once(server: Server) -> None:
     detail = server.post("/v1/jobs", {**JOB, "image": "absent:1"}).json["detail"]
     assert detail.count("no node holds") == 1
     assert detail.count("absent:1") == 1
+
+
+SPARK = {
+    **{key: value for key, value in JOB.items() if key not in ("command", "executors")},
+    "kind": "spark",
+    "executors": 1,
+    "memory": "1GiB",
+    "spark": {"application": "/opt/app.py", "args": ["7"], "conf": {"spark.log.level": "INFO"}},
+}
+
+
+def test_a_spark_job_has_a_driver_and_a_secret_that_nobody_is_shown(server: Server) -> None:
+    answer = server.post("/v1/jobs", SPARK)
+    assert answer.status == 201, answer.body
+    job = answer.json
+    assert job["kind"] == "spark"
+    assert job["spark"] == {**SPARK["spark"], "program": ""}
+    assert (job["executors"], job["command"]) == (1, [])
+    assert [state["role"] for state in job["executor_states"]] == ["driver", "executor"]
+    stored = server.on_loop(lambda: server.backend.tables.jobs[job["id"]])
+    assert stored.spec.spark is not None
+    assert len(stored.spec.spark.secret) == 64
+    assert stored.spec.spark.secret not in answer.body.decode()
+    assert server.post("/v1/jobs/plan", {**SPARK, "name": "other"}).json["is_accepted"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "says"),
+    [
+        ({"spark": None}, "spark", "which application"),
+        ({"kind": "containers"}, "kind", "must be spark"),
+        ({"command": ["ls"]}, "command", "spark.application"),
+        ({"memory": "512MiB"}, "memory", "at least 1 GiB"),
+        ({"spark": {}}, "spark.application", "either"),
+        ({"spark": {"application": "a.py", "program": "x"}}, "spark.application", "either"),
+        ({"spark": {"program": "\x00"}}, "spark.program", "NUL"),
+        ({"spark": {"program": "é" * 60_000}}, "spark.program", "longer"),
+        ({"spark": {"program": "\ud800"}}, "spark.program", "surrogate"),
+        ({"spark": {"application": "--help"}}, "spark.application", "pattern"),
+        (
+            {"spark": {"application": "a.py", "conf": {"spark.master": "local"}}},
+            "spark.conf.spark.master",
+            "tenure's to set",
+        ),
+    ],
+)
+def test_faults_of_a_spark_job(
+    server: Server, changes: dict[str, Any], path: str, says: str
+) -> None:
+    answer = server.post("/v1/jobs", {**SPARK, **changes})
+    assert answer.status == 422, answer.body
+    told = {fault["field"]: fault["message"] for fault in answer.json["errors"]}
+    assert says in told[path], told

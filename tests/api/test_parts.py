@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenure.api.body import MAX_DEPTH, faults, is_sound
 from tenure.api.handlers.logs import last_lines
 from tenure.api.options import Options
 from tenure.api.pages import Listing, select
@@ -103,3 +104,25 @@ def test_last_lines() -> None:
 def test_options_are_checked(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must"):
         Options(parse_constraint=parse, **change)
+
+
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from((2**63, -(2**63), 2**63 - 1, 1e308, float("inf"), float("nan")))
+    | st.sampled_from(("a", "\0", "ä", "\ud800", "\udfff", "\ue000", ""))
+)
+_DOCUMENTS = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(("k", "\0", "ä", "\ud800")), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(_DOCUMENTS, st.integers(MAX_DEPTH - 3, MAX_DEPTH + 1))
+def test_a_document_is_sound_where_no_fault_is_found(document: Any, depth: int) -> None:
+    assert is_sound(document, depth) == (not list(faults(document, "", depth)))

@@ -27,7 +27,7 @@ from tenure.model.errors import (
     Unauthorized,
     Unavailable,
 )
-from tenure.model.plan import Kept, Move, Plan
+from tenure.model.plan import Kept, Move, NodeNote, Plan
 from tests.api.server import CONTAINER, JOB, TOKEN, Server
 
 
@@ -247,12 +247,14 @@ def test_the_worker_s_gateway(client: Client, server: Server) -> None:
         expires_us=snapshot["now_us"] + 60_000_000,
         moves=(Move(container, 1, "n1", "n2", "fits"),),
         kept=(Kept("x", "too_young", "10 s old"),),
+        nodes=(NodeNote("n1", "freed", "is emptied", 90.0, 7),),
     )
     answer = gateway.submit_plan(plan_to_json(plan))
     assert [v["code"] for v in answer["verdicts"]] == ["accepted"]
     stored = server.on_loop(lambda: server.backend.tables.runs[run["id"]])
     assert stored.moves == plan.moves
     assert stored.kept == plan.kept
+    assert stored.nodes == plan.nodes
     assert stored.expires_us == plan.expires_us
     assert wire_plan(plan_to_json(plan))["moves"][0]["from"] == "n1"
 

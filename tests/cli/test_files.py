@@ -9,6 +9,8 @@ import pytest
 from tenure.cli import output
 from tenure.cli.files import documents
 from tenure.model.errors import InvalidInput
+from tests.cli.conftest import Tenure
+from tests.unit.config.test_config_genpack import LISTING_8_1, LISTING_8_2
 
 
 def _file(folder: Path, text: str | bytes) -> str:
@@ -88,3 +90,30 @@ def test_sizes_and_money() -> None:
 def test_control_characters_cannot_drive_the_terminal() -> None:
     assert output.printable("a\x1b[31mb\x07") == "a\\x1b[31mb\\x07"
     assert output.cell({"a": "\x1b"}) == "a=\\x1b"
+
+
+def test_import_genpack_writes_what_validates_and_overwrites_nothing(
+    tmp_path: Path, tenure: Tenure
+) -> None:
+    source = tmp_path / "config.yml"
+    key = tmp_path / "id_rsa"
+    key.touch()
+    source.write_text(LISTING_8_1.replace("/keys/id_rsa", str(key)) + LISTING_8_2)
+    out = tmp_path / "tenured.yml"
+    refused = tenure("config", "import-genpack", str(source))
+    assert refused.code == 2
+    assert "--out" in refused.err  # the proxy needs a file beside it
+    done = tenure("config", "import-genpack", str(source), "--out", str(out))
+    assert done.code == 0, done.err
+    assert tenure("config", "validate", str(out)).code == 0
+    assert "ProxyJump" in (tmp_path / "genpack_ssh_config").read_text()
+    again = tenure("config", "import-genpack", str(source), "--out", str(out))
+    assert again.code == 2
+    assert "exists" in again.err
+    plain = (
+        source.read_text()
+        .replace("  proxy:\n    user: 'proxy_user'\n", "  #")
+        .replace("    host: 'proxy_host'\n", "\n")
+    )
+    source.write_text(plain)
+    assert "generations:" in tenure("config", "import-genpack", str(source)).out

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tenure.cli.main import app
+from tenure.simulation.sla.loops import SIMULATED
 from tests.cli.conftest import Ran
 
 SMALL = str(Path(__file__).parents[2] / "examples" / "sla" / "small.yml")
@@ -152,11 +153,6 @@ def test_compare_over_seeds_has_intervals() -> None:
              "--patience", "2"),
             "patience: 2 is not within 0 to 1",
         ),
-        (
-            ("compare", "--cluster", SMALL, "--workload", "paper:light", "--policies", "ff,tenure",
-             "--deadlines", "off,admit"),
-            "admit is not offered with policy tenure",
-        ),
         (("--policy", "ff", "compare"), "--policy belongs after compare"),
         (("compare", "--cluster", SMALL, "--workload", "paper:light", "--policies", "x"), "'x' is"),
     ],
@@ -193,3 +189,43 @@ def test_other_commands_do_not_pay_for_the_simulator() -> None:
         "sys.exit(bool({'numpy', 'numba', 'matplotlib'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_generations_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TENURE_DATA", raising=False)
+    found = tenure("generations", "--json")
+    assert found.code == 0, found.err
+    rows = {row["strategy"]: row["twelve"] for row in found.json["scenario"]}
+    assert rows == {"spread": 4, "binpack": 4, "random": 4, "genpack": 3}
+    refused = tenure("generations", "--document", "x.md")
+    assert refused.code == 2
+    assert "--tasks" in refused.err
+
+
+def test_generations_replay_a_trace_and_write_the_page(tmp_path: Path) -> None:
+    lines = ["job,task,submit_s,run_s,outcome,cpu_req,mem_req,bucket"]
+    lines += [f"{n},0,{n * 9},{200 + n},finish,0.2,0.1,{n % 4}" for n in range(40)]
+    trace = tmp_path / "borg.csv"
+    trace.write_text("\n".join(lines))
+    page, plots = tmp_path / "page.md", tmp_path / "plots"
+    words = ("--repetitions", "1", "--hours", "0.5", "--tasks", str(trace))
+    made = tenure(
+        *("generations", *words, "--sensitivity"),
+        *("--plot", str(plots), "--document", str(page), "--json"),
+    )
+    assert made.code == 0, made.err
+    rows = {(r["load"], r["used"], r["strategy"]): r for r in made.json["rows"]}
+    assert len(rows) == 3 * 2 * 6
+    assert all(row["finished"] + row["killed"] + row["waiting"] > 0 for row in rows.values())
+    assert {row["parameter"] for row in made.json["sensitivity"]} >= {"k", "sampling", "sizes"}
+    text = page.read_text()
+    assert "plots/genpack-energy.svg" in text
+    assert (plots / "genpack-hosts.png").stat().st_size > 0
+    assert "What it says" in text
+    assert tenure("generations", "--tasks", str(tmp_path / "none")).code == 2
+
+
+def test_help_names_every_policy() -> None:
+    from tenure.cli.simulate import POLICY_HELP
+
+    assert [word.partition(" ")[0] for word in POLICY_HELP.split(", ")] == list(SIMULATED)

@@ -158,6 +158,13 @@ def test_job_explain_waiting(tenure: Tenure, server: Server) -> None:
     assert "cpu_m" in explained.out
 
 
+def test_job_explain_planned(tenure: Tenure, server: Server) -> None:
+    for i in range(3):
+        body = {**JOB, "name": f"w{i}", "cpus": 2, "constraints": ["name==n2"], "policy": "tenure"}
+        server.post("/v1/jobs", body)
+    assert "planned to start at" in tenure("job", "explain", "w2").out
+
+
 def test_job_plan(tenure: Tenure) -> None:
     would = tenure("job", "plan", "-", stdin=_yaml(JOB))
     assert would.code == 1
@@ -256,6 +263,7 @@ def _worker(server: Server, moves: list[dict[str, Any]]) -> Iterator[None]:
                     "revision": 1,
                     "expires_at": "2035-01-01T00:00:00Z",
                     "moves": moves,
+                    "nodes": [{"node": "n1", "code": "freed", "reason": "-", "idle_w": 90}],
                 }
                 server.post("/v1/plans", plan)
             time.sleep(0.02)
@@ -278,6 +286,9 @@ def test_cycle_plan_says_whether_anything_would_move(
             planned = tenure("cycle", "plan", "promote")
             assert planned.code == code, planned.err
     assert "accepted" in planned.out
+    assert "1 node, 90 W idle (modelled), $0.000000 an hour" in planned.out
+    for _ in _worker(server, [move]):
+        assert tenure("cycle", "plan", "nursery").code == 1  # the generation that is left
     assert tenure("cycle", "plan", "no-such").code == 255
 
 
@@ -292,6 +303,21 @@ def test_cost(tenure: Tenure) -> None:
     assert tenure("cost").lines[0].split() == ["BY", "NAME", "COST", "ON"]
     assert tenure("cost", "--json").json["total"]["cost_nano_usd"] > 0
     assert tenure("cost", "--since", "yesterday").code == 2
+
+
+def test_energy(tenure: Tenure, folder: Path) -> None:
+    heads, *rows = [line.split() for line in tenure("energy").lines]
+    assert heads == ["BY", "NAME", "ENERGY", "MEAN", "COST", "SOURCE", "ON"]
+    assert {row[0] for row in rows} >= {"total", "containers", "idle", "generation", "node"}
+    said = tenure("energy", "--json")
+    assert said.json["total"]["energy_uj"] > 0
+    assert "no watts are stated" in said.err
+    assert "n4" in said.err
+    assert tenure("energy", "--since", "yesterday").code == 2
+    drawn = tenure("energy", "--plot", str(folder / "plots"))
+    assert drawn.code == 0
+    assert "<svg" in (folder / "plots" / "energy.svg").read_text()
+    assert (folder / "plots" / "energy.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_events(tenure: Tenure, job: str) -> None:
@@ -356,7 +382,10 @@ def _leaves(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]
             yield (*path, name)
 
 
-SIMULATED = Path(__file__).with_name("test_simulate.py").read_text()
+ELSEWHERE = {
+    "simulate": Path(__file__).with_name("test_simulate.py").read_text(),
+    "config": Path(__file__).with_name("test_files.py").read_text(),
+}
 LEAVES = list(_leaves(typer.main.get_command(app)))
 
 
@@ -368,8 +397,7 @@ def test_every_verb_has_help_and_a_test(tenure: Tenure, words: tuple[str, ...]) 
     source = Path(__file__).read_text()
     is_run = '"' + '", "'.join(words) + '"' in source
     is_run |= words[0] == "job" and f'"{words[1]}"' in source
-    is_simulated = words[0] == "simulate" and f'"{words[-1]}"' in SIMULATED
-    assert is_run or is_simulated
+    assert is_run or f'"{words[-1]}"' in ELSEWHERE.get(words[0], "")
 
 
 def test_verb_count_is_what_it_should_be() -> None:

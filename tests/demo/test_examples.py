@@ -9,6 +9,7 @@ import pytest
 from tenure.api.schemas.containers import ContainerRequest, container_options, docker_body
 from tenure.api.schemas.jobs import JobRequest
 from tenure.cli.files import documents
+from tenure.cli.programs import with_program
 from tenure.config.load import load, validate
 from tenure.placement.constraints import parse
 
@@ -20,10 +21,10 @@ def below(folder: str) -> list[Path]:
     return sorted((EXAMPLES / folder).glob("*.yml"))
 
 
-@pytest.mark.parametrize("path", below("jobs"), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*below("jobs"), *below("spark")], ids=lambda p: p.name)
 def test_jobs_are_accepted(path: Path) -> None:
     for document in documents(str(path)):
-        job = JobRequest.model_validate(document)
+        job = JobRequest.model_validate(with_program(document, str(path)))
         assert [parse(text).key for text in job.constraints] == [
             text.partition("=")[0].partition(" ")[0] for text in job.constraints
         ]
@@ -47,7 +48,8 @@ def test_configuration_is_accepted_with_its_cycles() -> None:
 
 
 def test_no_example_is_forgotten() -> None:
-    checked = {*below("jobs"), *below("containers"), EXAMPLES / "tenured.yml"}
+    checked = {*below("jobs"), *below("containers"), *below("spark"), EXAMPLES / "tenured.yml"}
+    checked |= {path.with_suffix(".py") for path in below("spark")}  # the programs that they name
     checked.add(EXAMPLES / "cycles.yml")
     others = {path for path in EXAMPLES.rglob("*") if path.is_file() and "sla" not in path.parts}
     assert others == checked

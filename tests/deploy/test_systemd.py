@@ -12,7 +12,7 @@ import pytest
 from tenure.daemon.app import EFFECTS_S, MOVES_S
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
-SERVICES = ("tenured.service", "tenured-worker.service")
+SERVICES = ("tenured.service", "tenured-worker.service", "tenured-agent.service")
 SYSTEM = Path("/lib/systemd/system")
 
 
@@ -69,9 +69,13 @@ def test_systemd_would_find_a_fault(root: Path, line: str) -> None:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_little_is_left_to_an_intruder(root: Path, name: str) -> None:
-    """Systemd's own scale: 0 is safest, 10 is no protection; most services of a system have 9."""
-    words = ("systemd-analyze", "security", "--offline=true", "--threshold=20", f"--root={root}")
-    code, text = run(*words, name)
+    """Systemd's own scale: 0 is safest, 10 is no protection; most services of a system have 9.
+
+    The agent runs as root, for energy meters, and may look at other processes: 0.7 of its 2.3.
+    """
+    limit = 25 if name == "tenured-agent.service" else 20
+    words = ("systemd-analyze", "security", "--offline=true", f"--threshold={limit}")
+    code, text = run(*words, f"--root={root}", name)
     assert code == 0, text[-2000:]
 
 

@@ -33,7 +33,10 @@ QUICK = Timeouts(
 def bed() -> Iterator[Testbed]:
     if missing := check():
         pytest.skip("; ".join(missing))
-    specs = [NodeSpec("node1", "nursery", cpus=1.0), NodeSpec("node2", "young", cpus=1.0)]
+    specs = [
+        NodeSpec("node1", "nursery", cpus=1.0, checkpoint=True),
+        NodeSpec("node2", "young", cpus=1.0, checkpoint=True),
+    ]
     with Testbed(specs) as running:
         yield running
 

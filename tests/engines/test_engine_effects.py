@@ -150,14 +150,14 @@ async def test_a_bad_command_fails_the_start(engine: Engine, lab: Lab) -> None:
     assert not facts.is_running
 
 
-async def test_a_taken_port_fails_the_start(engine: Engine, lab: Lab) -> None:
+async def test_a_taken_port_is_the_engines_trouble_and_may_pass(engine: Engine, lab: Lab) -> None:
     publish = {"PortBindings": {"80/tcp": [{"HostPort": "18080"}]}}
     ports = {"ExposedPorts": {"80/tcp": {}}, "HostConfig": publish}
     await lab.running("port1", "sleep", "1000", **ports)
     second = await lab.created("port2", "sleep", "1000", **ports)
     outcome = await engine.perform(start(second))
     assert isinstance(outcome, Refused)
-    assert outcome.code == "start_failed"
+    assert outcome.code == "engine_error"
     assert "18080" in outcome.detail
 
 

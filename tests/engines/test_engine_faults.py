@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenure.engines.engine import Engine
 from tenure.engines.errors import EngineUnreachable
-from tenure.model.effects import EngineEffect
+from tenure.model.effects import OneEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
+from tenure.model.facts import ContainerFacts
 from tenure.model.outcome import Done, Refused, Unknown
-from testbed import Node, Testbed
+from testbed import Node, Testbed, docker_api
 from tests.engines.conftest import QUICK
 from tests.engines.lab import Kept, Lab, body, create, eventually, policy, retire, start, stop
 
@@ -35,13 +37,83 @@ async def _open_events(engine: Engine) -> asyncio.Task[None]:
     return task
 
 
-def _every_effect(engine_id: str) -> tuple[EngineEffect, ...]:
+def _every_effect(engine_id: str) -> tuple[OneEngineEffect, ...]:
     return (
         create("latecomer", body("true")),
         start(engine_id),
         stop(engine_id),
         policy(engine_id, "no"),
     )
+
+
+BEATS = "echo x >/beats/{0}; while :; do echo x >>/beats/{0}; sleep 0.05; done"
+
+
+async def _run_unseen(bed: Testbed, engine: Engine, lab: Lab, beats: Path) -> tuple[str, Path]:
+    """Kill an engine amid a start until its containerd runs what it does not know to run."""
+    node = bed.nodes["node1"]
+    for number in range(40):
+        file = beats / f"torn{number}"
+        command = ("sh", "-c", BEATS.format(file.name))
+        host = {"HostConfig": {"Binds": [f"{beats}:/beats"], "Init": True}}
+        engine_id = await lab.created(file.name, *command, **host)
+        path = f"/containers/{engine_id}/start"
+        call = asyncio.create_task(asyncio.to_thread(docker_api.call, node.socket, "POST", path))
+        while not _is_there(file) and not call.done():  # noqa: ASYNC110 - a file tells nobody
+            await asyncio.sleep(0)
+        bed.kill_engine("node1")
+        await asyncio.gather(call, return_exceptions=True)
+        await asyncio.to_thread(bed.restart_engine, "node1")
+        if await _is_torn(engine, engine_id):
+            return engine_id, file
+        await engine.perform(retire(engine_id))
+    raise AssertionError("no start was cut in the moment")
+
+
+async def _is_torn(engine: Engine, ref: str) -> bool:
+    """Return whether the engine, which comes back, shows a start as cut."""
+    facts = await eventually(lambda: _seen(engine, ref))
+    return facts is not None and facts.is_torn
+
+
+async def _seen(engine: Engine, ref: str) -> ContainerFacts | None:
+    try:
+        return await engine.inspect(ref)
+    except EngineError:
+        return None
+
+
+async def test_what_runs_unseen_is_not_removed_until_somebody_ended_it(
+    bed: Testbed, engine: Engine, lab: Lab, tmp_path: Path
+) -> None:
+    """Docker 20.10 removes it with a 204, and its process runs on."""
+    engine_id, file = await _run_unseen(bed, engine, lab, tmp_path)
+    assert await _grows(file), "its process runs"
+    for effect in (retire(engine_id), start(engine_id), retire(engine_id)):
+        outcome = await engine.perform(effect)
+        assert isinstance(outcome, Refused)
+        assert outcome.code == "start_blocked"
+    assert await engine.inspect(engine_id) is not None
+    await asyncio.to_thread(bed.clear_task, "node1", engine_id)
+    await eventually(lambda: _seen(engine, engine_id))
+    assert not await _grows(file)
+    assert await engine.perform(retire(engine_id)) == Done()
+    assert await engine.inspect(engine_id) is None
+
+
+async def _grows(file: Path) -> bool:
+    """Whether the process still writes: it does so every 0.05 s."""
+    before = _size(file)
+    await asyncio.sleep(0.5)
+    return _size(file) > before
+
+
+def _is_there(file: Path) -> bool:
+    return file.exists()
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
 
 
 async def test_a_killed_engine_ends_its_streams_with_an_error(
@@ -195,7 +267,7 @@ async def test_a_create_that_timed_out_happens_after_the_thaw_and_is_adopted(
 @pytest.mark.parametrize("kind", ["stop", "retire", "policy"])
 async def test_what_times_out_is_unknown(bed: Testbed, engine: Engine, lab: Lab, kind: str) -> None:
     engine_id = await lab.running("held")
-    effects: dict[str, EngineEffect] = {
+    effects: dict[str, OneEngineEffect] = {
         "stop": stop(engine_id),
         "retire": retire(engine_id),
         "policy": policy(engine_id, "no"),

@@ -12,7 +12,7 @@ from tenure.engines.errors import EngineAnswer
 from tenure.engines.port import EnginePort
 from tenure.model.outcome import Done
 from testbed import IMAGE, Node
-from tests.engines.lab import Kept, Lab, body, create, eventually, start, stop
+from tests.engines.lab import Kept, Lab, body, create, eventually, retire, start, stop
 
 pytestmark = pytest.mark.engines
 
@@ -244,3 +244,16 @@ async def test_past_events_can_be_had_again(engine: Engine, lab: Lab) -> None:
         assert event["timeNano"] // 1000 >= since_us
         if event["Action"] == "die":
             break
+
+
+async def test_a_container_that_is_removed_while_it_is_asked_for_has_no_sample(
+    engine: Engine, lab: Lab
+) -> None:
+    """The engine answers 200 and then, for the container is gone, sends nothing."""
+    for number in range(4):
+        engine_id = await lab.running(f"brief{number}", "sleep", "1000")
+        asked = asyncio.create_task(engine.stats_once([engine_id]))
+        await asyncio.sleep(0.2 * number)  # early and late in the second that an answer takes
+        assert await engine.perform(retire(engine_id)) == Done()
+        found = await asked
+        assert not found or found[engine_id]["read"]

@@ -34,7 +34,7 @@ class Pair:
         return self.tenured.client.node(name)
 
     def run(self, name: str, *, on: str, port: str = "", **more: Any) -> str:
-        """Run a service on one node; with a published ``port`` it moves stop-first."""
+        """Run a service on one node; it is recreated, with a published ``port`` stop-first."""
         other = next(node for node in NODES if node != on)
         self.tenured.client.schedule_node(other, "cordoned")
         host: dict[str, Any] = {
@@ -51,7 +51,8 @@ class Pair:
             "Image": IMAGE,
             "Cmd": self.truth.command("service", name),
             "HostConfig": host,
-            "tenure": {"app": name, "overlap": not port, **more},
+            "Labels": {"tenure.binds": "shared"},
+            "tenure": {"app": name, "overlap": not port, "migrate": "restart", **more},
         }
         made = str(self.tenured.client.create_container(body)["id"])
         until(lambda: self.where(name) == (on, "running"), READY_S, f"{name} to run on {on}")
@@ -85,11 +86,14 @@ class Pair:
 
 
 @contextmanager
-def paired(folder: Path) -> Iterator[Pair]:
+def paired(
+    folder: Path, *, checkpoint: bool = False, live_restore: bool = True, volumes_mib: int = 1024
+) -> Iterator[Pair]:
     """Start both engines and the daemon; end with nothing left."""
-    specs = [NodeSpec(name, "nursery") for name in NODES]
-    with Testbed(specs, folder / "bed") as bed:
+    specs = [NodeSpec(name, "nursery", checkpoint=checkpoint) for name in NODES]
+    with Testbed(specs, folder / "bed", live_restore=live_restore) as bed:
         config = fast_config(bed) | {"generations": ["nursery"]}
+        config["budgets"] = config["budgets"] | {"volumes_mib": volumes_mib}
         tenured = Tenured(folder, config, {})
         tenured.start()
         try:

@@ -17,7 +17,25 @@ _ENGINE = (
 )
 _SILENT = ("executor.creating", "executor.starting", "migration.stop", "migration.start")
 
+#: Of a move that keeps memory, and of one that keeps files: each step is struck three times for
+#: each of those that may die in it.
+_MOVING = (
+    *(
+        f"live migration.{step}"
+        for step in (
+            *("prepare", "disarm", "checkpoint", "carry", "create"),
+            *("transfer", "start", "verify", "commit", "sweep"),
+        )
+    ),
+    *(f"snapshot migration.{step}" for step in ("prepare", "stop", "carry", "create", "start")),
+)
+_THRICE = 3
+
 PLANS: dict[str, tuple[str, ...]] = {
+    "kill_moving": tuple(
+        f"{who} {step}" for who in ("daemon", "source", "target") for step in _MOVING
+    )
+    * _THRICE,
     "kill_daemon": (*JOB_STEPS, *POWER_STEPS, *MOVE_STEPS, *RUN_STEPS, REPLY, REPLY, ANY, ANY, ANY),
     "kill_engine": (
         *(f"kill_engine {step}" for step in _ENGINE),

@@ -13,6 +13,7 @@ from typing import Any
 from testbed import NodeSpec, Testbed
 from tests.faults import laws
 from tests.faults.laws import Scene, Span, Window
+from tests.faults.operator import Operator
 from tests.faults.recorder import Recorder
 from tests.faults.share import Share
 from tests.faults.statedb import Watch, records, standing
@@ -59,6 +60,9 @@ class Rig:
     load: Load
     dead: list[Span] = field(default_factory=list)
     since_us: int = 0
+
+    def __post_init__(self) -> None:
+        self.operator = Operator(self.bed, self.tenured.database)
 
     @property
     def scene(self) -> Scene:
@@ -130,6 +134,7 @@ class Rig:
 
     def _is_quiet(self) -> bool:
         database = self.tenured.database
+        self.operator.work()
         jobs = records(database, "jobs").values()
         moves = records(database, "migrations").values()
         busy = [job for job in jobs if job["state"] not in TERMINAL]
@@ -177,6 +182,7 @@ class Rig:
         print(f"\n{self.name}: --faults {self.share.part} --faults-seed {self.share.seed}")
         print(tally.table())
         print(f"{jobs} jobs, {self.load.cuts} cut requests, {done} moves done, {back} rolled back")
+        print(f"{self.operator.cleared} copies that the operator had to clear")
 
 
 def _rests(service: dict[str, Any]) -> bool:

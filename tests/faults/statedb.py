@@ -96,10 +96,11 @@ def records(path: Path, kind: str) -> dict[str, Json]:
         return dict(_rows(db, kind))
 
 
-def events(path: Path) -> list[Json]:
-    """Return all public events as stored."""
+def events(path: Path, *, after: int = 0) -> list[Json]:
+    """Return all public events as stored, or those numbered above ``after``."""
+    query = "SELECT seq, at_us, type, subject, body FROM events WHERE seq > ? ORDER BY seq"
     with opened(path) as db:
-        rows = db.execute("SELECT seq, at_us, type, subject, body FROM events ORDER BY seq")
+        rows = db.execute(query, (after,))
         keys = ("seq", "at_us", "type", "subject")
         return [dict(zip(keys, row[:4], strict=True)) | json.loads(row[4]) for row in rows]
 

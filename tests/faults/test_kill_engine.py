@@ -91,5 +91,6 @@ def _mend(rig: Rig, mend: Change, node: str) -> None:
 
 
 def _all_answer(rig: Rig) -> bool:
+    rig.operator.work()
     nodes = records(rig.tenured.database, "nodes").values()
     return all(node["reach"] == "ok" or node["power"] == "off" for node in nodes)

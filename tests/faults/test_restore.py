@@ -65,6 +65,7 @@ class Fleet:
             "Image": IMAGE,
             "Cmd": self.truth.command("service", name),
             "HostConfig": {"Binds": [self.truth.volume], "Init": True},
+            "Labels": {"tenure.binds": "shared"},
         }
         self.client.create_container(body)
         self.beats(f"service.{name}")

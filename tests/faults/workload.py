@@ -169,6 +169,8 @@ class Load:
         name = f"{kind}-{self._number}"
         is_overlapping = kind == "mover" and self._number % 3 == 0
         script = "stubborn" if kind == "stubborn" else "service"
+        # a stubborn one takes its files for its first place, so they must not come along
+        kind_of_move = None if self._number % 3 == 1 and kind == "mover" else "restart"
         shown = f"overlap-{name}" if is_overlapping else name
         body: dict[str, Any] = {
             "name": name,
@@ -181,7 +183,8 @@ class Load:
                 "Binds": [self.truth.volume],
                 "RestartPolicy": {"Name": self.rng.choice(self.restart)},
             },
-            "tenure": {"app": name, "overlap": is_overlapping},
+            "Labels": {"tenure.binds": "shared"},
+            "tenure": {"app": name, "overlap": is_overlapping, "migrate": kind_of_move},
         }
         key = f"key-{name}-{self.rng.getrandbits(32)}"
         answer = self._answered(lambda: self._client.create_container(body, key=key))

@@ -117,12 +117,12 @@ async def test_profiles_and_apps_come_from_it_and_nothing_is_written(
     fill(influx, *cadvisor_lines(0, 301))
     before = influx.ask("SHOW SERIES", "cadvisor")
     store = await open_store(tmp_path / "s", influx.url, source="cadvisor", database="cadvisor")
+    sample = Sample(START_US, 30 * US, Resources(1, 1))
+    await store.write([Measured("id1", "node1", "shop", sample)])
     made = await store.profiles({"id1": 0, "absent": 0}, LATE_US, min_samples=3)
     assert set(made) == {"id1"}
     assert made["id1"].p90 == Resources(250, 4096, 0, 70)
     assert "disk_bytes_per_s" not in made["id1"].observed
-    sample = Sample(START_US, 30 * US, Resources(1, 1))
-    await store.write([Measured("id1", "node1", "shop", sample)])
     now_us = START_US + 400 * US
     await store.learn_apps(["shop", "other"], now_us, min_samples=3)
     learned = await store.app_profile("shop")
@@ -131,6 +131,22 @@ async def test_profiles_and_apps_come_from_it_and_nothing_is_written(
     assert await store.app_profile("other") is None
     await store.prune(now_us)
     assert influx.ask("SHOW SERIES", "cadvisor") == before
+    await store.close()
+
+
+async def test_only_what_is_new_is_read(influx: Influx, tmp_path: Path) -> None:
+    """A profile of what came in parts is that of the whole; what was learned is not read again."""
+    fill(influx, *cadvisor_lines(0, 301))
+    store = await open_store(tmp_path / "s", influx.url, source="cadvisor", database="cadvisor")
+    first = await store.profiles({"id1": START_US}, LATE_US)
+    assert await store.profiles({"id1": START_US}, LATE_US) == first
+    fill(influx, *cadvisor_lines(0, 601, seen_s=301))
+    whole = await store.series("id1", START_US, LATE_US)
+    made = (await store.profiles({"id1": START_US}, LATE_US))["id1"]
+    assert abs(made.samples - len(whole)) <= 1  # a sample may begin elsewhere
+    assert made.p90 == Resources(250, 4096, 0, 70)
+    influx.ask('DROP MEASUREMENT "cpu_usage_total"', "cadvisor")
+    assert (await store.profiles({"id1": START_US}, LATE_US))["id1"] == made
     await store.close()
 
 

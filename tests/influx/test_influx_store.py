@@ -1,13 +1,16 @@
 """The store over a real InfluxDB: written at /write and through influxdb-client."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.io.influx import InfluxStats
+from tenure.profiling.io.database import Database, Schema
+from tenure.profiling.io.influx import SCHEMA, InfluxStats
+from tenure.profiling.io.spool import Spool, SpoolBounds
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, Reading, Sample
 from testbed.servers import Influx
@@ -54,9 +57,11 @@ async def test_the_same_sample_twice_is_one(store: InfluxStats) -> None:
 
 
 async def test_profiles_cover_their_window_alone(store: InfluxStats) -> None:
+    since = START_US + 11 * US  # from then on in the next generation
     rows = [row(START_US + n * US, n) for n in range(1, 21)]
+    rows = [replace(r, since_us=since) if r.sample.at_us >= since else r for r in rows]
     await store.write([*rows, *(row(START_US + n * US, 7, container=f"d{n}") for n in range(25))])
-    since_us = {"c": START_US + 11 * US, "absent": 0, **{f"d{n}": 0 for n in range(25)}}
+    since_us = {"c": since, "absent": 0, **{f"d{n}": 0 for n in range(25)}}
     made = await store.profiles(since_us, LATE_US, min_samples=3)
     assert set(made) == {"c"}
     assert (made["c"].samples, made["c"].p90) == (10, Resources(19, 100, 0, 3))
@@ -64,6 +69,38 @@ async def test_profiles_cover_their_window_alone(store: InfluxStats) -> None:
     every = await store.profiles(since_us, LATE_US, min_samples=1)
     assert set(every) == set(since_us) - {"absent"}
     assert await store.profiles({}, LATE_US) == {}
+
+
+async def test_profiles_read_no_sample_and_need_no_server(influx: Influx, tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "state", influx.url)
+    await store.write([row(START_US + n * US, n) for n in range(1, 11)])
+    influx.kill()
+    await store.write([row(START_US + n * US, n) for n in range(5, 21)])  # some of them again
+    made = await store.profiles({"c": 0}, LATE_US, min_samples=20)
+    assert (made["c"].samples, made["c"].p90) == (20, Resources(18, 100, 0, 3))
+    await store.close()
+    again = await open_store(tmp_path / "state", influx.url)
+    assert await again.profiles({"c": 0}, LATE_US) == made
+    await again.learn_apps(["a"], START_US, min_samples=20)
+    learned = await again.app_profile("a")
+    assert learned is not None
+    assert learned.p90 == made["c"].p90
+    await again.prune(START_US + 8 * HOUR_US)  # six hours, and one for a sketch
+    assert await again.profiles({"c": 0}, LATE_US) == {}
+    await again.close()
+
+
+async def test_a_spool_of_the_version_before_gets_its_sketches(
+    influx: Influx, tmp_path: Path
+) -> None:
+    old = Schema({1: SCHEMA.steps[1]}, SCHEMA.pragmas)
+    database = await Database.open(tmp_path / "state" / "influx.db", old)
+    await (await Spool.open(database, SpoolBounds())).append([(b"m value=1i 1", 1)], START_US)
+    await database.close()
+    store = await open_store(tmp_path / "state", influx.url)
+    await store.write([row(START_US + n * US, n) for n in range(1, 11)])
+    assert (await store.profiles({"c": 0}, LATE_US))["c"].samples == 10
+    await store.close()
 
 
 async def test_a_moved_container_keeps_its_samples(store: InfluxStats) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tenure.model.placing import (
@@ -20,6 +20,7 @@ from tenure.model.placing import (
     Placed,
     Queued,
     RefusedJob,
+    Running,
     Unplaceable,
     queue_deadline_us,
 )
@@ -43,6 +44,8 @@ from tests.unit.placement.oracles import (
 )
 
 PLAIN = Policies()
+#: All but those that take a solver, which tests/property/test_placement_optimum.py has.
+QUICK = tuple(name for name in PLAIN.policies() if PLAIN.stand_in(name) == name)
 #: Policies that fill nodes in a stated order, which a plain loop can do too.
 LISTS = ("ff", "gio", "fifo", "fifo_c", "fifo_c_free", "asq")
 sizes = st.sampled_from([1, 2, 4, 8])
@@ -112,7 +115,7 @@ def test_policies_equal_the_papers_loops(case: tuple[ClusterView, Ask], policy: 
     assert (dict(answer.counts) if isinstance(answer, Placed) else {}) == expected
 
 
-@given(placings(), st.sampled_from(PLAIN.policies()))
+@given(placings(), st.sampled_from(QUICK))
 @settings(max_examples=300, deadline=None)
 def test_reasons(case: tuple[ClusterView, Ask], policy: str) -> None:
     view, ask = case
@@ -140,7 +143,7 @@ def test_exact_is_the_least_of_all_covers(case: tuple[ClusterView, Ask]) -> None
     assert (key, answer.cost_nano) == (ranked[0][0], ranked[0][0][0])
 
 
-@given(placings(), st.sampled_from(PLAIN.policies()))
+@given(placings(), st.sampled_from(QUICK))
 @settings(max_examples=300, deadline=None)
 def test_all_or_nothing_within_capacity_in_time_at_the_stated_cost(
     case: tuple[ClusterView, Ask], policy: str
@@ -203,10 +206,7 @@ def queues(draw: st.DrawFn, *, boots: bool) -> tuple[ClusterView, list[Occupied]
             rows[index] = replace(row, remaining_s=0)
     view = view_of(rows)
     count = draw(st.integers(1, 7))
-    jobs = [
-        Queued(draw(asks(view, f"j{k}")), draw(st.sampled_from(PLAIN.policies())))
-        for k in range(count)
-    ]
+    jobs = [Queued(draw(asks(view, f"j{k}")), draw(st.sampled_from(QUICK))) for k in range(count)]
     jobs.sort(key=lambda one: (rank_us(one), int(one.ask.id[1:])))
     return view, running, jobs
 
@@ -218,6 +218,23 @@ def test_prediction_is_what_playing_the_queue_gives(
 ) -> None:
     view, running, queue = case
     assert PLAIN.predict(view, running, queue, NOW) == play(PLAIN, view, running, queue)
+
+
+@given(queues(boots=True))
+@settings(max_examples=250, deadline=None)
+def test_what_is_behind_a_placed_head_is_foreseen_as_behind_one_that_waits(
+    case: tuple[ClusterView, list[Occupied], list[Queued]],
+) -> None:
+    view, running, (head, *rest) = case
+    placed = PLAIN.place(head.policy, view, head.ask, NOW)
+    assume(isinstance(placed, Placed))
+    assert isinstance(placed, Placed)
+    columns = [(row.node, row.cpu_m, row.memory_bytes, row.end_us) for row in running]
+    arrays = np.array(columns, dtype=np.int64).reshape(-1, 4).T
+    behind = PLAIN.predict_behind(view, Running(*arrays), head.ask, placed, rest, NOW)
+    due = dict(PLAIN.predict(view, running, [head, *rest], NOW))
+    del due[head.ask.id]
+    assert behind == due
 
 
 @given(queues(boots=True))
@@ -250,7 +267,7 @@ def test_admission_keeps_its_word_about_this_queue(
     case: tuple[ClusterView, list[Occupied], list[Queued]], data: st.DataObject
 ) -> None:
     view, running, queue = case
-    policy = data.draw(st.sampled_from(PLAIN.policies()))
+    policy = data.draw(st.sampled_from(QUICK))
     new = Queued(data.draw(asks(view, "new", late=False)), policy)
     position = place_in(queue, new)
     answer = PLAIN.admit(view, running, queue, new, position, NOW)
@@ -309,7 +326,7 @@ def test_every_admitted_job_is_in_time_when_estimates_hold(data: st.DataObject) 
         fleet.go_to(min(arrival_us, end_us))
         if arrival_us == fleet.at_us:
             ask = data.draw(asks(fleet.view, stops.pop(0)[1], late=False))
-            new = Queued(ask, data.draw(st.sampled_from(PLAIN.policies())))
+            new = Queued(ask, data.draw(st.sampled_from(QUICK)))
             position = place_in(queue, new)
             view = fleet.see()
             answer = PLAIN.admit(view, fleet.running, queue, new, position, fleet.at_us)
@@ -343,7 +360,8 @@ def compiled(kept: str) -> Policies:
     return policies
 
 
-@pytest.mark.timeout(400)  # compiling takes most of it
+@pytest.mark.compiles
+@pytest.mark.timeout(1800)
 @given(case=queues(boots=True), data=st.data())
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -355,8 +373,8 @@ def test_compiled_equals_plain(
 ) -> None:
     view, running, queue = case
     assert compiled.predict(view, running, queue, NOW) == PLAIN.predict(view, running, queue, NOW)
-    new = Queued(data.draw(asks(view, "new")), data.draw(st.sampled_from(PLAIN.policies())))
-    for policy in PLAIN.policies():
+    new = Queued(data.draw(asks(view, "new")), data.draw(st.sampled_from(QUICK)))
+    for policy in QUICK:
         one, other = (p.place(policy, view, new.ask, NOW) for p in (compiled, PLAIN))
         assert one == other
     position = place_in(queue, new)
@@ -366,7 +384,8 @@ def test_compiled_equals_plain(
     assert one_answer == other_answer
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.compiles
+@pytest.mark.timeout(1800)
 def test_nothing_compiles_after_the_warm_up(compiled: Policies) -> None:
     view = view_of([N("a"), N("b", is_cloud=True, is_on=False, boot_s=30)])
     for array in (view.free_cpu_m, view.is_on):
@@ -378,6 +397,8 @@ def test_nothing_compiles_after_the_warm_up(compiled: Policies) -> None:
     assert [len(one.signatures) for one in dispatchers] == [1] * len(dispatchers)
 
 
+@pytest.mark.compiles
+@pytest.mark.timeout(1800)
 def test_kept_machine_code_is_loaded_and_decides_the_same(compiled: Policies, kept: str) -> None:
     again = Policies()
     assert again.compile(kept)

@@ -17,6 +17,7 @@ from tenure.model.node import NodeSpec, PowerSpec
 from tenure.model.outcome import Outcome
 from tenure.model.resources import Resources
 from tenure.model.units import US
+from tenure.placement.planner import COMPILED_BOUNDS
 from tenure.placement.policies import Policies
 from tenure.simulation import Cluster, Options, Workload
 from tenure.simulation.faults import Faults
@@ -69,7 +70,8 @@ class CoreRun:
         specs = tuple(_spec(node) for node in self.cluster.nodes)
         configured = Configured(at_us=self.timeline.now_us, nodes=specs, cycles=())
         params = Params(generations=("young",), grace_us=0, min_on={}, max_history=100_000)
-        self.shell = SimShell(self.around, params, Policies(), configured=configured)
+        placer = Policies(bounds=COMPILED_BOUNDS)
+        self.shell = SimShell(self.around, params, placer, configured=configured)
         self.shell.askers = self
         for spec in specs:
             assert spec.capacity is not None

@@ -100,6 +100,8 @@ def test_sources(tmp_path: Path) -> None:
         Source(str(path), floor_s=10)
     with pytest.raises(InvalidInput, match="jobs: 0 is not at least 1"):
         Source("paper:high", jobs=0)
+    with pytest.raises(InvalidInput, match="'paper:medium' is none of paper:light, paper:high"):
+        Source("paper:medium")
 
 
 def test_mean_levels_by_hand() -> None:
@@ -213,4 +215,4 @@ def test_plots_and_page(tmp_path: Path, runs: list[dict[str, Any]]) -> None:
 def test_plots_of_one_run(tmp_path: Path) -> None:
     result = simulate(small(), generate(PaperParams(jobs=30), seed=1), "gio", compiled=False)
     names = {path.name for path in plots.write(plots.of_run(result), tmp_path)}
-    assert names == {"utilisation.svg", "utilisation.png", "durations.svg", "durations.png"}
+    assert names == {"utilisation.svg", "utilisation.png", "shares.svg", "shares.png"}

@@ -35,7 +35,9 @@ def uneven(params: PaperParams, seed: int) -> Workload:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("policy", "gap_s", "refused"), [("gio", 50.0, 20), ("ff", 25.0, 100)])
+@pytest.mark.parametrize(
+    ("policy", "gap_s", "refused"), [("gio", 50.0, 20), ("ff", 25.0, 100), ("tenure", 50.0, 20)]
+)
 def test_core_and_simulator_agree(policy: str, gap_s: float, refused: int) -> None:
     workload = uneven(PaperParams(jobs=JOBS, gap_s=gap_s), seed=7)
     # the daemon's way: EDF, the admission test, empty nodes off once nobody waits

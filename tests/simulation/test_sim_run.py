@@ -195,10 +195,12 @@ def test_an_unknown_policy_is_named_with_those_that_there_are() -> None:
         run(ONE, workload((0, 1, 1, 1, 1)), "best")
 
 
-def test_tenure_does_not_admit_yet_and_no_daemon_has_it() -> None:
-    with pytest.raises(InvalidInput, match="deadlines: admit is not offered with policy tenure"):
-        run(ONE, workload((0, 1, 1, 1, 1)), "tenure", Options(deadlines="admit"))
-    assert "tenure" not in Policies().policies()
+def test_tenure_admits_by_planning_on_a_copy() -> None:
+    # the second is promised what the third would need: it is refused, and the second is in time
+    jobs = workload((0, 1, 4, 100, 101), (1, 1, 4, 50, 160), (2, 1, 4, 50, 158))
+    result = run(ONE, jobs, "tenure", Options(deadlines="admit", grace_s=0))
+    assert [result.fate(k) for k in range(3)] == ["finished", "finished", "refused"]
+    assert "tenure" in Policies().policies()
     assert run(ONE, workload((0, 1, 1, 1, 1)), "gio").summary()["patience"] is None
 
 

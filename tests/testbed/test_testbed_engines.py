@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from testbed import IMAGE, NodeSpec, Testbed, TestbedError, cgroups, default_specs
+from testbed import IMAGE, NodeSpec, Testbed, TestbedError, cgroups, default_specs, docker_api
 
 pytestmark = [pytest.mark.engines, pytest.mark.usefixtures("engines_possible")]
 Call = Any
@@ -126,3 +128,23 @@ def test_work_reports_and_exits_with_its_code(bed: Testbed, run: Call, call: Cal
 def test_an_unknown_node_is_named(bed: Testbed) -> None:
     with pytest.raises(TestbedError, match="no node 'node9'"):
         bed.power_on("node9")
+
+
+def test_what_an_engine_leaves_of_a_checkpoint_goes_with_its_node(call: Call, run: Call) -> None:
+    """containerd makes a folder for each checkpoint, and leaves it when it is killed."""
+    with Testbed([NodeSpec("node1", "young", checkpoint=True)]) as bed:
+        node = bed.nodes["node1"]
+        fill = "x=$(head -c 30000000 /dev/zero | tr '\\0' y); echo ready; while :; do sleep 1; done"
+        made = run(node, "sh", "-c", fill)
+        own = bed.layout.node_dir("node1") / "tmp"
+        asked = {"CheckpointID": "one", "Exit": True}
+        target = f"/containers/{made}/checkpoints"
+        with ThreadPoolExecutor(1) as pool:
+            taking = pool.submit(docker_api.call, node.socket, "POST", target, asked)
+            while not list(own.glob("*checkpoint*")):
+                assert not taking.done(), "it is not made in the node's own folder"
+            bed.kill_engine("node1")
+            with suppress(OSError):
+                taking.result()
+        assert list(own.glob("*checkpoint*"))
+    assert not own.exists()

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from aiohttp import web
 
 from tenure import __version__
 from tenure.api.call import Call
+from tenure.api.energy import energy_view
 from tenure.api.longjson import long_json
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import EPOCH
-from tenure.api.schemas.queries import CostQuery
+from tenure.api.schemas.queries import CostQuery, EnergyQuery
 from tenure.api.slices import TURNS
 from tenure.api.views import cost_view, profile_view
+from tenure.model.units import HOUR_US
 
+#: The window of a report of energy that names none.
+ENERGY_US = 24 * HOUR_US
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -35,13 +39,33 @@ async def profiles(call: Call) -> web.StreamResponse:
 async def cost(call: Call) -> web.StreamResponse:
     """Return what the nodes cost in a window; from the beginning until now by default."""
     query = call.query_as(CostQuery)
-    micro = timedelta(microseconds=1)
-    since_us = (query.since - EPOCH) // micro if query.since else 0
-    until_us = (query.until - EPOCH) // micro if query.until else call.backend.now_us()
-    if since_us > until_us:
-        raise refused(422, "invalid_input", "must not be after until", field="since")
+    since_us, until_us = _window(call, query.since, query.until, default_us=None)
     report = await call.request.app[TURNS].finish(call.backend.cost(since_us, until_us))
     return await long_json(call, cost_view(report, since_us, until_us))
+
+
+async def energy(call: Call) -> web.StreamResponse:
+    """Return what nodes, containers and generations drew in a window; the last 24 h by default."""
+    query = call.query_as(EnergyQuery)
+    since_us, until_us = _window(call, query.since, query.until, default_us=ENERGY_US)
+    report = await call.backend.energy(since_us, until_us)
+    return await long_json(call, await asyncio.to_thread(energy_view, report))
+
+
+def _window(
+    call: Call, since: datetime | None, until: datetime | None, *, default_us: int | None
+) -> tuple[int, int]:
+    """Return a window in microseconds: until now, and from ``default_us`` before its end (None:
+    from the beginning), where nothing else is said.
+    """
+    micro = timedelta(microseconds=1)
+    until_us = (until - EPOCH) // micro if until else call.backend.now_us()
+    since_us = 0 if default_us is None else max(0, until_us - default_us)
+    if since:
+        since_us = (since - EPOCH) // micro
+    if since_us > until_us:
+        raise refused(422, "invalid_input", "must not be after until", field="since")
+    return since_us, until_us
 
 
 async def version(call: Call) -> web.Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -22,7 +23,7 @@ from tenure.model.job import Executor, Job, JobSpec, JobState
 
 def executors_of(tables: Tables, job: Job) -> list[Executor]:
     """Return a job's executors in the order of their index."""
-    found = (tables.executors.get(f"{job.id}/{i}") for i in range(job.spec.executors))
+    found = (tables.executors.get(f"{job.id}/{i}") for i in range(job.spec.containers))
     return [executor for executor in found if executor is not None]
 
 
@@ -59,12 +60,14 @@ async def _spec(call: Call) -> JobSpec:
     spec = job_spec(body, terms)
     if terms.is_replay:
         return spec
-    return job_spec(body, terms, is_pullable=await check_image(call, body.image, "image"))
+    return replace(spec, is_pullable=await check_image(call, body.image, "image"))
 
 
 async def submit(call: Call) -> web.Response:
     """Submit a job; the answer is a promise or a refusal."""
     spec = await _spec(call)
+    if spec.spark is not None:
+        spec = replace(spec, spark=replace(spec.spark, secret=secrets.token_hex(32)))
     job_id = f"j-{secrets.token_hex(6)}"
     job: Job = await call.ask(SubmitJob(job=job_id, spec=spec, **call.command()))
     return _shown(call, job, status=201)
@@ -117,10 +120,10 @@ async def cancel(call: Call) -> web.Response:
 
 
 async def logs(call: Call) -> web.StreamResponse:
-    """Return the log of one executor."""
+    """Return the log of one executor; a Spark job's driver is number 0, and the default."""
     query = call.query_as(JobLogsQuery)
     job = lookup.job(call.backend.tables, call.part("id"))
-    if query.executor is None and job.spec.executors > 1:
+    if query.executor is None and job.spec.executors > 1 and job.spec.spark is None:
         detail = f"the job has {job.spec.executors} executors; say which: 0 to "
         detail += str(job.spec.executors - 1)
         raise refused(422, "invalid_input", detail, field="executor")

@@ -31,8 +31,8 @@ from tenure.model.resources import Resources
 
 MinAge = Annotated[float, Field(ge=0, le=MAX_TIME_S)]
 #: Labels under ``tenure.`` that an owner may set; the others are the daemon's marks.
-OWNER_LABELS = ("tenure.app", "tenure.migrate", "tenure.overlap")
-MIGRATIONS = ("restart", "never")
+OWNER_LABELS = ("tenure.app", "tenure.migrate", "tenure.overlap", "tenure.binds")
+MIGRATIONS = ("live", "snapshot", "restart", "never")
 
 
 class TenureOptions(Strict):
@@ -40,7 +40,7 @@ class TenureOptions(Strict):
 
     app: Name | None = None
     generation: Name | None = None
-    migrate: Literal["restart", "never"] | None = None
+    migrate: Literal["live", "snapshot", "restart", "never"] | None = None
     min_age_s: MinAge | None = None
     overlap: bool | None = None
 
@@ -139,6 +139,8 @@ def _label_faults(labels: dict[str, str]) -> list[FieldError]:
             found.append(FieldError(path, "is the daemon's own label; an owner may set none"))
         elif key == "tenure.migrate" and value not in MIGRATIONS:
             found.append(FieldError(path, f"must be one of {', '.join(MIGRATIONS)}"))
+        elif key == "tenure.binds" and value not in ("shared", "local"):
+            found.append(FieldError(path, "must be shared or local"))
         elif key == "tenure.overlap" and value not in ("allow", "deny"):
             found.append(FieldError(path, "must be allow or deny"))
         elif key == "tenure.app" and not 1 <= len(value) <= 255:

@@ -9,12 +9,15 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from tenure.api.schemas.fields import Key, Line, Name, Strict, Text
 from tenure.api.schemas.jobs import EPOCH, Moment
-from tenure.model.plan import Kept, Move, Plan
+from tenure.model.plan import Kept, Move, NodeNote, Plan
 
 #: More than the containers of the largest fleet tenure is designed for.
 MAX_MOVES = 50_000
 #: A year: a drain that waits longer has been forgotten.
 MAX_DRAIN_S = 365 * 24 * 3600.0
+#: A megawatt, and a million dollars an hour: more than any node.
+MAX_WATTS = 1e6
+MAX_NANO = 10**15
 Why = Annotated[str, StringConstraints(max_length=500, strip_whitespace=True)]
 Reason = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 
@@ -114,6 +117,16 @@ class KeptRequest(Strict):
     reason: Line
 
 
+class NodeNoteRequest(Strict):
+    """What the plan means for a node: freed, started, or why it was not emptied."""
+
+    node: Name
+    code: Key
+    reason: Line
+    idle_w: float = Field(default=0, ge=0, le=MAX_WATTS, allow_inf_nan=False)
+    price_nano_per_h: int = Field(default=0, ge=0, le=MAX_NANO)
+
+
 class PlanRequest(Strict):
     """What a worker computed from the snapshot of ``revision`` for ``run_id``."""
 
@@ -146,6 +159,7 @@ class PlanRequest(Strict):
     expires_at: Moment
     moves: list[MoveRequest] = Field(max_length=MAX_MOVES)
     kept: list[KeptRequest] = Field(default=[], max_length=MAX_MOVES)
+    nodes: list[NodeNoteRequest] = Field(default=[], max_length=MAX_MOVES)
 
     def plan(self) -> Plan:
         """Return the plan as the core takes it."""
@@ -158,4 +172,7 @@ class PlanRequest(Strict):
                 Move(m.container, m.incarnation, m.source, m.target, m.reason) for m in self.moves
             ),
             kept=tuple(Kept(k.container, k.code, k.reason) for k in self.kept),
+            nodes=tuple(
+                NodeNote(n.node, n.code, n.reason, n.idle_w, n.price_nano_per_h) for n in self.nodes
+            ),
         )

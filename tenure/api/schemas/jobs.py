@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BeforeValidator,
     ConfigDict,
@@ -33,13 +34,16 @@ from tenure.api.schemas.fields import (
     environment,
     raise_faults,
 )
+from tenure.api.schemas.spark import SparkRequest, spark_spec
 from tenure.model.errors import FieldError, InvalidInput
-from tenure.model.job import Constraint, JobSpec
+from tenure.model.job import Constraint, JobSpec, SparkSpec
 from tenure.model.resources import Resources
-from tenure.model.units import US, iso, seconds_to_us
+from tenure.model.units import MIB, US, iso, seconds_to_us
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_EXECUTORS = 1_000_000
+#: The least that holds a master or worker, and a heap that Spark accepts (its own least: 450 MiB).
+MIN_SPARK_MEMORY = 1024 * MIB
 VOLUME = r"^(/[^:\x00-\x1f\x7f]*|[a-zA-Z0-9][a-zA-Z0-9_.-]*):/[^:\x00-\x1f\x7f]*(:[a-zA-Z,]+)?$"
 
 
@@ -60,8 +64,18 @@ def moment(value: Any) -> Any:
     return value
 
 
+def in_utc(value: datetime) -> datetime:
+    """Return a moment in UTC, where years end at 9999 too: the offset may have it lie beyond."""
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must lie in the years 1 to 9999 of UTC") from None
+
+
 #: Not strict: after a validator in Python, strict would want a datetime object.
-Moment = Annotated[AwareDatetime, BeforeValidator(moment), Field(strict=False)]
+Moment = Annotated[
+    AwareDatetime, BeforeValidator(moment), AfterValidator(in_utc), Field(strict=False)
+]
 Command = Annotated[
     list[Text],
     BeforeValidator(words),
@@ -93,7 +107,11 @@ class Estimate(Strict):
 
 
 class JobRequest(Strict):
-    """A deadline job: ``executors`` identical containers that start together."""
+    """A deadline job: ``executors`` identical containers that start together.
+
+    Of ``kind`` spark they are the executors of a Spark application; its driver is one more
+    container of the same size.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -117,6 +135,8 @@ class JobRequest(Strict):
     image: Image
     cpus: Cpus
     memory: Memory
+    kind: Literal["containers", "spark"] = "containers"
+    spark: SparkRequest | None = Field(default=None, description="For kind spark.")
     app: Name | None = Field(default=None, description="Whose run it is; the name by default.")
     command: Command = Field(default=[])
     executors: int = Field(default=1, ge=1, le=MAX_EXECUTORS)
@@ -153,8 +173,8 @@ class Terms:
     is_replay: bool = False
 
 
-def job_spec(job: JobRequest, terms: Terms, *, is_pullable: bool = False) -> JobSpec:
-    """Translate a job.
+def job_spec(job: JobRequest, terms: Terms) -> JobSpec:
+    """Translate a job; whether its image is pullable nobody has asked yet.
 
     Raises InvalidInput with every fault that the model alone cannot see.
     """
@@ -171,6 +191,7 @@ def job_spec(job: JobRequest, terms: Terms, *, is_pullable: bool = False) -> Job
     taken = f"labels beginning with {Reserved!r} are the daemon's own"
     faults += [FieldError(f"labels.{key}", taken) for key in job.labels if key.startswith(Reserved)]
     faults += env_faults(job.env)
+    spark = _spark(job, faults)
     raise_faults(faults)
     return JobSpec(
         name=job.name,
@@ -191,8 +212,25 @@ def job_spec(job: JobRequest, terms: Terms, *, is_pullable: bool = False) -> Job
         max_runtime_us=None if job.max_runtime_s is None else seconds_to_us(job.max_runtime_s),
         retries=terms.retries if job.retries is None else job.retries,
         on_unreachable=job.on_unreachable,
-        is_pullable=is_pullable,
+        spark=spark,
     )
+
+
+def _spark(job: JobRequest, faults: list[FieldError]) -> SparkSpec | None:
+    """Return the Spark application, None for a job of plain containers."""
+    if job.kind != "spark":
+        if job.spark is not None:
+            faults.append(FieldError("kind", "must be spark where a Spark application is given"))
+        return None
+    if job.command:
+        faults.append(FieldError("command", "is for plain containers; use spark.application"))
+    if job.memory < MIN_SPARK_MEMORY:
+        least = "must be at least 1 GiB: it holds a JVM that serves the cluster, and one that works"
+        faults.append(FieldError("memory", least))
+    if job.spark is None:
+        faults.append(FieldError("spark", "is needed: say which application to run"))
+        return None
+    return spark_spec(job.spark, faults)
 
 
 def _constraints(job: JobRequest, terms: Terms, faults: list[FieldError]) -> tuple[Constraint, ...]:

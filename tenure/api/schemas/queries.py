@@ -82,6 +82,13 @@ class JobLogsQuery(LogsQuery):
     )
 
 
+class EnergyQuery(Query):
+    """A window; ``until`` is now by default, ``since`` 24 hours before it."""
+
+    since: Moment | None = None
+    until: Moment | None = None
+
+
 class CostQuery(Query):
     since: Moment | None = None
     until: Moment | None = None

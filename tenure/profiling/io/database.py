@@ -10,9 +10,9 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,10 +26,14 @@ BUSY_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """``steps[n]`` makes version n out of n - 1; ``pragmas`` go before the first table."""
+    """``steps[n]`` makes version n out of n - 1; ``pragmas`` go before the first table.
+
+    ``fills[n]`` is run after it, in the same transaction: what SQL alone cannot bring over.
+    """
 
     steps: dict[int, str]
     pragmas: tuple[str, ...] = ()
+    fills: Mapping[int, Callable[[sqlite3.Connection], None]] = field(default_factory=dict)
 
 
 class Database:
@@ -133,9 +137,15 @@ def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
         raise sqlite3.DatabaseError(f"the file has schema {found}, this program knows {newest}")
     for version in range(found + 1, newest + 1):
         step = schema.steps[version]
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {version}; COMMIT;"
-        )
+        try:
+            connection.executescript(f"BEGIN IMMEDIATE; {step}; PRAGMA user_version = {version};")
+            if version in schema.fills:
+                schema.fills[version](connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
 
 
 def _put_aside(path: Path) -> str:

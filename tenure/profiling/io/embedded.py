@@ -1,4 +1,4 @@
-"""The embedded statistics store: samples, roll-ups and app profiles in one SQLite file."""
+"""The embedded statistics store: samples, roll-ups, sketches and app profiles in a SQLite file."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tenure.model.container import Profile
-from tenure.profiling.io import retention, tables
+from tenure.profiling.io import retention, sketches, tables
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.retention import Retention
 from tenure.profiling.io.schema import STEPS
-from tenure.profiling.percentile import profile_of
 from tenure.profiling.sample import Bucket, Measured, Sample
 
 #: The bound is on the journal that readers may keep from being checkpointed away.
-SCHEMA = Schema(STEPS, (f"journal_size_limit = {64 << 20}",))
+PRAGMAS = (f"journal_size_limit = {64 << 20}",)
 
 
 class EmbeddedStats:
@@ -31,7 +30,9 @@ class EmbeddedStats:
 
         Raises StatsUnavailable where the file cannot be used.
         """
-        return cls(await Database.open(path, SCHEMA), keep or Retention())
+        keep = keep or Retention()
+        fills = {2: lambda db: tables.seed_sketches(db, keep.sketch_us)}
+        return cls(await Database.open(path, Schema(STEPS, PRAGMAS, fills)), keep)
 
     async def write(self, samples: Sequence[Measured]) -> None:
         """Keep the samples, all or none."""
@@ -55,13 +56,17 @@ class EmbeddedStats:
     async def profiles(
         self, since_us: Mapping[str, int], until_us: int, *, min_samples: int = 1
     ) -> dict[str, Profile]:
-        """Return p90 profiles over [each container's time, ``until_us``); too few: left out."""
+        """Return p90 profiles over [each container's time, ``until_us``); too few: left out.
+
+        They are merged from sketches that writes keep up to date: no sample is read.
+        """
 
         def compute(db: sqlite3.Connection) -> dict[str, Profile]:
             made: dict[str, Profile] = {}
             for container, start_us in since_us.items():
-                found = tables.samples_of(db, container, start_us, until_us)
-                profile = profile_of(container, found, min_samples=min_samples) if found else None
+                profile = sketches.profile_since(
+                    db, container, start_us, until_us, min_samples=min_samples
+                )
                 if profile is not None:
                     made[container] = profile
             return made

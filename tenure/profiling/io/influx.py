@@ -1,19 +1,20 @@
 """InfluxDB as the statistics store, under cAdvisor's names (``docs/influxdb.md``).
 
-Samples go through a spool on disk to the server; profiles are made from what the server answers.
-A server that is away costs freshness: writes wait in the spool, reads raise StatsUnavailable.
+Samples go through a spool on disk to the server; sketches beside the spool learn from them at the
+same time, and profiles are made from these. While the server is away writes wait in the spool,
+reads of samples raise StatsUnavailable, and profiles go on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from tenure.model.container import Profile
-from tenure.model.units import HOUR_US
-from tenure.profiling.io import influx_apps, spool
+from tenure.profiling.io import influx_apps, sketches, spool
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.influx_apps import AppProfiles
 from tenure.profiling.io.influx_drain import Drain, DrainHealth
@@ -24,20 +25,19 @@ from tenure.profiling.io.influx_query import (
     samples_from_counters,
     samples_in,
     usage_of,
-    usage_of_app,
 )
 from tenure.profiling.io.influx_server import InfluxServer
+from tenure.profiling.io.retention import STEP_ROWS
+from tenure.profiling.io.schema import SKETCHES
 from tenure.profiling.io.spool import Spool
-from tenure.profiling.io.tables import APP_SAMPLES
-from tenure.profiling.percentile import profile_of, roll_up
+from tenure.profiling.percentile import roll_up
 from tenure.profiling.sample import Bucket, Measured, Sample
 
 FILE = "influx.db"
-SCHEMA = Schema({1: spool.TABLES + influx_apps.TABLES}, pragmas=("auto_vacuum = FULL",))
-#: Containers per statement: six hours of ten are some 7,000 rows, decoded in milliseconds.
-BATCH = 10
-#: How far back cAdvisor's series of an app are read.
-APP_WINDOW_US = 6 * HOUR_US
+SCHEMA = Schema(
+    {1: spool.TABLES + influx_apps.TABLES, 2: SKETCHES + influx_apps.BY_CONTAINER},
+    pragmas=("auto_vacuum = FULL",),
+)
 
 
 class InfluxStats:
@@ -80,7 +80,7 @@ class InfluxStats:
         return self._drain.health
 
     async def write(self, samples: Sequence[Measured]) -> None:
-        """Keep the samples in the spool, on their way to the server.
+        """Keep the samples in the spool, on their way to the server, and learn from them.
 
         With cAdvisor's database as the source nothing is written to it: only which container
         belongs to which app is remembered.
@@ -89,8 +89,9 @@ class InfluxStats:
             return
         if self._params.source == "cadvisor":
             await self._apps.note(samples)
-        else:
-            await self._drain.put(samples)
+            return
+        await self._drain.put(samples)
+        await self._database.change(lambda db: sketches.learn(db, samples))
 
     async def series(self, container: str, since_us: int, until_us: int) -> list[Sample]:
         """Return the kept samples that end in [``since_us``, ``until_us``), oldest first."""
@@ -115,31 +116,39 @@ class InfluxStats:
     async def profiles(
         self, since_us: Mapping[str, int], until_us: int, *, min_samples: int = 1
     ) -> dict[str, Profile]:
-        """Return p90 profiles over [each container's time, ``until_us``); too few: left out."""
-        made: dict[str, Profile] = {}
-        names = sorted(since_us, key=lambda name: (since_us[name], name))
-        size = 1 if self._params.source == "cadvisor" else BATCH
-        for begin in range(0, len(names), size):
-            batch = {name: since_us[name] for name in names[begin : begin + size]}
-            found = await self._samples(batch, until_us)
-            made |= await asyncio.to_thread(_profiles, found, batch, min_samples)
-        return made
+        """Return p90 profiles over [each container's time, ``until_us``); too few: left out.
+
+        They are merged from sketches beside the spool, also while the server is away. Only of a
+        database that cAdvisor fills something is read: what is new since the last time.
+        """
+        if self._params.source == "cadvisor":
+            for container, begin_us in since_us.items():
+                await self._catch_up(container, begin_us, until_us)
+
+        def compute(db: sqlite3.Connection) -> dict[str, Profile]:
+            found = (
+                sketches.profile_since(db, name, begin_us, until_us, min_samples=min_samples)
+                for name, begin_us in since_us.items()
+            )
+            return {profile.container: profile for profile in found if profile is not None}
+
+        return await self._database.read(compute)
 
     async def learn_apps(self, apps: Collection[str], now_us: int, *, min_samples: int) -> None:
-        """Make and keep the profiles of ``apps`` from the samples of their containers."""
-        for app in apps:
-            samples = await self._samples_of_app(app, now_us)
-            profile = profile_of("", samples, min_samples=min_samples) if samples else None
-            if profile is not None:
-                await self._apps.put(app, profile, now_us)
+        """Make and keep the profiles of ``apps`` from the sketches of all their containers."""
+        if apps:
+            await self._apps.learn(apps, now_us, min_samples)
 
     async def app_profile(self, app: str) -> Profile | None:
         """Return the kept profile of an app, also while the server is away."""
         return await self._apps.get(app)
 
     async def prune(self, now_us: int) -> None:
-        """Forget old app profiles and old spooled samples; the server forgets by itself."""
+        """Forget old sketches, app profiles and spooled samples; the server forgets by itself."""
         await self._apps.prune(now_us)
+        before_us = now_us - self._params.window_us - sketches.WIDTH_US
+        apps_us = now_us - influx_apps.KEPT_US
+        await self._database.change(lambda db: sketches.forget(db, before_us, apps_us, STEP_ROWS))
         await self._drain.expire()
 
     async def close(self) -> None:
@@ -148,11 +157,21 @@ class InfluxStats:
         await self._server.close()
         await self._database.close()
 
-    async def _samples(self, since_us: Mapping[str, int], until_us: int) -> dict[str, list[Sample]]:
-        if self._params.source == "cadvisor":
-            pairs = since_us.items()
-            return {name: await self._from_counters(name, at, until_us) for name, at in pairs}
-        return await self._usage(list(since_us), min(since_us.values()), until_us)
+    async def _catch_up(self, container: str, since_us: int, until_us: int) -> None:
+        """Learn what cAdvisor has counted of a container since it was last looked at."""
+        known_us = await self._database.read(lambda db: sketches.learned_until(db, container))
+        begin_us = max(since_us, known_us)
+        # the reading that ended the last sample begins the next one
+        first_us = begin_us if begin_us == known_us else begin_us - 2 * self._params.interval_us
+        samples = await self._counted(container, first_us, until_us)
+        app = await self._apps.app_of(container)
+        rows = [
+            Measured(container, "", app, sample, since_us=since_us)
+            for sample in samples
+            if sample.at_us > begin_us
+        ]
+        if rows:
+            await self._database.change(lambda db: sketches.learn(db, rows))
 
     async def _usage(
         self, containers: Sequence[str], since_us: int, until_us: int
@@ -167,32 +186,12 @@ class InfluxStats:
         return made
 
     async def _from_counters(self, container: str, since_us: int, until_us: int) -> list[Sample]:
-        interval_us = self._params.interval_us
         # A rate needs the reading before it as well.
-        statement = counters_of(container, since_us - 2 * interval_us, until_us)
-        found = await self._server.query(statement)
-        samples = await asyncio.to_thread(samples_from_counters, found, interval_us)
+        begin_us = since_us - 2 * self._params.interval_us
+        samples = await self._counted(container, begin_us, until_us)
         return [sample for sample in samples if since_us <= sample.at_us]
 
-    async def _samples_of_app(self, app: str, now_us: int) -> list[Sample]:
-        if self._params.source == "tenure":
-            found = await self._server.query(usage_of_app(app, APP_SAMPLES))
-            return [sample for series in found for sample in samples_in(series)]
-        samples: list[Sample] = []
-        for container in await self._apps.containers(app):
-            samples += await self._from_counters(
-                container, now_us - APP_WINDOW_US, now_us + HOUR_US
-            )
-        return samples[-APP_SAMPLES:]
-
-
-def _profiles(
-    found: Mapping[str, Sequence[Sample]], since_us: Mapping[str, int], min_samples: int
-) -> dict[str, Profile]:
-    made: dict[str, Profile] = {}
-    for container, samples in found.items():
-        own = [sample for sample in samples if sample.at_us >= since_us[container]]
-        profile = profile_of(container, own, min_samples=min_samples) if own else None
-        if profile is not None:
-            made[container] = profile
-    return made
+    async def _counted(self, container: str, since_us: int, until_us: int) -> list[Sample]:
+        found = await self._server.query(counters_of(container, since_us, until_us))
+        interval_us = self._params.interval_us
+        return await asyncio.to_thread(samples_from_counters, found, interval_us)

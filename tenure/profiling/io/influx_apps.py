@@ -8,7 +8,7 @@ does not do. A database that cAdvisor fills is not ours to write to either.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tenure.model.container import Profile
 from tenure.model.units import HOUR_US
@@ -33,9 +33,9 @@ TABLES = f"""
         PRIMARY KEY (app, container)
     ) WITHOUT ROWID;
 """
+#: Containers were looked for by app until then, now apps by container.
+BY_CONTAINER = "CREATE INDEX app_container_container ON app_container (container, last_us);"
 KEPT_US = 90 * 24 * HOUR_US
-#: A profile of an app is made from the containers seen last.
-APP_CONTAINERS = 20
 
 
 class AppProfiles:
@@ -48,9 +48,9 @@ class AppProfiles:
         """Return the kept profile of an app."""
         return await self._db.read(lambda db: tables.app_profile(db, app))
 
-    async def put(self, app: str, profile: Profile, now_us: int) -> None:
-        """Keep the profile of an app in place of an older one."""
-        await self._db.change(lambda db: tables.put_app(db, app, profile, now_us))
+    async def learn(self, apps: Collection[str], now_us: int, min_samples: int) -> None:
+        """Replace the profiles of the apps whose sketches hold enough samples."""
+        await self._db.change(lambda db: tables.learn_apps(db, apps, now_us, min_samples))
 
     async def note(self, samples: Sequence[Measured]) -> None:
         """Remember which containers the apps have."""
@@ -65,14 +65,11 @@ class AppProfiles:
 
         await self._db.change(run)
 
-    async def containers(self, app: str) -> list[str]:
-        """Return the containers of an app that were seen last."""
-        newest = (
-            "SELECT container FROM app_container WHERE app = ? ORDER BY last_us DESC, container "
-            f"LIMIT {APP_CONTAINERS}"
-        )
-        rows = await self._db.read(lambda db: db.execute(newest, (app,)).fetchall())
-        return [str(row[0]) for row in rows]
+    async def app_of(self, container: str) -> str:
+        """Return the app that a container was last seen as one of, "" where it is not known."""
+        newest = "SELECT app FROM app_container WHERE container = ? ORDER BY last_us DESC LIMIT 1"
+        row = await self._db.read(lambda db: db.execute(newest, (container,)).fetchone())
+        return str(row[0]) if row else ""
 
     async def prune(self, now_us: int) -> None:
         """Forget apps and containers that were not seen for ``KEPT_US``."""

@@ -17,7 +17,8 @@ class InfluxParams:
     ``database`` is the bucket in InfluxDB 2. Either ``token`` (2 and 3) or ``username`` and
     ``password`` (1), or none. ``source`` tenure: own samples are written and read; cadvisor: a
     database that cAdvisor fills is read and never written. ``interval_us`` is the time between two
-    samples, ``retention_us`` that of a database made here. ``timeout_s`` bounds one request,
+    samples, ``retention_us`` that of a database made here, ``window_us`` the longest time that a
+    profile looks back. ``timeout_s`` bounds one request,
     ``retry_min_s`` and ``retry_max_s`` the pause after a failed one.
     """
 
@@ -32,6 +33,7 @@ class InfluxParams:
     source: Literal["tenure", "cadvisor"] = "tenure"
     interval_us: int = 30 * US
     retention_us: int = 14 * 24 * HOUR_US
+    window_us: int = 6 * HOUR_US
     spool: SpoolBounds = field(default_factory=SpoolBounds)
     timeout_s: float = 10.0
     retry_min_s: float = 0.5
@@ -45,8 +47,8 @@ class InfluxParams:
             raise ValueError("the database needs a name")
         if self.token and self.username:
             raise ValueError("either a token or a username, not both")
-        if min(self.interval_us, self.retention_us) <= 0:
-            raise ValueError("interval and retention must be positive")
+        if min(self.interval_us, self.retention_us, self.window_us) <= 0:
+            raise ValueError("interval, retention and window must be positive")
         if not 0 < self.retry_min_s <= self.retry_max_s or self.timeout_s <= 0:
             raise ValueError("time-out and pauses must be positive, the longest pause last")
 

@@ -19,7 +19,6 @@ from tenure.profiling.io.influx_lines import (
     MEMORY,
     RECEIVED,
     SENT,
-    TAG_APP,
     TAG_CONTAINER,
     USAGE,
     label_tags,
@@ -72,14 +71,6 @@ def usage_of(containers: Collection[str], since_us: int, until_us: int) -> str:
     return (
         f"SELECT {', '.join(map(quoted, _FIELDS))} FROM {quoted(USAGE)} "
         f"WHERE ({any_of}) AND {_during(since_us, until_us)} GROUP BY {key}"
-    )
-
-
-def usage_of_app(app: str, limit: int) -> str:
-    """Return the statement for the newest samples of all containers of an app."""
-    return (
-        f"SELECT {', '.join(map(quoted, _FIELDS))} FROM {quoted(USAGE)} "
-        f"WHERE {quoted(TAG_APP)} = {literal(tag_text(app))} ORDER BY time DESC LIMIT {limit}"
     )
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.io import tables
+from tenure.profiling.io import sketches, tables
 from tenure.profiling.percentile import roll_up
 from tenure.profiling.sample import Sample
 
@@ -25,13 +25,15 @@ class Retention:
 
     Each must hold two buckets of the widest roll-up; raw samples never outlive the roll-ups.
     ``max_samples`` bounds the file (about 50 bytes a sample and its index entry): what is beyond it
-    goes, oldest first.
+    goes, oldest first. ``sketch_us`` is the longest window of a profile; sketches of apps go with
+    their profiles.
     """
 
     raw_us: int = 48 * HOUR_US
     rollup_us: int = 14 * DAY_US
     app_us: int = 90 * DAY_US
     max_samples: int = 20_000_000
+    sketch_us: int = 6 * HOUR_US
 
     def __post_init__(self) -> None:
         if min(self.raw_us, self.rollup_us) < 2 * max(WIDTHS_US):
@@ -95,6 +97,8 @@ def forget(connection: sqlite3.Connection, now_us: int, retention: Retention) ->
         "WHERE sample.series = series.id)",
         (now_us - retention.rollup_us,),
     )
+    kept_us = retention.sketch_us + sketches.WIDTH_US
+    sketches.forget(connection, now_us - kept_us, now_us - retention.app_us, STEP_ROWS)
     connection.execute("DELETE FROM app_profile WHERE updated_us < ?", (now_us - retention.app_us,))
 
 

@@ -12,35 +12,29 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from tenure.model.container import Profile
+from tenure.model.energy import Metered, Use
 from tenure.model.errors import TenureError
 from tenure.model.events import UsageObserved
+from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.decode import decode_stats, difference
-from tenure.profiling.foreign import ForeignUse
+from tenure.profiling.decode import decode_stats
+from tenure.profiling.intake import Intake, Target
 from tenure.profiling.io.gate import Gate
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
-from tenure.profiling.sample import Measured, Reading
+from tenure.profiling.sample import Measured, NodeReading
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A running container to sample.
+class Told:
+    """What a node's agent answered: its readings, oldest first, and the containers it sees."""
 
-    ``kind`` service (kept and profiled), executor (kept) or foreign (summed per node).
-    ``container`` is the key its samples are kept under (tenure's id, or ``job/index``),
-    ``since_us`` when it entered its generation: its profile begins there.
-    """
-
-    engine_id: str
-    kind: Literal["service", "executor", "foreign"]
-    container: str = ""
-    app: str = ""
-    since_us: int = 0
+    readings: tuple[NodeReading, ...]
+    present: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +68,20 @@ class SamplerParams:
 class SamplerPorts:
     """What the daemon gives: ``stats(node, engine_ids)`` returns raw answers by engine id (those
     that answered; raises a TenureError where the engine does not); ``targets()`` the running
-    containers by node; ``emit`` takes the observation; ``now_us`` the time.
+    containers by node; ``emit`` takes the observation; ``now_us`` the time. ``agent(node, after)``
+    returns what the node's agent read after its reading number ``after`` (0: its latest), None
+    where it has none or that does not answer: then the engine is asked. ``reserve(node)`` is what
+    the node's capacity was lessened by. ``account`` keeps who used how much CPU and what nodes
+    drew, for energy (None: nobody asks); raises StatsUnavailable.
     """
 
     stats: Callable[[str, Sequence[str]], Awaitable[Mapping[str, Mapping[str, Any]]]]
     targets: Callable[[], Mapping[str, Sequence[Target]]]
     emit: Callable[[UsageObserved], None]
     now_us: Callable[[], int]
+    agent: Callable[[str, int], Awaitable[Told | None]] | None = None
+    reserve: Callable[[str], Resources] = lambda _: Resources()
+    account: Callable[[Sequence[Use], Sequence[Metered]], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,10 @@ class Sampler:
         self._store = store
         self._ports = ports
         self._params = params
-        self._readings: dict[tuple[str, str], Reading] = {}
+        self._intake = Intake()
+        # kept while a node is lost too: its agent goes on, and is asked for what was missed
+        self._agent_seqs: dict[str, int] = {}
         self._gate = Gate(params.asked_at_once)
-        self._foreign = ForeignUse()
         self._profiled_us: dict[str, int] = {}
         self._learned_us: dict[str, int] = {}
         self._pruned_us = 0
@@ -135,9 +137,15 @@ class Sampler:
         visits = await asyncio.gather(*(self._visit(node, rows) for node, rows in targets.items()))
         failed = {visit.node: visit.why for visit in visits if visit.why}
         measured = [row for visit in visits for row in visit.measured]
-        foreign = {v.node: self._foreign.use_of(v.node) for v in visits if not v.why}
+        foreign = {
+            v.node: self._intake.foreign_use(v.node, self._ports.reserve(v.node))
+            for v in visits
+            if not v.why
+        }
         self._forget(targets)
         profiles, error = await self._keep(targets, measured)
+        unaccounted = await self._account()  # whatever the store does: else they pile up
+        error = error or unaccounted
         if profiles or foreign:
             self._ports.emit(
                 UsageObserved(at_us=self._ports.now_us(), profiles=tuple(profiles), foreign=foreign)
@@ -154,46 +162,44 @@ class Sampler:
         return self.last
 
     async def _visit(self, node: str, rows: Sequence[Target]) -> _Visit:
-        """Sample one node; what came is decoded at once, so that no step holds the loop long."""
+        """Sample one node; what came is taken at once, so that no step holds the loop long."""
+        self._intake.keep(node, rows)
+        told = await self._ask_agent(node)
+        measured = []
+        for reading in told.readings:
+            measured += self._intake.take_whole(node, rows, reading)
+        ids = [row.engine_id for row in rows if row.engine_id not in told.present]
         try:
-            ids = [row.engine_id for row in rows]
             async with self._gate.hold(len(ids)), asyncio.timeout(self._params.timeout_us / US):
                 raw = await self._ports.stats(node, ids) if ids else {}
         except TimeoutError:
-            return _Visit(node, [], "no answer in time")
+            return _Visit(node, measured, "no answer in time")
         except TenureError as error:
-            return _Visit(node, [], error.detail)
-        return _Visit(node, self._take(node, rows, raw))
+            return _Visit(node, measured, error.detail)
+        decoded = {key: found for key, row in raw.items() if (found := decode_stats(row))}
+        if decoded and not told.present:
+            # the engine told of this time: what the agent says of it later would count twice
+            self._agent_seqs.pop(node, None)
+        return _Visit(node, measured + self._intake.take(node, rows, decoded))
 
-    def _take(
-        self, node: str, rows: Sequence[Target], raw: Mapping[str, Mapping[str, Any]]
-    ) -> list[Measured]:
-        """Turn one node's answers into samples, and remember the readings for the next sweep."""
-        self._foreign.keep(node, [row.engine_id for row in rows if row.kind == "foreign"])
-        measured = []
-        for row in rows:
-            reading = decode_stats(raw.get(row.engine_id) or {})
-            if reading is None:
-                continue
-            key = (node, row.engine_id)
-            older = self._readings.get(key)
-            self._readings[key] = reading
-            sample = difference(older, reading) if older else None
-            if row.kind == "foreign":
-                self._foreign.add(node, row.engine_id, sample or reading)
-            elif sample is not None and row.container:
-                measured.append(Measured(row.container, node, row.app, sample, reading))
-        return measured
+    async def _ask_agent(self, node: str) -> Told:
+        """Return what the node's agent tells; nothing where it has none, or that is away."""
+        ask = self._ports.agent
+        told = None if ask is None else await ask(node, self._agent_seqs.get(node, 0))
+        if told is None:
+            self._intake.forget_whole(node)
+            return Told((), frozenset())
+        if told.readings:
+            self._agent_seqs[node] = told.readings[-1].seq
+        return told
 
     def _forget(self, targets: Mapping[str, Sequence[Target]]) -> None:
         """Drop what is remembered of containers and nodes that are no longer there."""
-        alive = {(node, row.engine_id) for node, rows in targets.items() for row in rows}
-        self._readings = {key: row for key, row in self._readings.items() if key in alive}
+        self._intake.forget(targets)
         known = {row.container for rows in targets.values() for row in rows}
         self._profiled_us = {key: at for key, at in self._profiled_us.items() if key in known}
         apps = {row.app for rows in targets.values() for row in rows}
         self._learned_us = {app: at for app, at in self._learned_us.items() if app in apps}
-        self._foreign.forget_nodes(targets.keys())
 
     async def _keep(
         self, targets: Mapping[str, Sequence[Target]], measured: Sequence[Measured]
@@ -210,6 +216,16 @@ class Sampler:
         except StatsUnavailable as error:
             return [], error.detail
         return profiles, ""
+
+    async def _account(self) -> str:
+        """Hand on what energy is worked out from; return what failed."""
+        uses, metered = self._intake.spent()
+        try:
+            if self._ports.account is not None:
+                await self._ports.account(uses, metered)
+        except StatsUnavailable as error:
+            return error.detail
+        return ""
 
     async def _profiles(
         self, targets: Mapping[str, Sequence[Target]], now_us: int

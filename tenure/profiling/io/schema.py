@@ -17,6 +17,29 @@ COLUMN_OF = dict(zip(DIMENSIONS, COLUMNS, strict=True))
 STATISTICS = ("mean", "max", "p90")
 BUCKET_COLUMNS = tuple(f"{column}_{what}" for what in STATISTICS for column in COLUMNS)
 
+#: The tables of ``sketches.py``.
+SKETCHES = """
+    CREATE TABLE sketch (
+        container_name TEXT NOT NULL,
+        start_us INTEGER NOT NULL,
+        samples INTEGER NOT NULL,
+        begin_us INTEGER NOT NULL,
+        end_us INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (container_name, start_us)
+    ) WITHOUT ROWID;
+    CREATE INDEX sketch_end ON sketch (end_us);
+    CREATE TABLE app_sketch (
+        app TEXT NOT NULL,
+        start_us INTEGER NOT NULL,
+        samples INTEGER NOT NULL,
+        begin_us INTEGER NOT NULL,
+        end_us INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (app, start_us)
+    ) WITHOUT ROWID;
+"""
+
 STEPS = {
     1: f"""
         CREATE TABLE series (
@@ -56,4 +79,6 @@ STEPS = {
             {", ".join(f"{column} INTEGER" for column in COLUMNS)}
         ) WITHOUT ROWID;
     """,
+    # Sketches; what they begin with is made of samples (``sketches.seed``).
+    2: SKETCHES,
 }

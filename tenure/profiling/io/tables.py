@@ -8,17 +8,27 @@ from typing import Any
 
 from tenure.model.container import Profile
 from tenure.model.resources import DIMENSIONS, Resources
+from tenure.model.units import HOUR_US, US
+from tenure.profiling.io import sketches
 from tenure.profiling.io.schema import BUCKET_COLUMNS, COLUMN_OF, COLUMNS, STATISTICS
-from tenure.profiling.percentile import profile_of
 from tenure.profiling.sample import Bucket, Measured, Sample
 
-#: At most this many of an app's newest samples make its profile.
-APP_SAMPLES = 5_000
+#: An upgrade makes sketches of so many samples at most, the newest: some ten seconds of work.
+MAX_SEEDS = 500_000
+#: What is not known of a seeded sample is when its container entered its generation. Sketches of so
+#: short a time reach no further back beyond that.
+SEED_WIDTH_US = 300 * US
+#: Samples taken at a time.
+SEED_ROWS = 20_000
+#: Time that an app's sketches must reach over before they replace a profile of more time than they.
+SETTLED_US = 6 * HOUR_US
 SAMPLE_FIELDS = f"at_us, span_us, {', '.join(COLUMNS)}"
 
 
 def insert(connection: sqlite3.Connection, samples: Sequence[Measured]) -> None:
-    """Insert samples and the series they belong to (no transaction of its own)."""
+    """Insert samples with the series they belong to, and learn from them (no transaction of its
+    own).
+    """
     newest: dict[tuple[str, str, str], int] = {}
     for row in samples:
         key = (row.container, row.node, row.app)
@@ -34,6 +44,7 @@ def insert(connection: sqlite3.Connection, samples: Sequence[Measured]) -> None:
         f"INSERT OR REPLACE INTO sample (series, {SAMPLE_FIELDS}) VALUES ({marks})",
         [(ids[row.container, row.node, row.app], *_cells(row.sample)) for row in samples],
     )
+    sketches.learn(connection, samples)
 
 
 def _series_id(connection: sqlite3.Connection, key: tuple[str, str, str]) -> int:
@@ -71,6 +82,30 @@ def _resources(cells: Sequence[int | None]) -> tuple[Resources, tuple[str, ...]]
     pairs = zip(DIMENSIONS, cells, strict=True)
     observed = tuple(name for name, value in pairs if value is not None)
     return Resources(*(value or 0 for value in cells)), observed
+
+
+def seed_sketches(connection: sqlite3.Connection, window_us: int) -> None:
+    """Make the sketches of the samples of the last ``window_us`` before the newest one.
+
+    For a file of schema 1, which had none: profiles go on where they were.
+    """
+    columns = ", ".join(f"sample.{name}" for name in ("at_us", "span_us", *COLUMNS))
+    newest = connection.execute("SELECT max(at_us) FROM sample").fetchone()[0]
+    rows = connection.execute(
+        f"SELECT {columns}, container_name, machine, app FROM (SELECT * FROM sample "
+        "WHERE at_us > ? ORDER BY id DESC LIMIT ?) AS sample "
+        "JOIN series ON series.id = sample.series ORDER BY sample.at_us",
+        ((newest or 0) - window_us, MAX_SEEDS),
+    )
+    while part := rows.fetchmany(SEED_ROWS):
+        sketches.learn(connection, [_seed(row) for row in part])
+
+
+def _seed(row: Sequence[Any]) -> Measured:
+    sample = sample_of(row[:-3])
+    since_us = sample.at_us // SEED_WIDTH_US * SEED_WIDTH_US
+    container, machine, app = row[-3:]
+    return Measured(container, machine, app, sample, since_us=since_us)
 
 
 def rollups_of(
@@ -115,17 +150,16 @@ def put_bucket(connection: sqlite3.Connection, series: int, bucket: Bucket) -> N
 def learn_apps(
     connection: sqlite3.Connection, apps: Collection[str], now_us: int, min_samples: int
 ) -> None:
-    """Replace the profiles of the apps that have at least ``min_samples`` samples."""
+    """Replace the profiles of the apps that have at least ``min_samples`` samples.
+
+    One that was made before there were sketches is kept until they have seen some hours as well.
+    """
     for app in apps:
-        rows = connection.execute(
-            f"SELECT {SAMPLE_FIELDS} FROM sample WHERE series IN "
-            "(SELECT id FROM series WHERE app = ? ORDER BY last_us DESC LIMIT 100) "
-            "ORDER BY at_us DESC LIMIT ?",
-            (app, APP_SAMPLES),
-        )
-        found = [sample_of(row) for row in rows]
-        profile = profile_of("", found, min_samples=min_samples) if found else None
-        if profile is not None:
+        profile = sketches.app_profile(connection, app, min_samples=min_samples)
+        if profile is None:
+            continue
+        kept = app_profile(connection, app)
+        if kept is None or profile.age_us >= min(kept.age_us, SETTLED_US):
             put_app(connection, app, profile, now_us)
 
 

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tenure.model.placing import Admitted, Ask, ClusterView, Occupied, Queued
+from tenure.model.booking import Booking
+from tenure.model.placing import (
+    Admitted,
+    Ask,
+    ClusterView,
+    Occupied,
+    Planned,
+    Queued,
+    Situation,
+)
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs
 from tenure.placement.binding import Loop
@@ -20,6 +29,8 @@ from tenure.placement.course import (
     Rules,
     pass_time,
 )
+from tenure.placement.decide import MODES
+from tenure.placement.plan import UNSEEN, Plan
 from tenure.placement.policies import Policies
 from tenure.placement.replay import TO_THE_END, Arrivals
 from tenure.placement.waiting import ends_to_come, line_of
@@ -65,11 +76,11 @@ class Doorman:
         self, course: Course, chronicle: Chronicle, jobs: Jobs, job: int, at_us: int
     ) -> bool:
         pass_time(course, chronicle, max(at_us, int(course.marks[NOW])), self.rules)
+        if self.policies.is_planned(self.policy):
+            return self._may_be_planned(course, chronicle, jobs, job, at_us)
         queue = [self._queued(jobs, waiting) for waiting in line_of(course).tolist()]
         position = int(np.searchsorted(line_of(course), job))
-        ends = ends_to_come(course, chronicle, jobs)
-        columns = (ends.node, ends.cpu_m, ends.memory_bytes, ends.end_us)
-        running = [Occupied(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+        running = running_now(course, chronicle, jobs)
         answer = self.policies.admit(
             view_of(self.names, course.fleet),
             running,
@@ -80,10 +91,40 @@ class Doorman:
         )
         return isinstance(answer, Admitted)
 
+    def _may_be_planned(
+        self, course: Course, chronicle: Chronicle, jobs: Jobs, job: int, at_us: int
+    ) -> bool:
+        view = view_of(self.names, course.fleet)
+        site = Situation(view, running_now(course, chronicle, jobs), at_us)
+        queue = [self._planned(course.plan, jobs, one, at_us) for one in line_of(course).tolist()]
+        new = self._planned(course.plan, jobs, job, at_us)
+        answer = self.policies.admit_planned(site, queue, new, turn=int(course.plan.turn[0]))
+        return isinstance(answer, Admitted)
+
+    def _planned(self, plan: Plan, jobs: Jobs, job: int, at_us: int) -> Planned:
+        """Return a job with its place as the daemon stores it; one that comes has none."""
+        queued, since_us = self._queued(jobs, job), int(plan.since_us[job])
+        guard_us = int(plan.guard_us[job])
+        if since_us == UNSEEN:
+            return Planned(queued, 0, at_us, guard_us, None)
+        rows = range(int(plan.first[job]), int(plan.first[job] + plan.used[job]))
+        counts = tuple((self.names[plan.node[row]], int(plan.executors[row])) for row in rows)
+        start_us, end_us = int(plan.start_us[job]), int(plan.end_us[job])
+        mode, is_late = MODES[int(plan.mode[job])], bool(plan.is_late[job])
+        booking = Booking(str(job), start_us, end_us, mode, counts, is_late)
+        return Planned(queued, 0, since_us, guard_us, booking)
+
     def _queued(self, jobs: Jobs, job: int) -> Queued:
         if job not in self._asks:
             self._asks[job] = Queued(ask_of(jobs, job), self.policy)
         return self._asks[job]
+
+
+def running_now(course: Course, chronicle: Chronicle, jobs: Jobs) -> list[Occupied]:
+    """Return what runs, as the daemon's policies see it."""
+    ends = ends_to_come(course, chronicle, jobs)
+    columns = (ends.node, ends.cpu_m, ends.memory_bytes, ends.end_us)
+    return [Occupied(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 
 def view_of(names: tuple[str, ...], fleet: Fleet) -> ClusterView:

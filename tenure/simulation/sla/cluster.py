@@ -138,9 +138,9 @@ def read_cluster(path: Path, pricing: str = "") -> Cluster:
 
 
 def _invalid(path: Path, found: list[FieldError]) -> InvalidInput:
-    count = "one fault" if len(found) == 1 else f"{len(found)} faults"
+    count = "one fault:" if len(found) == 1 else f"{len(found)} faults; first"
     first = f"{found[0].path}: {found[0].message}"
-    return InvalidInput(f"cluster {path} has {count}; first {first}", fields=tuple(found))
+    return InvalidInput(f"cluster {path} has {count} {first}", fields=tuple(found))
 
 
 def _shaped(document: Document) -> tuple[ClusterFile | None, Faults]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tenure.simulation.sla.cluster import Cluster, read_cluster
-from tenure.simulation.sla.loops import compiled_loop
+from tenure.simulation.sla.loops import SIMULATED, compiled_loop
 from tenure.simulation.sla.options import DEADLINES, Options, one_of
-from tenure.simulation.sla.run import check_policy, simulate
+from tenure.simulation.sla.run import simulate
 from tenure.simulation.sla.series import series_of
 from tenure.simulation.sla.sources import Source
 from tenure.simulation.sla.workload import Workload
@@ -58,8 +58,8 @@ class Study:
         """Raise InvalidInput for anything that a simulation of the study would stumble over."""
         for mode in self.deadlines:
             one_of("deadlines", mode, DEADLINES)
-            for policy in self.policies:
-                check_policy(policy, mode)
+        for policy in self.policies:
+            one_of("policy", policy, SIMULATED)
         for pricing in self.pricings:
             read_cluster(self.cluster, pricing)
         self.source.load(self.seeds[0])

@@ -18,20 +18,19 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.placement import replay, rolling
-from tenure.placement.arrays import Ends, Fleet, Jobs, Need
+from tenure.placement.arrays import Ends, Fleet, Jobs, Need, lend
 from tenure.placement.binding import Loop, bind_loop
 from tenure.placement.course import Rules, open_chronicle, open_course
-from tenure.placement.decide import POLICIES
-from tenure.placement.kernels import LEAVES_FIRST, fingerprint
+from tenure.placement.decide import POLICIES, TENURE
+from tenure.placement.kernels import LEAVES_FIRST, fingerprint, lender
 from tenure.placement.milp import decide_milp
 from tenure.placement.plan import open_plan
-from tenure.placement.policies import MILP, Policies
+from tenure.placement.planner import COMPILED_BOUNDS
+from tenure.placement.policies import MILP, PATIENCE, Policies
 from tenure.placement.replay import TO_THE_END, Arrivals
 
 #: Policies that a simulation may take time for, beside those of the daemon.
 SLOW = (MILP,)
-#: The policy that plans the whole queue; no daemon's yet.
-TENURE = "tenure"
 QUICK = (*POLICIES, TENURE)
 SIMULATED = (*QUICK, *SLOW)
 #: Loops whose machine code is kept, two for each version; each is a few MiB.
@@ -48,12 +47,16 @@ def loop_for(policy: str, *, compiled: bool) -> Loop:
     return (compiled_loop(policy) if compiled else None) or plain_loop(policy)
 
 
-def admission_policies(*, compiled: bool) -> Policies:
-    """Return the door to the admission test, its kernels compiled if wanted and possible."""
-    policies = Policies()
+def admission_policies(policy: str, *, compiled: bool, patience: float = PATIENCE) -> Policies:
+    """Return the door to the admission test, what it needs compiled if wanted and possible."""
+    policies = Policies(patience=patience, bounds=COMPILED_BOUNDS)
     if compiled:
         folder = cache_folder(os.environ)
-        policies.compile(str(folder.parent) if folder is not None else "")
+        cache = str(folder.parent) if folder is not None else ""
+        if policy == TENURE:
+            policies.compile_planning(cache)
+        else:
+            policies.compile(cache)
     return policies
 
 
@@ -99,14 +102,14 @@ def _compiled(queue_policy: KernelRows) -> Loop:
     import numba
     from numba.core import types
 
+    from tenure.placement import linking
+
     # a compiled kernel cannot call Python's clock; libc's is a symbol of the process
     gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uint64))
-    inner = numba.njit(error_model="numpy")
-    inlined = numba.njit(error_model="numpy", forceinline=True)
     short = {kernel.__name__ for kernel in rolling.INLINED}
 
     def compiler(kernel: Callable[..., Any]) -> Callable[..., Any]:
-        made: Callable[..., Any] = (inlined if kernel.__name__ in short else inner)(kernel)
+        made: Callable[..., Any] = linking.inner(is_inlined=kernel.__name__ in short)(kernel)
         return made
 
     def clock_ns() -> int:
@@ -119,8 +122,9 @@ def _compiled(queue_policy: KernelRows) -> Loop:
     before = config.CACHE_DIR
     config.CACHE_DIR = str(folder) if folder is not None else before
     try:
-        outer = numba.njit(error_model="numpy", cache=True) if folder is not None else inner
-        loop = bind_loop({"clock_ns": compiler(clock_ns)}, compiler, outer, queue_policy)
+        outer = linking.outer(is_kept=folder is not None)
+        instead = {"clock_ns": compiler(clock_ns), lend.__name__: lender()}
+        loop = bind_loop(instead, compiler, outer, queue_policy)
     finally:
         config.CACHE_DIR = before
     _warm(loop)

@@ -105,7 +105,7 @@ def of_run(result: Result) -> dict[str, Draw]:
     }
     return {
         "utilisation": lambda: utilisation([run]),
-        "durations": lambda: shares(spans, "Share of jobs within so many seconds"),
+        "shares": lambda: shares(spans, "Share of jobs within so many seconds"),
     }
 
 
@@ -123,7 +123,7 @@ def write(plots: Mapping[str, Draw], folder: Path) -> list[Path]:
     for name, draw in plots.items():
         for kind in ("svg", "png"):
             path = folder / f"{name}.{kind}"
-            content = _file(draw, kind)
+            content = picture(draw, kind)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
@@ -156,9 +156,10 @@ def _svg(draw: Draw) -> str:
     return buffer.getvalue()
 
 
-def _file(draw: Draw, kind: str) -> bytes:
+def picture(draw: Draw, kind: str) -> bytes:
+    """Return a plot as a file of that kind, svg or png, on white paper."""
     if kind == "svg":
-        text = _svg(draw)
+        text = _svg(lambda: _on_paper(draw()))
         for colour, variable in THEME.items():
             text = text.replace(colour, FILE_COLOURS[variable])
         return text.encode()
@@ -172,6 +173,11 @@ def _file(draw: Draw, kind: str) -> bytes:
         canvas: Any = FigureCanvasAgg(figure)
         canvas.print_png(buffer, pil_kwargs=None)
     return buffer.getvalue()
+
+
+def _on_paper(figure: Any) -> Any:
+    figure.patch.set(facecolor=PAPER, alpha=1)
+    return figure
 
 
 def _recolour(figure: Any) -> None:
@@ -255,10 +261,12 @@ def utilisation(runs: Sequence[Json]) -> Any:
     figure = Figure(figsize=(_WIDTH_IN, 0.9 + 1.25 * rows), layout="constrained")
     figure.patch.set_alpha(0)
     grid = figure.subplots(rows, 2, sharex=True, sharey="col", squeeze=False)
+    unit, name = _unit(max((at_s for run in runs for at_s in run["series"]["at_s"]), default=0))
     for line, run in zip(grid, runs, strict=True):
         series = run["series"]
-        unit, name = _unit(series["at_s"][-1] if series["at_s"] else 0)
         at = [moment / unit for moment in series["at_s"]]
+        if len(runs) > 1:
+            line[0].set_ylabel(run["policy"], rotation=0, ha="right", va="center", color=INK)
         for axes, site, colour in zip(line, sites, SERIES, strict=False):
             on, used = series["on"][site], series["used"][site]
             axes.fill_between(at, on, step="post", color=SOFT, alpha=0.3, linewidth=0)
@@ -271,8 +279,6 @@ def utilisation(runs: Sequence[Json]) -> Any:
         first = runs[0]
         words = f"{pricing_title(first['pricing'])}, deadlines {first['deadlines']}"
         figure.suptitle(f"At {words}, seed {first['seed']}", x=0.01, ha="left", color=SOFT, size=9)
-        if len(runs) > 1:
-            line[0].set_ylabel(run["policy"], rotation=0, ha="right", va="center", color=INK)
     for axes in grid[-1]:
         axes.set_xlabel(f"{name} since the first arrival")
     return figure
@@ -291,6 +297,7 @@ def shares(spans: Mapping[str, Sequence[float]], title: str) -> Any:
     axes.set_title(title)
     axes.set_ylim(0, 1.02)
     axes.set_xlim(left=0)
+    axes.tick_params(axis="x", pad=6)  # clear of the other axis' lowest label
     axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
     axes.xaxis.set_major_formatter(lambda amount, _: f"{amount:,.0f} s")
     axes.legend(loc="lower right")

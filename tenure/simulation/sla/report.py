@@ -19,6 +19,7 @@ HEADINGS = {
     "deadlines": "Jobs that met their deadline",
     "durations": "Mean duration of jobs",
     "utilisation": "How the cluster was used",
+    "shares": "Waits and durations of jobs",
 }
 _DARK = {
     "ink": "#e6e9ee",

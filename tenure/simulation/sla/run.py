@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tenure.model.placing import Ints
-from tenure.placement.arrays import Ends, Jobs
+from tenure.placement.arrays import Ends, Fleet, Jobs
 from tenure.placement.course import close_spans, open_chronicle, open_course
-from tenure.placement.decide import EXACT, POLICIES
-from tenure.placement.plan import open_plan
+from tenure.placement.decide import EXACT, PLANNED, POLICIES, TENURE
+from tenure.placement.plan import Plan, open_plan
+from tenure.placement.planner import COMPILED_BOUNDS
 from tenure.placement.replay import TO_THE_END, Arrivals
 from tenure.simulation.sla.admitted import Doorman
 from tenure.simulation.sla.cluster import Cluster
-from tenure.simulation.sla.loops import SIMULATED, TENURE, admission_policies, loop_for
+from tenure.simulation.sla.loops import SIMULATED, admission_policies, loop_for
 from tenure.simulation.sla.options import DEFAULTS, Options, fault, one_of
 from tenure.simulation.sla.result import Result, result_of
 from tenure.simulation.sla.workload import Workload
@@ -43,9 +44,9 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     """Return what became of the workload; the same for the same arguments, but for its timings.
 
     ``compiled`` False uses the plain kernels, as is done where numba is not installed: the same
-    answer, slower. Raises InvalidInput for a policy that there is not, or not with these deadlines.
+    answer, slower. Raises InvalidInput for a policy that there is not, or not.
     """
-    check_policy(policy, options.deadlines)
+    one_of("policy", policy, SIMULATED)
     if len(workload) * len(cluster.nodes) > MAX_PAIRS:
         words = f"{len(workload)} jobs on {len(cluster.nodes)} nodes are too many; take fewer jobs"
         raise fault("jobs", words)
@@ -54,19 +55,21 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     arrivals = arrivals_of(workload, order)
     nothing = np.zeros(0, dtype=np.int64)
     fleet = cluster.fleet()
-    plan = open_plan(fleet, jobs, options.patience) if policy == TENURE else None
+    plan = plan_of(fleet, jobs, options) if policy == TENURE else None
     course = open_course(fleet, Ends(nothing, nothing, nothing, nothing), len(order), 0, plan)
     chronicle = open_chronicle(course, jobs)
     loop = loop_for(policy, compiled=compiled)
     rules = options.rules()
+    if policy == TENURE:
+        rules = rules._replace(holds=False)  # a plan says itself which nodes it counts on
     begun_ns = time.perf_counter_ns()
     if options.deadlines == "admit":
         names = tuple(node.name for node in cluster.nodes)
-        judge = POLICIES[jobs.policy[0]] if len(order) else policy  # the slow ones answer as exact
         is_large = len(order) * len(names) > PLAIN_ADMISSIONS
-        doorman = Doorman(
-            loop, admission_policies(compiled=compiled and is_large), judge, names, rules
+        policies = admission_policies(
+            policy, compiled=compiled and is_large, patience=options.patience
         )
+        doorman = Doorman(loop, policies, policy, names, rules)
         doorman.run(course, chronicle, jobs, arrivals, on_progress or _unheard)
     else:
         for until_us, arrived in _stretches(arrivals, is_told=on_progress is not None):
@@ -77,12 +80,12 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     return result_of((cluster, workload, policy, options), order, course, chronicle, wall_ns)
 
 
-def check_policy(policy: str, deadlines: str) -> None:
-    """Raise InvalidInput unless there is the policy, with these deadlines."""
-    one_of("policy", policy, SIMULATED)
-    if policy == TENURE and deadlines == "admit":
-        words = f"admit is not offered with policy {TENURE}, which the daemon does not have yet"
-        raise fault("deadlines", f"{words}; take off or on")
+def plan_of(fleet: Fleet, jobs: Jobs, options: Options) -> Plan:
+    """Return an empty plan; where jobs are admitted, nobody is put off beyond his deadline."""
+    if options.deadlines != "admit":
+        return open_plan(fleet, jobs, options.patience)
+    plan = open_plan(fleet, jobs, options.patience, COMPILED_BOUNDS)
+    return plan._replace(guard_us=jobs.deadline_us.copy())
 
 
 def _unheard(arrived: int) -> None:
@@ -102,7 +105,8 @@ def jobs_in(
     """Return the jobs in queue order as kernels take them; every node is eligible."""
     run_us = workload.run_us[order]
     # whether a placement is possible at all is the same for those without a number as for exact
-    code = POLICIES.index(policy) if policy in POLICIES else EXACT
+    code = {TENURE: PLANNED}.get(policy, EXACT)
+    code = POLICIES.index(policy) if policy in POLICIES else code
     return Jobs(
         policy=np.full(len(order), code, dtype=np.int64),
         executors=workload.executors[order],

@@ -27,6 +27,9 @@ class Source:
     floor_s: int = 0
 
     def __post_init__(self) -> None:
+        if self.name.startswith("paper:") and self.name not in DRAWN:
+            words = f"{self.name!r} is none of {', '.join(DRAWN)}"
+            raise InvalidInput(f"workload: {words}", fields=(FieldError("workload", words),))
         if self.jobs is not None and self.jobs < 1:
             words = f"{self.jobs} is not at least 1"
             raise InvalidInput(f"jobs: {words}", fields=(FieldError("jobs", words),))

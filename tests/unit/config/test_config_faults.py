@@ -97,6 +97,11 @@ Odd/name: {interval_s: 5, args: nursery}
     ]
 
 
+#: Enough of a power driver that only what is added to it is faulty.
+WOL = "driver: wol, mac: '00:11:22:33:44:55', off: [a], status: [a]"
+CLOUD = "driver: libcloud, provider: ec2, credentials: /dev/../etc/passwd"
+
+
 @pytest.mark.parametrize(
     ("line", "path", "words"),
     [
@@ -133,7 +138,7 @@ Odd/name: {interval_s: 5, args: nursery}
         ("stats: {interval_s: .inf}", "stats.interval_s", "must be"),
         ("stats: {interval_s: .nan}", "stats.interval_s", "must be"),
         ("stats: {window_h: 1.5}", "stats.window_h", "must be a whole number"),
-        ("placement: {policy: milp}", "placement.policy", "must be 'ff', 'gio', 'exact'"),
+        ("placement: {policy: best}", "placement.policy", "must be 'ff', 'gio', 'exact'"),
         ("power: {min_on: {nursery: 0}}", "power.min_on.nursery", "at least 1"),
         ("power: {min_on: {young: -1}}", "power.min_on.young", "at least 0"),
         ("power: [1]", "power", "must be a mapping"),
@@ -182,7 +187,22 @@ def test_one_fault(tmp_path: Path, line: str, path: str | None, words: str) -> N
         ("capacity: {cpus: 1, memory: 1.5}", "capacity.memory", "must be a size"),
         ("capacity: {cpus: 1, memory: 9e9EiB}", "capacity.memory", "is not a size"),
         ("power: {on: [vm]}", "power.on", "driver command only"),
-        ("power: {driver: wol}", "power.driver", "must be 'none' or 'command'"),
+        ("power: {driver: ipmi}", "power.driver", "must be 'none', 'command', 'wol' or 'libcloud'"),
+        ("power: {driver: wol, off: [a], status: [a]}", "power.mac", "required by driver wol"),
+        ("power: {driver: wol, mac: '00:11:22:33:44', off: [a], status: [a]}", "power.mac", "six"),
+        ("power: {driver: wol, mac: '00-11-22-33-44-5A', off: [a]}", "power.status", "nobody can"),
+        (f"power: {{{WOL}, broadcast: lan}}", "power.broadcast", "must be an IPv4 address"),
+        (f"power: {{{WOL}, port: 0}}", "power.port", "1"),
+        (f"power: {{{WOL}, on: [wake]}}", "power.on", "used by driver command only"),
+        (f"power: {{{WOL}, region: r}}", "power.region", "used by driver libcloud only"),
+        ("power: {mac: '00:11:22:33:44:55'}", "power.mac", "used by driver wol only"),
+        (f"power: {{{CLOUD}}}", "power.instance", "required by driver libcloud"),
+        (f"power: {{{CLOUD}, instance: i, endpoint: aws}}", "power.endpoint", "http://host:port"),
+        (
+            "power: {driver: libcloud, provider: ec2, instance: i, credentials: /no/such}",
+            "power.credentials",
+            "no such file",
+        ),
         ("power: {driver: command, on: [''], off: [a]}", "power.on", "an empty program"),
         ("power: {driver: command, on: vm, off: [a]}", "power.on", "must be a list"),
     ],

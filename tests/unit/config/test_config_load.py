@@ -181,6 +181,14 @@ def test_relative_paths_count_from_the_file(write: Any, tmp_path: Path) -> None:
     assert settings.path == tmp_path / "tenured.yml"
 
 
+def test_a_relative_path_of_credentials_counts_from_the_file(write: Any, tmp_path: Path) -> None:
+    (tmp_path / "cloud.yml").write_text("key: k\nsecret: s\n")
+    power = "{driver: libcloud, provider: ec2, instance: i-1, credentials: cloud.yml}"
+    node = f"{{name: n, url: tcp://10.0.0.1:2375, generation: young, power: {power}}}"
+    (spec,) = load(write(f"nodes: [{node}]"), ENV).nodes
+    assert spec.power.credentials == str(tmp_path / "cloud.yml")
+
+
 def test_listeners_may_be_one_url_or_several(write: Any) -> None:
     assert load(write(NODE + "listen: unix:///a.sock"), ENV).listen == (
         Listener("unix:///a.sock", path=Path("/a.sock")),
@@ -212,6 +220,7 @@ def test_the_papers_cycles_file_is_read_as_printed(write: Any) -> None:
             cron="*/10 * * * *",
             min_age_us=600 * US,
             description="Run a cycle on generation young",
+            is_consolidating=True,
         ),
     )
     assert settings.cycles_file == settings.path.with_name("cycles.yml")  # type: ignore[union-attr]
@@ -220,7 +229,8 @@ def test_the_papers_cycles_file_is_read_as_printed(write: Any) -> None:
 def test_our_keys_of_a_cycle(write: Any) -> None:
     cycles = (
         "skip: {interval_s: 2.5, args: nursery, to: tenured, mode: advise, "
-        "max_moves: 3, headroom: 2, min_samples: 1}"
+        "max_moves: 3, headroom: 2, min_samples: 1, "
+        "envelopes: 2, consolidate: false, min_saving_w: 5, escape: saving}"
     )
     assert load(write(NODE, cycles), ENV).cycles == (
         CycleSpec(
@@ -232,8 +242,18 @@ def test_our_keys_of_a_cycle(write: Any) -> None:
             max_moves=3,
             headroom=2.0,
             min_samples=1,
+            envelopes=2,
+            min_saving_w=5.0,
+            escape="saving",
         ),
     )
+
+
+def test_the_last_generation_is_consolidated_unless_said_otherwise(write: Any) -> None:
+    cycles = "a: {interval_s: 1, args: nursery}\nb: {interval_s: 1, args: young}\n"
+    cycles += "c: {interval_s: 1, args: nursery, consolidate: true}\n"
+    found = {c.name: c.is_consolidating for c in load(write(NODE, cycles), ENV).cycles}
+    assert found == {"a": False, "b": True, "c": True}
 
 
 def test_an_empty_cycles_file_means_no_cycles(write: Any) -> None:
@@ -361,3 +381,33 @@ def test_the_documents_examples_are_accepted(write: Any) -> None:
 
 def test_the_document_is_up_to_date() -> None:
     assert TARGET.read_text() == render(), "run python -m tenure.config.reference"
+
+
+def test_power_drivers(write: Any, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.yml"
+    keys.write_text("key: k\nsecret: s\n")
+    text = f"""
+nodes:
+  - name: a
+    url: tcp://10.0.0.1:2375
+    generation: young
+    power: {{driver: wol, mac: 00-11-22-AA-BB-CC, broadcast: 10.0.0.255, off: [o], status: [s],
+            off_w: 3}}
+  - name: b
+    url: tcp://10.0.0.2:2375
+    generation: young
+    power: {{driver: libcloud, provider: EC2, instance: i-1, region: r, credentials: "{keys}"}}
+power: {{price_per_kwh: 0.25}}
+"""
+    settings = load(write(text), ENV)
+    wol, cloud = (node.power for node in settings.nodes)
+    assert (wol.driver, wol.mac, wol.broadcast, wol.port) == (
+        "wol",
+        "00:11:22:aa:bb:cc",
+        "10.0.0.255",
+        9,
+    )
+    assert (wol.off, wol.status, wol.off_w) == (("o",), ("s",), 3.0)
+    assert (cloud.provider, cloud.instance, cloud.region) == ("ec2", "i-1", "r")
+    assert cloud.credentials == str(keys)
+    assert settings.power.price_nano_per_kwh == 250_000_000

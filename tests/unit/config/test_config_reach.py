@@ -10,6 +10,7 @@ import pytest
 
 from tenure.config.load import load, validate
 from tenure.model.access import SshOptions, TlsFiles
+from tenure.model.node import AgentSpec
 from testbed import certificates
 
 ENV = {"HOME": "/home/ada"}
@@ -183,3 +184,44 @@ def test_a_state_folder_that_ssh_cannot_use(write: Any, folder: str, words: str)
     found = faults(write(f"state_dir: '{folder}'\n" + NODE.format("url: 'ssh://h'")))
     assert words in found["state_dir"]
     assert "state_dir" not in faults(write(f"state_dir: '{folder}'\n" + PLAIN))
+
+
+def test_a_node_with_an_agent(write: Any, tmp_path: Path) -> None:
+    (tmp_path / "agent.token").write_text("x" * 43)
+    agent = "{url: 'https://h:7481', token_file: agent.token, ca: pki/ca.pem}"
+    found = load(write(NODE.format(f"url: 'tcp://h:1', agent: {agent}")), ENV).nodes[0].agent
+    ca = str(tmp_path / "pki" / "ca.pem")
+    token = str(tmp_path / "agent.token")
+    assert found == AgentSpec("https://h:7481", token, TlsFiles(ca))
+    local = load(write(NODE.format("url: 'tcp://h:1', agent: {url: 'unix:///a.sock'}")), ENV)
+    assert local.nodes[0].agent == AgentSpec("unix:///a.sock")
+    assert load(write(PLAIN), ENV).nodes[0].agent is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "path", "words"),
+    [
+        ("{ca: pki/ca.pem}", "url", "is required"),
+        ("{url: 'tcp://10.0.0.1:7481'}", "url", "not a loopback address"),
+        ("{url: 'https://0.0.0.0:7481'}", "url", "no address to reach"),
+        ("{url: 'tcp://127.0.0.1:0'}", "url", "port 0"),
+        ("{url: 'https://h:7481'}", "token_file", "is required over TCP"),
+        ("{url: 'https://h:7481', token_file: absent}", "token_file", "cannot read"),
+        ("{url: 'unix:///a.sock', token_file: pki/ca.pem}", "token_file", "is not used"),
+        ("{url: 'unix:///a.sock', ca: pki/ca.pem}", "ca", "used by https"),
+        ("{url: 'https://h:1', token_file: pki/ca.pem, ca: pki/empty.pem}", "ca", "no certificate"),
+        ("{url: 'https://h:1', token_file: pki/ca.pem, cert: pki/own.pem}", "key", "together"),
+    ],
+)
+def test_faults_of_an_agent(write: Any, agent: str, path: str, words: str) -> None:
+    found = faults(write(NODE.format(f"url: 'tcp://h:1', agent: {agent}")))
+    assert words in found[f"nodes.0.agent.{path}"]
+
+
+def test_an_agent_is_one_nodes(write: Any) -> None:
+    """What it tells of its whole machine would count on each of them."""
+    node = "{{name: {0}, generation: nursery, url: 'tcp://{0}:1', agent: {{url: 'unix:///{1}'}}}}"
+    one, other, same = (node.format(*words) for words in (("a", "x"), ("b", "y"), ("c", "x")))
+    assert faults(write(f"nodes: [{one}, {other}]\n")) == {}
+    found = faults(write(f"nodes: [{one}, {other}, {same}]\n"))
+    assert found == {"nodes.2.agent.url": "is also the agent url of nodes.0 (line 1)"}

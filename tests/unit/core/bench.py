@@ -38,10 +38,15 @@ def node(name: str, generation: str = "young", *, driver: str = "none", **more: 
 
 
 class Bench:
-    """Feeds events a second apart unless told otherwise; keeps all effects."""
+    """Feeds events a second apart unless told otherwise; keeps all effects.
 
-    def __init__(self, *nodes: NodeSpec, params: Params | None = None) -> None:
-        self.params = params or Params(min_on={})
+    Services that name no kind of move are recreated, unless ``best_kind`` says otherwise.
+    """
+
+    def __init__(
+        self, *nodes: NodeSpec, params: Params | None = None, best_kind: str = "restart"
+    ) -> None:
+        self.params = dataclasses.replace(params or Params(min_on={}), best_kind=best_kind)
         self.state = FleetState(self.params, Policies(), fleet="bench")
         self.now_us = 1000 * US
         self.effects: list[Effect] = []
@@ -86,6 +91,11 @@ class Bench:
         facts = EngineFacts(f"id-{name}", SIZE, images=(IMAGE,))
         found = self.say(NodeConnected(at_us=0, node=name, facts=facts))
         return found + self.listed(name)
+
+    def connect_again(self, name: str) -> list[Effect]:
+        """Have an engine answer that is known and not empty."""
+        facts = EngineFacts(f"id-{name}", SIZE, images=(IMAGE,))
+        return self.say(NodeConnected(at_us=0, node=name, facts=facts))
 
     def listed(
         self, name: str, *shown: ContainerFacts, asked_us: int | None = None

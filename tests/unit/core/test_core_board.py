@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tenure.core import board
+from tenure.model.container import Profile
 from tenure.model.effects import DurableEffect
-from tenure.model.events import CancelJob, ScheduleNode
+from tenure.model.events import CancelJob, ScheduleNode, UsageObserved
 from tenure.model.outcome import Done
+from tenure.model.resources import Resources
 from tenure.model.units import US
 from tests.unit.core.bench import Bench, node
 
@@ -82,4 +84,22 @@ def test_a_waiting_job_stays_the_same_until_its_nodes_change() -> None:
     assert board.queued(ctx, [job])[0] is first
     bench.say(ScheduleNode(at_us=0, request="x", node="a", to="cordoned"))
     assert board.queued(ctx, [job])[0] is not first
+    check(bench)
+
+
+def test_a_sweep_has_only_nodes_read_anew_on_which_an_amount_changed() -> None:
+    bench = fleet()
+    bench.create("web")
+    service = next(iter(bench.tables.services.values()))
+    use = Resources(100, 1 << 20)
+    for samples, cpu_m, there, elsewhere in ((1, 50, True, True), (2, 50, False, False)):
+        check(bench)
+        profile = Profile(service.id, Resources(cpu_m, 1 << 20), samples, samples * US)
+        bench.say(UsageObserved(at_us=0, profiles=(profile,), foreign={"b": use}))
+        found = bench.state.ctx.stale
+        assert (service.node in found, "b" in found) == (there, elsewhere)
+        assert bench.state.ctx.profiles[service.id] is profile
+    check(bench)
+    bench.say(UsageObserved(at_us=0, foreign={"b": Resources()}))
+    assert bench.state.ctx.stale == {"b"}
     check(bench)

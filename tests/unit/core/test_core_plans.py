@@ -6,7 +6,7 @@ from typing import Any
 
 from tenure.core.params import Params
 from tenure.model.errors import Problem
-from tenure.model.events import ClaimRun, Configured, CycleDue, SubmitPlan
+from tenure.model.events import ClaimRun, Configured, CycleDue, NodeLost, SubmitPlan, Tick
 from tenure.model.job import Constraint
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.plan import CycleSpec, Move, Plan
@@ -100,6 +100,24 @@ def test_a_start_that_may_still_happen_forbids_a_move() -> None:
     assert cycle.codes(cycle.move()) == ["unsure"]
 
 
+def test_nobody_moves_off_a_node_that_does_not_answer() -> None:
+    cycle = Cycle()
+    cycle.bench.say(NodeLost(at_us=0, node="n", why="silent"))
+    cycle.submit(cycle.move())
+    assert cycle.codes(cycle.move()) == ["source_unreachable"]
+    assert not cycle.bench.has_open("create")
+
+
+def test_a_move_does_not_begin_once_its_source_does_not_answer() -> None:
+    cycle = Cycle(max_moves=2)
+    cycle.submit(cycle.move(), cycle.move(1))
+    cycle.bench.say(NodeLost(at_us=0, node="n", why="silent"))
+    cycle.bench.end(cycle.bench.open("create"), Refused("no_such_image", "gone"))
+    cycle.bench.say(Tick(at_us=0), after_us=5 * US)
+    (second,) = [m for m in cycle.bench.tables.migrations.values() if m.id.endswith("#1")]
+    assert (second.step, second.reason) == ("refused", "source_unreachable")
+
+
 def test_a_move_that_waited_is_checked_again_when_it_begins() -> None:
     cycle = Cycle(max_moves=2)
     assert cycle.codes(cycle.move(), cycle.move(1)) == ["accepted", "accepted"]
@@ -142,3 +160,25 @@ def test_runs_of_a_cycle_never_overlap() -> None:
     cycle = Cycle()
     cycle.bench.say(CycleDue(at_us=0, cycle="up", due_us=9))
     assert cycle.bench.tables.runs["up@9"].state == "skipped"
+
+
+def test_a_move_within_the_target_generation_is_for_consolidation_alone() -> None:
+    for is_consolidating, code in ((False, "wrong_generation"), (True, "accepted")):
+        bench = Bench(params=Params(min_on={}, cooldown_us=0))
+        spec = CycleSpec("up", "young", "nursery", is_consolidating=is_consolidating)
+        nodes = (node("n", "nursery"), node("m", "nursery"))
+        bench.say(Configured(at_us=0, nodes=nodes, cycles=(spec,)))
+        bench.connect("n")
+        service = bench.create("one")
+        bench.end(bench.open("create"), Done("one"))
+        bench.end(bench.open("start"), Done())
+        bench.connect("m")
+        since_us = bench.tables.services[service.id].since_us
+        bench.say(CycleDue(at_us=0, cycle="up", due_us=1))
+        bench.say(ClaimRun(at_us=0, request="c", cycle="up"))
+        move = Move(service.id, 1, "n", "m", "")
+        plan = Plan("up@1", "young", 0, bench.now_us + 60 * US, (move,))
+        run = bench._reply(bench.say(SubmitPlan(at_us=0, request="p", plan=plan)))
+        assert [verdict.code for verdict in run.verdicts] == [code]
+        assert bench.has_open("create") == is_consolidating
+        assert bench.tables.services[service.id].since_us == since_us

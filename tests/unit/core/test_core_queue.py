@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tenure.core.line import queue_key
-from tenure.model.job import Job, JobSpec
+from dataclasses import replace
+
+from tenure.core.line import Line, queue_key
+from tenure.model.job import Job, JobSpec, JobState
 from tenure.model.resources import Resources
 
 
@@ -46,3 +48,15 @@ def test_policies_in_arrival_order_queue_as_jobs_without_deadline() -> None:
         job(5, deadline_us=5, policy="fifo_c_free"),
     ]
     assert sorted(reversed(rows), key=queue_key) == rows
+
+
+def test_newcomers_are_told_in_order_until_they_were_looked_at() -> None:
+    line, late, early = Line(), job(1, deadline_us=20), job(2, deadline_us=10)
+    for one in (late, early):
+        line.put(one)
+    assert line.newcomers() == [early.id, late.id]
+    line.put(replace(early, state=JobState.WAITING))
+    assert line.newcomers() == [late.id]
+    line.put(replace(late, is_cancelling=True))
+    assert line.newcomers() == []
+    assert list(line) == [early.id]

@@ -4,66 +4,59 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.steps import FORWARD, TARGET_MAY_RUN, is_committed, may_be_start_first
+from tenure.core.steps import CARRYING, FORWARD, TARGET_MAY_RUN, following, is_committed
 from tenure.model.container import STEP_OVER, Step
 
+METHODS = tuple(FORWARD)
+ENDING = {"live": Step.CHECKPOINT, "snapshot": Step.STOP, "stop-first": Step.STOP}
 
-def way(step: Step, *, is_start_first: bool) -> list[Step]:
-    table, found = FORWARD[is_start_first], [step]
+
+def way(method: str, step: Step = Step.QUEUED, *, has_volumes: bool = True) -> list[Step]:
+    found = [step]
     while found[-1] not in STEP_OVER:
-        found.append(table[found[-1]])
+        found.append(following(method, found[-1], has_volumes=has_volumes))
     return found
 
 
-@pytest.mark.parametrize("is_start_first", [False, True])
-def test_every_step_leads_to_an_end(is_start_first: bool) -> None:
-    for step in FORWARD[is_start_first]:
-        end = way(step, is_start_first=is_start_first)[-1]
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("has_volumes", [False, True])
+def test_every_step_leads_to_an_end(method: str, has_volumes: bool) -> None:
+    for step in FORWARD[method]:
+        end = way(method, step, has_volumes=has_volumes)[-1]
         assert end is (Step.ROLLED_BACK if step.name.startswith("UNDO") else Step.DONE)
 
 
-@pytest.mark.parametrize("is_start_first", [False, True])
-def test_after_the_commit_there_is_no_way_back(is_start_first: bool) -> None:
-    committed = [s for s in way(Step.QUEUED, is_start_first=is_start_first) if is_committed(s)]
+@pytest.mark.parametrize("method", METHODS)
+def test_after_the_commit_there_is_no_way_back(method: str) -> None:
+    committed = [step for step in way(method) if is_committed(step)]
     assert committed == [Step.COMMIT, Step.SWEEP, Step.DONE]
 
 
-def test_stop_first_stops_the_source_before_the_target_may_run() -> None:
-    steps = way(Step.QUEUED, is_start_first=False)
-    assert steps.index(Step.DISARM) < steps.index(Step.STOP) < steps.index(Step.START)
+@pytest.mark.parametrize("method", tuple(ENDING))
+def test_the_source_is_disarmed_and_ended_before_the_target_may_run(method: str) -> None:
+    steps = way(method)
+    assert steps.index(Step.DISARM) < steps.index(ENDING[method]) < steps.index(Step.START)
     assert not TARGET_MAY_RUN & set(steps[: steps.index(Step.START)])
 
 
+@pytest.mark.parametrize("method", ["live", "snapshot"])
+def test_files_are_carried_from_a_source_that_stands_still(method: str) -> None:
+    steps = way(method)
+    order = [ENDING[method], Step.CARRY, Step.CREATE, Step.TRANSFER, Step.START]
+    assert [step for step in steps if step in order] == order
+    assert steps.index(Step.PREPARE) < steps.index(Step.DISARM)
+
+
 def test_start_first_never_stops_the_source_before_the_commit() -> None:
-    steps = way(Step.QUEUED, is_start_first=True)
-    assert Step.STOP not in steps
-    assert Step.DISARM not in steps
+    assert not {Step.STOP, Step.DISARM, Step.CHECKPOINT} & set(way("start-first"))
 
 
-def test_the_way_back_removes_the_target_before_it_starts_the_source() -> None:
-    for is_start_first in (False, True):
-        steps = way(Step.UNDO_TARGET, is_start_first=is_start_first)
-        assert steps == [Step.UNDO_TARGET, Step.UNDO_SOURCE, Step.UNDO_ARM, Step.ROLLED_BACK]
+def test_a_restart_without_volumes_carries_nothing() -> None:
+    assert CARRYING & set(way("stop-first", has_volumes=True)) == {Step.PREPARE, Step.TRANSFER}
+    assert not CARRYING & set(way("stop-first", has_volumes=False))
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ({}, True),
-        ({"HostConfig": None}, True),
-        ({"HostConfig": {"Binds": ["/data:/data"]}}, False),
-        ({"HostConfig": {"Binds": ["/data:/data:ro", "/x:/y:ro,z"]}}, True),
-        ({"HostConfig": {"Binds": ["/data:/data:rw"]}}, False),
-        ({"HostConfig": {"Mounts": [{"Type": "volume", "Target": "/x"}]}}, False),
-        ({"HostConfig": {"Mounts": [{"Type": "bind", "ReadOnly": True}]}}, True),
-        ({"HostConfig": {"Mounts": [{"Type": "tmpfs"}]}}, True),
-        ({"HostConfig": {"PortBindings": {"80/tcp": [{"HostPort": "80"}]}}}, False),
-        ({"HostConfig": {"NetworkMode": "host"}}, False),
-        ({"HostConfig": {"NetworkMode": "bridge"}}, True),
-        ({"MacAddress": "02:42:ac:11:00:02"}, False),
-        ({"Volumes": {"/data": {}}}, False),
-    ],
-)
-def test_what_forbids_two_copies_at_a_time(body: dict[str, object], expected: bool) -> None:
-    assert may_be_start_first(body, overlap=False) is expected
-    assert may_be_start_first(body, overlap=True) is True
+@pytest.mark.parametrize("method", METHODS)
+def test_the_way_back_removes_the_target_before_it_starts_the_source(method: str) -> None:
+    steps = way(method, Step.UNDO_TARGET)
+    assert steps == [Step.UNDO_TARGET, Step.UNDO_SOURCE, Step.UNDO_ARM, Step.ROLLED_BACK]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.params import Params
+from tenure.daemon.views import snapshot
 from tenure.model.events import NodeLost, Tick
 from tenure.model.job import Constraint
 from tenure.model.node import Power
@@ -30,6 +31,16 @@ def going_off() -> Bench:
     bench.listed("a")
     assert bench.open("power").to == "off"
     return bench
+
+
+def held(bench: Bench) -> dict[str, str]:
+    """Return what a worker's snapshot says keeps each node on."""
+    steps = snapshot(bench.state.ctx)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return {row["name"]: row["held"] for row in end.value["nodes"].values}
 
 
 def power_of(bench: Bench) -> Power:
@@ -108,6 +119,7 @@ def test_an_idle_node_stays_on_while_a_promise_counts_on_it() -> None:
     bench.now_us += 10 * US
     bench.listed("a")
     assert not bench.has_open("power")
+    assert held(bench) == {"a": "jobs that wait and count on it", "b": "executors of jobs"}
     bench.now_us = deadline_us
     bench.listed("a")
     assert bench.open("power").to == "off"

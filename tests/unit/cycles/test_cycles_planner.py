@@ -22,29 +22,14 @@ from tenure.model.errors import InvalidInput
 from tenure.model.plan import CycleSpec, Plan
 from tenure.model.resources import Resources, exhausted, total
 from tenure.model.units import MIB, US
+from tests.unit.cycles.fleets import NOW_US, service
 
-NOW_US = 1_000_000 * US
 SPEC = CycleSpec("promote", "nursery", "young", interval_us=US, min_age_us=60 * US, headroom=1.0)
 
 
 def node(name: str, cpu_m: int = 1000, mib: int = 1000, **changed: object) -> NodeView:
     capacity = Resources(cpu_m, mib * MIB)
     row = NodeView(name, "young", capacity, capacity, is_on=True)
-    return dataclasses.replace(row, **changed)  # type: ignore[arg-type]
-
-
-def service(name: str, **changed: object) -> ServiceView:
-    row = ServiceView(
-        id=name,
-        name=name,
-        app="app",
-        node="nursery-1",
-        generation="nursery",
-        incarnation=1,
-        since_us=NOW_US - 100 * US,
-        state="running",
-        reserved=Resources(),
-    )
     return dataclasses.replace(row, **changed)  # type: ignore[arg-type]
 
 
@@ -124,7 +109,7 @@ def test_need_is_the_larger_of_profile_with_headroom_and_reservation() -> None:
     snapshot = fleet(
         [node("n", 1000)],
         [service("a", reserved=Resources(100, 0)), service("b", reserved=Resources(900, 0))],
-        [profile("a", 100), profile("b", 100)],
+        [profile("a", 100), profile("b", 110)],
     )
     made = plan(snapshot, roomy, "run")
     assert targets(made) == {"b": "n"}
@@ -178,13 +163,24 @@ def test_only_nodes_with_the_image_are_taken() -> None:
     assert codes(made) == {"a": "no_image"}
 
 
+def test_a_port_of_a_host_is_bound_once() -> None:
+    held = service("held", node="a", generation="young", ports=("tcp/80",))
+    rows = [service("x", ports=("tcp/80", "udp/1")), service("y", ports=("udp/1",)), held]
+    profiles = [profile("x", 9), profile("y", 8)]
+    made = plan(fleet([node("a"), node("b")], rows, profiles), SPEC, "r")
+    assert targets(made) == {"x": "b", "y": "a"}
+    made = plan(fleet([node("a")], rows, profiles), SPEC, "r")
+    assert targets(made) == {"y": "a"}
+    assert codes(made) == {"x": "no_room"}
+    assert "a has port tcp/80 taken" in made.kept[0].reason
+
+
 @pytest.mark.parametrize(
     ("changed", "code", "words"),
     [
         ({"state": "stopped"}, "not_running", "stopped"),
         ({"state": "moving"}, "not_running", "moving"),
-        ({"migrate": "never"}, "never_migrate", "never"),
-        ({"migrate": "live"}, "never_migrate", "live"),
+        ({"barred_code": "bind_mount", "barred": "it has one"}, "bind_mount", "it has one"),
         ({"since_us": NOW_US - 59 * US}, "too_young", "59 s of the 60 s"),
         ({"min_age_us": 101 * US}, "too_young", "100 s of the 101 s"),
         ({"moved_us": NOW_US - 299 * US}, "cooldown", "299 s ago; 300 s"),
@@ -368,6 +364,6 @@ def test_a_plan_is_json_and_a_wrong_snapshot_is_refused() -> None:
     made = plan(fleet([node("n")], [service("a")], [profile("a", 1)]), SPEC, "run")
     data = json.loads(json.dumps(plan_to_json(made)))
     assert data["moves"][0]["container"] == "a"
-    assert set(data) == {"run_id", "generation", "revision", "expires_us", "moves", "kept"}
+    assert set(data) == {"run_id", "generation", "revision", "expires_us", "moves", "kept", "nodes"}
     with pytest.raises(InvalidInput, match="not a snapshot"):
         snapshot_from_json({"revision": "x"})

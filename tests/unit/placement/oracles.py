@@ -90,13 +90,14 @@ def more_us(view: ClusterView, j: int, until_us: int) -> int:
 def naive_greedy(view: ClusterView, ask: Ask, nodes: Sequence[int], mode: str) -> dict[str, int]:
     run_us = ask.local_us if mode == "local" else ask.hybrid_us
 
-    def cost_of(j: int) -> tuple[int, int, bool, int, str]:
+    def cost_of(j: int) -> tuple[int, int, bool, int, int, str]:
         longer_us = more_us(view, j, int(view.boot_us[j]) + run_us)
         return (
             cost_nano(int(view.price[j]), longer_us),
             longer_us // 1000 * int(view.capacity_cpu_m[j]),
             bool(view.is_cloud[j]),
             int(view.free_cpu_m[j]),
+            -room_on(view, ask, j),
             view.names[j],
         )
 

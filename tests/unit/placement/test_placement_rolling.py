@@ -10,7 +10,7 @@ import pytest
 from tenure.model.units import US
 from tenure.placement.binding import bind_loop
 from tenure.placement.course import DROPPED, Rules, open_chronicle, open_course
-from tenure.placement.decide import HYBRID, LOCAL, NO_NODE
+from tenure.placement.decide import HYBRID, LOCAL, NO_NODE, PLANNED
 from tenure.placement.plan import UNSEEN, kinds, open_plan, weights
 from tenure.placement.rolling import KERNELS
 from tenure.placement.value import Wish, natural_log, taste_of, value_of
@@ -30,6 +30,7 @@ class Planned(Stage):
         self, nodes: list[N], *jobs: tuple[float, dict[str, Any]], patience: float = 0.25
     ) -> None:
         super().__init__(nodes, *jobs)
+        self.jobs = self.jobs._replace(policy=np.full(len(jobs), PLANNED, dtype=np.int64))
         plan = open_plan(self.fleet, self.jobs, patience)
         self.course = open_course(self.fleet, NO_ENDS, len(jobs), 0, plan)
         self.chronicle = open_chronicle(self.course, self.jobs)
@@ -209,7 +210,7 @@ def test_planning_leaves_what_is_planned_where_it_is() -> None:
     stage.run(until_s=4)
     before = stage.planned_s()
     assert before[5] == (UNSEEN / US, UNSEEN / US)
-    from tenure.placement import rolling
+    from tenure.placement import precedence, rolling
     from tenure.placement.course import NOW, line_up
 
     line_up(stage.course, 5)
@@ -218,6 +219,6 @@ def test_planning_leaves_what_is_planned_where_it_is() -> None:
     others = line[line != 5]
     horizon = rolling.horizon_of(stage.course, stage.chronicle, stage.jobs, others)
     stage.course.plan.since_us[5] = 5 * US
-    assert rolling.add(horizon, 5, taste_of(0.25))
+    assert precedence.add(horizon, 5, taste_of(0.25))
     assert stage.planned_s()[:5] == before[:5]
     assert (horizon.line.cpu_m[: horizon.line.size[0]] >= 0).all()

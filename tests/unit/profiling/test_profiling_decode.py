@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tenure.model.energy import MAX_SPAN_US
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.profiling.decode import decode_stats, difference
+from tenure.profiling.decode import MOST, decode_stats, difference
 from tenure.profiling.sample import Reading
 
 AT_US = 1_763_000_000 * US
@@ -122,6 +123,19 @@ def test_one_part_of_nonsense_never_raises(part: str, value: object) -> None:
     assert reading is None or reading.memory_bytes >= 0
 
 
+def test_a_counter_below_zero_is_no_reading() -> None:
+    wrapped = (1 << 64) - 4096
+    assert decode_stats(v1(memory_stats={"usage": wrapped})) is None
+    assert decode_stats(v1(cpu_stats={"cpu_usage": {"total_usage": wrapped}})) is None
+
+
+def test_no_rate_is_too_large_to_be_stored() -> None:
+    older = Reading(AT_US, 0, 1, disk_bytes=0, net_bytes=0)
+    sample = difference(older, Reading(AT_US + 1, 1 << 61, 1, disk_bytes=1 << 61, net_bytes=7))
+    assert sample is not None
+    assert max(sample.use.values()) == MOST
+
+
 def test_difference_of_two_readings_is_rates() -> None:
     older = Reading(AT_US, 1_000_000_000, 10 * MIB, disk_bytes=0, net_bytes=0)
     newer = Reading(AT_US + 2 * US, 2_000_000_000, 20 * MIB, disk_bytes=2 * MIB, net_bytes=1)
@@ -142,7 +156,8 @@ def test_what_is_unknown_on_either_side_is_not_observed() -> None:
 
 
 COUNTS = st.integers(0, 1 << 60)
-READINGS = st.builds(Reading, COUNTS, COUNTS, COUNTS, st.none() | COUNTS, st.none() | COUNTS)
+TIMES = st.integers(AT_US, AT_US + 2 * MAX_SPAN_US) | COUNTS
+READINGS = st.builds(Reading, TIMES, COUNTS, COUNTS, st.none() | COUNTS, st.none() | COUNTS)
 
 
 @settings(deadline=None)  # the machine may be busy
@@ -157,9 +172,10 @@ def test_a_sample_is_never_negative_and_backwards_gives_none(
         (older.net_bytes, newer.net_bytes),
     ]
     went_back = any(a is not None and b is not None and b < a for a, b in pairs)
-    if newer.at_us <= older.at_us or went_back:
+    if not 0 < newer.at_us - older.at_us <= MAX_SPAN_US or went_back:
         assert sample is None
     else:
         assert sample is not None
         assert min(sample.use.values()) >= 0
-        assert sample.use.cpu_m * sample.span_us >= newer.cpu_ns - older.cpu_ns
+        used = min(newer.cpu_ns - older.cpu_ns, MOST * sample.span_us)
+        assert sample.use.cpu_m * sample.span_us >= used

@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from tenure.model.energy import Metered, Use
 from tenure.model.errors import EngineUnclear
 from tenure.model.events import UsageObserved
 from tenure.model.resources import Resources
 from tenure.model.units import US, iso
+from tenure.profiling.intake import Target
 from tenure.profiling.io.embedded import EmbeddedStats
-from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts, Target
+from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts, Told
+from tenure.profiling.io.store import StatsUnavailable
+from tenure.profiling.sample import NodeReading, Reading
 
 START_US = 1_700_000_000 * US
 
@@ -27,7 +31,7 @@ class Fleet:
             "a": [
                 Target("e1", "service", "c1", "app", START_US),
                 Target("e2", "foreign"),
-                Target("e3", "executor", "job/0", "jobapp"),
+                Target("e3", "executor", "job/0", "jobapp", reserved_m=2000),
             ],
             "b": [Target("e4", "service", "c4", "app", START_US)],
         }
@@ -35,6 +39,9 @@ class Fleet:
         self.broken: dict[str, BaseException] = {}
         self.hangs: set[str] = set()
         self.seen: list[UsageObserved] = []
+        self.uses: list[Use] = []
+        self.metered: list[Metered] = []
+        self.record_error: Exception | None = None
 
     async def stats(self, node: str, engine_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         if node in self.broken:
@@ -53,8 +60,20 @@ class Fleet:
             "networks": {"eth0": {"rx_bytes": ran_us // US * 7, "tx_bytes": 0}},
         }
 
+    async def account(self, uses: Sequence[Use], metered: Sequence[Metered]) -> None:
+        if self.record_error is not None:
+            raise self.record_error
+        self.uses += uses
+        self.metered += metered
+
     def sampler(self, store: EmbeddedStats, **params: Any) -> Sampler:
-        ports = SamplerPorts(self.stats, lambda: self.nodes, self.seen.append, lambda: self.now_us)
+        ports = SamplerPorts(
+            self.stats,
+            lambda: self.nodes,
+            self.seen.append,
+            lambda: self.now_us,
+            account=self.account,
+        )
         return Sampler(store, ports, SamplerParams(**params))
 
 
@@ -86,6 +105,27 @@ async def test_profiles_foreign_use_and_samples(store: EmbeddedStats) -> None:
     assert len(executors) == 3
     assert sampler.last is not None
     assert (sampler.last.containers, sampler.last.samples) == (4, 3)
+
+
+async def test_who_used_how_much_cpu_is_handed_on(store: EmbeddedStats) -> None:
+    """Also of containers that are not ours, which bear no idle draw."""
+    fleet = Fleet()
+    sampler = fleet.sampler(store)
+    await sweep(fleet, sampler, 3)
+    begin, end = fleet.now_us - 10 * US, fleet.now_us
+    used = 10 * US // 4
+    found = {use.container: use for use in fleet.uses if use.node == "a" and use.end_us == end}
+    assert found == {
+        "c1": Use("a", "c1", begin, end, used, 100 * 10 * US),
+        "": Use("a", "", begin, end, used, 0),
+        "job/0": Use("a", "job/0", begin, end, used, 2000 * 10 * US),
+    }
+    assert len(fleet.uses) == 2 * 4
+    fleet.record_error = StatsUnavailable("disk full")
+    await sweep(fleet, sampler, 1)
+    assert sampler.last is not None
+    assert sampler.last.store_error == "disk full"
+    assert len(await store.series("c1", 0, 2 * START_US)) == 3, "the samples are kept all the same"
 
 
 async def test_a_broken_and_a_hanging_node_cost_their_own_samples(
@@ -158,6 +198,7 @@ async def test_a_failing_store_is_told_and_foreign_use_goes_on(
     await sweep(fleet, sampler, 3)
     assert sampler.last is not None
     assert "closed" in sampler.last.store_error
+    assert len(fleet.uses) == 2 * 4, "energy's record is another file"
     assert fleet.seen[-1].foreign["a"].memory_bytes == 1000
     assert caplog.text.count("statistics are not kept") == 1
 
@@ -197,3 +238,102 @@ async def test_a_large_fleet_is_asked_a_part_at_a_time(store: EmbeddedStats) -> 
     fleet.now_us += 30 * US
     assert (await sampler.sweep()).samples == 200
     assert most == 20
+
+
+class Agent:
+    """An agent of node a: it sees the containers in ``sees``, and is away where that is None."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.sees: tuple[str, ...] | None = ("e1", "e2", "e3")
+        self.asked: list[tuple[str, int]] = []
+        self.engine_asked: list[str] = []
+        self.kept: list[NodeReading] = []
+
+    def look(self) -> None:
+        """Make a reading of now."""
+        at_us = self.fleet.now_us
+        ran_us = at_us - START_US + 100 * US
+        row = Reading(at_us, ran_us * 250, 1000, source="agent")
+        total = Reading(at_us, ran_us * 900, 5000, source="agent")
+        rows = dict.fromkeys(self.sees or (), row)
+        self.kept.append(NodeReading(len(self.kept) + 1, at_us, rows, total))
+
+    async def read(self, node: str, after: int) -> Told | None:
+        self.asked.append((node, after))
+        if node != "a" or self.sees is None:
+            return None
+        new = [r for r in self.kept if r.seq > after] if after else self.kept[-1:]
+        return Told(tuple(new), frozenset(self.sees))
+
+    async def stats(self, node: str, engine_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        self.engine_asked += engine_ids
+        return await self.fleet.stats(node, engine_ids)
+
+    def sampler(self, store: EmbeddedStats) -> Sampler:
+        fleet = self.fleet
+        ports = SamplerPorts(
+            self.stats,
+            lambda: fleet.nodes,
+            fleet.seen.append,
+            lambda: fleet.now_us,
+            self.read,
+            lambda _: Resources(100),
+        )
+        return Sampler(store, ports, SamplerParams(min_samples=1))
+
+    async def sweep(self, sampler: Sampler) -> None:
+        self.fleet.now_us += 10 * US
+        self.engine_asked.clear()
+        self.look()
+        await sampler.sweep()
+
+
+async def test_what_the_agent_tells_the_engine_is_not_asked_for(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    agent = Agent(fleet)
+    sampler = agent.sampler(store)
+    await agent.sweep(sampler)
+    await agent.sweep(sampler)
+    assert agent.engine_asked == ["e4"]  # of the node without an agent
+    assert agent.asked[-2:] == [("a", 1), ("b", 0)]
+    assert len(await store.series("c1", 0, 2 * START_US)) == 1
+    # the whole node less our two containers, less its reserve; the foreign container is within it
+    assert fleet.seen[-1].foreign["a"] == Resources(900 - 500 - 100, 3000)
+    fleet.nodes["a"].append(Target("e5", "service", "c5", "app", START_US))
+    await agent.sweep(sampler)
+    assert sorted(agent.engine_asked) == ["e4", "e5"]  # it is too young for the agent
+
+
+async def test_an_agent_that_is_away_costs_a_sample_at_most(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    agent = Agent(fleet)
+    sampler = agent.sampler(store)
+    for _ in range(2):
+        await agent.sweep(sampler)
+    agent.sees = None
+    for _ in range(3):
+        await agent.sweep(sampler)
+        assert sorted(agent.engine_asked) == ["e1", "e2", "e3", "e4"]
+    assert len(await store.series("c1", 0, 2 * START_US)) == 1 + 2
+    assert fleet.seen[-1].foreign["a"] == Resources(250, 1000, 0, 7)  # nobody tells the whole
+    agent.sees = ("e1", "e2", "e3")
+    for _ in range(2):
+        await agent.sweep(sampler)
+    assert len(await store.series("c1", 0, 2 * START_US)) == 1 + 2 + 1
+    assert ("a", 0) in agent.asked[2:]  # what the engine told of is not told again
+
+
+async def test_what_was_missed_is_taken_from_the_agent(store: EmbeddedStats) -> None:
+    """The node was lost for a while: what its agent read meanwhile is fetched."""
+    fleet = Fleet()
+    agent = Agent(fleet)
+    sampler = agent.sampler(store)
+    for _ in range(2):
+        await agent.sweep(sampler)
+    lost = fleet.nodes.pop("a")
+    for _ in range(3):
+        await agent.sweep(sampler)
+    fleet.nodes["a"] = lost
+    await agent.sweep(sampler)
+    assert len(await store.series("c1", 0, 2 * START_US)) == 1 + 3  # one of four is the new base

@@ -1,6 +1,7 @@
 """The embedded statistics store on a real file: contents, retention, restart, kill -9."""
 
 import asyncio
+import functools
 import os
 import signal
 import sqlite3
@@ -8,14 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tenure.model.container import Profile
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
+from tenure.profiling.io import influx, influx_apps, sketches, tables
+from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.retention import Retention
+from tenure.profiling.io.schema import STEPS
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, Sample
 
@@ -54,16 +60,35 @@ async def test_the_same_sample_twice_is_one(store: EmbeddedStats) -> None:
 
 
 async def test_profiles_cover_their_window_alone(store: EmbeddedStats) -> None:
-    await store.write([row(START_US + n * US, n) for n in range(1, 21)])
-    made = await store.profiles(
-        {"c": START_US + 11 * US, "absent": 0}, START_US + HOUR, min_samples=3
-    )
+    rows = [row(START_US + n * US, n) for n in range(1, 21)]
+    since_us = START_US + 10 * US  # from then on in the next generation
+    rows = [replace(r, since_us=since_us) if r.sample.at_us > since_us else r for r in rows]
+    await store.write(rows[5:])
+    await store.write(rows)  # some of them again
+    made = await store.profiles({"c": since_us, "absent": 0}, START_US + HOUR, min_samples=3)
     assert set(made) == {"c"}
     assert made["c"].samples == 10
+    assert made["c"].age_us == 39 * US  # from the begin of the first to the end of the last
     assert made["c"].p90 == Resources(19, 100, 0, 3)
     assert "disk_bytes_per_s" not in made["c"].observed
-    few = await store.profiles({"c": START_US + 19 * US}, START_US + HOUR, min_samples=3)
+    few = await store.profiles({"c": since_us}, START_US + HOUR, min_samples=11)
     assert few == {}
+
+
+async def test_a_window_moves_on_by_the_hour(store: EmbeddedStats) -> None:
+    await store.write([row(START_US + hour * HOUR + n, hour) for hour in range(3) for n in (1, 2)])
+    found = await store.profiles({"c": START_US + HOUR + 1}, START_US + 9 * HOUR)
+    assert (found["c"].samples, found["c"].p90.cpu_m) == (4, 2)
+    await store.prune(START_US + 8 * HOUR + 2)  # six hours, and one for a sketch
+    found = await store.profiles({"c": 0}, START_US + 9 * HOUR)
+    assert (found["c"].samples, found["c"].p90.cpu_m) == (4, 2)
+
+
+async def test_profiles_survive_without_the_samples(store: EmbeddedStats) -> None:
+    await store.write([row(START_US + n * US, n) for n in range(1, 11)])
+    await store._database.change(lambda db: db.execute("DELETE FROM sample"))
+    made = await store.profiles({"c": START_US}, START_US + HOUR)
+    assert (made["c"].samples, made["c"].p90.cpu_m) == (10, 9)
 
 
 async def test_a_container_keeps_its_series_when_it_moves(store: EmbeddedStats) -> None:
@@ -199,6 +224,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from tests_row import row, START_US, US
+from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.embedded import EmbeddedStats
 
 async def main():
@@ -251,3 +277,73 @@ async def _check(path: Path, acknowledged: int) -> int:
     assert sets[0][:acknowledged] == list(range(1, acknowledged + 1))
     assert len(sets[0]) - acknowledged in (0, 1)
     return len(sets[0])
+
+
+async def test_an_upgrade_loses_no_profile(tmp_path: Path) -> None:
+    """Samples of a file of schema 1, which had no sketches, are in its profiles afterwards."""
+    path = tmp_path / "stats.db"
+    old = await Database.open(path, Schema({1: STEPS[1]}))
+    end_us = START_US + 9 * HOUR
+    # one every five minutes for nine hours, of which the last six count; and a container beside it
+    fields = "(series, at_us, span_us, cpu_usage_m, memory_working_set)"
+
+    def fill(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO series VALUES (1, 'c', 'n', 'a', ?), (2, 'd', 'n', '', ?)", (0, 0))
+        for n in range(1, 109):
+            at_us = START_US + n * 300 * US
+            db.execute(f"INSERT INTO sample {fields} VALUES (1, ?, 1, ?, 7)", (at_us, n))
+        db.execute(f"INSERT INTO sample {fields} VALUES (2, ?, 1, 5, 6)", (end_us,))
+
+    await old.change(fill)
+    await old.close()
+    store = await EmbeddedStats.open(path)
+    made = await store.profiles({"c": end_us - 6 * HOUR, "d": 0}, end_us + HOUR)
+    assert set(made) == {"c", "d"}
+    assert (made["c"].samples, made["c"].p90.cpu_m) == (72, 101)
+    assert made["c"].observed == ("cpu_m", "memory_bytes")
+    # a generation entered half an hour ago: at most five minutes before it are there too
+    recent = await store.profiles({"c": end_us - 1800 * US}, end_us + HOUR)
+    assert 6 <= recent["c"].samples <= 7
+    await store.learn_apps(["a"], end_us, min_samples=50)
+    learned = await store.app_profile("a")
+    assert learned is not None
+    assert learned.samples == 72
+    await store.close()
+    again = await EmbeddedStats.open(path)  # not a second time
+    assert await again.profiles({"c": end_us - 6 * HOUR, "d": 0}, end_us + HOUR) == made
+    await again.close()
+
+
+async def test_a_cut_upgrade_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "stats.db"
+    await (await Database.open(path, Schema({1: STEPS[1]}))).close()
+
+    def fail(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO sketch VALUES ('c', 1, 1, 1, 1, x'')")
+        raise sqlite3.OperationalError("cut")
+
+    with pytest.raises(StatsUnavailable, match="cut"):
+        await Database.open(path, Schema(STEPS, fills={2: fail}))
+    store = await EmbeddedStats.open(path)
+    assert await store.profiles({"c": 0}, START_US) == {}
+    await store.close()
+
+
+async def test_an_apps_profile_of_long_is_not_replaced_by_one_of_minutes(tmp_path: Path) -> None:
+    """After an upgrade with InfluxDB, where sketches begin empty beside the profiles of apps."""
+    database = await Database.open(tmp_path / "influx.db", Schema({1: influx.SCHEMA.steps[1]}))
+    long = Profile("", Resources(4000, 9), 5000, 9 * HOUR, ("cpu_m", "memory_bytes"))
+    await database.change(lambda db: tables.put_app(db, "a", long, START_US))
+    await database.close()
+    database = await Database.open(tmp_path / "influx.db", influx.SCHEMA)
+    apps = influx_apps.AppProfiles(database)
+    found = []
+    for at_us in range(START_US, START_US + 7 * HOUR, HOUR // 4):
+        one = Measured("c", "n", "a", Sample(at_us, 30 * US, Resources(10, 9)))
+        await database.change(functools.partial(sketches.learn, samples=[one]))
+        await apps.learn(["a"], at_us, 3)
+        kept = await apps.get("a")
+        assert kept is not None
+        found.append(kept.p90.cpu_m)
+    assert found == [4000] * 24 + [10] * 4
+    await database.close()

@@ -62,9 +62,10 @@ def fill(folder: Path, number: int) -> Source:
     store.commit({"things": {"a": Thing(number)}}, [event])
     store.save_log("log", b"kept", 1)
     store.close()
-    with closing(connect_writer(folder / "stats.db")) as db:
-        db.execute("CREATE TABLE IF NOT EXISTS n (n)")
-        db.execute("INSERT INTO n VALUES (?)", (number,))
+    for name in ("stats.db", "uses.db"):
+        with closing(connect_writer(folder / name)) as db:
+            db.execute("CREATE TABLE IF NOT EXISTS n (n)")
+            db.execute("INSERT INTO n VALUES (?)", (number,))
     (folder / "token").write_text(f"token-{number}")
     (folder.parent / "tenured.yml").write_text(f"# {number}")
     return source_of(folder)
@@ -82,9 +83,12 @@ def number_of(folder: Path) -> int:
 
 
 def others_of(folder: Path) -> tuple[int, str]:
-    with closing(sqlite3.connect(folder / "stats.db")) as db:
-        (number,) = db.execute("SELECT max(n) FROM n").fetchone()
-    return number, (folder / "token").read_text()
+    numbers = []
+    for name in ("stats.db", "uses.db"):
+        with closing(sqlite3.connect(folder / name)) as db:
+            numbers += db.execute("SELECT max(n) FROM n").fetchone()
+    assert numbers[0] == numbers[1]
+    return numbers[0], (folder / "token").read_text()
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -119,7 +123,7 @@ def test_a_backup_is_one_private_file_that_tar_opens(backup: Path, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "state", "tenured.yml"]
     with tarfile.open(backup) as tar:
         names = tar.getnames()
-    rest = ["configuration/tenured.yml", "state.db", "stats.db", "token"]
+    rest = ["configuration/tenured.yml", "state.db", "stats.db", "token", "uses.db"]
     assert names == [MANIFEST, *rest]
     manifest, contents = look(backup, KINDS)
     assert (manifest.tenure, manifest.created_us) == STAMP

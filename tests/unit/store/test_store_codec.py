@@ -33,8 +33,8 @@ def values_of(type_: Any) -> st.SearchStrategy[Any]:
     if origin in (Union, UnionType):
         return st.one_of([values_of(argument) for argument in arguments])
     if origin is tuple:
-        assert arguments[-1] is ...
-        return st.lists(values_of(arguments[0]), max_size=3).map(tuple)
+        many = st.lists(values_of(arguments[0]), max_size=3).map(tuple)
+        return many if arguments[-1] is ... else st.tuples(*map(values_of, arguments))
     if origin is dict:
         return st.dictionaries(TEXT, values_of(arguments[1]), max_size=3)
     if isinstance(type_, type) and is_dataclass(type_):

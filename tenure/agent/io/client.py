@@ -1,0 +1,123 @@
+"""The daemon's way to one agent: unix socket, TCP on loopback, or TLS; with a token over TCP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from tenure.model.access import TlsFiles
+from tenure.model.errors import InvalidInput, Unavailable
+from tenure.model.node import AgentSpec
+from tenure.model.units import US
+from tenure.profiling.wire import AgentAnswer, decode
+
+TIMEOUT_S = 5.0
+#: The agent's whole journal is some 5 MB; more than this is not its.
+MAX_BYTES = 32 << 20
+CHUNK_BYTES = 1 << 16
+#: Without a new reading for so many intervals, and so long beyond, an agent counts as away.
+STALE_INTERVALS, STALE_US = 3, 5 * US
+
+
+class AgentAway(Unavailable):
+    """The agent gives no samples now; the engine may."""
+
+    code = "agent_away"
+
+
+class AgentClient:
+    """Asks one agent; made where an event loop runs."""
+
+    def __init__(self, spec: AgentSpec, make_context: Callable[[TlsFiles], ssl.SSLContext]) -> None:
+        self.spec = spec
+        self._make_context = make_context
+        self._session: aiohttp.ClientSession | None = None
+
+    async def samples(self, after: int, every_us: int) -> AgentAnswer:
+        """Return the readings after number ``after``, at least ``every_us`` apart.
+
+        Raises AgentAway where the agent does not answer, refuses, answers nonsense, or has made no
+        reading for a while.
+        """
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                answer = decode(json.loads(await self._get(after, every_us)))
+        except TimeoutError as error:
+            raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise AgentAway(str(error) or type(error).__name__) from error
+        except InvalidInput as error:
+            raise AgentAway(error.detail) from error
+        except (ValueError, RecursionError) as error:
+            raise AgentAway(f"its answer is none of an agent's: {error}") from error
+        if answer.age_us > STALE_INTERVALS * answer.interval_us + STALE_US:
+            raise AgentAway(f"its newest reading is {answer.age_us // US} s old")
+        return answer
+
+    async def close(self) -> None:
+        """Let go of the connection; twice is fine."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _get(self, after: int, every_us: int) -> bytes:
+        if self._session is None:
+            self._session = self._open()
+        headers = self._headers()
+        query = {"after": str(after), "every_s": f"{every_us / US:g}"}
+        # an agent has no say in where else the daemon asks
+        asking = self._session.get(
+            f"{self._base}/samples", params=query, headers=headers, allow_redirects=False
+        )
+        async with asking as response:
+            if response.status == 401:
+                raise AgentAway("it refuses the token in agent.token_file")
+            if response.status != 200:
+                raise AgentAway(f"it answers with status {response.status}")
+            body = bytearray()
+            async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise AgentAway(f"its answer has more than {MAX_BYTES >> 20} MiB")
+            return bytes(body)
+
+    @property
+    def _base(self) -> str:
+        parts = urlsplit(self.spec.url)
+        if parts.scheme == "unix":
+            return "http://agent"
+        return f"{'https' if parts.scheme == 'https' else 'http'}://{parts.netloc}"
+
+    def _open(self) -> aiohttp.ClientSession:
+        parts = urlsplit(self.spec.url)
+        connector: aiohttp.BaseConnector
+        if parts.scheme == "unix":
+            connector = aiohttp.UnixConnector(parts.path)
+        elif parts.scheme == "https":
+            connector = aiohttp.TCPConnector(
+                ssl=self._make_context(self.spec.tls or TlsFiles()), limit=1
+            )
+        else:
+            connector = aiohttp.TCPConnector(limit=1)
+        # the environment's proxies have no say in how nodes are reached
+        return aiohttp.ClientSession(connector=connector, trust_env=False)
+
+    def _headers(self) -> dict[str, str]:
+        """Return the token as it is in its file by now: one may be renewed."""
+        headers: dict[str, Any] = {"Accept": "application/json"}
+        if self.spec.token_file:
+            try:
+                token = Path(self.spec.token_file).read_text(encoding="ascii").strip()
+            except (OSError, ValueError) as error:
+                raise AgentAway(f"its token cannot be read: {error}") from error
+            if not token.isprintable():
+                raise AgentAway("its token cannot be read: agent.token_file holds something else")
+            headers["Authorization"] = f"Bearer {token}"
+        return headers

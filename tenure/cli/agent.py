@@ -1,0 +1,198 @@
+"""``tenured agent``: what the node and its containers use, served to the daemon.
+
+It takes no configuration file, so that it needs none of the libraries that read one: it runs on
+every node, and should not be noticed there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tenure.cli.logs import log_to_stderr
+from tenure.model.errors import FieldError, InvalidInput
+
+if TYPE_CHECKING:
+    from tenure.agent.io.reader import NodeReader
+    from tenure.profiling.sample import NodeReading, Reading
+
+log = logging.getLogger(__name__)
+
+SOCKET = "unix:///run/tenure-agent/agent.sock"
+TOKEN_FILE = Path("/var/lib/tenure-agent/token")
+#: Above a minute a meter of energy may wrap twice between two readings.
+MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
+#: The daemon holds one connection; the others are people's.
+CONNECTIONS = 32
+MIB = 1 << 20
+
+
+def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the verb with its options."""
+    agent = verbs.add_parser(
+        "agent",
+        help="serve what this node and its containers use",
+        description="Read cgroups (v1, v2), processors, memory, disks, cards and energy meters "
+        "(RAPL) of this node, and serve them to tenured (nodes[].agent in its configuration).",
+    )
+    option = agent.add_argument
+    option(
+        "--listen",
+        action="append",
+        metavar="URL",
+        help=f"unix:///path, tcp:// on loopback, or https://address:port with --tls-cert; may be "
+        f"given again (default: {SOCKET})",
+    )
+    option(
+        "--token-file",
+        type=Path,
+        default=TOKEN_FILE,
+        help=f"what TCP requests must show; made if absent (default: {TOKEN_FILE})",
+    )
+    option("--tls-cert", default="", metavar="FILE", help="the certificate of https:// listeners")
+    option("--tls-key", default="", metavar="FILE", help="its key, without a passphrase")
+    option(
+        "--tls-client-ca",
+        default="",
+        metavar="FILE",
+        help="clients must show a certificate of this authority as well",
+    )
+    option(
+        "--root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="where the node's /proc and /sys are, in a container (default: /)",
+    )
+    option(
+        "--node-cgroup",
+        default="/",
+        metavar="PATH",
+        help="the cgroup that is the node, where it is not the whole machine (default: /)",
+    )
+    option("--interval-s", type=float, default=5.0, help="time between two readings (default: 5)")
+    option("--once", action="store_true", help="print one reading and end")
+    option("--json", action="store_true", help="with --once: as JSON")
+    option("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    option("--log-json", action="store_true", help="log one JSON object per line")
+    agent.set_defaults(work=work)
+
+
+def work(options: argparse.Namespace) -> int:
+    """Run the agent, or print one reading; returns the exit code."""
+    from tenure.agent.io.reader import NodeReader
+
+    log_to_stderr(options.log_level, is_json=options.log_json)
+    if not MIN_INTERVAL_S <= options.interval_s <= MAX_INTERVAL_S:
+        _refuse("--interval-s", f"must be from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} seconds")
+    if options.json and not options.once:
+        _refuse("--json", "is for --once")
+    with contextlib.closing(NodeReader(options.root, options.node_cgroup)) as reader:
+        return _run(options, reader)
+
+
+def _run(options: argparse.Namespace, reader: NodeReader) -> int:
+    if options.once:
+        _show(reader.read(), is_json=options.json)
+        return 0
+    urls, tls = _listeners(options)
+    token = ""
+    if any(not url.startswith("unix:") for url in urls):
+        from tenure.config.token import ensure_token
+
+        token = ensure_token(options.token_file)
+    return asyncio.run(_serve(reader, options.interval_s, _Way(urls, token, tls)))
+
+
+class _Way:
+    """Where and how it is served."""
+
+    def __init__(self, urls: list[str], token: str, tls: ssl.SSLContext | None) -> None:
+        self.urls, self.token, self.tls = urls, token, tls
+
+
+def _listeners(options: argparse.Namespace) -> tuple[list[str], ssl.SSLContext | None]:
+    """Return checked URLs and the context of those with TLS."""
+    from tenure.config.certificates import server_context
+    from tenure.config.urls import parse_listener
+    from tenure.model.access import TlsFiles
+
+    urls: list[str] = options.listen or [SOCKET]
+    for url in urls:
+        try:
+            parse_listener(url)
+        except ValueError as error:
+            _refuse("--listen", f"{url}: {error}")
+    is_secure = any(url.startswith("https:") for url in urls)
+    files = TlsFiles(options.tls_client_ca, options.tls_cert, options.tls_key)
+    if is_secure and not (files.cert and files.key):
+        _refuse("--tls-cert", "and --tls-key are required by https:// in --listen")
+    if not is_secure and files != TlsFiles():
+        _refuse("--tls-cert", "is used by no listener: give --listen https://0.0.0.0:7481")
+    return urls, server_context(files) if is_secure else None
+
+
+async def _serve(reader: NodeReader, interval_s: float, way: _Way) -> int:
+    from tenure.agent.io.server import Sampling, build_app
+    from tenure.agent.journal import Journal
+    from tenure.api.acceptor import Terms
+    from tenure.api.listeners import serve
+    from tenure.daemon.notify import Notifier
+
+    notifier = Notifier(os.environ)
+    notifier.begin()
+    sampling = Sampling(reader, Journal(), round(interval_s * 1e6))
+    sampling.take()
+    stopping = asyncio.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sign, stopping.set)
+    app = build_app(sampling, way.token)
+    listeners = await serve(app, way.urls, terms=Terms(CONNECTIONS), tls=way.tls)
+    running = asyncio.create_task(sampling.run(), name="sampling")
+    running.add_done_callback(lambda _: stopping.set())
+    where = ", ".join(listeners.addresses)
+    log.info("reads cgroups v%d every %g s, serves at %s", reader.cgroup_version, interval_s, where)
+    notifier.ready(f"serves at {where}")
+    try:
+        await stopping.wait()
+    finally:
+        running.cancel()
+        (ended,) = await asyncio.gather(running, return_exceptions=True)
+        await listeners.close()
+        await notifier.end()
+    if isinstance(ended, Exception):
+        log.critical("the readings ended by a defect", exc_info=ended)
+        return 1
+    return 0
+
+
+def _show(reading: NodeReading, *, is_json: bool) -> None:
+    from tenure.profiling.wire import encode_reading
+
+    if is_json:
+        print(json.dumps(encode_reading(reading)))
+        return
+    print(f"{'CONTAINER':<14}{'CPU s':>12}{'MEMORY MiB':>12}{'DISK MiB':>12}{'NET MiB':>12}")
+    for key, row in sorted(reading.containers.items()):
+        print(_line(key[:12], row))
+    if reading.total is not None:
+        print(_line("node", reading.total))
+    if reading.energy is None:
+        print("no energy meter (RAPL) can be read here")
+
+
+def _line(name: str, row: Reading) -> str:
+    disk, net = (("-" if n is None else f"{n / MIB:.1f}") for n in (row.disk_bytes, row.net_bytes))
+    return f"{name:<14}{row.cpu_ns / 1e9:>12.1f}{row.memory_bytes / MIB:>12.1f}{disk:>12}{net:>12}"
+
+
+def _refuse(path: str, message: str) -> None:
+    raise InvalidInput(f"{path} {message}", fields=(FieldError(path, message),))

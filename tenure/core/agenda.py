@@ -1,0 +1,231 @@
+"""The plan of the queue: each waiting job has a place in time and on nodes (policy ``tenure``).
+
+Theory of operation. A job is given its place when it is admitted, and the place is stored with it:
+a restart forgets no promise. Whenever room changes, the plan is brought up to date (``Placer.plan``
+says how), and the jobs whose start has come are placed. While estimates hold places stay as they
+are; where executors end later than estimated, those behind them start later on the same nodes, and
+where room comes back early some jobs are put where they are best now, a few at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tenure.core import board, room, start
+from tenure.core.board import Scene
+from tenure.core.context import Context
+from tenure.model.booking import Booking
+from tenure.model.job import Job
+from tenure.model.placing import (
+    Admitted,
+    Agenda,
+    Bools,
+    ClusterView,
+    Forecast,
+    Ints,
+    Planned,
+    Queued,
+    RefusedJob,
+    Running,
+    Situation,
+)
+from tenure.model.units import FOREVER_US, US
+
+#: For so long beyond its run time a job without a deadline may be put off by those that have one.
+PUT_OFF_US = 3600 * US
+#: The queue is looked at again this soon where a start waits for executors that are overdue.
+LOOK_US = US
+#: Room that comes back earlier than this was not expected yet.
+EARLY_US = US
+#: Jobs put where they are best in one pass after room came back early, and the time to the next.
+ROUNDS, ROUND_US = 8, 100_000
+#: A start that moved by less is not stored again: executors never end to the microsecond.
+TOLD_US = 10_000
+#: The timer of the plan.
+KEY = "plan"
+
+
+@dataclass(slots=True)
+class Memory:
+    """What is not stored: where improving goes on, how many jobs are left to be looked at for it.
+
+    ``seen`` is the fleet as it was at the last pass.
+    """
+
+    turn: int = 0
+    todo: int = 0
+    seen: Scene | None = None
+
+
+def _memory(ctx: Context) -> Memory:
+    memory: Memory | None = ctx.agenda
+    if memory is None:
+        memory = ctx.agenda = Memory()
+    return memory
+
+
+def serve(ctx: Context, queue: Sequence[Job]) -> None:
+    """Bring the plan of ``queue`` up to date, and start the jobs whose time has come."""
+    memory, here = _memory(ctx), board.scene(ctx)
+    is_left = _sweep(ctx)
+    site = situation(ctx, here)
+    if _has_come_early(ctx, memory, here) or is_left:
+        memory.todo = len(queue)
+    rounds = min(memory.todo, ROUNDS)
+    memory.todo -= rounds
+    rows = planned(ctx, queue)
+    agenda = ctx.placer.plan(site, rows, turn=memory.turn, rounds=rounds)
+    take(ctx, agenda, queue)
+    for job in queue:
+        _begin_or_wait(ctx, job, agenda.bookings.get(job.id), here)
+    _arm(ctx, memory, agenda)
+
+
+def _sweep(ctx: Context) -> bool:
+    """Forget bookings of jobs that wait no more; return whether there were any."""
+    keys = [key for key, _ in ctx.tables.bookings.items() if key not in ctx.index.line]
+    for key in keys:
+        ctx.tables.bookings.drop(key)
+    return bool(keys)
+
+
+def situation(ctx: Context, here: Scene) -> Situation:
+    """Return the fleet for planning: a node that takes no work now is full until it does.
+
+    When that is nobody knows mostly, so it may be at once: who is due there waits, and is planned
+    anew when his deadline would be missed so.
+    """
+    is_blocked = ~here.usable & np.array([room.is_welcome(node) for node in here.nodes])
+    if not is_blocked.any():
+        return Situation(here.view, here.running, ctx.now_us)
+    blocked = np.flatnonzero(is_blocked)
+    until_us = [max(room.retry_us(here.nodes[j]), ctx.now_us + 1) for j in blocked.tolist()]
+    running = _with_rows(here, blocked, np.array(until_us, dtype=np.int64))
+    return Situation(_without(here.view, is_blocked), running, ctx.now_us)
+
+
+def _with_rows(here: Scene, blocked: Ints, until_us: Ints) -> Running:
+    view, running = here.view, here.running
+    return Running(
+        np.concatenate((running.node, blocked)),
+        np.concatenate((running.cpu_m, view.free_cpu_m[blocked])),
+        np.concatenate((running.memory_bytes, view.free_memory[blocked])),
+        np.concatenate((running.end_us, until_us)),
+    )
+
+
+def _without(view: ClusterView, is_blocked: Bools) -> ClusterView:
+    return replace(
+        view,
+        free_cpu_m=np.where(is_blocked, 0, view.free_cpu_m),
+        free_memory=np.where(is_blocked, 0, view.free_memory),
+    )
+
+
+def _has_come_early(ctx: Context, memory: Memory, here: Scene) -> bool:
+    """Whether a node has room that was not expected by now, or serves now and did not before."""
+    before, memory.seen = memory.seen, here
+    if before is None:
+        return False
+    view, running = before.view, before.running
+    if view.names != here.view.names:
+        return True
+    cpu_m, memory_bytes = view.free_cpu_m.copy(), view.free_memory.copy()
+    is_due = running.end_us <= ctx.now_us + EARLY_US
+    np.add.at(cpu_m, running.node[is_due], running.cpu_m[is_due])
+    np.add.at(memory_bytes, running.node[is_due], running.memory_bytes[is_due])
+    more = (here.view.free_cpu_m > cpu_m) | (here.view.free_memory > memory_bytes)
+    return bool((more | (here.serving & ~before.serving)).any())
+
+
+def planned(ctx: Context, queue: Sequence[Job]) -> list[Planned]:
+    """Return waiting jobs with their places, as the plan sees them."""
+    pairs = zip(queue, board.queued(ctx, queue), strict=True)
+    return [_row(job, queued, _booking(ctx, job)) for job, queued in pairs]
+
+
+def _booking(ctx: Context, job: Job) -> Booking | None:
+    """Return the place of a job, None if it has none or its nodes will never serve it again.
+
+    A node that does not answer for the moment is no reason to give up a place there.
+    """
+    booking = ctx.tables.bookings.get(job.id)
+    if booking is None:
+        return None
+    allowed = ctx.params.job_generations()
+    nodes = [ctx.tables.nodes.get(name) for name, _ in booking.counts]
+    is_good = all(
+        node is not None and room.is_welcome(node) and not room.never_for(job, node, allowed)
+        for node in nodes
+    )
+    return booking if is_good else None
+
+
+def _row(job: Job, queued: Queued, booking: Booking | None) -> Planned:
+    guard_us = job.spec.deadline_us
+    if guard_us is None:
+        guard_us = min(job.arrival_us + queued.ask.hybrid_us + PUT_OFF_US, FOREVER_US)
+    return Planned(queued, -job.spec.priority, job.arrival_us, guard_us, booking)
+
+
+def admit(ctx: Context, job: Job, queue: Sequence[Job]) -> Admitted | RefusedJob:
+    """Return the promise for a new job beside the plan, or why there is none. Changes nothing."""
+    site = situation(ctx, board.scene(ctx))
+    *rows, new = planned(ctx, [*queue, job])
+    return ctx.placer.admit_planned(site, rows, new, turn=_memory(ctx).turn)
+
+
+def at_once(ctx: Context, job: Job, queue: Sequence[Job]) -> Forecast | None:
+    """Return what a planned job would be promised if it were to end as early as it can."""
+    site = situation(ctx, board.scene(ctx))
+    rows = planned(ctx, queue)
+    return ctx.placer.at_once(site, rows, job.id, turn=_memory(ctx).turn)
+
+
+def take(ctx: Context, agenda: Agenda, queue: Sequence[Job]) -> None:
+    """Store where the plan has changed."""
+    _memory(ctx).turn = agenda.turn
+    table = ctx.tables.bookings
+    for job in queue:
+        fresh, old = agenda.bookings.get(job.id), table.get(job.id)
+        if fresh is None:
+            table.drop(job.id)
+        elif old is None or _has_moved(old, fresh):
+            table.put(job.id, fresh)
+
+
+def _has_moved(old: Booking, fresh: Booking) -> bool:
+    is_alike = (old.counts, old.mode, old.is_late) == (fresh.counts, fresh.mode, fresh.is_late)
+    by_us = max(abs(old.start_us - fresh.start_us), abs(old.end_us - fresh.end_us))
+    return not is_alike or by_us >= TOLD_US
+
+
+def _begin_or_wait(ctx: Context, job: Job, booking: Booking | None, here: Scene) -> None:
+    if booking is None:
+        start.wait(ctx, job, "no_node")
+    elif booking.start_us > ctx.now_us:
+        start.wait(ctx, job, "planned")
+    elif not all(here.usable[here.position[name]] for name, _ in booking.counts):
+        start.wait(ctx, job, "node_not_ready")
+        ctx.arm(ctx.now_us + LOOK_US, start.MACHINE, KEY)
+    else:
+        view = board.scene(ctx).view
+        answer = ctx.placer.as_booked(view, board.ask_now(ctx, job), booking)
+        ctx.tables.bookings.drop(job.id)
+        start.place(ctx, job, answer)
+
+
+def _arm(ctx: Context, memory: Memory, agenda: Agenda) -> None:
+    """Have the queue served when the next start comes, or when there is more to improve."""
+    waiting = [b.start_us for key, b in agenda.bookings.items() if key in ctx.index.line]
+    later = [at for at in waiting if at > ctx.now_us + 1]
+    if len(later) < len(waiting):
+        # behind executors that are overdue: their end is an event, but the deadline may come first
+        later.append(ctx.now_us + LOOK_US)
+    if memory.todo:
+        later.append(ctx.now_us + ROUND_US)
+    if later:
+        ctx.arm(min(later), start.MACHINE, KEY)

@@ -1,0 +1,126 @@
+"""How a migration begins: it is queued, and checked again at the moment when budgets allow it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core import ledger, power, room, services
+from tenure.core.context import Context
+from tenure.core.moves import MACHINE, choice_of, put, to_next
+from tenure.model.container import ContainerState, Migration, Service, Step
+from tenure.model.node import Power
+from tenure.model.resources import exhausted
+from tenure.model.units import US
+
+RETRY_US = 2 * US
+
+
+def queue(  # noqa: PLR0913 - a move is these things
+    ctx: Context,
+    service: Service,
+    *,
+    key: str,
+    run_id: str,
+    target: str,
+    generation: str,
+    expires_us: int,
+) -> None:
+    """Accept a move off the service's node; it begins once budgets allow, and is checked then."""
+    choice = choice_of(ctx, service, target)
+    move = Migration(
+        id=key,
+        run_id=run_id,
+        container=service.id,
+        source=service.node,
+        target=target,
+        generation=generation,
+        incarnation=max(service.turns, service.incarnation) + 1,
+        created_us=ctx.now_us,
+        source_id=service.engine_id,
+        source_incarnation=service.incarnation,
+        request=room.need_of(ctx, service),
+        kind=choice.kind or "restart",
+        why=choice.why,
+        is_start_first=choice.is_start_first,
+        expires_us=expires_us,
+        changed_us=ctx.now_us,
+    )
+    ctx.put_migration(move)
+    ctx.publish(
+        "migration.queued",
+        service.id,
+        migration=key,
+        source=move.source,
+        target=target,
+        method=move.method,
+        why=move.why,
+    )
+
+
+def refuse(ctx: Context, move: Migration, reason: str) -> None:
+    """End a move that has not begun."""
+    put(ctx, move, Step.REFUSED, reason=reason, finished_us=ctx.now_us)
+
+
+def begin(ctx: Context, move: Migration, service: Service) -> None:
+    """Start a queued move: budgets and fit are checked again, at this moment."""
+    if ctx.is_closing:
+        return
+    code = _objection(ctx, move, service)
+    if code:
+        refuse(ctx, move, code)
+        return
+    # a policy that is on its way to the source would arm it again after the move has disarmed it
+    if service.id in ctx.arming or not _within_budget(ctx, move):
+        ctx.arm(ctx.now_us + RETRY_US, MACHINE, move.id)
+        return
+    node = ctx.tables.nodes[move.target]
+    if node.power is not Power.ON:
+        power.want_on(ctx, move.target, f"move of {service.name}")
+    services.to(ctx, service, ContainerState.MOVING)
+    service = ctx.tables.services[service.id]
+    ctx.put_service(replace(service, turns=max(service.turns, move.incarnation)))
+    ledger.begin_stay(ctx, f"{service.id}/{move.incarnation}", move.target, "")
+    choice = choice_of(ctx, service, move.target)
+    first = choice.is_start_first
+    move = replace(move, kind=choice.kind, why=choice.why, is_start_first=first)
+    put(ctx, move, to_next(ctx, move), started_us=ctx.now_us)
+
+
+def _objection(ctx: Context, move: Migration, service: Service) -> str:
+    """Return why a queued move must not start any more, or ""."""
+    if ctx.now_us >= move.expires_us:
+        return "expired"
+    if service.state is not ContainerState.RUNNING or service.is_removing:
+        return "not_running"
+    if (service.node, service.incarnation) != (move.source, move.source_incarnation):
+        return "changed"
+    if not services.is_reachable(ctx, move.source):
+        return "source_unreachable"
+    return _barred(ctx, move, service)
+
+
+def _barred(ctx: Context, move: Migration, service: Service) -> str:
+    if ctx.now_us < service.late_us:
+        return "unsure"
+    node = ctx.tables.nodes.get(move.target)
+    if node is None:
+        return "no_node"
+    code = room.drop_for(ctx, service, node)
+    if code:
+        return code
+    if not choice_of(ctx, service, move.target).kind:
+        return "not_movable"
+    need = room.need_of(ctx, service)
+    return "no_room" if exhausted(need, room.free_on(ctx, node), node.capacity) else ""
+
+
+def _within_budget(ctx: Context, move: Migration) -> bool:
+    running = [m for m in ctx.open_moves() if m.step is not Step.QUEUED]
+    if len(running) >= ctx.params.moves_total:
+        return False
+    for node in (move.source, move.target):
+        touching = sum(node in (m.source, m.target) for m in running)
+        if touching >= ctx.params.moves_per_node:
+            return False
+    return True

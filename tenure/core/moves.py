@@ -1,0 +1,55 @@
+"""The records of migrations: how a step is put down, and what decides the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tenure.core import kinds
+from tenure.core.context import Context
+from tenure.core.steps import following
+from tenure.model.container import STEP_OVER, Migration, Service, Step
+
+MACHINE = "migration"
+
+
+def choice_of(ctx: Context, service: Service, target: str) -> kinds.Choice:
+    """Return how a service would move to ``target`` now, and why no better way."""
+    nodes, service = ctx.tables.nodes, kinds.as_of(service, ctx.now_us)
+    return kinds.choose(service, nodes.get(service.node), nodes.get(target), ctx.params.best_kind)
+
+
+def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
+    """Record the next step of a move, before anything of it is sent."""
+    defaults: dict[str, Any] = {
+        "changed_us": ctx.now_us,
+        "effect": "",
+        "is_unsure": False,
+        "tries": 0,
+        "retry_us": 0,
+    }
+    move = ctx.put_migration(replace(move, step=step, **(defaults | changes)))
+    if step in STEP_OVER:
+        ctx.ended.append(move)
+    ctx.touched_services.add(move.container)
+    ctx.publish(
+        f"migration.{step.value}",
+        move.container,
+        migration=move.id,
+        source=move.source,
+        target=move.target,
+        method=move.method,
+        reason=move.reason,
+    )
+    return move
+
+
+def to_next(ctx: Context, move: Migration) -> Step:
+    """Return the step after this one is done."""
+    body = ctx.tables.services[move.container].body
+    return following(move.method, move.step, has_volumes=kinds.has_volumes(body))
+
+
+def has_policy(service: Service) -> bool:
+    """Whether a service has a restart policy of its own, other than ``no``."""
+    return service.restart_policy.get("Name") not in ("", "no", None)

@@ -1,0 +1,114 @@
+"""The agents of nodes that have one: what they read, which are away, what their meters say."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenure.agent.io.client import AgentAway, AgentClient
+from tenure.config.certificates import client_context
+from tenure.model.access import TlsFiles
+from tenure.model.node import AgentSpec, NodeSpec
+from tenure.profiling.io.sampler import Told
+from tenure.profiling.sample import EnergyReading
+
+log = logging.getLogger(__name__)
+
+#: Asks for the newest reading alone, or few: a journal without containers reaches back for days.
+NEWEST_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """Whether an agent answers, how often it did not, and what its node's meters said last."""
+
+    is_up: bool
+    failures: int
+    energy: EnergyReading | None
+
+
+class Agents:
+    """Asks the agents; one that is away is told of once, and counted at each try."""
+
+    def __init__(self, interval_us: int) -> None:
+        self._interval_us = interval_us
+        self._clients: dict[str, AgentClient] = {}
+        self._present: dict[str, frozenset[str]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._of_system: ssl.SSLContext | None = None
+        self.away: dict[str, str] = {}
+        self.failures: Counter[str] = Counter()
+        self.energy: dict[str, EnergyReading] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Return the nodes that have an agent, in order."""
+        return sorted(self._clients)
+
+    def configure(self, specs: Sequence[NodeSpec]) -> None:
+        """Have a client for each node that names an agent; one whose way changed is made anew."""
+        wanted: dict[str, AgentSpec] = {s.name: s.agent for s in specs if s.agent is not None}
+        for name, client in list(self._clients.items()):
+            if wanted.get(name) != client.spec:
+                self._drop(name, client)
+        for name, spec in wanted.items():
+            if name not in self._clients:
+                self._clients[name] = AgentClient(spec, self._context)
+
+    async def read(self, node: str, after: int) -> Told | None:
+        """Return what a node's agent read after its reading ``after`` (0: its newest).
+
+        None where the node has no agent, or that is away: then the engine's statistics count.
+        """
+        client = self._clients.get(node)
+        if client is None:
+            return None
+        try:
+            answer = await client.samples(after, self._interval_us if after else NEWEST_US)
+        except AgentAway as error:
+            if self._clients.get(node) is client:  # else it was let go of meanwhile
+                self._note_away(node, error.detail)
+            return None
+        if self.away.pop(node, None) is not None:
+            log.info("the agent of node %s answers again", node)
+        readings = answer.readings if after else answer.readings[-1:]
+        if readings:
+            newest = readings[-1]
+            self._present[node] = frozenset(newest.containers)
+            if newest.energy is not None:
+                self.energy[node] = newest.energy
+        return Told(readings, self._present.get(node, frozenset()))
+
+    async def close(self) -> None:
+        """Let go of every agent."""
+        await asyncio.gather(*(client.close() for client in self._clients.values()))
+        await asyncio.gather(*self._closing)
+
+    def _context(self, files: TlsFiles) -> ssl.SSLContext:
+        """Return a context for an agent; those without files share one.
+
+        Reading the system's authorities holds the loop for some 50 ms: not once for each node.
+        """
+        if files != TlsFiles():
+            return client_context(files)
+        if self._of_system is None:
+            self._of_system = client_context(files)
+        return self._of_system
+
+    def _note_away(self, node: str, why: str) -> None:
+        self.failures[node] += 1
+        if node not in self.away:
+            log.warning("the agent of node %s is away, its engine is asked instead: %s", node, why)
+        self.away[node] = why
+
+    def _drop(self, name: str, client: AgentClient) -> None:
+        del self._clients[name]
+        for known in (self._present, self.away, self.energy):
+            known.pop(name, None)
+        closing = asyncio.create_task(client.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)

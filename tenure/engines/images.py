@@ -1,0 +1,166 @@
+"""Images from one engine to another: only the layers that the target lacks are sent.
+
+A layer is the same on two engines if its chain is (the layers below it and itself), so what the
+target has is a run of layers from the bottom. ``docker load`` does not ask for the files of layers
+that it has; they are left out of the archive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tarfile
+import tempfile
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from typing import IO, Any
+from urllib.parse import quote
+
+from tenure.engines import leftovers, paths
+from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer, parsed
+from tenure.engines.transport import Transport
+from tenure.model.errors import EngineUnclear
+
+CHUNK_BYTES = 1 << 18
+MEMORY_BYTES = 8 << 20
+"""Archives up to here stay in memory."""
+
+SAVE_OPEN_S = 600.0
+"""An engine puts an image together before it sends the first byte of it."""
+
+MAX_LOOKED_AT = 200
+"""Images of the target whose layers are looked at, the newest first."""
+
+
+class Images:
+    """Brings images from a source to a target."""
+
+    def __init__(self, source: Transport, target: Transport) -> None:
+        self._source = source
+        self._target = target
+
+    async def bring(self, image: str, name: str) -> int:
+        """Have the target hold ``image`` (an id); return the bytes sent, 0 if it was there.
+
+        ``name`` is sent along where it names this image at the source. Raises EngineError.
+        """
+        if await inspect(self._target, image) is not None:
+            return 0
+        document = await inspect(self._source, image)
+        if document is None:
+            raise EngineAnswer(HTTP_NOT_FOUND, f"the source has no image {image}")
+        named = await inspect(self._source, name)
+        is_named = named is not None and named.get("Id") == image
+        ref, layers = name if is_named else image, _layers(document)
+        known = await self._known(layers)
+        if not known:
+            return await self._whole(ref, image)
+        with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as spool:
+            await self._save(ref, spool)
+            with await asyncio.to_thread(_thinned, spool, known) as thin:
+                sent = await self._load(_chunks(thin))
+        if await inspect(self._target, image) is None:  # an engine that wants every layer's file
+            sent += await self._whole(ref, image)
+        return sent
+
+    async def _whole(self, ref: str, image: str) -> int:
+        path = f"/images/{quote(ref, safe='/:')}/get"
+        async with self._source.stream(path, {}, open_s=SAVE_OPEN_S) as chunks:
+            sent = await self._load(chunks)
+        if await inspect(self._target, image) is None:
+            raise EngineAnswer(HTTP_NOT_FOUND, f"the target did not take image {image}")
+        return sent
+
+    async def _save(self, ref: str, spool: IO[bytes]) -> None:
+        path = f"/images/{quote(ref, safe='/:')}/get"
+        async with self._source.stream(path, {}, open_s=SAVE_OPEN_S) as chunks:
+            async for chunk in chunks:
+                spool.write(chunk)
+
+    async def _load(self, content: AsyncIterable[bytes]) -> int:
+        counted = Counted(content)
+        await self._target.upload("POST", "/images/load", {"quiet": "1"}, counted)
+        return counted.total  # the status tells nothing, nor do texts: whether it is there does
+
+    async def _known(self, layers: Sequence[str]) -> int:
+        """Return how many layers from the bottom the target has, as part of any image."""
+        rows = await self._target.read("/images/json")
+        known = 0
+        for row in rows[:MAX_LOOKED_AT]:
+            document = await inspect(self._target, str(row.get("Id", "")))
+            own = _layers(document or {})
+            same = 0
+            while same < min(len(own), len(layers)) and own[same] == layers[same]:
+                same += 1
+            known = max(known, same)
+            if known == len(layers):
+                break
+        return known
+
+    async def keep(self, container: str, owner: str) -> str:
+        """Make an image at the source of a stopped container's files; return its id."""
+        path = f"/commit?container={quote(container, safe='')}&pause=0"
+        label = {"Labels": leftovers.NOT_OURS | {leftovers.LABEL_SNAPSHOT: owner}}
+        limit_s = self._source.timeouts.pull_s
+        answer = await self._source.send("POST", path, body=label, timeout_s=limit_s, is_long=True)
+        made = parsed(answer, path)
+        if not isinstance(made, dict) or not made.get("Id"):
+            raise EngineUnclear("commit: the answer has no id")
+        return str(made["Id"])
+
+
+class Counted:
+    """Chunks that are counted as they pass; refused beyond ``limit_bytes``, None: no limit."""
+
+    def __init__(self, content: AsyncIterable[bytes], limit_bytes: int | None = None) -> None:
+        self.total = 0
+        self._content = content
+        self._limit = limit_bytes
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether more came than may."""
+        return self._limit is not None and self.total > self._limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._content:
+            self.total += len(chunk)
+            if self.is_beyond:
+                raise EngineUnclear("more than the limit")
+            yield chunk
+
+
+async def inspect(transport: Transport, image: str) -> dict[str, Any] | None:
+    """Return Docker's document of an image by id or name, None if there is none."""
+    try:
+        found = await transport.read(paths.image(image))
+    except EngineAnswer as answer:
+        if answer.status == HTTP_NOT_FOUND:
+            return None
+        raise
+    return found if isinstance(found, dict) else None
+
+
+def _layers(document: dict[str, Any]) -> list[str]:
+    return list((document.get("RootFS") or {}).get("Layers") or ())
+
+
+def _thinned(spool: IO[bytes], known: int) -> IO[bytes]:
+    """Return a saved image's archive without the files of its ``known`` lowest layers."""
+    spool.seek(0)
+    thin = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
+    with tarfile.open(fileobj=spool) as whole, tarfile.open(fileobj=thin, mode="w") as out:
+        member = whole.extractfile("manifest.json")
+        if member is None:
+            raise EngineUnclear("the saved image has no manifest")
+        files = json.load(member)[0]["Layers"]
+        dropped = set(files[:known]) - set(files[known:])
+        for entry in whole:
+            if entry.name not in dropped:
+                out.addfile(entry, whole.extractfile(entry) if entry.isreg() else None)
+    thin.seek(0)
+    return thin
+
+
+async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk

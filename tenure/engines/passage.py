@@ -1,0 +1,159 @@
+"""What a migration brings from one engine to another, over their APIs alone.
+
+Everything may be done again from the beginning: an image that is there is not sent twice, a
+checkpoint that is there from an earlier try is removed first, volumes are overwritten by files of
+a container that stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from tenure.engines import leftovers, paths
+from tenure.engines.checkpoint import json_id
+from tenure.engines.errors import (
+    HTTP_CONFLICT,
+    HTTP_NOT_FOUND,
+    EngineAnswer,
+    EngineUnreachable,
+)
+from tenure.engines.images import Counted, Images, inspect
+from tenure.engines.transport import Transport
+from tenure.engines.volumes import VolumeRefused, Volumes, archive
+from tenure.model.effects import CarryImage, TransferState, TwoEngineEffect
+from tenure.model.errors import EngineError
+from tenure.model.outcome import Done, Outcome, Refused, Unknown
+
+DELETED = 2
+"""The word of /changes for a path that is gone."""
+
+MOUNT = "/tenure-checkpoints"
+
+INIT = "/sbin/docker-init"
+"""Where an engine mounts its init, which the files of the container then show as a change."""
+
+
+class Passage:
+    """The way from one engine to another."""
+
+    def __init__(self, source: Transport, target: Transport) -> None:
+        self._source = source
+        self._target = target
+        self._images = Images(source, target)
+        self._volumes = Volumes(source, target)
+
+    async def perform(self, effect: TwoEngineEffect) -> Outcome:
+        """Carry out ``effect``; every way it can go is an outcome."""
+        try:
+            if isinstance(effect, CarryImage):
+                return await self._carry(effect)
+            return await self._transfer(effect)
+        except VolumeRefused as refused:
+            return Refused(refused.code, refused.detail)
+        except EngineUnreachable as error:
+            return Refused("unreachable", error.detail)
+        except EngineAnswer as answer:
+            is_gone = answer.status == HTTP_NOT_FOUND
+            return Refused("no_such_container" if is_gone else "engine_error", answer.detail)
+        except EngineError as error:
+            return Unknown(error.detail)
+
+    async def _carry(self, effect: CarryImage) -> Outcome:
+        document = await _container(self._source, effect.source_id)
+        if not effect.with_changes:
+            await self._volumes.prepare(document, effect.container, effect.limit_bytes)
+        if not effect.with_image:
+            return Done()
+        own, name = str(document["Image"]), str(document["Config"]["Image"])
+        kept = ""
+        if effect.with_changes and await self._has_changes(effect.source_id, document):
+            kept = await self._images.keep(effect.source_id, effect.container)
+        try:
+            sent = await self._images.bring(kept or own, name)
+        finally:
+            if kept:
+                await leftovers.remove_image(self._source, kept)
+        if kept or name == own:  # created from an id: a snapshot of an earlier move, mostly
+            return Done(kept or own, moved_bytes=sent)
+        named = await inspect(self._target, name)
+        is_same = named is not None and named.get("Id") == own
+        return Done("" if is_same else own, moved_bytes=sent)
+
+    async def _has_changes(self, engine_id: str, document: dict[str, Any]) -> bool:
+        """Return whether files differ from the image's, mount points aside."""
+        changes = await self._source.read(paths.container(engine_id, "/changes"), timeout_s=60.0)
+        mounts = [str(row.get("Destination", "")) for row in document.get("Mounts") or ()]
+        made = {str(path) for mount in (*mounts, INIT) for path in _upwards(mount)}
+        return any(row["Kind"] == DELETED or row["Path"] not in made for row in changes or ())
+
+    async def _transfer(self, effect: TransferState) -> Outcome:
+        origin = await _container(self._source, effect.source_id)
+        arriving = await _container(self._target, effect.engine_id)
+        sent = await self._volumes.copy(origin, effect.engine_id, effect.limit_bytes)
+        if effect.checkpoint:
+            sent += await self._checkpoint(effect, origin, arriving)
+        return Done(moved_bytes=sent)
+
+    async def _checkpoint(
+        self, effect: TransferState, origin: dict[str, Any], arriving: dict[str, Any]
+    ) -> int:
+        name = quote(effect.checkpoint, safe="")
+        path = paths.container(effect.engine_id, f"/checkpoints/{name}")
+        with suppress(EngineAnswer):  # there is one only after a try that was cut
+            await self._target.send("DELETE", path)
+        async with (
+            _window(self._source, origin, effect.container) as there,
+            _window(self._target, arriving, effect.container) as here,
+            aclosing(archive(self._source, there, f"{MOUNT}/{name}")) as chunks,
+        ):
+            content = Counted(chunks)
+            where = {"path": MOUNT}
+            await self._target.upload("PUT", paths.container(here, "/archive"), where, content)
+        return content.total
+
+
+@asynccontextmanager
+async def _window(transport: Transport, document: dict[str, Any], owner: str) -> AsyncIterator[str]:
+    """Give the id of a container, never started, in which another's checkpoints are at MOUNT."""
+    engine_id = str(document["Id"])
+    info = await transport.read("/info")
+    folder = f"{info['DockerRootDir']}/containers/{engine_id}/checkpoints"
+    name = f"tenure-carry-{engine_id[:12]}"
+    body = {
+        "Image": document["Image"],
+        "Entrypoint": ["none"],
+        "Cmd": [],
+        "Labels": leftovers.NOT_OURS | {leftovers.LABEL_HELPER: owner},
+        "NetworkDisabled": True,
+        "HostConfig": {"Binds": [f"{folder}:{MOUNT}"], "NetworkMode": "none"},
+    }
+    try:
+        made = await transport.send("POST", f"/containers/create?name={name}", body=body)
+    except EngineAnswer as answer:
+        if answer.status != HTTP_CONFLICT:
+            raise
+        await leftovers.remove_container(transport, name)  # of a try that was cut
+        made = await transport.send("POST", f"/containers/create?name={name}", body=body)
+    helper = json_id(made)
+    try:
+        yield helper
+    finally:
+        await asyncio.shield(leftovers.remove_container(transport, helper))
+
+
+async def _container(transport: Transport, engine_id: str) -> dict[str, Any]:
+    """Return Docker's document of a container; raise EngineAnswer 404 if there is none."""
+    found = await transport.read(paths.container(engine_id, "/json"))
+    if not isinstance(found, dict):
+        raise EngineAnswer(HTTP_NOT_FOUND, f"no container {engine_id}")
+    return found
+
+
+def _upwards(path: str) -> list[PurePosixPath]:
+    here = PurePosixPath(path)
+    return [here, *here.parents]

@@ -1,0 +1,144 @@
+"""Volumes from one engine to another: local ones are copied, up to a size.
+
+A volume of the same name on the target may be somebody's: it is taken only if an earlier move of
+the same service made it. The source's stays where it is, for whoever made it to remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import quote
+
+from tenure.engines import paths
+from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer
+from tenure.engines.images import Counted
+from tenure.engines.transport import Transport
+from tenure.model.errors import EngineError, EngineUnclear
+
+#: Of a volume that a move made: the id of the service that it was made for.
+LABEL_VOLUME = "tenure.volume"
+ANONYMOUS_CHARS = 64
+
+
+class VolumeRefused(EngineError):
+    """A volume cannot be copied, whoever tries."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class Volumes:
+    """Copies the volumes of one container at a time."""
+
+    def __init__(self, source: Transport, target: Transport) -> None:
+        self._source = source
+        self._target = target
+
+    async def prepare(self, document: dict[str, Any], owner: str, limit_bytes: int) -> None:
+        """Find out while it runs whether the volumes of a container can be copied; make them empty.
+
+        Raises VolumeRefused: too much, a driver of which nothing is known, a name that is taken.
+        """
+        volumes = _volumes(document)
+        left = limit_bytes
+        for mount in volumes:
+            if mount.get("Driver") != "local":
+                told = f"volume {mount.get('Name')} is of driver {mount.get('Driver')}, not local"
+                raise VolumeRefused("volume_driver", told)
+            left -= await self._measured(document, mount, left, limit_bytes)
+        for mount in volumes:
+            if not _is_anonymous(mount):
+                await self._make(str(mount["Name"]), owner)
+
+    async def _measured(
+        self, document: dict[str, Any], mount: Mapping[str, Any], left: int, limit_bytes: int
+    ) -> int:
+        path = f"{mount['Destination']}/."
+        async with aclosing(archive(self._source, str(document["Id"]), path)) as chunks:
+            counted = Counted(chunks, left)
+            try:
+                async for _ in counted:
+                    pass
+            except EngineUnclear:
+                if counted.is_beyond:
+                    raise _too_large(mount, limit_bytes) from None
+                raise
+        return counted.total
+
+    async def _make(self, name: str, owner: str) -> None:
+        made = await self._source.read(f"/volumes/{quote(name, safe='')}")
+        there = await self._there(name)
+        if there is not None:
+            if (there.get("Labels") or {}).get(LABEL_VOLUME) != owner:
+                told = f"the target has a volume {name} already; remove it there if it is not used"
+                raise VolumeRefused("volume_exists", told)
+            await self._drop(name)
+        body = {
+            "Name": name,
+            "Driver": "local",
+            "DriverOpts": made.get("Options") or {},
+            "Labels": {**(made.get("Labels") or {}), LABEL_VOLUME: owner},
+        }
+        await self._target.send("POST", "/volumes/create", body=body)
+
+    async def _there(self, name: str) -> dict[str, Any] | None:
+        try:
+            found = await self._target.read(f"/volumes/{quote(name, safe='')}")
+        except EngineAnswer as answer:
+            if answer.status == HTTP_NOT_FOUND:
+                return None
+            raise
+        return found if isinstance(found, dict) else None
+
+    async def _drop(self, name: str) -> None:
+        try:
+            await self._target.send("DELETE", f"/volumes/{quote(name, safe='')}")
+        except EngineAnswer as answer:
+            if answer.status == HTTP_CONFLICT:
+                told = f"volume {name} on the target is used by another container"
+                raise VolumeRefused("volume_exists", told) from answer
+            if answer.status != HTTP_NOT_FOUND:
+                raise
+
+    async def copy(self, document: dict[str, Any], engine_id: str, limit_bytes: int) -> int:
+        """Copy a stopped container's volumes into those of a created one; return the bytes."""
+        left = limit_bytes
+        for mount in _volumes(document):
+            where = str(mount["Destination"])
+            async with aclosing(archive(self._source, str(document["Id"]), f"{where}/.")) as chunks:
+                content = Counted(chunks, left)
+                try:
+                    await self._target.upload(
+                        "PUT", paths.container(engine_id, "/archive"), {"path": where}, content
+                    )
+                except EngineError:
+                    if content.is_beyond:
+                        raise _too_large(mount, limit_bytes) from None
+                    raise
+            left -= content.total
+        return limit_bytes - left
+
+
+async def archive(transport: Transport, ref: str, path: str) -> AsyncGenerator[bytes, None]:
+    """Yield the tar archive of a path in a container."""
+    async with transport.stream(paths.container(ref, "/archive"), {"path": path}) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+def _volumes(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in document.get("Mounts") or () if row.get("Type") == "volume"]
+
+
+def _is_anonymous(mount: Mapping[str, Any]) -> bool:
+    """Whether the engine itself named a volume: a copy gets another name of its own."""
+    name = str(mount.get("Name", ""))
+    return len(name) == ANONYMOUS_CHARS and all(c in "0123456789abcdef" for c in name)
+
+
+def _too_large(mount: Mapping[str, Any], limit_bytes: int) -> VolumeRefused:
+    told = f"with volume {mount.get('Name')} its volumes hold more than {limit_bytes} bytes"
+    return VolumeRefused("too_large", f"{told}, the limit of a move (budgets.volumes_mib)")

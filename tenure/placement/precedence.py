@@ -1,0 +1,163 @@
+"""Who may push whom aside in a plan (ours): rank first, then those who have a deadline.
+
+A job that comes is planned as if those behind it in precedence were not there; these are put back
+where they were if it leaves them room, else where they are best. Nobody is put off beyond his
+guard for it: his deadline if he was promised it, or some time for which a job without one may be
+put off, so that it is never starved. If that cannot be kept, all stay where they were.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenure.model.placing import Ints
+from tenure.model.units import FOREVER_US
+from tenure.placement.choice import in_time, too_late
+from tenure.placement.plan import Plan
+from tenure.placement.timeline import Timeline, book
+from tenure.placement.value import Spot, Taste
+from tenure.placement.window import Horizon
+
+
+def note(plan: Plan, job: int, spot: Spot, is_late: bool) -> None:
+    """Write down a place without taking its room."""
+    row = plan.first[job]
+    plan.start_us[job], plan.end_us[job], plan.mode[job] = spot.start_us, spot.end_us, spot.mode
+    plan.is_late[job] = is_late
+    for j in range(spot.counts.shape[0]):
+        if spot.counts[j] > 0:
+            plan.node[row], plan.executors[row] = j, spot.counts[j]
+            row += 1
+    plan.used[job] = row - plan.first[job]
+
+
+def settle(horizon: Horizon, job: int, spot: Spot, is_late: bool) -> None:
+    """Put a job into the plan at ``spot``."""
+    note(horizon.plan, job, spot, is_late)
+    book(horizon.line, horizon.plan, horizon.jobs, job, 1)
+
+
+def add(horizon: Horizon, job: int, taste: Taste) -> bool:
+    """Plan a job: in time if it can be, else as early as there is room; False if it never fits."""
+    spot = in_time(horizon, job, taste)
+    is_late = spot.mode == 0
+    if is_late:
+        spot = too_late(horizon, job)
+    if spot.mode == 0:
+        return False
+    settle(horizon, job, spot, is_late)
+    return True
+
+
+def spot_of(plan: Plan, job: int, nodes: int) -> Spot:
+    """Return the place that a job has."""
+    counts = np.zeros(nodes, dtype=np.int64)
+    for used in range(plan.first[job], plan.first[job] + plan.used[job]):
+        counts[plan.node[used]] = plan.executors[used]
+    return Spot(0.0, plan.mode[job], plan.start_us[job], plan.end_us[job], counts)
+
+
+def is_hurt(plan: Plan, job: int, was_end_us: int) -> bool:
+    """Return whether a job is put off beyond its guard."""
+    return bool(plan.end_us[job] > was_end_us and plan.end_us[job] >= plan.guard_us[job])
+
+
+def behind(horizon: Horizon, others: Ints, job: int) -> Ints:
+    """Return who comes after a job in precedence, by start."""
+    plan, deadline_us = horizon.plan, horizon.jobs.deadline_us
+    has_deadline = deadline_us[job] < FOREVER_US
+    is_behind = np.zeros(others.shape[0], dtype=np.bool_)
+    for k in range(others.shape[0]):
+        other = others[k]
+        is_lesser = has_deadline and deadline_us[other] >= FOREVER_US
+        is_behind[k] = plan.rank[other] > plan.rank[job] or (
+            plan.rank[other] == plan.rank[job] and is_lesser
+        )
+    found = others[is_behind]
+    return found[np.argsort(plan.start_us[found], kind="mergesort")]
+
+
+def blocked_until_us(
+    line: Timeline, rows: tuple[Ints, Ints], need: tuple[int, int, int, int]
+) -> int:
+    """Return when a window has room again on nodes for executors, its start or earlier if it has.
+
+    ``rows`` are nodes and executors on each, ``need`` the cpu_m and bytes of one executor, start
+    and end. FOREVER_US: what is in the way never ends.
+    """
+    node, executors = rows
+    cpu_m, memory, start_us, end_us = need
+    free_us = start_us
+    for segment in range(line.size[0]):
+        if line.at_us[segment] >= end_us:
+            break
+        following_us = line.at_us[segment + 1] if segment + 1 < line.size[0] else FOREVER_US
+        if following_us <= start_us:
+            continue
+        row = line.row[segment]
+        for k in range(node.shape[0]):
+            is_short = line.cpu_m[row, node[k]] < executors[k] * cpu_m
+            if is_short or line.memory[row, node[k]] < executors[k] * memory:
+                free_us = following_us
+    return int(free_us)
+
+
+def rows_of(plan: Plan, job: int) -> tuple[Ints, Ints]:
+    """Return the nodes (k,) that a job is planned on, and its executors (k,) there."""
+    first, last = plan.first[job], plan.first[job] + plan.used[job]
+    return plan.node[first:last], plan.executors[first:last]
+
+
+def fits_where_it_was(horizon: Horizon, job: int) -> bool:
+    """Return whether a job that was taken out of the plan fits again where it was."""
+    plan, jobs, start_us = horizon.plan, horizon.jobs, horizon.plan.start_us[job]
+    need = jobs.cpu_m[job], jobs.memory_bytes[job], start_us, plan.end_us[job]
+    return bool(blocked_until_us(horizon.line, rows_of(plan, job), need) <= start_us)
+
+
+def take_out(horizon: Horizon, job: int) -> None:
+    """Give back the room of a planned job."""
+    book(horizon.line, horizon.plan, horizon.jobs, job, -1)
+
+
+def put_back(horizon: Horizon, job: int, taste: Taste) -> bool:
+    """Plan a job again that was taken out; False, and it is not, if that puts it off too far."""
+    plan = horizon.plan
+    if fits_where_it_was(horizon, job):
+        book(horizon.line, plan, horizon.jobs, job, 1)
+        return True
+    was_end_us, was_late = plan.end_us[job], plan.is_late[job]
+    old = spot_of(plan, job, horizon.off_us.shape[0])
+    if not add(horizon, job, taste):
+        return False
+    if not is_hurt(plan, job, was_end_us):
+        return True
+    take_out(horizon, job)
+    note(plan, job, old, was_late)
+    return False
+
+
+def push_aside(horizon: Horizon, lesser: Ints, job: int, taste: Taste) -> bool:
+    """Plan a job before ``lesser``, put back behind it; False, and nothing changed, if that hurts.
+
+    O(lesser) placements.
+    """
+    plan, nodes = horizon.plan, horizon.off_us.shape[0]
+    old = [spot_of(plan, one, nodes) for one in lesser]
+    was_late = plan.is_late[lesser]
+    for one in lesser:
+        take_out(horizon, one)
+    is_fine, done = add(horizon, job, taste), 0
+    is_in = is_fine
+    while is_fine and done < lesser.shape[0]:
+        is_fine = put_back(horizon, lesser[done], taste)
+        done += 1 if is_fine else 0
+    if is_fine:
+        return True
+    for k in range(done):
+        take_out(horizon, lesser[k])
+    if is_in:
+        take_out(horizon, job)
+    for k in range(lesser.shape[0]):
+        settle(horizon, lesser[k], old[k], was_late[k])
+    return False

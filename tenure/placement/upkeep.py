@@ -1,0 +1,200 @@
+"""Keep a plan true while the world departs from it: what a daemon does beyond a simulation.
+
+Executors end earlier or later than estimated, nodes go and come. So before a plan is acted on, each
+planned job is looked at: it keeps its nodes and starts as soon as they have room for it, not before
+its planned start. One that would miss its deadline so is planned anew, as one that has just come.
+Where room was given back early, some jobs
+are put where they are best now. While estimates hold nothing is moved, and every promise is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenure.model.placing import NEVER, Ints
+from tenure.model.units import FOREVER_US
+from tenure.placement.arrays import Ends, Fleet, Jobs
+from tenure.placement.cost import money
+from tenure.placement.decide import LOCAL
+from tenure.placement.plan import UNSEEN, Plan
+from tenure.placement.precedence import blocked_until_us, rows_of, take_out
+from tenure.placement.rolling import PLANNING, improve, room_for, take_in
+from tenure.placement.timeline import book, timeline_of
+from tenure.placement.value import taste_of
+from tenure.placement.window import Horizon
+
+#: Executors that end together are seen to have ended within this time: a node that has just become
+#: empty is not off before.
+NEAR_US = 1000
+#: Who starts later by no more keeps his turn.
+SLIDE_US = 1_000_000
+#: As ``Turnout.asked``: nobody asks what his place costs.
+NOBODY = -1
+
+
+class Ground(NamedTuple):
+    """The fleet, until when nodes are on and when they are ready (as ``Horizon``), what ends."""
+
+    fleet: Fleet
+    off_us: Ints
+    ready_us: Ints
+    ends: Ends
+    now_us: int
+
+
+class Turnout(NamedTuple):
+    """The jobs to plan: ``kept`` have a place, in order of precedence, ``fresh`` have none yet.
+
+    ``rounds`` of the planned ones are put where they are best now; ``asked`` is a job of which the
+    cost is wanted, or NOBODY.
+    """
+
+    kept: Ints
+    fresh: Ints
+    rounds: int
+    asked: int
+
+
+def horizon_on(ground: Ground, jobs: Jobs, plan: Plan, line: Ints, count: int) -> Horizon:
+    """Return the room from now on with the planned jobs of ``line`` taken out.
+
+    Places for ``count`` jobs in all may be tried in it.
+    """
+    more = room_for(count, plan)
+    room = timeline_of(ground.fleet, ground.ends, ground.now_us, more)
+    for job in line:
+        book(room, plan, jobs, job, 1)
+    return Horizon(ground.fleet, ground.off_us, ground.ready_us, jobs, plan, room, ground.now_us)
+
+
+def boot_at_us(horizon: Horizon, job: int, start_us: int) -> int:
+    """Return the longest boot of a job's nodes for a start at a moment.
+
+    A node that becomes empty is not switched off while a start on it is nearer than its boot.
+    """
+    fleet, longest_us = horizon.fleet, 0
+    for j in rows_of(horizon.plan, job)[0]:
+        boot_us = max(fleet.reboot_us[j], 0)
+        warm_us = max(horizon.off_us[j], horizon.now_us) + boot_us + NEAR_US
+        if fleet.is_on[j] and (start_us <= warm_us or fleet.reboot_us[j] == NEVER):
+            boot_us = max(horizon.ready_us[j] - start_us, 0)
+        longest_us = max(longest_us, boot_us)
+    return int(longest_us)
+
+
+def keep(horizon: Horizon, job: int, slack_us: int) -> bool:
+    """Take the room of a job on its nodes from its planned start on, or as soon as there is room.
+
+    False, and nothing taken, if it would start more than ``slack_us`` later or miss its deadline.
+    """
+    plan, jobs = horizon.plan, horizon.jobs
+    rows = rows_of(plan, job)
+    run_us = jobs.local_us[job] if plan.mode[job] == LOCAL else jobs.hybrid_us[job]
+    start_us, end_us = max(plan.start_us[job], horizon.now_us), 0
+    latest_us = min(start_us + slack_us, FOREVER_US - 1)
+    while start_us <= latest_us:
+        end_us = start_us + boot_at_us(horizon, job, start_us) + run_us
+        need = jobs.cpu_m[job], jobs.memory_bytes[job], start_us, end_us
+        free_us = blocked_until_us(horizon.line, rows, need)
+        if free_us <= start_us:
+            break
+        start_us = free_us
+    is_late = end_us >= jobs.deadline_us[job]
+    if start_us > latest_us or (is_late and not plan.is_late[job]):
+        return False
+    plan.start_us[job], plan.end_us[job], plan.is_late[job] = start_us, end_us, is_late
+    book(horizon.line, plan, jobs, job, 1)
+    return True
+
+
+def keep_all(horizon: Horizon, kept: Ints) -> Ints:
+    """Keep jobs at their places as far as they can, and return those that cannot.
+
+    What is little late passes it on in order of start, for else who comes last in precedence would
+    lose his place between others for a moment's sake. The rest is in order of precedence.
+    """
+    is_kept = np.zeros(kept.shape[0], dtype=np.bool_)
+    for k in np.argsort(horizon.plan.start_us[kept], kind="mergesort"):
+        is_kept[k] = keep(horizon, kept[k], SLIDE_US)
+    for k in range(kept.shape[0]):
+        if not is_kept[k]:
+            is_kept[k] = keep(horizon, kept[k], FOREVER_US >> 1)
+    return kept[~is_kept]
+
+
+def forget(plan: Plan, job: int) -> None:
+    """Leave a job without a place."""
+    plan.start_us[job], plan.end_us[job], plan.mode[job] = UNSEEN, UNSEEN, 0
+    plan.used[job], plan.is_late[job] = 0, False
+
+
+def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout) -> int:
+    """Bring a plan up to date; return what the place of ``asked`` costs, in nano-dollars.
+
+    A job that fits nowhere is left without a place: mode 0.
+    """
+    taste, kept = taste_of(plan.patience), turnout.kept
+    horizon = horizon_on(ground, jobs, plan, kept[:0], kept.shape[0] + 1)
+    lost = keep_all(horizon, kept)
+    is_lost = np.zeros(jobs.executors.shape[0], dtype=np.bool_)
+    is_lost[lost] = True
+    line = np.sort(kept[~is_lost[kept]])
+    todo = np.append(lost, turnout.fresh)
+    for k in range(todo.shape[0]):
+        job = todo[k]
+        forget(plan, job)
+        horizon = horizon_on(ground, jobs, plan, line, line.shape[0] + 1)
+        if take_in(horizon, line, job, taste):
+            line = np.append(line, job)
+    if turnout.rounds > 0 and line.shape[0] > 0:
+        improve(horizon, line, taste, turnout.rounds)
+    if turnout.asked == NOBODY or plan.mode[turnout.asked] == 0:
+        return 0
+    return price_nano(horizon, turnout.asked)
+
+
+def price_nano(horizon: Horizon, job: int) -> int:
+    """Return by what a planned job makes the plan dearer: Eq. 1 and 8 read over time.
+
+    Its nodes' prices, times by how much longer each is on for it than for what else is planned.
+    """
+    plan, line, fleet = horizon.plan, horizon.line, horizon.fleet
+    total = 0
+    take_out(horizon, job)
+    start_us, end_us = plan.start_us[job], plan.end_us[job]
+    for j in rows_of(plan, job)[0]:
+        on_us = 0
+        for segment in range(line.size[0]):
+            following_us = line.at_us[segment + 1] if segment + 1 < line.size[0] else FOREVER_US
+            from_us, until_us = max(line.at_us[segment], start_us), min(following_us, end_us)
+            if from_us >= until_us:
+                continue
+            row = line.row[segment]
+            is_short = line.cpu_m[row, j] < line.whole_cpu_m[j]
+            if is_short or line.memory[row, j] < line.whole_memory[j]:
+                on_us += until_us - from_us
+            elif fleet.is_on[j]:
+                on_us += max(0, min(until_us, horizon.off_us[j]) - from_us)
+        more_us = end_us - start_us - on_us
+        if on_us == 0:
+            more_us = max(more_us, fleet.min_billing_us[j])
+        total += money(fleet.price[j], more_us)
+    book(line, plan, horizon.jobs, job, 1)
+    return total
+
+
+#: The kernels of this file with those they call, each calling only those above it and those of
+#: ``kernels.LEAVES_FIRST``.
+KERNELS: tuple[Callable[..., Any], ...] = (
+    *PLANNING,
+    horizon_on,
+    boot_at_us,
+    keep,
+    keep_all,
+    forget,
+    price_nano,
+    renew,
+)

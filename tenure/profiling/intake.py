@@ -1,0 +1,144 @@
+"""Readings of containers, sweep by sweep, to samples of ours and to the use of what is not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tenure.model.energy import MAX_SPAN_US, MAX_W, Metered, Use
+from tenure.model.resources import Resources, total
+from tenure.profiling.decode import difference
+from tenure.profiling.foreign import ForeignUse
+from tenure.profiling.sample import Measured, NodeReading, Reading, Sample
+
+#: A container bears a share of its node's idle draw as if it reserved at least a tenth of a core.
+LEAST_RESERVED_M = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A running container to sample.
+
+    ``kind`` service (kept and profiled), executor (kept) or foreign (summed per node).
+    ``container`` is the key its samples are kept under (tenure's id, or ``job/index``),
+    ``since_us`` when it entered its generation: its profile begins there. ``reserved_m`` is what
+    it asks for, in thousandths of a core.
+    """
+
+    engine_id: str
+    kind: Literal["service", "executor", "foreign"]
+    container: str = ""
+    app: str = ""
+    since_us: int = 0
+    reserved_m: int = 0
+
+
+class Intake:
+    """Remembers the latest reading of each container and node, and takes the next ones."""
+
+    def __init__(self) -> None:
+        self._readings: dict[tuple[str, str], Reading] = {}
+        self._wholes: dict[str, NodeReading] = {}
+        self._foreign = ForeignUse()
+        self._uses: list[Use] = []
+        self._metered: list[Metered] = []
+
+    def take(
+        self, node: str, rows: Sequence[Target], readings: Mapping[str, Reading]
+    ) -> list[Measured]:
+        """Take one moment's readings by engine id; return the samples of our containers."""
+        measured = []
+        for row in rows:
+            reading = readings.get(row.engine_id)
+            if reading is None:
+                continue
+            key = (node, row.engine_id)
+            older = self._readings.get(key)
+            self._readings[key] = reading
+            sample = difference(older, reading) if older else None
+            if sample is not None:
+                self._uses.append(_use(node, row, sample))
+            if row.kind == "foreign":
+                self._foreign.add(node, row.engine_id, sample or reading)
+            elif sample is not None and row.container:
+                measured.append(
+                    Measured(row.container, node, row.app, sample, reading, row.since_us)
+                )
+        return measured
+
+    def take_whole(self, node: str, rows: Sequence[Target], whole: NodeReading) -> list[Measured]:
+        """Take what the node's agent read at one moment; return the samples of our containers.
+
+        Where the same containers ran before and after, what the node used beyond ours is noted as
+        well: with others, nobody knows what those used that came or went in between.
+        """
+        measured = self.take(node, rows, whole.containers)
+        older = self._wholes.get(node)
+        self._wholes[node] = whole
+        self._meter(node, older, whole)
+        ours = [row for row in rows if row.kind != "foreign"]
+        sample = None if older is None else _whole_sample(older, whole)
+        if sample is not None and len(measured) == len(ours):
+            used = total(row.sample.use for row in measured)
+            self._foreign.add_rest(node, sample.use - used)
+        else:
+            self._foreign.fade_rest(node)
+        return measured
+
+    def _meter(self, node: str, older: NodeReading | None, whole: NodeReading) -> None:
+        """Note what the node's meters counted between two readings of one count."""
+        before, after = None if older is None else older.energy, whole.energy
+        if before is None or after is None or before.since_us != after.since_us:
+            return
+        counted_uj, span_us = after.energy_uj - before.energy_uj, after.at_us - before.at_us
+        if 0 < span_us <= MAX_SPAN_US and 0 <= counted_uj <= MAX_W * span_us:
+            self._metered.append(Metered(node, before.at_us, after.at_us, counted_uj))
+
+    def spent(self) -> tuple[list[Use], list[Metered]]:
+        """Return who used how much CPU and what nodes drew since this was asked last."""
+        uses, metered = self._uses, self._metered
+        self._uses, self._metered = [], []
+        return uses, metered
+
+    def forget_whole(self, node: str) -> None:
+        """Nobody tells the node's whole use any more."""
+        self._wholes.pop(node, None)
+        self._foreign.forget_rest(node)
+
+    def foreign_use(self, node: str, reserve: Resources) -> Resources:
+        """Return what is used on a node by others, beyond ``reserve`` where its whole is known."""
+        return self._foreign.use_of(node, reserve)
+
+    def keep(self, node: str, rows: Sequence[Target]) -> None:
+        """Forget the foreign containers of a node that are not among ``rows``."""
+        self._foreign.keep(node, [row.engine_id for row in rows if row.kind == "foreign"])
+
+    def forget(self, targets: Mapping[str, Sequence[Target]]) -> None:
+        """Forget nodes and containers that are not among ``targets``."""
+        alive = {(node, row.engine_id) for node, rows in targets.items() for row in rows}
+        self._readings = {key: row for key, row in self._readings.items() if key in alive}
+        self._wholes = {node: row for node, row in self._wholes.items() if node in targets}
+        nodes: Collection[str] = targets.keys()
+        self._foreign.forget_nodes(nodes)
+
+
+def _whole_sample(older: NodeReading, newer: NodeReading) -> Sample | None:
+    """Return what a node used in all; None where other containers ran before than after."""
+    if older.total is None or newer.total is None:
+        return None
+    is_same = older.containers.keys() == newer.containers.keys()
+    return difference(older.total, newer.total) if is_same else None
+
+
+def _use(node: str, row: Target, sample: Sample) -> Use:
+    """Return what a sample says of CPU; whoever reserves next to nothing is there all the same."""
+    reserved_m = 0 if row.kind == "foreign" else max(row.reserved_m, LEAST_RESERVED_M)
+    return Use(
+        node=node,
+        container=row.container,
+        begin_us=sample.at_us - sample.span_us,
+        end_us=sample.at_us,
+        cpu_us=sample.use.cpu_m * sample.span_us // 1000,
+        reserved_us=reserved_m * sample.span_us,
+    )

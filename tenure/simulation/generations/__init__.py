@@ -1,0 +1,1 @@
+"""GENPACK's experiments in virtual time: generations of machines, the real planner, energy."""

@@ -1,0 +1,169 @@
+"""The agent beside real engines: the same figures as theirs, and what the daemon makes of both."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.agent.io.reader import NodeReader
+from tenure.engines.engine import Engine
+from tenure.model.units import MIB
+from tenure.profiling.decode import decode_stats
+from tenure.profiling.sample import Reading
+from testbed import IMAGE, Node, Testbed, docker_api
+from tests.faults.tenured import Tenured, until
+
+pytestmark = pytest.mark.engines
+ROOT = Path(__file__).parents[2]
+LOADS = {
+    "burn": ["burn", "0.2"],
+    "hold": ["hold", "48"],
+    "churn": ["churn", "1", "/data/churn"],
+    "chatter": ["chatter", "100"],
+}
+INTERVAL_S = 0.2
+
+
+def run(node: Node, name: str) -> str:
+    body = {
+        "Image": IMAGE,
+        "Cmd": LOADS[name],
+        "HostConfig": {"Init": True},
+        "Volumes": {"/data": {}},
+    }
+    status, answer = docker_api.call(node.socket, "POST", f"/containers/create?name={name}", body)
+    assert status == 201, answer
+    made = str(json.loads(answer)["Id"])
+    status, answer = docker_api.call(node.socket, "POST", f"/containers/{made}/start")
+    assert status == 204, answer
+    return made
+
+
+async def test_both_say_the_same(node: Node, engine: Engine) -> None:
+    """Counters that rise lie between what the agent read before and after the engine did."""
+    ids = {name: run(node, name) for name in LOADS}
+    reader = NodeReader(Path("/"), node.cgroup_parent)
+    await asyncio.to_thread(_wait_for_use, reader, ids)
+    before = reader.read()
+    told = {
+        key: decode_stats(raw) for key, raw in (await engine.stats_once([*ids.values()])).items()
+    }
+    after = reader.read()
+    assert set(before.containers) == set(told) == set(ids.values())
+    for key in ids.values():
+        low, high, engines = before.containers[key], after.containers[key], told[key]
+        assert engines is not None
+        assert low.cpu_ns <= engines.cpu_ns <= high.cpu_ns
+        assert low.net_bytes is not None
+        assert high.net_bytes is not None
+        assert engines.net_bytes is not None
+        assert low.net_bytes <= engines.net_bytes <= high.net_bytes
+        assert _close(low.memory_bytes, engines.memory_bytes, high.memory_bytes)
+        assert (engines.disk_bytes is None) == (low.disk_bytes is None)
+        if engines.disk_bytes is not None and low.disk_bytes is not None:
+            assert low.disk_bytes <= engines.disk_bytes <= (high.disk_bytes or 0)
+    assert 45 * MIB < after.containers[ids["hold"]].memory_bytes < 60 * MIB
+    burned = _cores(before.containers[ids["burn"]], after.containers[ids["burn"]])
+    assert 0 < burned <= 1.0  # the node has one
+    assert before.total is not None
+    assert after.total is not None
+    parts = sum(_cores(before.containers[key], after.containers[key]) for key in ids.values())
+    assert _cores(before.total, after.total) >= 0.8 * parts
+
+
+def _wait_for_use(reader: NodeReader, ids: dict[str, str]) -> None:
+    def is_used() -> bool:
+        rows = reader.read().containers
+        return (
+            rows.keys() >= set(ids.values())
+            and rows[ids["hold"]].memory_bytes > 45 * MIB
+            and rows[ids["burn"]].cpu_ns > 100_000_000
+            and (rows[ids["churn"]].disk_bytes or 0) > 0
+        )
+
+    until(is_used, 20, "loads that are seen")
+
+
+def _close(low: int, between: int, high: int) -> bool:
+    """A gauge moves both ways: a mebibyte beyond what was seen around it is the same."""
+    return min(low, high) - MIB <= between <= max(low, high) + MIB
+
+
+def _cores(older: Reading, newer: Reading) -> float:
+    return (newer.cpu_ns - older.cpu_ns) / 1000 / (newer.at_us - older.at_us)
+
+
+@pytest.fixture
+def daemon(bed: Testbed, node: Node, tmp_path: Path) -> Iterator[Tenured]:
+    config: dict[str, Any] = {
+        "state_dir": str(tmp_path / "state"),
+        "listen": [f"unix://{tmp_path / 'd.sock'}"],
+        "stats": {"interval_s": 1},
+        "generations": ["nursery"],
+        "nodes": [
+            {
+                "name": "node1",
+                "url": node.url,
+                "generation": "nursery",
+                "capacity": {"cpus": 1, "memory": "512MiB"},
+                "agent": {"url": f"unix://{tmp_path / 'a.sock'}"},
+            }
+        ],
+    }
+    made = Tenured(tmp_path, config, {})
+    yield made
+    made.stop()
+
+
+def start_agent(folder: Path, node: Node) -> subprocess.Popen[bytes]:
+    words = ["--listen", f"unix://{folder / 'a.sock'}", "--node-cgroup", node.cgroup_parent]
+    words += ["--interval-s", str(INTERVAL_S)]
+    with (folder / "agent.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tenure.cli.daemon", "agent", *words], cwd=ROOT, stderr=log
+        )
+
+
+def test_the_daemon_samples_from_the_agent(daemon: Tenured, node: Node, tmp_path: Path) -> None:
+    """Profiles come from the agent; while it is away, from the engine; and it is told which."""
+    agent = start_agent(tmp_path, node)
+    try:
+        daemon.start()
+        client = daemon.client
+        body = {"Image": IMAGE, "Cmd": LOADS["burn"], "HostConfig": {"Init": True}, "name": "web"}
+        client.create_container(body)
+        until(lambda: samples_of(client) >= 3, 30, "a profile from the agent")
+        assert "agents" not in daemon.health()["degraded"]
+        assert 'tenure_agent_up{node="node1"} 1.0' in client.metrics()
+        assert 'tenure_agent_failures_total{node="node1"} 0.0' in client.metrics()
+    finally:
+        agent.kill()
+        agent.wait()
+    until(lambda: "node1" in daemon.health()["degraded"].get("agents", ""), 20, "agent away")
+    before = samples_of(client)
+    until(lambda: samples_of(client) >= before + 2, 30, "samples from the engine")
+    again = start_agent(tmp_path, node)
+    try:
+        until(lambda: "agents" not in daemon.health()["degraded"], 20, "the agent is back")
+        before = samples_of(client)
+        until(lambda: samples_of(client) >= before + 2, 30, "samples from the agent again")
+    finally:
+        daemon.stop()
+        again.terminate()
+        assert again.wait(20) == 0
+    log = (tmp_path / "tenured.log").read_text()
+    assert log.count("the agent of node node1 is away") == 1  # once, not at every sweep
+    assert log.count("the agent of node node1 answers again") == 1
+    assert "Traceback" not in log
+
+
+def samples_of(client: Any) -> int:
+    found = client.profiles()
+    return int(found[0]["samples"]) if found else 0

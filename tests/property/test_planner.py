@@ -1,0 +1,149 @@
+"""The plan of the daemon: compiled against plain, and what holds of every plan."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tenure.model.booking import Booking
+from tenure.model.placing import Admitted, Agenda, ClusterView, Occupied, Planned, Queued, Situation
+from tenure.model.units import FOREVER_US, US
+from tenure.placement.planner import COMPILED_BOUNDS
+from tenure.placement.policies import Policies
+from tests.unit.placement.build import N, ask_of, view_of
+
+PLAIN = Policies(bounds=COMPILED_BOUNDS)
+HOUR_S = 3600
+
+
+def fleet(dice: random.Random) -> ClusterView:
+    nodes = []
+    for k in range(dice.randint(1, 5)):
+        is_on = dice.random() < 0.5
+        nodes.append(
+            N(
+                f"n{k}",
+                cores=dice.choice((2, 4, 8)),
+                usd_per_h=dice.choice((0.0, 3.6, 14.4)),
+                is_cloud=dice.random() < 0.4,
+                is_on=is_on,
+                remaining_s=dice.choice((0, 30)) if is_on else 0,
+                boot_s=0 if is_on else 20,
+                reboot_s=20,
+            )
+        )
+    return view_of(nodes)
+
+
+def waiting(dice: random.Random, view: ClusterView, now_us: int, count: int) -> list[Planned]:
+    rows = []
+    for k in range(count):
+        run_s, slack_s = dice.choice((5, 40, 100)), dice.choice((30, 300, 3000))
+        due_s = None if dice.random() < 0.3 else now_us / US + run_s + slack_s
+        ask = ask_of(
+            view,
+            executors=dice.randint(1, 3),
+            cores=dice.randint(1, 3),
+            local_s=run_s,
+            hybrid_s=run_s * dice.choice((1, 1.3)),
+            deadline_s=due_s,
+            id=f"j{k}",
+        )
+        policy = dice.choice(("tenure", "tenure", "exact", "ff", "asq"))
+        guard_us = ask.deadline_us
+        if guard_us is None:
+            guard_us = now_us + ask.hybrid_us + HOUR_S * US
+        rank = dice.choice((0, 0, -1))
+        rows.append(Planned(Queued(ask, policy), rank, now_us, guard_us, None))
+    return rows
+
+
+def booked(queue: Sequence[Planned], agenda: Agenda) -> list[Planned]:
+    return [replace(one, booking=agenda.bookings.get(one.queued.ask.id)) for one in queue]
+
+
+def story(placer: Policies, seed: int) -> list[Agenda]:
+    """Have jobs come, some of what runs end late, and the plan be kept; return every plan."""
+    dice = random.Random(seed)
+    now_us = 1000 * US
+    view = fleet(dice)
+    running = [
+        Occupied(dice.randrange(len(view.names)), 0, 0, now_us + dice.randrange(100) * US)
+        for _ in range(dice.randint(0, 3))
+    ]
+    agendas: list[Agenda] = []
+    queue: list[Planned] = []
+    turn = 0
+    for new in waiting(dice, view, now_us, 10):
+        site = Situation(view, running, now_us)
+        answer = placer.admit_planned(site, queue, new, turn=turn)
+        if isinstance(answer, Admitted):
+            assert answer.agenda is not None
+            agendas.append(answer.agenda)
+            queue, turn = booked([*queue, new], answer.agenda), answer.agenda.turn
+        now_us += dice.choice((0, 1, US))
+        kept = placer.plan(Situation(view, running, now_us), queue, turn=turn, rounds=2)
+        agendas.append(kept)
+        queue, turn = booked(queue, kept), kept.turn
+    return agendas
+
+
+def most_used(view: ClusterView, queue: Sequence[Planned], agenda: Agenda) -> None:
+    """At every start, what is planned on a node fits what is free there."""
+    asks = {one.queued.ask.id: one.queued.ask for one in queue}
+    places: list[Booking] = list(agenda.bookings.values())
+    for at_us in {booking.start_us for booking in places}:
+        used = np.zeros(len(view.names), dtype=np.int64)
+        for booking in places:
+            if booking.start_us <= at_us < booking.end_us:
+                for name, count in booking.counts:
+                    used[view.names.index(name)] += count * asks[booking.job].cpu_m
+        assert (used <= view.free_cpu_m).all()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_promises_are_kept_by_every_later_plan(seed: int) -> None:
+    dice = random.Random(seed)
+    now_us, view = 1000 * US, fleet(dice)
+    queue: list[Planned] = []
+    promised: dict[str, int] = {}
+    turn = 0
+    for new in waiting(dice, view, now_us, 12):
+        site = Situation(view, [], now_us)
+        before = {one.queued.ask.id: one.booking for one in queue}
+        answer = PLAIN.admit_planned(site, queue, new, turn=turn)
+        if not isinstance(answer, Admitted):
+            continue
+        assert answer.agenda is not None
+        queue, turn = booked([*queue, new], answer.agenda), answer.agenda.turn
+        promised[new.queued.ask.id] = new.queued.ask.deadline_us or FOREVER_US
+        most_used(view, queue, answer.agenda)
+        for one in queue:
+            key, booking = one.queued.ask.id, one.booking
+            assert booking is not None
+            assert booking.end_us < promised[key], key
+            assert sum(count for _, count in booking.counts) == one.queued.ask.executors
+            old = before.get(key)
+            if old is not None and one.rank < new.rank:
+                assert booking.end_us <= max(old.end_us, one.guard_us), "put off by lower priority"
+            if old is not None and booking.end_us > old.end_us:
+                assert booking.end_us < one.guard_us
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_questions_have_the_same_answers(seed: int) -> None:
+    assert story(PLAIN, seed) == story(Policies(bounds=COMPILED_BOUNDS), seed)
+
+
+@pytest.mark.compiles
+@pytest.mark.timeout(1800)
+def test_compiled_plans_equal_plain_ones() -> None:
+    pytest.importorskip("numba")
+    compiled = Policies(bounds=COMPILED_BOUNDS)
+    assert compiled.compile_planning()
+    for seed in range(30):
+        assert story(compiled, seed) == story(PLAIN, seed), seed

@@ -1,0 +1,281 @@
+"""The plan of the queue: places, promises, precedence, and what departs from estimates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tenure.core import jobs
+from tenure.core.offers import offers
+from tenure.core.params import Params
+from tenure.model.errors import Problem
+from tenure.model.events import CancelJob, NodeLost, ScheduleNode, Tick
+from tenure.model.job import JobState
+from tenure.model.node import Site
+from tenure.model.outcome import Done
+from tenure.model.resources import Resources
+from tenure.model.units import MIB, US
+from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
+
+WHOLE = Resources(SIZE.cpu_m, 64 * MIB)
+
+
+class Planned:
+    """A bench on which whole nodes are asked for; jobs run as soon as they are placed."""
+
+    def __init__(self, *names: str, cloud: str = "", **params: Any) -> None:
+        self.made: dict[str, Any] = {}
+        specs = [node(name) for name in names]
+        if cloud:
+            price = 100_000_000_000
+            specs.append(node(cloud, driver="command", site=Site.CLOUD, price_nano_per_h=price))
+        self.bench = Bench(*specs, params=Params(min_on={}, **params))
+        for name in names:
+            self.bench.connect(name)
+        if cloud:
+            self.bench.end(self.bench.open("probe"), Done("off"))
+
+    def submit(self, name: str, run_s: float, slack_s: float | None = None, **spec: Any) -> Any:
+        """Submit a job that takes a whole node and may end ``slack_s`` later than at once."""
+        due_us = None if slack_s is None else self.bench.now_us + round((1 + run_s + slack_s) * US)
+        words: dict[str, Any] = {"request": WHOLE, "policy": "tenure", "deadline_us": due_us} | spec
+        answer = self.bench.submit(name, estimate_local_us=round(run_s * US), **words)
+        self.go()
+        return answer
+
+    def go(self) -> None:
+        """Have engines do what they are asked, at once."""
+        while found := [e for e in self.bench.tables.effects.values() if e.kind in DOABLE]:
+            made = Done(f"c-{found[0].id}") if found[0].kind == "create" else None
+            if found[0].kind == "create":
+                self.made[found[0].owner.partition(":")[2]] = (found[0], f"c-{found[0].id}")
+            self.bench.say(_ended(found[0], made), after_us=1)
+
+    def finish(self, job: str) -> None:
+        """Have the one executor of a job be seen to have ended well, now."""
+        effect, engine_id = self.made[f"{job}/0"]
+        ended = shown(effect, engine_id, "exited", exit_code=0)
+        asked_us = self.bench.now_us
+        self.bench.listed(effect.node, ended, asked_us=asked_us)
+        self.go()
+
+    def wait(self, until_us: int) -> None:
+        """Let time pass, with a tick whenever the core wants one."""
+        while (due_us := self.bench.state.wakeup_us()) is not None and due_us <= until_us:
+            self.bench.say(Tick(at_us=0), after_us=max(due_us - self.bench.now_us, 0))
+            self.go()
+        self.bench.say(Tick(at_us=0), after_us=max(until_us - self.bench.now_us, 0))
+        self.go()
+
+    def state(self, job: str) -> JobState:
+        state: JobState = self.bench.tables.jobs[job].state
+        return state
+
+    def start_us(self, job: str) -> int:
+        return int(self.bench.tables.bookings[job].start_us)
+
+    def nodes(self, job: str) -> dict[str, int]:
+        return dict(self.bench.tables.bookings[job].counts)
+
+
+DOABLE = ("create", "start", "retire")
+
+
+def _ended(effect: Any, outcome: Any) -> Any:
+    from tenure.model.events import EffectEnded
+
+    return EffectEnded(at_us=0, effect=effect.id, outcome=outcome or Done())
+
+
+def test_a_job_waits_for_cheaper_room_and_starts_when_it_comes() -> None:
+    fleet = Planned("a", cloud="far")
+    fleet.submit("one", 100, 5000)
+    fleet.submit("two", 100, 5000)
+    assert fleet.state("one") is JobState.RUNNING
+    assert fleet.nodes("two") == {"a": 1}
+    job, end_us = fleet.bench.tables.jobs["two"], fleet.bench.tables.jobs["one"].end_estimate_us
+    assert job.state is JobState.WAITING
+    assert fleet.bench.state.ctx.why["two"] == "planned"
+    assert job.admission.class_ == "admitted"
+    assert abs(fleet.start_us("two") - end_us) < US
+    fleet.wait(end_us)
+    fleet.finish("one")
+    assert fleet.state("two") is JobState.RUNNING
+    assert not len(fleet.bench.tables.bookings)
+
+
+def test_a_promise_is_kept_against_those_who_come_later() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    promised = fleet.submit("waits", 50, 120)
+    start_us = fleet.start_us("waits")
+    refused = fleet.submit("urgent", 50, 60)
+    assert isinstance(refused, Problem)
+    assert refused.code == "deadline_unmeetable"
+    assert refused.extra is not None
+    earliest = refused.extra["earliest"]
+    assert isinstance(earliest, dict)
+    assert fleet.start_us("waits") == start_us
+    assert promised.admission.start_us == start_us
+    # what a refusal offers is accepted, and no promise is broken for it
+    again = fleet.submit("urgent", 50, 60 + 90)
+    assert again.admission.class_ == "admitted"
+    assert fleet.bench.tables.bookings["waits"].end_us < promised.spec.deadline_us
+
+
+def test_higher_priority_goes_first_where_no_promise_is_broken() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    fleet.submit("low", 50, 5000)
+    fleet.submit("high", 50, 5000, priority=1)
+    assert fleet.start_us("high") < fleet.start_us("low")
+    tight = Planned("a")
+    tight.submit("runs", 100)
+    tight.submit("low", 50, 105)
+    tight.submit("high", 50, 5000, priority=1)
+    assert tight.start_us("low") < tight.start_us("high")
+
+
+def test_lower_priority_never_delays_higher() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    fleet.submit("high", 50, 5000, priority=1)
+    before_us = fleet.start_us("high")
+    for number in range(6):
+        fleet.submit(f"low{number}", 50, 200 + 60 * number)
+        assert fleet.start_us("high") <= before_us + 10_000
+
+
+def test_a_job_without_deadline_is_last_but_not_starved() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 300)
+    fleet.submit("free", 50)
+    fleet.submit("due", 50, 5000)
+    assert fleet.start_us("due") < fleet.start_us("free")
+    # a stream of jobs with deadlines pushes it aside for an hour, not for ever
+    for number in range(100):
+        fleet.submit(f"due{number}", 50, 50_000)
+    job = fleet.bench.tables.jobs["free"]
+    assert fleet.bench.tables.bookings["free"].end_us <= job.arrival_us + (3600 + 50) * US
+    assert sum(fleet.start_us(f"due{n}") > fleet.start_us("free") for n in range(100)) > 10
+
+
+def test_a_restart_forgets_no_place() -> None:
+    fleet = Planned("a", "b")
+    for name in ("r1", "r2"):
+        fleet.submit(name, 100)
+    for number in range(5):
+        fleet.submit(f"w{number}", 50, 1000)
+    before = dict(fleet.bench.tables.bookings.items())
+    assert len(before) == 5
+    fleet.bench.restart()
+    # no engine has answered yet, and yet nobody has lost his place
+    assert dict(fleet.bench.tables.bookings.items()) == before
+    for name in ("a", "b"):
+        fleet.bench.connect(name)
+    after = dict(fleet.bench.tables.bookings.items())
+    assert not any(booking.is_late for booking in after.values())
+    assert set(after) == set(before)
+
+
+def test_room_that_comes_early_is_used_at_once() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 1000)
+    fleet.submit("waits", 50, 5000)
+    assert fleet.start_us("waits") > fleet.bench.now_us + 900 * US
+    fleet.wait(fleet.bench.now_us + 100 * US)
+    fleet.finish("runs")
+    assert fleet.state("waits") is JobState.RUNNING
+
+
+def test_who_waits_for_an_overdue_job_starts_when_it_ends() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    fleet.submit("waits", 50, 5000)
+    fleet.wait(fleet.start_us("waits") + 300 * US)
+    assert fleet.state("waits") is JobState.WAITING
+    # the core asks to be woken now and then, not without a pause
+    wakeup_us = fleet.bench.state.wakeup_us()
+    assert wakeup_us is not None
+    assert wakeup_us >= fleet.bench.now_us + US // 10
+    fleet.finish("runs")
+    assert fleet.state("waits") is JobState.RUNNING
+
+
+def test_a_place_on_a_node_that_serves_no_more_is_found_anew() -> None:
+    fleet = Planned("a", "b")
+    fleet.submit("r1", 100)
+    fleet.submit("r2", 130)
+    fleet.submit("waits", 50, 5000)
+    (name,) = fleet.nodes("waits")
+    order = ScheduleNode(at_us=0, request="s", node=name, to="cordoned")
+    fleet.bench.say(order)
+    (other,) = fleet.nodes("waits")
+    assert {name, other} == {"a", "b"}
+    fleet.bench.say(NodeLost(at_us=0, node=other))
+    assert fleet.state("waits") is JobState.WAITING
+
+
+def test_cancelling_gives_the_place_to_others() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    fleet.submit("first", 500, 5000)
+    fleet.submit("second", 50, 5000)
+    first, second = sorted(("first", "second"), key=fleet.start_us)
+    first_us = fleet.start_us(first)
+    fleet.bench.say(CancelJob(at_us=0, request="c", job=first))
+    fleet.wait(fleet.bench.now_us + US)
+    assert abs(fleet.start_us(second) - first_us) < US
+
+
+def test_a_node_is_switched_on_for_a_start_and_not_before() -> None:
+    fleet = Planned(cloud="far")
+    fleet.submit("one", 100, 5000)
+    assert fleet.bench.open("power").to == "on"
+    busy = Planned("a", cloud="far")
+    busy.submit("runs", 100)
+    busy.submit("waits", 100, 5000)
+    assert not busy.bench.has_open("power")
+
+
+def test_jobs_of_other_policies_keep_their_promise_when_a_plan_begins() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    old = fleet.submit("old", 50, 110, policy="gio")
+    assert not len(fleet.bench.tables.bookings)
+    fleet.submit("new", 50, 5000)
+    assert fleet.bench.tables.bookings["old"].end_us < old.spec.deadline_us
+    assert fleet.start_us("new") >= fleet.bench.tables.bookings["old"].end_us
+    late = fleet.submit("late", 50, 5000, policy="gio")
+    assert late.admission.class_ == "admitted"
+    assert fleet.start_us("late") >= fleet.bench.tables.bookings["old"].end_us
+
+
+def test_more_than_a_plan_holds_are_told_to_come_later() -> None:
+    fleet = Planned("a", max_planned=2)
+    fleet.submit("runs", 100)
+    for name in ("one", "two"):
+        fleet.submit(name, 50)
+    refused = fleet.submit("three", 50)
+    assert isinstance(refused, Problem)
+    assert (refused.code, refused.status) == ("queue_full", 429)
+
+
+def test_what_never_fits_is_refused_and_blocks_nobody() -> None:
+    fleet = Planned("a")
+    refused = fleet.submit("big", 50, executors=2)
+    assert isinstance(refused, Problem)
+    assert refused.code == "never_fits"
+    assert fleet.submit("small", 50, image=IMAGE).admission.class_ == "admitted"
+
+
+def test_on_a_planned_queue_offers_are_of_the_jobs_own_policy_and_of_plans() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    fleet.submit("waits", 50, 5000)
+    ctx = fleet.bench.state.ctx
+    before = dict(fleet.bench.tables.bookings.items())
+    job = jobs.new_job(ctx, "asks", replace(fleet.bench.tables.jobs["waits"].spec, name="asks"))
+    own = replace(job, spec=replace(job.spec, policy="gio"))
+    assert {offer.policy for offer in offers(ctx, own)} == {"gio", "tenure"}
+    assert dict(fleet.bench.tables.bookings.items()) == before
