@@ -1,6 +1,6 @@
 """What a move costs: the gap that a live one leaves in a process, beside the bare API sequence.
 
-The process itself tells its gap: it writes the time since boot every 20 ms, and the longest pause
+The process itself tells its gap: it writes the time of day every 20 ms, and the longest pause
 between two lines counts. Beside 200 MiB of touched memory the engines' own work (dump and restore)
 is nearly all of it; what tenure adds is the difference to the same calls made by hand, with target
 and helpers created beforehand. Both ways are taken in turn, so that they see the same machine.
@@ -28,9 +28,8 @@ from tenure.engines.transport import Timeouts, Transport
 from testbed import IMAGE, NodeSpec, Testbed, docker_api
 
 SOURCE, TARGET = "a", "b"
-SCRIPT = (
-    "hold {mib} & while :; do read up rest </proc/uptime; echo $up >>/told/$0; usleep 20000; done"
-)
+#: The wall's clock: CRIU restores into a time namespace, whose uptime leaves the gap out.
+SCRIPT = "hold {mib} & while :; do echo $EPOCHREALTIME >>/told/$0; usleep 20000; done"
 WAIT_S = 120.0
 LINES = 25
 MOUNT = "/cp"
@@ -79,7 +78,7 @@ class Bench:
         return max(after - before for before, after in pairwise(lines))
 
     def lines(self, name: str) -> list[float]:
-        """Return the times that a process has told, seconds since boot."""
+        """Return the times that a process has told, in seconds."""
         file = self.told / name
         return [float(line) for line in file.read_text().split()] if file.exists() else []
 

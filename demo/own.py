@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +19,7 @@ from demo.tenured import Tenured, plain_environment
 from demo.work import CYCLES, PACE, Terms, Work, work
 from tenure.config.load import load
 from tenure.config.settings import Settings
-from tenure.model.errors import TenureError
+from tenure.model.errors import NotFound, TenureError
 
 PREFIX = "demo-"
 IMAGE = "busybox:1.36"
@@ -119,7 +120,7 @@ class OwnStage:
         left: list[str] = []
         while time.monotonic() < deadline:
             try:
-                left = _left(client)
+                left = left_of(client)
             except TenureError as error:
                 raise DemoError(f"cannot remove what the demo made: {error.detail}") from error
             if not left:
@@ -135,7 +136,7 @@ class OwnStage:
         """Say that copies are not counted here."""
 
 
-def _left(client: Any) -> list[str]:
+def left_of(client: Any) -> list[str]:
     """Ask for the end of everything that is left; return its names."""
     left = []
     for job in client.jobs():
@@ -144,7 +145,8 @@ def _left(client: Any) -> list[str]:
             left.append(job["name"])
     for box in client.containers():
         if box["state"] != "removed":
-            client.remove_container(box["id"])
+            with suppress(NotFound):  # its removal ended since the list was made
+                client.remove_container(box["id"])
             left.append(box["name"])
     # what was retired counts until its engine has shown it gone
     busy = [n["name"] for n in client.nodes() if n["executors"] or n["containers"]]

@@ -10,11 +10,12 @@ import yaml
 
 from demo.cli import main
 from demo.follow import told_of
-from demo.own import OwnStage, cycles_of
+from demo.own import OwnStage, cycles_of, left_of
 from demo.work import FLEET, Terms, work
 from tenure.api.schemas.containers import ContainerRequest, container_options, docker_body
 from tenure.api.schemas.jobs import JobRequest
 from tenure.config.load import load
+from tenure.model.errors import NotFound
 
 TERMS = {
     "testbed": Terms("tenure-testbed/busybox:1"),
@@ -151,3 +152,29 @@ def test_silence_of_a_node_that_is_switched_off_is_not_told() -> None:
     assert told_of(gone, names) is None
     told_of(event("node.booting", "n", why="job sort"), names)
     assert told_of(gone, names) is not None
+
+
+class Removing:
+    """A fleet whose one container is gone between its listing and the question for its end."""
+
+    def __init__(self) -> None:
+        self.boxes = [{"id": "b" * 64, "name": "demo-web", "state": "removing"}]
+
+    def jobs(self) -> list[dict[str, str]]:
+        return []
+
+    def containers(self) -> list[dict[str, str]]:
+        return self.boxes
+
+    def nodes(self) -> list[dict[str, object]]:
+        return [{"name": "n1", "executors": 0, "containers": len(self.boxes)}]
+
+    def remove_container(self, ref: str) -> None:
+        self.boxes = []
+        raise NotFound(f"no container {ref}")
+
+
+def test_what_is_gone_since_it_was_listed_is_no_fault() -> None:
+    fleet = Removing()
+    assert left_of(fleet) == ["demo-web"]  # looked at once more
+    assert left_of(fleet) == []
