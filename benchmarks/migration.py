@@ -94,6 +94,7 @@ class Bench:
 
         until(holds, WAIT_S, f"{name} to hold its memory", poll_s=0.2)
         (self.told / name).write_text("")
+        until(lambda: len(self.lines(name)) > 1, WAIT_S, f"{name} to tell the time")
 
 
 def by_tenure(bench: Bench, name: str) -> tuple[float, dict[str, Any]]:
