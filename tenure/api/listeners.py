@@ -120,11 +120,11 @@ def bind(url: str, *, group: str = GROUP) -> socket.socket:
 def _bind_unix(path: Path, group: str) -> socket.socket:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and _answers(path):
+            raise Conflict(f"another daemon listens on {path}; stop it or choose another socket")
+        path.unlink(missing_ok=True)
     except OSError as error:
         raise Conflict(f"cannot listen on {path}: {error.strerror or error}") from error
-    if path.exists() and _answers(path):
-        raise Conflict(f"another daemon listens on {path}; stop it or choose another socket")
-    path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # nobody else may connect between bind and chmod

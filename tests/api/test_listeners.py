@@ -51,6 +51,8 @@ def test_a_folder_that_cannot_be_made(folder: Path) -> None:
     (folder / "file").write_text("")
     with pytest.raises(Conflict, match="cannot listen"):
         bind(f"unix://{folder}/file/t.sock")
+    with pytest.raises(Conflict, match="cannot listen"):
+        bind(f"unix://{folder}")
 
 
 def test_a_half_started_server_leaves_nothing(server: Server, folder: Path) -> None:

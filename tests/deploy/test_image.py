@@ -23,7 +23,8 @@ from docker.models.containers import Container
 
 from tenure.client.client import Client
 from tenure.client.target import parse
-from testbed import IMAGE, Node, NodeSpec, Testbed, check
+from tenure.model.units import MIB
+from testbed import IMAGE, Node, NodeSpec, Testbed, check, docker_api
 from testbed.errors import TestbedError
 from tests.deploy import debian
 from tests.deploy.composer import Composer
@@ -186,6 +187,48 @@ def test_a_container_without_its_engine_says_so_and_is_ready(
     assert b"degraded: nodes: unreachable: local" in text
     made.stop(timeout=45)
     made.start()
+
+
+@pytest.mark.usefixtures("clean")
+def test_the_agent_in_a_container_sees_the_nodes_others(
+    engine: docker.DockerClient, node: Node, image: str, folder: Path
+) -> None:
+    """As operations.md runs it: nothing written but its socket, one capability, no engine."""
+    os.chown(folder, 0, 0)  # as /run/tenure-agent is: without rights root writes what is its own
+    web = engine.containers.run(IMAGE, ["hold", "48"], name="web", detach=True, init=True)
+    words = ["--root", "/host", "--node-cgroup", node.cgroup_parent, "--interval-s", "0.5"]
+    engine.containers.run(
+        TAG,
+        ["tenured", "agent", *words],
+        name="tenured-agent",
+        detach=True,
+        init=True,
+        pid_mode="host",
+        network_mode="host",
+        user=f"0:{UID}",
+        cap_drop=["ALL"],
+        cap_add=["SYS_PTRACE"],
+        read_only=True,
+        healthcheck={"test": ["NONE"]},
+        volumes={
+            "/proc": {"bind": "/host/proc", "mode": "ro"},
+            "/sys": {"bind": "/host/sys", "mode": "ro"},
+            str(folder): {"bind": "/run/tenure-agent"},
+        },
+    )
+    socket = folder / "agent.sock"
+    until(socket.exists, "the agent to listen")
+    assert (socket.stat().st_uid, socket.stat().st_gid) == (0, UID), "the daemon may ask it"
+
+    def told() -> Any:
+        status, answer = docker_api.call(socket, "GET", "/samples?after=0")
+        assert status == 200, answer
+        rows = json.loads(answer)["readings"][-1]["containers"]
+        return rows if rows.get(web.id, {}).get("memory_bytes", 0) > 45 * MIB else None
+
+    rows = until(told, "web as it is")
+    assert rows[web.id]["net_bytes"] is not None, "whose network is whose is seen"
+    assert engine.containers.get("tenured-agent").id in rows, "its own use is told too"
 
 
 # compose
