@@ -80,7 +80,7 @@ def take_stage(
     problem, stage = grid.problem, grid.problem.jobs[j].stages[s]
     if not stage.tasks:
         return [], ready
-    found = place(grid, stage, ready) if ready < problem.ticks else None
+    found = place(grid, stage, ready) if ready < grid.ticks else None
     if found is None:
         return None
     for node, tick, count in found:

@@ -44,6 +44,18 @@ class Grid:
         np.maximum(grid.memory_bytes, 0, out=grid.memory_bytes)
         return grid
 
+    @property
+    def ticks(self) -> int:
+        """How many ticks the grid has."""
+        return int(self.cpu_m.shape[1])
+
+    def cut(self, ticks: int) -> Grid:
+        """Return a copy of the first ticks."""
+        rows = [None if row is None else row[:ticks].copy() for row in self.link]
+        return Grid(
+            self.problem, self.cpu_m[:, :ticks].copy(), self.memory_bytes[:, :ticks].copy(), rows
+        )
+
     def room(self, stage: Stage, node: int, ready: int) -> Ints:
         """Return how many tasks of a stage could run at once at each tick from ``ready`` on."""
         room = np.full(self.cpu_m.shape[1] - ready, MANY, dtype=np.int64)
