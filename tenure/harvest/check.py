@@ -90,8 +90,9 @@ def within_window(read: Read) -> Iterator[str]:
     """Yield starts outside the window (Eq. 4)."""
     for start in read.plan.starts:
         end = end_of(read.problem, start)
-        if start.tick < 0 or end > read.problem.ticks:
-            yield f"Eq. 4: {start} ends at {end}, outside 0..{read.problem.ticks}"
+        begin, limit = read.problem.begin, read.problem.ticks
+        if start.tick < begin or end > limit:
+            yield f"Eq. 4: {start} ends at {end}, outside {begin}..{limit}"
 
 
 def dependencies(read: Read) -> Iterator[str]:
@@ -180,7 +181,7 @@ def sent(read: Read, node: int) -> Iterator[tuple[int, int, int]]:
             if not starts or not stage.chunk_bytes:
                 continue
             here = sum(count for k, count in stage.present if k == node)
-            ready = release(read, j, s)
+            ready = max(read.problem.begin, release(read, j, s))
             for start in starts:
                 missing = max(0, start.count - here)
                 here = max(0, here - start.count)

@@ -227,7 +227,7 @@ class Model:
                 needed += [line[t] for line in sent]
                 needed = [term for term in needed if not is_zero(term)]
                 if needed:
-                    self.model.add(sum(needed) <= rate * t)
+                    self.model.add(sum(needed) <= rate * max(0, t - self.problem.begin))
             for t in range(1, self.limit):
                 grown = [line[t] - line[t - 1] for line in sent if not is_zero(line[t])]
                 if len(grown) > 1:
@@ -237,7 +237,7 @@ class Model:
         """Return L(s, k, .) of one stage: never falls, waits for the stage's input."""
         row = self.rows[j, s, k]
         stage, switches = row.stage, [self.switch(j, p) for p in self.waited_for(j, s)]
-        head = self.relaxed.alone[j].heads[s] or 0
+        head = max(self.problem.begin, self.relaxed.alone[j].heads[s] or 0)
         line: list[Any] = [0] * self.limit
         for t in range(head + 1, self.limit):
             line[t] = self.model.new_int_var(

@@ -23,10 +23,11 @@ from tenure.model.errors import Unavailable
 MAX_COUNTS = 120_000
 
 
-def cp(problem: Problem, watch: Watch, cores: int) -> Solution:
+def cp(problem: Problem, watch: Watch, cores: int, *, must_search: bool = True) -> Solution:
     """Return the best plan found and what bounds it; ``is_optimal`` says whether it is proven.
 
-    ``Unavailable`` (``no_solver``): a search is needed and OR-Tools is not installed.
+    ``Unavailable`` (``no_solver``): a search is needed and OR-Tools is not installed; not raised if
+    the best plan without a search will do (``must_search`` False).
     """
     best = best_of(problem, watch)
     if not problem.nodes or watch.is_cancelled:
@@ -36,6 +37,8 @@ def cp(problem: Problem, watch: Watch, cores: int) -> Solution:
     best = bounded(relaxed, best)
     watch.tell(best)
     if best.is_optimal or watch.is_over:
+        return best
+    if find_spec("ortools") is None and not must_search:
         return best
     if find_spec("ortools") is None:
         raise Unavailable("solver cp needs the package ortools", code="no_solver")

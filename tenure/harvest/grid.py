@@ -40,6 +40,8 @@ class Grid:
             stage = problem.jobs[run.job].stages[run.stage]
             grid.cpu_m[run.node, : run.end] -= run.count * stage.cpu_m
             grid.memory_bytes[run.node, : run.end] -= run.count * stage.memory_bytes
+        grid.cpu_m[:, : problem.begin] = 0
+        grid.memory_bytes[:, : problem.begin] = 0
         np.maximum(grid.cpu_m, 0, out=grid.cpu_m)
         np.maximum(grid.memory_bytes, 0, out=grid.memory_bytes)
         return grid
@@ -98,7 +100,11 @@ class Grid:
 def link_row(problem: Problem, node: int) -> Ints | None:
     """Return the bytes that a node's link brings in each tick (ticks,), None: not modelled."""
     rate = problem.link_bytes(node)
-    return None if rate is None else np.full(problem.ticks, rate, dtype=np.int64)
+    if rate is None:
+        return None
+    row = np.full(problem.ticks, rate, dtype=np.int64)
+    row[: problem.begin] = 0
+    return row
 
 
 def allowed(problem: Problem, stage: Stage) -> list[int]:

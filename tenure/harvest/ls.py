@@ -235,7 +235,8 @@ class Board:
 
     def ready(self, i: int) -> int:
         """Return when all that a task waits for has ended."""
-        return max((self.end[other] for other in self.after[self.key[i]]), default=0)
+        ends = (self.end[other] for other in self.after[self.key[i]])
+        return max(ends, default=self.problem.begin)
 
     def put(self, i: int, sign: int) -> None:
         """Add a task (1) where it stands, or take it away (-1)."""
@@ -269,7 +270,9 @@ class Board:
             rate = self.rate[node]
             if rate is not None:
                 sums = accumulate(self.needed[node])
-                self.broken_links[node] = sum(x > rate * t for t, x in enumerate(sums))
+                self.broken_links[node] = sum(
+                    x > rate * max(0, t - self.problem.begin) for t, x in enumerate(sums)
+                )
 
     def apply(self, move: Move) -> Move:
         """Make a move; return the one that undoes it."""

@@ -83,13 +83,17 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """All that a plan depends on. Ticks last ``tick_s`` seconds, ``step_ticks`` make a step."""
+    """All that a plan depends on. Ticks last ``tick_s`` seconds, ``step_ticks`` make a step.
+
+    Nothing can be started or sent before ``begin``, the tick that is now when a plan is made anew.
+    """
 
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]
     tick_s: float = 10.0
     step_ticks: int = 18
     running: tuple[Running, ...] = ()
+    begin: int = 0
 
     @property
     def ticks(self) -> int:
@@ -131,12 +135,14 @@ def faults_of(problem: Problem) -> Iterator[Fault]:
         yield "tick_s", "must be a positive number of seconds"
     if problem.step_ticks < 1:
         yield "step_ticks", "must be at least 1"
+    if not 0 <= problem.begin <= problem.ticks:
+        yield "begin", f"must be a tick of the window (0 to {problem.ticks})"
     if problem.ticks > MAX_TICKS:
         yield "tick_s", f"{problem.ticks} ticks in the window; at most {MAX_TICKS}"
     yield from node_faults(problem.nodes)
     for j, job in enumerate(problem.jobs):
         runs = any(run.job == j for run in problem.running)
-        if not runs and not any(stage.tasks for stage in job.stages):
+        if not (runs or problem.begin) and not any(stage.tasks for stage in job.stages):
             yield f"jobs.{j}", "has no tasks; leave it out"
         for s, stage in enumerate(job.stages):
             for field, text in stage_faults(stage, s, len(problem.nodes)):

@@ -74,5 +74,5 @@ def test_bad_problems_and_solvers_are_refused() -> None:
     problem = Problem(TWO, (map_reduce("j", 1, 1),), 10.0, 2)
     with pytest.raises(InvalidInput, match=r"step_ticks"):
         plan(replace(problem, step_ticks=0))
-    with pytest.raises(InvalidInput, match="none of auto"):
+    with pytest.raises(InvalidInput, match="is none of"):
         plan(problem, "oracle")
