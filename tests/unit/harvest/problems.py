@@ -3,15 +3,14 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 
-import numpy as np
 from hypothesis import strategies as st
 
+from benchmarks.planner_problems import GIB, data_centre
 from tenure.harvest.check import violations
 from tenure.harvest.problem import Job, Node, Problem, Running, Stage
 from tenure.harvest.solution import Refusal, Solution, Start, solution
 
-GIB = 1 << 30
-MB = 1_000_000
+__all__ = ["GIB", "data_centre"]
 
 
 def flat(name: str, cores: int, gib: int, *, steps: int = 4, speed: float = 1.0) -> Node:
@@ -136,34 +135,3 @@ def is_within(problem: Problem, starts: Sequence[Start]) -> bool:
 def assert_feasible(problem: Problem, plan: Solution) -> None:
     """Fail with what the checker finds."""
     assert violations(problem, plan) == []
-
-
-def data_centre(nodes: int, tasks: int, *, jobs: int = 1, seed: int = 0, **more: float) -> Problem:
-    """Map and reduce tasks in the paper's ratio (16 to 1) on nodes of six kinds, a day ahead.
-
-    Free CPU and memory wander between 30 and 90 % of nodes with 16 to 64 cores; chunks of 128 MB
-    at 3100 and 6300 FLOP a byte, 3 GB a task, links of 50 Mbit/s.
-    """
-    rng = np.random.default_rng(seed)
-    tick_s = more.get("tick_s", 10.0)
-    rows = []
-    for k in range(nodes):
-        cores = int(rng.choice([16, 24, 32, 40, 48, 64]))
-        walk = np.clip(0.6 + np.cumsum(rng.normal(0, 0.02, 480)), 0.3, 0.9)
-        rows.append(
-            Node(
-                f"n{k}",
-                tuple(int(cores * 1000 * free) for free in walk),
-                tuple(int(cores * 4 * GIB * free) for free in walk),
-                float(rng.choice([3.0, 3.6, 4.1, 5.5, 7.0, 8.2])),
-                int(more["link"]) if "link" in more else None,
-            )
-        )
-    works = []
-    for j in range(jobs):
-        mine = tasks // jobs + (j < tasks % jobs)
-        reduces = max(1, mine // 17)
-        maps = Stage("map", mine - reduces, 0.128 * 3100, 1000, 3 * 10**9, 128 * MB)
-        reduce = Stage("reduce", reduces, 0.128 * 6300, 1000, 3 * 10**9, 0, (0,))
-        works.append(Job(f"j{j}", (maps, reduce)))
-    return Problem(tuple(rows), tuple(works), tick_s, int(180 / tick_s))
