@@ -35,6 +35,7 @@ NAMES = (
     "decisions",
     "simulations",
     "cycle",
+    "planner",
     "migration",
     "spark",
 )

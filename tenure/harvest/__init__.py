@@ -1,0 +1,1 @@
+"""Harvest: batch work on capacity that its owners leave unused (Salamander)."""

@@ -1,0 +1,61 @@
+"""Solver ``fair``: room shared between submitters (ours; the paper's future work).
+
+Dominant resource fairness over whole jobs: the next job is always one of the submitter whose
+accepted jobs hold the smallest share of what the window offers, of cores or of memory, whichever
+share is larger; of one submitter's jobs the first in the list. So nobody's many jobs keep out
+another's few, at the price of fewer tasks in all where not everything fits.
+"""
+
+from __future__ import annotations
+
+from tenure.harvest.first_fit import place_job
+from tenure.harvest.grid import Grid
+from tenure.harvest.problem import Job, Problem
+from tenure.harvest.solution import Refusal, Solution, Start, solution
+
+
+def fair(problem: Problem) -> Solution:
+    """Return a plan that takes jobs in the order of their submitters' dominant shares."""
+    if not problem.nodes:
+        gone = [Refusal(j, "no_nodes", "there is no node to harvest") for j in each(problem)]
+        return solution(problem, (), gone, "fair")
+    grid = Grid.of(problem)
+    offer = (float(grid.cpu_m.sum()), float(grid.memory_bytes.sum()))
+    held = {job.submitter: (0.0, 0.0) for job in problem.jobs}
+    waiting = list(each(problem))
+    starts: list[Start] = []
+    refusals = []
+    while waiting:
+        j = min(waiting, key=lambda j: (share(held[problem.jobs[j].submitter], offer), j))
+        waiting.remove(j)
+        placed = place_job(grid, j)
+        if isinstance(placed, Refusal):
+            refusals.append(placed)
+            continue
+        starts += placed
+        job = problem.jobs[j]
+        cores, memory = area(problem, job, placed)
+        old = held[job.submitter]
+        held[job.submitter] = (old[0] + cores, old[1] + memory)
+    return solution(problem, starts, refusals, "fair")
+
+
+def each(problem: Problem) -> range:
+    """Return the jobs' indices."""
+    return range(len(problem.jobs))
+
+
+def share(held: tuple[float, float], offer: tuple[float, float]) -> float:
+    """Return the dominant share: the larger of two ratios of what the window offers."""
+    return max(mine / all_ if all_ else 0.0 for mine, all_ in zip(held, offer, strict=True))
+
+
+def area(problem: Problem, job: Job, starts: list[Start]) -> tuple[float, float]:
+    """Return core-ticks (thousandths) and byte-ticks that starts of a job take."""
+    cores = memory = 0.0
+    for start in starts:
+        stage = job.stages[start.stage]
+        ticks = start.count * problem.duration(stage, start.node)
+        cores += ticks * stage.cpu_m
+        memory += ticks * stage.memory_bytes
+    return cores, memory

@@ -1,0 +1,94 @@
+"""The parts that pymoo's NSGA-III is put together of; imported with the first genetic search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pymoo.core.crossover import Crossover
+from pymoo.core.mutation import Mutation
+from pymoo.core.problem import Problem as Question
+from pymoo.core.sampling import Sampling
+
+from tenure.harvest.progress import Watch
+
+if TYPE_CHECKING:
+    from tenure.harvest.ga import Breeder
+
+#: An individual is one object: (genes, their plan).
+Rows = Any
+
+
+def operators(breeder: Breeder, watch: Watch) -> dict[str, Any]:
+    """Return problem, sampling, crossover and mutation around a breeder."""
+    from tenure.harvest.ga import CROSSOVER, MUTATION
+
+    return {
+        "problem": Plans(),
+        "sampling": ByFirstFit(breeder, watch),
+        "crossover": ByOrder(breeder, watch, prob=CROSSOVER),
+        "mutation": ByAlgorithm2(breeder, watch, prob=MUTATION),
+    }
+
+
+class Plans(Question):  # type: ignore[misc]
+    """Two objectives to make small: tasks left out (Eq. 2), makespan (Eq. 3)."""
+
+    def __init__(self) -> None:
+        super().__init__(n_var=1, n_obj=2, vtype=object)
+
+    def _evaluate(self, x: Rows, out: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        out["F"] = np.array([row[0][1].score for row in x], dtype=np.float64)
+
+
+class ByFirstFit(Sampling):  # type: ignore[misc]
+    """Initial plans by Algorithm 1; when time is up the last one again."""
+
+    def __init__(self, breeder: Breeder, watch: Watch) -> None:
+        super().__init__()
+        self.breeder, self.watch = breeder, watch
+
+    def _do(self, problem: Any, n_samples: int, **kwargs: Any) -> Rows:
+        rows = np.empty((n_samples, 1), dtype=object)
+        for i in range(n_samples):
+            if i and self.watch.is_over:
+                rows[i, 0] = rows[i - 1, 0]
+                continue
+            genes = self.breeder.draw()
+            rows[i, 0] = (genes, self.breeder.judge(genes))
+        return rows
+
+
+class ByOrder(Crossover):  # type: ignore[misc]
+    """Two children of two parents by OX2, each one's part the other's complement by chance."""
+
+    def __init__(self, breeder: Breeder, watch: Watch, prob: float) -> None:
+        super().__init__(2, 2, prob=prob, vtype=object)
+        self.breeder, self.watch = breeder, watch
+
+    def _do(self, problem: Any, x: Rows, **kwargs: Any) -> Rows:
+        children = np.empty_like(x)
+        for mating in range(x.shape[1]):
+            pair = (x[0, mating, 0], x[1, mating, 0])
+            for i, (one, other) in enumerate((pair, pair[::-1])):
+                if self.watch.is_over:
+                    children[i, mating, 0] = one
+                    continue
+                genes = self.breeder.cross(one[0], other[0])
+                children[i, mating, 0] = (genes, self.breeder.judge(genes))
+        return children
+
+
+class ByAlgorithm2(Mutation):  # type: ignore[misc]
+    """Algorithm 2 for every child."""
+
+    def __init__(self, breeder: Breeder, watch: Watch, prob: float) -> None:
+        super().__init__(prob=prob)
+        self.breeder, self.watch = breeder, watch
+
+    def _do(self, problem: Any, x: Rows, **kwargs: Any) -> Rows:
+        mutants = np.empty_like(x)
+        for i in range(len(x)):
+            row = x[i, 0]
+            mutants[i, 0] = row if self.watch.is_over else self.breeder.mutate(*row)
+        return mutants

@@ -1,0 +1,1 @@
+"""What of harvest needs a clock, a process or the network."""

@@ -1,0 +1,196 @@
+"""What each solver is for, on cases small enough to see why."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from tenure.harvest import cp as cp_module
+from tenure.harvest.bounds import Relaxation
+from tenure.harvest.check import violations
+from tenure.harvest.counts import Model
+from tenure.harvest.cp import MAX_COUNTS
+from tenure.harvest.cuckoo import REPLICAS, SLOTS, Rounds, cuckoo, replicas
+from tenure.harvest.ga import ga
+from tenure.harvest.io.solve import plan
+from tenure.harvest.ls import ls
+from tenure.harvest.problem import Job, Problem, Running
+from tenure.harvest.progress import Progress, Watch
+from tenure.harvest.replan import State, foreseen, rest
+from tenure.model.errors import Unavailable
+from tests.unit.harvest.problems import GIB, assert_feasible, data_centre, flat, map_reduce, stage
+
+HEAVY = {"ortools", "pymoo", "scipy", "sklearn", "numba"}
+
+
+@pytest.mark.parametrize("module", ["tenure.harvest.io.solve", "tenure.harvest.planner"])
+def test_heavy_libraries_are_loaded_when_used(module: str) -> None:
+    code = f"import sys, {module}; print(*({HEAVY} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+#: Two jobs in a window that either fills; the search has to see that the small two go together.
+CROWDED = Problem(
+    (flat("n0", 2, 8, steps=3),),
+    tuple(Job(name, (stage("s", n, 10.0),)) for name, n in (("big", 5), ("a", 3), ("b", 3))),
+    10.0,
+    1,
+)
+
+
+def test_cp_takes_the_jobs_that_make_most_tasks() -> None:
+    found = plan(CROWDED, "cp", time_limit_s=20.0)
+    assert_feasible(CROWDED, found)
+    assert [refusal.job for refusal in found.refusals] == [0]
+    assert (found.scheduled, found.makespan, found.is_optimal) == (6, 3, True)
+
+
+def hard() -> Problem:
+    """Two jobs of four cores over one node whose gaps only a search puts together."""
+    jobs = (map_reduce("a", 3, 1, map_s=30, red_s=20), map_reduce("b", 5, 2, map_s=20, red_s=30))
+    return Problem(
+        (flat("n0", 2, 8, steps=30), flat("n1", 1, 8, steps=30, speed=2.0)), jobs, 10.0, 1
+    )
+
+
+def test_without_ortools_auto_still_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cp says so if a search is needed; a plan proven without one is given."""
+    monkeypatch.setattr(cp_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(Relaxation, "least_makespan", lambda self, tasks, low, high: 0)
+    with pytest.raises(Unavailable, match="ortools"):
+        plan(hard(), "cp")
+    assert_feasible(hard(), plan(hard(), "auto"))
+
+
+def test_auto_is_cp_and_never_a_metaheuristic() -> None:
+    assert plan(hard(), "auto").solver == "cp"
+    assert plan(hard(), "auto", time_limit_s=0.1).solver == "first_fit"
+
+
+def test_the_model_does_not_grow_with_tasks() -> None:
+    few, many = data_centre(3, 170), data_centre(3, 17_000)
+    sizes = []
+    for problem in (few, many):
+        model = Model.of(Relaxation(problem), 0, 200, MAX_COUNTS)
+        assert model is not None
+        sizes.append(len(model.model.proto.variables))
+    assert sizes[1] <= sizes[0] * 1.01
+
+
+def test_a_problem_that_is_too_large_for_a_search_has_no_model() -> None:
+    assert Model.of(Relaxation(data_centre(3, 170)), 0, 200, 100) is None
+
+
+@pytest.mark.parametrize("solver", ["cp", "ga", "ls", "first_fit", "fair"])
+def test_every_solver_keeps_heterogeneous_speeds_links_and_several_jobs(solver: str) -> None:
+    problem = data_centre(6, 170, jobs=3, link=6_250_000)
+    wide = replace(problem.jobs[0].stages[1], chunk_bytes=20_000_000)
+    first = replace(problem.jobs[0], stages=(problem.jobs[0].stages[0], wide))
+    problem = replace(problem, jobs=(first, *problem.jobs[1:]))
+    told: list[Progress] = []
+
+    def tell(progress: Progress) -> bool:
+        told.append(progress)
+        return True
+
+    found = plan(problem, solver, time_limit_s=3.0, told=tell)
+    assert_feasible(problem, found)
+    assert found.scheduled == 170
+    assert told[-1].best == found
+    scores = [progress.best.score for progress in told]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_metaheuristics_repeat_themselves_by_seed() -> None:
+    problem = data_centre(3, 60)
+    for solver in (ga, ls):
+        plans = []
+        for _ in range(2):
+            watch = Watch(map((0.025).__mul__, count()).__next__, 1.0)
+            plans.append(solver(problem, watch, 5).starts)
+        assert plans[0] == plans[1]
+
+
+def test_fair_shares_go_to_who_has_least() -> None:
+    """Room for four jobs: one submitter's many do not keep out another's one, listed last."""
+    jobs = tuple(Job(f"j{i}", (stage("s", 3, 10.0),), "many") for i in range(4))
+    jobs += (Job("only", (stage("s", 3, 10.0),), "few"),)
+    problem = Problem((flat("n0", 3, 8, steps=4),), jobs, 10.0, 1)
+    found = plan(problem, "fair")
+    assert_feasible(problem, found)
+    assert [refusal.job for refusal in found.refusals] == [3]
+
+
+def test_cuckoo_deals_chunks_by_cpu_alone() -> None:
+    problem = Problem((flat("a", 1, 1), flat("b", 2, 1), flat("c", 1, 9)), (), 10.0, 2)
+    dealt = replicas(problem, stage("map", 400, 1.0), Rounds([1.0, 2.0, 1.0]))
+    assert all(len(set(where)) == REPLICAS for where in dealt)
+    first = [where[0] for where in dealt]
+    assert first.count(1) > first.count(0)
+    assert first.count(1) > first.count(2)
+
+
+def test_cuckoo_runs_20_tasks_a_node_whatever_is_free_and_local_ones_first() -> None:
+    problem = Problem((flat("a", 1, 1), flat("b", 1, 1)), (map_reduce("j", 60, 2),), 10.0, 2)
+    found, remote = cuckoo(problem)
+    assert remote == 0  # three replicas, two nodes: every chunk is everywhere
+    at_once = [sum(s.count for s in found.starts if s.node == k and s.tick == 0) for k in (0, 1)]
+    assert at_once == [SLOTS, SLOTS]
+    broken = violations(problem, found)
+    assert broken
+    assert all(text.startswith("Eq. 6") for text in broken)
+
+
+def test_cuckoo_fetches_chunks_that_lie_elsewhere() -> None:
+    """Nodes of little CPU get few chunks but as many slots, and fetch what they run."""
+    nodes = tuple(
+        replace(flat(f"n{k}", 64 if k < 3 else 1, 64), link_bytes_per_s=1000) for k in range(8)
+    )
+    job = Job("j", (stage("map", 200, 40.0, chunk_bytes=1000),))
+    _, remote = cuckoo(Problem(nodes, (job,), 10.0, 20))
+    assert remote > 0
+
+
+def test_replanning_after_a_loss_keeps_what_runs() -> None:
+    problem = Problem(
+        (flat("a", 2, 8, steps=20), flat("b", 2, 8, steps=20)), (map_reduce("j", 8, 2),), 10.0, 1
+    )
+    old = plan(problem, "cp")
+    state = replace(foreseen(problem, old, 1), lost=frozenset({1}))
+    again = rest(problem, state)
+    assert again.jobs[0].stages[0].tasks == 8 - sum(n for _, _, n in state.ended)
+    found = plan(again, "cp")
+    assert_feasible(again, found)
+    assert {start.node for start in found.starts} == {0}
+    assert min(start.tick for start in found.starts) >= 1
+
+
+def test_running_tasks_stay_where_forecasts_fall() -> None:
+    problem = Problem((flat("a", 2, 8, steps=20),), (map_reduce("j", 4, 1, map_s=30),), 10.0, 1)
+    poor = replace(problem.nodes[0], cpu_m=(1000,) * 20)
+    state = State(1, running=(Running(0, 0, 0, 3, 2),), nodes=(poor,))
+    again = rest(problem, state)
+    found = plan(again, "cp")
+    assert_feasible(again, found)
+    assert found.scheduled == 3
+    assert min(start.tick for start in found.starts) == 3
+
+
+def test_chunks_that_were_sent_are_not_sent_again() -> None:
+    node = replace(flat("a", 8, 8, steps=20), link_bytes_per_s=10)
+    job = Job("j", (stage("map", 3, 10.0, chunk_bytes=200),))
+    problem = Problem((node,), (job,), 10.0, 1)
+    again = rest(problem, State(4, delivered=((0, 0, 0, 2),)))
+    found = plan(again, "cp")
+    assert_feasible(again, found)
+    assert [(start.tick, start.count) for start in found.starts] == [(4, 2), (6, 1)]
+
+
+def test_memory_alone_can_bind() -> None:
+    problem = Problem(
+        (flat("a", 64, 2),), (Job("j", (stage("m", 4, 10.0, memory_bytes=GIB),)),), 10.0, 2
+    )
+    assert plan(problem).makespan == 2
