@@ -32,7 +32,7 @@ def _idle(ctx: Context) -> str:
         return ""  # nobody looks until every node was seen; then at all that was touched
     for node in ctx.tables.nodes.values():
         if node.power is Power.ON and node.is_switchable:
-            is_busy = room.is_busy(ctx, node.name) or node.foreign_running > 0
+            is_busy = room.is_needed(ctx, node.name) or node.foreign_running > 0
             if is_busy != (node.idle_us is None):
                 return f"{node.name}: busy {is_busy}, idle since {node.idle_us}"
     return ""
