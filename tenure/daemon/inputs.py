@@ -27,13 +27,18 @@ def cut(
     """
     real = _allowed(path, folders)
     try:
-        with real.open("rb") as file:
-            found = os.fstat(file.fileno())
+        # not to wait for a pipe that nobody writes to
+        handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
                 raise _fault("not_a_file", f"the input {path} is no plain file")
             if found.st_size == 0:
                 raise _fault("zero_tasks", f"the input {path} is empty: there are zero tasks")
-            ends = _by_size(file, size_bytes) if size_bytes else _by_lines(file, lines or 1)
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                ends = _by_size(file, size_bytes) if size_bytes else _by_lines(file, lines or 1)
+        finally:
+            os.close(handle)
     except OSError as error:
         raise _fault("no_input", f"cannot read the input {path}: {error.strerror}") from None
     starts = [0, *ends[:-1]]
