@@ -69,6 +69,8 @@ def appraise(ctx: Context, spec: BatchSpec) -> Forecasted | Problem:
     if len(ctx.index.open_batches) >= ctx.params.max_batches:
         detail = f"{ctx.params.max_batches} batches are open already; try again later"
         return Problem("queue_full", detail, 429)
+    if not spec.tasks:
+        return _problem("zero_tasks", "it has no tasks", "stages")
     if spec.tasks > ctx.params.max_tasks:
         detail = f"it has {spec.tasks} tasks, and may have {ctx.params.max_tasks}: split coarser"
         return _problem("too_many_tasks", detail, "stages")

@@ -254,10 +254,14 @@ class Daemon:
             try:
                 await asyncio.to_thread(self.store.prune, self.clock.now_us())
                 await self.uses.prune(self.clock.now_us())
-                doomed = outputs.doomed(self._outputs, self.state.tables, self.clock.now_us())
-                await asyncio.to_thread(outputs.clear, doomed)
+                await self._clear_outputs()
             except TenureError as error:
                 log.error("cannot prune: %s", error.detail)
+
+    async def _clear_outputs(self) -> None:
+        found = await asyncio.to_thread(outputs.listing, self._outputs)
+        doomed = outputs.doomed(found, self.state.tables, self.clock.now_us())
+        await asyncio.to_thread(outputs.clear, self._outputs, doomed)
 
     # what the parts ask of each other
 

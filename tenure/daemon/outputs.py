@@ -48,22 +48,33 @@ async def read(files: list[Path]) -> AsyncIterator[bytes]:
                 yield block
 
 
-def doomed(folder: Path, tables: Tables, now_us: int) -> list[Path]:
-    """Return what may be cleared away, judged by the records of this moment."""
-    found: list[Path] = []
-    for here in folder.iterdir() if folder.is_dir() else ():
-        batch = tables.batches.get(here.name)
+def listing(folder: Path) -> dict[str, list[str]]:
+    """Return what lies in the folder of outputs: names in each batch's folder."""
+    if not folder.is_dir():
+        return {}
+    return {here.name: [path.name for path in here.iterdir()] for here in folder.iterdir()}
+
+
+def doomed(found: dict[str, list[str]], tables: Tables, now_us: int) -> list[str]:
+    """Return what of a listing may be cleared away, judged by records that are not older.
+
+    An older record would not know of a batch that has begun since.
+    """
+    paths: list[str] = []
+    for key, names in found.items():
+        batch = tables.batches.get(key)
         if batch is None or _is_useless(batch, now_us):
-            found.append(here)
+            paths.append(key)
         elif batch.is_over:
-            found += [here / f"{index:05d}" for index in _indexes(batch, is_last=False)]
-    return [path for path in found if path.exists()]
+            kept = {f"{index:05d}" for index in _indexes(batch, is_last=True)}
+            paths += [f"{key}/{name}" for name in names if name not in kept]
+    return paths
 
 
-def clear(paths: list[Path]) -> None:
+def clear(folder: Path, paths: list[str]) -> None:
     """Remove folders; what cannot be removed now is met again."""
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(folder / path, ignore_errors=True)
 
 
 def _is_useless(batch: Batch, now_us: int) -> bool:

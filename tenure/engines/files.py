@@ -109,7 +109,8 @@ class Carrier:
 
     async def _fetch(self, effect: CollectOutput, partial: Path) -> int:
         total = files = 0
-        async with aclosing(archive(self.transport, effect.engine_id, OUTPUT_FOLDER)) as chunks:
+        source = archive(self.transport, effect.engine_id, OUTPUT_FOLDER)
+        async with aclosing(self._present(source, effect.engine_id)) as chunks:
             async for member in members(chunks):
                 name = _plain_name(member)
                 if not name:
@@ -122,6 +123,20 @@ class Carrier:
                     raise FileRefused("bad_output", f"it put out more than {MAX_FILES} files")
                 await _write(partial / name, member.content)
         return total
+
+    async def _present(
+        self, chunks: AsyncGenerator[bytes, None], engine_id: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield an output; a container that is there and has no output folder is to blame."""
+        try:
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+        except EngineAnswer as answer:
+            if answer.status == HTTP_NOT_FOUND:
+                await self.transport.read(paths.container(engine_id, "/json"))
+                raise FileRefused("bad_output", f"it has removed {OUTPUT_FOLDER}") from answer
+            raise
 
 
 @dataclass(frozen=True, slots=True)

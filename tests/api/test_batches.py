@@ -55,6 +55,17 @@ def test_a_key_means_one_batch(server: Server) -> None:
     assert other.status == 409
 
 
+def test_a_key_is_answered_though_the_input_is_gone(ending: Server) -> None:
+    source = Path(ending.backend.outputs) / "input"
+    source.write_bytes(b"a\n")
+    body = stages({"tasks": None, "input": {"file": str(source), "split": {"lines": 1}}})
+    first = ending.post("/v1/batches", body, Idempotency_Key="k")
+    source.unlink()
+    again = ending.post("/v1/batches", body, Idempotency_Key="k")
+    assert (again.status, again.json["id"]) == (201, first.json["id"])
+    assert ending.post("/v1/batches", body).json["code"] == "no_input"
+
+
 def test_stages_come_one_behind_the_other_and_the_output_is_served(ending: Server) -> None:
     source = Path(ending.backend.outputs) / "input"
     source.write_bytes(b"a\nb\nc\n")

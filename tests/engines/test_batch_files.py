@@ -152,6 +152,8 @@ async def test_an_input_that_changed_or_went_is_refused(
     [
         ("ln -s /etc/passwd /tenure/out/link", "bad_output"),
         ("mkdir /tenure/out/sub; echo x > /tenure/out/sub/x", "bad_output"),
+        ("rm -r /tenure/out", "bad_output"),
+        ("rm -r /tenure/out; ln -s /etc /tenure/out", "bad_output"),
         ("mkfifo /tenure/out/pipe", "bad_output"),
         ("echo x > /tenure/out/$(head -c 150 /dev/zero | tr '\\0' a)", "bad_output"),
         ("head -c 2000 /dev/zero > /tenure/out/big", "too_large"),

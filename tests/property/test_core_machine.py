@@ -116,6 +116,12 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=2), retries=st.integers(0, 1))
     def lend(self, counts: list[int], retries: int) -> None:
+        """On a node that answers and is empty, for else nothing is lent in most runs."""
+        self.connect("n")
+        listing = NodeListed(
+            at_us=0, node="n", started_us=self.bench.now_us + US, containers=(), images=(IMAGE,)
+        )
+        self.say(listing, 2 * US)
         names = ("map", "reduce")[: len(counts)]
         stages = tuple(
             StageSpec(

@@ -58,6 +58,8 @@ async def _spec(call: Call) -> tuple[BatchSpec, dict[str, tuple[Chunk, ...]]]:
     """Return the batch, its images known and its inputs cut; InvalidInput or HttpProblem if not."""
     body = call.body_as(BatchRequest)
     require_sound(body)
+    if call.is_replay:  # the first answer is given again, whatever became of its inputs
+        return BatchSpec(body.name, ()), {}
     cuts = {
         stage.name: await _cut(call, stage, number)
         for number, stage in enumerate(body.stages)
