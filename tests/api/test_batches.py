@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.api.fleet import CoreBackend
-from tests.api.server import Server
+from tests.api.server import BATCH, Server
 
-STAGE = {"name": "s", "memory": "64MiB", "tasks": 3, "estimate": {"task_s": 5}}
-BATCH = {"name": "many", "image": "app:1", "stages": [STAGE]}
+STAGE = BATCH["stages"][0]
 
 
 @pytest.fixture
