@@ -222,7 +222,7 @@ def settle(ctx: Context) -> None:
     """Take back what owners need, then give tasks to the nodes that can lend to them."""
     if not ctx.index.open_batches:
         return
-    for name in sorted(ctx.index.tasks):
+    for name in sorted(name for name, keys in ctx.index.tasks.items() if keys):
         _give_way(ctx, name)
     if ctx.is_closing:
         return
@@ -233,24 +233,22 @@ def settle(ctx: Context) -> None:
 
 
 def _give_way(ctx: Context, name: str) -> None:
-    """End the latest-started tasks of a node as long as owners lack the memory that they hold."""
+    """End the latest-started tasks of a node as long as owners lack the memory that they hold.
+
+    Not before half of the margin is used up: a little more use by owners ends nothing.
+    """
     node = ctx.tables.nodes.get(name)
-    here = ctx.tasks_on(name)
-    if node is None or not here:
+    if node is None:
         return
-    held = sum(tasks.stage_of(ctx, task).request.memory_bytes for task in here)
-    short = held - lending.spare_on(ctx, node).memory_bytes
-    short -= margin_bytes(ctx, node.capacity.memory_bytes)
+    short = lending.look_at(ctx, node).short_bytes
+    if short <= 0:
+        return
+    here = ctx.tasks_on(name)
     for task in sorted(here, key=lambda t: (t.started_us or ctx.now_us, t.index), reverse=True):
         if short <= 0:
             return
         short -= tasks.stage_of(ctx, task).request.memory_bytes
         tasks.reclaim(ctx, task, "its node's owners need the memory")
-
-
-def margin_bytes(ctx: Context, capacity_bytes: int) -> int:
-    """Return the half of the margin that is used up before tasks are ended for it."""
-    return int(capacity_bytes * ctx.params.harvest_margin / 2)
 
 
 def _serve(ctx: Context, batch: Batch) -> None:

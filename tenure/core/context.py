@@ -42,6 +42,7 @@ class Context:
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
     for the others to hear of, ``ended`` moves that just ended. ``looks`` says when the drain of
     a node looks again, ``strangers`` names running containers that are not ours, by node.
+    ``lent`` is what can be lent of each node, kept until something there changes.
     ``agenda`` is what the plan of the queue remembers beside its bookings.
     ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
     ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness. ``expected`` is
@@ -75,6 +76,7 @@ class Context:
         self.touched_tasks: set[str] = set()
         self.gone: list[tuple[str, bool]] = []
         self.loads: dict[str, Any] = {}
+        self.lent: dict[str, Any] = {}
         self.board: Any = None
         self.agenda: Any = None
         self.stale: set[str] = set()
@@ -175,6 +177,7 @@ class Context:
         self.is_room_changed = True
 
     def _touch_node(self, name: str) -> None:
+        self.lent.pop(name, None)
         self.stale.add(name)
         self.touched_nodes.add(name)
 
@@ -356,6 +359,8 @@ class Context:
         old = self.tables.tasks.get(task.key)
         was = old.place if old is not None else ""
         shift(self.index.tasks, was, task.place, task.key)
+        for name in (was, task.place):
+            self.lent.pop(name, None)
         strand = self.index.strands.setdefault((task.batch, task.stage), Strand())
         strand.take(old, task)
         self.touched_tasks.add(task.key)
@@ -417,6 +422,7 @@ class Context:
         """Build the indexes from freshly loaded tables."""
         self.index = Index()
         self.loads.clear()
+        self.lent.clear()
         self.board = None
         self.agenda = None
         self._index_work()

@@ -37,6 +37,31 @@ def free_on(ctx: Context, node: Node) -> Resources:
     return spare_on(ctx, node) - lent_on(ctx, node.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What can be lent of a node now, how many inputs are on their way there, and what is short.
+
+    ``short_bytes`` is the memory that tasks hold beyond what is spare and half of the margin.
+    """
+
+    free: Resources
+    preparing: int
+    short_bytes: int
+
+
+def look_at(ctx: Context, node: Node) -> Look:
+    """Return a look at a node, kept until something there changes."""
+    kept: Look | None = ctx.lent.get(node.name)
+    if kept is None:
+        here = ctx.tasks_on(node.name)
+        held = sum(tasks.stage_of(ctx, task).request.memory_bytes for task in here)
+        half = int(node.capacity.memory_bytes * ctx.params.harvest_margin / 2)
+        short = held - spare_on(ctx, node).memory_bytes - half if here else 0
+        preparing = sum(task.state in PREPARING for task in here)
+        kept = ctx.lent[node.name] = Look(free_on(ctx, node), preparing, short)
+    return kept
+
+
 def lent_on(ctx: Context, node: str) -> Resources:
     """Return what tasks of batches take of a node, ended ones that may run included."""
     here = [tasks.stage_of(ctx, task).request for task in ctx.tasks_on(node)]
@@ -73,11 +98,12 @@ def seat(ctx: Context, stage: StageSpec, node: Node) -> Seat | None:
     """
     if not is_lendable(ctx, node) or not holds(node, stage):
         return None
-    free = free_on(ctx, node)
-    preparing = sum(task.state in PREPARING for task in ctx.tasks_on(node.name))
-    if exhausted(stage.request, free, node.capacity) or preparing >= ctx.params.preparing:
+    look = look_at(ctx, node)
+    if look.preparing >= ctx.params.preparing:
         return None
-    return -node.spec.speed, preparing, -free.cpu_m, node.name
+    if exhausted(stage.request, look.free, node.capacity):
+        return None
+    return -node.spec.speed, look.preparing, -look.free.cpu_m, node.name
 
 
 @dataclass(frozen=True, slots=True)
