@@ -43,6 +43,7 @@ def node_config(layout: Layout, name: str) -> dict[str, Any]:
         "name": name,
         "url": layout.url(name),
         **reach,
+        "cgroup": f"/{layout.node_group(name)}",
         "generation": spec.generation,
         "site": spec.site,
         **({"checkpoint": True} if spec.checkpoint else {}),

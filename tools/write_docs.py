@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 def states() -> str:
     """Return docs/states.md: every state machine, drawn from its table."""
     from tenure.core.steps import FORWARD
+    from tenure.model.batch import BATCH_TRANSITIONS, TASK_TRANSITIONS
     from tenure.model.container import CONTAINER_TRANSITIONS
     from tenure.model.drain import DRAIN_TRANSITIONS
     from tenure.model.job import EXECUTOR_TRANSITIONS, JOB_TRANSITIONS
@@ -24,6 +25,8 @@ def states() -> str:
         "Drawn from the tables in the code by `make docs`; do not edit.",
         _diagram("Job (`tenure/model/job.py`)", JOB_TRANSITIONS),
         _diagram("Executor, one attempt (`tenure/model/job.py`)", EXECUTOR_TRANSITIONS),
+        _diagram("Batch (`tenure/model/batch.py`)", BATCH_TRANSITIONS),
+        _diagram("Task of a batch, one attempt (`tenure/model/batch.py`)", TASK_TRANSITIONS),
         _diagram("Container (`tenure/model/container.py`)", CONTAINER_TRANSITIONS),
         _diagram("Run of a cycle (`tenure/model/plan.py`)", RUN_TRANSITIONS),
         _diagram("Drain of a node (`tenure/model/drain.py`)", DRAIN_TRANSITIONS),

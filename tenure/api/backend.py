@@ -9,6 +9,7 @@ from typing import Any, NotRequired, Protocol, TypeVar
 from typing_extensions import TypedDict
 
 from tenure.core.tables import PublicEvent, Tables
+from tenure.model.batch import Batch, Chunk, InputFile
 from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
@@ -68,6 +69,14 @@ class Backend(Protocol):
         ``tail`` is the number of last lines wanted (None: all that is kept). An iterator where
         ``follow``; it ends when the container does. Raises NotFound where there is no log.
         """
+
+    async def cut(
+        self, path: str, size_bytes: int | None, lines: int | None
+    ) -> tuple[InputFile, tuple[Chunk, ...]]:
+        """Return an input of batches and its chunks; InvalidInput says why there are none."""
+
+    async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
+        """Return size and bytes of a batch's output. Raises Conflict or NotFound ``no_output``."""
 
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is: per node the filter or dimension. JSON-able."""

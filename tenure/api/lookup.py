@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from tenure.api.problems import refused
 from tenure.core.tables import Table, Tables
+from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Service
 from tenure.model.errors import NotFound
 from tenure.model.job import Job
@@ -16,6 +17,7 @@ from tenure.model.plan import Run
 R = TypeVar("R")
 #: Shorter beginnings of an id are more likely typing errors than meant.
 MIN_PREFIX = 4
+_PLURALS = {"batch": "batches"}
 
 
 def node(tables: Tables, name: str) -> Node:
@@ -49,6 +51,21 @@ def job(tables: Tables, ref: str) -> Job:
     return _by_prefix(tables.jobs, ref, "job", lambda row: True)
 
 
+def batch(tables: Tables, ref: str) -> Batch:
+    """Return a batch by id, beginning of its id, or name.
+
+    A name of several batches means the one that is not over, else the latest.
+    Raises NotFound, or HttpProblem 409 ``ambiguous``.
+    """
+    exact = tables.batches.get(ref)
+    if exact is not None:
+        return exact
+    named = [row for row in tables.batches.values() if row.spec.name == ref]
+    if named:
+        return max(named, key=lambda row: (not row.is_over, row.seq))
+    return _by_prefix(tables.batches, ref, "batch", lambda row: True)
+
+
 def container(tables: Tables, ref: str) -> Service:
     """Return a container by id, name (of one that is not removed) or beginning of its id.
 
@@ -71,9 +88,9 @@ def _by_prefix(table: Table[R], ref: str, kind: str, counts: Callable[[R], bool]
         raise NotFound(f"no {kind} {shown(ref)}")
     found = [(key, row) for key, row in table.items() if key.startswith(ref) and counts(row)]
     if len(found) > 1:
-        detail = (
-            f"{shown(ref)} begins the ids of {len(found)} {kind}s: {_some(k for k, _ in found)}"
-        )
+        kinds = _PLURALS.get(kind, f"{kind}s")
+        detail = f"{shown(ref)} begins the ids of {len(found)} {kinds}: "
+        detail += _some(k for k, _ in found)
         raise refused(409, "ambiguous", detail)
     if not found:
         raise NotFound(f"no {kind} {shown(ref)}")

@@ -8,8 +8,10 @@ from typing_extensions import TypedDict
 
 from tenure.api import shapes
 from tenure.api.backend import Health
+from tenure.api.batchviews import BatchDetail, BatchPlanView, BatchView, TaskView
 from tenure.api.endpoint import Endpoint
-from tenure.api.handlers import containers, cycles, events, fleet, jobs, nodes
+from tenure.api.handlers import batches, containers, cycles, events, fleet, jobs, nodes
+from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
 from tenure.api.schemas.fleet import (
     ClaimRequest,
@@ -23,6 +25,8 @@ from tenure.api.schemas.fleet import (
 )
 from tenure.api.schemas.jobs import JobRequest
 from tenure.api.schemas.queries import (
+    BatchesQuery,
+    BatchLogsQuery,
     ContainersQuery,
     CostQuery,
     EnergyQuery,
@@ -43,6 +47,16 @@ class NodePage(TypedDict):
 
 class JobPage(TypedDict):
     items: list[shapes.JobView]
+    next_cursor: str | None
+
+
+class BatchPage(TypedDict):
+    items: list[BatchView]
+    next_cursor: str | None
+
+
+class TaskPage(TypedDict):
+    items: list[TaskView]
     next_cursor: str | None
 
 
@@ -270,6 +284,59 @@ JOBS = (
         media=TEXT,
     ),
 )
+BATCHES = (
+    Endpoint(
+        "POST",
+        "/v1/batches",
+        "batches",
+        batches.submit,
+        BatchDetail,
+        body=BatchRequest,
+        status=201,
+        problems=(409, 410),
+        is_keyed=True,
+    ),
+    Endpoint("POST", "/v1/batches/plan", "batches", batches.plan, BatchPlanView, body=BatchRequest),
+    Endpoint("GET", "/v1/batches", "batches", batches.listing, BatchPage, query=BatchesQuery),
+    Endpoint("GET", "/v1/batches/{id}", "batches", batches.inspect, BatchDetail, problems=CONFLICT),
+    Endpoint(
+        "POST",
+        "/v1/batches/{id}/cancel",
+        "batches",
+        batches.cancel,
+        BatchDetail,
+        problems=WRITE,
+        is_conditional=True,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/batches/{id}/tasks",
+        "batches",
+        batches.tasks,
+        TaskPage,
+        query=PageQuery,
+        problems=CONFLICT,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/batches/{id}/logs",
+        "batches",
+        batches.logs,
+        None,
+        query=BatchLogsQuery,
+        problems=(404, 409, 429),
+        media=TEXT,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/batches/{id}/output",
+        "batches",
+        batches.output,
+        None,
+        problems=(404, 409, 429),
+        media=("application/octet-stream",),
+    ),
+)
 CYCLES = (
     Endpoint("GET", "/v1/cycles", "cycles", cycles.listing, CyclePage),
     Endpoint(
@@ -345,4 +412,12 @@ HEALTH = (
     Endpoint("GET", "/readyz", "health", fleet.readyz, ReadyView, is_open=True, problems=(503,)),
     Endpoint("GET", "/metrics", "health", fleet.metrics, None, media=TEXT),
 )
-ENDPOINTS: tuple[Endpoint, ...] = (*NODES, *CONTAINERS, *JOBS, *CYCLES, *FLEET, *HEALTH)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *NODES,
+    *CONTAINERS,
+    *JOBS,
+    *BATCHES,
+    *CYCLES,
+    *FLEET,
+    *HEALTH,
+)

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import typer
 
-from tenure.cli import containers, cycles, energy, fleet, generations, jobs, nodes, simulate
+from tenure.cli import (
+    batches,
+    containers,
+    cycles,
+    energy,
+    fleet,
+    generations,
+    jobs,
+    nodes,
+    simulate,
+)
 from tenure.cli.verb import CaOption, Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
 
 app = typer.Typer(
@@ -37,6 +47,7 @@ def root(  # noqa: PLR0913 - the common options, one by one, are what typer read
 
 app.add_typer(nodes.app, name="node")
 app.add_typer(jobs.app, name="job")
+app.add_typer(batches.app, name="batch")
 app.add_typer(containers.app, name="container")
 app.add_typer(cycles.app, name="cycle")
 app.add_typer(fleet.config_app, name="config")

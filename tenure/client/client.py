@@ -122,6 +122,44 @@ class Client:
         query = {"executor": executor, "tail": tail, "follow": follow}
         return self._text(f"/v1/jobs/{_part(ref)}/logs", query, follow=follow)
 
+    # batches
+
+    def submit_batch(self, batch: Mapping[str, Any], *, key: str = "") -> Json:
+        """Submit a batch; ``key`` makes it happen once (a new one by default)."""
+        return self._submit("/v1/batches", batch, key)
+
+    def plan_batch(self, batch: Mapping[str, Any]) -> Json:
+        """Return what a submission would be answered."""
+        return self._call("POST", "/v1/batches/plan", batch, is_again=True)
+
+    def batches(self, *, state: str = "") -> list[Json]:
+        """Return the batches in the order of arrival; ``state`` may name several, by commas."""
+        return self._all("/v1/batches", {"state": state})
+
+    def batch(self, ref: str) -> Json:
+        """Return one batch with its stages."""
+        return self._get(f"/v1/batches/{_part(ref)}")
+
+    def batch_tasks(self, ref: str) -> list[Json]:
+        """Return the tasks of a batch by index."""
+        return self._all(f"/v1/batches/{_part(ref)}/tasks", {})
+
+    def cancel_batch(self, ref: str) -> Json:
+        """Cancel a batch."""
+        return self._call("POST", f"/v1/batches/{_part(ref)}/cancel", {}, is_again=True)
+
+    def batch_logs(
+        self, ref: str, task: int | None = None, *, tail: int | None = None, follow: bool = False
+    ) -> Iterator[bytes]:
+        """Yield the log of one task (needed where the batch has several)."""
+        query = {"task": task, "tail": tail, "follow": follow}
+        return self._text(f"/v1/batches/{_part(ref)}/logs", query, follow=follow)
+
+    def batch_output(self, ref: str) -> Iterator[bytes]:
+        """Yield the output of a batch. Raises Conflict ``no_output`` if it did not succeed."""
+        request = Request("GET", f"/v1/batches/{_part(ref)}/output")
+        return stream(self.target, request, FOLLOW_TIMEOUT_S)
+
     # containers
 
     def create_container(self, container: Mapping[str, Any], *, key: str = "") -> Json:

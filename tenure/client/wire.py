@@ -79,6 +79,8 @@ def stream(target: Target, request: Request, timeout_s: float) -> Iterator[bytes
             except (OSError, http.client.HTTPException) as error:
                 raise _cut(target, error) from None
             if not part:
+                if response.length:  # of a stated length: this much of it never came
+                    raise _cut(target, ConnectionError(f"{response.length} bytes are missing"))
                 return
             yield part
 

@@ -46,6 +46,11 @@ def build_settings(
         nodes=tuple(_node(node) for node in nodes),
         cycles=cycles,
         tls=_tls(file),
+        batches=made.BatchSettings(
+            input_dirs=tuple(Path(folder) for folder in file.batches.input_dirs),
+            margin=float(file.batches.margin),
+            window_us=file.batches.window_h * HOUR_US,
+        ),
     )
 
 
@@ -174,6 +179,7 @@ def _node(node: NodeSection) -> NodeSpec:
         tls=TlsFiles(node.tls.ca, node.tls.cert, node.tls.key) if node.tls.ca else None,
         ssh=_ssh(node),
         agent=_agent(node.agent),
+        cgroup=node.cgroup or "/",
         power=PowerSpec(
             driver=node.power.driver,
             on=tuple(node.power.on),

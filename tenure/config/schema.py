@@ -26,6 +26,7 @@ from tenure.config.fields import (
     Ipv4,
     Kept,
     KeptSize,
+    Lent,
     Listeners,
     Mac,
     Name,
@@ -178,6 +179,18 @@ class LimitsSection(Section):
     streams: Positive = _field(100, "Open streams of events and followed logs.")
 
 
+class BatchesSection(Section):
+    input_dirs: list[FolderOrFile] = _field(
+        [],
+        "Folders of this machine whose files may be the input of batches, as absolute paths. What "
+        "the daemon can read there, whoever may submit batches can.",
+    )
+    margin: Lent = _field(
+        0.1, "Part of a node's capacity that batches leave free beside what its owners take."
+    )
+    window_h: Positive = _field(24, "A batch that could not end within this is refused.")
+
+
 class DefaultsSection(Section):
     runtime_s: Interval = _field(600, "Assumed run time of a job that gives no estimate.")
     retries: Count = _field(0, "Retries per executor of jobs that do not say.")
@@ -326,6 +339,11 @@ class NodeSection(Section):
         "Whether its engine can checkpoint containers for live moves: experimental features are "
         "on, and CRIU 4.2 or later is in dockerd's PATH.",
     )
+    cgroup: Text = _field(
+        "/",
+        "The control group that is the node, for several nodes on one machine; tasks of batches "
+        "run below it. Under the systemd driver it is not used.",
+    )
     speed: Speed = _field(1, "Speed relative to the node the estimates are for.")
     power: DriverSection = _field(DriverSection(), "How it is switched off and on.")
     agent: AgentSection = _field(
@@ -364,6 +382,9 @@ class ConfigFile(Section):
     power: PowerSection = _field(PowerSection(), "When nodes are switched off and on.")
     budgets: BudgetsSection = _field(BudgetsSection(), "How much may move at the same time.")
     limits: LimitsSection = _field(LimitsSection(), "Bounds on what is accepted and kept.")
+    batches: BatchesSection = _field(
+        BatchesSection(), "Batches, which run on what is idle ([batches.md](batches.md))."
+    )
     defaults: DefaultsSection = _field(DefaultsSection(), "Values of jobs that do not say.")
     relist_s: Interval = _field(15, "Time between two full listings of each engine.")
     log: LogSection = _field(LogSection(), "The daemon's own log.")

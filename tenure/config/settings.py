@@ -92,6 +92,15 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """``margin`` is the part of a node that batches leave free."""
+
+    input_dirs: tuple[Path, ...] = ()
+    margin: float = 0.1
+    window_us: int = 24 * 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class JobDefaults:
     runtime_us: int
     retries: int
@@ -138,6 +147,7 @@ class Settings:
     nodes: tuple[NodeSpec, ...]
     cycles: tuple[CycleSpec, ...]
     tls: ServerTls | None = None
+    batches: BatchSettings = BatchSettings()
 
     def redacted(self) -> dict[str, Any]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tenure.core import executors, graves, jobs, ledger, moves, room, services, spark
+from tenure.core import executors, graves, jobs, ledger, moves, room, services, spark, tasks
 from tenure.core.context import GONE_SERVICE, UNPLACED_SERVICE, Context
 from tenure.core.steps import is_committed
+from tenure.model.batch import TaskState
 from tenure.model.container import ContainerState, Grave, Migration, Service, Step
 from tenure.model.effects import SetRestartPolicy
 from tenure.model.facts import ContainerFacts
@@ -62,9 +63,10 @@ def all_copies(ctx: Context) -> dict[str, int]:
         job = ctx.tables.jobs[key]
         if not (job.is_cancelling or job.is_failing):
             tally.update(_job(ctx, job, seen))  # += would drop the zeros
-    tally["unknown"] = sum(
-        owner not in ctx.tables.executors and owner not in ctx.tables.services for owner in seen
-    )
+    _tasks(ctx, seen)
+    tables = ctx.tables
+    known = (tables.executors, tables.services, tables.tasks)
+    tally["unknown"] = sum(not any(owner in table for table in known) for owner in seen)
     return dict(tally)
 
 
@@ -170,6 +172,23 @@ def _begun(ctx: Context, job: Job) -> None:
     end_us = ctx.now_us + room.run_estimate_us(ctx, job)
     jobs.to(ctx, replace(job, end_estimate_us=end_us), JobState.STARTING)
     ctx.index.homeless.add(job.id)  # those that were not seen were put back while it still waited
+
+
+def _tasks(ctx: Context, seen: dict[str, list[Sighting]]) -> None:
+    """Begin every task anew that was not done; what was seen of it is waited for, and removed."""
+    for key in sorted(ctx.index.open_batches):
+        batch = ctx.tables.batches[key]
+        for index in range(batch.spec.tasks):
+            task = ctx.tables.tasks[f"{key}/{index}"]
+            if task.state in (TaskState.DONE, TaskState.FAILED):
+                continue
+            for copy in seen.get(task.key, []):
+                turn = replace(task, node=copy.node, attempt=copy.turn)
+                turn = replace(turn, engine_id=copy.facts.engine_id)
+                tasks.bury(ctx, turn, may_run=not copy.has_ended)
+            anew = replace(task, node="", engine_id="", effect="", is_unsure=False)
+            anew = replace(anew, state=TaskState.PENDING, attempt=task.attempt + SKIPPED_TURNS)
+            ctx.put_task(replace(anew, changed_us=ctx.now_us))
 
 
 # containers

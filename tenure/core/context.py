@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from tenure.core.line import Key, Line, queue_key
+from tenure.core.index import Index, Look, Strand, shift
+from tenure.core.line import queue_key
 from tenure.core.params import Params
 from tenure.core.tables import Meta, PublicEvent, Tables
+from tenure.model.batch import Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
 from tenure.model.drain import Drain
 from tenure.model.effects import DURABLE_KINDS, Effect, Reply
@@ -28,60 +30,6 @@ UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
 GONE_SERVICE = frozenset((ContainerState.REMOVED, ContainerState.FAILED))
 
 
-@dataclass(slots=True)
-class Index:
-    """Keys by node and by job, so that no event costs a walk over the fleet.
-
-    ``line`` is the jobs that wait for a place, ``homeless`` those that run or start and may have
-    executors without a node; ``unestimated`` of these are without an estimate, ``unknown``
-    says where those that wait without one are in the line; ``removed`` are nodes that the
-    configuration does not name any more.
-    """
-
-    executors: dict[str, set[str]] = field(default_factory=dict)
-    of_job: dict[str, set[str]] = field(default_factory=dict)
-    services: dict[str, set[str]] = field(default_factory=dict)
-    moves: set[str] = field(default_factory=set)
-    move_of: dict[str, str] = field(default_factory=dict)
-    graves: dict[str, set[str]] = field(default_factory=dict)
-    graves_of: dict[str, set[str]] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    moves_at: dict[str, set[str]] = field(default_factory=dict)
-    open_jobs: set[str] = field(default_factory=set)
-    job_names: dict[str, str] = field(default_factory=dict)
-    line: Line = field(default_factory=Line)
-    homeless: set[str] = field(default_factory=set)
-    unestimated: set[str] = field(default_factory=set)
-    unknown: dict[str, Key] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
-    open_runs: set[str] = field(default_factory=set)
-    open_drains: set[str] = field(default_factory=set)
-    unplaced: set[str] = field(default_factory=set)
-    interval: dict[str, str] = field(default_factory=dict)
-    stays: dict[str, set[str]] = field(default_factory=dict)
-
-
-def _shift(sets: dict[str, set[str]], old: str, new: str, key: str) -> None:
-    if old == new:
-        return
-    if old and old in sets:
-        sets[old].discard(key)
-    if new:
-        sets.setdefault(new, set()).add(key)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """When a drain looks again: not before ``soonest_us``, by ``due_us`` if nothing happens there.
-
-    ``calm`` counts looks in a row that found the same.
-    """
-
-    soonest_us: int
-    due_us: int
-    calm: int = 0
-
-
 class Context:
     """The one mutable thing of the core. Only code called from ``handle`` changes it.
 
@@ -94,6 +42,7 @@ class Context:
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
     for the others to hear of, ``ended`` moves that just ended. ``looks`` says when the drain of
     a node looks again, ``strangers`` names running containers that are not ours, by node.
+    ``lent`` is what can be lent of each node, kept until something there changes.
     ``agenda`` is what the plan of the queue remembers beside its bookings.
     ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
     ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness. ``expected`` is
@@ -124,8 +73,10 @@ class Context:
         self.is_room_changed = False
         self.touched_jobs: set[str] = set()
         self.touched_services: set[str] = set()
+        self.touched_tasks: set[str] = set()
         self.gone: list[tuple[str, bool]] = []
         self.loads: dict[str, Any] = {}
+        self.lent: dict[str, Any] = {}
         self.board: Any = None
         self.agenda: Any = None
         self.stale: set[str] = set()
@@ -226,6 +177,7 @@ class Context:
         self.is_room_changed = True
 
     def _touch_node(self, name: str) -> None:
+        self.lent.pop(name, None)
         self.stale.add(name)
         self.touched_nodes.add(name)
 
@@ -265,7 +217,7 @@ class Context:
         old = self.tables.executors.get(executor.key)
         was = old.node if old and old.state not in EXECUTOR_OVER else ""
         now = executor.node if executor.state not in EXECUTOR_OVER else ""
-        _shift(self.index.executors, was, now, executor.key)
+        shift(self.index.executors, was, now, executor.key)
         self.forget_loads(was, now)
         self.index.of_job.setdefault(executor.job, set()).add(executor.key)
         self._index_homeless(executor)
@@ -284,7 +236,7 @@ class Context:
         old = self.tables.services.get(service.id)
         was = old.node if old and old.state not in GONE_SERVICE else ""
         now = service.node if service.state not in GONE_SERVICE else ""
-        _shift(self.index.services, was, now, service.id)
+        shift(self.index.services, was, now, service.id)
         self.forget_loads(was, now, old.node if old else "")
         if service.state in UNPLACED_SERVICE:
             self.index.unplaced.add(service.id)
@@ -351,7 +303,9 @@ class Context:
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a grave reviewed."""
-        if "/" in owner:
+        if owner in self.tables.tasks:
+            self.touched_tasks.add(owner)
+        elif "/" in owner:
             self.touched_jobs.add(owner.partition("/")[0])
         else:
             self.touched_services.add(owner)
@@ -391,7 +345,33 @@ class Context:
             self.index.open_drains.add(drain.node)
         return self.tables.drains.put(drain.node, drain)
 
+    def put_batch(self, batch: Batch) -> Batch:
+        """Store a batch."""
+        if batch.is_over:
+            self.index.open_batches.discard(batch.id)
+        else:
+            self.index.open_batches.add(batch.id)
+        self.is_room_changed = True
+        return self.tables.batches.put(batch.id, replace(batch, version=batch.version + 1))
+
+    def put_task(self, task: Task) -> Task:
+        """Store a task of a batch."""
+        old = self.tables.tasks.get(task.key)
+        was = old.place if old is not None else ""
+        shift(self.index.tasks, was, task.place, task.key)
+        for name in (was, task.place):
+            self.lent.pop(name, None)
+        strand = self.index.strands.setdefault((task.batch, task.stage), Strand())
+        strand.take(old, task)
+        self.touched_tasks.add(task.key)
+        self.is_room_changed = True
+        return self.tables.tasks.put(task.key, task)
+
     # look-ups
+
+    def tasks_on(self, node: str) -> list[Task]:
+        """Return the tasks of batches that are on ``node`` and not over, by key."""
+        return [self.tables.tasks[key] for key in sorted(self.index.tasks.get(node, ()))]
 
     def executors_on(self, node: str) -> list[Executor]:
         """Return the executors that are placed on ``node`` and not over, by key."""
@@ -442,10 +422,12 @@ class Context:
         """Build the indexes from freshly loaded tables."""
         self.index = Index()
         self.loads.clear()
+        self.lent.clear()
         self.board = None
         self.agenda = None
         self._index_work()
         self._index_moves()
+        self._index_batches()
         tables = self.tables
         for job in tables.jobs.values():
             self._index_job(job)
@@ -465,16 +447,24 @@ class Context:
         tables = self.tables
         for executor in tables.executors.values():
             if executor.state not in EXECUTOR_OVER:
-                _shift(self.index.executors, "", executor.node, executor.key)
+                shift(self.index.executors, "", executor.node, executor.key)
             self.index.of_job.setdefault(executor.job, set()).add(executor.key)
             self._index_homeless(executor)
         for service in tables.services.values():
             if service.state not in GONE_SERVICE:
-                _shift(self.index.services, "", service.node, service.id)
+                shift(self.index.services, "", service.node, service.id)
             if service.state is not ContainerState.REMOVED:
                 self.index.names[service.name] = service.id
             if service.state in UNPLACED_SERVICE:
                 self.index.unplaced.add(service.id)
+
+    def _index_batches(self) -> None:
+        for task in self.tables.tasks.values():
+            shift(self.index.tasks, "", task.place, task.key)
+            strand = self.index.strands.setdefault((task.batch, task.stage), Strand())
+            strand.take(None, task)
+        batches = self.tables.batches.values()
+        self.index.open_batches = {batch.id for batch in batches if not batch.is_over}
 
     def _index_moves(self) -> None:
         tables = self.tables

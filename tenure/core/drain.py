@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import departures, evacuation, executors, room, services
-from tenure.core.context import Context, Look
+from tenure.core import departures, evacuation, executors, room, services, tasks
+from tenure.core.context import Context
+from tenure.core.index import Look
 from tenure.model.container import Migration, Step
 from tenure.model.drain import (
     DRAIN_TRANSITIONS,
@@ -78,7 +79,7 @@ def rehearse(ctx: Context, node: Node) -> DrainReport:
 
 
 def _left(ctx: Context, node: str) -> int:
-    return len(ctx.services_on(node)) + len(ctx.executors_on(node))
+    return len(ctx.services_on(node)) + len(ctx.executors_on(node)) + len(ctx.tasks_on(node))
 
 
 def begin(ctx: Context, command: DrainNode) -> None:
@@ -210,6 +211,7 @@ def _due_us(ctx: Context, node: str) -> int:
 def _look(ctx: Context, drain: Drain) -> None:
     services.unplace_unsent(ctx, drain.node, f"node {drain.node} is drained")
     executors.unplace_unsent(ctx, drain.node)
+    tasks.evict(ctx, drain.node, "its node is drained")
     found = evacuation.plan(ctx, ctx.tables.nodes[drain.node], drain.setbacks)
     is_same = not found.moves and _keys(drain.blockers) == _keys(found.blockers)
     for move in found.moves:

@@ -16,6 +16,7 @@ from typing import Any
 from tenure.core import (
     adopt,
     answers,
+    batches,
     conditions,
     deliberation,
     drain,
@@ -33,6 +34,7 @@ from tenure.core import (
     requests,
     restore,
     services,
+    tasks,
     together,
     unplaced,
 )
@@ -41,6 +43,7 @@ from tenure.core.params import Params
 from tenure.core.tables import Changes, Tables
 from tenure.model.effects import Effect
 from tenure.model.events import (
+    CancelBatch,
     CancelDrain,
     CancelJob,
     ChangeService,
@@ -63,6 +66,7 @@ from tenure.model.events import (
     RequestRun,
     ScheduleNode,
     Started,
+    SubmitBatch,
     SubmitJob,
     SubmitPlan,
     Tick,
@@ -168,6 +172,8 @@ def _remember(ctx: Context, command: Command) -> None:
         answers.remember(ctx, command, "jobs", command.job)
     elif isinstance(command, CreateService) and command.container in ctx.tables.services:
         answers.remember(ctx, command, "services", command.container)
+    elif isinstance(command, SubmitBatch) and command.batch in ctx.tables.batches:
+        answers.remember(ctx, command, "batches", command.batch)
 
 
 def _react(ctx: Context) -> None:
@@ -175,7 +181,8 @@ def _react(ctx: Context) -> None:
     for _ in range(MAX_ROUNDS):
         if ctx.meta.is_restoring and not restore.review(ctx):
             return
-        if not (ctx.gone or ctx.dark or ctx.touched_jobs or ctx.touched_services):
+        touched = ctx.touched_jobs or ctx.touched_services or ctx.touched_tasks
+        if not (ctx.gone or ctx.dark or touched):
             return
         _gone(ctx)
         _review(ctx)
@@ -198,6 +205,7 @@ def _settle(ctx: Context) -> None:
         migrations.review_all(ctx)
         plans.settle(ctx)
         _idle(ctx)
+        batches.settle(ctx)
     raise AssertionError("the fleet does not come to rest")
 
 
@@ -209,6 +217,7 @@ def _gone(ctx: Context) -> None:
         graves.on_node_off(ctx, name)
         migrations.on_node_off(ctx, name)
         services.on_node_off(ctx, name)
+        tasks.on_node_off(ctx, name)
         if is_off:
             ledger.close_interval(ctx, name)
     while ctx.dark:
@@ -227,6 +236,7 @@ def _review(ctx: Context) -> None:
         move = ctx.move_of(key)
         if move is not None:
             migrations.advance(ctx, move.id)
+    batches.review_touched(ctx)
 
 
 def _idle(ctx: Context) -> None:
@@ -246,7 +256,18 @@ def _started(ctx: Context, event: Started) -> None:
         _end(ctx, key, Unknown("the daemon restarted"))
     restore.begin(ctx)
     ctx.is_room_changed = True  # what waits may wait for nothing that is still to come
-    machines = (power, executors, jobs, graves, services, migrations, drain, plans, history)
+    machines = (
+        power,
+        executors,
+        jobs,
+        graves,
+        services,
+        migrations,
+        drain,
+        plans,
+        history,
+        batches,
+    )
     for machine in machines:
         machine.rearm(ctx)
 
@@ -333,6 +354,8 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     CycleDue: plans.on_due,
     SubmitJob: jobs.submit,
     CancelJob: jobs.cancel,
+    SubmitBatch: batches.submit,
+    CancelBatch: batches.cancel,
     CreateService: requests.create,
     ChangeService: requests.change,
     ScheduleNode: nodes.schedule,
@@ -351,6 +374,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     jobs.MACHINE: jobs.on_timer,
     queue.MACHINE: queue.on_timer,
     graves.MACHINE: graves.on_timer,
+    tasks.MACHINE: batches.on_timer,
     services.MACHINE: services.on_timer,
     moves.MACHINE: migrations.on_timer,
     drain.MACHINE: drain.on_timer,
@@ -361,6 +385,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,
     graves.MACHINE: graves.on_effect,
+    tasks.MACHINE: tasks.on_effect,
     moves.MACHINE: migrations.on_effect,
     adopt.MACHINE: adopt.on_effect,
 }

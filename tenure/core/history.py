@@ -25,6 +25,8 @@ def on_timer(ctx: Context, key: str) -> None:
         for executor in ctx.index.of_job.pop(job, set()):
             ctx.tables.executors.drop(executor)
         ctx.tables.jobs.drop(job)
+    for batch in _excess(ctx.tables.batches, lambda b: b.finished_us if b.is_over else None, keep):
+        _forget_batch(ctx, batch)
     for move in _excess(ctx.tables.migrations, lambda m: m.finished_us, keep):
         ctx.tables.migrations.drop(move)
     for run in _excess(ctx.tables.runs, lambda r: r.finished_us if r.is_over else None, keep):
@@ -37,6 +39,16 @@ def on_timer(ctx: Context, key: str) -> None:
         ctx.tables.services.drop(service)
         ctx.profiles.pop(service, None)
     rearm(ctx)
+
+
+def _forget_batch(ctx: Context, key: str) -> None:
+    """Drop a batch with its tasks; what it put out goes with it (``daemon.outputs``)."""
+    batch = ctx.tables.batches[key]
+    for index in range(batch.spec.tasks):
+        ctx.tables.tasks.drop(f"{key}/{index}")
+    for stage in batch.spec.stages:
+        ctx.index.strands.pop((key, stage.name), None)
+    ctx.tables.batches.drop(key)
 
 
 def _removed_us(service: Service) -> int | None:

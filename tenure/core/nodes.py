@@ -14,9 +14,11 @@ from tenure.core import (
     restore,
     room,
     services,
+    tasks,
 )
 from tenure.core.context import GONE_SERVICE, Context
 from tenure.core.executors import is_node_ready
+from tenure.model.batch import TASK_OVER
 from tenure.model.container import Grave, Migration
 from tenure.model.events import (
     Configured,
@@ -141,6 +143,7 @@ def connected(ctx: Context, event: NodeConnected) -> None:
         engine_id=facts.engine_id,
         capacity=usable(node.spec, facts.capacity),
         images=tuple(sorted(facts.images)),
+        cgroup_driver=facts.cgroup_driver,
         unreachable_us=None,
         reconnected_us=ctx.now_us,
         note="",
@@ -241,12 +244,19 @@ def seen(ctx: Context, event: ContainerSeen) -> None:
     for service in ctx.services_on(event.node):
         if (service.id, service.incarnation) == (owner, turn):
             services.on_listing(ctx, service, event.facts, event.started_us)
+    _task_seen(ctx, (owner, turn), event)
     move = ctx.move_of(owner)
     if move is not None:
         _move_seen(ctx, move, event.node, event.facts, event.started_us)
     for grave in ctx.graves_on(event.node):
         if (grave.owner, grave.turn) == (owner, turn):
             graves.on_listing(ctx, grave, event.facts, event.started_us)
+
+
+def _task_seen(ctx: Context, copy: Copy, event: ContainerSeen) -> None:
+    for task in ctx.tasks_on(event.node):
+        if (task.key, task.attempt) == copy:
+            tasks.on_listing(ctx, task, event.facts, event.started_us)
 
 
 def _move_seen(
@@ -287,7 +297,8 @@ def _engine_ids(ctx: Context, owner: str) -> set[str]:
     move = ctx.move_of(owner)
     if move is not None:
         found |= {move.source_id, move.target_id}
-    record = ctx.tables.executors.get(owner) or ctx.tables.services.get(owner)
+    tables = ctx.tables
+    record = tables.executors.get(owner) or tables.services.get(owner) or tables.tasks.get(owner)
     return found if record is None else found | {record.engine_id}
 
 
@@ -311,6 +322,8 @@ def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_
     for service in ctx.services_on(node):
         facts = copies.get((service.id, service.incarnation))
         services.on_listing(ctx, service, facts, started_us)
+    for task in ctx.tasks_on(node):
+        tasks.on_listing(ctx, task, copies.get((task.key, task.attempt)), started_us)
     for move in ctx.moves_at(node):
         pair = (
             copies.get((move.container, move.source_incarnation)),
@@ -349,8 +362,9 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
 
 
 def is_known(ctx: Context, owner: str) -> bool:
-    """Whether a record speaks of this executor key or container id."""
-    return owner in ctx.tables.executors or owner in ctx.tables.services
+    """Whether a record speaks of this executor or task key, or container id."""
+    tables = ctx.tables
+    return owner in tables.executors or owner in tables.services or owner in tables.tasks
 
 
 def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:
@@ -359,6 +373,9 @@ def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:
     if executor is not None:
         # one whose create is under way elsewhere or here is wanted where it was placed
         return executor.attempt == turn and executor.node == node and not executor.is_over
+    task = ctx.tables.tasks.get(owner)
+    if task is not None:
+        return (task.node, task.attempt) == (node, turn) and task.state not in TASK_OVER
     move = ctx.move_of(owner)
     if move is not None:
         wanted = {(move.source, move.source_incarnation), (move.target, move.incarnation)}
@@ -375,6 +392,7 @@ def ready(ctx: Context, name: str) -> None:
         return
     for executor in ctx.executors_on(name):
         ctx.touched_jobs.add(executor.job)
+    ctx.touched_tasks.update(ctx.index.tasks.get(name, ()))
     services.on_node_ready(ctx, name)
     for grave in ctx.graves_on(name):
         if not grave.effect and ctx.now_us >= grave.retry_us:

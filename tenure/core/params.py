@@ -22,7 +22,12 @@ class Params:
     a plan; ``max_queue`` jobs wait at most, ``max_planned`` where the queue is planned;
     ``solve_us`` a slow policy may take for one decision; ``mishaps`` losses of an executor that
     cost no retry; ``best_kind`` the best kind of move (live, snapshot, restart) of containers that
-    do not say; ``volumes_bytes`` the local volumes of one container that a move copies at most.
+    do not say; ``volumes_bytes`` the local volumes of one container that a move copies at most;
+    ``harvest_margin`` the part of a node's capacity that batches leave free beside what its owners
+    take, ``harvest_window_us`` within which a batch must be able to end, ``max_tasks`` of a batch,
+    ``max_batches`` open at a time, ``output_bytes`` of one task, ``preparing`` tasks of a node
+    whose input is on its way, ``task_mishaps`` losses and ``task_reclaims`` reclaims of a task
+    after which its batch fails.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -51,6 +56,14 @@ class Params:
     max_history: int = 10_000
     best_kind: str = "live"
     volumes_bytes: int = 1 << 30
+    harvest_margin: float = 0.1
+    harvest_window_us: int = 24 * 3600 * US
+    max_tasks: int = 10_000
+    max_batches: int = 100
+    output_bytes: int = 1 << 30
+    preparing: int = 4
+    task_mishaps: int = 10
+    task_reclaims: int = 100
 
     def __post_init__(self) -> None:
         if not self.generations:
@@ -60,6 +73,8 @@ class Params:
             raise ValueError("times must not be negative")
         if min(self.headroom, self.hybrid_factor) < 1:
             raise ValueError("headroom and hybrid_factor must be at least 1")
+        if not 0 <= self.harvest_margin < 1:
+            raise ValueError("harvest_margin must be at least 0 and below 1")
         if self.best_kind not in ("live", "snapshot", "restart"):
             raise ValueError("best_kind must be live, snapshot or restart")
 

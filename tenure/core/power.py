@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tenure.core import bookings, ledger, room
+from tenure.core import bookings, ledger, room, tasks
 from tenure.core.context import Context
 from tenure.model.container import ContainerState
 from tenure.model.effects import ProbePower, Relist, SwitchPower
@@ -217,7 +217,7 @@ def review(ctx: Context, node: Node) -> None:
     if node.name in ctx.held and not room.is_welcome(node):
         ctx.held.discard(node.name)  # whoever waits cannot count on it any more
         ctx.arm(ctx.now_us, MACHINE, node.name)
-    busy = room.is_busy(ctx, node.name) or node.foreign_running > 0
+    busy = _is_needed(ctx, node)
     if busy and node.idle_us is not None:
         ctx.put_node(replace(node, idle_us=None))
     elif not busy and node.idle_us is None:
@@ -240,8 +240,16 @@ def maybe_off(ctx: Context, node: Node) -> None:
     elif ctx.now_us - ctx.fresh.get(node.name, 0) > FRESH_US:
         ctx.emit(Relist(node.name))
         ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
+    elif room.is_busy(ctx, node.name):
+        tasks.evict(ctx, node.name, "its node is switched off")
+        ctx.arm(ctx.now_us + FRESH_US, MACHINE, node.name)
     else:
         switch_off(ctx, node, "empty")
+
+
+def is_leaving(ctx: Context, node: Node) -> bool:
+    """Whether an idle node is on its way to be switched off, so that nothing new is lent there."""
+    return node.idle_us is not None and _may_go(ctx, node) and not _is_counted_on(ctx, node)
 
 
 def let_go(ctx: Context) -> None:
@@ -262,7 +270,7 @@ def review_held(ctx: Context) -> None:
 
 def _may_go(ctx: Context, node: Node) -> bool:
     is_ours = node.power is Power.ON and node.reach is Reach.OK and node.is_switchable
-    if not is_ours or node.effect or node.is_in_maintenance or is_occupied(ctx, node):
+    if not is_ours or node.effect or node.is_in_maintenance or _is_needed(ctx, node):
         return False
     if ctx.meta.is_restoring:
         return False  # what its containers are is not known yet
@@ -313,6 +321,11 @@ def _waits(ctx: Context, job: Job) -> bool:
     return is_promised and ctx.now_us < (deadline_us or 0)
 
 
+def _is_needed(ctx: Context, node: Node) -> bool:
+    """Whether anything but tasks of batches is or may be on the node, ours or foreign."""
+    return room.is_needed(ctx, node.name) or node.foreign_running > 0
+
+
 def is_occupied(ctx: Context, node: Node) -> bool:
     """Whether anything is or may be on the node, ours or foreign."""
     return room.is_busy(ctx, node.name) or node.foreign_running > 0
@@ -334,8 +347,9 @@ def _maybe_fence(ctx: Context, node: Node) -> None:
         for s in ctx.services_on(node.name)
     )
     moves = bool(ctx.index.moves_at.get(node.name))
-    if ctx.executors_on(node.name) and not has_services and not moves and not node.foreign_running:
-        switch_off(ctx, node, "fence: unreachable with executors on it")
+    waits = ctx.executors_on(node.name) or ctx.tasks_on(node.name)
+    if waits and not has_services and not moves and not node.foreign_running:
+        switch_off(ctx, node, "fence: unreachable with executors or tasks on it")
 
 
 def command(ctx: Context, order: PowerNode) -> None:

@@ -132,13 +132,20 @@ def free_on(ctx: Context, node: Node) -> Resources:
 
 def is_busy(ctx: Context, node: str) -> bool:
     """Whether anything of ours is, will be or may still be running on the node."""
-    return bool(ctx.index.graves.get(node)) or _is_used(ctx, node)
+    has_copies = bool(ctx.index.graves.get(node) or ctx.index.tasks.get(node))
+    return has_copies or _is_used(ctx, node)
+
+
+def is_needed(ctx: Context, node: str) -> bool:
+    """Whether anything of ours but tasks of batches is there: those never keep a node on."""
+    owned = (grave.owner not in ctx.tables.tasks for grave in ctx.graves_on(node))
+    return _is_used(ctx, node) or any(owned)
 
 
 def has_only_dead(ctx: Context, node: str) -> bool:
     """Whether all that is left of ours there are copies that cannot run, none being removed now."""
     is_dead = all(not (grave.may_run or grave.effect) for grave in ctx.graves_on(node))
-    return is_dead and not _is_used(ctx, node)
+    return is_dead and not (_is_used(ctx, node) or ctx.index.tasks.get(node))
 
 
 def _is_used(ctx: Context, node: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from tenure.model.batch import Batch, Task
 from tenure.model.booking import Booking
 from tenure.model.container import Grave, Migration, Service
 from tenure.model.drain import Drain
@@ -105,8 +106,9 @@ class Meta:
 class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
-    Keys: node name (nodes and drains), job id (jobs and bookings), ``job/index``, container id,
-    migration id, grave id, run id, interval id, stay id, effect id, app, idempotency key, ``meta``.
+    Keys: node name (nodes and drains), job id (jobs and bookings), ``job/index``, batch id,
+    ``batch/index``, container id, migration id, grave id, run id, interval id, stay id, effect id,
+    app, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -120,6 +122,8 @@ class Tables:
     stays: Table[Stay] = field(default_factory=Table)
     drains: Table[Drain] = field(default_factory=Table)
     bookings: Table[Booking] = field(default_factory=Table)
+    batches: Table[Batch] = field(default_factory=Table)
+    tasks: Table[Task] = field(default_factory=Table)
     effects: Table[DurableEffect] = field(default_factory=Table)
     apps: Table[AppRuns] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
@@ -139,6 +143,8 @@ KINDS: dict[str, Any] = {
     "stays": Stay,
     "drains": Drain,
     "bookings": Booking,
+    "batches": Batch,
+    "tasks": Task,
     "effects": DurableEffect,
     "apps": AppRuns,
     "answers": Answer,

@@ -31,8 +31,8 @@ from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
 from tenure.core.tables import KINDS
-from tenure.daemon import kernels
-from tenure.daemon.backend import Body, DaemonBackend
+from tenure.daemon import kernels, outputs
+from tenure.daemon.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.clock import Clock
 from tenure.daemon.garbage import spare_records, undisturbed
 from tenure.daemon.hands import Hands, Ports
@@ -136,6 +136,7 @@ class Daemon:
             relist_s,
             ssh_folder,
             settings.stats.interval_us,
+            self._outputs,
         )
         self.hands = Hands(ctx, ports)
         self.interpreter = Interpreter(self.hands, put)
@@ -216,6 +217,7 @@ class Daemon:
             self._warm,
             self.uses,
             settings.power.price_nano_per_kwh,
+            BatchFolders(settings.batches.input_dirs, self._outputs),
         )
         app = build_app(DaemonBackend(body), options)
         urls = [listener.url for listener in settings.listen]
@@ -252,8 +254,14 @@ class Daemon:
             try:
                 await asyncio.to_thread(self.store.prune, self.clock.now_us())
                 await self.uses.prune(self.clock.now_us())
+                await self._clear_outputs()
             except TenureError as error:
                 log.error("cannot prune: %s", error.detail)
+
+    async def _clear_outputs(self) -> None:
+        found = await asyncio.to_thread(outputs.listing, self._outputs)
+        doomed = outputs.doomed(found, self.state.tables, self.clock.now_us())
+        await asyncio.to_thread(outputs.clear, self._outputs, doomed)
 
     # what the parts ask of each other
 
@@ -279,6 +287,10 @@ class Daemon:
             self._plans_fast = True
             work = kernels.load(self.policies, self._kernels, planning=True)
             self._spawn(work, "planning", is_finite=True)
+
+    @property
+    def _outputs(self) -> Path:
+        return self._settings.state_dir / "outputs"
 
     @property
     def _kernels(self) -> Path:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
@@ -15,7 +16,7 @@ from tenure.core import ledger, restore
 from tenure.core.context import Context
 from tenure.core.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
-from tenure.daemon import energy, views
+from tenure.daemon import energy, inputs, outputs, views
 from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
 from tenure.daemon.hands import Hands
@@ -23,6 +24,7 @@ from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.loop import CoreLoop
 from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
+from tenure.model.batch import Batch, Chunk, InputFile
 from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
@@ -35,6 +37,14 @@ from tenure.profiling.apps import app_of
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.io.uses import UseStore
 from tenure.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFolders:
+    """Where inputs of batches may lie, and where what their tasks put out does."""
+
+    input_dirs: tuple[Path, ...]
+    outputs: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,7 @@ class Body:
     warm: Callable[[], None]
     uses: UseStore
     price_nano_per_kwh: int | None
+    batches: BatchFolders
 
 
 class DaemonBackend:
@@ -149,10 +160,28 @@ class DaemonBackend:
             turns = range(executor.attempt, 0, -1)
             keys = [f"{ref}/{turn}" for turn in turns]
             return executor.node, executor.engine_id, keys
+        task = self.tables.tasks.get(ref)
+        if task is not None:
+            keys = [f"{ref}/{turn}" for turn in range(task.attempt, 0, -1)]
+            return task.node, task.engine_id, keys
         service = self.tables.services.get(ref)
         if service is None:
             raise NotFound(f"no container {ref}")
         return service.node, service.engine_id, []
+
+    async def cut(
+        self, path: str, size_bytes: int | None, lines: int | None
+    ) -> tuple[InputFile, tuple[Chunk, ...]]:
+        """Return an input of batches and its chunks."""
+        folders = self._body.batches.input_dirs
+        work = partial(inputs.cut, path, folders, size_bytes=size_bytes, lines=lines)
+        return await asyncio.to_thread(work)
+
+    async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
+        """Return size and bytes of a batch's output."""
+        files = await asyncio.to_thread(outputs.files_of, self._body.batches.outputs, batch)
+        sizes = await asyncio.to_thread(lambda: [path.stat().st_size for path in files])
+        return sum(sizes), outputs.read(files)
 
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is."""

@@ -24,9 +24,11 @@ from tenure.engines.port import SaveLog
 from tenure.engines.watch import Watcher
 from tenure.model.effects import (
     CarryImage,
+    CollectOutput,
     Decide,
     EngineEffect,
     ProbePower,
+    SendInput,
     SwitchPower,
     TransferState,
     Trigger,
@@ -68,7 +70,10 @@ class Limb:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the hands are given: the inbox, the clock, where logs are kept, and cycle triggers."""
+    """What the hands are given: the inbox, the clock, where logs are kept, and cycle triggers.
+
+    ``outputs`` is the folder of what tasks of batches put out.
+    """
 
     put: Callable[[EventMaker], None]
     now_us: Callable[[], int]
@@ -77,6 +82,7 @@ class Ports:
     relist_s: float = 15.0
     ssh_folder: Path | None = None
     sample_us: int = 30_000_000
+    outputs: Path = Path("outputs")
 
 
 class Hands:
@@ -210,6 +216,10 @@ class Hands:
             key = f"{job.id}/{labels.get(LABEL_EXECUTOR, '')}"
             reserved_m = job.spec.request.cpu_m
             return Target(facts.engine_id, "executor", key, job.spec.app, reserved_m=reserved_m)
+        batch = self._ctx.tables.batches.get(labels.get(LABEL_JOB, ""))
+        if batch is not None:  # ours, so that it does not count as used by others
+            key = f"{batch.id}/{labels.get(LABEL_EXECUTOR, '')}"
+            return Target(facts.engine_id, "executor", key, batch.spec.name)
         service = self._ctx.tables.services.get(labels.get(LABEL_CONTAINER, ""))
         if service is None:
             return Target(facts.engine_id, "foreign")
@@ -238,6 +248,8 @@ class Hands:
             if origin is None:
                 return Refused("unreachable", "the source is not configured any more")
             return await limb.engine.receive(origin.engine, effect)
+        if isinstance(effect, SendInput | CollectOutput):
+            return await limb.engine.carry(effect, self._ports.outputs)
         return await limb.engine.perform(effect)
 
     async def switch(self, effect: SwitchPower) -> Outcome:

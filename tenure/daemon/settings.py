@@ -28,4 +28,6 @@ def params_of(settings: Settings) -> Params:
         grace_stop_s=defaults.grace_stop_s,
         max_queue=settings.limits.queue,
         max_history=settings.limits.history,
+        harvest_margin=settings.batches.margin,
+        harvest_window_us=settings.batches.window_us,
     )

@@ -138,7 +138,8 @@ def engine_facts(
         cpu_m=int(document.get("NCPU") or 0) * 1000,
         memory_bytes=int(document.get("MemTotal") or 0),
     )
-    return EngineFacts(str(document.get("ID") or ""), capacity, api_version, images)
+    driver = str(document.get("CgroupDriver") or "cgroupfs")
+    return EngineFacts(str(document.get("ID") or ""), capacity, api_version, images, driver)
 
 
 def _own_name(names: Iterable[str]) -> str:

@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 from tenure.engines import decode, paths
 from tenure.engines.access import Access
 from tenure.engines.create import Creator
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
+from tenure.engines.files import Carrier
 from tenure.engines.frames import LineReader
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
@@ -20,7 +22,7 @@ from tenure.engines.perform import Performer
 from tenure.engines.port import LOG_TAIL_BYTES, Json, SaveLog
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Timeouts, Transport
-from tenure.model.effects import OneEngineEffect, TwoEngineEffect
+from tenure.model.effects import FileEffect, OneEngineEffect, TwoEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.outcome import Outcome
@@ -183,6 +185,10 @@ class Engine:
     async def receive(self, origin: Engine, effect: TwoEngineEffect) -> Outcome:
         """Bring here what belongs to a container of ``origin``, whatever becomes of it."""
         return await Passage(origin._transport, self._transport).perform(effect)
+
+    async def carry(self, effect: FileEffect, folder: Path) -> Outcome:
+        """Bring input of a task here, or its output to the daemon's ``folder`` of outputs."""
+        return await Carrier(self._transport, folder).perform(effect)
 
     async def close(self) -> None:
         """Close all connections, and the ssh that carried them."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tenure.model.batch import InputFile, Part
 from tenure.model.placing import Ask, ClusterView
 
 
@@ -149,6 +150,42 @@ class TransferState:
 
 
 @dataclass(frozen=True, slots=True)
+class SendInput:
+    """Make the folders of a task in its created container, and fill the one of its input.
+
+    Read back and compared; what differs is sent again, a few times. Ends ``Done`` with
+    ``moved_bytes`` sent, and how often it was ``resent``; refused ``corrupted`` when it never
+    arrived whole, ``input_changed`` and ``no_input`` when the source is not what it
+    was. Ended unknown a part of it may still arrive, so that container must not be started.
+    """
+
+    id: str
+    owner: str
+    node: str
+    engine_id: str
+    parts: tuple[Part, ...] = ()
+    source: InputFile | None = None
+    kind: Literal["send"] = "send"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOutput:
+    """Bring what an ended task left in its output folder to ``folder`` of the daemon's outputs.
+
+    All of it or nothing, and it may be done again. Ends ``Done`` with ``moved_bytes``; refused
+    ``bad_output`` for what is no plain file, ``too_large`` beyond ``limit_bytes``.
+    """
+
+    id: str
+    owner: str
+    node: str
+    engine_id: str
+    folder: str
+    limit_bytes: int
+    kind: Literal["collect"] = "collect"
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchPower:
     """Switch a node ``on`` or ``off`` by its driver; done once the driver says so."""
 
@@ -222,7 +259,8 @@ OneEngineEffect = (
     | CheckpointContainer
 )
 TwoEngineEffect = CarryImage | TransferState
-EngineEffect = OneEngineEffect | TwoEngineEffect
+FileEffect = SendInput | CollectOutput
+EngineEffect = OneEngineEffect | TwoEngineEffect | FileEffect
 DurableEffect = EngineEffect | SwitchPower | ProbePower
 Effect = DurableEffect | Decide | Relist | Reply | Trigger
 DURABLE_KINDS = frozenset(
@@ -235,6 +273,8 @@ DURABLE_KINDS = frozenset(
         "checkpoint",
         "carry",
         "transfer",
+        "send",
+        "collect",
         "power",
         "probe",
     )

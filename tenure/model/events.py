@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from tenure.model.batch import BatchSpec, Chunk
 from tenure.model.container import Profile
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.job import JobSpec
@@ -135,6 +136,26 @@ class CancelJob(Command):
     record: ClassVar[tuple[str, str]] = ("jobs", "job")
 
     job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitBatch(Command):
+    """Replies the ``Batch``, for a dry run ``Forecasted``, or a Problem.
+
+    ``chunks`` are those of the stages that split a file, by stage, one for each task.
+    """
+
+    batch: str
+    spec: BatchSpec
+    chunks: dict[str, tuple[Chunk, ...]] = field(default_factory=dict)
+    is_dry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelBatch(Command):
+    record: ClassVar[tuple[str, str]] = ("batches", "batch")
+
+    batch: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,9 @@ LABEL_DRIVER = "tenure.driver"
 LABEL_CONTAINER = "tenure.container"
 LABEL_INCARNATION = "tenure.incarnation"
 LABEL_GENERATION = "tenure.generation"
+#: Of a task of a batch, beside the labels of an executor: its batch and its stage.
+LABEL_BATCH = "tenure.batch"
+LABEL_STAGE = "tenure.stage"
 
 RUNNING_STATES = frozenset(("running", "paused", "restarting"))
 
@@ -49,9 +52,13 @@ class ContainerFacts:
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """An engine's identity and size; ``capacity`` is the whole machine as it sees it."""
+    """An engine's identity and size; ``capacity`` is the whole machine as it sees it.
+
+    ``cgroup_driver`` is cgroupfs or systemd.
+    """
 
     engine_id: str
     capacity: Resources
     api_version: str = ""
     images: tuple[str, ...] = ()
+    cgroup_driver: str = "cgroupfs"

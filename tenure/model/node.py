@@ -91,7 +91,8 @@ class NodeSpec:
     ``tls`` None: no TLS; ``ssh`` None: ssh's defaults (for ``ssh://`` alone). ``address`` is where
     other nodes reach it; empty: as the URL says. ``checkpoint``: its engine can checkpoint and
     restore (experimental features are on, CRIU is installed). ``agent`` None: its engine alone
-    tells what is used there.
+    tells what is used there. ``cgroup`` is the group that is the node (``/``: the whole machine);
+    tasks of batches run below it.
     """
 
     name: str
@@ -110,6 +111,7 @@ class NodeSpec:
     checkpoint: bool = False
     address: str = ""
     agent: AgentSpec | None = None
+    cgroup: str = "/"
 
     @property
     def host(self) -> str:
@@ -127,7 +129,8 @@ class Node:
     ``is_removed``: the configuration no longer names it; ``foreign_running`` how many running
     containers are not ours; ``reason`` why it takes no new work, in the words of a person.
     ``is_in_maintenance``: hands are in the machine, so tenure never switches it by itself.
-    ``known_us`` is when the configuration first named it (0: not recorded).
+    ``known_us`` is when the configuration first named it (0: not recorded); ``cgroup_driver`` is
+    what its engine says, cgroupfs or systemd.
     """
 
     spec: NodeSpec
@@ -149,6 +152,7 @@ class Node:
     reason: str = ""
     is_in_maintenance: bool = False
     known_us: int = 0
+    cgroup_driver: str = "cgroupfs"
     version: int = 0
 
     @property

@@ -11,12 +11,13 @@ class Done:
 
     Of what was carried from one engine to another ``value`` is the image to create from ("": the
     container's own) and ``moved_bytes`` what was sent to the target. Of a decision ``counts`` are
-    the nodes and how many executors each takes.
+    the nodes and how many executors each takes. ``resent`` is how often an input was sent anew.
     """
 
     value: str = ""
     moved_bytes: int = 0
     counts: tuple[tuple[str, int], ...] = ()
+    resent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +53,8 @@ REFUSALS = (
     "volume_driver",
     "no_solver",
     "no_optimum",
+    "corrupted",
+    "input_changed",
+    "no_input",
+    "bad_output",
 )

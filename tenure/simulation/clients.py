@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from tenure.model.batch import Batch
 from tenure.model.container import Service
 from tenure.model.effects import Reply, Trigger
 from tenure.model.events import (
+    CancelBatch,
     CancelDrain,
     CancelJob,
     ChangeService,
@@ -17,6 +19,7 @@ from tenure.model.events import (
     FenceNode,
     PowerNode,
     ScheduleNode,
+    SubmitBatch,
     SubmitJob,
 )
 from tenure.model.job import Job
@@ -43,6 +46,7 @@ class Clients:
         self.worker = Worker(shell, self.ask, random)
         self.jobs: dict[str, Job] = {}
         self.services: dict[str, str] = {}
+        self.batches: dict[str, str] = {}
         self.open_wishes = 0
 
     # asking
@@ -77,8 +81,8 @@ class Clients:
     def _press(self, wish: Wish, key: str, answers: list[Reply]) -> None:
         if answers:
             return
-        is_job = wish.job is not None
-        make = self._submit(wish, key) if is_job else self._create(wish, key)
+        asks = self._submit if wish.job is not None else self._create
+        make = (self._lend if wish.batch is not None else asks)(wish, key)
 
         def heard(reply: Reply) -> None:
             if not answers:
@@ -107,6 +111,21 @@ class Clients:
 
         return make
 
+    def _lend(self, wish: Wish, key: str) -> MakeCommand:
+        def make(at_us: int, request: str) -> Command:
+            assert wish.batch is not None
+            self._ids += 1
+            return SubmitBatch(
+                at_us=at_us,
+                request=request,
+                idempotency_key=key,
+                fingerprint=wish.name,
+                batch=f"b{self._ids}",
+                spec=wish.batch,
+            )
+
+        return make
+
     def _create(self, wish: Wish, key: str) -> MakeCommand:
         def make(at_us: int, request: str) -> Command:
             self._ids += 1
@@ -131,6 +150,10 @@ class Clients:
             self._shell.around.laws.accepted(key, reply.value.id)
             self._shell.around.story.strike(f"job_{reply.value.admission.class_}")
             self.jobs[wish.name] = reply.value
+        elif isinstance(reply.value, Batch):
+            self._shell.around.laws.accepted(key, reply.value.id)
+            self._shell.around.story.strike("batch_accepted")
+            self.batches[wish.name] = reply.value.id
         elif isinstance(reply.value, Service):
             self.services[wish.name] = reply.value.id
         else:
@@ -152,6 +175,15 @@ class Clients:
     def cancel(self, job: str) -> None:
         """Cancel a job."""
         self._order(lambda at_us, request: CancelJob(at_us=at_us, request=request, job=job))
+
+    def call_off(self, batch: str) -> None:
+        """Cancel a batch."""
+        self._order(lambda at_us, request: CancelBatch(at_us=at_us, request=request, batch=batch))
+
+    def call_off_one(self, dice: Random) -> None:
+        """Cancel any batch."""
+        if self.batches:
+            self.call_off(dice.choice(sorted(self.batches.values())))
 
     def _change(self) -> None:
         if not self.services:

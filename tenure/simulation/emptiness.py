@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenure.core.tables import Changes
+from tenure.model.batch import TASK_OVER, Task
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.drain import Drain, DrainState
 from tenure.model.facts import LABEL_CONTAINER, LABEL_EXECUTOR, LABEL_JOB
@@ -22,7 +23,8 @@ def nothing_lands(store: SimStore, changes: Changes) -> None:
     draining = _draining_throughout(store, changes)
     if not draining:
         return
-    for kind, lands in (("services", _service), ("executors", _executor), ("migrations", _move)):
+    kinds = (("services", _service), ("executors", _executor), ("migrations", _move))
+    for kind, lands in (*kinds, ("tasks", _task)):
         before = store.table(kind)
         for key, row in changes.records.get(kind, {}).items():
             node = "" if row is None else lands(before.get(key), row)
@@ -56,6 +58,12 @@ def _executor(old: Executor | None, new: Executor) -> str:
     return new.node if is_new and not new.is_over else ""
 
 
+def _task(old: Task | None, new: Task) -> str:
+    """Return where a new attempt of a task is placed."""
+    is_new = old is None or (old.node, old.attempt) != (new.node, new.attempt)
+    return new.node if is_new and new.state not in TASK_OVER else ""
+
+
 def _move(old: Migration | None, new: Migration) -> str:
     has_begun = new.step not in (Step.QUEUED, Step.REFUSED)
     return new.target if has_begun and (old is None or old.step is Step.QUEUED) else ""
@@ -77,6 +85,8 @@ def is_empty(store: SimStore, machine: Machine) -> None:
     name = machine.name
     on = [e.key for e in store.table("executors").values() if e.node == name and not e.is_over]
     on += [s.id for s in store.table("services").values() if s.node == name and s.state not in GONE]
+    tasks: list[Task] = list(store.table("tasks").values())
+    on += [task.key for task in tasks if task.node == name and task.state not in TASK_OVER]
     on += [g.id for g in store.table("graves").values() if g.node == name]
     moves: list[Migration] = list(store.table("migrations").values())
     on += [m.id for m in moves if not m.is_over and name in (m.source, m.target)]
@@ -91,4 +101,4 @@ def _has_record(store: SimStore, labels: Mapping[str, str]) -> bool:
     """Whether a container is ours by a record too: after a restore some are known to nobody."""
     executor = f"{labels.get(LABEL_JOB)}/{labels.get(LABEL_EXECUTOR)}"
     is_service = labels.get(LABEL_CONTAINER) in store.table("services")
-    return is_service or executor in store.table("executors")
+    return is_service or executor in store.table("executors") or executor in store.table("tasks")

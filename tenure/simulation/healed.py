@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Grave, Migration, Service
 from tenure.model.drain import Drain
 from tenure.model.job import Job, JobState
@@ -50,6 +51,8 @@ def unrest(
 def _unfinished(store: SimStore) -> Iterator[str]:
     jobs: list[Job] = list(store.table("jobs").values())
     yield from (f"job {job.id} is {job.state}" for job in jobs if not job.is_over)
+    batches: list[Batch] = list(store.table("batches").values())
+    yield from (f"batch {batch.id} is {batch.state}" for batch in batches if not batch.is_over)
     yield from (f"effect {key} is open" for key in store.table("effects"))
     graves: list[Grave] = list(store.table("graves").values())
     yield from (f"grave {grave.id} on {grave.node} is open" for grave in graves)

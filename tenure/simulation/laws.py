@@ -8,7 +8,7 @@ is on the disk; L11 public events have no gaps; L12 no placement overcommits; L1
 L15 nothing new lands on a node that is drained; L16 one that was drained is empty of ours.
 L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by running twice. L17, what
 the core keeps between events is what its records say, is ``remembered``. L18: what moved live goes
-on with the memory that it had.
+on with the memory that it had. L19 to L22, of batches, are ``lent``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.core.tables import Changes
+from tenure.model.batch import TASK_OVER, Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Service, Step
 from tenure.model.drain import Drain
 from tenure.model.effects import (
@@ -34,7 +35,7 @@ from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval
 from tenure.model.node import Node, Power
 from tenure.model.units import US, cost_nano
-from tenure.simulation import capacity, emptiness, progress
+from tenure.simulation import capacity, emptiness, lent, progress
 from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
@@ -88,6 +89,7 @@ class Laws:
         self._how: dict[str, str] = {}
         self._fenced: set[str] = set()
         self._placed: set[str] = set()
+        self._lent: set[str] = set()
         self._emptied: list[str] = []
 
     # the truth: processes
@@ -100,6 +102,7 @@ class Laws:
         others = [c for c in self.alive.get(owner, ()) if c.is_alive and c is not container]
         self.alive[owner] = [*others, container]
         self._how[container.id] = how
+        lent.may_begin(self.store, container, owner)
         if "/" in owner:
             _no_executor_twice(container, others, how)
         else:
@@ -166,6 +169,7 @@ class Laws:
             before = self.store.table(kind)
             for key, row in rows.items():
                 check(before.get(key), row)
+        self._lent = lent.on_commit(self.store, self.machines, changes)
         emptiness.nothing_lands(self.store, changes)
         self._emptied = emptiness.drained_by(self.store, changes)
         self._finished(changes)
@@ -194,12 +198,14 @@ class Laws:
             emptiness.is_empty(self.store, self.machines[node])
         if self.is_size_known:
             capacity.check(self.store, self._placed)
+            lent.fits(self.store, self._lent)
 
     def on_restart(self) -> None:
         """L1: what was promised is on the disk when a daemon starts."""
+        kept = {*self.store.table("jobs"), *self.store.table("batches")}
         for job in self.promised:
-            if job not in self.store.table("jobs"):
-                raise LawBroken("L1", f"job {job} was accepted, and is lost")
+            if job not in kept:
+                raise LawBroken("L1", f"{job} was accepted, and is lost")
 
     # what leaves
 
@@ -225,11 +231,11 @@ class Laws:
             raise LawBroken("L10", f"effect {key} ({effect.kind}) leaves, and is not on the disk")
         if isinstance(effect, CreateContainer):
             policy = (effect.body.get("HostConfig") or {}).get("RestartPolicy")
-            if effect.owner.startswith("executor:") and policy != {"Name": "no"}:
+            if effect.owner.startswith(("executor:", "task:")) and policy != {"Name": "no"}:
                 raise LawBroken("L2", f"executor created with restart policy {policy}")
 
     def _reply_is_durable(self, reply: Reply) -> None:
-        kinds = {Job: "jobs", Service: "services", Node: "nodes", Drain: "drains"}
+        kinds = {Job: "jobs", Batch: "batches", Service: "services", Node: "nodes", Drain: "drains"}
         kind = kinds.get(type(reply.value))
         if kind is None:
             return
@@ -261,6 +267,7 @@ class Laws:
         """L14: what was made for a key is the answer to it; every key of a run has its own name."""
         made = [job.id for job in self.store.table("jobs").values() if job.spec.name == name]
         made += [row.id for row in self.store.table("services").values() if row.name == name]
+        made += [b.id for b in self.store.table("batches").values() if b.spec.name == name]
         if made:
             raise LawBroken("L14", f"key {key} is turned down, and had made {made[0]}")
 
@@ -283,6 +290,9 @@ class Laws:
             raise LawBroken("L4", f"{container.id} ({owner} #{turn}) is stopped without a reason")
 
     def _executor_done(self, owner: str, turn: int, node: str) -> bool:
+        task: Task | None = self.store.table("tasks").get(owner)
+        if task is not None:
+            return task.attempt > turn or task.state in TASK_OVER or task.node != node
         executor: Executor = self.store.table("executors")[owner]
         job: Job = self.store.table("jobs")[executor.job]
         is_ending = job.is_cancelling or job.is_failing or job.is_over

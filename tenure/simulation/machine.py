@@ -11,6 +11,7 @@ from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
 from tenure.model.units import US
 from tenure.simulation.behaviour import behaviour_of
+from tenure.simulation.story import LawBroken
 from tenure.simulation.timeline import Timeline
 
 #: An engine waits this long before it restarts a container by its policy.
@@ -24,9 +25,9 @@ class SimContainer:
 
     ``life`` counts its processes, ``is_by_hand`` says that a person or tenure stopped it.
     ``checkpoints`` holds what was kept of its memory by name, ``memory`` tells one process's from
-    another's: it goes on where a process is restored. ``task`` is what the engine's death amid its
-    start left of it, which the engine neither shows nor ends: "" nothing, ``shim`` nothing that
-    could run, ``held`` a process that may run.
+    another's: it goes on where a process is restored. ``has_input``: a task's input is in it.
+    ``task`` is what the engine's death amid its start left of it, which the engine neither shows
+    nor ends: "" nothing, ``shim`` nothing that could run, ``held`` a process that may run.
     """
 
     id: str
@@ -45,6 +46,7 @@ class SimContainer:
     checkpoints: dict[str, str] = field(default_factory=dict)
     memory: str = ""
     task: str = ""
+    has_input: bool = False
 
     def is_kept_up(self, code: int) -> bool:
         """Whether its engine starts it again after an end with ``code``."""
@@ -173,6 +175,23 @@ class Machine:
             if checkpoint not in origin.checkpoints:
                 return Refused("engine_error", f"no checkpoint {checkpoint}")
             container.checkpoints[checkpoint] = origin.checkpoints[checkpoint]
+        return Done(moved_bytes=1)
+
+    def take_input(self, key: str) -> Outcome:
+        """Have the input of a task unpacked in a container, whatever that does at the moment."""
+        container = self.containers.get(key)
+        if container is None:
+            return Refused("no_such_container", key)
+        if container.is_alive:
+            raise LawBroken("L20", f"the input of {key} is written while it runs")
+        container.has_input = True
+        return Done(moved_bytes=1)
+
+    def give_output(self, key: str) -> Outcome:
+        """Hand over what a task put out."""
+        container = self.containers.get(key)
+        if container is None:
+            return Refused("no_such_container", key)
         return Done(moved_bytes=1)
 
     def stop(self, key: str) -> Outcome:

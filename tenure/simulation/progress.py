@@ -12,6 +12,7 @@ from tenure.model.drain import DRAIN_TRANSITIONS, Drain
 from tenure.model.job import EXECUTOR_TRANSITIONS, JOB_TRANSITIONS, Executor, Job
 from tenure.model.ledger import Interval
 from tenure.model.plan import RUN_TRANSITIONS, Run
+from tenure.simulation import lent
 from tenure.simulation.story import LawBroken
 
 W = TypeVar("W", bound=StrEnum)
@@ -134,4 +135,6 @@ CHECKS: dict[str, Callable[[Any, Any], None]] = {
     "runs": _run,
     "intervals": _interval,
     "drains": _drain,
+    "batches": lent.forward_batch,
+    "tasks": lent.forward_task,
 }

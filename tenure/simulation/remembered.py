@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.core import board, line, room
+from tenure.core import board, lending, line, room
 from tenure.core.context import UNDER_WAY, Context
 from tenure.model.job import ExecutorState
 from tenure.model.node import Power
@@ -12,6 +12,7 @@ from tenure.simulation.story import LawBroken
 def check(ctx: Context) -> None:
     """Raise LawBroken unless board, line and idle clocks agree with the records."""
     text = board.board_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
+    text = text or _lent(ctx)
     if text:
         raise LawBroken("L17", text)
 
@@ -32,9 +33,19 @@ def _idle(ctx: Context) -> str:
         return ""  # nobody looks until every node was seen; then at all that was touched
     for node in ctx.tables.nodes.values():
         if node.power is Power.ON and node.is_switchable:
-            is_busy = room.is_busy(ctx, node.name) or node.foreign_running > 0
+            is_busy = room.is_needed(ctx, node.name) or node.foreign_running > 0
             if is_busy != (node.idle_us is None):
                 return f"{node.name}: busy {is_busy}, idle since {node.idle_us}"
+    return ""
+
+
+def _lent(ctx: Context) -> str:
+    """Say of which node what can be lent was not looked at anew when it changed."""
+    for name, look in list(ctx.lent.items()):
+        node = ctx.tables.nodes.get(name)
+        del ctx.lent[name]
+        if node is not None and lending.look_at(ctx, node) != look:
+            return f"{name}: lends {look}, should be {ctx.lent[name]}"
     return ""
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tenure.model.effects import (
+    CollectOutput,
     CreateContainer,
     Decide,
     Effect,
     RetireContainer,
+    SendInput,
     SetRestartPolicy,
     StartContainer,
     StopContainer,
@@ -15,6 +17,7 @@ from tenure.model.effects import (
 from tenure.model.effects import Reply as ReplyEffect
 from tenure.model.errors import Problem
 from tenure.model.events import (
+    CancelBatch,
     CancelDrain,
     CancelJob,
     ChangeService,
@@ -32,6 +35,7 @@ from tenure.model.events import (
     NodeLost,
     PowerNode,
     ScheduleNode,
+    SubmitBatch,
     SubmitJob,
     SubmitPlan,
 )
@@ -70,6 +74,10 @@ def _told_command(event: Command, name: str) -> str:
         words = f"{words} due {spec.deadline_us} {' '.join(spec.command)}"
     elif isinstance(event, CancelJob):
         words = event.job
+    elif isinstance(event, SubmitBatch):
+        words = f"{event.batch} {event.spec.name} {event.spec.tasks} tasks"
+    elif isinstance(event, CancelBatch):
+        words = event.batch
     elif isinstance(event, CreateService):
         words = f"{event.container[:8]} {event.name} {event.request_resources.cpu_m}m"
     elif isinstance(event, ChangeService):
@@ -110,7 +118,7 @@ def told_effect(effect: Effect) -> str:
         labels = effect.body.get("Labels") or {}
         turn = labels.get("tenure.attempt") or labels.get("tenure.incarnation")
         detail = f"{effect.name} #{turn}"
-    elif isinstance(effect, StartContainer | StopContainer):
+    elif isinstance(effect, StartContainer | StopContainer | SendInput | CollectOutput):
         detail = effect.engine_id
     elif isinstance(effect, SetRestartPolicy):
         detail = f"{effect.engine_id} {effect.policy.get('Name')}"

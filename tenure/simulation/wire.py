@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from tenure.model.effects import (
     CarryImage,
     CheckpointContainer,
+    CollectOutput,
     CreateContainer,
     EngineEffect,
     RetireContainer,
+    SendInput,
     StartContainer,
     StopContainer,
     TransferState,
@@ -33,6 +35,10 @@ def perform(  # noqa: PLR0911 - one for each effect
     machine = machines[effect.node]
     if isinstance(effect, CarryImage | TransferState):
         return _receive(machine, machines[effect.source], effect)
+    if isinstance(effect, SendInput):
+        return machine.take_input(effect.engine_id)
+    if isinstance(effect, CollectOutput):
+        return machine.give_output(effect.engine_id)
     if isinstance(effect, CheckpointContainer):
         return machine.checkpoint(effect.engine_id, effect.checkpoint)
     if isinstance(effect, CreateContainer):

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from tenure.core.params import Params
+from tenure.model.batch import BatchSpec
 from tenure.model.job import Constraint, JobSpec, SparkSpec
 from tenure.model.node import NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
@@ -15,6 +16,7 @@ from tenure.model.units import MIB, US
 from tenure.placement.decide import POLICIES, TENURE
 from tenure.placement.policies import MILP
 from tenure.simulation.behaviour import WORKER_ENDS
+from tenure.simulation.lent import draw_batches
 
 IMAGES = ("base:latest", "tool:latest")
 ABSENT = "absent:latest"
@@ -26,7 +28,7 @@ CYCLES = (
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a client asks for at ``at_us``: a job, or a service by its create body."""
+    """What a client asks for at ``at_us``: a job, a batch, or a service by its create body."""
 
     at_us: int
     name: str
@@ -35,6 +37,15 @@ class Wish:
     request: Resources = Resources()
     migrate: str = ""
     overlap: bool = False
+    batch: BatchSpec | None = None
+
+
+def batches(dice: Random, start_us: int, span_us: int, *, is_calm: bool) -> list[Wish]:
+    """Return the batches that people ask for within ``span_us``."""
+    return [
+        Wish(start_us + dice.randrange(0, span_us // US) * US, spec.name, batch=spec)
+        for spec in draw_batches(dice, IMAGES, is_calm=is_calm)
+    ]
 
 
 def with_checkpoints(dice: Random, specs: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:

@@ -13,7 +13,7 @@ from tenure.model.node import NodeSpec, Power
 from tenure.model.placing import Placer
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.simulation import healed, workload
+from tenure.simulation import healed, lent, workload
 from tenure.simulation.clients import Clients
 from tenure.simulation.faults import BLOWS, Faults
 from tenure.simulation.machine import Machine, SimContainer
@@ -29,6 +29,8 @@ AFTERMATH_US = 150 * US
 #: A fleet that is not at rest this long after has a defect.
 REST_US = 3000 * US
 LOOK_US = 5 * US
+#: Batches wait for idle nodes, which nothing keeps on for them; so long people wait with them.
+PATIENCE_US = 900 * US
 #: Faults that keep the daemon from knowing whether a node is on.
 UNCLEAR = ("power_", "probe_")
 UNPLACED = (JobState.WAITING, JobState.STARTING)
@@ -67,6 +69,7 @@ class World:
         self.shell.askers = self.clients
         self.span_us = self.random.choice((60, 120, 240, 480)) * US
         self.dropped: set[str] = set()
+        self._patient_until_us = 0
         for spec in self.specs:
             self._add_machine(spec)
 
@@ -128,6 +131,7 @@ class World:
         wishes = workload.with_planning(wishes, Random(f"planning {self.seed}"))
         for wish in workload.with_solving(wishes, Random(f"solving {self.seed}")):
             self.timeline.at(wish.at_us, partial(self.clients.wish, wish))
+        self._plan_batches()
         if self.is_calm:
             return
         self._plan_cycles()
@@ -152,6 +156,16 @@ class World:
         for _ in range(dice.choice((0, 0, 0, 0, 3, 8))):
             at_us = START_US + dice.randrange(2 * US, self.span_us)
             self.timeline.at(at_us, partial(self.clients.empty, dice))
+
+    def _plan_batches(self) -> None:
+        """In every second run people submit batches, by dice of its own, and cancel some."""
+        dice = Random(f"batches {self.seed}")
+        span_us = self.span_us * 3 // 4
+        for wish in workload.batches(dice, START_US + US, span_us, is_calm=self.is_calm):
+            self.timeline.at(wish.at_us, partial(self.clients.wish, wish))
+        for _ in range(0 if self.is_calm else dice.choice((0, 0, 1))):
+            at_us = START_US + dice.randrange(2 * US, self.span_us)
+            self.timeline.at(at_us, partial(self.clients.call_off_one, dice))
 
     def _plan_cycles(self) -> None:
         end_us = START_US + self.span_us
@@ -256,6 +270,7 @@ class World:
 
     def _rest(self) -> None:
         until_us = self.timeline.now_us + AFTERMATH_US + LOOK_US
+        self._patient_until_us = until_us + PATIENCE_US
         limit_us = until_us + REST_US
         while True:
             while self.timeline.step(until_us):
@@ -289,14 +304,24 @@ class World:
         for job in waiting:
             if job.spec.image == workload.ABSENT or self.dropped:
                 self.clients.cancel(job.id)
+        if self.timeline.now_us > self._patient_until_us:
+            self._call_off()
         if waiting:
             for key in sorted(self.clients.services.values()):
                 self.clients.change(key, "remove")
+
+    def _call_off(self) -> None:
+        """Have people cancel the batches that find nothing idle any more."""
+        for batch in list(self.around.store.table("batches").values()):
+            if not (batch.is_over or batch.is_ending):
+                self.story.strike("batch_without_room")
+                self.clients.call_off(batch.id)
 
     def _check_ends(self) -> None:
         store, power = self.around.store, self.around.power
         self.around.laws.on_restart()
         healed.jobs_ended_right(store)
+        lent.ended_right(store)
         if self.is_calm:
             healed.deadlines_met(store)
         slack_us = 10_000 if self.is_calm else self._slack_us()

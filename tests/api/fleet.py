@@ -17,16 +17,19 @@ from tenure.core import ledger
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
-from tenure.daemon import energy, metrics
+from tenure.daemon import energy, inputs, metrics, outputs
 from tenure.daemon.loop import LoopStats
+from tenure.model.batch import Batch, Chunk, InputFile
 from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.effects import (
+    CollectOutput,
     CreateContainer,
     Effect,
     ProbePower,
     Reply,
     RetireContainer,
+    SendInput,
     SetRestartPolicy,
     StartContainer,
     StopContainer,
@@ -100,6 +103,7 @@ class CoreBackend:
         self.degraded: dict[str, str] = {}
         self.reasons: list[str] = []
         self.profiles: dict[str, Profile] = {}
+        self.outputs = Path(tempfile.gettempdir()) / "tenure-tests-no-outputs"
         self.used: list[Use] = []
         self.metered: list[Metered] = []
         self._bodies: dict[str, dict[str, Any]] = {}
@@ -150,7 +154,7 @@ class CoreBackend:
             return [self._end(effect.id, engine_id)]
         if isinstance(effect, ended):
             return [self._end(effect.id, ""), *self._seen(effect)]
-        if isinstance(effect, SwitchPower):
+        if isinstance(effect, SwitchPower | SendInput | CollectOutput):
             return [self._end(effect.id, "")]
         if isinstance(effect, ProbePower):
             node = self.tables.nodes[effect.node]
@@ -224,6 +228,15 @@ class CoreBackend:
         for part in self.followed:
             await asyncio.sleep(0.05)
             yield part
+
+    async def cut(
+        self, path: str, size_bytes: int | None, lines: int | None
+    ) -> tuple[InputFile, tuple[Chunk, ...]]:
+        return inputs.cut(path, (self.outputs,), size_bytes=size_bytes, lines=lines)
+
+    async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
+        files = outputs.files_of(self.outputs, batch)
+        return sum(path.stat().st_size for path in files), outputs.read(files)
 
     def explain(self, job_id: str) -> dict[str, Any]:
         from tenure.daemon.views import explain
@@ -301,12 +314,23 @@ class CoreBackend:
 
     def sizes(self) -> dict[str, int]:
         """Return how many records of each kind there are: nothing half created."""
-        counted = ("jobs", "executors", "services", "migrations", "runs", "effects", "answers")
+        counted = (
+            "batches",
+            "tasks",
+            "jobs",
+            "executors",
+            "services",
+            "migrations",
+            "runs",
+            "effects",
+            "answers",
+        )
         return {kind: len(getattr(self.tables, kind)) for kind in counted}
 
     def records(self) -> dict[str, list[dict[str, Any]]]:
         """Return the submitted records as plain data."""
         return {
             "jobs": [asdict(job) for job in self.tables.jobs.values()],
+            "batches": [asdict(batch) for batch in self.tables.batches.values()],
             "services": [asdict(service) for service in self.tables.services.values()],
         }

@@ -155,6 +155,11 @@ JOB: dict[str, Any] = {
     "deadline_s": 600,
     "estimate": {"local_s": 20, "hybrid_s": 26},
 }
+BATCH: dict[str, Any] = {
+    "name": "many",
+    "image": "app:1",
+    "stages": [{"name": "s", "memory": "64MiB", "tasks": 3, "estimate": {"task_s": 5}}],
+}
 CONTAINER: dict[str, Any] = {
     "name": "web-1",
     "Image": "web:1",

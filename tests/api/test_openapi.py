@@ -13,7 +13,7 @@ from tenure.api.links import LINKS
 from tenure.api.openapi import document
 from tenure.api.problems import ProblemView
 from tenure.api.routes import ENDPOINTS
-from tests.api.server import CONTAINER, JOB, Server
+from tests.api.server import BATCH, CONTAINER, JOB, Server
 
 
 def test_every_endpoint_is_described(server: Server) -> None:
@@ -54,7 +54,9 @@ def test_answers_have_their_shapes(server: Server) -> None:
     job = server.post("/v1/jobs", JOB).json["id"]
     server.post("/v1/containers", CONTAINER)
     run = server.post("/v1/cycles/promote/run", {}).json["id"]
-    parts = {"/v1/jobs/{id}": job, "/v1/containers/{id}": "web-1", "/v1/runs/{id}": run}
+    batch = server.post("/v1/batches", BATCH).json["id"]
+    parts = {"/v1/batches/{id}": batch, "/v1/batches/{id}/tasks": batch}
+    parts |= {"/v1/jobs/{id}": job, "/v1/containers/{id}": "web-1", "/v1/runs/{id}": run}
     checked = 0
     for endpoint in ENDPOINTS:
         if endpoint.method != "GET" or endpoint.answer is None:

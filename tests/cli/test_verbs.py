@@ -385,6 +385,7 @@ def _leaves(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]
 ELSEWHERE = {
     "simulate": Path(__file__).with_name("test_simulate.py").read_text(),
     "config": Path(__file__).with_name("test_files.py").read_text(),
+    "batch": Path(__file__).with_name("test_batch.py").read_text(),
 }
 LEAVES = list(_leaves(typer.main.get_command(app)))
 

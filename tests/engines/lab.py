@@ -109,8 +109,9 @@ class Lab:
         assert outcome == Done(), outcome
         return engine_id
 
-    async def exited(self, name: str, *command: str, **more: Any) -> ContainerFacts:
-        engine_id = await self.running(name, *command, **more)
+    async def run_out(self, engine_id: str) -> ContainerFacts:
+        """Start a container that was created, and wait for its end."""
+        assert await self._engine.perform(start(engine_id)) == Done()
 
         async def ended() -> ContainerFacts | None:
             facts = await self._engine.inspect(engine_id)
@@ -119,3 +120,9 @@ class Lab:
         facts = await eventually(ended)
         assert facts is not None
         return facts
+
+    async def log_of(self, engine_id: str) -> bytes:
+        return await self._engine.logs(engine_id)
+
+    async def exited(self, name: str, *command: str, **more: Any) -> ContainerFacts:
+        return await self.run_out(await self.created(name, *command, **more))

@@ -16,8 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tenure.core.params import Params
 from tenure.core.tables import Tables
+from tenure.model.batch import BatchSpec, StageSpec
 from tenure.model.effects import CreateContainer, Effect, Reply
 from tenure.model.events import (
+    CancelBatch,
     CancelDrain,
     CancelJob,
     ChangeService,
@@ -34,6 +36,7 @@ from tenure.model.events import (
     NodeLost,
     PowerNode,
     ScheduleNode,
+    SubmitBatch,
     SubmitJob,
     SubmitPlan,
     Tick,
@@ -110,6 +113,35 @@ class CoreMachine(RuleBasedStateMachine):
             max_runtime_us=20 * US,
         )
         self.ask(SubmitJob, job=f"j{self.count}", spec=spec)
+
+    @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=2), retries=st.integers(0, 1))
+    def lend(self, counts: list[int], retries: int) -> None:
+        """On a node that answers and is empty, for else nothing is lent in most runs."""
+        self.connect("n")
+        listing = NodeListed(
+            at_us=0, node="n", started_us=self.bench.now_us + US, containers=(), images=(IMAGE,)
+        )
+        self.say(listing, 2 * US)
+        names = ("map", "reduce")[: len(counts)]
+        stages = tuple(
+            StageSpec(
+                name=name,
+                image=IMAGE,
+                command=(),
+                count=count,
+                request=SMALL,
+                run_us=US,
+                after=names[:number],
+                shuffle="".join(names[:number]),
+            )
+            for number, (name, count) in enumerate(zip(names, counts, strict=True))
+        )
+        spec = BatchSpec(f"batch{self.count}", stages, retries)
+        self.ask(SubmitBatch, batch=f"b{self.count}", spec=spec)
+
+    @rule(pick=PICK)
+    def call_off(self, pick: int) -> None:
+        self.ask(CancelBatch, batch=self.any_key("batches", pick))
 
     @rule(policy=st.sampled_from(["no", "always"]))
     def create(self, policy: str) -> None:

@@ -28,7 +28,7 @@ DEATHS = {
 CALLS = {
     f"{fault}:{kind}"
     for fault in CALL_FAULTS
-    for kind in ("create", "start", "stop", "retire", "restart_policy")
+    for kind in ("create", "start", "stop", "retire", "restart_policy", "send", "collect")
 }
 PEOPLE = {
     "fenced_by_word",
@@ -53,6 +53,13 @@ PEOPLE = {
     "worker_failed",
 }
 OUTCOMES = {
+    "batch.cancelled",
+    "batch.failed",
+    "batch.refused",
+    "batch.succeeded",
+    "task.failed",
+    "task.lost",
+    "task.reclaimed",
     "container.exited",
     "container.failed",
     "container.removed",

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSc
 
 from tenure.api.schemas.fields import Grace
 from tenure.api.schemas.jobs import Moment
+from tenure.model.batch import BatchState
 from tenure.model.container import ContainerState
 from tenure.model.job import JobState
 from tenure.model.plan import RunState
@@ -33,6 +34,7 @@ def _states(kind: type[StrEnum]) -> WithJsonSchema:
 
 
 JobStates = Annotated[Words, _states(JobState)]
+BatchStates = Annotated[Words, _states(BatchState)]
 ContainerStates = Annotated[Words, _states(ContainerState)]
 RunStates = Annotated[Words, _states(RunState)]
 MAX_PAGE = 1000
@@ -59,6 +61,10 @@ class JobsQuery(PageQuery):
     app: Word | None = None
 
 
+class BatchesQuery(PageQuery):
+    state: BatchStates | None = None
+
+
 class ContainersQuery(PageQuery):
     state: ContainerStates | None = None
     app: Word | None = None
@@ -78,6 +84,12 @@ class LogsQuery(Query):
 
 class JobLogsQuery(LogsQuery):
     executor: int | None = Field(
+        default=None, ge=0, le=1_000_000, description="Index; needed where there are several."
+    )
+
+
+class BatchLogsQuery(LogsQuery):
+    task: int | None = Field(
         default=None, ge=0, le=1_000_000, description="Index; needed where there are several."
     )
 

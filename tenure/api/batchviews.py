@@ -1,0 +1,194 @@
+"""How batches are shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from tenure.api.views import moment, seconds
+from tenure.model.batch import Batch, InputFile, StageSpec, Task, TaskState
+
+#: States of the attempts that are on a node.
+BUSY = frozenset(
+    (
+        TaskState.CREATING,
+        TaskState.CREATED,
+        TaskState.SENDING,
+        TaskState.READY,
+        TaskState.STARTING,
+        TaskState.RUNNING,
+        TaskState.ENDED,
+        TaskState.COLLECTING,
+    )
+)
+
+
+class InputView(TypedDict):
+    """A file of the daemon's machine, and the longest of its chunks."""
+
+    file: str
+    size_bytes: int
+    chunk_bytes: int
+
+
+class StageView(TypedDict):
+    """A stage; ``task_s`` is what a task takes on a node of speed 1, as estimated.
+
+    ``states`` counts its tasks by state; of one that is tried again the present attempt counts.
+    """
+
+    name: str
+    image: str
+    command: list[str]
+    cpus: float
+    memory_bytes: int
+    tasks: int
+    after: list[str]
+    shuffle: str
+    partitions: int
+    input: InputView | None
+    task_s: float | None
+    states: dict[str, int]
+
+
+class BatchView(TypedDict):
+    """A batch; ``promised_end_at`` was predicted at submission.
+
+    ``done`` of its ``tasks`` are done, ``active`` are on a node. ``retried`` counts attempts that
+    failed, ``reclaimed`` those that gave way to owners, ``resent`` inputs that had to be sent
+    again because they did not arrive as they were.
+    """
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    is_cancelling: bool
+    tasks: int
+    done: int
+    active: int
+    retries: int
+    retried: int
+    reclaimed: int
+    resent: int
+    submitted_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    promised_end_at: str | None
+    version: int
+
+
+class BatchDetail(BatchView):
+    """A batch with its stages."""
+
+    stages: list[StageView]
+
+
+class BatchPlanView(TypedDict):
+    """What a submission would be answered; the batch would end at ``end_at``."""
+
+    is_accepted: bool
+    tasks: int
+    end_at: str | None
+
+
+class TaskView(TypedDict):
+    """A task in its present attempt; ``index`` counts over all stages, ``number`` in its own."""
+
+    index: int
+    stage: str
+    number: int
+    state: str
+    attempt: int
+    node: str
+    chunk_bytes: int | None
+    started_at: str | None
+    finished_at: str | None
+    exit_code: int | None
+    failures: int
+    reclaims: int
+    output_bytes: int
+    note: str
+
+
+def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
+    """Return a batch; O(tasks)."""
+    states = Counter(task.state for task in tasks)
+    return BatchView(
+        id=batch.id,
+        name=batch.spec.name,
+        state=batch.state.value,
+        reason=batch.reason,
+        is_cancelling=batch.is_cancelling,
+        tasks=batch.spec.tasks,
+        done=states[TaskState.DONE],
+        active=sum(states[state] for state in BUSY),
+        retries=batch.spec.retries,
+        retried=batch.retried,
+        reclaimed=batch.reclaimed,
+        resent=batch.resent,
+        submitted_at=moment(batch.arrival_us),
+        started_at=moment(batch.started_us),
+        finished_at=moment(batch.finished_us),
+        promised_end_at=moment(batch.promised_us),
+        version=batch.version,
+    )
+
+
+def batch_detail(batch: Batch, tasks: Sequence[Task]) -> BatchDetail:
+    """Return a batch with its stages."""
+    stages = [stage_view(stage, tasks) for stage in batch.spec.stages]
+    return BatchDetail(**batch_view(batch, tasks), stages=stages)
+
+
+def stage_view(stage: StageSpec, tasks: Iterable[Task]) -> StageView:
+    """Return a stage with the states of its tasks."""
+    states = Counter(task.state.value for task in tasks if task.stage == stage.name)
+    return StageView(
+        name=stage.name,
+        image=stage.image,
+        command=list(stage.command),
+        cpus=stage.request.cpu_m / 1000,
+        memory_bytes=stage.request.memory_bytes,
+        tasks=stage.count,
+        after=list(stage.after),
+        shuffle=stage.shuffle,
+        partitions=stage.partitions,
+        input=_input_view(stage.input, stage.chunk_bytes),
+        task_s=seconds(stage.run_us),
+        states=dict(states),
+    )
+
+
+def _input_view(source: InputFile | None, chunk_bytes: int) -> InputView | None:
+    if source is None:
+        return None
+    return InputView(file=source.path, size_bytes=source.size_bytes, chunk_bytes=chunk_bytes)
+
+
+def task_view(task: Task) -> TaskView:
+    """Return a task."""
+    return TaskView(
+        index=task.index,
+        stage=task.stage,
+        number=task.number,
+        state=task.state.value,
+        attempt=task.attempt,
+        node=task.node,
+        chunk_bytes=None if task.chunk is None else task.chunk.length,
+        started_at=moment(task.started_us),
+        finished_at=moment(task.finished_us),
+        exit_code=task.exit_code,
+        failures=task.failures,
+        reclaims=task.reclaims,
+        output_bytes=task.output_bytes,
+        note=task.note,
+    )
+
+
+def plan_view(tasks: int, end_us: int) -> dict[str, Any]:
+    """Return what a submission would be answered."""
+    return {"is_accepted": True, "tasks": tasks, "end_at": moment(end_us)}

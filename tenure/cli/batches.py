@@ -1,0 +1,245 @@
+"""``tenure batch``: batches on what services and executors leave idle."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tenure.cli import files
+from tenure.cli.output import Column, ago, between, size
+from tenure.cli.verb import Session, verb
+from tenure.cli.watching import JOB_OVER, POLL_S
+from tenure.client.client import Client
+from tenure.model.errors import FieldError, InvalidInput, TenureError
+
+app = typer.Typer(help="Batches on idle capacity: run, list, logs, output.", no_args_is_help=True)
+
+OPEN = "accepted,running"
+#: A waiting command outlives a restart of the daemon.
+WAIT_PATIENCE_S = 120.0
+File = Annotated[str, typer.Argument(help="YAML or JSON, - for stdin; one document.")]
+Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="BATCH")]
+Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="BATCH...")]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
+]
+Target = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the output there; implies --wait.")
+]
+
+COLUMNS: list[Column] = [
+    ("ID", lambda b: b["id"]),
+    ("NAME", lambda b: b["name"]),
+    ("STATE", lambda b: b["state"]),
+    ("DONE", lambda b: f"{b['done']}/{b['tasks']}"),
+    ("ACTIVE", lambda b: b["active"]),
+    ("RETRIED", lambda b: b["retried"]),
+    ("RECLAIMED", lambda b: b["reclaimed"]),
+    ("PROMISED", lambda b: ago(b["promised_end_at"])),
+    ("RAN", lambda b: between(b["started_at"], b["finished_at"])),
+    ("REASON", lambda b: b["reason"]),
+]
+STAGES: list[Column] = [
+    ("STAGE", lambda s: s["name"]),
+    ("TASKS", lambda s: s["tasks"]),
+    ("CPUS", lambda s: s["cpus"]),
+    ("MEMORY", lambda s: size(s["memory_bytes"])),
+    ("AFTER", lambda s: s["after"]),
+    ("CHUNKS", lambda s: size(s["input"]["chunk_bytes"]) if s["input"] else None),
+    ("STATES", lambda s: s["states"]),
+]
+TASKS: list[Column] = [
+    ("TASK", lambda t: t["index"]),
+    ("STAGE", lambda t: t["stage"]),
+    ("STATE", lambda t: t["state"]),
+    ("NODE", lambda t: t["node"]),
+    ("ATTEMPT", lambda t: t["attempt"]),
+    ("RAN", lambda t: between(t["started_at"], t["finished_at"])),
+    ("OUTPUT", lambda t: size(t["output_bytes"])),
+    ("NOTE", lambda t: t["note"]),
+]
+FIELDS = (
+    "id name state reason tasks done active retries retried reclaimed resent submitted_at "
+    "started_at promised_end_at finished_at"
+)
+
+
+def document(source: str) -> dict[str, Any]:
+    """Return the batch in a file; paths of inputs count from where the file lies.
+
+    Raises InvalidInput for none, or several.
+    """
+    found = files.documents(source)
+    if len(found) != 1:
+        raise InvalidInput(f"{source} holds {len(found)} documents; a batch is one")
+    here = Path.cwd() if source == "-" else Path(source).absolute().parent
+    stages = found[0].get("stages")
+    for stage in stages if isinstance(stages, list) else ():
+        given = stage.get("input") if isinstance(stage, dict) else None
+        if isinstance(given, dict) and isinstance(given.get("file"), str) and given["file"]:
+            given["file"] = os.path.normpath(here / given["file"])
+    return found[0]
+
+
+@verb(app, "run")
+def run(
+    session: Session,
+    file: File,
+    *,
+    is_waiting: Annotated[bool, typer.Option("--wait", help="Wait until it is over.")] = False,
+    output: Target = None,
+    timeout: Timeout = None,
+) -> int:
+    """Submit a batch. With --wait or --output the exit code is 0 only if it succeeded."""
+    _require_writable(output)
+    batch = session.client.submit_batch(document(file))
+    session.out.note(f"{batch['name']}: {batch['tasks']} tasks, to end {batch['promised_end_at']}")
+    if not is_waiting and output is None:
+        session.out.rows([batch], COLUMNS)
+        return 0
+    return _wait(session, batch["id"], timeout, output)
+
+
+@verb(app, "plan", error_code=255)
+def plan(session: Session, file: File) -> int:
+    """Say when a batch would end, or why it is refused; nothing is kept.
+
+    Exit codes: 1 it would be accepted (the fleet would change), 255 it would be refused.
+    """
+    answer = session.client.plan_batch(document(file))
+    session.out.data(answer, lambda found: session.out.fields(found.items()))
+    return 1
+
+
+@verb(app, "ls")
+def ls(
+    session: Session,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those over.")] = False,
+    state: Annotated[str, typer.Option(help="Only these states, parted by commas.")] = "",
+) -> None:
+    """List the batches that are not over."""
+    chosen = state or ("" if is_all else OPEN)
+    session.out.rows(session.client.batches(state=chosen), COLUMNS)
+
+
+@verb(app, "show")
+def show(
+    session: Session,
+    batch: Ref,
+    *,
+    with_tasks: Annotated[bool, typer.Option("--tasks", help="Also each task.")] = False,
+) -> None:
+    """Show one batch: its stages and how far they are."""
+    found = session.client.batch(batch)
+    if with_tasks:
+        found = {**found, "task_states": session.client.batch_tasks(found["id"])}
+
+    def render(one: dict[str, Any]) -> None:
+        session.out.fields([(name, one[name]) for name in FIELDS.split()])
+        session.out.table(one["stages"], STAGES)
+        if with_tasks:
+            session.out.table(one["task_states"], TASKS)
+
+    session.out.data(found, render)
+
+
+@verb(app, "logs")
+def logs(
+    session: Session,
+    batch: Ref,
+    *,
+    task: Annotated[int | None, typer.Option(min=0, help="Index of the task.")] = None,
+    is_following: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on as it grows.")
+    ] = False,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.")] = None,
+) -> None:
+    """Print the log of a task; which ones there are, show --tasks says."""
+    for part in session.client.batch_logs(batch, task, tail=tail, follow=is_following):
+        session.out.binary(part)
+
+
+@verb(app, "output")
+def output(session: Session, batch: Ref, *, output: Target = None) -> None:
+    """Print the output of a batch that succeeded, or write it to a file."""
+    _require_writable(output)
+    _fetch(session, session.client, batch, output)
+
+
+@verb(app, "wait")
+def wait(session: Session, batch: Ref, *, timeout: Timeout = None) -> int:
+    """Wait until a batch is over; exit code 0 only if it succeeded."""
+    return _wait(session, batch, timeout, None)
+
+
+@verb(app, "cancel")
+def cancel(session: Session, batches: Refs) -> None:
+    """Cancel batches; their tasks are stopped."""
+    session.out.rows([session.client.cancel_batch(batch) for batch in batches], COLUMNS)
+
+
+def _wait(session: Session, ref: str, timeout_s: float | None, target: Path | None) -> int:
+    client = session.client_with(WAIT_PATIENCE_S)
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    batch: dict[str, Any] = {}
+    for batch in _progress(client, ref, until):
+        reason = f": {batch['reason']}" if batch["reason"] else ""
+        done = f"{batch['done']}/{batch['tasks']} done, {batch['active']} active"
+        session.out.note(f"{batch['name']} {batch['state']}, {done}{reason}")
+    if batch["state"] not in JOB_OVER:
+        raise TenureError(f"not over in time: {ref}", code="timeout")
+    if batch["state"] == "succeeded" and target is not None:
+        _fetch(session, client, batch["id"], target)
+    session.out.rows([batch], COLUMNS)
+    return 0 if batch["state"] == "succeeded" else 1
+
+
+def _progress(client: Client, ref: str, until: float | None) -> Iterator[dict[str, Any]]:
+    """Yield a batch whenever it got further; the last is over, or the time is."""
+    shown: tuple[object, ...] = ()
+    poll_s = POLL_S[0]
+    while True:
+        batch = client.batch(ref)
+        now = (batch["state"], batch["done"], batch["active"], batch["reason"])
+        if now != shown:
+            yield batch
+        shown = now
+        if batch["state"] in JOB_OVER or (until is not None and time.monotonic() >= until):
+            return
+        time.sleep(poll_s)
+        poll_s = min(poll_s * 1.3, POLL_S[1])
+
+
+def _require_writable(target: Path | None) -> None:
+    """Raise InvalidInput before anything is begun for a file that could not be written."""
+    if target is None or str(target) == "-":
+        return
+    folder = target.absolute().parent
+    if target.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        told = f"cannot write {target}: name a file in a folder that is there"
+        raise InvalidInput(told, fields=(FieldError("--output", told),))
+
+
+def _fetch(session: Session, client: Client, ref: str, target: Path | None) -> None:
+    """Copy the output of a batch; a file appears under its name only when it is whole."""
+    if target is None or str(target) == "-":
+        for part in client.batch_output(ref):
+            session.out.binary(part)
+        return
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        with partial.open("wb") as file:
+            for part in client.batch_output(ref):
+                file.write(part)
+        partial.replace(target)
+    except OSError as error:
+        raise TenureError(f"cannot write {target}: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    session.out.note(f"output written to {target}")

@@ -1,0 +1,289 @@
+"""Batches: the answer to a submission, the order of their tasks, their ends (DESIGN.md section 7).
+
+All or nothing: a batch is accepted if all of its tasks can be done within the window on what
+nodes lend now, behind the batches before it; else it is refused with the reason. Then nothing is
+booked: whenever room changes, each stage whose turn has come gives its next tasks to the nodes
+that can lend most, batches in the order of their arrival, so that the rest is planned anew each
+time. Tasks end as soon as owners need their memory; of CPU they get what is left anyway.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import replace
+
+from tenure.core import lending, tasks
+from tenure.core.context import Context
+from tenure.model.batch import (
+    BATCH_TRANSITIONS,
+    TASK_OVER,
+    Batch,
+    BatchSpec,
+    BatchState,
+    Chunk,
+    Forecasted,
+    StageSpec,
+    Task,
+    TaskState,
+)
+from tenure.model.errors import FieldError, Problem
+from tenure.model.events import CancelBatch, SubmitBatch
+from tenure.model.resources import DIMENSIONS, exhausted
+from tenure.model.units import US, iso
+
+S = TaskState
+B = BatchState
+
+
+def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
+    """Move a batch forward; an illegal step is a defect."""
+    if state not in BATCH_TRANSITIONS[batch.state]:
+        raise AssertionError(f"batch {batch.id}: {batch.state} -> {state}")
+    batch = ctx.put_batch(replace(batch, state=state))
+    ctx.publish(f"batch.{state.value}", batch.id, name=batch.spec.name, reason=batch.reason)
+    return batch
+
+
+# submission
+
+
+def submit(ctx: Context, command: SubmitBatch) -> None:
+    """Accept or refuse a batch at once, or say what the answer would be."""
+    if command.batch in ctx.tables.batches:
+        ctx.refuse(command, "duplicate_id", f"batch {command.batch} exists", status=409)
+        return
+    answer = appraise(ctx, command.spec)
+    if isinstance(answer, Problem):
+        if not command.is_dry:
+            name = command.spec.name
+            ctx.publish("batch.refused", command.batch, name=name, code=answer.code)
+        ctx.reply(command, answer)
+    elif command.is_dry:
+        ctx.reply(command, answer)
+    else:
+        ctx.reply(command, _accept(ctx, command, answer))
+
+
+def appraise(ctx: Context, spec: BatchSpec) -> Forecasted | Problem:
+    """Return when a batch would end, or why it is refused. Changes nothing."""
+    if len(ctx.index.open_batches) >= ctx.params.max_batches:
+        detail = f"{ctx.params.max_batches} batches are open already; try again later"
+        return Problem("queue_full", detail, 429)
+    if not spec.tasks:
+        return _problem("zero_tasks", "it has no tasks", "stages")
+    if spec.tasks > ctx.params.max_tasks:
+        detail = f"it has {spec.tasks} tasks, and may have {ctx.params.max_tasks}: split coarser"
+        return _problem("too_many_tasks", detail, "stages")
+    for number, stage in enumerate(spec.stages):
+        problem = _unfit(ctx, stage, number)
+        if problem is not None:
+            return problem
+    return _in_window(ctx, spec)
+
+
+def _in_window(ctx: Context, spec: BatchSpec) -> Forecasted | Problem:
+    open_ = [ctx.tables.batches[key] for key in ctx.index.open_batches]
+    before = [b for b in sorted(open_, key=lambda b: b.seq) if not b.is_ending]
+    ahead = [lending.remaining(ctx, batch) for batch in before]
+    end_us = lending.predict(ctx, ahead, lending.needs_of(spec))
+    if end_us is None:
+        return Problem("no_room", "no node has room to lend for all of its stages", 422)
+    if end_us > ctx.now_us + ctx.params.harvest_window_us:
+        hours = ctx.params.harvest_window_us / 3600 / US
+        detail = f"it would end at {iso(end_us)}, beyond the window of {hours:g} h"
+        return Problem("outside_window", detail, 422)
+    return Forecasted(end_us)
+
+
+def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
+    """Return why no node can take a task of the stage now, None where one can."""
+    path = f"stages.{number}"
+    nodes = list(ctx.tables.nodes.values())
+    largest = max((node.capacity.memory_bytes for node in nodes), default=0)
+    if stage.chunk_bytes > largest:
+        detail = f"stage {stage.name}: a chunk of {stage.chunk_bytes} bytes is larger than the "
+        detail += f"memory of any node, at most {largest} bytes: split it finer"
+        return _problem("chunk_too_large", detail, f"{path}.input.split")
+    lenders = [n for n in nodes if lending.is_lendable(ctx, n) and lending.holds(n, stage)]
+    if not lenders:
+        detail = f"stage {stage.name}: no node that is on, reachable and takes new work can run it"
+        return _problem("no_node", detail, path)
+    short = [
+        exhausted(stage.request, lending.spare_on(ctx, node), node.capacity) for node in lenders
+    ]
+    if all(short):
+        missing = [name for name in DIMENSIONS if any(name in one for one in short)]
+        least = " and ".join(name.removesuffix("_m").removesuffix("_bytes") for name in missing)
+        detail = f"stage {stage.name}: no node has {least} enough to lend for one of its tasks"
+        return _problem("no_room", detail, path)
+    return None
+
+
+def _problem(code: str, detail: str, path: str) -> Problem:
+    return Problem(code, detail, 422, (FieldError(path, detail),))
+
+
+def _accept(ctx: Context, command: SubmitBatch, answer: Forecasted) -> Batch:
+    spec = command.spec
+    seq = ctx.meta.next_seq
+    ctx.set_meta(next_seq=seq + 1)
+    batch = Batch(command.batch, seq, spec, ctx.now_us, answer.end_us)
+    batch = ctx.put_batch(batch)
+    index = 0
+    for stage in spec.stages:
+        chunks = command.chunks.get(stage.name, ())
+        for number in range(stage.count):
+            chunk: Chunk | None = chunks[number] if chunks else None
+            ctx.put_task(Task(batch.id, index, stage.name, number, chunk, changed_us=ctx.now_us))
+            index += 1
+    end = iso(answer.end_us)
+    ctx.publish("batch.accepted", batch.id, name=spec.name, tasks=spec.tasks, end=end)
+    return batch
+
+
+def cancel(ctx: Context, command: CancelBatch) -> None:
+    """Cancel a batch; what runs of it is stopped. One that is over stays as it is."""
+    batch = ctx.tables.batches.get(command.batch)
+    if batch is None:
+        ctx.refuse(command, "not_found", f"no batch {command.batch}", status=404)
+        return
+    if not (batch.is_over or batch.is_ending):
+        ctx.put_batch(replace(batch, is_cancelling=True, reason="cancelled"))
+        review(ctx, batch.id)
+    ctx.reply(command, ctx.tables.batches[batch.id])
+
+
+# progress
+
+
+def review_touched(ctx: Context) -> None:
+    """Bring forward the tasks that were touched, and their batches."""
+    touched, ctx.touched_tasks = sorted(ctx.touched_tasks), set()
+    for key in touched:
+        task = ctx.tables.tasks.get(key)
+        if task is not None:
+            _judge(ctx, task)
+            tasks.advance(ctx, ctx.tables.tasks[key])
+    for batch in sorted({key.partition("/")[0] for key in touched}):
+        review(ctx, batch)
+
+
+def _judge(ctx: Context, task: Task) -> None:
+    """Have a batch fail one of whose tasks has no attempt left."""
+    batch = ctx.tables.batches[task.batch]
+    if task.state in (S.FAILED, S.ABANDONED) and not (batch.is_ending or batch.is_over):
+        reason = f"stage {task.stage}, task {task.number}: {task.note}"
+        ctx.put_batch(replace(batch, is_failing=True, reason=reason))
+
+
+def review(ctx: Context, key: str) -> None:
+    """Bring a batch forward as far as its tasks allow."""
+    batch = ctx.tables.batches.get(key)
+    if batch is None or batch.is_over:
+        return
+    if batch.is_ending:
+        _wind_down(ctx, batch)
+        return
+    strands = [ctx.index.strands[key, stage.name] for stage in batch.spec.stages]
+    waiting = sum(len(strand.pending) for strand in strands)
+    if batch.state is B.ACCEPTED and waiting < batch.spec.tasks:
+        batch = to(ctx, replace(batch, started_us=ctx.now_us), B.RUNNING)
+    if not any(strand.undone for strand in strands):
+        to(ctx, replace(batch, finished_us=ctx.now_us), B.SUCCEEDED)
+
+
+def tasks_of(ctx: Context, batch: Batch) -> list[Task]:
+    """Return the tasks of a batch in their order."""
+    return [ctx.tables.tasks[f"{batch.id}/{index}"] for index in range(batch.spec.tasks)]
+
+
+def _wind_down(ctx: Context, batch: Batch) -> None:
+    """Stop what is left; the batch is over when nothing of it can be running any more."""
+    here = tasks_of(ctx, batch)
+    for task in here:
+        if task.state not in TASK_OVER:
+            tasks.abandon(ctx, task, batch.reason)
+    if any(grave.may_run for task in here for grave in ctx.graves_of(task.key)):
+        return
+    state = B.CANCELLED if batch.is_cancelling else B.FAILED
+    to(ctx, replace(batch, finished_us=ctx.now_us), state)
+
+
+def on_timer(ctx: Context, key: str) -> None:
+    """Go on with a task whose wait is over."""
+    ctx.touched_tasks.add(key)
+    ctx.is_room_changed = True
+
+
+# who runs where
+
+
+def settle(ctx: Context) -> None:
+    """Take back what owners need, then give tasks to the nodes that can lend to them."""
+    if not ctx.index.open_batches:
+        return
+    for name in sorted(name for name, keys in ctx.index.tasks.items() if keys):
+        _give_way(ctx, name)
+    if ctx.is_closing:
+        return
+    open_ = (ctx.tables.batches[key] for key in ctx.index.open_batches)
+    for batch in sorted(open_, key=lambda b: b.seq):
+        if not batch.is_ending:
+            _serve(ctx, batch)
+
+
+def _give_way(ctx: Context, name: str) -> None:
+    """End the latest-started tasks of a node as long as owners lack the memory that they hold.
+
+    Not before half of the margin is used up: a little more use by owners ends nothing.
+    """
+    node = ctx.tables.nodes.get(name)
+    if node is None:
+        return
+    short = lending.look_at(ctx, node).short_bytes
+    if short <= 0:
+        return
+    here = ctx.tasks_on(name)
+    for task in sorted(here, key=lambda t: (t.started_us or ctx.now_us, t.index), reverse=True):
+        if short <= 0:
+            return
+        short -= tasks.stage_of(ctx, task).request.memory_bytes
+        tasks.reclaim(ctx, task, "its node's owners need the memory")
+
+
+def _serve(ctx: Context, batch: Batch) -> None:
+    """Place the pending tasks of every stage whose turn has come."""
+    strands = ctx.index.strands
+    for stage in batch.spec.stages:
+        if any(strands[batch.id, name].undone for name in stage.after):
+            continue
+        if strands[batch.id, stage.name].pending:
+            _fill(ctx, batch, stage)
+
+
+def _fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
+    seats = lending.seats(ctx, stage)
+    if not seats:
+        return
+    for index in sorted(ctx.index.strands[batch.id, stage.name].pending):
+        task = ctx.tables.tasks[f"{batch.id}/{index}"]
+        if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
+            continue
+        # on another node than the one it had to leave, where there is one
+        turn = int(len(seats) > 1 and seats[0][-1] == task.shunned)
+        node = ctx.tables.nodes[seats.pop(turn)[-1]]
+        tasks.place(ctx, task, node)
+        again = lending.seat(ctx, stage, node)
+        if again is not None:
+            insort(seats, again)
+        if not seats:
+            return
+
+
+def rearm(ctx: Context) -> None:
+    """Set the timers of loaded tasks and have those of open batches reviewed."""
+    for key in sorted(ctx.index.open_batches):
+        for task in tasks_of(ctx, ctx.tables.batches[key]):
+            ctx.touched_tasks.add(task.key)
+            if task.retry_us > ctx.now_us:
+                ctx.arm(task.retry_us, tasks.MACHINE, task.key)

@@ -1,0 +1,200 @@
+"""What nodes have to lend to batches, and when a batch would end on it.
+
+Two questions with one answer each, so that better ones can take their place: ``spare_on`` says what
+of a node owners leave (until there are forecasts: what they take now, by profile and request), and
+``predict`` plays the tasks of all open batches through on that, each on the node that can begin it
+first, as ``batches`` places them. Owners never see the tasks of batches in what is free for them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tenure.core import power, room, tasks
+from tenure.core.context import Context
+from tenure.core.executors import is_node_ready
+from tenure.model.batch import PREPARING, Batch, BatchSpec, StageSpec
+from tenure.model.node import Node, Scheduling
+from tenure.model.resources import Resources, exhausted, total
+from tenure.model.units import US
+
+#: Rank and name of a node: -speed, inputs on their way, -free cores, name.
+Seat = tuple[float, int, int, str]
+
+
+def spare_on(ctx: Context, node: Node) -> Resources:
+    """Return what owners leave of a node: capacity less their use, requests and a margin.
+
+    Tasks of batches are not taken off. Negative where owners take more than is left to lend.
+    """
+    return room.free_on(ctx, node) - node.capacity.scaled(ctx.params.harvest_margin)
+
+
+def free_on(ctx: Context, node: Node) -> Resources:
+    """Return what of a node can be lent now: what is spare, less what is lent."""
+    return spare_on(ctx, node) - lent_on(ctx, node.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What can be lent of a node now, how many inputs are on their way there, and what is short.
+
+    ``short_bytes`` is the memory that tasks hold beyond what is spare and half of the margin.
+    """
+
+    free: Resources
+    preparing: int
+    short_bytes: int
+
+
+def look_at(ctx: Context, node: Node) -> Look:
+    """Return a look at a node, kept until something there changes."""
+    kept: Look | None = ctx.lent.get(node.name)
+    if kept is None:
+        here = ctx.tasks_on(node.name)
+        held = sum(tasks.stage_of(ctx, task).request.memory_bytes for task in here)
+        half = int(node.capacity.memory_bytes * ctx.params.harvest_margin / 2)
+        short = held - spare_on(ctx, node).memory_bytes - half if here else 0
+        preparing = sum(task.state in PREPARING for task in here)
+        kept = ctx.lent[node.name] = Look(free_on(ctx, node), preparing, short)
+    return kept
+
+
+def lent_on(ctx: Context, node: str) -> Resources:
+    """Return what tasks of batches take of a node, ended ones that may run included."""
+    here = [tasks.stage_of(ctx, task).request for task in ctx.tasks_on(node)]
+    for grave in ctx.graves_on(node):
+        owner = ctx.tables.tasks.get(grave.owner) if grave.may_run else None
+        if owner is not None:
+            here.append(tasks.stage_of(ctx, owner).request)
+    return total(here)
+
+
+def is_lendable(ctx: Context, node: Node) -> bool:
+    """Whether tasks may begin on a node: it is on, takes new work, and is not about to go off."""
+    is_open = is_node_ready(node) and node.scheduling is Scheduling.YES and not node.is_removed
+    has_look = node.name in ctx.fresh  # listed since it connected: what is there is known
+    return is_open and has_look and not power.is_leaving(ctx, node)
+
+
+def holds(node: Node, stage: StageSpec) -> bool:
+    """Whether a node can have the image of a stage."""
+    return stage.is_pullable or not node.images or room.has_image(node, stage.image)
+
+
+def seats(ctx: Context, stage: StageSpec) -> list[Seat]:
+    """Return the nodes on which one more task fits now, the best first."""
+    found = (seat(ctx, stage, node) for node in ctx.tables.nodes.values())
+    return sorted(one for one in found if one is not None)
+
+
+def seat(ctx: Context, stage: StageSpec, node: Node) -> Seat | None:
+    """Return a node with its rank if one more task of the stage fits there now.
+
+    Fast ones before slow ones; of equals the one with the fewest inputs on their way, then with
+    most cores free, then by name.
+    """
+    if not is_lendable(ctx, node) or not holds(node, stage):
+        return None
+    look = look_at(ctx, node)
+    if look.preparing >= ctx.params.preparing:
+        return None
+    if exhausted(stage.request, look.free, node.capacity):
+        return None
+    return -node.spec.speed, look.preparing, -look.free.cpu_m, node.name
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is still to be done of a stage: ``count`` tasks."""
+
+    stage: StageSpec
+    count: int
+
+
+def remaining(ctx: Context, batch: Batch) -> list[Need]:
+    """Return what is left of a batch, stage by stage."""
+    strands = ctx.index.strands
+    return [Need(stage, strands[batch.id, stage.name].undone) for stage in batch.spec.stages]
+
+
+def needs_of(spec: BatchSpec) -> list[Need]:
+    """Return what there is to do of a batch that has not begun."""
+    return [Need(stage, stage.count) for stage in spec.stages]
+
+
+def predict(ctx: Context, ahead: Sequence[Sequence[Need]], own: Sequence[Need]) -> int | None:
+    """Return when ``own`` would be done behind those ``ahead``; None: never, on these nodes.
+
+    Each task takes the seat that is free first (first fit by time). O(tasks x log seats).
+    """
+    nodes = [node for node in ctx.tables.nodes.values() if is_lendable(ctx, node)]
+    spare = {node.name: spare_on(ctx, node).clamped() for node in nodes}
+    game = _Game(ctx.now_us, nodes, spare, {})
+    for needs in ahead:
+        game.play(needs)
+    return game.play(own)
+
+
+@dataclass(frozen=True, slots=True)
+class _Game:
+    """Tasks played through on what is ``spare``; ``free_us`` (changed) says when nodes are free."""
+
+    now_us: int
+    nodes: Sequence[Node]
+    spare: Mapping[str, Resources]
+    free_us: dict[str, int]
+
+    def play(self, needs: Sequence[Need]) -> int | None:
+        """Return when all stages are done; None where one of them never is."""
+        ends: dict[str, int] = {}
+        for need in needs:
+            begin_us = max((ends[name] for name in need.stage.after), default=self.now_us)
+            end_us = self._stage_end_us(need, begin_us)
+            if end_us is None:
+                return None
+            ends[need.stage.name] = end_us
+        return max(ends.values(), default=self.now_us)
+
+    def _stage_end_us(self, need: Need, begin_us: int) -> int | None:
+        seats = self._seats(need, begin_us)
+        if not seats:
+            return begin_us if not need.count else None
+        heapq.heapify(seats)
+        last_us = begin_us
+        for _ in range(need.count):
+            end_us, run_us, name = seats[0]
+            heapq.heapreplace(seats, (end_us + run_us, run_us, name))
+            self.free_us[name] = max(self.free_us.get(name, 0), end_us)
+            last_us = max(last_us, end_us)
+        return last_us
+
+    def _seats(self, need: Need, begin_us: int) -> list[tuple[int, int, str]]:
+        """Return when a first task would end on each seat, how long it takes, and where."""
+        seats: list[tuple[int, int, str]] = []
+        for node in self.nodes:
+            if not holds(node, need.stage):
+                continue
+            slots = min(need.count, slots_on(need.stage, self.spare[node.name], node))
+            first_us = max(begin_us, self.free_us.get(node.name, 0))
+            run_us = task_us(need.stage, node)
+            seats += [(first_us + run_us, run_us, node.name)] * slots
+        return seats
+
+
+def slots_on(stage: StageSpec, spare: Resources, node: Node) -> int:
+    """Return how many tasks of a stage fit into what is spare on a node."""
+    if exhausted(stage.request, spare, node.capacity):
+        return 0
+    cpu = spare.cpu_m // stage.request.cpu_m if stage.request.cpu_m else 1 << 30
+    memory_bytes = stage.request.memory_bytes
+    return min(cpu, spare.memory_bytes // memory_bytes if memory_bytes else 1 << 30)
+
+
+def task_us(stage: StageSpec, node: Node) -> int:
+    """Return how long a task takes on a node, its input's way over the link included."""
+    link = node.capacity.net_bytes_per_s
+    way_us = stage.chunk_bytes * US // link if link else 0
+    return max(1, round(stage.run_us / node.spec.speed)) + way_us

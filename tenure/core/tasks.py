@@ -1,0 +1,439 @@
+"""Tasks of batches: one attempt after another, each a container below the node's harvest parent.
+
+Theory of operation. An attempt gets a node; its container is created under a name that is the same
+after any restart; its input is sent into the container, read back and compared; then it is
+started. Ended well, its output is brought to the daemon's disk, and only then it is done; its
+container is removed in any case, by its grave. Whatever was started and whose end is not known
+holds back the next attempt, so that no task runs twice at a time.
+
+What ended unknown is not tried again on the same container: a send that comes late would write
+into the input of a task that runs. Only a collection is, for it changes nothing on the engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tenure.core import graves
+from tenure.core.context import Context
+from tenure.core.executors import ENGINE_END_CODES, is_node_ready
+from tenure.model.batch import (
+    CHUNK_NAME,
+    INPUT_FOLDER,
+    OUTPUT_FOLDER,
+    TASK_TRANSITIONS,
+    Batch,
+    Part,
+    StageSpec,
+    Task,
+    TaskState,
+    partition_name,
+)
+from tenure.model.container import Grave
+from tenure.model.effects import (
+    CollectOutput,
+    CreateContainer,
+    Relist,
+    SendInput,
+    StartContainer,
+)
+from tenure.model.facts import (
+    LABEL_ATTEMPT,
+    LABEL_BATCH,
+    LABEL_EXECUTOR,
+    LABEL_FLEET,
+    LABEL_GENERATION,
+    LABEL_JOB,
+    LABEL_STAGE,
+    ContainerFacts,
+)
+from tenure.model.harvest import OOM_SCORE_ADJ, cgroup_parent
+from tenure.model.node import Node
+from tenure.model.outcome import Done, Outcome, Refused
+
+MACHINE = "task"
+S = TaskState
+#: The least weight that cgroups know: beside any owner a task gets next to nothing.
+CPU_SHARES = 2
+#: What a task is given to end by itself: it is begun anew anyway.
+GRACE_S = 1
+#: Refusals that mean that the batch can never succeed.
+HOPELESS = frozenset(("input_changed", "no_input"))
+#: Waits before another attempt grow with the tries, up to so many times ``Params.retry_us``.
+MOST_WAITS = 5
+
+
+def stage_of(ctx: Context, task: Task) -> StageSpec:
+    """Return the stage that a task belongs to."""
+    return ctx.tables.batches[task.batch].spec.stage(task.stage)
+
+
+def to(ctx: Context, task: Task, state: TaskState, **changes: Any) -> Task:
+    """Move a task to a later state of its attempt; an illegal step is a defect."""
+    if state not in TASK_TRANSITIONS[task.state]:
+        raise AssertionError(f"task {task.key}: {task.state} -> {state}")
+    defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
+    return ctx.put_task(replace(task, state=state, **(defaults | changes)))
+
+
+# forward
+
+
+def place(ctx: Context, task: Task, node: Node) -> None:
+    """Give a pending task its node and have its container created."""
+    task = ctx.put_task(replace(task, node=node.name))
+    stage = stage_of(ctx, task)
+    effect = CreateContainer(
+        id=ctx.effect_id(),
+        owner=f"{MACHINE}:{task.key}",
+        node=node.name,
+        name=task.container_name,
+        body=body_of(ctx, task, node),
+        pull=stage.is_pullable,
+    )
+    to(ctx, task, S.CREATING, effect=effect.id)
+    ctx.emit(effect)
+
+
+def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:
+    """Return Docker's create body of a task: no CPU quota of its own, first to be killed."""
+    stage = stage_of(ctx, task)
+    labels = {
+        LABEL_FLEET: ctx.meta.fleet,
+        LABEL_JOB: task.batch,
+        LABEL_EXECUTOR: str(task.index),
+        LABEL_ATTEMPT: str(task.attempt),
+        LABEL_GENERATION: node.spec.generation,
+        LABEL_BATCH: task.batch,
+        LABEL_STAGE: task.stage,
+    }
+    identity = [
+        f"TENURE_BATCH={task.batch}",
+        f"TENURE_STAGE={task.stage}",
+        f"TENURE_TASK={task.number}",
+        f"TENURE_TASKS={stage.count}",
+        f"TENURE_ATTEMPT={task.attempt}",
+        f"TENURE_PARTITIONS={stage.partitions}",
+        f"TENURE_INPUT={INPUT_FOLDER}",
+        f"TENURE_OUTPUT={OUTPUT_FOLDER}",
+    ]
+    body: dict[str, Any] = {
+        "Image": stage.image,
+        "Env": [*stage.env, *identity],
+        "Labels": labels,
+        "HostConfig": {
+            "Memory": stage.request.memory_bytes,
+            "CpuShares": CPU_SHARES,
+            "CgroupParent": cgroup_parent(node.cgroup_driver, node.spec.cgroup),
+            "OomScoreAdj": OOM_SCORE_ADJ,
+            "RestartPolicy": {"Name": "no"},
+            "Init": True,
+        },
+    }
+    if stage.command:
+        body["Cmd"] = list(stage.command)
+    return body
+
+
+def advance(ctx: Context, task: Task) -> None:
+    """Send the next effect of a task, if its turn has come."""
+    batch = ctx.tables.batches.get(task.batch)
+    if batch is None or batch.is_ending or task.effect or task.is_unsure:
+        return
+    if not is_node_ready(ctx.tables.nodes.get(task.node)):
+        return
+    if ctx.now_us < task.retry_us:
+        ctx.arm(task.retry_us, MACHINE, task.key)
+    elif task.state is S.CREATED:
+        _send(ctx, task, batch)
+    elif task.state is S.READY:
+        _start(ctx, task)
+    elif task.state in (S.ENDED, S.COLLECTING):
+        _collect(ctx, task)
+
+
+def _send(ctx: Context, task: Task, batch: Batch) -> None:
+    stage = batch.spec.stage(task.stage)
+    effect = SendInput(
+        id=ctx.effect_id(),
+        owner=f"{MACHINE}:{task.key}",
+        node=task.node,
+        engine_id=task.engine_id,
+        parts=parts_of(ctx, task),
+        source=stage.input,
+    )
+    to(ctx, task, S.SENDING, effect=effect.id)
+    ctx.emit(effect)
+
+
+def parts_of(ctx: Context, task: Task) -> tuple[Part, ...]:
+    """Return what a task gets: its chunk, and its partition of each task that shuffles to it."""
+    batch = ctx.tables.batches[task.batch]
+    stage = batch.spec.stage(task.stage)
+    parts = []
+    if stage.input is not None and task.chunk is not None:
+        chunk = task.chunk
+        parts.append(Part(CHUNK_NAME, stage.input.path, chunk.offset, chunk.length))
+    if stage.shuffle:
+        file = partition_name(task.number)
+        first = 0
+        for other in batch.spec.stages:
+            if other.name == stage.shuffle:
+                break
+            first += other.count
+        count = batch.spec.stage(stage.shuffle).count
+        for number in range(count):
+            name = f"from-{number:05d}"
+            parts.append(Part(name, f"{folder_of(task.batch, first + number)}/{file}"))
+    return tuple(parts)
+
+
+def folder_of(batch: str, index: int) -> str:
+    """Return where the output of a task is kept, below the daemon's folder of outputs."""
+    return f"{batch}/{index:05d}"
+
+
+def _start(ctx: Context, task: Task) -> None:
+    key, owner = ctx.effect_id(), f"{MACHINE}:{task.key}"
+    effect = StartContainer(key, owner, task.node, task.engine_id)
+    to(ctx, task, S.STARTING, effect=key)
+    ctx.emit(effect)
+
+
+def _collect(ctx: Context, task: Task) -> None:
+    effect = CollectOutput(
+        id=ctx.effect_id(),
+        owner=f"{MACHINE}:{task.key}",
+        node=task.node,
+        engine_id=task.engine_id,
+        folder=folder_of(task.batch, task.index),
+        limit_bytes=ctx.params.output_bytes,
+    )
+    if task.state is S.ENDED:
+        task = to(ctx, task, S.COLLECTING)
+    ctx.put_task(replace(task, effect=effect.id, changed_us=ctx.now_us))
+    ctx.emit(effect)
+
+
+# ends of effects
+
+
+def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
+    """Take in the end of a task's effect; one that nobody waits for is ignored."""
+    task = ctx.tables.tasks.get(key)
+    if task is None or task.effect != effect:
+        return
+    if isinstance(outcome, Done):
+        _done(ctx, task, outcome)
+    elif task.state is S.COLLECTING:
+        _not_collected(ctx, task, outcome)
+    elif isinstance(outcome, Refused) and outcome.code != "unreachable":
+        _refused(ctx, task, outcome)
+    elif task.state is S.SENDING or isinstance(outcome, Refused):
+        lose(ctx, task, outcome.detail or "its input was not confirmed")
+    else:
+        ctx.put_task(replace(task, effect="", is_unsure=True, changed_us=ctx.now_us))
+        ctx.emit(Relist(task.node))
+
+
+def _done(ctx: Context, task: Task, outcome: Done) -> None:
+    if task.state is S.CREATING:
+        to(ctx, task, S.CREATED, engine_id=outcome.value)
+    elif task.state is S.SENDING:
+        to(ctx, task, S.READY)
+        if outcome.resent:
+            _resent(ctx, task, outcome.resent)
+    elif task.state is S.STARTING:
+        to(ctx, task, S.RUNNING, started_us=ctx.now_us)
+        ctx.publish("task.running", task.key, node=task.node, stage=task.stage)
+    elif task.state is S.COLLECTING:
+        done = to(ctx, task, S.DONE, output_bytes=outcome.moved_bytes)
+        bury(ctx, done, may_run=False)
+        ctx.publish("task.done", task.key, node=task.node, stage=task.stage)
+
+
+def _resent(ctx: Context, task: Task, rounds: int) -> None:
+    batch = ctx.tables.batches[task.batch]
+    ctx.put_batch(replace(batch, resent=batch.resent + rounds))
+    ctx.publish("task.input_resent", task.key, node=task.node, rounds=rounds)
+
+
+def _not_collected(ctx: Context, task: Task, outcome: Outcome) -> None:
+    """Ask again for an output, have the task work again where it is gone, or call it failed."""
+    if isinstance(outcome, Refused) and outcome.code in ("bad_output", "too_large"):
+        fail(ctx, task, f"{outcome.code}: {outcome.detail}")
+    elif isinstance(outcome, Refused) and outcome.code == "no_such_container":
+        lose(ctx, task, "its container is gone, and its output with it")
+    elif task.mishaps >= ctx.params.task_mishaps:
+        lose(ctx, task, f"its output could not be fetched: {getattr(outcome, 'detail', '')}")
+    else:
+        retry_us = ctx.now_us + ctx.params.retry_us * min(task.mishaps + 1, MOST_WAITS)
+        again = replace(task, effect="", mishaps=task.mishaps + 1, changed_us=ctx.now_us)
+        ctx.put_task(replace(again, retry_us=retry_us))
+
+
+def _refused(ctx: Context, task: Task, outcome: Refused) -> None:
+    note = f"{outcome.code}: {outcome.detail}" if outcome.detail else outcome.code
+    if outcome.code in HOPELESS:
+        batch = ctx.tables.batches[task.batch]
+        reason = f"stage {task.stage}: {outcome.detail or outcome.code}"
+        ctx.put_batch(replace(batch, is_failing=True, reason=reason))
+        lose(ctx, task, note)
+    elif task.state is S.STARTING and outcome.code == "start_failed":
+        fail(ctx, task, note, may_run=True)
+    elif task.state is S.CREATING and outcome.code in ("bad_request", "name_taken"):
+        fail(ctx, task, note)
+    else:
+        lose(ctx, task, note, may_run=task.state is S.STARTING)
+
+
+# ends of attempts
+
+
+def fail(ctx: Context, task: Task, note: str, *, code: int = 125, may_run: bool = False) -> None:
+    """End an attempt by its own fault; the next one costs a retry."""
+    over = to(
+        ctx,
+        task,
+        S.FAILED,
+        exit_code=code,
+        note=note,
+        finished_us=ctx.now_us,
+        failures=task.failures + 1,
+    )
+    bury(ctx, over, may_run=may_run)
+    batch = ctx.tables.batches[task.batch]
+    ctx.put_batch(replace(batch, retried=batch.retried + 1))
+    ctx.publish("task.failed", task.key, node=task.node, exit_code=code, note=note)
+    if over.failures <= batch.spec.retries:
+        renew(ctx, over)
+
+
+def lose(ctx: Context, task: Task, note: str, *, may_run: bool = False) -> None:
+    """End an attempt by the fleet's doing, and begin the next one, unless it was too often."""
+    over = to(ctx, task, S.ABANDONED, note=note, finished_us=ctx.now_us, mishaps=task.mishaps + 1)
+    bury(ctx, over, may_run=may_run)
+    ctx.publish("task.lost", task.key, node=task.node, note=note)
+    if over.mishaps <= ctx.params.task_mishaps:
+        renew(ctx, over)
+
+
+def reclaim(ctx: Context, task: Task, why: str) -> None:
+    """End an attempt because owners need its room, or its node goes; it costs no retry."""
+    if task.state is S.PENDING:
+        return
+    may_run = task.state in (S.STARTING, S.RUNNING) or task.is_unsure or bool(task.effect)
+    over = to(ctx, task, S.ABANDONED, note=why, finished_us=ctx.now_us, reclaims=task.reclaims + 1)
+    bury(ctx, over, may_run=may_run)
+    batch = ctx.tables.batches[task.batch]
+    ctx.put_batch(replace(batch, reclaimed=batch.reclaimed + 1))
+    ctx.publish("task.reclaimed", task.key, node=task.node, why=why)
+    if over.reclaims <= ctx.params.task_reclaims:
+        renew(ctx, over)
+
+
+def renew(ctx: Context, over: Task) -> None:
+    """Begin the next attempt, which has no node yet."""
+    if ctx.tables.batches[over.batch].is_ending:
+        return
+    wait_us = ctx.params.retry_us * min(over.failures + over.mishaps + over.reclaims, MOST_WAITS)
+    fresh = Task(
+        batch=over.batch,
+        index=over.index,
+        stage=over.stage,
+        number=over.number,
+        chunk=over.chunk,
+        attempt=over.attempt + 1,
+        changed_us=ctx.now_us,
+        failures=over.failures,
+        mishaps=over.mishaps,
+        reclaims=over.reclaims,
+        retry_us=ctx.now_us + wait_us,
+        shunned=over.node,
+        note=over.note,
+    )
+    ctx.arm(fresh.retry_us, MACHINE, fresh.key)
+    ctx.put_task(fresh)
+
+
+def abandon(ctx: Context, task: Task, note: str) -> None:
+    """Stop a task whose batch ends early."""
+    may_run = task.state in (S.STARTING, S.RUNNING) or task.is_unsure or bool(task.effect)
+    over = to(ctx, task, S.ABANDONED, note=note, finished_us=ctx.now_us)
+    bury(ctx, over, may_run=may_run)
+
+
+def bury(ctx: Context, over: Task, *, may_run: bool) -> None:
+    """Have the container of an attempt that is over removed once its log is kept."""
+    if not over.node:
+        return
+    key = f"{over.key}/{over.attempt}"
+    grave = Grave(
+        id=key,
+        node=over.node,
+        owner=over.key,
+        turn=over.attempt,
+        name=over.container_name,
+        engine_id=over.engine_id,
+        created_us=ctx.now_us,
+        may_run=may_run,
+        grace_s=GRACE_S,
+        logs_key=key,
+    )
+    graves.bury(ctx, grave)
+
+
+# listings
+
+
+def on_listing(ctx: Context, task: Task, facts: ContainerFacts | None, started_us: int) -> None:
+    """Take in what an engine shows of this attempt (None: it is not there)."""
+    if started_us <= task.changed_us or task.effect or not task.node:
+        return
+    if facts is None:
+        lose(ctx, task, "its container vanished from its engine")
+    elif facts.is_running and task.state is S.STARTING:
+        to(ctx, task, S.RUNNING, started_us=facts.started_us or ctx.now_us)
+        ctx.publish("task.running", task.key, node=task.node, stage=task.stage)
+    elif facts.is_running and task.is_unsure:
+        ctx.put_task(replace(task, is_unsure=False, changed_us=ctx.now_us))
+    elif facts.state == "created" and task.state is S.CREATING:
+        to(ctx, task, S.CREATED, engine_id=facts.engine_id)
+    elif facts.state == "created" and task.state is S.STARTING:
+        lose(ctx, task, "its start was not confirmed", may_run=True)  # it may still happen
+    elif facts.state in ("exited", "dead") and task.state in (S.STARTING, S.RUNNING):
+        _exited(ctx, task, facts)
+
+
+def _exited(ctx: Context, task: Task, facts: ContainerFacts) -> None:
+    """Judge an exit: killed from outside, and not for its own memory, it gave way to an owner.
+
+    Whoever kills it, agent or kernel, sends SIGKILL; an engine that goes down ends it too.
+    """
+    code = 255 if facts.exit_code is None else facts.exit_code
+    finished_us = min(facts.finished_us or ctx.now_us, ctx.now_us)
+    started_us = task.started_us or facts.started_us or finished_us
+    task = ctx.put_task(replace(task, started_us=min(started_us, finished_us)))
+    if code == 0:
+        to(ctx, task, S.ENDED, exit_code=0, finished_us=finished_us)
+    elif facts.is_oom_killed:
+        fail(ctx, task, "killed for memory: it used more than it asked for", code=code)
+    elif code in ENGINE_END_CODES:
+        reclaim(ctx, task, f"killed (exit code {code})")
+    else:
+        fail(ctx, task, facts.error or f"exit code {code}", code=code)
+
+
+def on_node_off(ctx: Context, node: str) -> None:
+    """Give every task of a node that is off a new attempt elsewhere."""
+    for task in ctx.tasks_on(node):
+        lose(ctx, task, "node is off")
+
+
+def evict(ctx: Context, node: str, why: str) -> bool:
+    """End every task of a node; return whether there was any."""
+    found = ctx.tasks_on(node)
+    for task in found:
+        reclaim(ctx, task, why)
+    return bool(found)

@@ -1,0 +1,265 @@
+"""Batches: stages of identical tasks that run on what owners leave idle (DESIGN.md section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from tenure.model.resources import Resources
+
+
+class BatchState(StrEnum):
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+BATCH_TRANSITIONS: dict[BatchState, tuple[BatchState, ...]] = {
+    BatchState.ACCEPTED: (BatchState.RUNNING, BatchState.FAILED, BatchState.CANCELLED),
+    BatchState.RUNNING: (BatchState.SUCCEEDED, BatchState.FAILED, BatchState.CANCELLED),
+    BatchState.SUCCEEDED: (),
+    BatchState.FAILED: (),
+    BatchState.CANCELLED: (),
+}
+
+
+class TaskState(StrEnum):
+    """One attempt of one task; a new attempt begins again at ``pending``.
+
+    pending: has no node. sending: its input is on its way into its container, which was created
+    and not started. collecting: it ended well, and its output is on its way to the daemon.
+    done: the output is on the daemon's disk. failed: it ended badly. abandoned: it was the
+    fleet's doing, or nobody wants it any more.
+    """
+
+    PENDING = "pending"
+    CREATING = "creating"
+    CREATED = "created"
+    SENDING = "sending"
+    READY = "ready"
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+    COLLECTING = "collecting"
+    DONE = "done"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+_T = TaskState
+_BAD = (_T.FAILED, _T.ABANDONED)
+TASK_TRANSITIONS: dict[TaskState, tuple[TaskState, ...]] = {
+    _T.PENDING: (_T.CREATING, _T.ABANDONED),
+    _T.CREATING: (_T.CREATED, *_BAD),
+    _T.CREATED: (_T.SENDING, *_BAD),
+    _T.SENDING: (_T.READY, *_BAD),
+    _T.READY: (_T.STARTING, *_BAD),
+    _T.STARTING: (_T.RUNNING, _T.ENDED, *_BAD),
+    _T.RUNNING: (_T.ENDED, *_BAD),
+    _T.ENDED: (_T.COLLECTING, *_BAD),
+    _T.COLLECTING: (_T.DONE, *_BAD),
+    _T.DONE: (),
+    _T.FAILED: (),
+    _T.ABANDONED: (),
+}
+#: Attempts that take no room any more; the grave of one may.
+TASK_OVER = frozenset((_T.DONE, _T.FAILED, _T.ABANDONED))
+#: Attempts that have not begun to run: what they occupy on a node is a container and a link.
+PREPARING = frozenset((_T.CREATING, _T.CREATED, _T.SENDING, _T.READY, _T.STARTING))
+
+#: Where a task finds its input and leaves its output, in its container.
+INPUT_FOLDER = "/tenure/in"
+OUTPUT_FOLDER = "/tenure/out"
+#: The name of the chunk of a task whose stage splits a file.
+CHUNK_NAME = "chunk"
+
+
+def partition_name(number: int) -> str:
+    """Return the name of the file in which a task leaves what is for task ``number`` behind it."""
+    return f"part-{number:05d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of the input: ``length`` bytes from ``offset``."""
+
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file of the daemon's machine as it was at submission; changed since, the batch fails."""
+
+    path: str
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """Identical tasks: ``count`` of them, each with ``request``.
+
+    ``after`` are stages that end before; ``shuffle`` is the one of them whose partition files its
+    tasks get ("": none), ``partitions`` how many such files its own tasks leave (0: its output is
+    the batch's, or nobody's). ``run_us`` is what one task takes on a node of speed 1. ``input``
+    None: its tasks get no chunks of a file; else ``chunk_bytes`` is the longest.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    count: int
+    request: Resources
+    run_us: int
+    after: tuple[str, ...] = ()
+    shuffle: str = ""
+    partitions: int = 0
+    input: InputFile | None = None
+    chunk_bytes: int = 0
+    env: tuple[str, ...] = ()
+    is_pullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpec:
+    """A batch as submitted, after validation; stages stand behind those that they wait for."""
+
+    name: str
+    stages: tuple[StageSpec, ...]
+    retries: int = 2
+
+    def stage(self, name: str) -> StageSpec:
+        """Return a stage; raises KeyError."""
+        found = next((stage for stage in self.stages if stage.name == name), None)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks it has in all."""
+        return sum(stage.count for stage in self.stages)
+
+    @property
+    def last(self) -> tuple[str, ...]:
+        """Return the stages whose output is the batch's: no other waits for them."""
+        awaited = {name for stage in self.stages for name in stage.after}
+        return tuple(stage.name for stage in self.stages if stage.name not in awaited)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecasted:
+    """What a submission is answered: when the batch should end, if nothing changes."""
+
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch's record. ``seq`` is the order of arrival.
+
+    ``promised_us`` is the end that was predicted at submission. ``is_cancelling`` and
+    ``is_failing`` are set at once, the state follows when no task can be running any more.
+    ``retried`` counts attempts that failed, ``reclaimed`` those that gave way to owners,
+    ``resent`` inputs that did not arrive as they were sent.
+    """
+
+    id: str
+    seq: int
+    spec: BatchSpec
+    arrival_us: int
+    promised_us: int
+    state: BatchState = BatchState.ACCEPTED
+    reason: str = ""
+    started_us: int | None = None
+    finished_us: int | None = None
+    is_cancelling: bool = False
+    is_failing: bool = False
+    retried: int = 0
+    reclaimed: int = 0
+    resent: int = 0
+    version: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return not BATCH_TRANSITIONS[self.state]
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether what is left of it is to be stopped."""
+        return self.is_cancelling or self.is_failing
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task in its current attempt: number ``index`` of the batch, ``number`` of its stage.
+
+    ``effect`` is the effect under way; ``is_unsure``: only a listing newer than ``changed_us`` can
+    tell what became of the last. ``failures`` cost a retry; ``mishaps`` were the fleet's fault,
+    ``reclaims`` its owners' gain. No new attempt before ``retry_us``, and rather not on
+    ``shunned``.
+    """
+
+    batch: str
+    index: int
+    stage: str
+    number: int
+    chunk: Chunk | None = None
+    attempt: int = 1
+    node: str = ""
+    state: TaskState = TaskState.PENDING
+    engine_id: str = ""
+    effect: str = ""
+    is_unsure: bool = False
+    changed_us: int = 0
+    started_us: int | None = None
+    finished_us: int | None = None
+    exit_code: int | None = None
+    failures: int = 0
+    mishaps: int = 0
+    reclaims: int = 0
+    retry_us: int = 0
+    shunned: str = ""
+    output_bytes: int = 0
+    note: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.batch}/{self.index}"
+
+    @property
+    def place(self) -> str:
+        """Return the node on which it takes room, "" for none."""
+        return "" if self.state in TASK_OVER else self.node
+
+    @property
+    def container_name(self) -> str:
+        """Return the engine's name for this attempt: the same after any restart."""
+        return f"tenure-{self.batch}-{self.index}-{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file that a task gets: ``name`` in its input folder, ``length`` bytes from ``offset``.
+
+    ``file`` is an absolute path, or one in the daemon's folder of outputs; there ``length`` -1
+    means all of it, and nothing where there is no such file.
+    """
+
+    name: str
+    file: str
+    offset: int = 0
+    length: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many tasks of a stage are in which state, by its word."""
+
+    stage: str
+    total: int
+    states: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,130 @@
+"""Batches over HTTP, on the real core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.fleet import CoreBackend
+from tests.api.server import BATCH, Server
+
+STAGE = BATCH["stages"][0]
+
+
+@pytest.fixture
+def ending(folder: Path) -> Iterator[Server]:
+    """A server whose containers end well at once."""
+    running = Server(folder, lambda: CoreBackend(exit_code=0))
+    running.backend.outputs = folder
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def stages(*changes: dict[str, Any]) -> dict[str, Any]:
+    return BATCH | {"stages": [STAGE | change for change in changes]}
+
+
+def test_a_batch_is_answered_with_its_end_and_shown(server: Server) -> None:
+    answer = server.post("/v1/batches", BATCH)
+    assert answer.status == 201, answer.body
+    batch = answer.json
+    assert answer.headers["Location"] == f"/v1/batches/{batch['id']}"
+    assert (batch["state"], batch["tasks"], batch["active"]) == ("running", 3, 3)
+    assert batch["promised_end_at"] > batch["submitted_at"]
+    assert batch["stages"][0]["states"] == {"running": 3}
+    tasks = server.get(f"/v1/batches/{batch['id']}/tasks").json["items"]
+    assert [task["index"] for task in tasks] == [0, 1, 2]
+    assert len({task["node"] for task in tasks}) == 3  # those that are on
+    assert server.get("/v1/batches?state=running").json["items"][0]["id"] == batch["id"]
+    assert server.get("/v1/batches?state=failed").json["items"] == []
+    cancelled = server.post(f"/v1/batches/{batch['id']}/cancel", {})
+    assert cancelled.json["state"] == "cancelled"
+
+
+def test_a_key_means_one_batch(server: Server) -> None:
+    first = server.post("/v1/batches", BATCH, Idempotency_Key="k")
+    again = server.post("/v1/batches", BATCH, Idempotency_Key="k")
+    assert first.json["id"] == again.json["id"]
+    other = server.post("/v1/batches", BATCH | {"name": "x"}, Idempotency_Key="k")
+    assert other.status == 409
+
+
+def test_a_key_is_answered_though_the_input_is_gone(ending: Server) -> None:
+    source = Path(ending.backend.outputs) / "input"
+    source.write_bytes(b"a\n")
+    body = stages({"tasks": None, "input": {"file": str(source), "split": {"lines": 1}}})
+    first = ending.post("/v1/batches", body, Idempotency_Key="k")
+    source.unlink()
+    again = ending.post("/v1/batches", body, Idempotency_Key="k")
+    assert (again.status, again.json["id"]) == (201, first.json["id"])
+    assert ending.post("/v1/batches", body).json["code"] == "no_input"
+
+
+def test_stages_come_one_behind_the_other_and_the_output_is_served(ending: Server) -> None:
+    source = Path(ending.backend.outputs) / "input"
+    source.write_bytes(b"a\nb\nc\n")
+    given = {"file": str(source), "split": {"lines": 2}}
+    first = {"name": "m", "input": given, "tasks": None}
+    second = {"name": "r", "shuffle": "m", "tasks": 2}
+    answer = ending.post("/v1/batches", stages(second, first))
+    assert answer.status == 201, answer.body
+    batch = answer.json
+    assert [stage["name"] for stage in batch["stages"]] == ["m", "r"]
+    assert (batch["state"], batch["done"]) == ("succeeded", 4)
+    assert batch["stages"][0]["partitions"] == 2
+    assert batch["stages"][0]["input"]["chunk_bytes"] == 4
+    for index, text in ((2, b"x\n"), (3, b"y\n")):
+        folder = Path(ending.backend.outputs) / batch["id"] / f"{index:05d}"
+        folder.mkdir(parents=True)
+        (folder / "o").write_bytes(text)
+    assert ending.get(f"/v1/batches/{batch['id']}/output").body == b"x\ny\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"tasks": 0}, "stages.0.tasks"),
+        ({"tasks": None}, "stages.0.tasks"),
+        ({"after": ["nobody"]}, "stages.0.after.0"),
+        ({"shuffle": "nobody"}, "stages.0.shuffle"),
+        ({"estimate": {}}, "stages.0.estimate"),
+        ({"estimate": {"bytes_per_s": 5.0}}, "stages.0.estimate.bytes_per_s"),
+        ({"input": {"file": "/x", "split": {"lines": 1}}}, "stages.0.tasks"),
+        ({"tasks": None, "input": {"file": "/x"}}, "stages.0.input.split"),
+        ({"tasks": None, "input": {"dataset": "d"}}, "stages.0.input.dataset"),
+        ({"after": ["s"]}, "stages"),
+        ({"env": ["=x"]}, "stages.0.env.0"),
+    ],
+)
+def test_a_faulty_batch_is_refused_with_the_field(
+    server: Server, change: dict[str, Any], field: str
+) -> None:
+    before = server.on_loop(server.backend.sizes)
+    answer = server.post("/v1/batches", stages(change))
+    assert answer.status == 422, answer.body
+    assert field in [error["field"] for error in answer.json["errors"]]
+    assert server.on_loop(server.backend.sizes) == before
+
+
+def test_a_dry_run_keeps_nothing(server: Server) -> None:
+    before = server.on_loop(server.backend.sizes)
+    answer = server.post("/v1/batches/plan", BATCH)
+    assert answer.json["is_accepted"]
+    assert answer.json["tasks"] == 3
+    huge = server.post("/v1/batches/plan", stages({"memory": "1TiB"}))
+    assert (huge.status, huge.json["code"]) == (422, "no_room")
+    assert server.on_loop(server.backend.sizes) == before
+
+
+def test_logs_and_output_that_are_not_there(server: Server) -> None:
+    batch = server.post("/v1/batches", BATCH).json
+    assert server.get(f"/v1/batches/{batch['id']}/output").status == 409
+    assert server.get(f"/v1/batches/{batch['id']}/logs").status == 422
+    assert server.get(f"/v1/batches/{batch['id']}/logs?task=9").status == 404
+    server.backend.logs[f"{batch['id']}/1"] = b"said\n"
+    assert server.get(f"/v1/batches/{batch['id']}/logs?task=1").body == b"said\n"

@@ -1,0 +1,305 @@
+"""Batches on the core alone: what is lent, in which order, and who gives way when."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tenure.core import lending, power, restore, room
+from tenure.core.params import Params
+from tenure.model.batch import Batch, BatchSpec, Forecasted, StageSpec, Task, TaskState
+from tenure.model.effects import Reply, SendInput
+from tenure.model.errors import Problem
+from tenure.model.events import CancelBatch, DrainNode, EffectEnded, SubmitBatch, Tick
+from tenure.model.outcome import Done, Refused, Unknown
+from tenure.model.resources import Resources
+from tenure.model.units import MIB, US
+from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node, shown
+
+S = TaskState
+
+
+def stage(name: str = "map", count: int = 1, **more: Any) -> StageSpec:
+    words: dict[str, Any] = {"image": IMAGE, "command": ("run",), "request": SMALL}
+    return StageSpec(name=name, count=count, **(words | {"run_us": 10 * US} | more))
+
+
+def two() -> tuple[StageSpec, StageSpec]:
+    return stage("map", 2, partitions=1), stage("reduce", 1, after=("map",), shuffle="map")
+
+
+class Lender(Bench):
+    """A bench to which batches are submitted."""
+
+    def lend(self, name: str, *stages: StageSpec, is_dry: bool = False, **spec: Any) -> Any:
+        given = BatchSpec(name, stages or (stage(),), **spec)
+        command = SubmitBatch(at_us=0, request=name, batch=name, spec=given, is_dry=is_dry)
+        replies = [e for e in self.say(command) if isinstance(e, Reply)]
+        assert len(replies) == 1
+        return replies[0].value
+
+    def task(self, index: int = 0, batch: str = "b") -> Task:
+        found: Task = self.tables.tasks[f"{batch}/{index}"]
+        return found
+
+    def batch(self, name: str = "b") -> Batch:
+        found: Batch = self.tables.batches[name]
+        return found
+
+    def open_of(self, kind: str, index: int = 0) -> Any:
+        owner = f"task:b/{index}"
+        found = [e for e in self.tables.effects.values() if (e.kind, e.owner) == (kind, owner)]
+        assert len(found) == 1, (kind, index, found)
+        return found[0]
+
+    def run(self, index: int = 0) -> Any:
+        """Bring a placed task to its start; return its create effect."""
+        create = self.open_of("create", index)
+        self.end(create, Done(f"e{index}"))
+        self.end(self.open_of("send", index))
+        self.end(self.open_of("start", index))
+        assert self.task(index).state is S.RUNNING
+        return create
+
+    def exit(self, index: int, create: Any, code: int, **more: Any) -> None:
+        facts = shown(create, f"e{index}", "exited", exit_code=code, **more)
+        self.listed(create.node, facts)
+
+    def finish(self, index: int) -> None:
+        self.exit(index, self.run(index), 0)
+        self.end(self.open_of("collect", index))
+        assert self.task(index).state is S.DONE
+
+
+def lender(*nodes: Any, **params: Any) -> Lender:
+    specs = nodes or (node("n", "nursery"), node("m", "nursery"))
+    bench = Lender(*specs, params=Params(**({"min_on": {}} | params)))
+    for spec in specs:
+        bench.connect(spec.name)
+    return bench
+
+
+def test_stages_run_one_behind_the_other_until_all_is_done() -> None:
+    bench = lender()
+    assert isinstance(bench.lend("b", *two()), Batch)
+    assert [bench.task(i).state for i in range(3)] == [S.CREATING, S.CREATING, S.PENDING]
+    bench.finish(0)
+    assert bench.task(2).state is S.PENDING
+    bench.finish(1)
+    bench.finish(2)
+    sends = [effect for effect in bench.effects if isinstance(effect, SendInput)]
+    files = [part.file for part in sends[-1].parts]
+    assert files == ["b/00000/part-00000", "b/00001/part-00000"]
+    assert bench.batch().state == "succeeded"
+    assert bench.batch().finished_us is not None
+
+
+def test_owners_see_nothing_of_what_is_lent() -> None:
+    bench = lender()
+    ctx = bench.state.ctx
+    before = {name: room.free_on(ctx, ctx.tables.nodes[name]) for name in ("n", "m")}
+    bench.lend("b", stage(count=4))
+    assert sum(bench.task(i).state is S.CREATING for i in range(4)) == 4
+    after = {name: room.free_on(ctx, ctx.tables.nodes[name]) for name in ("n", "m")}
+    assert after == before
+    lent = lending.free_on(ctx, ctx.tables.nodes["n"])
+    margin = SIZE.scaled(0.1)
+    assert lent == SIZE - margin - SMALL - SMALL
+
+
+def test_a_prediction_is_what_playing_it_gives() -> None:
+    bench = lender()
+    # 1.8 of 2 cores each, half a core a task: three seats on each of two nodes
+    answer = bench.lend("x", stage(count=13, run_us=10 * US), is_dry=True)
+    assert answer == Forecasted(bench.now_us + 3 * 10 * US)
+    behind = bench.lend("y", stage("a", 6), stage("b", 1, after=("a",)), is_dry=True)
+    assert behind == Forecasted(bench.now_us + 20 * US)
+    assert not bench.tables.batches
+    bench.lend("b", stage(count=6))
+    queued = bench.lend("z", stage(count=1), is_dry=True)
+    assert queued == Forecasted(bench.now_us + 20 * US)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"request": Resources(1900, MIB)}, "no_room"),
+        ({"request": Resources(100, 1000 * MIB)}, "no_room"),
+        ({"image": "nobody:1"}, "no_node"),
+        ({"count": 10_001}, "too_many_tasks"),
+        ({"run_us": 25 * 3600 * US}, "outside_window"),
+        ({"chunk_bytes": 2 * SIZE.memory_bytes}, "chunk_too_large"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_whole(change: dict[str, Any], code: str) -> None:
+    bench = lender()
+    answer = bench.lend("b", stage("fine"), dataclasses.replace(stage(), **change))
+    assert isinstance(answer, Problem)
+    assert answer.code == code
+    assert not bench.tables.batches
+    assert not bench.tables.tasks
+
+
+def test_the_latest_started_gives_way_when_owners_need_the_memory() -> None:
+    bench = lender(node("n", "nursery"))
+    bench.lend("b", stage(count=3, request=Resources(100, 256 * MIB)))
+    for index in range(3):
+        bench.run(index)
+    bench.create("web", HostConfig={"Memory": 64 * MIB})
+    assert [bench.task(i).attempt for i in range(3)] == [1, 1, 1]  # within half the margin
+    for number in range(3):
+        bench.create(f"web{number}", HostConfig={"Memory": 64 * MIB})
+    assert [bench.task(i).attempt for i in range(3)] == [1, 1, 2]
+    assert (bench.batch().reclaimed, bench.batch().retried) == (1, 0)
+    assert bench.task(2).state is S.PENDING
+
+
+def test_a_killed_task_costs_no_retry_and_goes_elsewhere() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    create = bench.run()
+    bench.exit(0, create, 137)
+    assert bench.task().state is S.PENDING
+    grave = bench.tables.graves["b/0/1"]
+    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    assert bench.task().state is S.CREATING
+    assert bench.task().node != create.node
+    assert (bench.batch().retried, bench.batch().reclaimed) == (0, 1)
+
+
+def test_one_killed_for_its_own_memory_failed() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    bench.exit(0, bench.run(), 137, is_oom_killed=True)
+    assert bench.batch().is_failing
+    assert "more than it asked for" in bench.batch().reason
+
+
+def test_a_send_of_unknown_end_gets_a_container_of_its_own() -> None:
+    bench = lender()
+    bench.lend("b")
+    bench.end(bench.open_of("create"), Done("e0"))
+    bench.end(bench.open_of("send"), Unknown("cut"))
+    assert (bench.task().state, bench.task().attempt) == (S.PENDING, 2)
+    assert not bench.has_open("start")
+    assert "b/0/1" in bench.tables.graves
+
+
+def test_a_restart_asks_again_for_an_output_and_for_nothing_else() -> None:
+    bench = lender()
+    bench.lend("b", stage(count=2))
+    bench.exit(0, bench.run(0), 0)
+    assert bench.task(0).state is S.COLLECTING
+    create = bench.run(1)
+    bench.restart()
+    bench.connect_again("n")
+    bench.connect_again("m")
+    first = [e for e in bench.effects if getattr(e, "owner", "") == "task:b/0"]
+    made = next(e for e in first if e.kind == "create")
+    bench.listed(made.node, shown(made, "e0", "exited", exit_code=0))
+    bench.listed(create.node, shown(create, "e1", "running"))
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    assert bench.task(0).attempt == bench.task(1).attempt == 1
+    bench.end(bench.open_of("collect", 0))
+    assert bench.task(0).state is S.DONE
+    assert bench.task(1).state is S.RUNNING
+
+
+def test_an_input_that_is_gone_fails_the_batch() -> None:
+    bench = lender()
+    bench.lend("b")
+    bench.end(bench.open_of("create"), Done("e0"))
+    bench.end(bench.open_of("send"), Refused("input_changed", "it was changed"))
+    assert bench.batch().is_failing
+    assert "it was changed" in bench.batch().reason
+
+
+def power_of(bench: Lender, name: str) -> str:
+    return str(bench.tables.nodes[name].power.value)
+
+
+def test_tasks_keep_no_node_on_and_are_ended_before_it_goes_off() -> None:
+    bench = lender(node("y", driver="command"), grace_us=20 * US)
+    ctx = bench.state.ctx
+    bench.submit("j", command=("run",))
+    create = bench.open("create")
+    bench.end(create, Done("ej"))
+    bench.end(bench.open("start"))
+    bench.lend("b")
+    task = bench.run()
+    done = shown(create, "ej", "exited", exit_code=0)
+    bench.listed("y", done, shown(task, "e0", "running"))
+    bench.listed("y", shown(task, "e0", "running"))
+    for grave in list(bench.tables.graves.values()):
+        if grave.effect:
+            bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    assert bench.tables.nodes["y"].idle_us is not None
+    assert power.is_leaving(ctx, bench.tables.nodes["y"])
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    bench.listed("y", shown(task, "e0", "running"))
+    assert (bench.task().state, bench.task().attempt) == (S.PENDING, 2)
+    assert power_of(bench, "y") == "on"  # its container may still run
+    bench.say(EffectEnded(at_us=0, effect=bench.tables.graves["b/0/1"].effect, outcome=Done()))
+    bench.listed("y")
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    bench.listed("y")
+    assert power_of(bench, "y") == "stopping"
+    assert bench.task().state is S.PENDING  # nothing is lent there on the way
+
+
+def test_a_drain_ends_tasks_and_nothing_is_lent_there() -> None:
+    bench = lender(node("n", "nursery"))
+    bench.lend("b")
+    bench.run()
+    bench.say(DrainNode(at_us=0, request="d", node="n"))
+    assert bench.task().attempt == 2
+    bench.say(EffectEnded(at_us=0, effect=bench.tables.graves["b/0/1"].effect, outcome=Done()))
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    assert bench.task().state is S.PENDING
+    assert bench.tables.drains["n"].is_over
+
+
+def test_a_cancelled_batch_ends_once_nothing_of_it_can_run() -> None:
+    bench = lender()
+    bench.lend("b", stage(count=2))
+    bench.run(0)
+    bench.say(CancelBatch(at_us=0, request="c", batch="b"))
+    assert bench.batch().state == "running"
+    for key in ("b/0/1", "b/1/1"):
+        grave = bench.tables.graves.get(key)
+        if grave is not None and grave.effect:
+            bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    bench.listed("n")
+    bench.listed("m")
+    assert bench.batch().state == "cancelled"
+
+
+def test_after_a_restore_what_was_not_done_begins_anew_beside_nothing() -> None:
+    bench = lender()
+    bench.lend("b", stage(count=2))
+    bench.finish(0)
+    create = bench.run(1)
+    meta = restore.marked(bench.records["meta"]["meta"], bench.now_us)
+    bench.records["meta"] = {"meta": meta}
+    bench.restart()
+    bench.configure(node("n", "nursery"), node("m", "nursery"))
+    for name in ("n", "m"):
+        bench.connect_again(name)
+        there = [shown(create, "e1", "running")] if create.node == name else []
+        bench.listed(name, *there)
+    assert not bench.state.ctx.meta.is_restoring
+    assert bench.task(0).state is S.DONE
+    assert bench.task(1).state is S.PENDING  # the copy that runs is ended first
+    assert bench.task(1).attempt > 1000
+    (grave,) = [g for g in bench.tables.graves.values() if g.owner == "b/1"]
+    assert grave.may_run
+    bench.listed(create.node, shown(create, "e1", "running"))
+    grave = bench.tables.graves[grave.id]
+    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    bench.listed("n")
+    bench.listed("m")
+    assert bench.task(1).state is S.CREATING
