@@ -1,0 +1,35 @@
+"""What a harvest task's container is made with, agreed between who starts it and who reins it in.
+
+All harvest tasks of a node run below one cgroup, their parent, so that one write throttles them all
+and the node's agent finds them without asking anybody.
+"""
+
+from __future__ import annotations
+
+#: The parent's name under the cgroupfs driver, and under the systemd driver.
+HARVEST_GROUP = "tenure-harvest"
+HARVEST_SLICE = f"{HARVEST_GROUP}.slice"
+#: systemd takes a dash for a level: ``tenure-harvest.slice`` lies within ``tenure.slice``.
+HARVEST_SLICE_PATH = f"tenure.slice/{HARVEST_SLICE}"
+#: ``HostConfig.OomScoreAdj`` of a task: the kernel ends it before anything of an owner's.
+OOM_SCORE_ADJ = 1000
+
+
+def cgroup_parent(cgroup_driver: str, node_cgroup: str = "/") -> str:
+    """Return ``HostConfig.CgroupParent`` of a harvest task.
+
+    ``cgroup_driver`` is what the engine tells in ``/info`` (``cgroupfs`` or ``systemd``);
+    ``node_cgroup`` the group that is the node, as its agent was told (``/``: the whole machine).
+    A task has no CPU quota of its own: version 1 refuses a parent's quota below a child's.
+    """
+    if cgroup_driver == "systemd":
+        return HARVEST_SLICE
+    inner = node_cgroup.strip("/")
+    return f"/{inner}/{HARVEST_GROUP}" if inner else f"/{HARVEST_GROUP}"
+
+
+def group_paths(node_cgroup: str = "/") -> tuple[str, ...]:
+    """Return where the parent may be below the root of cgroups, by driver, without a leading /."""
+    inner = node_cgroup.strip("/")
+    places = (HARVEST_GROUP, HARVEST_SLICE_PATH)
+    return tuple(f"{inner}/{place}" if inner else place for place in places)
