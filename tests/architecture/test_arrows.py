@@ -17,13 +17,14 @@ PURE = (
     "profiling",
     "cycles",
     "agent",
+    "qos",
 )
 #: May be imported by a room beside itself and ``model``.
 ALLOWED: dict[str, set[str]] = {
     "api": {"core.tables", "core.room", "core.ledger"},
-    "simulation": {"core", "placement", "cycles", "daemon"},
+    "simulation": {"core", "placement", "cycles", "daemon", "qos"},
     "cycles": {"profiling"},
-    "agent": {"profiling"},
+    "agent": {"profiling", "qos"},
 }
 WIRING = {"daemon", "cli", "simulation"}
 BANNED_MODULES = {
