@@ -5,6 +5,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from tenure.model.access import SshOptions, TlsFiles
+from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 
 
@@ -91,7 +92,7 @@ class NodeSpec:
     ``tls`` None: no TLS; ``ssh`` None: ssh's defaults (for ``ssh://`` alone). ``address`` is where
     other nodes reach it; empty: as the URL says. ``checkpoint``: its engine can checkpoint and
     restore (experimental features are on, CRIU is installed). ``agent`` None: its engine alone
-    tells what is used there.
+    tells what is used there. ``harvest`` None: its idle capacity is not lent.
     """
 
     name: str
@@ -110,6 +111,7 @@ class NodeSpec:
     checkpoint: bool = False
     address: str = ""
     agent: AgentSpec | None = None
+    harvest: QosParams | None = None
 
     @property
     def host(self) -> str:
