@@ -51,16 +51,18 @@ def _reason(seen: Observation, params: QosParams, limits: Limits) -> Reason:
     """Return why the quota is what it will be.
 
     Saturated: owners and what harvest may take at present leave less than the part of the margin
-    that owners may not enter. Harvest counts with its quota at most, for one that was throttled
-    midway through the period has used more than it can in the next.
+    that owners may not enter; or owners alone leave so little that the rest is not worth a risk.
+    Harvest counts with its quota at most, for one that was throttled midway through the period has
+    used more than it can in the next.
     """
     if limits.cpu_m is None or seen.harvest_cpu_m is None:
         return "stale"
     harvest_m = seen.harvest_cpu_m
     if seen.quota_m is not None:
         harvest_m = min(harvest_m, seen.quota_m)
-    entered_m = harvest_m - limits.cpu_m
-    return "saturated" if entered_m > params.threshold * limits.cpu_margin_m else "limit"
+    borne_m = params.threshold * limits.cpu_margin_m
+    is_full = harvest_m - limits.cpu_m > borne_m or limits.cpu_m < borne_m
+    return "saturated" if is_full else "limit"
 
 
 def _quota(seen: Observation, params: QosParams, limit_m: int) -> int | None:

@@ -11,7 +11,7 @@ from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.qos.control import Decision, Kill, Observation, SetQuota, State, Task, limits_of
 from tenure.qos.laws import LAWS
-from tenure.qos.reclaim import bound_bytes, in_order, wants_tasks
+from tenure.qos.reclaim import bound_bytes, latest, wants_tasks
 from tenure.qos.salamander import salamander
 from tenure.qos.wire import decode_params, encode_params, revision_of
 
@@ -110,10 +110,21 @@ def test_the_latest_started_end_first(
     killing = decision.state.killing
     ended = {task.key for task in killed(decision)}
     assert len(ended) == len(killed(decision))  # nobody twice
-    alive = [task for task in in_order(seen.tasks) if task.key in ended or task.key not in killing]
+    order = sorted(seen.tasks, key=lambda task: (-task.started, task.key))
+    alive = [task for task in order if task.key in ended or task.key not in killing]
     assert [task.key in ended for task in alive] == sorted(
         (task.key in ended for task in alive), reverse=True
     )
+
+
+@given(TASKS, st.integers(-10, 20_000))
+def test_the_chosen_are_the_fewest_of_the_latest(tasks: tuple[Task, ...], over: int) -> None:
+    chosen = latest(tasks, over)
+    order = sorted(tasks, key=lambda task: (-task.started, task.key))
+    assert chosen == order[: len(chosen)]
+    assert sum(task.memory_bytes for task in chosen) >= over or len(chosen) == len(tasks)
+    if chosen:
+        assert sum(task.memory_bytes for task in chosen[:-1]) < over
 
 
 @given(SEEN, STATES, PARAMS)

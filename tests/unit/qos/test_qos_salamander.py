@@ -78,6 +78,13 @@ def test_on_a_saturated_node_the_quota_goes_to_the_floor() -> None:
     assert (quota(half), reasons(half)) == (2400, {"limit"})  # half the margin may be entered
 
 
+def test_a_rest_of_less_than_half_a_margin_is_not_lent() -> None:
+    decision = salamander(seen(regular_cpu_m=3401, harvest_cpu_m=0), State(), PARAMS)
+    assert (quota(decision), reasons(decision)) == (PARAMS.floor_m, {"saturated"})
+    some = salamander(seen(regular_cpu_m=3400, harvest_cpu_m=0), State(), PARAMS)
+    assert quota(some) == 200
+
+
 def test_a_late_throttling_is_no_saturation() -> None:
     """Harvest was held to 2600 in the midst of a period in which it had used 3500."""
     decision = salamander(seen(harvest_cpu_m=3500), State(), PARAMS)
