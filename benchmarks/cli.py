@@ -30,6 +30,7 @@ NAMES = (
     "start",
     "footprint",
     "agent",
+    "harvest",
     "scale",
     "cuts",
     "decisions",

@@ -139,6 +139,15 @@ def net_bytes(text: bytes | None) -> dict[str, tuple[int, int]]:
     return found
 
 
+def stalled_us(text: bytes | None) -> int | None:
+    """Return how long some tasks have ever stalled, of a pressure file; None without PSI."""
+    for words in _rows(text):
+        if words[0] == b"some":
+            name, _, amount = words[-1].partition(b"=")
+            return _count(amount) if name == b"total" else None
+    return None
+
+
 def limit_bytes(text: bytes | None) -> int | None:
     """Return a limit of memory, None where there is none (``max``, or v1's largest number)."""
     value = number(text)

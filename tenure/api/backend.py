@@ -81,6 +81,9 @@ class Backend(Protocol):
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is: per node the filter or dimension. JSON-able."""
 
+    def harvest(self, node: str) -> Mapping[str, Any] | None:
+        """Return how a node's harvest controller is (None: it has none). JSON-able."""
+
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
         """Return the latest drain of a known node as it stands (None: it never had one).
 

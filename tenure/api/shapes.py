@@ -114,9 +114,14 @@ class DrainView(TypedDict):
 
 
 class NodeDetail(NodeView):
-    """A node with its latest drain (null: it never had one)."""
+    """A node with its latest drain (null: it never had one).
+
+    ``harvest`` is how the controller is that protects its owners, as its agent told last: mode,
+    quota, numbers of its last decision, lateness, and its own use. Null: nothing of it is lent.
+    """
 
     drain: DrainView | None
+    harvest: dict[str, Any] | None
 
 
 class EstimateView(TypedDict):

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SOCKET = "unix:///run/tenure-agent/agent.sock"
-TOKEN_FILE = Path("/var/lib/tenure-agent/token")
+STATE_DIR = Path("/var/lib/tenure-agent")
+TOKEN_FILE = STATE_DIR / "token"
 #: Above a minute a meter of energy may wrap twice between two readings.
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
 #: The daemon holds one connection; the others are people's.
@@ -41,7 +42,8 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "agent",
         help="serve what this node and its containers use",
         description="Read cgroups (v1, v2), processors, memory, disks, cards and energy meters "
-        "(RAPL) of this node, and serve them to tenured (nodes[].agent in its configuration).",
+        "(RAPL) of this node, and serve them to tenured (nodes[].agent in its configuration). "
+        "Where tenured lends idle capacity, protect the node's owners every 100 ms.",
     )
     option = agent.add_argument
     option(
@@ -78,6 +80,13 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar="PATH",
         help="the cgroup that is the node, where it is not the whole machine (default: /)",
     )
+    option(
+        "--state-dir",
+        type=Path,
+        default=STATE_DIR,
+        metavar="DIR",
+        help=f"where the harvest controller keeps its state (default: {STATE_DIR})",
+    )
     option("--interval-s", type=float, default=5.0, help="time between two readings (default: 5)")
     option("--once", action="store_true", help="print one reading and end")
     option("--json", action="store_true", help="with --once: as JSON")
@@ -109,7 +118,36 @@ def _run(options: argparse.Namespace, reader: NodeReader) -> int:
         from tenure.config.token import ensure_token
 
         token = ensure_token(options.token_file)
-    return asyncio.run(_serve(reader, options.interval_s, _Way(urls, token, tls)))
+    with contextlib.closing(_Harvest(options)) as harvest:
+        return asyncio.run(_serve(reader, options.interval_s, _Way(urls, token, tls), harvest))
+
+
+class _Harvest:
+    """The controller with its thread; what it needs is loaded when the agent serves."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from tenure.agent.io.actions import ActionJournal
+        from tenure.agent.io.control import Control
+        from tenure.agent.io.controller import Controller
+        from tenure.agent.io.orders import Orders
+        from tenure.agent.io.parent import Parent
+        from tenure.agent.io.reader import NodeReader
+        from tenure.model.harvest import cgroup_parent
+
+        # another thread's files are not ours to read
+        self._reader = NodeReader(options.root, options.node_cgroup)
+        self._journal = ActionJournal(options.state_dir)
+        orders = Orders(options.state_dir)
+        parent = Parent(options.root, self._reader.groups)
+        self.controller = Controller(parent, orders, self._journal, self._reader.capacity)
+        told = cgroup_parent("cgroupfs", options.node_cgroup)
+        self.control = Control(self.controller, orders, self._journal, told)
+
+    def close(self) -> None:
+        """End the loop, and write what it did."""
+        self.controller.stop()
+        self._journal.close()
+        self._reader.close()
 
 
 class _Way:
@@ -140,7 +178,7 @@ def _listeners(options: argparse.Namespace) -> tuple[list[str], ssl.SSLContext |
     return urls, server_context(files) if is_secure else None
 
 
-async def _serve(reader: NodeReader, interval_s: float, way: _Way) -> int:
+async def _serve(reader: NodeReader, interval_s: float, way: _Way, harvest: _Harvest) -> int:
     from tenure.agent.io.server import Sampling, build_app
     from tenure.agent.journal import Journal
     from tenure.api.acceptor import Terms
@@ -154,10 +192,12 @@ async def _serve(reader: NodeReader, interval_s: float, way: _Way) -> int:
     stopping = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stopping.set)
-    app = build_app(sampling, way.token)
+    app = build_app(sampling, way.token, harvest.control)
     listeners = await serve(app, way.urls, terms=Terms(CONNECTIONS), tls=way.tls)
+    controlling = asyncio.ensure_future(asyncio.to_thread(harvest.controller.run))
     running = asyncio.create_task(sampling.run(), name="sampling")
-    running.add_done_callback(lambda _: stopping.set())
+    for part in (controlling, running):
+        part.add_done_callback(lambda _: stopping.set())
     where = ", ".join(listeners.addresses)
     log.info("reads cgroups v%d every %g s, serves at %s", reader.cgroup_version, interval_s, where)
     notifier.ready(f"serves at {where}")
@@ -165,13 +205,19 @@ async def _serve(reader: NodeReader, interval_s: float, way: _Way) -> int:
         await stopping.wait()
     finally:
         running.cancel()
-        (ended,) = await asyncio.gather(running, return_exceptions=True)
+        harvest.controller.stop()
+        ended = await asyncio.gather(running, controlling, return_exceptions=True)
         await listeners.close()
         await notifier.end()
-    if isinstance(ended, Exception):
-        log.critical("the readings ended by a defect", exc_info=ended)
-        return 1
-    return 0
+    return _exit_code(*ended)
+
+
+def _exit_code(*ended: BaseException | None) -> int:
+    """Return 1 where the readings or the control loop ended by a defect: start it anew then."""
+    defects = [error for error in ended if isinstance(error, Exception)]
+    for error in defects:
+        log.critical("a part of the agent ended by a defect", exc_info=error)
+    return 1 if defects else 0
 
 
 def _show(reading: NodeReading, *, is_json: bool) -> None:

@@ -72,10 +72,27 @@ LINES: list[Column] = [
     ("foreign", lambda n: f"{n['foreign_containers']} containers that are not tenure's"),
     ("price per hour", lambda n: usd(n["price_usd_per_h"])),
     ("power driver", lambda n: n["power_driver"]),
+    ("harvest", lambda n: _harvest(n.get("harvest"))),
     ("version", lambda n: n["version"]),
     ("idle", lambda n: ago(n["idle_since"]) if n["idle_since"] else None),
     ("unreachable", lambda n: ago(n["unreachable_since"]) if n["unreachable_since"] else None),
 ]
+
+
+def _harvest(told: dict[str, Any] | None) -> str | None:
+    """Say in a line what is lent, and how its controller does."""
+    if not told:
+        return None
+    if told["fault"]:
+        return f"{told.get('mode', 'unknown')}; {told['fault']}"
+    numbers, late = told.get("numbers", {}), told.get("lateness", {})
+    quota_m = told.get("quota_m")
+    shown = "none" if quota_m is None else f"{quota_m / 1000:g} cores"
+    used = f"uses {numbers.get('harvest_cpu_m', 0) / 1000:g}"
+    return (
+        f"{told.get('mode')}; quota {shown}, {used}; {told.get('kills', 0)} tasks ended; "
+        f"99 % of looks within {late.get('p99_us', 0) / 1000:g} ms"
+    )
 
 
 @verb(app, "ls")

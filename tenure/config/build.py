@@ -7,13 +7,21 @@ from itertools import pairwise
 from pathlib import Path
 
 from tenure.config import settings as made
-from tenure.config.schema import AgentSection, ConfigFile, CycleSection, NodeSection, StatsSection
+from tenure.config.schema import (
+    AgentSection,
+    ConfigFile,
+    CycleSection,
+    HarvestSection,
+    NodeSection,
+    StatsSection,
+)
 from tenure.config.urls import parse_listener
 from tenure.model.access import SshOptions, TlsFiles
 from tenure.model.node import AgentSpec, NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
+from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
-from tenure.model.units import HOUR_US, MIB, seconds_to_us, usd_to_nano
+from tenure.model.units import HOUR_US, MIB, US, seconds_to_us, usd_to_nano
 
 
 def build_settings(
@@ -154,6 +162,26 @@ def _agent(agent: AgentSection) -> AgentSpec | None:
     return AgentSpec(agent.url, agent.token_file or "", files if files != TlsFiles() else None)
 
 
+def _harvest(harvest: HarvestSection) -> QosParams | None:
+    """Return the controller's parameters; None where the section is not there or empty."""
+    if not harvest.model_fields_set:
+        return None
+    period_us = harvest.period_ms * 1000
+    return QosParams(
+        mode=harvest.mode,
+        controller=harvest.controller,
+        period_us=period_us,
+        cpu_margin=float(harvest.cpu_margin),
+        memory_margin=float(harvest.memory_margin),
+        threshold=float(harvest.threshold),
+        floor_m=round(harvest.floor_cpus * 1000),
+        calm_periods=harvest.calm_periods,
+        pressure=float(harvest.pressure),
+        has_soft_memory=harvest.soft_memory,
+        stale_us=max(US, 3 * period_us),
+    )
+
+
 def _node(node: NodeSection) -> NodeSpec:
     capacity = node.capacity
     return NodeSpec(
@@ -180,6 +208,7 @@ def _node(node: NodeSection) -> NodeSpec:
         ssh=_ssh(node),
         agent=_agent(node.agent),
         cgroup=node.cgroup or "/",
+        harvest=_harvest(node.harvest),
         power=PowerSpec(
             driver=node.power.driver,
             on=tuple(node.power.on),

@@ -98,6 +98,8 @@ def check_node(index: int, node: NodeSection, generations: Sequence[str] | None)
             yield (*here, "reserve", key), f"leaves nothing of capacity.{key}"
     yield from check_node_reach(here, node)
     yield from check_agent((*here, "agent"), node.agent)
+    if node.harvest.mode != "off" and node.agent.url is None:
+        yield (*here, "harvest", "mode"), "needs agent.url: the node's agent protects its owners"
     yield from _check_power((*here, "power"), node.power)
 
 

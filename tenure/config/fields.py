@@ -102,6 +102,11 @@ Seconds = Annotated[
 Interval = Annotated[
     float, Strict(), Field(ge=0.1, le=_YEAR_S, allow_inf_nan=False), _named("seconds")
 ]
+CalmPeriods = Annotated[int, Strict(), Field(ge=1, le=600)]
+PeriodMs = Annotated[int, Strict(), Field(ge=20, le=10_000)]
+FloorCpus = Annotated[
+    float, Strict(), Field(ge=0.01, le=1_000_000, allow_inf_nan=False), _named("cores")
+]
 Flag = Annotated[bool, Strict()]
 Size = Annotated[int, BeforeValidator(_size), Field(gt=0, le=_MAX_BYTES), _named("size")]
 Cpus = Annotated[

@@ -17,6 +17,7 @@ from tenure.config.schema import (
     CycleSection,
     DriverSection,
     EngineTlsSection,
+    HarvestSection,
     NodeSection,
     ReserveSection,
     Section,
@@ -146,6 +147,7 @@ _NODE_PARTS: dict[str, type[Section]] = {
     "reserve": ReserveSection,
     "power": DriverSection,
     "agent": AgentSection,
+    "harvest": HarvestSection,
 }
 
 

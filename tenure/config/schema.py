@@ -13,12 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tenure.config.fields import (
     AgentUrl,
+    CalmPeriods,
     Command,
     Count,
     Cpus,
     EngineUrl,
     Factor,
     Flag,
+    FloorCpus,
     FolderOrFile,
     HostName,
     InfluxUrl,
@@ -31,6 +33,7 @@ from tenure.config.fields import (
     Mac,
     Name,
     Number,
+    PeriodMs,
     Port,
     Positive,
     RedisUrl,
@@ -309,6 +312,40 @@ class AgentSection(Section):
     key: TlsFile = _field("", "The key of our certificate, without a passphrase.")
 
 
+class HarvestSection(Section):
+    mode: Literal["off", "advise", "act"] = _field(
+        "off",
+        "Whether the node's idle capacity is lent to batches: its agent then protects its owners. "
+        "`advise` decides and records, and does nothing.",
+    )
+    controller: Literal["salamander", "cuckoo"] = _field(
+        "salamander",
+        "`salamander` throttles CPU and ends tasks for memory; `cuckoo` ends tasks for both.",
+    )
+    period_ms: PeriodMs = _field(100, "Time between two looks of the controller, milliseconds.")
+    cpu_margin: Share = _field(0.1, "Share of the cores that harvest leaves free.")
+    memory_margin: Share = _field(
+        0.1,
+        "Share of the memory that harvest leaves free. Owners that grow by 1 GiB a second need "
+        "some 300 MiB of it.",
+    )
+    threshold: Share = _field(
+        0.5, "Share of a margin that owners may enter before harvest is cut back for it."
+    )
+    floor_cpus: FloorCpus = _field(0.01, "Cores that harvest has even on a saturated node.")
+    calm_periods: CalmPeriods = _field(
+        5, "Periods that owners must be calm for before harvest gets more; less is at once."
+    )
+    pressure: Share = _field(
+        0,
+        "Share of time that tasks of the node stalled for memory (PSI) from which the latest "
+        "harvest task ends; 0: not looked at.",
+    )
+    soft_memory: Flag = _field(
+        False, "Whether the kernel is asked to take memory back before a task ends."
+    )
+
+
 class NodeSection(Section):
     name: Name = _required("Unique name: lower-case letters, digits, `.` and `-`, at most 63.")
     url: EngineUrl = _required(
@@ -348,6 +385,9 @@ class NodeSection(Section):
     power: DriverSection = _field(DriverSection(), "How it is switched off and on.")
     agent: AgentSection = _field(
         AgentSection(), "Its agent, which reads what containers and the machine use."
+    )
+    harvest: HarvestSection = _field(
+        HarvestSection(), "What of it is lent while its owners do not use it."
     )
 
 

@@ -8,6 +8,7 @@ from tenure.core import (
     drain,
     executors,
     graves,
+    harvest,
     ledger,
     migrations,
     power,
@@ -105,6 +106,7 @@ def retire(ctx: Context) -> None:
             ledger.close_interval(ctx, node.name)
             drain.forget(ctx, node.name)
             ctx.strangers.pop(node.name, None)
+            harvest.forget(ctx, node.name)
             ctx.drop_node(node)
             ctx.forget_node(node.name)
             ctx.publish("node.forgotten", node.name)

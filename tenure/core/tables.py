@@ -12,6 +12,7 @@ from tenure.model.container import Grave, Migration, Service
 from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect
 from tenure.model.estimate import AppRuns
+from tenure.model.harvest import HarvestMark
 from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
@@ -106,7 +107,7 @@ class Meta:
 class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
-    Keys: node name (nodes and drains), job id (jobs and bookings), ``job/index``, batch id,
+    Keys: node name (nodes, drains, harvests), job id (jobs, bookings), ``job/index``, batch id,
     ``batch/index``, container id, migration id, grave id, run id, interval id, stay id, effect id,
     app, idempotency key, ``meta``.
     """
@@ -127,6 +128,7 @@ class Tables:
     effects: Table[DurableEffect] = field(default_factory=Table)
     apps: Table[AppRuns] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
+    harvests: Table[HarvestMark] = field(default_factory=Table)
     meta: Table[Meta] = field(default_factory=Table)
 
 
@@ -142,6 +144,7 @@ KINDS: dict[str, Any] = {
     "intervals": Interval,
     "stays": Stay,
     "drains": Drain,
+    "harvests": HarvestMark,
     "bookings": Booking,
     "batches": Batch,
     "tasks": Task,

@@ -83,6 +83,10 @@ class Agents:
                 self.energy[node] = newest.energy
         return Told(readings, self._present.get(node, frozenset()))
 
+    def client_of(self, node: str) -> AgentClient | None:
+        """Return the way to a node's agent, None where it has none."""
+        return self._clients.get(node)
+
     async def close(self) -> None:
         """Let go of every agent."""
         await asyncio.gather(*(client.close() for client in self._clients.values()))

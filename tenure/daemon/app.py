@@ -169,6 +169,7 @@ class Daemon:
         self.rhythm.configure(settings.cycles)
         self._spawn(self.loop.run(), "core")
         self._spawn(self._sampler().run(), "sampler")
+        self._spawn(self.hands.lending.run(), "lending")
         self._spawn(self._upkeep(), "upkeep")
         contact = asyncio.create_task(self._first_contact())
         await asyncio.to_thread(import_module, API_MODULE)  # while the engines think

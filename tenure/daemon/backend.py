@@ -21,6 +21,7 @@ from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
 from tenure.daemon.hands import Hands
 from tenure.daemon.interpreter import Interpreter
+from tenure.daemon.lending import Lent
 from tenure.daemon.loop import CoreLoop
 from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
@@ -191,6 +192,11 @@ class DaemonBackend:
         """Return the latest drain of a node, or what one would do now."""
         return views.drain(self._ctx, node, is_dry=is_dry)
 
+    def harvest(self, node: str) -> Mapping[str, Any] | None:
+        """Return how a node's harvest controller is, as its agent told last."""
+        lent = self._body.hands.lending.lent.get(node)
+        return None if lent is None else {**lent.status, "fault": lent.fault}
+
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         """Return the executors and containers that are on a node."""
         return self._ctx.executors_on(node), self._ctx.services_on(node)
@@ -260,8 +266,15 @@ class DaemonBackend:
         away = [name for name in sorted(self._body.hands.agents.away) if self._answers(name)]
         if away:
             degraded["agents"] = "away: " + ", ".join(away)
+        ailing = [f"{name}: {one.fault}" for name, one in self._lent() if one.fault]
+        if ailing:
+            degraded["harvest"] = "; ".join(ailing)
         parts = {"children": self._body.rhythm.children()}
         return Health(is_ready=not reasons, reasons=reasons, degraded=degraded, parts=parts)
+
+    def _lent(self) -> list[tuple[str, Lent]]:
+        lent = sorted(self._body.hands.lending.lent.items())
+        return [(name, one) for name, one in lent if self._answers(name)]
 
     def _answers(self, name: str) -> bool:
         node = self.tables.nodes.get(name)
@@ -281,6 +294,7 @@ class DaemonBackend:
             store_failing=bool(body.loop.stats.commit_error),
             influx=health_of(body.stats),
             agents=_agents(body.hands.agents),
+            lent=dict(body.hands.lending.lent),
         )
         stats = replace(body.loop.stats)
         facts = yield from metrics.gather(self._ctx)

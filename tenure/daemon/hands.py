@@ -15,6 +15,7 @@ from tenure.core.context import Context
 from tenure.core.room import is_busy
 from tenure.cycles.io.tether import Tethered
 from tenure.daemon.agents import Agents
+from tenure.daemon.lending import Lending
 from tenure.daemon.loop import EventMaker
 from tenure.daemon.solver import Solver
 from tenure.engines.access import Access
@@ -98,6 +99,7 @@ class Hands:
         self._offers: dict[str, tuple[float, bool | None]] = {}
         self._asking: dict[str, asyncio.Task[bool | None]] = {}
         self.agents = Agents(ports.sample_us)
+        self.lending = Lending(self.agents.client_of, self._published, ports.put)
         self._solver = Solver()
 
     # nodes
@@ -125,6 +127,7 @@ class Hands:
             if name not in self._limbs:
                 self._limbs[name] = self._grow(spec)
         self.agents.configure([limb.spec for limb in self._limbs.values()])
+        self.lending.configure([limb.spec for limb in self._limbs.values()])
 
     def prune(self) -> None:
         """Let go of the nodes that are named no longer, once nothing of ours is on them.
@@ -176,6 +179,10 @@ class Hands:
         await asyncio.gather(*(_let_go(limb) for limb in self._limbs.values()))
         await asyncio.gather(*self._closing, return_exceptions=True)
         await self.agents.close()
+
+    def _published(self, node: str) -> int:
+        mark = self._ctx.tables.harvests.get(node)
+        return 0 if mark is None else mark.seq
 
     # facts on their way to the core
 

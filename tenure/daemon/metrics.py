@@ -27,6 +27,7 @@ from tenure.profiling.io.spool import REASONS
 
 if TYPE_CHECKING:
     from tenure.daemon.agents import AgentState
+    from tenure.daemon.lending import Lent
     from tenure.profiling.io.influx_drain import DrainHealth
 
 #: Records looked at between two yields: some 0.2 ms.
@@ -51,6 +52,7 @@ class Parts:
     store_failing: bool
     influx: DrainHealth | None = None
     agents: Mapping[str, AgentState] = field(default_factory=dict)
+    lent: Mapping[str, Lent] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class Collector:
             yield from _influx(parts.influx)
         if parts.agents:
             yield from _agents(parts.agents)
+        if parts.lent:
+            yield from _lent(parts.lent)
 
 
 def _agents(agents: Mapping[str, AgentState]) -> Iterator[Metric]:
@@ -186,6 +190,34 @@ def _agents(agents: Mapping[str, AgentState]) -> Iterator[Metric]:
         if state.energy is not None:
             energy.add_metric([name], state.energy.energy_uj / 1e6)
     yield from (up, failures, energy)
+
+
+def _lent(lent: Mapping[str, Lent]) -> Iterator[Metric]:
+    """Yield what controllers told last; nodes whose controller told nothing yet are left out."""
+    names = {
+        "quota_m": ("tenure_harvest_quota_cores", "Cores that all of harvest is held to", 1000),
+        "harvest_cpu_m": ("tenure_harvest_use_cores", "Cores that harvest uses", 1000),
+        "regular_cpu_m": ("tenure_harvest_regular_cores", "Cores that owners use", 1000),
+        "harvest_memory_bytes": ("tenure_harvest_use_bytes", "Memory that harvest holds", 1),
+        "regular_memory_bytes": ("tenure_harvest_regular_bytes", "Memory that owners hold", 1),
+        "p99_us": ("tenure_harvest_lateness_p99_seconds", "99 % of looks were no later", 1e6),
+    }
+    up = GaugeMetricFamily("tenure_harvest_up", "1 while a controller is sound", labels=["node"])
+    kills = CounterMetricFamily("tenure_harvest_kills", "Tasks ended for owners", labels=["node"])
+    gauges = {
+        key: GaugeMetricFamily(name, text, labels=["node"])
+        for key, (name, text, _) in names.items()
+    }
+    for node, state in lent.items():
+        up.add_metric([node], float(not state.fault))
+        told = {**state.numbers, "kills": state.status.get("kills")}
+        if isinstance(told["kills"], int):
+            kills.add_metric([node], told["kills"])
+        for key, family in gauges.items():
+            value = told.get(key)
+            if isinstance(value, int | float):
+                family.add_metric([node], value / names[key][2])
+    yield from (up, kills, *gauges.values())
 
 
 def _influx(health: DrainHealth) -> Iterator[Metric]:

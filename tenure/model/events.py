@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tenure.model.batch import BatchSpec, Chunk
 from tenure.model.container import Profile
 from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.harvest import HarvestAction
 from tenure.model.job import JobSpec
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Outcome
@@ -94,6 +95,18 @@ class UsageObserved(Event):
 
     profiles: tuple[Profile, ...] = ()
     foreign: dict[str, Resources] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarvestReported(Event):
+    """What the controller of a node did, as its agent tells, by rising numbers.
+
+    ``oldest_seq`` is the first that the agent still has: what lies between is lost.
+    """
+
+    node: str
+    actions: tuple[HarvestAction, ...]
+    oldest_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

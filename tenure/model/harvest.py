@@ -6,6 +6,9 @@ and the node's agent finds them without asking anybody.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 #: The parent's name under the cgroupfs driver, and under the systemd driver.
 HARVEST_GROUP = "tenure-harvest"
 HARVEST_SLICE = f"{HARVEST_GROUP}.slice"
@@ -33,3 +36,35 @@ def group_paths(node_cgroup: str = "/") -> tuple[str, ...]:
     inner = node_cgroup.strip("/")
     places = (HARVEST_GROUP, HARVEST_SLICE_PATH)
     return tuple(f"{inner}/{place}" if inner else place for place in places)
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestMark:
+    """A node's actions are published up to number ``seq``; ``kills`` of them ended tasks."""
+
+    node: str
+    seq: int = 0
+    kills: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HarvestAction:
+    """What a node's controller did at ``at_us`` (the node's clock, microseconds UTC).
+
+    ``seq`` rises, over the agent's restarts too. ``kind``: ``quota`` (all of harvest is held to
+    ``quota_m``), ``soft_memory``, ``kill`` (``task`` is the container's id, or its cgroup's name).
+    ``reason``: ``limit`` by Algorithm 3, ``margin`` (owners have entered the margin), ``saturated``
+    (the node has no CPU to spare), ``stale`` (readings are missing), ``pressure`` (PSI), ``off``
+    (let go of). ``is_done`` is False where it was only advised or failed, ``error`` why.
+    ``numbers`` are those that it followed from: limits, use and capacity, by name with their unit.
+    """
+
+    seq: int
+    at_us: int
+    kind: str
+    reason: str
+    is_done: bool
+    task: str = ""
+    resource: str = ""
+    error: str = ""
+    numbers: Mapping[str, int] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from tenure.model.access import SshOptions, TlsFiles
+from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 
 
@@ -92,7 +93,7 @@ class NodeSpec:
     other nodes reach it; empty: as the URL says. ``checkpoint``: its engine can checkpoint and
     restore (experimental features are on, CRIU is installed). ``agent`` None: its engine alone
     tells what is used there. ``cgroup`` is the group that is the node (``/``: the whole machine);
-    tasks of batches run below it.
+    tasks of batches run below it. ``harvest`` None: its idle capacity is not lent.
     """
 
     name: str
@@ -112,6 +113,7 @@ class NodeSpec:
     address: str = ""
     agent: AgentSpec | None = None
     cgroup: str = "/"
+    harvest: QosParams | None = None
 
     @property
     def host(self) -> str:

@@ -99,6 +99,7 @@ class CoreBackend:
         self.events: list[PublicEvent] = []
         self.logs: dict[str, bytes] = {}
         self.followed: list[bytes] = []
+        self.lent: dict[str, dict[str, Any]] = {}
         self.broken: Exception | None = None
         self.degraded: dict[str, str] = {}
         self.reasons: list[str] = []
@@ -247,6 +248,9 @@ class CoreBackend:
         from tenure.daemon.views import drain
 
         return drain(self.state.ctx, node, is_dry=is_dry)
+
+    def harvest(self, node: str) -> Mapping[str, Any] | None:
+        return self.lent.get(node)
 
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         return self.state.ctx.executors_on(node), self.state.ctx.services_on(node)

@@ -19,13 +19,14 @@ PURE = (
     "harvest",
     "agent",
     "locality",
+    "qos",
 )
 #: May be imported by a room beside itself and ``model``.
 ALLOWED: dict[str, set[str]] = {
     "api": {"core.tables", "core.room", "core.ledger"},
-    "simulation": {"core", "placement", "cycles", "daemon", "locality"},
+    "simulation": {"core", "placement", "cycles", "daemon", "locality", "qos"},
     "cycles": {"profiling"},
-    "agent": {"profiling"},
+    "agent": {"profiling", "qos"},
     # how kernels are compiled, nothing of what they decide
     "locality": {"placement.kernels", "placement.linking"},
 }

@@ -15,13 +15,17 @@ import aiohttp
 from tenure.model.access import TlsFiles
 from tenure.model.errors import InvalidInput, Unavailable
 from tenure.model.node import AgentSpec
+from tenure.model.qos import QosParams
 from tenure.model.units import US
 from tenure.profiling.wire import AgentAnswer, decode
+from tenure.qos.wire import ActionsAnswer, decode_actions, encode_params, revision_of
 
 TIMEOUT_S = 5.0
 #: The agent's whole journal is some 5 MB; more than this is not its.
 MAX_BYTES = 32 << 20
 CHUNK_BYTES = 1 << 16
+#: Of an agent's refusal no more is shown.
+MAX_PROBLEM_BYTES = 1024
 #: Without a new reading for so many intervals, and so long beyond, an agent counts as away.
 STALE_INTERVALS, STALE_US = 3, 5 * US
 
@@ -48,7 +52,8 @@ class AgentClient:
         """
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                answer = decode(json.loads(await self._get(after, every_us)))
+                found = await self._fetch("samples", after=str(after), every_s=f"{every_us / US:g}")
+                answer = decode(json.loads(found))
         except TimeoutError as error:
             raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -61,20 +66,52 @@ class AgentClient:
             raise AgentAway(f"its newest reading is {answer.age_us // US} s old")
         return answer
 
+    async def actions(self, after: int) -> ActionsAnswer:
+        """Return what the controller did after number ``after``, and how it is.
+
+        Raises AgentAway as ``samples`` does.
+        """
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                return decode_actions(json.loads(await self._fetch("actions", after=str(after))))
+        except TimeoutError as error:
+            raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise AgentAway(str(error) or type(error).__name__) from error
+        except (ValueError, RecursionError) as error:
+            raise AgentAway(f"its answer is none of an agent's: {error}") from error
+
+    async def set_params(self, params: QosParams) -> None:
+        """Have the controller set to ``params`` from now on. Raises AgentAway where it is not."""
+        body = {"revision": revision_of(params), "params": encode_params(params)}
+        if self._session is None:
+            self._session = self._open()
+        asking = self._session.put(
+            f"{self._base}/params", json=body, headers=self._headers(), allow_redirects=False
+        )
+        try:
+            async with asyncio.timeout(TIMEOUT_S), asking as response:
+                if response.status != 200:
+                    told = (await response.content.read(MAX_PROBLEM_BYTES)).decode(errors="replace")
+                    raise AgentAway(f"it does not take parameters ({response.status}): {told}")
+        except TimeoutError as error:
+            raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise AgentAway(str(error) or type(error).__name__) from error
+
     async def close(self) -> None:
         """Let go of the connection; twice is fine."""
         if self._session is not None:
             await self._session.close()
             self._session = None
 
-    async def _get(self, after: int, every_us: int) -> bytes:
+    async def _fetch(self, path: str, **query: str) -> bytes:
         if self._session is None:
             self._session = self._open()
         headers = self._headers()
-        query = {"after": str(after), "every_s": f"{every_us / US:g}"}
         # an agent has no say in where else the daemon asks
         asking = self._session.get(
-            f"{self._base}/samples", params=query, headers=headers, allow_redirects=False
+            f"{self._base}/{path}", params=query, headers=headers, allow_redirects=False
         )
         async with asking as response:
             if response.status == 401:

@@ -46,6 +46,16 @@ class Groups:
             self._blkio_bytes("")  # the root knows which file counts
 
     @property
+    def folders(self) -> dict[str, str]:
+        """Return the root of each controller's tree."""
+        return self._folders
+
+    @property
+    def node(self) -> str:
+        """Return the group that is the node, without a leading slash; "" for the machine."""
+        return self._node
+
+    @property
     def is_whole_machine(self) -> bool:
         """Whether the node is all of the machine."""
         return not self._node
@@ -58,7 +68,7 @@ class Groups:
         seen = 0
         while todo and seen < MAX_FOLDERS:
             group, depth = todo.pop()
-            for name in _folders_in(f"{base}/{group}"):
+            for name in folders_in(f"{base}/{group}"):
                 seen += 1
                 inner = f"{group}/{name}" if group else name
                 if (key := layout.container_of(name)) is not None:
@@ -116,7 +126,7 @@ class Groups:
         base = f"{self._folders['memory']}/{group}"
         if (pid := _process_in(base)) is not None:
             return pid
-        inner = (_process_in(f"{base}/{name}") for name in _folders_in(base))
+        inner = (_process_in(f"{base}/{name}") for name in folders_in(base))
         return next((pid for pid in inner if pid is not None), None)
 
     def _v1(self, group: str) -> _Used:
@@ -181,7 +191,7 @@ def open_groups(root: Path, node_cgroup: str) -> Groups:
                 f"no cgroups of {' and '.join(missing)} below {base}: in a container mount the "
                 "node's /sys and /proc and name them by --root (docs/operations.md)"
             )
-    if not os.path.isdir(f"{groups._folders['memory']}/{wanted}"):
+    if not os.path.isdir(f"{groups.folders['memory']}/{wanted}"):
         raise InvalidInput(f"--node-cgroup {node_cgroup}: there is no such cgroup below {base}")
     return groups
 
@@ -191,7 +201,8 @@ def _first(base: str, candidates: Sequence[str]) -> str:
     return next((path for path in paths if os.path.isdir(path)), "")
 
 
-def _folders_in(path: str) -> list[str]:
+def folders_in(path: str) -> list[str]:
+    """Return the names of the folders right in one of the kernel's; none where it is gone."""
     try:
         if os.stat(path).st_nlink == LEAF_LINKS:
             return []

@@ -27,6 +27,11 @@ class NodeReader:
         """Return 1 or 2."""
         return self._groups.version
 
+    @property
+    def groups(self) -> Groups:
+        """Return the cgroups that are read."""
+        return self._groups
+
     def read(self) -> NodeReading:
         """Return the counters of now. What cannot be read is left out; nothing is raised."""
         now_us = time.time_ns() // 1000
@@ -46,7 +51,7 @@ class NodeReader:
             self._host.total() if whole else self._groups.total(),
             # a meter counts the machine: as the energy of each of its parts it would count twice
             self._rapl.read() if whole else None,
-            self._capacity(),
+            self.capacity(),
         )
         self._groups.end_round()
         self._pids = {group: pid for group, pid in self._pids.items() if group in groups}
@@ -73,7 +78,8 @@ class NodeReader:
             self._pids[group] = pid
         return self._host.network_of(pid)
 
-    def _capacity(self) -> Resources:
+    def capacity(self) -> Resources:
+        """Return the node's cores and memory: the machine's, within the bounds of its cgroup."""
         machine = self._host.capacity()
         if self._groups.is_whole_machine:
             return machine

@@ -1,7 +1,7 @@
 """The agent's HTTP interface: ``GET /samples?after=SEQ&every_s=N`` and ``GET /livez``.
 
-Over a unix socket its mode decides; over TCP every request for samples needs the token. It reads
-nothing but the head of requests, and changes nothing.
+Over a unix socket its mode decides; over TCP every request but for ``/livez`` needs the token. What
+it says of harvest, and takes, is in ``control``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from tenure.agent.io.control import Control
+from tenure.agent.io.problem import problem
 from tenure.agent.io.reader import NodeReader
 from tenure.agent.journal import Journal
 from tenure.profiling.wire import encode
@@ -24,8 +26,8 @@ from tenure.profiling.wire import encode
 US = 1_000_000
 #: An interval between readings to be left out may be a day at most.
 MAX_EVERY_S = 86_400.0
-#: No body is asked for; more than this is refused.
-MAX_BODY_BYTES = 1024
+#: The parameters of the controller are the one body that is read.
+MAX_BODY_BYTES = 1 << 14
 #: Readings are stale after so many intervals without one, and a second.
 STALE_INTERVALS = 3
 
@@ -62,10 +64,11 @@ class Sampling:
 SAMPLING: web.AppKey[Sampling] = web.AppKey("sampling", Sampling)
 
 
-def build_app(sampling: Sampling, token: str) -> web.Application:
-    """Return the interface; with an empty ``token`` nobody gets samples over TCP."""
+def build_app(sampling: Sampling, token: str, control: Control) -> web.Application:
+    """Return the interface; with an empty ``token`` nobody gets anything over TCP."""
     app = web.Application(middlewares=[_guard(token)], client_max_size=MAX_BODY_BYTES)
     app[SAMPLING] = sampling
+    control.add_to(app)
     app.router.add_get("/samples", _samples)
     app.router.add_get("/livez", _live)
     return app
@@ -75,7 +78,7 @@ def _guard(token: str) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path != "/livez" and not _may_read(request, token):
-            return _problem(
+            return problem(
                 HTTPStatus.UNAUTHORIZED,
                 "unauthorized",
                 "samples need the agent's token: Authorization: Bearer TOKEN",
@@ -83,7 +86,7 @@ def _guard(token: str) -> Middleware:
         try:
             return await handler(request)
         except web.HTTPException as error:
-            return _problem(HTTPStatus(error.status), "refused", error.reason)
+            return problem(HTTPStatus(error.status), "refused", error.reason)
 
     return guard
 
@@ -101,14 +104,14 @@ def _may_read(request: web.Request, token: str) -> bool:
 async def _samples(request: web.Request) -> web.Response:
     after = request.query.get("after", "0")
     if not (after.isascii() and after.isdigit() and len(after) <= 20):
-        return _problem(
+        return problem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             "invalid_input",
             "after: must be the number (seq) of a reading, or 0 for all",
         )
     every_s = _seconds(request.query.get("every_s", "0"))
     if every_s is None:
-        return _problem(
+        return problem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
             "invalid_input",
             f"every_s: must be seconds from 0 to {MAX_EVERY_S:g}",
@@ -116,7 +119,9 @@ async def _samples(request: web.Request) -> web.Response:
     sampling = request.app[SAMPLING]
     found = sampling.journal.after(int(after), round(every_s * US))
     document = encode(found, age_us=sampling.age_us, interval_us=sampling.interval_us)
-    text = json.dumps(document, separators=(",", ":"))
+    # one by one: a single call for a long journal would hold up the control loop's thread
+    rows = ",".join(json.dumps(row, separators=(",", ":")) for row in document.pop("readings"))
+    text = f'{json.dumps(document)[:-1]}, "readings": [{rows}]}}'
     return web.Response(text=text, content_type="application/json")
 
 
@@ -135,15 +140,3 @@ def _seconds(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and 0 <= value <= MAX_EVERY_S else None
-
-
-def _problem(status: HTTPStatus, code: str, detail: str) -> web.Response:
-    body = {
-        "type": f"urn:tenure:problem:{code}",
-        "title": status.phrase,
-        "status": status.value,
-        "code": code,
-        "detail": detail,
-    }
-    text = json.dumps(body)
-    return web.Response(text=text, status=status.value, content_type="application/problem+json")

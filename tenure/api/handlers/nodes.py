@@ -63,7 +63,9 @@ async def inspect(call: Call) -> web.Response:
     """Return one node, with the progress of its drain and what blocks it."""
     node = lookup.node(call.backend.tables, call.part("name"))
     report = call.backend.drain(node.name)
-    detail = NodeDetail(**_view(call, node), drain=_drain_view(call, report))
+    told = call.backend.harvest(node.name)
+    harvest = None if told is None else dict(told)
+    detail = NodeDetail(**_view(call, node), drain=_drain_view(call, report), harvest=harvest)
     return call.record(detail)
 
 

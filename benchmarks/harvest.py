@@ -1,0 +1,322 @@
+"""Owners beside harvest on a real engine: CPU that jumps, memory that grows, the loop itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.errors import BenchError
+from benchmarks.figures import Figure, Goal, Report, figure
+from benchmarks.host import CpuMeter, cores, memory_mib
+from benchmarks.lent import (
+    BUSY,
+    GROWER,
+    Agent,
+    Container,
+    Owner,
+    frozen,
+    holding,
+    removed,
+    run,
+    run_task,
+)
+from benchmarks.rig import dying_with_us, folder, say, until
+from tenure.model.qos import QosParams
+from testbed import Node, NodeSpec, Testbed
+
+MIB = 1 << 20
+#: What owners and the controller are told to be, on the one core that they share.
+PARAMS = QosParams(cpu_margin=0.1, memory_margin=0.15)
+NODE_BYTES, GROWN_MIB = 2048 * MIB, 1500
+LOAD_SHARE = 0.8
+SETTLE_S = 30.0
+#: Jumps that are tried again because harvest had just been cut back for something else.
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Pairs of jumps, times that an owner grows, tasks beside the loop and its seconds."""
+
+    pairs: int = 20
+    growths: int = 20
+    containers: int = 60
+    loop_s: float = 60.0
+
+
+FULL = Plan()
+QUICK = Plan(pairs=3, growths=2, containers=6, loop_s=5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """One pair: loops without and with harvest, and how long the quota took to its floor."""
+
+    alone: int
+    beside: int
+    floor_ms: float
+
+    @property
+    def dip(self) -> float:
+        """Return the share of its loops that the owner lost, in percent; below 0: it gained."""
+        return 100 * (1 - self.beside / self.alone)
+
+
+def measure(*, is_quick: bool = False) -> Report:
+    """Take the figures; harvest, its owner and the controller are real, and so is the engine."""
+    plan = QUICK if is_quick else FULL
+    figures: list[Figure] = []
+    spec = NodeSpec("node1", "nursery", memory_bytes=NODE_BYTES)
+    with (
+        folder() as path,
+        Testbed([spec], path / "bed") as bed,
+        controlled(path, bed.nodes["node1"]) as agent,
+    ):
+        figures += _cpu(jumps(path, agent, plan.pairs))
+        figures += _memory(grow(path, agent, plan.growths), plan.growths)
+        figures += _loop(agent, plan)
+    notes = (
+        "cgroup version 1, a node of one core; owner and three busy tasks pinned to it, the agent "
+        "to the other one. Pairs are interleaved: tasks run, tasks are frozen.",
+        "The floor is counted from the moment before the owner is told to jump to the action in "
+        "the agent's record.",
+        f"Owners grow to {GROWN_MIB} MiB on a node of {NODE_BYTES // MIB} MiB beside four tasks of "
+        "150 MiB each.",
+    )
+    return Report("harvest", tuple(figures), notes)
+
+
+@contextmanager
+def controlled(path: Path, node: Node, params: QosParams = PARAMS) -> Iterator[Agent]:
+    """Run an agent on the other core than the node's, its controller set."""
+    agent = Agent(path, node, core=cores().load)
+    agent.start()
+    try:
+        agent.set(params)
+        yield agent
+    finally:
+        agent.stop()
+
+
+def jumps(path: Path, agent: Agent, pairs: int) -> list[Jump]:
+    """Have an owner's demand jump, with harvest beside it and without, in turn."""
+    core, node = cores().daemon, agent.node
+    found = []
+    with removed([]) as made:
+        owner = Owner(path, node, core)
+        made.append(owner.container)
+        for n in range(3):
+            made.append(run_task(node, f"busy{n}", BUSY, CpusetCpus=str(core)))
+        for number in range(pairs):
+            say(f"harvest: jump {number + 1} of {pairs}")
+            first, second = (_beside, _alone) if number % 2 else (_alone, _beside)
+            pair = {first: first(agent, owner), second: second(agent, owner)}
+            (alone, _), (beside, floor_ms) = pair[_alone], pair[_beside]
+            found.append(Jump(alone, beside, floor_ms))
+    return found
+
+
+def _alone(agent: Agent, owner: Owner) -> tuple[int, float]:
+    with frozen(agent.node):
+        _, count = owner.jump()
+    return count, 0.0
+
+
+def _beside(agent: Agent, owner: Owner) -> tuple[int, float]:
+    """Jump once harvest has had most of the core for a while."""
+    for _ in range(TRIES):
+        until(lambda: _has_most(agent), SETTLE_S, "harvest to have most of the core")
+        time.sleep(0.3)
+        at_us, count = owner.jump()
+        moves = [a for a in agent.actions(0) if a.kind == "quota" and a.is_done]
+        before = [a for a in moves if a.at_us < at_us]
+        if before[-1].numbers["quota_m"] <= PARAMS.floor_m:
+            continue  # for something else just then: it had nothing to lose
+        floors = [a.at_us for a in moves[len(before) :] if a.numbers["quota_m"] == PARAMS.floor_m]
+        if not floors:
+            raise BenchError("the quota did not go to its floor")
+        return count, (floors[0] - at_us) / 1000
+    raise BenchError("harvest is at its floor whenever the owner is about to jump")
+
+
+def _has_most(agent: Agent) -> bool:
+    status = agent.status
+    used = status["numbers"].get("harvest_cpu_m", 0)
+    return (status["quota_m"] or 0) >= 700 and used >= 500
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """An owner that grew: whether it lives, how long it took, and tasks that ended for it."""
+
+    is_alive: bool
+    took_s: float
+    ended: int
+    by_controller: int
+
+
+def grow(path: Path, agent: Agent, times: int) -> list[Growth]:
+    """Have an owner grow at up to 1 GiB/s into memory that harvest tasks hold."""
+    found = []
+    for number in range(times):
+        say(f"harvest: growth {number + 1} of {times}")
+        ctl = path / f"grower{number}"
+        ctl.mkdir()
+        with removed([]) as made:
+            made.extend(run_task(agent.node, f"held{n}", holding(150)) for n in range(4))
+            until(lambda: _used(agent, "harvest") >= 500 * MIB, SETTLE_S, "tasks to be full")
+            seq = agent.answer(0).oldest_seq and agent.actions(0)[-1].seq
+            begun_s = time.monotonic()
+            command = ["sh", "-c", GROWER, "grow", str(GROWN_MIB)]
+            owner = run(agent.node, "grower", command, Binds=[f"{ctl}:/ctl"])
+            made.append(owner)
+            until(partial(_is_grown, ctl, owner), 60, "the owner to have grown")
+            took_s = time.monotonic() - begun_s
+            time.sleep(3 * PARAMS.period_us / 1e6)  # the controller has seen it
+            state = owner.state
+            # a part of the owner that the kernel had ended would have given its memory back
+            holds = _used(agent, "regular") >= 0.97 * GROWN_MIB * MIB
+            is_alive = bool(state["Running"]) and not state["OOMKilled"] and holds
+            ended = sum(not task.state["Running"] for task in made[:4])
+            kills = [a for a in agent.actions(seq) if a.kind == "kill" and a.is_done]
+            found.append(Growth(is_alive, took_s, ended, len(kills)))
+    return found
+
+
+def _used(agent: Agent, whose: str) -> int:
+    return int(agent.status["numbers"].get(f"{whose}_memory_bytes", 0))
+
+
+def _is_grown(ctl: Path, owner: Container) -> bool:
+    return (ctl / "full").exists() or not owner.state["Running"]
+
+
+def _cpu(found: list[Jump]) -> list[Figure]:
+    dips = [jump.dip for jump in found]
+    below = sum(dip < 15 for dip in dips)
+    floors = [jump.floor_ms for jump in found]
+    periods = 2 * PARAMS.period_us / 1000
+    return [
+        figure(
+            "dip_percent",
+            "loops an owner loses in the second after its jump",
+            "%",
+            dips,
+            Goal("below", 5),
+        ),
+        figure(
+            "dips_below_15",
+            f"of {len(dips)} jumps, those that lost less than 15 %",
+            "",
+            below,
+            Goal("least", 0.9 * len(dips)),
+        ),
+        figure("floor_ms", "from the jump to the quota at its floor", "ms", floors),
+        figure(
+            "floors_in_time",
+            f"of {len(floors)} jumps, those with the quota at its floor within two periods",
+            "",
+            sum(ms <= periods for ms in floors),
+            Goal("least", len(floors)),
+        ),
+    ]
+
+
+def _memory(found: list[Growth], times: int) -> list[Figure]:
+    return [
+        figure(
+            "owners_alive",
+            f"of {times} owners that grew at up to 1 GiB/s, those that live",
+            "",
+            sum(one.is_alive for one in found),
+            Goal("least", times),
+        ),
+        figure(
+            "growth_mib_per_s",
+            "how fast they grew, their container's start included",
+            "MiB/s",
+            [GROWN_MIB / one.took_s for one in found],
+        ),
+        figure(
+            "tasks_ended", "of four tasks, those that ended for it", "", [o.ended for o in found]
+        ),
+        figure(
+            "tasks_ended_by_controller",
+            "those of them that the controller ended",
+            "",
+            [one.by_controller for one in found],
+        ),
+    ]
+
+
+def _loop(agent: Agent, plan: Plan) -> list[Figure]:
+    """Look at the loop beside many tasks, with the machine busy to 80 %."""
+    with removed([]) as made:
+        for number in range(plan.containers):
+            made.append(run_task(agent.node, f"idle{number}", ["sleep", "100000"]))
+        say(f"harvest: {plan.containers} tasks, the machine at {100 * LOAD_SHARE:g} %")
+        with _load():
+            before = agent.status["lateness"]
+            meter = CpuMeter(agent.pid)
+            time.sleep(plan.loop_s)
+            share = 100 * meter.share()
+            after = agent.status["lateness"]
+    memory = memory_mib(agent.pid)["rss"]
+    counts = [new - old for new, old in zip(after["counts"], before["counts"], strict=True)]
+    in_time = sum(counts[: after["bounds_us"].index(10_000) + 1])
+    what = f"{plan.containers} tasks, a look every 100 ms, the machine at 80 %"
+    return [
+        figure(
+            "late_p99_ms",
+            f"lateness, 99th percentile: {what}",
+            "ms",
+            _p99(counts, after) / 1000,
+            Goal("most", 10),
+        ),
+        figure(
+            "in_10_ms_percent",
+            "looks that came within 10 ms",
+            "%",
+            100 * in_time / max(1, sum(counts)),
+            Goal("least", 99),
+        ),
+        figure("agent_percent", "of a core, the whole agent", "%", share, Goal("below", 5)),
+        figure("agent_rss_mib", "its memory (RSS)", "MiB", memory),
+    ]
+
+
+def _p99(counts: list[int], told: dict[str, Any]) -> float:
+    """Return the upper bound of the bucket that holds the 99th percentile."""
+    left = 0.99 * sum(counts)
+    for bound, count in zip([*told["bounds_us"], told["max_us"]], counts, strict=True):
+        left -= count
+        if left <= 0:
+            return float(bound)
+    return float("nan")
+
+
+@contextmanager
+def _load() -> Iterator[None]:
+    """Keep each core busy for 80 % of every 50 ms."""
+    code = (
+        "import time\nwhile True:\n end = time.monotonic() + 0.05\n"
+        f" while time.monotonic() < end - {0.05 * (1 - LOAD_SHARE)}: pass\n"
+        " time.sleep(max(0, end - time.monotonic()))"
+    )
+    count = len({cores().daemon, cores().load})
+    argv = [*dying_with_us(), sys.executable, "-c", code]
+    busy = [subprocess.Popen(argv) for _ in range(count)]
+    try:
+        time.sleep(1)
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()

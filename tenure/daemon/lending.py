@@ -1,0 +1,125 @@
+"""Nodes whose idle capacity is lent: their controllers are set, and what they did is told.
+
+The controllers need nothing of this: they go on as they were last set while the daemon is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tenure.agent.io.client import AgentAway, AgentClient
+from tenure.model.events import HarvestReported
+from tenure.model.node import NodeSpec
+from tenure.model.qos import QosParams
+from tenure.qos.wire import revision_of
+
+log = logging.getLogger(__name__)
+
+#: Time between two looks at a controller.
+LOOK_S = 1.0
+#: Pages of one look: a daemon that was away for long takes the rest with the next.
+MAX_PAGES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A node's controller as it last told; ``fault`` is what ails it, "" nothing."""
+
+    status: Mapping[str, Any]
+    fault: str = ""
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Return its numbers by name: those of its last decision, its quota, its lateness."""
+        found = {"quota_m": self.status.get("quota_m")}
+        for part in ("numbers", "lateness"):
+            inner = self.status.get(part)
+            found |= inner if isinstance(inner, Mapping) else {}
+        return found
+
+
+class Lending:
+    """Looks after the controllers of all nodes with ``harvest``."""
+
+    def __init__(
+        self,
+        client_of: Callable[[str], AgentClient | None],
+        seq_of: Callable[[str], int],
+        put: Callable[[Callable[[int], HarvestReported]], None],
+    ) -> None:
+        self._client_of, self._seq_of, self._put = client_of, seq_of, put
+        self._wanted: dict[str, QosParams] = {}
+        self._taken: dict[str, int] = {}
+        self.lent: dict[str, Lent] = {}
+
+    def configure(self, specs: Sequence[NodeSpec]) -> None:
+        """Have these nodes' controllers set as they say; one that is named no longer is off."""
+        wanted = {spec.name: _params(spec) for spec in specs if spec.agent is not None}
+        self._wanted = {name: params for name, params in wanted.items() if params is not None}
+        for name in wanted.keys() - self._wanted.keys():
+            if name in self.lent:  # it was lent before: it is told to stop, once
+                self._wanted[name] = QosParams(mode="off")
+        for name in self.lent.keys() - wanted.keys():
+            del self.lent[name]
+
+    async def run(self) -> None:
+        """Look at all controllers until cancelled."""
+        while True:
+            await asyncio.gather(*(self._look(name) for name in list(self._wanted)))
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self, name: str) -> None:
+        client = self._client_of(name)
+        if client is None:
+            return
+        try:
+            self._note(name, await self._exchange(name, client, self._wanted[name]), "")
+        except AgentAway as error:
+            self._note(name, {}, error.detail)
+        except KeyError:
+            return  # let go of meanwhile
+
+    async def _exchange(
+        self, name: str, client: AgentClient, params: QosParams
+    ) -> Mapping[str, Any]:
+        """Take what was done, and set what is not as it should be."""
+        seq = max(self._seq_of(name), self._taken.get(name, 0))
+        status: Mapping[str, Any] = {}
+        for _ in range(MAX_PAGES):
+            answer = await client.actions(seq)
+            status = answer.status
+            if answer.actions:
+                seq = self._taken[name] = answer.actions[-1].seq
+                self._report(name, answer.actions, answer.oldest_seq)
+            if not answer.is_more:
+                break
+        if status.get("revision") != revision_of(params):
+            await client.set_params(params)
+            log.info("the controller of node %s is set: %s", name, params.mode)
+            status = {**status, "revision": revision_of(params), "mode": params.mode}
+        return status
+
+    def _report(self, node: str, actions: Any, oldest_seq: int) -> None:
+        def make(at_us: int) -> HarvestReported:
+            return HarvestReported(at_us=at_us, node=node, actions=actions, oldest_seq=oldest_seq)
+
+        self._put(make)
+
+    def _note(self, name: str, status: Mapping[str, Any], fault: str) -> None:
+        before = self.lent.get(name, Lent({}))
+        fault = fault or str(status.get("fault", ""))
+        if fault and fault != before.fault:
+            log.warning("harvest on node %s: %s", name, fault)
+        self.lent[name] = Lent(status or before.status, fault)
+
+
+def _params(spec: NodeSpec) -> QosParams | None:
+    """Return a node's parameters with its stated capacity, less what is kept for the machine."""
+    if spec.harvest is None or spec.capacity is None:
+        return spec.harvest
+    left = (spec.capacity - spec.reserve).clamped()
+    return replace(spec.harvest, cpu_m=left.cpu_m, memory_bytes=left.memory_bytes)
