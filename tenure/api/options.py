@@ -32,8 +32,8 @@ class Options:
     parse_constraint: Callable[[str], Constraint]
     token: str | None = None
     hosts: tuple[str, ...] = ()
-    policy: str = "gio"
-    policies: tuple[str, ...] = ("ff", "gio")
+    policy: str = "tenure"
+    policies: tuple[str, ...] = ("ff", "gio", "tenure")
     retries: int = 0
     max_executors: int = 1000
     max_body_bytes: int = MIB

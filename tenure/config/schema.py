@@ -111,7 +111,7 @@ JobPolicy = Literal["ff", "gio", "exact", "fifo", "fifo_c", "fifo_c_free", "asq"
 
 
 class PlacementSection(Section):
-    policy: JobPolicy = _field("gio", "Policy of jobs that name none.")
+    policy: JobPolicy = _field("tenure", "Policy of jobs that name none.")
     patience: Share = _field(
         0.25,
         "How much of its slack a job of policy `tenure` may spend on waiting for cheaper room: "

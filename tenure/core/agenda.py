@@ -10,7 +10,7 @@ where room comes back early some jobs are put where they are best now, a few at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from tenure.model.placing import (
     Planned,
     Queued,
     RefusedJob,
+    Rotation,
     Running,
     Situation,
 )
@@ -40,23 +41,32 @@ PUT_OFF_US = 3600 * US
 LOOK_US = US
 #: Room that comes back earlier than this was not expected yet.
 EARLY_US = US
-#: Jobs put where they are best in one pass after room came back early, and the time to the next.
-ROUNDS, ROUND_US = 8, 100_000
 #: A start that moved by less is not stored again: executors never end to the microsecond.
 TOLD_US = 10_000
 #: The timer of the plan.
 KEY = "plan"
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A waiting job as the plan saw it, true while what it was made of is the same."""
+
+    job: Job
+    queued: Queued
+    booking: Booking | None
+    turn: int
+    planned: Planned
+
+
 @dataclass(slots=True)
 class Memory:
-    """What is not stored: where improving goes on, how many jobs are left to be looked at for it.
+    """What is not stored: how improving goes on, and waiting jobs as the plan saw them, by id.
 
     ``seen`` is the fleet as it was at the last pass.
     """
 
-    turn: int = 0
-    todo: int = 0
+    rotation: Rotation = field(default_factory=Rotation)
+    rows: dict[str, Row] = field(default_factory=dict)
     seen: Scene | None = None
 
 
@@ -71,13 +81,11 @@ def serve(ctx: Context, queue: Sequence[Job]) -> None:
     """Bring the plan of ``queue`` up to date, and start the jobs whose time has come."""
     memory, here = _memory(ctx), board.scene(ctx)
     is_left = _sweep(ctx)
-    site = situation(ctx, here)
-    if _has_come_early(ctx, memory, here) or is_left:
-        memory.todo = len(queue)
-    rounds = min(memory.todo, ROUNDS)
-    memory.todo -= rounds
+    is_early = _has_come_early(ctx, memory, here) or is_left
     rows = planned(ctx, queue)
-    agenda = ctx.placer.plan(site, rows, turn=memory.turn, rounds=rounds)
+    agenda = ctx.placer.plan(
+        situation(ctx, here), rows, rotation=memory.rotation, is_early=is_early
+    )
     take(ctx, agenda, queue)
     for job in queue:
         _begin_or_wait(ctx, job, agenda.bookings.get(job.id), here)
@@ -98,7 +106,7 @@ def situation(ctx: Context, here: Scene) -> Situation:
     When that is nobody knows mostly, so it may be at once: who is due there waits, and is planned
     anew when his deadline would be missed so.
     """
-    is_blocked = ~here.usable & np.array([room.is_welcome(node) for node in here.nodes])
+    is_blocked = ~here.usable & here.welcome
     if not is_blocked.any():
         return Situation(here.view, here.running, ctx.now_us)
     blocked = np.flatnonzero(is_blocked)
@@ -142,9 +150,21 @@ def _has_come_early(ctx: Context, memory: Memory, here: Scene) -> bool:
 
 
 def planned(ctx: Context, queue: Sequence[Job]) -> list[Planned]:
-    """Return waiting jobs with their places, as the plan sees them."""
-    pairs = zip(queue, board.queued(ctx, queue), strict=True)
-    return [_row(job, queued, _booking(ctx, job)) for job, queued in pairs]
+    """Return waiting jobs with their places, as the plan sees them; the same objects until changed.
+
+    Whether nodes still serve a job is asked again when filters say something else of any.
+    """
+    memory, bookings = _memory(ctx), ctx.tables.bookings
+    rows, turn, found = memory.rows, board.filter_turn(ctx), []
+    if len(rows) > 2 * len(queue) + board.SPARE_ASKS:
+        rows = memory.rows = {key: row for key, row in rows.items() if key in ctx.index.line}
+    for job, queued in zip(queue, board.queued(ctx, queue), strict=True):
+        row, booking = rows.get(job.id), bookings.get(job.id)
+        is_known = row is not None and row.job is job and row.queued is queued
+        if row is None or not is_known or row.booking is not booking or row.turn != turn:
+            row = rows[job.id] = _row(ctx, job, queued, turn, row)
+        found.append(row.planned)
+    return found
 
 
 def _booking(ctx: Context, job: Job) -> Booking | None:
@@ -164,36 +184,44 @@ def _booking(ctx: Context, job: Job) -> Booking | None:
     return booking if is_good else None
 
 
-def _row(job: Job, queued: Queued, booking: Booking | None) -> Planned:
+def _row(ctx: Context, job: Job, queued: Queued, turn: int, before: Row | None) -> Row:
     guard_us = job.spec.deadline_us
     if guard_us is None:
         guard_us = min(job.arrival_us + queued.ask.hybrid_us + PUT_OFF_US, FOREVER_US)
-    return Planned(queued, -job.spec.priority, job.arrival_us, guard_us, booking)
+    one = Planned(queued, -job.spec.priority, job.arrival_us, guard_us, _booking(ctx, job))
+    if before is not None and _is_alike(before.planned, one):
+        one = before.planned
+    return Row(job, queued, ctx.tables.bookings.get(job.id), turn, one)
+
+
+def _is_alike(one: Planned, other: Planned) -> bool:
+    is_same = one.queued is other.queued and one.booking is other.booking
+    return is_same and (one.rank, one.guard_us) == (other.rank, other.guard_us)
 
 
 def admit(ctx: Context, job: Job, queue: Sequence[Job]) -> Admitted | RefusedJob:
     """Return the promise for a new job beside the plan, or why there is none. Changes nothing."""
     site = situation(ctx, board.scene(ctx))
     *rows, new = planned(ctx, [*queue, job])
-    return ctx.placer.admit_planned(site, rows, new, turn=_memory(ctx).turn)
+    return ctx.placer.admit_planned(site, rows, new, rotation=_memory(ctx).rotation)
 
 
 def at_once(ctx: Context, job: Job, queue: Sequence[Job]) -> Forecast | None:
     """Return what a planned job would be promised if it were to end as early as it can."""
     site = situation(ctx, board.scene(ctx))
     rows = planned(ctx, queue)
-    return ctx.placer.at_once(site, rows, job.id, turn=_memory(ctx).turn)
+    return ctx.placer.at_once(site, rows, job.id)
 
 
 def take(ctx: Context, agenda: Agenda, queue: Sequence[Job]) -> None:
     """Store where the plan has changed."""
-    _memory(ctx).turn = agenda.turn
+    _memory(ctx).rotation = agenda.rotation
     table = ctx.tables.bookings
     for job in queue:
         fresh, old = agenda.bookings.get(job.id), table.get(job.id)
         if fresh is None:
             table.drop(job.id)
-        elif old is None or _has_moved(old, fresh):
+        elif fresh is not old and (old is None or _has_moved(old, fresh)):
             table.put(job.id, fresh)
 
 
@@ -225,7 +253,7 @@ def _arm(ctx: Context, memory: Memory, agenda: Agenda) -> None:
     if len(later) < len(waiting):
         # behind executors that are overdue: their end is an event, but the deadline may come first
         later.append(ctx.now_us + LOOK_US)
-    if memory.todo:
-        later.append(ctx.now_us + ROUND_US)
+    if memory.rotation.left:
+        later.append(max(memory.rotation.due_us, ctx.now_us + 1))
     if later:
         ctx.arm(min(later), start.MACHINE, KEY)

@@ -32,8 +32,9 @@ SPARE_ASKS = 64
 class Scene:
     """All nodes at this moment, as records and as arrays, in the order of their names.
 
-    ``usable`` marks nodes that take new work now, ``serving`` those that would once they are on;
-    ``running`` is what gives back room.
+    ``usable`` marks nodes that take new work now, ``serving`` those that would once they are on,
+    ``welcome`` those that operators and configuration let new work go to; ``running`` is what gives
+    back room.
     """
 
     nodes: tuple[Node, ...]
@@ -41,6 +42,7 @@ class Scene:
     position: dict[str, int]
     usable: Bools
     serving: Bools
+    welcome: Bools
     running: Running
 
 
@@ -68,6 +70,7 @@ class Columns:
     is_kept_on: Bools
     is_usable: Bools
     is_serving: Bools
+    is_welcome: Bools
 
 
 @dataclass(slots=True)
@@ -108,6 +111,7 @@ class Board:
         self._kinds: dict[KindKey, Kind] = {}
         self._asks: dict[str, Row] = {}
         self._turn = 0
+        self._filter_turn = 0
         self._scene: tuple[int, Scene] | None = None
 
     def scene(self, ctx: Context) -> Scene:
@@ -144,6 +148,7 @@ class Board:
         self._columns = _blank(len(self._names))
         self._occupants = Occupants()
         self._kinds, self._asks = {}, {}
+        self._filter_turn += 1
 
     def _read(self, ctx: Context, name: str) -> None:
         """Read one node from the records: O(what is on it)."""
@@ -168,7 +173,10 @@ class Board:
         at.is_cloud[i] = node.spec.site == "cloud"
         at.is_kept_on[i] = not node.is_switchable or load.has_services
         at.is_usable[i] = room.is_usable(node, room.retry_us(node)) == ""
-        at.is_serving[i] = room.is_welcome(node) and not room.is_away(node)
+        is_welcome = room.is_welcome(node)
+        at.is_serving[i] = is_welcome and not room.is_away(node)
+        self._filter_turn += int(at.is_welcome[i] != is_welcome or self._nodes[i] is not node)
+        at.is_welcome[i] = is_welcome
         self._nodes[i] = node
         self._occupants.read(ctx, name, i)
         allowed = ctx.params.job_generations()
@@ -198,7 +206,13 @@ class Board:
         )
         usable = at.is_usable & (at.retry_us <= now_us)
         serving = at.is_serving.copy()
-        return Scene(tuple(self._nodes), view, self._position, usable, serving, running)
+        welcome = at.is_welcome.copy()
+        return Scene(tuple(self._nodes), view, self._position, usable, serving, welcome, running)
+
+    def filter_turn(self, ctx: Context) -> int:
+        """Return a number that is the same as long as filters say the same of all nodes."""
+        self._refresh(ctx)
+        return self._filter_turn
 
     # jobs
 
@@ -256,7 +270,7 @@ class Board:
             name = field.name
             if not np.array_equal(getattr(mine.view, name), getattr(fresh.view, name)):
                 return f"{name}: {getattr(mine.view, name)}, should be {getattr(fresh.view, name)}"
-        for name in ("nodes", "position", "usable", "serving"):
+        for name in ("nodes", "position", "usable", "serving", "welcome"):
             if not np.array_equal(getattr(mine, name), getattr(fresh, name)):
                 return f"{name}: {getattr(mine, name)}, should be {getattr(fresh, name)}"
         mismatch = self._ends_problem(ctx, mine)
@@ -301,6 +315,11 @@ def scene(ctx: Context) -> Scene:
     return board_of(ctx).scene(ctx)
 
 
+def filter_turn(ctx: Context) -> int:
+    """Return a number that is the same as long as filters say the same of all nodes."""
+    return board_of(ctx).filter_turn(ctx)
+
+
 def ask_now(ctx: Context, job: Job, executors: int = 0) -> Ask:
     """Return a job as a policy sees it now; ``executors`` 0 means all of them."""
     usable = scene(ctx).usable
@@ -325,6 +344,6 @@ def _fresh(ctx: Context) -> Scene:
 
 def _blank(nodes: int) -> Columns:
     ints: list[Ints] = [np.zeros(nodes, dtype=np.int64) for _ in range(11)]
-    bools: list[Bools] = [np.zeros(nodes, dtype=np.bool_) for _ in range(6)]
+    bools: list[Bools] = [np.zeros(nodes, dtype=np.bool_) for _ in range(7)]
     columns: list[Any] = [*ints, *bools]
     return Columns(*columns)

@@ -104,7 +104,7 @@ class JobSpec:
     deadline_us: int | None = None
     estimate_local_us: int | None = None
     estimate_hybrid_us: int | None = None
-    policy: str = "gio"
+    policy: str = "tenure"
     priority: int = 0
     env: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from tenure.model.units import FOREVER_US
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 #: A node without a power driver is never switched; one that boots in no time is, and costs less.
 NEVER = -1
@@ -161,15 +162,28 @@ class Planned:
     booking: Booking | None
 
 
+class Rotation(NamedTuple):
+    """How improving a plan goes on: jobs are put where they are best then, a few at a time.
+
+    ``turn`` counts those that were, ``left`` those that are still to be, from ``due_us`` on;
+    ``last_us`` is when some were.
+    """
+
+    turn: int = 0
+    left: int = 0
+    due_us: int = 0
+    last_us: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Agenda:
     """The plan of a queue: places by job id; a job that fits nowhere has none.
 
-    ``turn`` is to be handed in again next time: where improving the plan goes on.
+    ``rotation`` is to be handed in again next time, at its ``due_us`` if anything is left.
     """
 
     bookings: Mapping[str, Booking]
-    turn: int
+    rotation: Rotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,17 +302,22 @@ class Placer(Protocol):
     def is_planned(self, policy: str) -> bool:
         """Return whether jobs of a policy have the whole queue planned."""
 
-    def plan(self, site: Situation, queue: Sequence[Planned], *, turn: int, rounds: int) -> Agenda:
-        """Bring the plan of a queue up to date; ``rounds`` jobs may be put where they are best."""
+    def plan(
+        self,
+        site: Situation,
+        queue: Sequence[Planned],
+        *,
+        rotation: Rotation,
+        is_early: bool = False,
+    ) -> Agenda:
+        """Bring the plan of a queue up to date; ``is_early``: there is room nobody counted on."""
 
     def admit_planned(
-        self, site: Situation, queue: Sequence[Planned], new: Planned, *, turn: int
+        self, site: Situation, queue: Sequence[Planned], new: Planned, *, rotation: Rotation
     ) -> Admitted | RefusedJob:
         """Say whether ``new`` can be promised its deadline beside the plan of ``queue``."""
 
-    def at_once(
-        self, site: Situation, queue: Sequence[Planned], job: str, *, turn: int
-    ) -> Forecast | None:
+    def at_once(self, site: Situation, queue: Sequence[Planned], job: str) -> Forecast | None:
         """Return what it would mean to end a planned job as early as can be, None if it cannot."""
 
     def as_booked(self, view: ClusterView, ask: Ask, booking: Booking) -> Placed:

@@ -15,6 +15,7 @@ from tenure.model.placing import (
     Ask,
     Bools,
     ClusterView,
+    Floats,
     Ints,
     Occupation,
     Occupied,
@@ -25,7 +26,7 @@ from tenure.model.units import FOREVER_US
 
 INT64 = np.dtype(np.int64)
 BOOL = np.dtype(np.bool_)
-Array = TypeVar("Array", Ints, Bools)
+Array = TypeVar("Array", Ints, Bools, Floats)
 
 
 class Fleet(NamedTuple):

@@ -15,7 +15,7 @@ from tenure.placement.arrays import Fleet
 from tenure.placement.cost import delay_us, is_hybrid, slots
 from tenure.placement.decide import HYBRID, LOCAL, PLANNED, choose
 from tenure.placement.schedule import need_at
-from tenure.placement.timeline import segment_at
+from tenure.placement.timeline import END, moments_of
 from tenure.placement.value import Spot, Taste, place, place_late
 from tenure.placement.window import Horizon, warm_us
 
@@ -38,12 +38,13 @@ def by_own_policy(horizon: Horizon, job: int, deadline_us: int) -> Spot:
     """Return the first place that a job's own policy takes before a deadline; mode 0 if none.
 
     It sees of each node what is free from the start until the longest run would be over.
-    O(starts x nodes x segments).
+    O(starts x steps).
     """
-    jobs, line, tries = horizon.jobs, horizon.line, horizon.plan.starts
-    longest_us, last = jobs.hybrid_us[job] + longest_boot_us(horizon, job), line.size[0] - 1
+    jobs, tries = horizon.jobs, horizon.plan.starts
+    moments = moments_of(horizon.line, np.flatnonzero(jobs.eligible[job]))
+    longest_us, last = jobs.hybrid_us[job] + longest_boot_us(horizon, job), moments.shape[0] - 1
     for k in range(min(last + 1, tries)):
-        start_us = line.at_us[k if k < tries - 1 else last]
+        start_us = moments[k if k < tries - 1 else last]
         if start_us + jobs.local_us[job] >= deadline_us:
             break
         seen = seen_through(horizon, start_us, start_us + longest_us)
@@ -74,13 +75,15 @@ def seen_through(horizon: Horizon, start_us: int, until_us: int) -> Fleet:
     On is what runs or is billed until then, as for windows: other planned jobs may be moved.
     """
     fleet, line, n = horizon.fleet, horizon.line, horizon.off_us.shape[0]
-    first = segment_at(line, start_us)
-    cpu_m, memory = line.cpu_m[line.row[first]].copy(), line.memory[line.row[first]].copy()
-    for segment in range(first + 1, line.size[0]):
-        if line.at_us[segment] >= until_us:
-            break
-        cpu_m = np.minimum(cpu_m, line.cpu_m[line.row[segment]])
-        memory = np.minimum(memory, line.memory[line.row[segment]])
+    cpu_m, memory = line.whole_cpu_m.copy(), line.whole_memory.copy()
+    for j in range(n):
+        step = line.head[j]
+        while step != END and line.at_us[step] < until_us:
+            following = line.after[step]
+            if following == END or line.at_us[following] > start_us:
+                cpu_m[j] = min(cpu_m[j], line.cpu_m[step])
+                memory[j] = min(memory[j], line.memory[step])
+            step = following
     is_on, boot_us = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.int64)
     remaining_us = np.zeros(n, dtype=np.int64)
     for j in range(n):

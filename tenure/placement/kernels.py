@@ -191,7 +191,9 @@ def _compiled(
             if kernel.__name__ in outermost:
                 compiler = linking.outer(is_kept=bool(cache))
             else:
-                compiler = linking.inner(is_inlined=kernel in INLINED and not prefix)
+                compiler = linking.inner(
+                    is_inlined=kernel in (rolling.INLINED if prefix else INLINED)
+                )
             bound = rebound(kernel, known)
             bound.__qualname__ = prefix + bound.__qualname__
             known[kernel.__name__] = compiler(bound)
@@ -277,4 +279,4 @@ def _warm_planning(renew: Renew) -> None:
     jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
     plan = open_plan(fleet, jobs, 0.0)
     ground = upkeep.Ground(fleet, one, one, Ends(0 * one, one, one, one), 0)
-    renew(ground, jobs, plan, upkeep.Turnout(one[:0].copy(), 0 * one, 1, 0))
+    renew(ground, jobs, plan, upkeep.Turnout(0 * one, 0, False))

@@ -6,7 +6,7 @@ rows ``first[x]`` to ``first[x] + used[x]`` of ``node`` and ``executors``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,25 @@ UNSEEN = -1
 #: A node that costs nothing is still scarce: it counts as one FREE_SHARE-th of the dearest node
 #: per core, else free nodes would be packed carelessly and waited for without end.
 FREE_SHARE = 4
-#: Jobs up to which the whole queue is planned anew, and starts tried for one job, where time is no
-#: matter; a daemon looks at fewer.
-REPAIR_JOBS, ALL_STARTS = 200, FOREVER_US
+#: Where ``Plan.rotation`` holds what.
+TURN, LEFT, DUE, LAST = range(4)
 #: What a core counts where nothing has a price, in nano-dollars an hour: only ratios matter.
 ANY_PRICE = 1_000_000_000
+
+
+class Bounds(NamedTuple):
+    """How much work plans are worth: starts tried for one job and mode, jobs moved for one.
+
+    ``rounds`` are put where they are best now at one moment.
+    """
+
+    starts: int
+    repairs: int
+    rounds: int
+
+
+#: Where time is no matter, as in a simulation; a daemon looks at fewer.
+NO_BOUNDS = Bounds(1 << 40, 200, 8)
 
 
 class Plan(NamedTuple):
@@ -32,14 +46,15 @@ class Plan(NamedTuple):
     ``patience`` is within 0 to 1; ``weight`` (n,) what nodes count, in nano-dollars an hour, and
     ``core_weight`` the least of it per core; ``kind`` (n,) numbers nodes that are alike while
     empty. ``since_us`` is when a job was first seen; ``is_late`` that it misses its deadline.
-    ``turn`` (1,) is where improving the plan goes on. ``rank`` (q,) is the precedence, the least
+    ``rotation`` (4,) is ``model.placing.Rotation``. ``rank`` (q,) is the precedence, the least
     first; a job that would end at or after its ``guard_us`` is not put off for the sake of another.
-    ``starts`` and ``repairs`` bound the work: starts tried for a job, and jobs moved for one.
+    ``starts``, ``repairs`` and ``rounds`` are ``Bounds``.
     """
 
     patience: float
     starts: int
     repairs: int
+    rounds: int
     core_weight: int
     weight: Ints
     kind: Ints
@@ -52,52 +67,69 @@ class Plan(NamedTuple):
     used: Ints
     node: Ints
     executors: Ints
-    turn: Ints
+    rotation: Ints
     rank: Ints
     guard_us: Ints
 
 
 def no_plan() -> Plan:
     """Return the plan of policies that make none: of no job on one node."""
-    one, off = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
-    fleet = Fleet(one, one, one, one, one, one, off, off, one, one, one)
-    none = one[:0].copy()
-    return open_plan(fleet, Jobs(*(none,) * 7, np.zeros((0, 1), dtype=np.bool_)), 0.0)
+    return blank_plan(0, 0)._replace(weight=np.zeros(1, dtype=np.int64))
 
 
-def open_plan(
-    fleet: Fleet, jobs: Jobs, patience: float, bounds: tuple[int, int] = (ALL_STARTS, REPAIR_JOBS)
-) -> Plan:
-    """Return a plan in which nobody has a place yet, of jobs of one rank and without guard.
+def blank_jobs(slots: int, nodes: int) -> Jobs:
+    """Return room for so many jobs."""
+    columns: list[Any] = [np.zeros(slots, dtype=np.int64) for _ in range(7)]
+    columns.append(np.zeros((slots, nodes), dtype=np.bool_))
+    return Jobs(*columns)
 
-    ``bounds`` are ``Plan.starts`` and ``Plan.repairs``.
+
+def blank_plan(slots: int, rows: int) -> Plan:
+    """Return a plan of so many jobs, with places on so many nodes in all, where nobody has any.
+
+    It is of no fleet yet (``with_fleet``), and its jobs own no rows.
     """
-    q, n = jobs.eligible.shape
-    weight = weights(fleet)
-    width = np.minimum(jobs.executors, n)
-    rows = int(np.sum(width))
     return Plan(
-        patience=float(patience),
-        starts=bounds[0],
-        repairs=bounds[1],
-        core_weight=int(
-            np.min(weight * 1000 // np.maximum(fleet.capacity_cpu_m, 1), initial=FOREVER_US)
-        ),
-        weight=weight,
-        kind=kinds(fleet),
-        since_us=np.full(q, UNSEEN, dtype=np.int64),
-        start_us=np.full(q, UNSEEN, dtype=np.int64),
-        end_us=np.full(q, UNSEEN, dtype=np.int64),
-        mode=np.zeros(q, dtype=np.int64),
-        is_late=np.zeros(q, dtype=np.bool_),
-        first=np.cumsum(width) - width,
-        used=np.zeros(q, dtype=np.int64),
+        patience=0.0,
+        starts=NO_BOUNDS.starts,
+        repairs=NO_BOUNDS.repairs,
+        rounds=NO_BOUNDS.rounds,
+        core_weight=0,
+        weight=np.zeros(0, dtype=np.int64),
+        kind=np.zeros(0, dtype=np.int64),
+        since_us=np.full(slots, UNSEEN, dtype=np.int64),
+        start_us=np.full(slots, UNSEEN, dtype=np.int64),
+        end_us=np.full(slots, UNSEEN, dtype=np.int64),
+        mode=np.zeros(slots, dtype=np.int64),
+        is_late=np.zeros(slots, dtype=np.bool_),
+        first=np.zeros(slots, dtype=np.int64),
+        used=np.zeros(slots, dtype=np.int64),
         node=np.zeros(rows, dtype=np.int64),
         executors=np.zeros(rows, dtype=np.int64),
-        turn=np.zeros(1, dtype=np.int64),
-        rank=np.zeros(q, dtype=np.int64),
-        guard_us=np.full(q, FOREVER_US, dtype=np.int64),
+        rotation=np.zeros(4, dtype=np.int64),
+        rank=np.zeros(slots, dtype=np.int64),
+        guard_us=np.full(slots, FOREVER_US, dtype=np.int64),
     )
+
+
+def with_fleet(plan: Plan, fleet: Fleet) -> Plan:
+    """Return the plan as one on a fleet."""
+    weight = weights(fleet)
+    cores = np.maximum(fleet.capacity_cpu_m, 1)
+    core_weight = int(np.min(weight * 1000 // cores, initial=FOREVER_US))
+    return plan._replace(core_weight=core_weight, weight=weight, kind=kinds(fleet))
+
+
+def open_plan(fleet: Fleet, jobs: Jobs, patience: float, bounds: Bounds = NO_BOUNDS) -> Plan:
+    """Return a plan in which nobody has a place yet, of jobs of one rank and without guard."""
+    q, n = jobs.eligible.shape
+    width = np.minimum(jobs.executors, n)
+    plan = blank_plan(q, int(np.sum(width)))._replace(
+        patience=float(patience),
+        **bounds._asdict(),
+        first=np.cumsum(width) - width,
+    )
+    return with_fleet(plan, fleet)
 
 
 def weights(fleet: Fleet) -> Ints:
@@ -111,7 +143,13 @@ def weights(fleet: Fleet) -> Ints:
 
 def kinds(fleet: Fleet) -> Ints:
     """Return a number for each node (n,), equal for nodes that are interchangeable while empty."""
-    columns = (
+    _, kind = np.unique(np.stack(columns_of(fleet), axis=1), axis=0, return_inverse=True)
+    return kind.reshape(-1).astype(np.int64)
+
+
+def columns_of(fleet: Fleet) -> tuple[Ints, ...]:
+    """Return what tells empty nodes apart, each array (n,)."""
+    return (
         fleet.capacity_cpu_m,
         fleet.capacity_memory,
         fleet.price,
@@ -119,5 +157,3 @@ def kinds(fleet: Fleet) -> Ints:
         fleet.reboot_us,
         fleet.min_billing_us,
     )
-    _, kind = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    return kind.reshape(-1).astype(np.int64)

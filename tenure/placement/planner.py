@@ -7,71 +7,70 @@ what the simulator's ``rolling.arrive`` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from tenure.model.booking import Booking
 from tenure.model.placing import (
     Admitted,
     Agenda,
     Forecast,
-    Ints,
     Planned,
     RefusedJob,
+    Rotation,
     Situation,
 )
 from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import ends_of, fleet_of, jobs_of
 from tenure.placement.decide import HYBRID, LOCAL, MODES
+from tenure.placement.desk import Desk
 from tenure.placement.kernels import Renew
-from tenure.placement.plan import UNSEEN, Plan, open_plan
-from tenure.placement.upkeep import NOBODY, Ground, Turnout
+from tenure.placement.plan import Bounds
+from tenure.placement.upkeep import NOBODY, Turnout
 
-#: Starts tried for one job and mode, and jobs moved for the sake of another: compiled, and plain,
-#: where each start of each job takes some hundred times longer.
-COMPILED_BOUNDS, PLAIN_BOUNDS = (256, 48), (12, 6)
+#: Compiled, and plain, where each start of each job takes some hundred times longer.
+COMPILED_BOUNDS, PLAIN_BOUNDS = Bounds(256, 48, 8), Bounds(12, 6, 1)
 #: A deadline that nobody misses, by which the earliest possible one is looked for.
 FAR_US = 10 * 365 * 24 * 3600 * 1_000_000
-_CODES = {mode: code for code, mode in MODES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What planning needs beside the fleet: the kernel, the policies' numbers, the parameters.
-
-    ``bounds`` as ``COMPILED_BOUNDS``.
-    """
+    """What planning needs beside the fleet: the kernel, the queue as arrays, the parameters."""
 
     renew: Renew
-    code_of: Callable[[str], int]
+    desk: Desk
     patience: float
-    bounds: tuple[int, int]
+    bounds: Bounds
 
 
 def plan_queue(
-    tools: Tools, site: Situation, queue: Sequence[Planned], turn: int, rounds: int
+    tools: Tools,
+    site: Situation,
+    queue: Sequence[Planned],
+    rotation: Rotation,
+    *,
+    is_early: bool,
 ) -> Agenda:
     """Return the plan of ``queue`` (in queue order) brought up to date.
 
     Jobs keep their places as far as they can (``upkeep``); those without one get one, in the order
-    of the queue. Then ``rounds`` jobs are put where they are best now.
+    of the queue. Where ``rotation`` says that it is time, some are put where they are best now;
+    ``is_early`` has all be, a few at a time, for there is room that nobody counted on.
     """
-    draft = Draft(tools, site, queue, turn)
-    draft.renew(draft.fresh(), rounds=rounds)
+    draft = Draft(tools, site, queue, rotation)
+    draft.renew(is_early=is_early)
     return draft.agenda()
 
 
 def admit(
-    tools: Tools, site: Situation, queue: Sequence[Planned], new: Planned, turn: int
+    tools: Tools, site: Situation, queue: Sequence[Planned], new: Planned, rotation: Rotation
 ) -> Admitted | RefusedJob:
     """Return the promise for ``new``, with the plan that holds it, or why there is none.
 
     Nobody else is put off beyond his guard by it. A refusal names the earliest deadline found that
     would be admitted: each was tried.
     """
-    draft = _with(tools, site, queue, new, turn)
+    draft = _with(tools, site, queue, new, rotation)
     deadline_us = new.queued.ask.deadline_us
     cast = draft.forecast()
     if cast is None:
@@ -80,19 +79,17 @@ def admit(
         return Admitted(cast, draft.agenda())
     for far_us in (site.now_us + FAR_US, None):
         hurried = replace(tools, patience=0.0)
-        soon = _with(hurried, site, queue, _due(new, far_us), turn).forecast()
+        soon = _with(hurried, site, queue, _due(new, far_us), rotation).forecast()
         if soon is None:
             continue
         earliest_us = soon.end_us + 1
-        kept = _with(tools, site, queue, _due(new, earliest_us), turn).forecast()
+        kept = _with(tools, site, queue, _due(new, earliest_us), rotation).forecast()
         if kept is not None and kept.end_us < earliest_us:
             return RefusedJob("deadline_unmeetable", kept, earliest_us)
     return RefusedJob("deadline_unmeetable")
 
 
-def at_once(
-    tools: Tools, site: Situation, queue: Sequence[Planned], job: str, turn: int
-) -> Forecast | None:
+def at_once(tools: Tools, site: Situation, queue: Sequence[Planned], job: str) -> Forecast | None:
     """Return what a waiting job would be promised if it were to end as early as it can.
 
     The others keep their places. None if it fits nowhere.
@@ -100,7 +97,7 @@ def at_once(
     others = [one for one in queue if one.queued.ask.id != job]
     (mine,) = (one for one in queue if one.queued.ask.id == job)
     hurried = replace(tools, patience=0.0)
-    return _with(hurried, site, others, replace(mine, booking=None), turn).forecast()
+    return _with(hurried, site, others, replace(mine, booking=None), Rotation()).forecast()
 
 
 def _due(new: Planned, deadline_us: int | None) -> Planned:
@@ -110,91 +107,65 @@ def _due(new: Planned, deadline_us: int | None) -> Planned:
 
 
 def _with(
-    tools: Tools, site: Situation, queue: Sequence[Planned], new: Planned, turn: int
+    tools: Tools, site: Situation, queue: Sequence[Planned], new: Planned, rotation: Rotation
 ) -> Draft:
     """Return the plan of a queue with one job more, which is the last."""
-    draft = Draft(tools, site, [*queue, new], turn)
-    draft.renew(draft.fresh(), asked=len(queue))
+    draft = Draft(tools, site, [*queue, new], rotation)
+    draft.renew(is_asked=True)
     return draft
 
 
 class Draft:
-    """A plan as arrays, made of bookings."""
+    """A plan as arrays of its own, made of bookings."""
 
-    def __init__(self, tools: Tools, site: Situation, queue: Sequence[Planned], turn: int) -> None:
-        self._tools, self._queue = tools, queue
-        self._names = site.view.names
-        fleet = fleet_of(site.view)
-        queued = [one.queued for one in queue]
-        codes = [tools.code_of(one.policy) for one in queued]
-        self._jobs = jobs_of(queued, codes, len(self._names))
-        self._ground = Ground(
-            fleet,
-            site.now_us + fleet.remaining_us,
-            site.now_us + fleet.boot_us,
-            ends_of(site.running, site.now_us),
-            site.now_us,
-        )
-        self._plan: Plan = open_plan(fleet, self._jobs, tools.patience, tools.bounds)
-        self._plan.turn[0] = turn
-        self._cost_nano, self._asked = 0, NOBODY
-        position = {name: j for j, name in enumerate(self._names)}
-        for k, one in enumerate(queue):
-            self._plan.rank[k], self._plan.since_us[k] = one.rank, one.since_us
-            self._plan.guard_us[k] = one.guard_us
-            if one.booking is not None:
-                self._write(k, one.booking, position)
+    def __init__(
+        self, tools: Tools, site: Situation, queue: Sequence[Planned], rotation: Rotation
+    ) -> None:
+        self._tools, self._queue, desk = tools, queue, tools.desk
+        self._line = desk.seat(queue)
+        self._ground = desk.ground(site)
+        self._plan = desk.plan(self._ground.fleet, tools.patience, tools.bounds, rotation)
+        self._cost_nano = 0
 
-    def _write(self, k: int, booking: Booking, position: dict[str, int]) -> None:
-        """Take over a booking; one on a node that is not there is none."""
-        plan = self._plan
-        if any(name not in position for name, _ in booking.counts):
-            return
-        plan.start_us[k], plan.end_us[k] = booking.start_us, booking.end_us
-        plan.mode[k], plan.is_late[k] = _CODES[booking.mode], booking.is_late
-        first = int(plan.first[k])
-        for row, (name, count) in enumerate(booking.counts, start=first):
-            plan.node[row], plan.executors[row] = position[name], count
-        plan.used[k] = len(booking.counts)
-
-    def fresh(self) -> Ints:
-        """Return who has no place yet."""
-        return np.flatnonzero(self._plan.start_us == UNSEEN).astype(np.int64)
-
-    def kept(self) -> Ints:
-        """Return who has a place, in order of precedence."""
-        plan, jobs = self._plan, self._jobs
-        kept = np.flatnonzero(plan.start_us != UNSEEN).astype(np.int64)
-        has_none = jobs.deadline_us[kept] >= FOREVER_US
-        order = np.lexsort((plan.start_us[kept], has_none, plan.rank[kept]))
-        return kept[order]
-
-    def renew(self, fresh: Ints, *, rounds: int = 0, asked: int = NOBODY) -> None:
-        """Bring the plan up to date; the cost of ``asked`` is kept for its forecast."""
-        turnout = Turnout(self.kept(), fresh, rounds, asked)
-        self._asked = asked
-        self._cost_nano = int(self._tools.renew(self._ground, self._jobs, self._plan, turnout))
+    def renew(self, *, is_asked: bool = False, is_early: bool = False) -> None:
+        """Bring the plan up to date; ``is_asked``: the forecast of the last of the queue is."""
+        turnout = Turnout(self._line, int(self._line[-1]) if is_asked else NOBODY, is_early)
+        jobs = self._tools.desk.jobs
+        self._cost_nano = int(self._tools.renew(self._ground, jobs, self._plan, turnout))
 
     def forecast(self) -> Forecast | None:
-        """Return what is foreseen of the job that was asked about, None if it fits nowhere."""
-        plan, k = self._plan, self._asked
+        """Return what is foreseen of the last of the queue, None if it fits nowhere."""
+        plan, k = self._plan, int(self._line[-1])
         mode = int(plan.mode[k])
         if mode == 0:
             return None
-        end_us = int(plan.end_us[k])
-        run_us = self._jobs.local_us[k] if mode == LOCAL else self._jobs.hybrid_us[k]
+        jobs, end_us = self._tools.desk.jobs, int(plan.end_us[k])
+        run_us = jobs.local_us[k] if mode == LOCAL else jobs.hybrid_us[k]
         return Forecast(end_us - int(run_us), end_us, self._cost_nano, MODES[mode])
 
     def agenda(self) -> Agenda:
-        """Return the plan as records."""
-        plan = self._plan
-        columns = (plan.mode, plan.start_us, plan.end_us, plan.is_late, plan.first, plan.used)
-        rows = zip(self._queue, *(column.tolist() for column in columns), strict=True)
-        node, executors = plan.node.tolist(), plan.executors.tolist()
+        """Return the plan as records; who has kept his place has the booking that he had."""
+        plan, desk = self._plan, self._tools.desk
+        has_moved = desk.has_moved(plan)[self._line].tolist()
         bookings = {}
-        for one, mode, start_us, end_us, is_late, first, used in rows:
-            if mode in (LOCAL, HYBRID):
-                key, span = one.queued.ask.id, range(first, first + used)
-                counts = tuple((self._names[node[row]], executors[row]) for row in span)
-                bookings[key] = Booking(key, start_us, end_us, MODES[mode], counts, is_late)
-        return Agenda(bookings, int(plan.turn[0]))
+        for one, slot, is_new in zip(self._queue, self._line.tolist(), has_moved, strict=True):
+            booking = self._booking(one, slot) if is_new else one.booking
+            if booking is not None:
+                bookings[booking.job] = booking
+        return Agenda(bookings, Rotation(*plan.rotation.tolist()))
+
+    def _booking(self, one: Planned, slot: int) -> Booking | None:
+        plan, names = self._plan, self._tools.desk.names
+        mode, first = int(plan.mode[slot]), int(plan.first[slot])
+        if mode not in {LOCAL, HYBRID}:
+            return None
+        rows = slice(first, first + int(plan.used[slot]))
+        pairs = zip(plan.node[rows].tolist(), plan.executors[rows].tolist(), strict=True)
+        return Booking(
+            one.queued.ask.id,
+            int(plan.start_us[slot]),
+            int(plan.end_us[slot]),
+            MODES[mode],
+            tuple((names[j], count) for j, count in pairs),
+            bool(plan.is_late[slot]),
+        )

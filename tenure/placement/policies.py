@@ -22,6 +22,7 @@ from tenure.model.placing import (
     Planned,
     Queued,
     RefusedJob,
+    Rotation,
     Running,
     Situation,
     Unplaceable,
@@ -43,6 +44,7 @@ from tenure.placement.decide import (
     entail,
     question_of,
 )
+from tenure.placement.desk import Desk
 from tenure.placement.foresight import Foresight, Moment, Outlook, Pool
 from tenure.placement.kernels import (
     PLAIN,
@@ -52,6 +54,7 @@ from tenure.placement.kernels import (
     compile_planning,
 )
 from tenure.placement.milp import decide_milp
+from tenure.placement.plan import Bounds
 from tenure.placement.random import random
 from tenure.placement.spread import spread
 
@@ -77,7 +80,7 @@ class Policies:
         *,
         compiled: bool = False,
         patience: float = PATIENCE,
-        bounds: tuple[int, int] | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         """``compiled`` compiles at once, as a simulator wants it; a daemon calls ``compile``.
 
@@ -90,6 +93,7 @@ class Policies:
         self._bounds, self._patience = bounds, patience
         self.has_planned = False
         self._pool = Pool(0)
+        self._desk = Desk((), _planning_code)
         self._foresight: Foresight | None = None
         self._packed: tuple[ClusterView, Ints, Bools] | None = None
         if compiled:
@@ -276,29 +280,34 @@ class Policies:
         """Return whether jobs of a policy have the whole queue planned."""
         return policy == TENURE
 
-    def plan(self, site: Situation, queue: Sequence[Planned], *, turn: int, rounds: int) -> Agenda:
+    def plan(
+        self,
+        site: Situation,
+        queue: Sequence[Planned],
+        *,
+        rotation: Rotation,
+        is_early: bool = False,
+    ) -> Agenda:
         """Bring the plan of a queue up to date; see ``planner.plan_queue``."""
         if not site.view.names or not queue:
-            return Agenda({}, turn)
+            return Agenda({}, rotation)
         known = self._booked(site, queue)
-        return planner.plan_queue(self._tools(), site, known, turn, rounds)
+        return planner.plan_queue(self._tools(site), site, known, rotation, is_early=is_early)
 
     def admit_planned(
-        self, site: Situation, queue: Sequence[Planned], new: Planned, *, turn: int
+        self, site: Situation, queue: Sequence[Planned], new: Planned, *, rotation: Rotation
     ) -> Admitted | RefusedJob:
         """Say whether ``new`` can be promised its deadline; see ``planner.admit``."""
         if not site.view.names:
             return RefusedJob("never_fits")
         known = self._booked(site, queue)
-        return planner.admit(self._tools(), site, known, new, turn)
+        return planner.admit(self._tools(site), site, known, new, rotation)
 
-    def at_once(
-        self, site: Situation, queue: Sequence[Planned], job: str, *, turn: int
-    ) -> Forecast | None:
+    def at_once(self, site: Situation, queue: Sequence[Planned], job: str) -> Forecast | None:
         """Return what it would mean to end a planned job as early as can be."""
         if not site.view.names:
             return None
-        return planner.at_once(self._tools(), site, self._booked(site, queue), job, turn)
+        return planner.at_once(self._tools(site), site, self._booked(site, queue), job)
 
     def as_booked(self, view: ClusterView, ask: Ask, booking: Booking) -> Placed:
         """Return what placing a job now on the nodes of its booking means."""
@@ -311,19 +320,23 @@ class Policies:
         cost_nano = total_nano(fleet, counts, wait_us + run_us)
         return Placed(booking.counts, booking.mode, cost_nano, run_us, wait_us)
 
-    def _tools(self) -> planner.Tools:
+    def _tools(self, site: Situation) -> planner.Tools:
         self.has_planned = True
+        if self._desk.names != site.view.names:
+            self._desk = Desk(site.view.names, _planning_code)
         is_plain = self._renew is upkeep.renew
         bounds = self._bounds or (planner.PLAIN_BOUNDS if is_plain else planner.COMPILED_BOUNDS)
-        return planner.Tools(self._renew, _planning_code, self._patience, bounds)
+        return planner.Tools(self._renew, self._desk, self._patience, bounds)
 
     def _booked(self, site: Situation, queue: Sequence[Planned]) -> Sequence[Planned]:
         """Return a queue that begins to be planned with the places that were foreseen so far.
 
         What jobs of other policies were promised was promised on that schedule.
         """
+        if any(one.booking is not None for one in queue):
+            return queue
         others = [one for one in queue if not self.is_planned(one.queued.policy)]
-        if not others or any(one.booking is not None for one in queue):
+        if not others:
             return queue
         moment = Moment(self._kernels, site.view, site.running, site.now_us)
         outlook = self._foresee(moment, [one.queued for one in others])

@@ -14,7 +14,7 @@ from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.choice import in_time, too_late
 from tenure.placement.plan import Plan
-from tenure.placement.timeline import Timeline, book
+from tenure.placement.timeline import END, Timeline, book, lent_line
 from tenure.placement.value import Spot, Taste
 from tenure.placement.window import Horizon
 
@@ -85,20 +85,18 @@ def blocked_until_us(
     ``rows`` are nodes and executors on each, ``need`` the cpu_m and bytes of one executor, start
     and end. FOREVER_US: what is in the way never ends.
     """
-    node, executors = rows
+    line, (node, executors) = lent_line(line), rows
     cpu_m, memory, start_us, end_us = need
     free_us = start_us
-    for segment in range(line.size[0]):
-        if line.at_us[segment] >= end_us:
-            break
-        following_us = line.at_us[segment + 1] if segment + 1 < line.size[0] else FOREVER_US
-        if following_us <= start_us:
-            continue
-        row = line.row[segment]
-        for k in range(node.shape[0]):
-            is_short = line.cpu_m[row, node[k]] < executors[k] * cpu_m
-            if is_short or line.memory[row, node[k]] < executors[k] * memory:
+    for k in range(node.shape[0]):
+        step = line.head[node[k]]
+        while step != END and line.at_us[step] < end_us:
+            following = line.after[step]
+            following_us = FOREVER_US if following == END else line.at_us[following]
+            is_short = line.cpu_m[step] < executors[k] * cpu_m
+            if following_us > free_us and (is_short or line.memory[step] < executors[k] * memory):
                 free_us = following_us
+            step = following
     return int(free_us)
 
 

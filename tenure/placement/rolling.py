@@ -3,12 +3,15 @@
 Theory of operation. Not "what starts now?" is decided, but when and where every waiting job will
 run. A job that comes is put where its value is least (``value``); the others keep their places, so
 nobody is passed over (conservative backfilling, Mu'alem and Feitelson 2001), and a plan that meets
-its deadlines goes on meeting them while estimates hold. Then a few waiting jobs are taken out in
-turn and put back where they are best now. A job starts when its planned start comes.
+its deadlines goes on meeting them while estimates hold. A job starts when its planned start comes.
 
-A job that fits no start before its deadline first drives out the late jobs, then has the whole
-queue planned again by deadline as early as can be; whichever leaves fewer late jobs is kept. Late
-jobs take the earliest room left over.
+Who comes waits for one search, his own. A moment later a few waiting jobs are taken out in turn and
+put back where they are best then: an event of its own, so that many who come together do not pay
+for it one by one, and the same in a simulation and in a daemon.
+
+A job that fits no start before its deadline, though it would without the others, first drives out
+the late jobs, then has the whole queue planned again by deadline as early as can be; whichever
+leaves fewer late jobs is kept. Late jobs take the earliest room left over.
 """
 
 from __future__ import annotations
@@ -18,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from tenure.model.placing import Ints
+from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement import choice, precedence, timeline, value, window
 from tenure.placement.arrays import Jobs
 from tenure.placement.choice import in_time, too_late
 from tenure.placement.course import DROPPED, NOW, Chronicle, Course, Rules
 from tenure.placement.decide import NO_NODE
-from tenure.placement.plan import UNSEEN, Plan
+from tenure.placement.plan import DUE, LAST, LEFT, TURN, UNSEEN, Plan
 from tenure.placement.precedence import (
     add,
     behind,
@@ -42,25 +45,46 @@ from tenure.placement.window import Horizon
 
 #: The charge that makes a plan as early as possible.
 HURRY = 50.0
-#: Jobs put back anew after each arrival.
+#: Jobs put back anew for each that came.
 ROUNDS = 4
+#: The time to that from an arrival, and from one such moment to the next.
+SOON_US, PAUSE_US = 1_000, 100_000
 
 
-def improve(horizon: Horizon, line: Ints, taste: Taste, rounds: int) -> None:
-    """Take so many jobs of the plan out in turn, and put each back where it is best now."""
-    plan, count = horizon.plan, line.shape[0]
-    for k in range(min(rounds, count)):
-        job = line[(plan.turn[0] + k) % count]
-        take_out(horizon, job)
-        spot = in_time(horizon, job, taste)
-        is_late = spot.mode == 0
-        if is_late and plan.is_late[job]:
-            spot = too_late(horizon, job)
-        if spot.mode == 0:
-            book(horizon.line, plan, horizon.jobs, job, 1)
-        else:
-            settle(horizon, job, spot, is_late)
-    plan.turn[0] += rounds
+def call_for(plan: Plan, jobs: int, at_us: int) -> None:
+    """Have so many jobs more put where they are best, from ``at_us`` on."""
+    rotation = plan.rotation
+    due_us = max(at_us, rotation[LAST] + PAUSE_US)
+    rotation[DUE] = min(rotation[DUE], due_us) if rotation[LEFT] > 0 else due_us
+    rotation[LEFT] += jobs
+
+
+def improve(horizon: Horizon, line: Ints, taste: Taste) -> None:
+    """If it is time, take a few jobs of the plan out in turn, and put each where it is best now."""
+    plan, count, now_us = horizon.plan, line.shape[0], horizon.now_us
+    rotation = plan.rotation
+    if count == 0 or rotation[LEFT] == 0 or rotation[DUE] > now_us:
+        return
+    rounds = min(rotation[LEFT], plan.rounds, count)
+    for k in range(rounds):
+        put_anew(horizon, line[(rotation[TURN] + k) % count], taste)
+    rotation[TURN] += rounds
+    rotation[LEFT] = min(rotation[LEFT] - rounds, count)
+    rotation[LAST], rotation[DUE] = now_us, now_us + PAUSE_US
+
+
+def put_anew(horizon: Horizon, job: int, taste: Taste) -> None:
+    """Take a job out of the plan and put it back where it is best now."""
+    plan = horizon.plan
+    take_out(horizon, job)
+    spot = in_time(horizon, job, taste)
+    is_late = spot.mode == 0
+    if is_late and plan.is_late[job]:
+        spot = too_late(horizon, job)
+    if spot.mode == 0:
+        book(horizon.line, plan, horizon.jobs, job, 1)
+    else:
+        settle(horizon, job, spot, is_late)
 
 
 def by_precedence(plan: Plan, jobs: Jobs, line: Ints) -> Ints:
@@ -77,16 +101,24 @@ def late_among(plan: Plan, line: Ints) -> int:
     return count
 
 
-def replan(horizon: Horizon, line: Ints, taste: Taste) -> None:
-    """Plan jobs, which have no place, in their order; those that would be late come last."""
-    is_left = np.zeros(line.shape[0], dtype=np.bool_)
+def replan(horizon: Horizon, line: Ints, taste: Taste, most: int) -> Bools:
+    """Plan jobs, which have no place, in their order; those that would be late come last.
+
+    Return who has a place: not all, and none who is late, once ``most`` would be.
+    """
+    is_placed, late = np.zeros(line.shape[0], dtype=np.bool_), 0
     for k in range(line.shape[0]):
         spot = in_time(horizon, line[k], taste)
-        is_left[k] = spot.mode == 0
+        is_placed[k] = spot.mode > 0
         if spot.mode > 0:
             settle(horizon, line[k], spot, False)
-    for job in line[is_left]:
+        else:
+            late += 1
+        if late >= most:
+            return is_placed
+    for job in line[~is_placed]:
         settle(horizon, job, too_late(horizon, job), True)
+    return np.ones(line.shape[0], dtype=np.bool_)
 
 
 def repair(horizon: Horizon, line: Ints, taste: Taste) -> None:
@@ -106,16 +138,29 @@ def repair(horizon: Horizon, line: Ints, taste: Taste) -> None:
         old = [spot_of(plan, job, nodes) for job in some]
         for job in some:
             take_out(horizon, job)
-        replan(horizon, some, Taste(HURRY, 0.0) if is_whole else taste)
-        is_fine = late_among(plan, order) < before
+        is_placed = replan(horizon, some, Taste(HURRY, 0.0) if is_whole else taste, before)
+        is_fine = bool(np.all(is_placed))
         for k in range(some.shape[0]):
             is_fine = is_fine and not is_hurt(plan, some[k], old[k].end_us)
         if is_fine:
             continue
-        for job in some:
+        for job in some[is_placed]:
             take_out(horizon, job)
         for k in range(some.shape[0]):
             settle(horizon, some[k], old[k], was_late[k])
+
+
+def is_in_vain(horizon: Horizon, movable: Ints, job: int) -> bool:
+    """Return whether a job would be late even if nobody of ``movable`` had a place; he has one too.
+
+    Then to plan them again is of no use to him. One search.
+    """
+    for one in movable:
+        take_out(horizon, one)
+    spot = in_time(horizon, job, Taste(HURRY, 0.0))
+    for one in movable:
+        book(horizon.line, horizon.plan, horizon.jobs, one, 1)
+    return bool(spot.mode == 0)
 
 
 def not_before(plan: Plan, line: Ints, job: int) -> Ints:
@@ -125,33 +170,34 @@ def not_before(plan: Plan, line: Ints, job: int) -> Ints:
 
 
 def take_in(horizon: Horizon, others: Ints, job: int, taste: Taste) -> bool:
-    """Plan a job beside ``others``, and see how they can be better; False if it never fits."""
+    """Plan a job beside ``others``, who are to be looked at soon; False if it never fits."""
     plan = horizon.plan
     lesser = behind(horizon, others, job)
     is_in = 0 < lesser.shape[0] <= plan.repairs and push_aside(horizon, lesser, job, taste)
     if not is_in and not add(horizon, job, taste):
         return False
-    line = np.append(others, job)
     if plan.is_late[job]:
-        movable = not_before(plan, line, job)
-        if movable.shape[0] <= plan.repairs:
+        movable = not_before(plan, np.append(others, job), job)
+        if movable.shape[0] <= plan.repairs and not is_in_vain(horizon, movable, job):
             repair(horizon, movable, taste)
-    improve(horizon, line, taste, ROUNDS)
+    call_for(plan, ROUNDS, horizon.now_us + SOON_US)
     return True
 
 
-def room_for(jobs: int, plan: Plan) -> int:
-    """Return how many breakpoints planning one job beside so many may add, theirs included.
-
-    Each is planned up to four times (pushed aside, twice in a repair), and a place has two ends.
-    """
-    return 2 * jobs + 8 * min(jobs, plan.repairs) + 2 * ROUNDS + 16
+def steps_for(jobs: Jobs, line: Ints) -> int:
+    """Return how many steps the places of jobs may add to a timeline: two for each node."""
+    total = 0
+    for job in line:
+        total += min(jobs.executors[job], jobs.eligible.shape[1])
+    return 2 * int(total)
 
 
 def horizon_of(course: Course, chronicle: Chronicle, jobs: Jobs, line: Ints) -> Horizon:
-    """Return the room from now on, with all that runs and ``line`` at their places taken out."""
-    now_us = course.marks[NOW]
-    more = room_for(line.shape[0] + 1, course.plan)
+    """Return the room from now on, with all that runs and ``line`` at their places taken out.
+
+    Nobody but those who wait may be planned in it.
+    """
+    now_us, more = course.marks[NOW], steps_for(jobs, line_of(course))
     room = timeline_of(course.fleet, ends_to_come(course, chronicle, jobs), now_us, more)
     for job in line:
         book(room, course.plan, jobs, job, 1)
@@ -167,10 +213,17 @@ def arrive(course: Course, chronicle: Chronicle, jobs: Jobs, job: int) -> bool:
     return take_in(horizon, others, job, taste_of(plan.patience))
 
 
+def due_us(plan: Plan) -> int:
+    """Return when jobs are to be put where they are best, FOREVER_US if none are."""
+    return int(plan.rotation[DUE] if plan.rotation[LEFT] > 0 else FOREVER_US)
+
+
 def due(plan: Plan, line: Ints, now_us: int, nodes: int) -> Picks:
-    """Return the jobs whose planned start has come, else when the next one's will."""
+    """Return the jobs whose planned start has come, else when to look again."""
     ready = line[plan.start_us[line] <= now_us]
-    wake_us = FOREVER_US if ready.shape[0] else int(np.min(plan.start_us[line]))
+    wake_us = FOREVER_US
+    if ready.shape[0] == 0:
+        wake_us = min(int(np.min(plan.start_us[line])), due_us(plan))
     counts = np.zeros((ready.shape[0], nodes), dtype=np.int64)
     for k in range(ready.shape[0]):
         counts[k] = spot_of(plan, ready[k], nodes).counts
@@ -179,6 +232,8 @@ def due(plan: Plan, line: Ints, now_us: int, nodes: int) -> Picks:
 
 def pick_planned(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> Picks:
     """Plan who has come since, and return whose start has come; a queue policy (``waiting``).
+
+    Where it is time, some are put where they are best now before.
 
     Where ``rules`` drop jobs, one is dropped as soon as a start now would be too late.
     """
@@ -189,17 +244,25 @@ def pick_planned(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules)
     for job in line:
         if course.plan.since_us[job] == UNSEEN and not arrive(course, chronicle, jobs, job):
             return picked(job, NO_NODE, np.zeros(nodes, dtype=np.int64), FOREVER_US)
+    if due_us(course.plan) <= now_us:
+        horizon = horizon_of(course, chronicle, jobs, line)
+        improve(horizon, line, taste_of(course.plan.patience))
     return due(course.plan, line, now_us, nodes)
 
 
 #: Put into their callers, as ``kernels.INLINED``: what is asked for each node and start.
 INLINED = frozenset(
     (
+        timeline.lent_line,
+        timeline.cut,
+        timeline.heal,
+        timeline.change,
         window.fits_in,
         window.room_of,
-        window.share_nano,
-        window.segment_of,
-        window.next_start_us,
+        window.can_begin,
+        window.weigh,
+        window.cover,
+        window.lent_grid,
         value.natural_log,
         value.charge_of,
         value.value_of,
@@ -209,20 +272,26 @@ INLINED = frozenset(
 #: The kernels that plan, each calling only those above it and those of ``kernels``.
 PLANNING: tuple[Callable[..., Any], ...] = (
     timeline.timeline_of,
-    timeline.segment_at,
+    timeline.lent_line,
     timeline.cut,
+    timeline.heal,
+    timeline.change,
     timeline.book,
+    timeline.moments_of,
     window.fits_in,
     window.candidates,
     window.warm_us,
     window.facts_of,
+    window.rates_of,
+    window.rows_before,
     window.grid_of,
+    window.lent_grid,
     window.room_of,
-    window.share_nano,
-    window.segment_of,
-    window.least_nano,
+    window.can_begin,
+    window.weigh,
+    window.cover,
     window.counts_of,
-    window.next_start_us,
+    window.rewind,
     window.next_wait_us,
     value.taste_of,
     value.natural_log,
@@ -230,8 +299,9 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     value.charge_of,
     value.value_of,
     value.better,
-    value.place,
     value.sooner,
+    value.soonest,
+    value.place,
     value.place_late,
     choice.longest_boot_us,
     choice.seen_through,
@@ -250,15 +320,25 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     precedence.take_out,
     precedence.put_back,
     precedence.push_aside,
+    call_for,
+    put_anew,
     improve,
     by_precedence,
     late_among,
     replan,
     repair,
+    is_in_vain,
     not_before,
     take_in,
-    room_for,
+    steps_for,
 )
 #: The kernels of this policy, each calling only those above it and those of the event loop; the
 #: last is the queue policy.
-KERNELS: tuple[Callable[..., Any], ...] = (*PLANNING, horizon_of, arrive, due, pick_planned)
+KERNELS: tuple[Callable[..., Any], ...] = (
+    *PLANNING,
+    horizon_of,
+    arrive,
+    due_us,
+    due,
+    pick_planned,
+)

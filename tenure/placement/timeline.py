@@ -1,7 +1,9 @@
 """Free room over time, with what runs and what is planned taken out.
 
-Segment b lasts from ``at_us[b]`` to ``at_us[b + 1]``, the last one for ever. Its room is row
-``row[b]`` of ``cpu_m`` and ``memory``, so that a new breakpoint moves no room.
+Theory of operation. Each node has a list of steps, for a job touches few nodes: step s lasts from
+``at_us[s]`` to that of the step ``after[s]``, the last one (``after`` is END) for ever. Where
+booking leaves two steps in a row with the same room they become one, so that a timeline in which a
+job was put and taken out again is what it was.
 """
 
 from __future__ import annotations
@@ -11,84 +13,148 @@ from typing import NamedTuple
 import numpy as np
 
 from tenure.model.placing import Ints
-from tenure.placement.arrays import Ends, Fleet, Jobs
+from tenure.placement.arrays import Ends, Fleet, Jobs, lend
 from tenure.placement.plan import Plan
+
+#: There is no such step.
+END = -1
+#: What ``Timeline.spare`` counts: steps used so far, the first of the list of those given back.
+USED, GIVEN_BACK = range(2)
 
 
 class Timeline(NamedTuple):
-    """``at_us`` and ``row`` (b,), ``cpu_m`` and ``memory`` (b, n); ``size`` (1,) segments count.
+    """``head`` (n,) is each node's first step; ``after``, ``at_us``, ``cpu_m``, ``memory`` (s,).
 
     ``whole_cpu_m`` and ``whole_memory`` (n,) are the room once everything has ended, ``jobs`` (n,)
-    how many run or are planned on each node.
+    how many run or are planned on each node. ``spare`` (2,): see USED.
     """
 
+    head: Ints
+    after: Ints
     at_us: Ints
-    row: Ints
     cpu_m: Ints
     memory: Ints
     whole_cpu_m: Ints
     whole_memory: Ints
     jobs: Ints
-    size: Ints
+    spare: Ints
 
 
 def timeline_of(fleet: Fleet, ends: Ends, now_us: int, more: int) -> Timeline:
     """Return the room from ``now_us`` on as ``ends`` (ascending, later) give it back.
 
-    At most ``more`` breakpoints may be added to it.
+    At most ``more`` steps may be added to it. O(nodes + ends + more).
     """
-    rows, n = 1 + ends.end_us.shape[0] + more, fleet.price.shape[0]
-    at_us, row = np.zeros(rows, dtype=np.int64), np.arange(rows)
-    cpu_m, memory = np.zeros((rows, n), dtype=np.int64), np.zeros((rows, n), dtype=np.int64)
-    jobs = np.zeros(n, dtype=np.int64)
-    at_us[0], cpu_m[0], memory[0] = now_us, fleet.free_cpu_m, fleet.free_memory
-    last = 0
-    for end in range(ends.end_us.shape[0]):
-        if ends.end_us[end] > at_us[last]:
-            cpu_m[last + 1], memory[last + 1] = cpu_m[last], memory[last]
-            last += 1
-            at_us[last] = ends.end_us[end]
-        node = ends.node[end]
-        cpu_m[last, node] += ends.cpu_m[end]
-        memory[last, node] += ends.memory_bytes[end]
-        jobs[node] += 1
-    size = np.full(1, last + 1, dtype=np.int64)
-    return Timeline(at_us, row, cpu_m, memory, cpu_m[last].copy(), memory[last].copy(), jobs, size)
+    n, rows = fleet.price.shape[0], ends.end_us.shape[0]
+    steps = n + rows + more
+    at_us, after = np.empty(steps, dtype=np.int64), np.full(steps, END, dtype=np.int64)
+    cpu_m, memory = np.empty(steps, dtype=np.int64), np.empty(steps, dtype=np.int64)
+    jobs, last, used = np.zeros(n, dtype=np.int64), np.arange(n), n
+    at_us[:n], cpu_m[:n], memory[:n] = now_us, fleet.free_cpu_m, fleet.free_memory
+    for end in range(rows):
+        j = ends.node[end]
+        step = last[j]
+        if ends.end_us[end] > at_us[step]:
+            at_us[used], cpu_m[used], memory[used] = ends.end_us[end], cpu_m[step], memory[step]
+            after[step], last[j] = used, used
+            step = used
+            used += 1
+        cpu_m[step] += ends.cpu_m[end]
+        memory[step] += ends.memory_bytes[end]
+        jobs[j] += 1
+    spare = np.full(2, END, dtype=np.int64)
+    spare[USED] = used
+    whole_cpu_m, whole_memory = cpu_m[last], memory[last]
+    return Timeline(
+        np.arange(n), after, at_us, cpu_m, memory, whole_cpu_m, whole_memory, jobs, spare
+    )
 
 
-def segment_at(line: Timeline, at_us: int) -> int:
-    """Return the segment that holds ``at_us``, the first if that is before it."""
-    low, high = 0, line.size[0]
-    while high - low > 1:
-        middle = (low + high) // 2
-        if line.at_us[middle] <= at_us:
-            low = middle
-        else:
-            high = middle
-    return int(low)
+def lent_line(line: Timeline) -> Timeline:
+    """Return a timeline of which every array is lent."""
+    return Timeline(
+        lend(line.head),
+        lend(line.after),
+        lend(line.at_us),
+        lend(line.cpu_m),
+        lend(line.memory),
+        lend(line.whole_cpu_m),
+        lend(line.whole_memory),
+        lend(line.jobs),
+        lend(line.spare),
+    )
 
 
-def cut(line: Timeline, at_us: int) -> int:
-    """Make ``at_us`` a breakpoint and return the segment that begins there."""
-    segment, size = segment_at(line, at_us), line.size[0]
-    if line.at_us[segment] >= at_us:
-        return segment
-    fresh, old = line.row[size], line.row[segment]
-    line.cpu_m[fresh], line.memory[fresh] = line.cpu_m[old], line.memory[old]
-    for later in range(size, segment + 1, -1):
-        line.at_us[later], line.row[later] = line.at_us[later - 1], line.row[later - 1]
-    line.at_us[segment + 1], line.row[segment + 1] = at_us, fresh
-    line.size[0] = size + 1
-    return segment + 1
+def cut(line: Timeline, step: int, at_us: int) -> int:
+    """Have a step end at ``at_us``, which is in it, and return the one that follows it."""
+    fresh = line.spare[GIVEN_BACK]
+    if fresh == END:
+        fresh = line.spare[USED]
+        line.spare[USED] = fresh + 1
+    else:
+        line.spare[GIVEN_BACK] = line.after[fresh]
+    line.at_us[fresh], line.after[fresh] = at_us, line.after[step]
+    line.cpu_m[fresh], line.memory[fresh] = line.cpu_m[step], line.memory[step]
+    line.after[step] = fresh
+    return int(fresh)
+
+
+def heal(line: Timeline, before: int, step: int) -> None:
+    """Make a step part of the one before it if both have the same room; END is no step."""
+    if END in (before, step) or line.cpu_m[before] != line.cpu_m[step]:
+        return
+    if line.memory[before] == line.memory[step]:
+        line.after[before], line.after[step] = line.after[step], line.spare[GIVEN_BACK]
+        line.spare[GIVEN_BACK] = step
+
+
+def change(line: Timeline, j: int, span: tuple[int, int], taken: tuple[int, int]) -> None:
+    """Take room off node ``j`` from a moment to another; ``taken`` is cpu_m and bytes."""
+    at_us, after = line.at_us, line.after
+    start_us, end_us = span
+    before, step = END, line.head[j]
+    while after[step] != END and at_us[after[step]] <= start_us:
+        before, step = step, after[step]
+    if at_us[step] < start_us:
+        before, step = step, cut(line, step, start_us)
+    outside, first = before, step
+    while step != END and at_us[step] < end_us:
+        if after[step] == END or at_us[after[step]] > end_us:
+            cut(line, step, end_us)
+        line.cpu_m[step] -= taken[0]
+        line.memory[step] -= taken[1]
+        before, step = step, after[step]
+    heal(line, before, step)
+    heal(line, outside, first)
 
 
 def book(line: Timeline, plan: Plan, jobs: Jobs, job: int, sign: int) -> None:
     """Take (1) or give back (-1) the room of a job at its planned place."""
-    first = cut(line, plan.start_us[job])
-    last = cut(line, plan.end_us[job])
+    line, span = lent_line(line), (plan.start_us[job], plan.end_us[job])
     for used in range(plan.first[job], plan.first[job] + plan.used[job]):
         j, count = plan.node[used], sign * plan.executors[used]
         line.jobs[j] += sign
-        for segment in range(first, last):
-            line.cpu_m[line.row[segment], j] -= count * jobs.cpu_m[job]
-            line.memory[line.row[segment], j] -= count * jobs.memory_bytes[job]
+        change(line, j, span, (count * jobs.cpu_m[job], count * jobs.memory_bytes[job]))
+
+
+def moments_of(line: Timeline, node: Ints) -> Ints:
+    """Return when the room on nodes changes, ascending and each once, from the beginning on."""
+    count = 1
+    for j in node:
+        step = line.after[line.head[j]]
+        while step != END:
+            step, count = line.after[step], count + 1
+    found = np.empty(count, dtype=np.int64)
+    found[0], count = line.at_us[0], 1
+    for j in node:
+        step = line.after[line.head[j]]
+        while step != END:
+            found[count], count = line.at_us[step], count + 1
+            step = line.after[step]
+    found[1:].sort()
+    kept = 0
+    for k in range(1, count):
+        if found[k] > found[kept]:
+            kept += 1
+            found[kept] = found[k]
+    return found[: kept + 1].copy()

@@ -21,8 +21,8 @@ from tenure.placement.cost import money
 from tenure.placement.decide import LOCAL
 from tenure.placement.plan import UNSEEN, Plan
 from tenure.placement.precedence import blocked_until_us, rows_of, take_out
-from tenure.placement.rolling import PLANNING, improve, room_for, take_in
-from tenure.placement.timeline import book, timeline_of
+from tenure.placement.rolling import PLANNING, call_for, improve, steps_for, take_in
+from tenure.placement.timeline import END, book, timeline_of
 from tenure.placement.value import taste_of
 from tenure.placement.window import Horizon
 
@@ -46,28 +46,30 @@ class Ground(NamedTuple):
 
 
 class Turnout(NamedTuple):
-    """The jobs to plan: ``kept`` have a place, in order of precedence, ``fresh`` have none yet.
+    """The jobs to plan: ``line`` in queue order; those without a place are planned in it, last.
 
-    ``rounds`` of the planned ones are put where they are best now; ``asked`` is a job of which the
-    cost is wanted, or NOBODY.
+    ``asked`` is a job of which the cost is wanted, or NOBODY: then those are put where they are
+    best now of whom it is time. ``is_early``: there is room that nobody counted on.
     """
 
-    kept: Ints
-    fresh: Ints
-    rounds: int
+    line: Ints
     asked: int
+    is_early: bool
 
 
-def horizon_on(ground: Ground, jobs: Jobs, plan: Plan, line: Ints, count: int) -> Horizon:
-    """Return the room from now on with the planned jobs of ``line`` taken out.
-
-    Places for ``count`` jobs in all may be tried in it.
-    """
-    more = room_for(count, plan)
-    room = timeline_of(ground.fleet, ground.ends, ground.now_us, more)
-    for job in line:
-        book(room, plan, jobs, job, 1)
+def horizon_on(ground: Ground, jobs: Jobs, plan: Plan, line: Ints) -> Horizon:
+    """Return the room from now on, with nobody of ``line``, who may be planned in it, taken out."""
+    room = timeline_of(ground.fleet, ground.ends, ground.now_us, steps_for(jobs, line))
     return Horizon(ground.fleet, ground.off_us, ground.ready_us, jobs, plan, room, ground.now_us)
+
+
+def in_order(jobs: Jobs, plan: Plan, line: Ints) -> Ints:
+    """Return who has a place, in order of precedence, then of start."""
+    kept = line[plan.start_us[line] != UNSEEN]
+    kept = kept[np.argsort(plan.start_us[kept], kind="mergesort")]
+    kept = kept[np.argsort(jobs.deadline_us[kept] >= FOREVER_US, kind="mergesort")]
+    ordered: Ints = kept[np.argsort(plan.rank[kept], kind="mergesort")]
+    return ordered
 
 
 def boot_at_us(horizon: Horizon, job: int, start_us: int) -> int:
@@ -136,24 +138,24 @@ def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout) -> int:
 
     A job that fits nowhere is left without a place: mode 0.
     """
-    taste, kept = taste_of(plan.patience), turnout.kept
-    horizon = horizon_on(ground, jobs, plan, kept[:0], kept.shape[0] + 1)
-    lost = keep_all(horizon, kept)
-    is_lost = np.zeros(jobs.executors.shape[0], dtype=np.bool_)
-    is_lost[lost] = True
-    line = np.sort(kept[~is_lost[kept]])
-    todo = np.append(lost, turnout.fresh)
-    for k in range(todo.shape[0]):
-        job = todo[k]
+    taste, line = taste_of(plan.patience), turnout.line
+    fresh = line[plan.start_us[line] == UNSEEN]
+    horizon = horizon_on(ground, jobs, plan, line)
+    lost = keep_all(horizon, in_order(jobs, plan, line))
+    for job in lost:
         forget(plan, job)
-        horizon = horizon_on(ground, jobs, plan, line, line.shape[0] + 1)
+    line = line[plan.start_us[line] != UNSEEN]
+    for job in np.append(lost, fresh):
+        forget(plan, job)
         if take_in(horizon, line, job, taste):
             line = np.append(line, job)
-    if turnout.rounds > 0 and line.shape[0] > 0:
-        improve(horizon, line, taste, turnout.rounds)
-    if turnout.asked == NOBODY or plan.mode[turnout.asked] == 0:
-        return 0
-    return price_nano(horizon, turnout.asked)
+    if turnout.asked == NOBODY:
+        if turnout.is_early:
+            call_for(plan, line.shape[0], ground.now_us)
+        improve(horizon, line, taste)
+    elif plan.mode[turnout.asked] > 0:
+        return price_nano(horizon, turnout.asked)
+    return 0
 
 
 def price_nano(horizon: Horizon, job: int) -> int:
@@ -166,18 +168,17 @@ def price_nano(horizon: Horizon, job: int) -> int:
     take_out(horizon, job)
     start_us, end_us = plan.start_us[job], plan.end_us[job]
     for j in rows_of(plan, job)[0]:
-        on_us = 0
-        for segment in range(line.size[0]):
-            following_us = line.at_us[segment + 1] if segment + 1 < line.size[0] else FOREVER_US
-            from_us, until_us = max(line.at_us[segment], start_us), min(following_us, end_us)
-            if from_us >= until_us:
-                continue
-            row = line.row[segment]
-            is_short = line.cpu_m[row, j] < line.whole_cpu_m[j]
-            if is_short or line.memory[row, j] < line.whole_memory[j]:
-                on_us += until_us - from_us
+        on_us, step = 0, line.head[j]
+        while step != END and line.at_us[step] < end_us:
+            following = line.after[step]
+            following_us = FOREVER_US if following == END else line.at_us[following]
+            from_us, until_us = max(line.at_us[step], start_us), min(following_us, end_us)
+            is_short = line.cpu_m[step] < line.whole_cpu_m[j]
+            if is_short or line.memory[step] < line.whole_memory[j]:
+                on_us += max(0, until_us - from_us)
             elif fleet.is_on[j]:
                 on_us += max(0, min(until_us, horizon.off_us[j]) - from_us)
+            step = following
         more_us = end_us - start_us - on_us
         if on_us == 0:
             more_us = max(more_us, fleet.min_billing_us[j])
@@ -191,6 +192,7 @@ def price_nano(horizon: Horizon, job: int) -> int:
 KERNELS: tuple[Callable[..., Any], ...] = (
     *PLANNING,
     horizon_on,
+    in_order,
     boot_at_us,
     keep,
     keep_all,

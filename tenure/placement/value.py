@@ -27,10 +27,12 @@ from tenure.placement.window import (
     Horizon,
     Window,
     counts_of,
+    cover,
     grid_of,
-    least_nano,
-    next_start_us,
+    lent_grid,
     next_wait_us,
+    rewind,
+    weigh,
 )
 
 #: The charge of one run time of delay where patience is one half, in parts of a full node's cost.
@@ -40,6 +42,8 @@ DELAY_CHARGE = 0.25
 LEAST_CHARGE, LEAST_PATIENCE = 0.002, 0.001
 #: The part of a bad place's premium that waiting to the last moment keeps open, at full patience.
 OPTION = 0.5
+#: So many looks at the room of a start count as one try of it.
+LOOKS = 4
 LN_2 = 0.6931471805599453
 
 
@@ -99,9 +103,12 @@ def charge_of(wish: Wish, window: Window, charge: float) -> float:
     return charge * float(delay_us) / float(max(wish.run_us, 1))
 
 
-def value_of(wish: Wish, window: Window, nano: int, taste: Taste) -> float:
-    """Return the value of a place that costs ``nano`` (module docstring); less is better."""
-    ratio, now_us = float(nano) / wish.full_nano, wish.now_us
+def value_of(wish: Wish, window: Window, nano: float, taste: Taste) -> float:
+    """Return the value of a place that costs ``nano`` (module docstring); less is better.
+
+    It never falls as ``nano`` grows.
+    """
+    ratio, now_us = nano / wish.full_nano, wish.now_us
     price = ratio if ratio <= 1.0 else 1.0 + natural_log(ratio)
     value = price + charge_of(wish, window, taste.charge)
     if ratio > 1.0 and wish.deadline_us < FOREVER_US:
@@ -123,6 +130,10 @@ def place(horizon: Horizon, job: int, taste: Taste) -> Spot:
             window = Window(mode, wish.now_us, wait_us, wait_us + run_us)
             best = better(grid, (wish, taste, tries), window, is_cloud, best)
         wait_us = next_wait_us(grid, wait_us)
+    if best.mode == 0 and grid.moments.shape[0] > tries:
+        last = soonest(grid, horizon, job)
+        if last.end_us < wish.deadline_us:
+            return last
     return best
 
 
@@ -131,30 +142,48 @@ def better(
 ) -> Spot:
     """Return the best place by windows like ``first`` or later; ``best`` if that is as good.
 
-    Starts are tried in order of time until the charge for the delay alone exceeds the best value,
-    or so many were that ``judge`` says it is enough.
+    Starts are tried in order of time, wherever room changes at the start or at the end of a window
+    (so nodes empty together), until the charge for the delay alone exceeds the best value, or so
+    many were that ``judge`` says it is enough. One at which a look at the room is enough counts as
+    a part of a try.
     """
-    wish, taste, tries = judge
-    mode, start_us, wait_us, hold_us = first
+    grid, (wish, taste, tries), (mode, start_us, wait_us, hold_us) = lent_grid(grid), judge, first
+    moments, begins, ends, last = grid.moments, 1, 1, grid.moments.shape[0] - 1
+    tries *= LOOKS
+    rewind(grid)
     while start_us < wish.deadline_us - hold_us and tries > 0:
-        tries -= 1
         window = Window(mode, start_us, wait_us, hold_us)
         if charge_of(wish, window, taste.charge) >= best.value:
             break
-        nano = least_nano(grid, window)
-        value = value_of(wish, window, nano, taste) if nano < FOREVER_US else np.inf
-        if value < best.value:
-            counts = counts_of(grid, is_cloud.shape[0])
-            # local nodes alone need not take T_C^H: the other mode has this start too
-            if mode == LOCAL or is_hybrid(counts, is_cloud):
-                best = Spot(value, mode, start_us, start_us + hold_us, counts)
-        start_us = next_start_us(grid.at_us, start_us, hold_us)
+        fits, least_nano = weigh(grid, window)
+        tries -= 1
+        if fits >= grid.need and value_of(wish, window, least_nano, taste) < best.value:
+            tries -= LOOKS - 1
+            value = value_of(wish, window, float(cover(grid)), taste)
+            if value < best.value:
+                counts = counts_of(grid, is_cloud.shape[0])
+                # local nodes alone need not take T_C^H: the other mode has this start too
+                if mode == LOCAL or is_hybrid(counts, is_cloud):
+                    best = Spot(value, mode, start_us, start_us + hold_us, counts)
+        while begins < last and moments[begins] <= start_us:
+            begins += 1
+        while ends < last and moments[ends] <= start_us + hold_us:
+            ends += 1
+        start_us = moments[begins]
+        if ends < last:
+            start_us = min(start_us, moments[ends] - hold_us)
     return best
 
 
 def place_late(horizon: Horizon, job: int) -> Spot:
     """Return the place that ends first, whatever the deadline; mode 0 if the job never fits."""
-    grid, is_cloud = grid_of(horizon, job), horizon.fleet.is_cloud
+    grid = grid_of(horizon, job)
+    return soonest(grid, horizon, job)
+
+
+def soonest(grid: Grid, horizon: Horizon, job: int) -> Spot:
+    """Return the place on a grid that ends first; mode 0 if the job never fits."""
+    is_cloud = horizon.fleet.is_cloud
     best = Spot(np.inf, 0, 0, FOREVER_US, np.zeros(is_cloud.shape[0], dtype=np.int64))
     wait_us = 0
     while wait_us < FOREVER_US:
@@ -171,15 +200,17 @@ def sooner(grid: Grid, first: Window, is_cloud: Bools, best: Spot, tries: int) -
 
     At most ``tries`` starts are tried.
     """
-    last = grid.at_us.shape[0] - 2
-    for segment in range(last + 1):
+    grid, last = lent_grid(grid), grid.moments.shape[0] - 2
+    rewind(grid)
+    for k in range(min(last + 1, tries)):
         # where only so many starts are tried, the last, when all is over, is one of them
-        start_us = grid.at_us[segment if segment < tries - 1 else last]
+        start_us = grid.moments[k if k < tries - 1 else last]
         end_us = start_us + first.hold_us
-        if end_us >= best.end_us or segment >= tries:
+        if end_us >= best.end_us:
             break
-        window = Window(first.mode, start_us, first.wait_us, first.hold_us)
-        if least_nano(grid, window) < FOREVER_US:
+        fits, _ = weigh(grid, Window(first.mode, start_us, first.wait_us, first.hold_us))
+        if fits >= grid.need:
+            cover(grid)
             counts = counts_of(grid, is_cloud.shape[0])
             mode = HYBRID if is_hybrid(counts, is_cloud) else LOCAL
             return Spot(0.0, mode, start_us, end_us, counts)

@@ -15,14 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tenure.model.placing import Bools, Ints
-from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import Fleet, Jobs
-from tenure.placement.cost import money
+from tenure.model.placing import Bools, Floats, Ints
+from tenure.model.units import FOREVER_US, HOUR_US
+from tenure.placement.arrays import Fleet, Jobs, lend
 from tenure.placement.decide import LOCAL
 from tenure.placement.exact import MS
 from tenure.placement.plan import Plan
-from tenure.placement.timeline import Timeline
+from tenure.placement.timeline import END, Timeline, moments_of
 
 #: Between placements that cost the same, in parts of a core for the run: each node used counts
 #: 1/50 (fewer nodes leave fewer rests), an empty one 3/100 of its cores, and what is left free
@@ -56,32 +55,46 @@ class Window(NamedTuple):
 class Grid(NamedTuple):
     """All of a horizon that concerns one job: few arrays, as kernels hand them on again and again.
 
-    Candidates (k,) are numbers of nodes in ``node``, with ``fact`` (k, FACTS) of each. ``fits``,
-    ``free`` and ``is_busy`` (k, b) say for each segment of the timeline how many executors fit, how
-    much cpu_m is free, and whether anything runs or is planned. ``at_us`` (b + 1,) are the
-    breakpoints, FOREVER_US the last. ``cpu_m`` is what one executor asks for.
+    Candidates (k,) are numbers of nodes in ``node``, with ``fact`` (k, FACTS) and ``rate`` (k, 3)
+    of each. Rows ``first[i]`` to ``first[i + 1]`` of ``at_us``, ``fits``, ``free`` and ``is_busy``
+    (s,) are candidate i's steps: since when how many executors fit, how much cpu_m is free, and
+    whether anything runs or is planned; the last row of each is FOREVER_US, when there is nothing.
+    ``moments`` (b + 1,) are when anything changes, FOREVER_US the last. ``need`` executors ask for
+    ``cpu_m`` each.
 
-    ``least`` (E + 1,) and ``taken`` (k, E + 1) are scratch: the least nano-dollars of e executors,
-    and how many of them the candidate takes in the cheapest cover by those up to it.
+    The rest is scratch: ``cursor`` (k,) the row that holds the start of the window looked at,
+    ``fit`` and ``nano`` (k,) how many executors fit there, at what cost; ``least`` (E + 1,) and
+    ``taken`` (k, E + 1) the least nano-dollars of e executors, and how many of them the candidate
+    takes in the cheapest cover by those up to it.
     """
 
     cpu_m: int
+    need: int
     node: Ints
     fact: Ints
+    rate: Floats
+    first: Ints
     at_us: Ints
     fits: Ints
     free: Ints
     is_busy: Bools
+    moments: Ints
+    cursor: Ints
+    fit: Ints
+    nano: Ints
     least: Ints
     taken: Ints
 
 
-#: Columns of ``Grid.fact``: what the node counts, its cpu_m, whether it is cloud, its boot once it
-#: is off, the least time it is paid for, until when it stays on whatever is planned (0: it is off),
-#: when it can work if it is on, whether nothing runs or is planned on it, before when it needs no
-#: boot (0: it is off).
-WEIGHT, CAPACITY, IS_CLOUD, REBOOT, BILLING, STAYS, READY, IS_EMPTY, WARM = range(9)
-FACTS = 9
+#: Columns of ``Grid.fact``: whether the node is cloud, its boot once it is off, the least time it
+#: is paid for, until when it stays on whatever is planned (0: it is off), when it can work if it is
+#: on, before when it needs no boot (0: it is off).
+IS_CLOUD, REBOOT, BILLING, STAYS, READY, WARM = range(6)
+FACTS = 6
+#: Columns of ``Grid.rate``: nano-dollars a microsecond that the node is on; what ties count, as
+#: parts of the window's length and for each thousandth of a core that is left free a millisecond.
+PRICE, TIES, LEFT_FREE = range(3)
+RATES = 3
 
 
 def fits_in(jobs: Jobs, job: int, cpu_m: int, memory: int) -> int:
@@ -129,115 +142,185 @@ def facts_of(horizon: Horizon, node: Ints) -> Ints:
     fact = np.zeros((node.shape[0], FACTS), dtype=np.int64)
     for i in range(node.shape[0]):
         j = node[i]
-        fact[i, WEIGHT] = horizon.plan.weight[j]
-        fact[i, CAPACITY] = max(fleet.capacity_cpu_m[j], 1)
         fact[i, IS_CLOUD] = fleet.is_cloud[j]
         fact[i, REBOOT] = max(fleet.reboot_us[j], 0)
         fact[i, BILLING] = fleet.min_billing_us[j]
-        fact[i, IS_EMPTY] = horizon.line.jobs[j] == 0
         if fleet.is_on[j]:
             fact[i, STAYS], fact[i, READY] = horizon.off_us[j], horizon.ready_us[j]
             fact[i, WARM] = warm_us(horizon, j)
     return fact
 
 
-def grid_of(horizon: Horizon, job: int) -> Grid:
-    """Return what of the horizon concerns a job. O(nodes + candidates x segments)."""
-    jobs, line = horizon.jobs, horizon.line
-    node, segments = candidates(horizon, job), line.size[0]
-    at_us = np.full(segments + 1, FOREVER_US, dtype=np.int64)
-    at_us[:segments] = line.at_us[:segments]
-    shape = (node.shape[0], segments)
-    fits, free = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    is_busy = np.zeros(shape, dtype=np.bool_)
-    cpu_m, memory, row = line.cpu_m, line.memory, line.row
-    whole_cpu_m, whole_memory = line.whole_cpu_m, line.whole_memory
-    for i in range(shape[0]):
+def rates_of(horizon: Horizon, node: Ints) -> Floats:
+    """Return ``Grid.rate`` of nodes."""
+    rate = np.zeros((node.shape[0], RATES), dtype=np.float64)
+    for i in range(node.shape[0]):
         j = node[i]
-        for b in range(segments):
-            cpu, room = cpu_m[row[b], j], memory[row[b], j]
-            fits[i, b], free[i, b] = fits_in(jobs, job, cpu, room), cpu
-            is_busy[i, b] = cpu < whole_cpu_m[j] or room < whole_memory[j]
-    least = np.zeros(jobs.executors[job] + 1, dtype=np.int64)
-    taken = np.zeros((shape[0], least.shape[0]), dtype=np.int64)
-    fact = facts_of(horizon, node)
-    return Grid(jobs.cpu_m[job], node, fact, at_us, fits, free, is_busy, least, taken)
+        cores = max(float(horizon.fleet.capacity_cpu_m[j]), 1.0) / 1000.0
+        rate[i, PRICE] = float(horizon.plan.weight[j]) / HOUR_US
+        rate[i, TIES] = 1.0 / (TIE_NODE * cores)
+        if horizon.line.jobs[j] == 0:
+            rate[i, TIES] += 1.0 / TIE_EMPTY
+        rate[i, LEFT_FREE] = 1.0 / (TIE_LEFT * cores)
+    return rate
 
 
-def room_of(grid: Grid, i: int, window: Window, segment: int) -> tuple[int, int, int]:
+def rows_before(line: Timeline, node: Ints) -> Ints:
+    """Return ``Grid.first`` of nodes."""
+    first = np.zeros(node.shape[0] + 1, dtype=np.int64)
+    for i in range(node.shape[0]):
+        step, count = line.head[node[i]], 1
+        while step != END:
+            step, count = line.after[step], count + 1
+        first[i + 1] = first[i] + count
+    return first
+
+
+def grid_of(horizon: Horizon, job: int) -> Grid:
+    """Return what of the horizon concerns a job. O(nodes + steps of the candidates)."""
+    jobs, line = horizon.jobs, horizon.line
+    node, need = candidates(horizon, job), jobs.executors[job]
+    first = rows_before(line, node)
+    at_us = np.full(first[-1], FOREVER_US, dtype=np.int64)
+    fits, free = np.zeros(first[-1], dtype=np.int64), np.zeros(first[-1], dtype=np.int64)
+    is_busy = np.zeros(first[-1], dtype=np.bool_)
+    for i in range(node.shape[0]):
+        j, row = node[i], first[i]
+        step = line.head[j]
+        while step != END:
+            cpu, room = line.cpu_m[step], line.memory[step]
+            at_us[row], fits[row], free[row] = line.at_us[step], fits_in(jobs, job, cpu, room), cpu
+            is_busy[row] = cpu < line.whole_cpu_m[j] or room < line.whole_memory[j]
+            step, row = line.after[step], row + 1
+    moments = np.append(moments_of(line, node), FOREVER_US)
+    k = node.shape[0]
+    return Grid(
+        jobs.cpu_m[job],
+        need,
+        node,
+        facts_of(horizon, node),
+        rates_of(horizon, node),
+        first,
+        at_us,
+        fits,
+        free,
+        is_busy,
+        moments,
+        first[:k].copy(),
+        np.zeros(k, dtype=np.int64),
+        np.zeros(k, dtype=np.int64),
+        np.zeros(need + 1, dtype=np.int64),
+        np.zeros((k, need + 1), dtype=np.int64),
+    )
+
+
+def lent_grid(grid: Grid) -> Grid:
+    """Return a grid of which every array is lent."""
+    return Grid(
+        grid.cpu_m,
+        grid.need,
+        lend(grid.node),
+        lend(grid.fact),
+        lend(grid.rate),
+        lend(grid.first),
+        lend(grid.at_us),
+        lend(grid.fits),
+        lend(grid.free),
+        lend(grid.is_busy),
+        lend(grid.moments),
+        lend(grid.cursor),
+        lend(grid.fit),
+        lend(grid.nano),
+        lend(grid.least),
+        lend(grid.taken),
+    )
+
+
+def room_of(grid: Grid, i: int, window: Window) -> tuple[int, int, int]:
     """Return (executors that fit, time already on, free cpu_m times milliseconds) in a window.
 
-    ``segment`` is the one that holds its start. Nothing else is told where nothing fits.
+    Nothing else is told where nothing fits. Windows are asked about in order of their start.
     """
-    at_us, all_fits, all_free, is_busy = grid.at_us, grid.fits, grid.free, grid.is_busy
+    at_us, stays_us = grid.at_us, grid.fact[i, STAYS]
     from_us, stop_us = window.start_us, window.start_us + window.hold_us
-    stays_us = grid.fact[i, STAYS]
-    fits, on_us, free = grid.least.shape[0] - 1, 0, 0
-    while from_us < stop_us and fits > 0:
-        until_us = min(at_us[segment + 1], stop_us)
-        fits = min(fits, all_fits[i, segment])
-        if is_busy[i, segment]:
+    row = grid.cursor[i]
+    while at_us[row + 1] <= from_us:
+        row += 1
+    grid.cursor[i] = row
+    fits, on_us, free = grid.need, 0, 0
+    while from_us < stop_us:
+        until_us = min(at_us[row + 1], stop_us)
+        fits = min(fits, grid.fits[row])
+        if fits == 0:
+            break
+        if grid.is_busy[row]:
             on_us += until_us - from_us
-        else:
-            on_us += max(0, min(until_us, stays_us) - from_us)
-        free += all_free[i, segment] * ((until_us - from_us) // MS)
-        from_us = until_us
-        segment += 1
+        elif stays_us > from_us:
+            on_us += min(until_us, stays_us) - from_us
+        free += grid.free[row] * ((until_us - from_us) // MS)
+        from_us, row = until_us, row + 1
     return fits, on_us, free
 
 
-def share_nano(grid: Grid, i: int, window: Window, segment: int) -> tuple[int, int]:
-    """Return (executors that fit candidate ``i``, what using it costs, ties included)."""
-    fact, hold_us = grid.fact, window.hold_us
-    if fact[i, IS_CLOUD] and window.mode == LOCAL:
-        return 0, 0
-    boot_us = fact[i, REBOOT]
-    if fact[i, WARM] > window.start_us:
-        boot_us = max(0, fact[i, READY] - window.start_us)
-    if boot_us > window.wait_us:
-        return 0, 0
-    fits, on_us, free = room_of(grid, i, window, segment)
-    if fits == 0:
-        return 0, 0
-    more_us = hold_us - on_us
-    if on_us == 0:
-        more_us = max(more_us, fact[i, BILLING])
-    left = max(0, free - fits * grid.cpu_m * (hold_us // MS)) // TIE_LEFT
-    tie_us = left // fact[i, CAPACITY] * MS + hold_us // TIE_NODE * MS // fact[i, CAPACITY]
-    if fact[i, IS_EMPTY]:
-        tie_us += hold_us // TIE_EMPTY
-    return fits, money(fact[i, WEIGHT], more_us + tie_us)
+def can_begin(grid: Grid, i: int, window: Window) -> bool:
+    """Return whether a window's mode and wait for boots allow candidate ``i``."""
+    if grid.fact[i, IS_CLOUD] and window.mode == LOCAL:
+        return False
+    boot_us = grid.fact[i, REBOOT]
+    if grid.fact[i, WARM] > window.start_us:
+        boot_us = max(0, grid.fact[i, READY] - window.start_us)
+    return bool(boot_us <= window.wait_us)
 
 
-def segment_of(at_us: Ints, when_us: int) -> int:
-    """Return the segment of ``Grid.at_us`` that holds a moment, the first if that is before it."""
-    low, high = 0, at_us.shape[0] - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if at_us[middle] <= when_us:
-            low = middle
-        else:
-            high = middle
-    return low
+def weigh(grid: Grid, window: Window) -> tuple[int, float]:
+    """Write into ``grid`` how many executors fit each candidate, and what using it costs.
 
-
-def least_nano(grid: Grid, window: Window) -> int:
-    """Return the least cost of all executors in a window, FOREVER_US if they do not fit.
-
-    ``grid.taken`` holds then how. O(candidates x (segments + E)).
+    Ties are part of it. Return how many fit in all, 0 if no cloud node is among them where the
+    mode is hybrid, and nano-dollars that no cover of all executors costs less than. O(steps).
     """
-    least, taken = grid.least, grid.taken
-    need = least.shape[0] - 1
-    segment = segment_of(grid.at_us, window.start_us)
+    fit, nano, rate, hold_us = grid.fit, grid.nano, grid.rate, window.hold_us
+    busy_left = grid.cpu_m * (hold_us // MS)
+    total, each_nano, cloud_nano = 0, np.inf, 0.0 if window.mode == LOCAL else np.inf
+    for i in range(fit.shape[0]):
+        fit[i] = 0
+        if not can_begin(grid, i, window):
+            continue
+        fits, on_us, free = room_of(grid, i, window)
+        if fits == 0:
+            continue
+        more_us = hold_us - on_us
+        if on_us == 0:
+            more_us = max(more_us, grid.fact[i, BILLING])
+        left = float(max(0, free - fits * busy_left))
+        tie_us = float(hold_us) * rate[i, TIES] + left * rate[i, LEFT_FREE]
+        fit[i], nano[i] = fits, int((float(more_us) + tie_us) * rate[i, PRICE])
+        total += fits
+        each_nano = min(each_nano, float(nano[i]) / float(fits))
+        if grid.fact[i, IS_CLOUD]:
+            cloud_nano = min(cloud_nano, float(nano[i]))
+    if cloud_nano == np.inf:
+        return 0, np.inf
+    return total, max(float(grid.need) * each_nano, cloud_nano)
+
+
+def cover(grid: Grid) -> int:
+    """Return the least cost of all executors on the candidates as weighed, which hold them.
+
+    ``grid.taken`` holds then how. O(candidates x E).
+    """
+    least, taken, fit, nano = grid.least, grid.taken, grid.fit, grid.nano
+    need = grid.need
     for e in range(1, need + 1):
         least[e] = FOREVER_US
-    for i in range(taken.shape[0]):
-        fits, nano = share_nano(grid, i, window, segment)
+    for i in range(fit.shape[0]):
+        fits, more = fit[i], nano[i]
+        if fits == 0:
+            continue
         for e in range(need, 0, -1):
-            taken[i, e] = 0
             rest = max(e - fits, 0)
-            if fits > 0 and least[rest] < FOREVER_US and least[rest] + nano < least[e]:
-                least[e] = least[rest] + nano
+            taken[i, e] = 0
+            if least[rest] + more < least[e]:
+                least[e] = least[rest] + more
                 taken[i, e] = e - rest
     return int(least[need])
 
@@ -245,22 +328,18 @@ def least_nano(grid: Grid, window: Window) -> int:
 def counts_of(grid: Grid, nodes: int) -> Ints:
     """Return the executors per node (n,) of the cover found last."""
     counts = np.zeros(nodes, dtype=np.int64)
-    rest = grid.least.shape[0] - 1
+    rest = grid.need
     for i in range(grid.node.shape[0] - 1, -1, -1):
-        counts[grid.node[i]] = grid.taken[i, rest]
-        rest -= grid.taken[i, rest]
+        if grid.fit[i] > 0:
+            counts[grid.node[i]] = grid.taken[i, rest]
+            rest -= grid.taken[i, rest]
     return counts
 
 
-def next_start_us(at_us: Ints, after_us: int, hold_us: int) -> int:
-    """Return the next start after ``after_us`` that is worth a look, FOREVER_US if there is none.
-
-    That is a breakpoint (room is given back, or a neighbour starts), or where the end of the window
-    meets one (nodes empty together).
-    """
-    start_us = at_us[segment_of(at_us, after_us) + 1]
-    end_us = at_us[segment_of(at_us, after_us + hold_us) + 1]
-    return int(start_us if end_us >= FOREVER_US else min(start_us, end_us - hold_us))
+def rewind(grid: Grid) -> None:
+    """Let windows be asked about from the beginning on again."""
+    for i in range(grid.cursor.shape[0]):
+        grid.cursor[i] = grid.first[i]
 
 
 def next_wait_us(grid: Grid, above_us: int) -> int:

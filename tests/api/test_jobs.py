@@ -72,7 +72,7 @@ def test_defaults(server: Server) -> None:
     )
     job = answer.json
     assert (job["app"], job["executors"], job["deadline"]) == ("a", 1, None)
-    assert job["policy"] == "gio"
+    assert job["policy"] == "tenure"
     body = {**JOB, "name": "b", "estimate": {"local_s": 10}}
     assert server.post("/v1/jobs", body).json["estimate"] == {
         "local_s": 10.0,

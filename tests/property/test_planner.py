@@ -10,10 +10,20 @@ import numpy as np
 import pytest
 
 from tenure.model.booking import Booking
-from tenure.model.placing import Admitted, Agenda, ClusterView, Occupied, Planned, Queued, Situation
+from tenure.model.placing import (
+    Admitted,
+    Agenda,
+    ClusterView,
+    Occupied,
+    Planned,
+    Queued,
+    Rotation,
+    Situation,
+)
 from tenure.model.units import FOREVER_US, US
-from tenure.placement.planner import COMPILED_BOUNDS
-from tenure.placement.policies import Policies
+from tenure.placement.desk import Desk
+from tenure.placement.planner import COMPILED_BOUNDS, Tools
+from tenure.placement.policies import Policies, _planning_code
 from tests.unit.placement.build import N, ask_of, view_of
 
 PLAIN = Policies(bounds=COMPILED_BOUNDS)
@@ -77,18 +87,19 @@ def story(placer: Policies, seed: int) -> list[Agenda]:
     ]
     agendas: list[Agenda] = []
     queue: list[Planned] = []
-    turn = 0
+    rotation = Rotation()
     for new in waiting(dice, view, now_us, 10):
         site = Situation(view, running, now_us)
-        answer = placer.admit_planned(site, queue, new, turn=turn)
+        answer = placer.admit_planned(site, queue, new, rotation=rotation)
         if isinstance(answer, Admitted):
             assert answer.agenda is not None
             agendas.append(answer.agenda)
-            queue, turn = booked([*queue, new], answer.agenda), answer.agenda.turn
+            queue = booked([*queue, new], answer.agenda)
+            rotation = answer.agenda.rotation
         now_us += dice.choice((0, 1, US))
-        kept = placer.plan(Situation(view, running, now_us), queue, turn=turn, rounds=2)
+        kept = placer.plan(Situation(view, running, now_us), queue, rotation=rotation)
         agendas.append(kept)
-        queue, turn = booked(queue, kept), kept.turn
+        queue, rotation = booked(queue, kept), kept.rotation
     return agendas
 
 
@@ -111,15 +122,16 @@ def test_promises_are_kept_by_every_later_plan(seed: int) -> None:
     now_us, view = 1000 * US, fleet(dice)
     queue: list[Planned] = []
     promised: dict[str, int] = {}
-    turn = 0
+    rotation = Rotation()
     for new in waiting(dice, view, now_us, 12):
         site = Situation(view, [], now_us)
         before = {one.queued.ask.id: one.booking for one in queue}
-        answer = PLAIN.admit_planned(site, queue, new, turn=turn)
+        answer = PLAIN.admit_planned(site, queue, new, rotation=rotation)
         if not isinstance(answer, Admitted):
             continue
         assert answer.agenda is not None
-        queue, turn = booked([*queue, new], answer.agenda), answer.agenda.turn
+        queue = booked([*queue, new], answer.agenda)
+        rotation = answer.agenda.rotation
         promised[new.queued.ask.id] = new.queued.ask.deadline_us or FOREVER_US
         most_used(view, queue, answer.agenda)
         for one in queue:
@@ -137,6 +149,19 @@ def test_promises_are_kept_by_every_later_plan(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_same_questions_have_the_same_answers(seed: int) -> None:
     assert story(PLAIN, seed) == story(Policies(bounds=COMPILED_BOUNDS), seed)
+
+
+class Forgetful(Policies):
+    """Policies that keep nothing from one question to the next."""
+
+    def _tools(self, site: Situation) -> Tools:
+        self._desk = Desk((), _planning_code)
+        return super()._tools(site)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_kept_between_questions_changes_no_answer(seed: int) -> None:
+    assert story(Forgetful(bounds=COMPILED_BOUNDS), seed) == story(PLAIN, seed)
 
 
 @pytest.mark.compiles

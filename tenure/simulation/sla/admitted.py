@@ -15,6 +15,7 @@ from tenure.model.placing import (
     Occupied,
     Planned,
     Queued,
+    Rotation,
     Situation,
 )
 from tenure.model.units import FOREVER_US
@@ -98,7 +99,9 @@ class Doorman:
         site = Situation(view, running_now(course, chronicle, jobs), at_us)
         queue = [self._planned(course.plan, jobs, one, at_us) for one in line_of(course).tolist()]
         new = self._planned(course.plan, jobs, job, at_us)
-        answer = self.policies.admit_planned(site, queue, new, turn=int(course.plan.turn[0]))
+        answer = self.policies.admit_planned(
+            site, queue, new, rotation=Rotation(*course.plan.rotation.tolist())
+        )
         return isinstance(answer, Admitted)
 
     def _planned(self, plan: Plan, jobs: Jobs, job: int, at_us: int) -> Planned:

@@ -77,7 +77,7 @@ def test_the_defaults_are_the_documented_ones(write: Any) -> None:
     assert settings.stats.interval_us == 30 * US
     assert settings.stats.retention_us == 14 * 24 * HOUR_US
     assert settings.stats.window_us == 6 * HOUR_US
-    assert (settings.placement.policy, settings.placement.nursery) == ("gio", "spread")
+    assert (settings.placement.policy, settings.placement.nursery) == ("tenure", "spread")
     assert settings.power.grace_us == 60 * US
     assert settings.power.min_on == {"nursery": 1}
     assert settings.power.fence_after_us == 120 * US

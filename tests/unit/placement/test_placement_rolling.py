@@ -11,8 +11,9 @@ from tenure.model.units import US
 from tenure.placement.binding import bind_loop
 from tenure.placement.course import DROPPED, Rules, open_chronicle, open_course
 from tenure.placement.decide import HYBRID, LOCAL, NO_NODE, PLANNED
-from tenure.placement.plan import UNSEEN, kinds, open_plan, weights
-from tenure.placement.rolling import KERNELS
+from tenure.placement.plan import DUE, LEFT, TURN, UNSEEN, kinds, open_plan, weights
+from tenure.placement.rolling import KERNELS, PAUSE_US
+from tenure.placement.timeline import USED
 from tenure.placement.value import Wish, natural_log, taste_of, value_of
 from tenure.placement.window import Window
 from tests.unit.placement.build import N
@@ -203,6 +204,44 @@ def test_free_nodes_count_as_a_quarter_of_the_dearest_per_core() -> None:
     assert kinds(stage.fleet).tolist() == [0, 1]
 
 
+def test_others_are_put_where_they_are_best_a_moment_after_an_arrival() -> None:
+    nodes = [N("a", cores=4, **LOCALS)]
+    stage = Planned(nodes, (0, job(100, 4)), (1, job(50, 4)), (2, job(50, 4)))
+    stage.run(until_s=2)
+    plan = stage.course.plan
+    assert plan.rotation[LEFT] > 0
+    assert plan.rotation[DUE] - 2 * US <= PAUSE_US
+    before = int(plan.rotation[TURN])
+    stage.run(until_s=3)
+    assert plan.rotation[TURN] > before
+    assert plan.rotation[LEFT] == 0
+
+
+def test_nobody_is_moved_for_a_job_that_is_late_in_any_case(monkeypatch: Any) -> None:
+    def unasked(*_: Any) -> None:
+        raise AssertionError("others are planned again in vain")
+
+    loop = bind_loop({"repair": unasked}, queue_policy=KERNELS)
+    nodes = [N("a", cores=4, **LOCALS)]
+    # the node is taken until 100: whoever waits, the third cannot end by 150
+    stage = Planned(nodes, (0, job(100, 4)), (1, job(50, 4)), (2, job(60, 4, deadline_s=150)))
+    stage.play(PAPER, None, loop)
+    assert stage.times_s() == [(0, 100), (100, 150), (150, 210)]
+    useful = Planned(nodes, (0, job(100, 4)), (1, job(50, 4)), (2, job(40, 4, deadline_s=150)))
+    with pytest.raises(AssertionError, match="in vain"):
+        useful.play(PAPER, None, loop)
+
+
+def test_where_few_starts_are_tried_the_last_of_all_is_one_of_them() -> None:
+    nodes = [N("a", cores=4, **LOCALS)]
+    rows = [(k, job(10, 4)) for k in range(8)]
+    stage = Planned(nodes, *rows)
+    stage.course = stage.course._replace(plan=stage.course.plan._replace(starts=1))
+    times = stage.run()
+    assert [start for start, _ in times] == [10 * k for k in range(8)]
+    assert not stage.course.plan.is_late.any()
+
+
 def test_planning_leaves_what_is_planned_where_it_is() -> None:
     nodes = [N("a", cores=4, **LOCALS), N("b", cores=4, **LOCALS)]
     jobs = [(k, job(60, 1 + k % 4, executors=1 + k % 2)) for k in range(6)]
@@ -221,4 +260,4 @@ def test_planning_leaves_what_is_planned_where_it_is() -> None:
     stage.course.plan.since_us[5] = 5 * US
     assert precedence.add(horizon, 5, taste_of(0.25))
     assert stage.planned_s()[:5] == before[:5]
-    assert (horizon.line.cpu_m[: horizon.line.size[0]] >= 0).all()
+    assert (horizon.line.cpu_m[: horizon.line.spare[USED]] >= 0).all()
