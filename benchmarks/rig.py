@@ -127,11 +127,12 @@ class Daemon:
         until(is_at_rest, timeout_s, "the daemon to come to rest", poll_s=1.0)
 
     def compiled(self, timeout_s: float = COMPILED_S) -> None:
-        """Wait until placement runs compiled: a child compiles once a job was asked for."""
+        """Wait until placement and planning run compiled: children compile once a job came."""
 
         def is_compiled() -> bool:
             self.process.require_alive()
-            return "placement runs compiled" in self.process.log.read_text(errors="replace")
+            said = self.process.log.read_text(errors="replace")
+            return all(f"{part} runs compiled" in said for part in ("placement", "planning"))
 
         until(is_compiled, timeout_s, "placement to run compiled", poll_s=0.5)
 

@@ -119,7 +119,8 @@ def _answer(
     if away:
         text = f"too little room without the nodes that do not answer: {', '.join(away)}"
         return Problem("nodes_unreachable", f"{text}; try again when they do", 503)
-    if answer.reason == "deadline_unmeetable" and class_ != "admitted":
+    is_own = answer.reason == "deadline_unmeetable" or not answer.victims
+    if is_own and class_ != "admitted":
         return Admission(class_)
     return refusal(job, answer)
 
@@ -149,7 +150,8 @@ def refusal(job: Job, answer: RefusedJob) -> Problem:
         text = f"no set of nodes could ever hold it ({need}); ask for less or add nodes"
         return Problem("never_fits", text, 422, (FieldError("executors", text),))
     if answer.reason == "would_delay_others":
-        text = f"it would make {len(answer.victims)} admitted job(s) late"
+        who = f"{len(answer.victims)} admitted job(s)" if answer.victims else "admitted jobs"
+        text = f"it would make {who} late"
     else:
         text = "no placement ends before the deadline"
     if answer.earliest is not None:

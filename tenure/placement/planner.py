@@ -67,8 +67,9 @@ def admit(
 ) -> Admitted | RefusedJob:
     """Return the promise for ``new``, with the plan that holds it, or why there is none.
 
-    Nobody else is put off beyond his guard by it. A refusal names the earliest deadline found that
-    would be admitted: each was tried.
+    Nobody else is put off beyond his guard by it. A refusal says whether the job would be in time
+    if nobody else waited, and names the earliest deadline found that would be admitted: each was
+    tried.
     """
     draft = _with(tools, site, queue, new, rotation)
     deadline_us = new.queued.ask.deadline_us
@@ -77,16 +78,19 @@ def admit(
         return RefusedJob("never_fits")
     if deadline_us is None or cast.end_us < deadline_us:
         return Admitted(cast, draft.agenda())
+    hurried = replace(tools, patience=0.0)
+    alone = _with(hurried, site, (), new, rotation).forecast()
+    is_others = alone is not None and alone.end_us < deadline_us
+    reason = "would_delay_others" if is_others else "deadline_unmeetable"
     for far_us in (site.now_us + FAR_US, None):
-        hurried = replace(tools, patience=0.0)
         soon = _with(hurried, site, queue, _due(new, far_us), rotation).forecast()
         if soon is None:
             continue
         earliest_us = soon.end_us + 1
         kept = _with(tools, site, queue, _due(new, earliest_us), rotation).forecast()
         if kept is not None and kept.end_us < earliest_us:
-            return RefusedJob("deadline_unmeetable", kept, earliest_us)
-    return RefusedJob("deadline_unmeetable")
+            return RefusedJob(reason, kept, earliest_us)
+    return RefusedJob(reason)
 
 
 def at_once(tools: Tools, site: Situation, queue: Sequence[Planned], job: str) -> Forecast | None:

@@ -123,6 +123,24 @@ def test_a_promise_is_kept_against_those_who_come_later() -> None:
     assert fleet.bench.tables.bookings["waits"].end_us < promised.spec.deadline_us
 
 
+def test_a_refusal_says_whether_others_are_in_the_way() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    fleet.submit("waits", 50, 105)
+    start_us = fleet.start_us("waits")
+    # in time right after the one that runs, not behind the one that waits for it
+    other = fleet.submit("urgent", 50, 105, priority=5)
+    assert isinstance(other, Problem)
+    assert (other.code, (other.extra or {})["reason"]) == (
+        "deadline_unmeetable",
+        "would_delay_others",
+    )
+    own = fleet.submit("hopeless", 50, 60)
+    assert isinstance(own, Problem)
+    assert (own.extra or {})["reason"] == "deadline_unmeetable"
+    assert fleet.start_us("waits") == start_us
+
+
 def test_higher_priority_goes_first_where_no_promise_is_broken() -> None:
     fleet = Planned("a")
     fleet.submit("runs", 100)
