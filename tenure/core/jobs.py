@@ -119,8 +119,8 @@ def _answer(
     if away:
         text = f"too little room without the nodes that do not answer: {', '.join(away)}"
         return Problem("nodes_unreachable", f"{text}; try again when they do", 503)
-    is_own = answer.reason == "deadline_unmeetable" or not answer.victims
-    if is_own and class_ != "admitted":
+    is_by_time = answer.reason != "never_fits" and not answer.victims
+    if is_by_time and class_ != "admitted":
         return Admission(class_)
     return refusal(job, answer)
 

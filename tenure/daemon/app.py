@@ -276,10 +276,11 @@ class Daemon:
         """Load compiled kernels once a job comes to, or waits in, a fleet that is worth it.
 
         A small fleet is placed as fast by the plain functions, and the compiler takes memory. A
-        queue is planned fast only as long as it is short.
+        queue is planned fast only as long as it is short. Where all jobs are planned, what places
+        them one by one is not loaded.
         """
         is_large = len(self.state.tables.nodes) >= WARM_NODES
-        if not self._is_warm and is_large:
+        if not self._is_warm and self.policies.has_placed and is_large:
             self._is_warm = True
             work = kernels.load(self.policies, self._kernels)
             self._spawn(work, "kernels", is_finite=True)

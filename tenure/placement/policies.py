@@ -91,7 +91,7 @@ class Policies:
         self._kernels: Kernels = PLAIN
         self._renew: Renew = upkeep.renew
         self._bounds, self._patience = bounds, patience
-        self.has_planned = False
+        self.has_placed = self.has_planned = False
         self._pool = Pool(0)
         self._desk = Desk((), _planning_code)
         self._foresight: Foresight | None = None
@@ -140,6 +140,7 @@ class Policies:
         job's shortest run, from when on it is placed although it will be late.
         """
         code = _code(policy)
+        self.has_placed = True
         if not view.names:
             return Unplaceable("no_node")
         if policy == MILP:
@@ -351,6 +352,7 @@ class Policies:
         return self._packed
 
     def _foresee(self, moment: Moment, queue: Sequence[Queued]) -> Outlook:
+        self.has_placed = True
         for policy in {queued.policy for queued in queue}:
             _code(policy)
         nodes = len(moment.view.names)
