@@ -17,13 +17,16 @@ PURE = (
     "profiling",
     "cycles",
     "agent",
+    "locality",
 )
 #: May be imported by a room beside itself and ``model``.
 ALLOWED: dict[str, set[str]] = {
     "api": {"core.tables", "core.room", "core.ledger"},
-    "simulation": {"core", "placement", "cycles", "daemon"},
+    "simulation": {"core", "placement", "cycles", "daemon", "locality"},
     "cycles": {"profiling"},
     "agent": {"profiling"},
+    # how kernels are compiled, nothing of what they decide
+    "locality": {"placement.kernels", "placement.linking"},
 }
 WIRING = {"daemon", "cli", "simulation"}
 BANNED_MODULES = {

@@ -1,0 +1,110 @@
+"""The kernels of this room as one bundle: plain functions, or the same compiled by numba.
+
+numba is imported only inside ``compile_kernels``; see ``placement.kernels`` for how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tenure.locality import (
+    allocation,
+    costs,
+    greedy,
+    heap,
+    matching,
+    paper,
+    prefetch,
+    prefetching,
+    pruning,
+    schedule,
+)
+from tenure.locality.allocation import Containers, Requests
+from tenure.locality.arrays import Places, Wants
+from tenure.locality.greedy import Rule
+from tenure.locality.prefetch import Blocks, Devices, Timing, Work
+from tenure.locality.prefetching import Prefetch
+from tenure.locality.schedule import Matching
+from tenure.locality.scores import Rates
+from tenure.model.placing import Ints
+from tenure.placement.kernels import fingerprint, rebound
+
+
+class Kernels(NamedTuple):
+    """What is worth compiling, under the names of the plain functions."""
+
+    schedule: Callable[[Places, Wants, Rates, int], Matching]
+    fill_slots: Callable[[Places, Wants, Rule], Ints]
+    requests_of: Callable[[Places, Wants], Requests]
+    allocate: Callable[[Places, Requests, Rates, int], Containers]
+    cache_times: Callable[[Blocks, Devices, Ints, int], Ints]
+    run_us: Callable[[Work, Timing, Ints, int, Ints], int]
+    select: Callable[[Blocks, Devices, Ints, int], Ints]
+    find_prefetch: Callable[[Blocks, Devices, Work, Timing, tuple[Ints, bool]], Prefetch]
+
+
+PLAIN = Kernels(
+    schedule.schedule,
+    greedy.fill_slots,
+    allocation.requests_of,
+    allocation.allocate,
+    prefetch.cache_times,
+    prefetch.run_us,
+    prefetching.select,
+    prefetching.find_prefetch,
+)
+
+#: Every kernel; each calls only kernels above it, by the name it is defined under.
+LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
+    *heap.KERNELS,
+    *costs.KERNELS,
+    *pruning.KERNELS,
+    *paper.KERNELS,
+    *matching.KERNELS,
+    *schedule.KERNELS,
+    *greedy.KERNELS,
+    *allocation.KERNELS,
+    *prefetch.KERNELS,
+    *prefetching.KERNELS,
+)
+
+
+def compile_kernels(cache: str = "") -> Kernels | None:
+    """Return the kernels, None where numba is not installed; the first call of each compiles it.
+
+    ``cache`` is a directory that keeps the machine code, so that a later process only loads it.
+    """
+    try:
+        import numba
+    except ImportError:
+        return None
+    from tenure.placement import linking
+
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = f"{cache}/{name_of_code()}" if cache else before
+    known: dict[str, Any] = {}
+    try:
+        for kernel in LEAVES_FIRST:
+            is_outer = kernel.__name__ in Kernels._fields
+            inner = linking.inner(is_inlined=kernel in INLINED)
+            # one that both Python and kernels call is made twice
+            bound = rebound(kernel, known)
+            known[kernel.__name__] = inner(bound)
+            if is_outer:
+                known["outer." + kernel.__name__] = linking.outer(is_kept=bool(cache))(
+                    rebound(kernel, known)
+                )
+    finally:
+        config.CACHE_DIR = before
+    return Kernels(*(known["outer." + name] for name in Kernels._fields))
+
+
+def name_of_code() -> str:
+    """Return a name for the code of the kernels as it is."""
+    return fingerprint(LEAVES_FIRST)
+
+
+#: Put into their callers.
+INLINED = frozenset((heap.is_before, costs.weighed, matching.free_member, matching.label))

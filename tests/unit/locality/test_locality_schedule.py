@@ -1,0 +1,136 @@
+"""Matching: process-local and indifferent tasks, terms, weights, limits, and the alternatives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tenure.locality.arrays import Task, places_of, wants_of
+from tenure.locality.kernels import LEAVES_FIRST, compile_kernels, name_of_code
+from tenure.locality.schedule import NOTHING, OURS, PRUNINGS, explain, schedule
+from tenure.model.errors import InvalidInput
+from tests.unit.locality.build import C2, SCORES, H, Lab, M, task
+
+RATES = SCORES.rates
+
+
+def test_a_task_runs_in_the_process_that_holds_its_partition() -> None:
+    # two executors on one node are two places; the partition is in the second
+    places = places_of([1, 1], [0, 0])
+    index = {"executor-1": 0, "executor-2": 1}
+    wants = wants_of([task(**{"executor-1": 1}), Task(process="executor-2")], index, SCORES)
+    found = schedule(places, wants, RATES, OURS)
+    assert found.place.tolist() == [0, 1]
+    assert found.cost.tolist() == [M, 0]
+
+
+def test_tasks_without_preference_run_anywhere_before_anyone_reads_over_the_network() -> None:
+    places = places_of([1, 1], [0, 0])
+    wants = wants_of([task(b=20), Task(is_indifferent=True)], {"a": 0, "b": 1}, SCORES)
+    found = schedule(places, wants, RATES, OURS)
+    assert found.place.tolist() == [1, 0]
+    assert found.cost.tolist() == [H, 30_000]
+    one = schedule(places_of([1, 0], [0, 0]), wants, RATES, OURS)
+    assert one.place.tolist() == [-1, 0]
+
+
+def test_a_task_whose_replicas_are_all_away_costs_the_most_everywhere() -> None:
+    found = schedule(places_of([1], [0]), wants_of([Task()], {"a": 0}, SCORES), RATES, OURS)
+    assert found.cost.tolist() == [C2]
+
+
+def test_a_slow_node_is_left_for_a_little_more_reading() -> None:
+    wants = wants_of([task(a=1, b=8)], {"a": 0, "b": 1}, SCORES)
+    for term, due in ((5.0, 0), (7.5, 1)):
+        places = places_of([1, 1], [0, 0], [term, 0.0])
+        assert schedule(places, wants, RATES, OURS).place.tolist() == [due]
+
+
+def test_the_task_with_the_larger_input_gets_the_faster_copy() -> None:
+    tasks = [task(a=1, b=20), Task(task(a=1, b=20).preferences, weight=4.0)]
+    wants = wants_of(tasks, {"a": 0, "b": 1}, SCORES)
+    found = schedule(places_of([1, 1], [0, 0]), wants, RATES, OURS)
+    assert found.place.tolist() == [1, 0]
+    assert found.cost.tolist() == [H, 4 * M]
+
+
+@pytest.mark.parametrize("pruning", range(len(PRUNINGS)))
+def test_nothing_to_match_is_no_fault(pruning: int) -> None:
+    nowhere = places_of([], [])
+    full = places_of([0, 0], [0, 0])
+    none, some = wants_of([], {}, SCORES), wants_of([task(a=1)] * 2, {"a": 0}, SCORES)
+    assert schedule(full, none, RATES, pruning).place.tolist() == []
+    assert schedule(full, some, RATES, pruning).place.tolist() == [-1, -1]
+    assert schedule(nowhere, none, RATES, pruning).place.tolist() == []
+    lost = wants_of([Task()], {}, SCORES)
+    assert schedule(nowhere, lost, RATES, pruning).place.tolist() == [-1]
+
+
+def test_few_tasks_keep_few_slots_of_many() -> None:
+    lab = Lab(
+        [" ".join(f"n{j}" for j in range(100))], {f"n{j}": 8 for j in range(100)}, [{"n7": 1}]
+    )
+    assert lab.match(OURS).kept_slots.sum() == 1
+    assert lab.match(NOTHING).kept_slots.sum() == 800
+
+
+def test_many_tasks_for_few_slots_are_pruned_by_their_costs() -> None:
+    tasks = [{"n0": 20.0}] * 40 + [{"n1": 1.0}] * 40 + [{"n2": 8.0}] * 40
+    lab = Lab(["n0 n1 n2"], {"n0": 1}, tasks)
+    matching = lab.match(OURS)
+    # one slot: the first that costs 60 at most, and all that cost less somewhere
+    assert matching.tasks < len(tasks)
+    assert matching.cost.sum() == H == lab.match(NOTHING).cost.sum()
+
+
+def test_the_alternatives_of_a_task_are_its_cheapest_places() -> None:
+    lab = Lab(["a b", "c"], {"a": 1}, [{"b": 8}])
+    found = [(lab.names[o.place], o.cost) for o in explain(lab.places, lab.wants, RATES, 0)]
+    assert found == [("b", 8_000), ("a", 48_000), ("c", 100_000)]
+
+
+@pytest.mark.parametrize(
+    ("slots", "racks", "terms"),
+    [([1], [0, 0], None), ([-1], [0], None), ([1], [-1], None), ([1], [7], None), ([1], [0], [-1])],
+)
+def test_places_that_make_no_sense_are_refused(
+    slots: list[int], racks: list[int], terms: list[float] | None
+) -> None:
+    with pytest.raises(InvalidInput):
+        places_of(slots, racks, terms)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, 1e9, float("nan")])
+def test_weights_out_of_bounds_are_refused_by_name(weight: float) -> None:
+    with pytest.raises(InvalidInput, match=r"tasks\.1\.weight"):
+        wants_of([Task(), Task(weight=weight)], {}, SCORES)
+
+
+def test_importing_the_room_does_not_import_numba() -> None:
+    code = "import sys, tenure.locality.kernels; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_stays_plain_where_numba_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)  # makes `import numba` fail
+    assert compile_kernels() is None
+
+
+def test_kernels_call_only_kernels_above_them() -> None:
+    above: set[str] = set()
+    names = {kernel.__name__ for kernel in LEAVES_FIRST}
+    assert len(names) == len(LEAVES_FIRST)
+    for kernel in LEAVES_FIRST:
+        called = set(kernel.__code__.co_names) & names - {kernel.__name__}
+        assert called <= above, kernel.__name__
+        above.add(kernel.__name__)
+    assert len(name_of_code()) == 16
+
+
+def test_the_answer_is_the_same_each_time() -> None:
+    lab = Lab(["a b c"], {"a": 2, "b": 2}, [{"a": 1, "b": 1}] * 6)
+    first, again = lab.match(), lab.match()
+    assert np.array_equal(first.place, again.place)
