@@ -33,6 +33,7 @@ NAMES = (
     "scale",
     "cuts",
     "decisions",
+    "locality",
     "simulations",
     "cycle",
     "migration",
