@@ -17,6 +17,9 @@ from tenure.locality.costs import racks_of
 from tenure.locality.scores import Rates
 from tenure.model.placing import Ints
 
+#: For ``offer``: without limit.
+ALL = 1 << 30
+
 
 class Preferences(NamedTuple):
     """Preference maps: request r asks for ``many`` containers (e,) at each ``score`` (e,).
@@ -101,18 +104,21 @@ def allocate(places: Places, requests: Requests, rates: Rates, most: int) -> Con
     k = 0
     left = requests.places.many.copy()
     for j in range(free.shape[0]):
-        k = offer(requests.places, left, (j, j, 0), free, (offered, k))
-    if k < total:
-        left = requests.racks.many.copy()
+        k = offer(requests.places, left, (j, j, 0), free, (offered, k, ALL))
+    left = requests.racks.many.copy()
+    before = -1
+    while before < k < total:  # a container a node in each round, so that they are spread
+        before = k
         for j in range(free.shape[0]):
-            if k >= total:
-                break
-            k = offer(requests.racks, left, (places.rack[j], j, rates.in_rack), free, (offered, k))
-    for j in range(free.shape[0]):
-        while k < total and free[j] > 0:
-            offered.place[k], offered.cost[k] = j, rates.across
-            free[j] -= 1
-            k += 1
+            if k < total:
+                where = (places.rack[j], j, rates.in_rack)
+                k = offer(requests.racks, left, where, free, (offered, k, 1))
+    while k < total:
+        for j in range(free.shape[0]):
+            if k < total and free[j] > 0:
+                offered.place[k], offered.cost[k] = j, rates.across
+                free[j] -= 1
+                k += 1
     best = np.argsort(offered.cost[:k], kind="mergesort")[:total]
     return Containers(offered.place[best], offered.cost[best])
 
@@ -122,16 +128,18 @@ def offer(
     left: Ints,
     where: tuple[int, int, int],
     free: Ints,
-    offered: tuple[Containers, int],
+    offered: tuple[Containers, int, int],
 ) -> int:
     """Offer a place's free slots to a request, lowest score first; return how many there are now.
 
-    ``where`` is the request, the place, and what reading from there adds to a score.
+    ``where`` is the request, the place, and what reading from there adds to a score; ``offered``
+    the containers so far, how many they are, and how many more there may be at most.
     """
     request, place, more = where
-    made, k = offered
+    made, begun, most = offered
+    k = begun
     for entry in range(maps.first[request], maps.first[request + 1]):
-        while left[entry] > 0 and free[place] > 0:
+        while left[entry] > 0 and free[place] > 0 and k < begun + most:
             made.place[k], made.cost[k] = place, maps.score[entry] + more
             left[entry] -= 1
             free[place] -= 1

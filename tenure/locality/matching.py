@@ -24,6 +24,8 @@ from tenure.model.placing import Ints
 #: Farther than any path.
 FAR = 1 << 62
 NOWHERE = -1
+#: How many members of a pool are looked at for the next one's turn: bounds the look to O(1).
+LOOK = 8
 #: What ``State.marks`` holds: length of the stack and of the heap, sites labelled, and of the best
 #: way out: its length, the place it ends at, the task that goes there, the cost of its edge. Then
 #: the cost of staying without a slot.
@@ -34,7 +36,8 @@ MARKS = 8
 class State(NamedTuple):
     """A matching under way: sites (s,) places first, tasks (n,), and the search's own arrays.
 
-    ``price`` (s,); ``load`` (p,) slots taken; ``cursor`` (pools,) passes over full members;
+    ``price`` (s,); ``load`` (p,) slots taken; ``cursor`` (pools,) passes over full members,
+    ``turn`` (pools,) is the member whose turn it is;
     ``at`` (n,) the place of a task, ``paid`` (n,) the cost of the edge it came by, ``resident``
     (p,), ``after`` and ``before`` (n,) the tasks of a place as lists. Of a search: ``distance``,
     ``by`` and ``toll`` (s,) label a site, with the task that would go there and its edge's cost.
@@ -43,6 +46,7 @@ class State(NamedTuple):
     price: Ints
     load: Ints
     cursor: Ints
+    turn: Ints
     at: Ints
     paid: Ints
     resident: Ints
@@ -105,6 +109,7 @@ def begin(graph: Graph) -> State:
         price,
         np.zeros(p, dtype=np.int64),
         graph.inside[:-1].copy(),
+        graph.inside[:-1].copy(),
         none.copy(),
         np.zeros(n, dtype=np.int64),
         np.full(p, NOWHERE, dtype=np.int64),
@@ -121,12 +126,26 @@ def begin(graph: Graph) -> State:
 
 
 def free_member(graph: Graph, state: State, pool: int) -> int:
-    """Return the free place of a pool with the lowest term, NOWHERE if it is full."""
+    """Return a free place of a pool with the lowest term, NOWHERE if it is full.
+
+    Of several it takes turns, so that those who run as well anywhere are spread over nodes.
+    """
     at, end = state.cursor[pool], graph.inside[pool + 1]
     while at < end and state.load[graph.member[at]] >= graph.slots[graph.member[at]]:
         at += 1
     state.cursor[pool] = at
-    return int(graph.member[at]) if at < end else NOWHERE
+    if at == end:
+        return NOWHERE
+    found = graph.member[at]
+    for turn in range(max(at, state.turn[pool]), min(end, state.turn[pool] + LOOK)):
+        member = graph.member[turn]
+        if graph.term[member] != graph.term[found]:
+            break
+        if state.load[member] < graph.slots[member]:
+            state.turn[pool] = turn + 1
+            return int(member)
+    state.turn[pool] = at + 1
+    return int(found)
 
 
 def take_cheapest(graph: Graph, state: State, task: int) -> bool:

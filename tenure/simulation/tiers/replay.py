@@ -1,0 +1,261 @@
+"""The event loop: jobs come, blocks are copied ahead, tasks get slots, read, compute and write."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tenure.locality.scores import Tier
+from tenure.simulation.tiers.cluster import MB, ClusterSpec
+from tenure.simulation.tiers.schedulers import (
+    KINDS,
+    NOTHING,
+    ORACLE,
+    PATIENT,
+    QUARTET_NAME,
+    assign,
+    plan,
+)
+from tenure.simulation.tiers.storage import Storage
+from tenure.simulation.tiers.transfers import Resource, Transfers
+from tenure.simulation.tiers.workload import JobSpec
+
+#: Bytes of shuffle and output for one reduce task.
+REDUCE_BYTES = 256 * MB
+WHERE = ("memory", "ssd", "hdd", "rack")
+
+
+@dataclass(slots=True)
+class Run:
+    """A job under way and what became of it; times in seconds."""
+
+    spec: JobSpec
+    blocks: list[str]
+    submit_s: float = 0.0
+    waiting: list[str] = field(default_factory=list)
+    left: int = 0
+    is_reducing: bool = False
+    ready_s: float = 0.0
+    local_s: float = 0.0
+    end_s: float = -1.0
+    task_s: float = 0.0
+    delay_s: float = 0.0
+    reads: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WHERE, 0))
+    #: Blocks prefetched and where to; those read from memory there; copies under way by transfer.
+    copied: dict[str, str] = field(default_factory=dict)
+    hits: set[str] = field(default_factory=set)
+    copying: dict[str, int] = field(default_factory=dict)
+
+
+class Replay:
+    """One workload under one scheduler and prefetcher."""
+
+    def __init__(
+        self, spec: ClusterSpec, jobs: Sequence[JobSpec], names: tuple[str, str], seed: int
+    ) -> None:
+        self.spec, (self.scheduler, self.prefetcher) = spec, names
+        self.storage = Storage(spec, seed)
+        self.transfers = Transfers(self._bandwidth)
+        self.free = [spec.slots] * spec.nodes
+        self.queue: list[Run] = []
+        self.done: list[Run] = []
+        self._random = random.Random(seed + 1)
+        self._events: list[tuple[float, int, Callable[[float], None]]] = []
+        self._made = 0
+        self._beating = False
+        self._files: dict[str, list[str]] = {}
+        self._jobs = list(jobs)
+        for job in jobs:
+            if not job.is_generated:
+                self._write(job)
+
+    def _write(self, job: JobSpec) -> None:
+        if job.file not in self._files:
+            self._files[job.file] = self.storage.write(job.file, job.input_bytes)
+
+    def _bandwidth(self, resource: Resource) -> float:
+        assert isinstance(resource, tuple)
+        kind = resource[1]
+        return self.spec.network if kind == "net" else self.spec.bandwidth(kind)
+
+    def run(self) -> list[Run]:
+        """Return all jobs, ended."""
+        serial = [job for job in self._jobs if job.is_serial]
+        for job in self._jobs[:1] if serial else self._jobs:
+            self._at(job.at_s, lambda now, j=job: self._submit(now, j))  # type: ignore[misc]
+        while self._events or self.transfers.next_end_s() < float("inf"):
+            if self._events and self._events[0][0] <= self.transfers.next_end_s():
+                at_s, _, call = heapq.heappop(self._events)
+                call(at_s)
+            else:
+                self.transfers.end_next()
+        return self.done
+
+    def _at(self, at_s: float, call: Callable[[float], None]) -> None:
+        self._made += 1
+        heapq.heappush(self._events, (at_s, self._made, call))
+
+    def _submit(self, now_s: float, job: JobSpec) -> None:
+        self._write(job)
+        run = Run(job, self._files[job.file], now_s)
+        slots = max(1, sum(self.free))
+        copies = plan(self.prefetcher, self.storage, run.blocks, slots, job.cpu_s_per_byte)
+        run.delay_s = copies.delay_s
+        for block, node, disk in copies.rows:
+            run.copied[block] = node
+            if self.prefetcher == ORACLE:
+                self.storage.cache(block, node)
+            else:
+                self.storage.known.begin_prefetch(block, node)
+                begin_s = now_s + self.spec.begin_copy_s
+                self._at(begin_s, lambda at, r=run, c=(block, node, disk): self._copy(at, r, c))  # type: ignore[misc]
+        self._at(now_s + self.spec.begin_job_s + copies.delay_s, lambda at: self._ready(at, run))
+
+    def _copy(self, now_s: float, run: Run, copy: tuple[str, str, int]) -> None:
+        block, node, disk = copy
+        if run.end_s >= 0:
+            return
+
+        def finished(_now_s: float) -> None:
+            del run.copying[block]
+            if self.storage.known.end_prefetch(block, node, is_done=False):
+                self.storage.cache(block, node)
+
+        size = self.storage.size[block]
+        over = ((node, Tier.HDD, disk),)
+        run.copying[block] = self.transfers.begin(now_s, size, over, finished)
+
+    def _ready(self, now_s: float, run: Run) -> None:
+        run.waiting, run.left = list(run.blocks), len(run.blocks)
+        run.ready_s = run.local_s = now_s
+        self.queue.append(run)
+        self._wake(now_s)
+
+    def _wake(self, now_s: float) -> None:
+        if not self._beating:
+            self._beating = True
+            first = self._random.randrange(self.spec.nodes)
+            step = self.spec.beat_s / self.spec.nodes
+            self._at(now_s + step * self._random.random(), lambda at: self._beat(at, first))
+
+    def _beat(self, now_s: float, node: int) -> None:
+        """A node reports: give out what it may get, or all slots if the scheduler sees all."""
+        given = self.spec.per_beat
+        for run in list(self.queue):
+            if self.scheduler in KINDS:
+                free = [0] * self.spec.nodes
+                free[node] = min(self.free[node], given)
+                given -= free[node]
+            else:
+                free = list(self.free)
+            if not sum(free):
+                break
+            self._serve(now_s, run, free)
+        self._beating = bool(self.queue)
+        if self._beating:
+            following = (node + 1) % self.spec.nodes
+            step = self.spec.beat_s / self.spec.nodes
+            self._at(now_s + step, lambda at: self._beat(at, following))
+
+    def _serve(self, now_s: float, run: Run, free: list[int]) -> None:
+        has_waited = self.scheduler != PATIENT or now_s - run.local_s >= self.spec.hold_s
+        at = assign(self.scheduler, self.storage, free, run.waiting, has_waited=has_waited)
+        begun = [(block, node) for block, node in zip(run.waiting, at, strict=True) if node >= 0]
+        run.waiting = [block for block, node in zip(run.waiting, at, strict=True) if node < 0]
+        if not run.waiting:
+            self.queue.remove(run)
+        for block, node in begun:
+            self.free[node] -= 1
+            self._launch(now_s, run, block, node)
+
+    def _launch(self, now_s: float, run: Run, block: str, node: int) -> None:
+        begin = self._map if block else self._reduce
+        begin_s = now_s + self.spec.launch_s
+        if block:
+            if any(at[0] == self.storage.names[node] for at in self.storage.locations(block)):
+                run.local_s = now_s
+            elif self.scheduler == QUARTET_NAME:
+                begin_s += self.spec.hold_s  # in vain: the container is on this node already
+        self._at(begin_s, lambda at: begin(at, run, block, (node, now_s)))
+
+    def _map(self, now_s: float, run: Run, block: str, where: tuple[int, float]) -> None:
+        node = self.storage.names[where[0]]
+        source, tier, disk = self.storage.source(block, node)
+        run.reads[WHERE[tier] if source == node else "rack"] += 1
+        over: tuple[Resource, ...] = ((source, tier, disk),)
+        if source != node:
+            over = (*over, (source, "net"), (node, "net"))
+        if tier == Tier.MEMORY:
+            self.storage.touch(block, source)
+            if run.copied.get(block) == source:
+                run.hits.add(block)
+        size = self.storage.size[block]
+        cpu_s = size * run.spec.cpu_s_per_byte
+        self.transfers.begin(
+            now_s, size, over, lambda t: self._at(t + cpu_s, lambda u: self._end(u, run, where))
+        )
+
+    def _reduce(self, now_s: float, run: Run, _block: str, where: tuple[int, float]) -> None:
+        """Shuffle, compute, and write the output to a disk."""
+        node, spec = self.storage.names[where[0]], run.spec
+        count = reduces(spec)
+        shuffled, written = spec.shuffle_bytes / count, spec.output_bytes / count
+        other = self._random.choice(self.storage.names)
+        over = ((other, "net"), (node, "net")) if other != node else ((node, Tier.SSD, 0),)
+        disk = self._random.randrange(self.spec.disks)
+
+        def write(at_s: float) -> None:
+            over = ((node, Tier.HDD, disk),)
+            self.transfers.begin(at_s, written, over, lambda t: self._end(t, run, where))
+
+        cpu_s = shuffled * spec.cpu_s_per_byte
+        self.transfers.begin(now_s, shuffled, over, lambda t: self._at(t + cpu_s, write))
+
+    def _end(self, now_s: float, run: Run, where: tuple[int, float]) -> None:
+        node, begun_s = where
+        self.free[node] += 1
+        run.task_s += now_s - begun_s
+        run.left -= 1
+        if run.left:
+            return
+        if not run.is_reducing and run.spec.shuffle_bytes + run.spec.output_bytes > 0:
+            run.is_reducing = True
+            run.left = reduces(run.spec)
+            run.waiting = [""] * run.left
+            self.queue.append(run)
+            self._wake(now_s)
+            return
+        self._finish(now_s, run)
+
+    def _finish(self, now_s: float, run: Run) -> None:
+        run.end_s = now_s
+        for block, number in list(run.copying.items()):
+            self.transfers.cancel(now_s, number)
+            self.storage.known.end_prefetch(block, run.copied[block], is_done=False)
+        for block, node in run.copied.items():
+            self.storage.forget(block, node)
+        if run.spec.output_bytes > 0:
+            name, size = f"{run.spec.name}-output", run.spec.output_bytes
+            self.storage.write(name, size, evicts=self.spec.outputs_evict)
+        self.done.append(run)
+        if run.spec.is_serial and len(self.done) < len(self._jobs):
+            following = self._jobs[len(self.done)]
+            self._at(now_s, lambda at: self._submit(at, following))
+
+
+def reduces(job: JobSpec) -> int:
+    """Return how many reduce tasks a job has."""
+    return max(1, round((job.shuffle_bytes + job.output_bytes) / REDUCE_BYTES))
+
+
+def simulate(
+    spec: ClusterSpec,
+    jobs: Sequence[JobSpec],
+    scheduler: str,
+    prefetcher: str = NOTHING,
+    seed: int = 0,
+) -> list[Run]:
+    """Return every job as it ran under a scheduler and a prefetcher."""
+    return Replay(spec, jobs, (scheduler, prefetcher), seed).run()
