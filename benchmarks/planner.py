@@ -10,6 +10,7 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from benchmarks.errors import BenchError
@@ -64,8 +65,8 @@ def solve(ask: dict[str, Any]) -> dict[str, float]:
 def each(asks: Sequence[dict[str, Any]]) -> list[dict[str, float]]:
     """Return the answers to some questions, each from a fresh process, one after the other."""
     context = multiprocessing.get_context("spawn")
-    with context.Pool(1, maxtasksperchild=1) as pool:
-        return [pool.apply(solve, (ask,)) for ask in asks]
+    with ProcessPoolExecutor(1, context, max_tasks_per_child=1) as pool:
+        return list(pool.map(solve, asks))
 
 
 def asked(solver: str, tasks: int, limit_s: float, **more: float) -> list[dict[str, Any]]:

@@ -18,12 +18,17 @@ from numpy.typing import NDArray
 from tenure.harvest.first_fit import running_end
 from tenure.harvest.grid import Grid, Ints, allowed, earliest, waves
 from tenure.harvest.problem import Problem, Stage
+from tenure.harvest.progress import Watch
 
 Floats = NDArray[np.float64]
 #: Of the linear program's rows: how far a plan may seem to break one by rounding.
 TOLERANCE = 1e-6
 #: Distinct heads or tails for which a node's area is bounded apart; more add little.
 MAX_LEVELS = 6
+#: Seconds for one linear program, which takes milliseconds where jobs are alike.
+LIMIT_S = 10.0
+#: Of ``scipy.optimize.milp``: there is no solution at all.
+INFEASIBLE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +111,9 @@ class Class:
 class Relaxation:
     """The linear program over classes and nodes for a limit of the makespan."""
 
-    def __init__(self, problem: Problem) -> None:
-        """Gather the classes of all jobs' tasks."""
-        self.problem = problem
+    def __init__(self, problem: Problem, watch: Watch | None = None) -> None:
+        """Gather the classes of all jobs' tasks; ``watch`` bounds the time of the programs."""
+        self.problem, self.watch = problem, watch
         self.grid = Grid.of(problem)
         self.jobs = range(len(problem.jobs))
         self.alone = [alone(self.grid, j) for j in self.jobs]
@@ -160,9 +165,10 @@ class Relaxation:
     def least_makespan(self, tasks: int, low: int, high: int) -> int:
         """Return a makespan that no plan of ``tasks`` tasks beats, between ``low`` and ``high``.
 
-        ``high`` is the makespan of a known plan. One linear program for each halving.
+        ``high`` is the makespan of a known plan. One linear program for each halving; when time is
+        over what is proven until then.
         """
-        while low < high:
+        while low < high and not (self.watch and self.watch.is_over):
             middle = (low + high) // 2
             if self.solve(middle, np.zeros(len(self.jobs)), at_least=tasks) is None:
                 low = middle + 1
@@ -195,11 +201,11 @@ class Relaxation:
             integrality=np.concatenate([np.full(len(gain), int(is_whole)), np.zeros(len(pairs))]),
             bounds=Bounds(0, tops),
             constraints=LinearConstraint(matrix, np.array(rows.low), np.array(rows.high)),
-            options={"time_limit": 10.0},
+            options={"time_limit": min(LIMIT_S, self.watch.left_s) if self.watch else LIMIT_S},
         )
-        if answer.status == 2:
+        if answer.status == INFEASIBLE:
             return None
-        bound = answer.mip_dual_bound if is_whole else answer.fun
+        bound = answer.mip_dual_bound if is_whole or answer.status else answer.fun
         return float(gain.sum()) if bound is None else -float(bound)
 
     def add_totals(self, rows: Rows, at_least: int) -> None:

@@ -21,6 +21,8 @@ from tenure.model.errors import Unavailable
 
 #: Above so many counts CP-SAT takes longer than what it could still win is worth (measured).
 MAX_COUNTS = 120_000
+#: And more than these for each second that is left would take too much of them to write down.
+COUNTS_PER_S = 8_000
 
 
 def cp(problem: Problem, watch: Watch, cores: int, *, must_search: bool = True) -> Solution:
@@ -32,7 +34,7 @@ def cp(problem: Problem, watch: Watch, cores: int, *, must_search: bool = True) 
     best = best_of(problem, watch)
     if not problem.nodes or watch.is_cancelled:
         return best
-    relaxed = Relaxation(problem)
+    relaxed = Relaxation(problem, watch)
     best = replace(best, most_scheduled=max(best.scheduled, relaxed.most_tasks()))
     best = bounded(relaxed, best)
     watch.tell(best)
@@ -73,7 +75,7 @@ def more_tasks(relaxed: Relaxation, best: Solution, watch: Watch, cores: int) ->
     """Return a plan with as many tasks as can be (Eq. 2), if time and size allow the search."""
     if best.scheduled == best.most_scheduled:
         return best
-    model = Model.of(relaxed, best.scheduled + 1, relaxed.problem.ticks, MAX_COUNTS)
+    model = Model.of(relaxed, best.scheduled + 1, relaxed.problem.ticks, most_counts(watch))
     if model is None:
         return best
     found = model.maximise_tasks(watch, watch.left_s / 2, cores)
@@ -89,12 +91,17 @@ def earlier_end(relaxed: Relaxation, best: Solution, watch: Watch, cores: int) -
     least = best.least_makespan or 0
     if watch.is_over or best.makespan <= least:
         return best
-    model = Model.of(relaxed, best.scheduled, best.makespan - 1, MAX_COUNTS)
+    model = Model.of(relaxed, best.scheduled, best.makespan - 1, most_counts(watch))
     if model is None:
         return best
     found = model.minimise_makespan(watch, least, cores)
     better = taken(relaxed.problem, best, found)
     return replace(better, least_makespan=min(better.makespan, max(least, found.bound)))
+
+
+def most_counts(watch: Watch) -> int:
+    """Return how large a model may be for the time that is left."""
+    return min(MAX_COUNTS, int(watch.left_s * COUNTS_PER_S))
 
 
 def taken(problem: Problem, best: Solution, found: Answer) -> Solution:
