@@ -1,13 +1,15 @@
-"""The command line of the benchmarks, and of the reproduction, which is of their kind."""
+"""The command line of the benchmarks, and of what is of their kind."""
 
 from __future__ import annotations
 
 import sys
 
 from benchmarks import cli
+from benchmarks.forecast import cli as forecast
 from benchmarks.reproduction import cli as reproduction
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [reproduction.NAME]:
-        sys.exit(reproduction.main(sys.argv[2:]))
+    for part in (reproduction, forecast):
+        if sys.argv[1:2] == [part.NAME]:
+            sys.exit(part.main(sys.argv[2:]))
     sys.exit(cli.main())

@@ -16,6 +16,7 @@ PURE = (
     "placement",
     "profiling",
     "cycles",
+    "harvest",
     "agent",
 )
 #: May be imported by a room beside itself and ``model``.
