@@ -121,13 +121,16 @@ def _curve(taken: Taken) -> list[str]:
 
 
 def _margins(taken: Taken) -> list[str]:
-    heads = ("trace", "fixed margin", "harvest planned, of capacity", "steps beyond it: fixed",
-             "dynamic", "less by", "mean excess: fixed", "dynamic")  # fmt: skip
+    heads = ("trace", "fixed margin", "base of ours", "harvest, of capacity: fixed", "dynamic",
+             "steps beyond it: fixed", "dynamic", "less by", "mean excess: fixed",
+             "dynamic")  # fmt: skip
     rows = [
         (
             study.trace,
             f"{row.fixed:.0%}",
+            f"{row.base:.2%}",
             f"{row.harvest:.2%}",
+            f"{row.harvest_dynamic:.2%}",
             f"{row.violations_fixed:.3%}",
             f"{row.violations_dynamic:.3%}",
             _less(row.violations_dynamic, row.violations_fixed),

@@ -13,7 +13,7 @@ from benchmarks.forecast import traces
 from tenure.harvest.forecast.backtest import rolling_origins
 from tenure.harvest.forecast.baselines import rolling_quantile, seasonal_naive
 from tenure.harvest.forecast.grid import DAY_STEPS, Doubles, Floats, Panel
-from tenure.harvest.forecast.margin import dynamic_margin, harvest
+from tenure.harvest.forecast.margin import base_of_equal_harvest, dynamic_margin, harvest
 from tenure.harvest.forecast.model import Fitted, ForecastParams, ModelName, fit
 from tenure.harvest.forecast.scores import Scores, score
 
@@ -41,7 +41,9 @@ class MarginRow:
     """Margins that harvest the same: share of steps beyond the forecast and the margin."""
 
     fixed: float
+    base: float
     harvest: float
+    harvest_dynamic: float
     violations_fixed: float
     violations_dynamic: float
     excess_fixed: float
@@ -88,7 +90,7 @@ def run(name: str, folder: Path, *, side: str, origins: int) -> Study:
         days=tuple(at / DAY_STEPS for at in steps),
         rows=tuple(rows),
         curve=tuple(judge.row(f"{level:g}", _at(ours, level)) for level in LEVELS),
-        margins=tuple(_margins(ours, seen, fixed) for fixed in MARGINS),
+        margins=tuple(_margins(values, seen, fixed) for fixed in MARGINS),
         machines=_by_machine(panel, scores),
         cold=int(np.isnan(values[:, :, 0]).sum()),
         took_s=time.monotonic() - begun_s,
@@ -144,23 +146,20 @@ def _at(fitted: Sequence[Fitted], level: float) -> Floats:
     return np.stack([one.calibrated(level).values for one in fitted])
 
 
-def _margins(fitted: Sequence[Fitted], seen: Floats, fixed: float) -> MarginRow:
-    """Hold a fixed margin against ours that plans to harvest as much, at each origin."""
-    planned, over_fixed, over_ours = [], [], []
-    for one, day in zip(fitted, seen, strict=True):
-        made = one.calibrated(one.params.quantile)
-        warm = ~made.is_cold
-        values, came = made.values[warm], day[warm]
-        same = np.full(len(values), fixed)
-        ours = dynamic_margin(made.excess.of(warm), values, fixed)
-        planned.append(harvest(values, same))
-        is_seen = np.isfinite(came)
-        over_fixed.append(np.maximum(came - values - fixed, 0)[is_seen])
-        over_ours.append(np.maximum(came - values - ours[:, None], 0)[is_seen])
-    plain, dynamic = np.concatenate(over_fixed), np.concatenate(over_ours)
+def _margins(values: Floats, seen: Floats, fixed: float) -> MarginRow:
+    """Hold a fixed margin against ours that harvests as much over the days forecast."""
+    is_warm = np.isfinite(values[:, :, 0])
+    made, came = values[is_warm], seen[is_warm]
+    base = base_of_equal_harvest(made, came, fixed)
+    ours = dynamic_margin(made, came, base)
+    is_seen = np.isfinite(came)
+    plain = np.maximum(came - made - fixed, 0)[is_seen]
+    dynamic = np.maximum(came - made - ours, 0)[is_seen]
     return MarginRow(
         fixed=fixed,
-        harvest=float(np.mean(planned)),
+        base=base,
+        harvest=harvest(made, fixed),
+        harvest_dynamic=harvest(made, ours),
         violations_fixed=float(np.mean(plain > 0)),
         violations_dynamic=float(np.mean(dynamic > 0)),
         excess_fixed=float(np.mean(plain)),

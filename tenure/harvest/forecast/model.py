@@ -15,7 +15,6 @@ from tenure.harvest.forecast.calibration import Errors, offsets
 from tenure.harvest.forecast.features import Known, known_at
 from tenure.harvest.forecast.grid import BLOCK_STEPS, DAY_BLOCKS, DAY_STEPS, Floats, Panel
 from tenure.harvest.forecast.linear import fit_linear
-from tenure.harvest.forecast.margin import Excess, excess_of
 from tenure.harvest.forecast.rows import Rows
 from tenure.model.errors import InvalidInput
 
@@ -56,13 +55,12 @@ class Forecast:
     """The day after the last step of a panel: ``values`` (series, DAY_STEPS), shares of capacity.
 
     A row is NaN where the series has too little history: nothing is to be harvested there.
-    ``history_days`` (series,) is what it has. ``excess`` says how earlier forecasts were exceeded,
-    for the margin; ``trained_rows`` is 0 where there was nothing to learn from.
+    ``history_days`` (series,) is what it has; ``trained_rows`` is 0 where there was nothing to
+    learn from.
     """
 
     values: Floats
     history_days: Floats
-    excess: Excess
     trained_rows: int
 
     @property
@@ -104,10 +102,7 @@ class Fitted:
         made = known.level[:, None] + known.spread[:, None] * (self.ahead + moved[:, None])
         values = np.repeat(np.maximum(made, 0), BLOCK_STEPS, axis=1).astype(np.float32)
         values[known.history < self.params.min_history_days] = np.nan
-        errors = self.errors
-        error = (errors.error - moved[errors.series]).astype(np.float32)
-        left = Errors(error, errors.series, errors.age)
-        return Forecast(values, known.history, excess_of(left, known.spread), self.trained_rows)
+        return Forecast(values, known.history, self.trained_rows)
 
 
 def forecast(panel: Panel, params: ForecastParams) -> Forecast:

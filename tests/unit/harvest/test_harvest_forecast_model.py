@@ -9,7 +9,7 @@ from tenure.harvest.forecast.calibration import TAKEN, Errors, offsets
 from tenure.harvest.forecast.features import COLUMNS, known_at
 from tenure.harvest.forecast.grid import DAY_STEPS, Floats, Panel
 from tenure.harvest.forecast.linear import fit_linear
-from tenure.harvest.forecast.margin import Excess, dynamic_margin, excess_of, harvest
+from tenure.harvest.forecast.margin import base_of_equal_harvest, dynamic_margin, harvest
 from tenure.harvest.forecast.model import Forecast, ForecastParams, ModelName, fit, forecast
 from tenure.harvest.forecast.rows import past_origins
 from tenure.harvest.forecast.scores import pinball, score
@@ -157,23 +157,27 @@ def test_old_errors_fade() -> None:
     assert offsets(Errors(errors, series, age * 0), 1, 0.9)[0] == pytest.approx(5 * TAKEN, abs=1e-6)
 
 
-def test_a_dynamic_margin_harvests_as_much_and_lies_where_the_misses_were() -> None:
-    values = np.full((3, DAY_STEPS), 0.4, dtype=np.float32)
-    excess = Excess(np.array([0.05, 0.01, 0.01]), np.array([0.1, 0.02, 0.02]))
-    found = dynamic_margin(excess, values, 0.05)
-    assert harvest(values, found) == pytest.approx(0.55, abs=1e-6)
-    assert found[0] > found[1] == found[2]
-    risk = excess.share * np.exp(-found / excess.mean)
-    fixed = excess.share * np.exp(-0.05 / excess.mean)
-    assert risk.sum() < fixed.sum()
+def test_a_dynamic_margin_follows_what_was_measured_and_knows_nothing_of_what_comes() -> None:
+    values = np.full((1, 100), 0.4, dtype=np.float32)
+    seen = np.full((1, 100), 0.3, dtype=np.float32)
+    seen[0, 10], seen[0, 50] = 0.6, np.nan
+    found = dynamic_margin(values, seen, 0.01, lead=5)
+    assert (found[0, :15] == np.float32(0.01)).all()
+    assert found[0, 15:35] == pytest.approx(0.21)
+    assert (found[0, 35:] == np.float32(0.01)).all()
 
 
-def test_excess_is_what_was_missed_and_drawn_to_the_fleets() -> None:
-    errors = np.array([0.0] * 98 + [1.0] * 2 + [0.0] * 100, dtype=np.float32)
-    series = np.repeat([0, 1], 100)
-    found = excess_of(Errors(errors, series, np.zeros(200, dtype=np.intp)), np.ones(2, np.float32))
-    assert found.share[0] > 0.01 > found.share[1] > 0
-    assert found.mean.tolist() == pytest.approx([1, 1])
+def test_a_dynamic_margin_prevents_more_than_a_fixed_one_of_equal_harvest() -> None:
+    random = np.random.default_rng(4)
+    values = np.full((50, DAY_STEPS), 0.4, dtype=np.float32)
+    seen = (0.35 + random.normal(0, 0.01, values.shape)).astype(np.float32)
+    seen[:5, 200:] += 0.12  # machines that leave their forecast and stay beyond it
+    base = base_of_equal_harvest(values, seen, 0.05)
+    ours = dynamic_margin(values, seen, base)
+    assert 0 < base < 0.05
+    assert harvest(values, ours) == pytest.approx(harvest(values, 0.05), abs=1e-5)
+    beyond = (np.mean(seen > values + ours), np.mean(seen > values + 0.05))
+    assert beyond[0] < 0.5 * beyond[1]
 
 
 def test_pinball_weighs_misses_by_the_quantile() -> None:
