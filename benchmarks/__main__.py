@@ -1,16 +1,16 @@
-"""The command line of the benchmarks, and of the reproduction, which is of their kind."""
+"""The command line of the benchmarks, and of what is of their kind."""
 
 from __future__ import annotations
 
 import sys
 
 from benchmarks import cli
+from benchmarks.forecast import cli as forecast
 from benchmarks.reproduction import cli as reproduction
 from benchmarks.reproduction import trident
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [reproduction.NAME]:
-        sys.exit(reproduction.main(sys.argv[2:]))
-    if sys.argv[1:2] == [trident.NAME]:
-        sys.exit(trident.main(sys.argv[2:]))
+    for part in (reproduction, trident, forecast):
+        if sys.argv[1:2] == [part.NAME]:
+            sys.exit(part.main(sys.argv[2:]))
     sys.exit(cli.main())

@@ -1,1 +1,1 @@
-"""Harvest: batch work on capacity that its owners leave unused (Salamander)."""
+"""Harvest: what regular use will leave free, and batch work planned into it (Salamander)."""

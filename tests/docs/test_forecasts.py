@@ -1,0 +1,36 @@
+"""The document of the forecasts: its blocks were measured, its figures agree with the files."""
+
+from __future__ import annotations
+
+import csv
+
+from benchmarks.forecast import page
+from benchmarks.forecast.cli import DOCUMENT, HEADS, MACHINES, PICTURES
+from benchmarks.forecast.traces import TRACES
+
+BODIES = dict(page.BEGIN.findall(DOCUMENT.read_text()))
+
+
+def rows(block: str) -> list[list[str]]:
+    lines = [line for line in BODIES[block].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_every_block_was_measured_by_the_command_on_machines_no_constant_was_chosen_on() -> None:
+    for body in BODIES.values():
+        assert body.startswith(f"`{page.COMMAND}`, ")
+        assert "machines of side validation" in body.splitlines()[0]
+
+
+def test_every_trace_is_in_every_table() -> None:
+    for name in BODIES:
+        assert {row[0] for row in rows(name)} == set(TRACES)
+
+
+def test_the_machines_file_has_every_machine_of_the_table() -> None:
+    with (PICTURES / MACHINES).open() as file:
+        head, *told = list(csv.reader(file))
+    assert tuple(head) == HEADS
+    for trace, machines, *_ in rows("scores"):
+        assert sum(row[0] == trace for row in told) == int(machines)
+    assert (PICTURES / "curve.svg").read_text().rstrip().endswith("</svg>")

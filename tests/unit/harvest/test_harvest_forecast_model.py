@@ -1,0 +1,215 @@
+"""The forecaster on made series whose quantiles are known."""
+
+import numpy as np
+import pytest
+
+from tenure.harvest.forecast.backtest import rolling_origins
+from tenure.harvest.forecast.baselines import rolling_quantile, seasonal_naive
+from tenure.harvest.forecast.calibration import TAKEN, Errors, offsets
+from tenure.harvest.forecast.features import COLUMNS, known_at
+from tenure.harvest.forecast.grid import DAY_STEPS, Floats, Panel
+from tenure.harvest.forecast.linear import fit_linear
+from tenure.harvest.forecast.margin import base_of_equal_harvest, dynamic_margin, harvest
+from tenure.harvest.forecast.model import Forecast, ForecastParams, ModelName, fit, forecast
+from tenure.harvest.forecast.rows import past_origins
+from tenure.harvest.forecast.scores import pinball, score
+from tenure.model.errors import InvalidInput
+
+PARAMS = ForecastParams(max_rows=8_000)
+
+
+def daily(series: int, days: int, *, seed: int = 0) -> Panel:
+    """Return machines with a day's rhythm and noise."""
+    random = np.random.default_rng(seed)
+    times = np.arange(days * DAY_STEPS) * 2 * np.pi / DAY_STEPS
+    level = random.uniform(0.2, 0.5, (series, 1))
+    wave = 0.4 * level * np.sin(times + random.uniform(0, 6, (series, 1)))
+    noise = random.normal(0, 0.03, (series, days * DAY_STEPS))
+    values = np.clip(level + wave + noise, 0, None).astype(np.float32)
+    return Panel(tuple(f"m{k}" for k in range(series)), values, 0)
+
+
+@pytest.fixture(scope="module")
+def panel() -> Panel:
+    return daily(12, 9)
+
+
+@pytest.fixture(scope="module")
+def made(panel: Panel) -> Forecast:
+    return forecast(panel.until(8 * DAY_STEPS), PARAMS)
+
+
+def loss_of(panel: Panel, values: Floats) -> float:
+    return float(np.nanmean(pinball(panel.values[:, -DAY_STEPS:], values, 0.99)))
+
+
+def test_a_day_with_a_rhythm_is_covered_at_less_loss_than_by_the_baselines(
+    panel: Panel, made: Forecast
+) -> None:
+    past = panel.until(8 * DAY_STEPS)
+    seen = panel.values[:, -DAY_STEPS:]
+    assert 0.975 <= np.mean(seen <= made.values) <= 0.999
+    ours = loss_of(panel, made.values)
+    # the same hour of days before is all there is to know of such series
+    assert ours < loss_of(panel, seasonal_naive(past, past.steps))
+    assert ours < 0.6 * loss_of(panel, rolling_quantile(past, past.steps, 0.99))
+
+
+def test_the_linear_reference_is_worse_than_no_baseline(panel: Panel) -> None:
+    past = panel.until(8 * DAY_STEPS)
+    values = forecast(past, ForecastParams(model="linear", max_rows=8_000)).values
+    assert loss_of(panel, values) < loss_of(panel, rolling_quantile(past, past.steps, 0.99))
+
+
+@pytest.mark.parametrize("model", ["linear", "boosted"])
+def test_the_future_changes_no_forecast_and_the_same_past_gives_the_same(
+    panel: Panel, model: ModelName
+) -> None:
+    params = ForecastParams(model=model, max_rows=2_000)
+    past = panel.until(4 * DAY_STEPS)
+    whole = Panel(past.names, panel.values.copy(), 0)
+    whole.values[:, 4 * DAY_STEPS :] = 99.0
+    again = forecast(whole.until(4 * DAY_STEPS), params)
+    assert np.array_equal(forecast(past, params).values, again.values)
+
+
+def test_a_higher_level_never_forecasts_less(panel: Panel) -> None:
+    fitted = fit(panel.until(5 * DAY_STEPS), ForecastParams(max_rows=2_000))
+    levels = [fitted.calibrated(level).values for level in (0.9, 0.99, 0.999)]
+    assert (levels[0] <= levels[1]).all()
+    assert (levels[1] <= levels[2]).all()
+    assert (levels[0] < levels[2]).any()
+
+
+def test_too_little_history_is_no_forecast_and_leaves_others_theirs(panel: Panel) -> None:
+    values = panel.values[:, : 5 * DAY_STEPS].copy()
+    values[3, : 4 * DAY_STEPS] = np.nan
+    values[4] = np.nan
+    found = forecast(Panel(panel.names, values, 0), ForecastParams(max_rows=2_000))
+    assert found.is_cold.nonzero()[0].tolist() == [3, 4]
+    assert np.isnan(found.values[[3, 4]]).all()
+    assert np.isfinite(np.delete(found.values, [3, 4], axis=0)).all()
+    assert found.history_days[3] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("days", [0, 1, 2])
+def test_a_fleet_that_nobody_knows_yet_has_no_forecast(days: int) -> None:
+    found = forecast(daily(3, 9).until(days * DAY_STEPS), PARAMS)
+    assert found.is_cold.all()
+    assert found.trained_rows == 0
+
+
+def test_machines_that_do_nothing_are_forecast_to_do_next_to_nothing() -> None:
+    panel = Panel(("a", "b"), np.zeros((2, 6 * DAY_STEPS), dtype=np.float32), 0)
+    assert forecast(panel, PARAMS).values.max() < 0.02
+
+
+def test_amounts_are_relative_so_twice_the_use_is_twice_the_forecast(panel: Panel) -> None:
+    past = panel.until(5 * DAY_STEPS)
+    double = Panel(past.names, past.values * 2, 0)
+    params = ForecastParams(max_rows=2_000)
+    first, second = forecast(past, params), forecast(double, params)
+    assert np.allclose(second.values, 2 * first.values, rtol=0.02, atol=0.01)
+
+
+def test_columns_are_all_told_and_say_what_they_are(panel: Panel) -> None:
+    at = 5 * DAY_STEPS + 7
+    known = known_at(panel, at)
+    assert known.columns.shape == (12, 96, len(COLUMNS))
+    yesterday = panel.values[:, at - DAY_STEPS : at - DAY_STEPS + 5].mean(axis=1)
+    told = known.columns[:, 0, COLUMNS.index("mean_lag1")]
+    assert np.allclose(known.level + known.spread * told, yesterday, atol=1e-5)
+    last = panel.values[:, at - 5 : at].mean(axis=1)
+    told = known.columns[:, 0, COLUMNS.index("last")]
+    assert np.allclose(known.level + known.spread * told, last, atol=1e-5)
+
+
+def test_monday_is_day_0() -> None:
+    panel = Panel(("a",), np.ones((1, DAY_STEPS), dtype=np.float32), 1_735_516_800 - 86_400)
+    assert known_at(panel, DAY_STEPS).columns[0, 0, COLUMNS.index("weekday")] == 0  # 2024-12-30
+
+
+def test_the_plane_has_the_quantiles_coverage() -> None:
+    random = np.random.default_rng(3)
+    columns = random.normal(size=(40_000, len(COLUMNS))).astype(np.float32)
+    target = (columns[:, COLUMNS.index("q99_7d")] + random.normal(size=40_000)).astype(np.float32)
+    plane = fit_linear(columns, target, 0.9)
+    assert np.mean(target <= plane.predict(columns)) == pytest.approx(0.9, abs=0.01)
+
+
+def test_offsets_reach_the_quantile_and_lean_to_a_machines_own_errors() -> None:
+    random = np.random.default_rng(5)
+    series = np.repeat(np.arange(4), 4_000)
+    errors = random.normal(0, np.where(series == 3, 5.0, 1.0)).astype(np.float32)
+    age = np.tile(np.arange(4_000), 4)
+    found = offsets(Errors(errors, series, age), 4, 0.95) / TAKEN
+    assert np.mean(errors <= found[series]) == pytest.approx(0.95, abs=0.02)
+    assert found[3] > found[0]
+    none = np.zeros(0, dtype=np.intp)
+    assert offsets(Errors(np.zeros(0, dtype=np.float32), none, none), 2, 0.95).tolist() == [0, 0]
+
+
+def test_old_errors_fade() -> None:
+    errors = np.array([5.0] * 100 + [0.0] * 100, dtype=np.float32)
+    series = np.zeros(200, dtype=np.intp)
+    age = np.array([100 * DAY_STEPS] * 100 + [0] * 100)
+    assert offsets(Errors(errors, series, age), 1, 0.9)[0] == pytest.approx(0, abs=1e-6)
+    assert offsets(Errors(errors, series, age * 0), 1, 0.9)[0] == pytest.approx(5 * TAKEN, abs=1e-6)
+
+
+def test_a_dynamic_margin_follows_what_was_measured_and_knows_nothing_of_what_comes() -> None:
+    values = np.full((1, 100), 0.4, dtype=np.float32)
+    seen = np.full((1, 100), 0.3, dtype=np.float32)
+    seen[0, 10], seen[0, 50] = 0.6, np.nan
+    found = dynamic_margin(values, seen, 0.01, lead=5)
+    assert (found[0, :15] == np.float32(0.01)).all()
+    assert found[0, 15:35] == pytest.approx(0.21)
+    assert (found[0, 35:] == np.float32(0.01)).all()
+
+
+def test_a_dynamic_margin_prevents_more_than_a_fixed_one_of_equal_harvest() -> None:
+    random = np.random.default_rng(4)
+    values = np.full((50, DAY_STEPS), 0.4, dtype=np.float32)
+    seen = (0.35 + random.normal(0, 0.01, values.shape)).astype(np.float32)
+    seen[:5, 200:] += 0.12  # machines that leave their forecast and stay beyond it
+    base = base_of_equal_harvest(values, seen, 0.05)
+    ours = dynamic_margin(values, seen, base)
+    assert 0 < base < 0.05
+    assert harvest(values, ours) == pytest.approx(harvest(values, 0.05), abs=1e-5)
+    beyond = (np.mean(seen > values + ours), np.mean(seen > values + 0.05))
+    assert beyond[0] < 0.5 * beyond[1]
+
+
+def test_pinball_weighs_misses_by_the_quantile() -> None:
+    seen, made = np.array([3.0, 1.0, np.nan]), np.array([2.0, 2.0, 2.0])
+    assert pinball(seen, made, 0.99)[:2].tolist() == pytest.approx([0.99, 0.01])
+
+
+def test_scores_leave_out_what_was_not_seen_or_not_forecast() -> None:
+    seen = np.array([[[0.5, np.nan, 0.7], [0.1, 0.1, 0.1]]], dtype=np.float32)
+    made = np.array([[[0.6, 0.6, 0.6], [np.nan] * 3]], dtype=np.float32)
+    found = score(seen, made, np.array([0.5, 0.5], dtype=np.float32), 0.99)
+    assert found.coverage[0] == 0.5
+    assert np.isnan(found.coverage[1])
+    assert found.harvest[0] == pytest.approx(0.4)
+    assert found.unused[0] == pytest.approx(0.4)
+    assert found.steps.tolist() == [2, 0]
+
+
+def test_past_origins_have_their_whole_day_behind_them() -> None:
+    found = past_origins(5 * DAY_STEPS, first=DAY_STEPS, every=DAY_STEPS, at_most=3)
+    assert found == [2 * DAY_STEPS, 3 * DAY_STEPS, 4 * DAY_STEPS]
+
+
+def test_rolling_origins_are_days_of_the_last_fifth() -> None:
+    panel = Panel(("a",), np.zeros((1, 60 * DAY_STEPS), dtype=np.float32), 0)
+    assert [at // DAY_STEPS for at in rolling_origins(panel, at_most=3)] == [48, 54, 59]
+    assert len(rolling_origins(panel.until(10 * DAY_STEPS), at_most=9)) == 2
+
+
+@pytest.mark.parametrize(
+    "words", [{"quantile": 1.0}, {"min_history_days": 0.5}, {"folds": 1}, {"max_rows": 0}]
+)
+def test_wrong_parameters_are_refused(words: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput):
+        ForecastParams(**words)  # type: ignore[arg-type]
