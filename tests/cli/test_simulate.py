@@ -76,7 +76,8 @@ def test_patience_is_the_choice_of_policy_tenure(jobs: str) -> None:
     usual, patient = tenure(*words).json, tenure(*words, "--patience", "0.9").json
     assert [run["patience"] for run in (hasty, usual, patient)] == [0, 0.25, 0.9]
     assert hasty["mean_wait_s"] <= usual["mean_wait_s"] < patient["mean_wait_s"]
-    assert hasty["cost_usd"] > usual["cost_usd"] > patient["cost_usd"]
+    # more patience need not save more: a plan for jobs unseen can turn out badly
+    assert hasty["cost_usd"] > max(usual["cost_usd"], patient["cost_usd"])
 
 
 def test_people_get_a_list_and_files(jobs: str, tmp_path: Path) -> None:

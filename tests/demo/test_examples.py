@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, container_options, docker_body
 from tenure.api.schemas.jobs import JobRequest
 from tenure.cli.files import documents
@@ -30,6 +31,13 @@ def test_jobs_are_accepted(path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize("path", below("batches"), ids=lambda p: p.name)
+def test_batches_are_accepted(path: Path) -> None:
+    for document in documents(str(path)):
+        batch = BatchRequest.model_validate(document)
+        assert len(batch.stages) == 2  # what is mapped and what is reduced
+
+
 @pytest.mark.parametrize("path", below("containers"), ids=lambda p: p.name)
 def test_containers_are_accepted(path: Path) -> None:
     for document in documents(str(path)):
@@ -50,6 +58,7 @@ def test_configuration_is_accepted_with_its_cycles() -> None:
 def test_no_example_is_forgotten() -> None:
     checked = {*below("jobs"), *below("containers"), *below("spark"), EXAMPLES / "tenured.yml"}
     checked |= {path.with_suffix(".py") for path in below("spark")}  # the programs that they name
+    checked |= {*below("batches"), EXAMPLES / "batches" / "generate.py"}
     checked.add(EXAMPLES / "cycles.yml")
     others = {path for path in EXAMPLES.rglob("*") if path.is_file() and "sla" not in path.parts}
     assert others == checked
