@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -91,7 +92,9 @@ def _studies(options: argparse.Namespace) -> Iterator[Study]:
     origins = ALL_ORIGINS if options.full else ORIGINS
     work = partial(_study, folder=options.data, side=options.side, origins=origins)
     os.environ["OMP_NUM_THREADS"] = "1"
-    with ProcessPoolExecutor(max(1, options.processes)) as pool:
+    # a fork of a process in which OpenMP has run waits for threads that it does not have
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max(1, options.processes), context) as pool:
         for name, found in zip(names, pool.map(work, names), strict=True):
             if isinstance(found, str):
                 print(f"{name}: left out: {found}", file=sys.stderr)
