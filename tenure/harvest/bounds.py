@@ -108,6 +108,26 @@ class Class:
         return counts[at - 1] if at else 0
 
 
+def least_by_area(problem: Problem) -> int:
+    """Return a makespan that no plan of all tasks beats, by their work alone; no search.
+
+    All work of the tasks must fit what the nodes do until then: core- and byte-seconds times speed.
+    The window's length if it does not fit at all.
+    """
+    if not problem.nodes:
+        return 0
+    grid = Grid.of(problem)
+    speed = np.array([node.speed for node in problem.nodes]) * problem.tick_s
+    stages = [stage for job in problem.jobs for stage in job.stages]
+    least = 0
+    for free, need in ((grid.cpu_m, cores), (grid.memory_bytes, memory)):
+        wanted = sum(stage.tasks * stage.work_s * need(stage) for stage in stages)
+        done = np.cumsum(speed @ free)
+        at = int(np.searchsorted(done, wanted * (1 - TOLERANCE)))
+        least = max(least, min(at + 1, grid.ticks) if wanted else 0)
+    return least
+
+
 class Relaxation:
     """The linear program over classes and nodes for a limit of the makespan."""
 

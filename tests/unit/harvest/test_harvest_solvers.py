@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from tenure.harvest import cp as cp_module
-from tenure.harvest.bounds import Relaxation
+from tenure.harvest.bounds import Relaxation, least_by_area
 from tenure.harvest.check import violations
 from tenure.harvest.counts import Model
 from tenure.harvest.cp import MAX_COUNTS
@@ -16,6 +16,7 @@ from tenure.harvest.cuckoo import REPLICAS, SLOTS, Rounds, cuckoo, replicas
 from tenure.harvest.ga import ga
 from tenure.harvest.io.solve import plan
 from tenure.harvest.ls import ls
+from tenure.harvest.orders import plans
 from tenure.harvest.problem import Job, Problem, Running
 from tenure.harvest.progress import Progress, Watch
 from tenure.harvest.replan import State, foreseen, rest
@@ -78,6 +79,40 @@ def test_the_model_does_not_grow_with_tasks() -> None:
         assert model is not None
         sizes.append(len(model.model.proto.variables))
     assert sizes[1] <= sizes[0] * 1.01
+
+
+def test_one_chain_of_stages_is_proven_without_a_linear_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where all tasks are planned there is no number of tasks to bound: scipy is not loaded."""
+
+    def never(*given: object, **named: object) -> None:
+        raise AssertionError("a linear program was solved")
+
+    monkeypatch.setattr(Relaxation, "solve", never)
+    found = plan(data_centre(9, 500), "cp")
+    assert found.is_optimal
+
+
+def test_the_area_bounds_what_the_programs_have_no_time_for() -> None:
+    """One core of speed 2 and 13 tasks of 3 s of work: 20 s."""
+    problem = Problem(
+        (flat("n0", 1, 8, steps=30, speed=2.0),), (Job("j", (stage("s", 13, 3.0),)),), 1.0, 1
+    )
+    assert least_by_area(problem) == 20
+    empty = replace(problem, jobs=(Job("j", (stage("s", 0, 3.0),)),))
+    assert least_by_area(empty) == 0
+
+
+@pytest.mark.parametrize("asked", [1, 7, 12])
+def test_list_scheduling_gives_up_a_plan_when_time_is_over_but_the_first(asked: int) -> None:
+    """The clock is asked before each stage, not only between plans."""
+    problem = data_centre(3, 60, jobs=6)
+    calls = iter(range(1, 1000))
+    made = list(plans(problem, lambda: next(calls) >= asked))
+    assert made[0].scheduled == 60
+    assert next(calls) == asked + 1
+    assert len(made) < len(list(plans(problem)))
 
 
 def test_a_problem_that_is_too_large_for_a_search_has_no_model() -> None:
