@@ -132,13 +132,23 @@ class Relaxation:
     """The linear program over classes and nodes for a limit of the makespan."""
 
     def __init__(self, problem: Problem, watch: Watch | None = None) -> None:
-        """Gather the classes of all jobs' tasks; ``watch`` bounds the time of the programs."""
-        self.problem, self.watch = problem, watch
+        """Gather the classes of all jobs' tasks; ``watch`` bounds the time of the programs.
+
+        ``is_cut``: time was over before all were gathered, so nothing can be asked of this.
+        """
+        self.problem, self.watch, self.is_cut = problem, watch, False
         self.grid = Grid.of(problem)
         self.jobs = range(len(problem.jobs))
-        self.alone = [alone(self.grid, j) for j in self.jobs]
+        self.alone = [alone(self.grid, j) for j in self.jobs if not self.is_late()]
+        if self.is_cut:
+            return
         self.classes = list(self.gather(problem.ticks))
         self.areas = [np.pad(np.cumsum(row, axis=1), ((0, 0), (1, 0))) for row in self.kinds()]
+
+    def is_late(self) -> bool:
+        """Whether time is over; then this is cut."""
+        self.is_cut = self.is_cut or (self.watch is not None and self.watch.is_over)
+        return self.is_cut
 
     def gather(self, horizon: int) -> Iterator[Class]:
         """Yield the classes of tasks, jobs that cannot be planned left out."""
@@ -155,6 +165,8 @@ class Relaxation:
                     kind = found.setdefault(key, Class(stage, head or 0, tail))
                     kind.parts.append((j, stage.tasks))
         for kind in found.values():
+            if self.is_late():
+                return
             total = sum(tasks for _, tasks in kind.parts)
             for k in allowed(self.problem, kind.stage):
                 kind.ends[k] = counted(self.grid, kind, k, total, horizon)

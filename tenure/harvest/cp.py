@@ -39,6 +39,8 @@ def cp(problem: Problem, watch: Watch, cores: int, *, must_search: bool = True) 
     if best.is_optimal or watch.is_over:
         return best
     relaxed = Relaxation(problem, watch)
+    if relaxed.is_cut:
+        return best
     if best.scheduled < problem.tasks:
         best = replace(best, most_scheduled=max(best.scheduled, relaxed.most_tasks()))
     best = bounded(relaxed, best)

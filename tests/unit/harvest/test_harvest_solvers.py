@@ -104,6 +104,24 @@ def test_the_area_bounds_what_the_programs_have_no_time_for() -> None:
     assert least_by_area(empty) == 0
 
 
+def test_bounds_end_with_the_time_and_leave_the_area() -> None:
+    """20 jobs all apart took the bounds 15 s more than the limit."""
+    problem = data_centre(9, 2000, jobs=4)
+    for limit_s in (40.0, 80.0, 160.0):
+        watch = Watch(map(float, count()).__next__, limit_s)
+        found = cp_module.cp(problem, watch, 1)
+        assert_feasible(problem, found)
+        assert found.least_makespan is not None
+        assert least_by_area(problem) <= found.least_makespan <= found.makespan
+        assert watch.elapsed_s <= limit_s + 10  # each look at the clock is a second
+
+
+def test_bounds_that_are_cut_say_so() -> None:
+    watch = Watch(map(float, count()).__next__, 3.0)
+    assert Relaxation(data_centre(3, 60, jobs=6), watch).is_cut
+    assert not Relaxation(data_centre(3, 60, jobs=6)).is_cut
+
+
 @pytest.mark.parametrize("asked", [1, 7, 12])
 def test_list_scheduling_gives_up_a_plan_when_time_is_over_but_the_first(asked: int) -> None:
     """The clock is asked before each stage, not only between plans."""
