@@ -219,12 +219,13 @@ class Relaxation:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import coo_array
 
+        limit = min(limit, self.problem.ticks)  # only what runs already may end after the window
         pairs = [(kind, k) for kind in self.classes for k in kind.ends]
         rows = Rows(len(self.jobs), pairs)
         self.add_totals(rows, at_least)
         self.add_areas(rows, limit)
         ends = [self.alone[j].end for j in self.jobs]
-        fits = [float(end is not None and end <= limit) for end in ends]
+        fits = [float(end is not None and min(end, self.problem.ticks) <= limit) for end in ends]
         tops = np.array(fits + [float(kind.most(k, limit)) for kind, k in pairs])
         shape = (len(rows.high), len(tops))
         matrix = coo_array((rows.value, (rows.row, rows.column)), shape=shape).tocsr()

@@ -232,6 +232,28 @@ def test_running_tasks_stay_where_forecasts_fall() -> None:
     assert min(start.tick for start in found.starts) == 3
 
 
+def past_the_window(*more: Job) -> Problem:
+    """A window of two ticks; a task of the first job runs until tick 9, another is left."""
+    job = Job("a", (stage("s", 1, 1.0),))
+    return Problem((flat("n0", 2, 8, steps=2),), (job, *more), 1.0, 1, (Running(0, 0, 0, 9, 1),))
+
+
+def test_a_job_that_runs_past_the_window_may_still_start_tasks_in_it() -> None:
+    problem = past_the_window()
+    relaxed = Relaxation(problem)
+    assert relaxed.most_tasks() == 1
+    model = Model.of(relaxed, 0, problem.ticks, MAX_COUNTS)
+    assert model is not None
+    assert model.maximise_tasks(Watch(count().__next__, 100.0), 10.0, 1).bound == 1
+
+
+def test_what_runs_past_a_window_that_is_too_small_is_no_error() -> None:
+    problem = past_the_window(Job("b", (stage("s", 50, 1.0),)))
+    found = plan(problem, "cp")
+    assert_feasible(problem, found)
+    assert (found.scheduled, found.makespan) == (1, 9)
+
+
 def test_chunks_that_were_sent_are_not_sent_again() -> None:
     node = replace(flat("a", 8, 8, steps=20), link_bytes_per_s=10)
     job = Job("j", (stage("map", 3, 10.0, chunk_bytes=200),))
