@@ -413,9 +413,9 @@ One container a heartbeat, outputs that push nothing out of memory, a second for
 a task, and files drawn nearest to the paper's 32 GB are not in the text. They were chosen while
 results were looked at, so the words in the first table are no blind test. Each changed alone:"""
 DEPENDS = """That 91 and 81 % of the reads of bins E and F are from memory rests on two of them:
-with outputs that evict, or files as first drawn, it is 55 to 65 %. The gain in time rests on how slots are given out:
-with more containers a heartbeat it is nearly three times as large, as the others then fill one node
-after the other, whose devices and link their tasks share."""
+with outputs that evict, or files as first drawn, it is 55 to 65 %. The gain in time rests on how
+slots are given out: with more containers a heartbeat it is nearly three times as large, as the
+others then fill one node after the other, whose devices and link their tasks share."""
 TAIL = """## Overheads (Fig. 18, section 7.5)
 
 Measured, not simulated: [benchmarks.md](benchmarks.md#locality).
