@@ -121,8 +121,8 @@ def _curve(taken: Taken) -> list[str]:
 
 
 def _margins(taken: Taken) -> list[str]:
-    heads = ("trace", "fixed margin", "base of ours", "harvest, of capacity: fixed", "dynamic",
-             "steps beyond it: fixed", "dynamic", "less by", "mean excess: fixed",
+    heads = ("trace", "fixed margin", "dynamic one's base", "harvest, of capacity: fixed",
+             "dynamic", "steps beyond it: fixed", "dynamic", "less by", "mean excess: fixed",
              "dynamic")  # fmt: skip
     rows = [
         (

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.forecast import traces
 from tenure.harvest.forecast.backtest import rolling_origins
 from tenure.harvest.forecast.baselines import rolling_quantile, seasonal_naive
+from tenure.harvest.forecast.features import LOOK_BACK_DAYS
 from tenure.harvest.forecast.grid import DAY_STEPS, Doubles, Floats, Panel
 from tenure.harvest.forecast.margin import base_of_equal_harvest, dynamic_margin, harvest
 from tenure.harvest.forecast.model import Fitted, ForecastParams, ModelName, fit
@@ -136,7 +137,7 @@ def _baselines(panel: Panel, steps: Sequence[int]) -> Mapping[str, Floats]:
             [rolling_quantile(panel.until(at), at, quantile, days=days) for at in steps]
         )
     for number, at in enumerate(steps):
-        is_cold = np.isfinite(panel.values[:, :at]).sum(axis=1) < least
+        is_cold = np.isfinite(panel.window(at, LOOK_BACK_DAYS * DAY_STEPS)).sum(axis=1) < least
         for values in made.values():
             values[number, is_cold] = np.nan
     return made

@@ -108,17 +108,47 @@ class Class:
         return counts[at - 1] if at else 0
 
 
+def least_by_area(problem: Problem) -> int:
+    """Return a makespan that no plan of all tasks beats, by their work alone; no search.
+
+    All work of the tasks must fit what the nodes do until then: core- and byte-seconds times speed.
+    The window's length if it does not fit at all.
+    """
+    if not problem.nodes:
+        return 0
+    grid = Grid.of(problem)
+    speed = np.array([node.speed for node in problem.nodes]) * problem.tick_s
+    stages = [stage for job in problem.jobs for stage in job.stages]
+    least = 0
+    for free, need in ((grid.cpu_m, cores), (grid.memory_bytes, memory)):
+        wanted = sum(stage.tasks * stage.work_s * need(stage) for stage in stages)
+        done = np.cumsum(speed @ free)
+        at = int(np.searchsorted(done, wanted * (1 - TOLERANCE)))
+        least = max(least, min(at + 1, grid.ticks) if wanted else 0)
+    return least
+
+
 class Relaxation:
     """The linear program over classes and nodes for a limit of the makespan."""
 
     def __init__(self, problem: Problem, watch: Watch | None = None) -> None:
-        """Gather the classes of all jobs' tasks; ``watch`` bounds the time of the programs."""
-        self.problem, self.watch = problem, watch
+        """Gather the classes of all jobs' tasks; ``watch`` bounds the time of the programs.
+
+        ``is_cut``: time was over before all were gathered, so nothing can be asked of this.
+        """
+        self.problem, self.watch, self.is_cut = problem, watch, False
         self.grid = Grid.of(problem)
         self.jobs = range(len(problem.jobs))
-        self.alone = [alone(self.grid, j) for j in self.jobs]
+        self.alone = [alone(self.grid, j) for j in self.jobs if not self.is_late()]
+        if self.is_cut:
+            return
         self.classes = list(self.gather(problem.ticks))
         self.areas = [np.pad(np.cumsum(row, axis=1), ((0, 0), (1, 0))) for row in self.kinds()]
+
+    def is_late(self) -> bool:
+        """Whether time is over; then this is cut."""
+        self.is_cut = self.is_cut or (self.watch is not None and self.watch.is_over)
+        return self.is_cut
 
     def gather(self, horizon: int) -> Iterator[Class]:
         """Yield the classes of tasks, jobs that cannot be planned left out."""
@@ -135,6 +165,8 @@ class Relaxation:
                     kind = found.setdefault(key, Class(stage, head or 0, tail))
                     kind.parts.append((j, stage.tasks))
         for kind in found.values():
+            if self.is_late():
+                return
             total = sum(tasks for _, tasks in kind.parts)
             for k in allowed(self.problem, kind.stage):
                 kind.ends[k] = counted(self.grid, kind, k, total, horizon)
@@ -187,12 +219,13 @@ class Relaxation:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import coo_array
 
+        limit = min(limit, self.problem.ticks)  # only what runs already may end after the window
         pairs = [(kind, k) for kind in self.classes for k in kind.ends]
         rows = Rows(len(self.jobs), pairs)
         self.add_totals(rows, at_least)
         self.add_areas(rows, limit)
         ends = [self.alone[j].end for j in self.jobs]
-        fits = [float(end is not None and end <= limit) for end in ends]
+        fits = [float(end is not None and min(end, self.problem.ticks) <= limit) for end in ends]
         tops = np.array(fits + [float(kind.most(k, limit)) for kind, k in pairs])
         shape = (len(rows.high), len(tops))
         matrix = coo_array((rows.value, (rows.row, rows.column)), shape=shape).tocsr()

@@ -94,7 +94,8 @@ class Model:
         """Add X, and that all tasks of a job start or none (Eq. 5, first part; Eq. 4)."""
         for j, job in enumerate(self.problem.jobs):
             own = self.relaxed.alone[j]
-            is_out = own.end is None or own.end > self.limit
+            # what runs already may end after the window
+            is_out = own.end is None or min(own.end, self.problem.ticks) > self.limit
             self.accepted.append(self.model.new_bool_var(f"a{j}"))
             tasks = self.relaxed.tasks_of(j)
             if is_out or not tasks:
@@ -114,7 +115,8 @@ class Model:
         """Return the counts of a stage on a node, one variable where a start is possible."""
         own, stage = self.relaxed.alone[j], self.problem.jobs[j].stages[s]
         lasts = self.problem.duration(stage, k)
-        head, last = own.heads[s] or 0, self.limit - own.tails[s] - lasts
+        end = min(self.limit, self.problem.ticks)
+        head, last = own.heads[s] or 0, end - own.tails[s] - lasts
         at: list[Any] = [0] * (self.limit + 1)
         if last < head:
             return Row(stage, lasts, at)
@@ -156,7 +158,7 @@ class Model:
         if not wanted:
             return
         unit = wanted[0] if len(wanted) == 1 else 1
-        for t in range(self.limit):
+        for t in range(min(self.limit, self.problem.ticks)):
             used = [
                 (need // unit, row.running(t))
                 for need, row in zip(needs, rows, strict=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 
-from tenure.harvest.bounds import Relaxation
+from tenure.harvest.bounds import Relaxation, least_by_area
 from tenure.harvest.counts import Answer, Model
 from tenure.harvest.orders import plans
 from tenure.harvest.problem import Problem
@@ -34,8 +34,15 @@ def cp(problem: Problem, watch: Watch, cores: int, *, must_search: bool = True) 
     best = best_of(problem, watch)
     if not problem.nodes or watch.is_cancelled:
         return best
+    if best.scheduled == problem.tasks:
+        best = replace(best, most_scheduled=best.scheduled, least_makespan=least_by_area(problem))
+    if best.is_optimal or watch.is_over:
+        return best
     relaxed = Relaxation(problem, watch)
-    best = replace(best, most_scheduled=max(best.scheduled, relaxed.most_tasks()))
+    if relaxed.is_cut:
+        return best
+    if best.scheduled < problem.tasks:
+        best = replace(best, most_scheduled=max(best.scheduled, relaxed.most_tasks()))
     best = bounded(relaxed, best)
     watch.tell(best)
     if best.is_optimal or watch.is_over:
@@ -49,14 +56,17 @@ def cp(problem: Problem, watch: Watch, cores: int, *, must_search: bool = True) 
 
 
 def best_of(problem: Problem, watch: Watch) -> Solution:
-    """Return the best plan by list scheduling in several orders, until time is half over."""
+    """Return the best plan by list scheduling in several orders, until time is half over.
+
+    The first plan is made whatever time there is; one that is not ready then is given up.
+    """
     best: Solution | None = None
-    for listed in plans(problem):
+    for listed in plans(problem, lambda: watch.is_over or watch.left_s < watch.limit_s / 2):
         found = replace(listed, solver="cp")
         if best is None or found.score < best.score:
             best = found
             watch.tell(best)
-        if watch.is_over or watch.left_s < watch.limit_s / 2:
+        if watch.is_cancelled:
             break
     assert best is not None
     return best
@@ -66,7 +76,8 @@ def bounded(relaxed: Relaxation, best: Solution) -> Solution:
     """Return a plan with the bound of its makespan by the linear program."""
     ends = [own.end for own in relaxed.alone if own.end is not None]
     is_all = best.scheduled == relaxed.problem.tasks
-    low = min(max(ends, default=0) if is_all else 0, best.makespan)
+    known = max(ends, default=0) if is_all else 0
+    low = min(max(known, best.least_makespan or 0), best.makespan)
     least = relaxed.least_makespan(best.scheduled, low, best.makespan)
     return replace(best, least_makespan=least)
 

@@ -41,6 +41,20 @@ def decreasing(problem: Problem) -> list[int]:
 
 def list_plan(problem: Problem, order: Sequence[int], place: Placer, solver: str) -> Solution:
     """Return a plan that takes jobs in ``order`` (indices) and refuses those that do not fit."""
+    plan = list_plan_until(problem, order, place, solver, is_over=lambda: False)
+    assert plan is not None
+    return plan
+
+
+def list_plan_until(
+    problem: Problem,
+    order: Sequence[int],
+    place: Placer,
+    solver: str,
+    *,
+    is_over: Callable[[], bool],
+) -> Solution | None:
+    """Return the same, or None if ``is_over``, asked before each job, says so first."""
     if not problem.nodes:
         gone = [Refusal(j, "no_nodes", "there is no node to harvest") for j in order]
         return solution(problem, (), gone, solver)
@@ -48,6 +62,8 @@ def list_plan(problem: Problem, order: Sequence[int], place: Placer, solver: str
     starts: list[Start] = []
     refusals = []
     for j in order:
+        if is_over():
+            return None
         placed = place_job(grid, j, place)
         if isinstance(placed, Refusal):
             refusals.append(placed)

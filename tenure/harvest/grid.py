@@ -117,7 +117,7 @@ def waves(grid: Grid, stage: Stage, node: int, ready: int) -> Iterator[tuple[int
 
     No other choice has more of the stage's tasks started, and so ended, by any tick: the i-th of
     identical tasks can always start as early as it would in any other schedule (proof by
-    exchange in docs/harvest.md). O(waves x duration).
+    exchange in docs/harvest-planner.md). O(waves x duration).
     """
     lasts = grid.problem.duration(stage, node)
     room = grid.room(stage, node, ready)

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from tenure.harvest.first_fit import decreasing, list_plan, running_end, take_stage
+from tenure.harvest.first_fit import decreasing, list_plan_until, running_end, take_stage
 from tenure.harvest.grid import Grid, earliest
 from tenure.harvest.problem import Problem
 from tenure.harvest.solution import Refusal, Solution, Start, solution
 
 
-def plans(problem: Problem) -> Iterator[Solution]:
+def plans(problem: Problem, is_over: Callable[[], bool] = lambda: False) -> Iterator[Solution]:
     """Yield plans by several orders, none of them always best.
 
     Job by job: longest first (Algorithm 1), most tasks for their work first (more tasks fit where
     not all do), and longest end phase first, which leaves little to wait for at the end. Then with
-    all first stages before all second ones, whose tasks fill the end of the plan together.
+    all first stages before all second ones, whose tasks fill the end of the plan together. Once
+    ``is_over`` the plan that is being made is given up, unless it is the first.
     """
     tried: set[tuple[int, ...]] = set()
     fullest: Solution | None = None
     for order in (decreasing(problem), by_tasks(problem), by_last_stages(problem)):
         if tuple(order) not in tried:
             tried.add(tuple(order))
-            found = list_plan(problem, order, earliest, "list")
+            asked = is_over if fullest else lambda: False
+            found = list_plan_until(problem, order, earliest, "list", is_over=asked)
+            if found is None:
+                return
             fullest = found if fullest is None or found.score < fullest.score else fullest
             yield found
     if fullest is None or len(problem.jobs) < 2:
         return
     out = {refusal.job for refusal in fullest.refusals}
     for known in tried:
-        staged = stage_by_stage(problem, [j for j in known if j not in out], fullest.refusals)
+        left = [j for j in known if j not in out]
+        staged = stage_by_stage(problem, left, fullest.refusals, is_over=is_over)
         if staged is not None:
             yield staged
 
@@ -61,9 +66,16 @@ def by_last_stages(problem: Problem) -> list[int]:
 
 
 def stage_by_stage(
-    problem: Problem, order: Sequence[int], refusals: Sequence[Refusal]
+    problem: Problem,
+    order: Sequence[int],
+    refusals: Sequence[Refusal],
+    *,
+    is_over: Callable[[], bool],
 ) -> Solution | None:
-    """Return a plan that takes stages of all jobs by depth, jobs in ``order``; None: no room."""
+    """Return a plan that takes stages of all jobs by depth, jobs in ``order``.
+
+    None: no room, or ``is_over``, asked before each stage.
+    """
     grid = Grid.of(problem)
     starts: list[Start] = []
     ends = {
@@ -75,6 +87,8 @@ def stage_by_stage(
     for j, s in sorted(
         ends, key=lambda key: depths[key[0]][key[1]]
     ):  # stable: order within a depth
+        if is_over():
+            return None
         stage = problem.jobs[j].stages[s]
         ready = max((ends[j, other] for other in stage.after), default=0)
         taken = take_stage(grid, j, s, ready, earliest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from datetime import UTC, datetime
 
 from benchmarks.forecast import page
 from benchmarks.forecast.cli import DOCUMENT, HEADS, MACHINES, PICTURES
@@ -25,6 +26,12 @@ def test_every_block_was_measured_by_the_command_on_machines_no_constant_was_cho
 def test_every_trace_is_in_every_table() -> None:
     for name in BODIES:
         assert {row[0] for row in rows(name)} == set(TRACES)
+
+
+def test_the_margins_have_the_heads_that_the_command_writes() -> None:
+    (head,) = [line for line in BODIES["margins"].splitlines() if line.startswith("| trace")]
+    taken = page.Taken((), "validation", datetime(2026, 1, 1, tzinfo=UTC), {})
+    assert head == page._margins(taken)[0]
 
 
 def test_the_machines_file_has_every_machine_of_the_table() -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tenure.harvest import planner
-from tenure.harvest.bounds import Relaxation
+from tenure.harvest.bounds import Relaxation, least_by_area
 from tenure.harvest.counts import Model
 from tenure.harvest.fair import fair
 from tenure.harvest.first_fit import first_fit, random_first_fit
@@ -67,6 +67,8 @@ def test_no_plan_beats_the_bounds(problem: Problem) -> None:
     relaxed = Relaxation(problem)
     assert relaxed.most_tasks() >= -tasks
     assert relaxed.least_makespan(-tasks, 0, makespan) <= makespan
+    if -tasks == problem.tasks:
+        assert least_by_area(problem) <= makespan
 
 
 @given(tiny(), st.sampled_from(["ga", "ls"]))

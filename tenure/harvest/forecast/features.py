@@ -43,7 +43,8 @@ class Known:
     """What is known at an origin: ``columns`` is (series, DAY_BLOCKS, len(COLUMNS)), NaN unknown.
 
     A value v of the series is ``level + spread * z`` (both (series,), spread > 0), and all columns
-    that are amounts of use are such z. ``history`` is observed steps as days, (series,).
+    that are amounts of use are such z. ``history`` is observed steps as days, (series,), of the
+    days looked back on: older ones tell the columns nothing.
     """
 
     columns: Floats
@@ -67,7 +68,7 @@ def known_at(panel: Panel, origin: int) -> Known:
     moving = _step_columns(week_z, panel.start_s + origin * STEP_S)
     shape = (len(panel.names), DAY_BLOCKS, fixed.shape[1])
     columns = np.concatenate([np.broadcast_to(fixed[:, None, :], shape), moving], axis=2)
-    history = np.isfinite(panel.values[:, :origin]).sum(axis=1) / DAY_STEPS
+    history = np.isfinite(week).sum(axis=1) / DAY_STEPS
     return Known(columns.astype(np.float32), level, spread, history.astype(np.float32))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tenure.harvest.forecast import rows
 from tenure.harvest.forecast.boosted import fit_boosted
 from tenure.harvest.forecast.calibration import Errors, offsets
-from tenure.harvest.forecast.features import Known, known_at
+from tenure.harvest.forecast.features import LOOK_BACK_DAYS, Known, known_at
 from tenure.harvest.forecast.grid import BLOCK_STEPS, DAY_BLOCKS, DAY_STEPS, Floats, Panel
 from tenure.harvest.forecast.linear import fit_linear
 from tenure.harvest.forecast.rows import Rows
@@ -25,10 +25,11 @@ ModelName = Literal["linear", "boosted"]
 class ForecastParams:
     """What is fitted and on how much; none of it is about one set of machines.
 
-    ``quantile`` in (0.5, 1). A series is forecast once ``min_history_days`` of its steps were
-    observed, and learned from after ``learn_days``. ``origins`` past days, one every
-    ``every_steps``, are learned from, ``max_rows`` steps of them at most. ``folds`` spans of time
-    are left out in turn for calibration. ``seed`` draws the sample of steps.
+    ``quantile`` in (0.5, 1). A series is forecast once ``min_history_days`` of its steps of the
+    last ``LOOK_BACK_DAYS`` were observed, and learned from after ``learn_days``. ``origins`` past
+    days, one every ``every_steps``, are learned from, ``max_rows`` steps of them at most.
+    ``folds`` spans of time are left out in turn for calibration. ``seed`` draws the sample of
+    steps.
     """
 
     quantile: float = 0.99
@@ -44,8 +45,11 @@ class ForecastParams:
     def __post_init__(self) -> None:
         if not 0.5 < self.quantile < 1:
             raise InvalidInput(f"quantile must be over 0.5 and under 1, not {self.quantile}")
-        if not 1 <= self.learn_days <= self.min_history_days:
-            raise InvalidInput("learn_days must be at least 1, min_history_days not less")
+        if not 1 <= self.learn_days <= self.min_history_days <= LOOK_BACK_DAYS:
+            raise InvalidInput(
+                "learn_days must be at least 1, min_history_days not less and at most "
+                f"{LOOK_BACK_DAYS}, not {self.learn_days} and {self.min_history_days}"
+            )
         if min(self.origins, self.every_steps, self.max_rows, self.folds - 1) < 1:
             raise InvalidInput("origins, every_steps, max_rows must be at least 1, folds 2")
 
@@ -55,8 +59,8 @@ class Forecast:
     """The day after the last step of a panel: ``values`` (series, DAY_STEPS), shares of capacity.
 
     A row is NaN where the series has too little history: nothing is to be harvested there.
-    ``history_days`` (series,) is what it has; ``trained_rows`` is 0 where there was nothing to
-    learn from.
+    ``history_days`` (series,) is what it has of the last ``LOOK_BACK_DAYS``; ``trained_rows`` is 0
+    where there was nothing to learn from.
     """
 
     values: Floats

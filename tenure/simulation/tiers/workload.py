@@ -66,14 +66,15 @@ class JobSpec:
     is_generated: bool = False
 
 
-def facebook(folder: Path, seed: int, jobs: int = JOBS) -> list[JobSpec]:
+def facebook(folder: Path, seed: int, jobs: int = JOBS, *, draws: int = DRAWS) -> list[JobSpec]:
     """Return the Facebook workload scaled as section 7.1 describes it.
 
     Arrivals are those of a run of jobs of the 2009 day, stretched to six hours. A job's rank by
     bytes decides its bin by Table 2's shares and its size within it; input and output are the same
     part of it everywhere, so that they add up to 92 and 47 GB (the bins' sizes add up to more than
     twice that, so they must count the shuffle too). How many jobs read a file is section 7.1's, its
-    tail that of the paths of the 2010 day. Jobs of neighbouring sizes share a file.
+    tail that of the paths of the 2010 day. Jobs of neighbouring sizes share a file. Of ``draws``
+    ways to share, that whose existing files are nearest to the paper's 32 GB is taken.
     """
     drawn = random.Random(seed)
     rows = _rows(folder / SIZES)
@@ -83,7 +84,7 @@ def facebook(folder: Path, seed: int, jobs: int = JOBS) -> list[JobSpec]:
     stretch = SPAN_S * (jobs / JOBS) / max(last - first, 1.0)
     order = sorted(range(jobs), key=lambda i: (_bytes(chosen[i]), i))
     sizes, bins = _sizes(jobs)
-    files = dict(zip(order, _files(folder / PATHS, sizes, drawn), strict=True))
+    files = dict(zip(order, _files(folder / PATHS, sizes, drawn, draws), strict=True))
     of_file: dict[str, float] = {}
     for i, size in zip(order, sizes, strict=True):
         of_file.setdefault(files[i], size)
@@ -131,7 +132,7 @@ def _sizes(jobs: int) -> tuple[list[float], list[str]]:
     return sizes[:jobs], bins[:jobs]
 
 
-def _files(path: Path, sizes: Sequence[float], drawn: random.Random) -> list[str]:
+def _files(path: Path, sizes: Sequence[float], drawn: random.Random, draws: int) -> list[str]:
     """Return the file that the job of each rank reads: neighbours in size share one.
 
     Of many draws the one whose existing files are nearest to section 7.1's part of all input.
@@ -144,7 +145,7 @@ def _files(path: Path, sizes: Sequence[float], drawn: random.Random) -> list[str
     ]
     best: list[str] = []
     error = math.inf
-    for _ in range(DRAWS):
+    for _ in range(draws):
         drawn.shuffle(groups)
         every = [name for name, readers in groups for _ in range(readers)]
         files = [every[at * len(every) // len(sizes)] for at in range(len(sizes))]

@@ -1,7 +1,11 @@
 """The forecaster on made series whose quantiles are known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tenure.harvest.forecast.backtest import rolling_origins
 from tenure.harvest.forecast.baselines import rolling_quantile, seasonal_naive
@@ -90,6 +94,49 @@ def test_too_little_history_is_no_forecast_and_leaves_others_theirs(panel: Panel
     assert np.isnan(found.values[[3, 4]]).all()
     assert np.isfinite(np.delete(found.values, [3, 4], axis=0)).all()
     assert found.history_days[3] == pytest.approx(1)
+
+
+def test_what_was_observed_before_the_week_looked_back_on_is_no_history() -> None:
+    """A machine that was away for a week is known by the hour since, not by the month before."""
+    past = daily(3, 16)
+    values = past.values.copy()
+    values[0, 5 * DAY_STEPS : -20] = np.nan
+    found = forecast(Panel(past.names, values, 0), ForecastParams(model="linear", max_rows=2_000))
+    assert found.is_cold.tolist() == [True, False, False]
+    assert found.history_days[0] == pytest.approx(20 / DAY_STEPS)
+
+
+def test_more_history_than_is_looked_back_on_cannot_be_asked_for() -> None:
+    with pytest.raises(InvalidInput, match=r"at most 7, not .* and 8"):
+        ForecastParams(min_history_days=8)
+
+
+@pytest.mark.parametrize(("steps", "is_cold"), [(1599, True), (1600, False)])
+def test_a_new_fleet_is_forecast_after_3_days_and_8_hours(steps: int, is_cold: bool) -> None:
+    found = forecast(daily(1, 4).until(steps), ForecastParams(model="linear", max_rows=2_000))
+    assert found.is_cold.tolist() == [is_cold]
+
+
+def test_trees_are_grown_and_asked_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More threads wait for each other: ten times as long beside other work."""
+    threads: list[int] = []
+
+    def watched(name: str) -> None:
+        plain = getattr(HistGradientBoostingRegressor, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            pools = threadpool_info()
+            threads.extend(p["num_threads"] for p in pools if p["user_api"] == "openmp")
+            return plain(*given, **named)
+
+        monkeypatch.setattr(HistGradientBoostingRegressor, name, call)
+
+    watched("fit")
+    watched("predict")
+    with threadpool_limits(2, "openmp"):
+        forecast(daily(2, 5), ForecastParams(max_rows=500))
+    assert len(threads) >= 2
+    assert set(threads) == {1}
 
 
 @pytest.mark.parametrize("days", [0, 1, 2])

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from tenure.harvest import cp as cp_module
-from tenure.harvest.bounds import Relaxation
+from tenure.harvest.bounds import Relaxation, least_by_area
 from tenure.harvest.check import violations
 from tenure.harvest.counts import Model
 from tenure.harvest.cp import MAX_COUNTS
@@ -16,6 +16,7 @@ from tenure.harvest.cuckoo import REPLICAS, SLOTS, Rounds, cuckoo, replicas
 from tenure.harvest.ga import ga
 from tenure.harvest.io.solve import plan
 from tenure.harvest.ls import ls
+from tenure.harvest.orders import plans
 from tenure.harvest.problem import Job, Problem, Running
 from tenure.harvest.progress import Progress, Watch
 from tenure.harvest.replan import State, foreseen, rest
@@ -78,6 +79,58 @@ def test_the_model_does_not_grow_with_tasks() -> None:
         assert model is not None
         sizes.append(len(model.model.proto.variables))
     assert sizes[1] <= sizes[0] * 1.01
+
+
+def test_one_chain_of_stages_is_proven_without_a_linear_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where all tasks are planned there is no number of tasks to bound: scipy is not loaded."""
+
+    def never(*given: object, **named: object) -> None:
+        raise AssertionError("a linear program was solved")
+
+    monkeypatch.setattr(Relaxation, "solve", never)
+    found = plan(data_centre(9, 500), "cp")
+    assert found.is_optimal
+
+
+def test_the_area_bounds_what_the_programs_have_no_time_for() -> None:
+    """One core of speed 2 and 13 tasks of 3 s of work: 20 s."""
+    problem = Problem(
+        (flat("n0", 1, 8, steps=30, speed=2.0),), (Job("j", (stage("s", 13, 3.0),)),), 1.0, 1
+    )
+    assert least_by_area(problem) == 20
+    empty = replace(problem, jobs=(Job("j", (stage("s", 0, 3.0),)),))
+    assert least_by_area(empty) == 0
+
+
+def test_bounds_end_with_the_time_and_leave_the_area() -> None:
+    """20 jobs all apart took the bounds 15 s more than the limit."""
+    problem = data_centre(9, 2000, jobs=4)
+    for limit_s in (40.0, 80.0, 160.0):
+        watch = Watch(map(float, count()).__next__, limit_s)
+        found = cp_module.cp(problem, watch, 1)
+        assert_feasible(problem, found)
+        assert found.least_makespan is not None
+        assert least_by_area(problem) <= found.least_makespan <= found.makespan
+        assert watch.elapsed_s <= limit_s + 10  # each look at the clock is a second
+
+
+def test_bounds_that_are_cut_say_so() -> None:
+    watch = Watch(map(float, count()).__next__, 3.0)
+    assert Relaxation(data_centre(3, 60, jobs=6), watch).is_cut
+    assert not Relaxation(data_centre(3, 60, jobs=6)).is_cut
+
+
+@pytest.mark.parametrize("asked", [1, 7, 12])
+def test_list_scheduling_gives_up_a_plan_when_time_is_over_but_the_first(asked: int) -> None:
+    """The clock is asked before each stage, not only between plans."""
+    problem = data_centre(3, 60, jobs=6)
+    calls = iter(range(1, 1000))
+    made = list(plans(problem, lambda: next(calls) >= asked))
+    assert made[0].scheduled == 60
+    assert next(calls) == asked + 1
+    assert len(made) < len(list(plans(problem)))
 
 
 def test_a_problem_that_is_too_large_for_a_search_has_no_model() -> None:
@@ -177,6 +230,28 @@ def test_running_tasks_stay_where_forecasts_fall() -> None:
     assert_feasible(again, found)
     assert found.scheduled == 3
     assert min(start.tick for start in found.starts) == 3
+
+
+def past_the_window(*more: Job) -> Problem:
+    """A window of two ticks; a task of the first job runs until tick 9, another is left."""
+    job = Job("a", (stage("s", 1, 1.0),))
+    return Problem((flat("n0", 2, 8, steps=2),), (job, *more), 1.0, 1, (Running(0, 0, 0, 9, 1),))
+
+
+def test_a_job_that_runs_past_the_window_may_still_start_tasks_in_it() -> None:
+    problem = past_the_window()
+    relaxed = Relaxation(problem)
+    assert relaxed.most_tasks() == 1
+    model = Model.of(relaxed, 0, problem.ticks, MAX_COUNTS)
+    assert model is not None
+    assert model.maximise_tasks(Watch(count().__next__, 100.0), 10.0, 1).bound == 1
+
+
+def test_what_runs_past_a_window_that_is_too_small_is_no_error() -> None:
+    problem = past_the_window(Job("b", (stage("s", 50, 1.0),)))
+    found = plan(problem, "cp")
+    assert_feasible(problem, found)
+    assert (found.scheduled, found.makespan) == (1, 9)
 
 
 def test_chunks_that_were_sent_are_not_sent_again() -> None:

@@ -1,0 +1,55 @@
+"""The page of Trident's reproduction: whole, and what needs no trace comes out again."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks.reproduction import trident
+from tenure.simulation.tiers.schedulers import DEFAULT, TRIDENT
+from tenure.simulation.tiers.workload import BINS, HIBENCH, hibench
+
+TEXT = trident.DOCUMENT.read_text()
+
+
+def tables(title: str) -> list[dict[str, list[str]]]:
+    """Return the tables of a section: the cells of each row by its first."""
+    section = TEXT.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+    found = []
+    for block in re.findall(r"(?:^\|.*\n?)+", section, re.MULTILINE):
+        rows = [
+            [cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()
+        ]
+        found.append({name: cells for name, *cells in rows[2:]})
+    return found
+
+
+def test_the_page_says_what_the_command_says_of_itself() -> None:
+    assert TEXT.startswith(trident.HEAD + "\n\n")
+    assert TEXT.endswith(trident.TAIL + "\n")
+    assert trident.CHOSEN in TEXT
+    assert trident.DEPENDS in TEXT
+
+
+def test_every_setting_that_was_chosen_has_its_row() -> None:
+    (rows,) = tables("What was chosen, and what depends on it")
+    assert list(rows) == [name for name, _, _ in trident.SETTINGS]
+    # the first of them is what the rest of the page is made with
+    (reads,) = tables("Facebook: where blocks were read (Fig. 9)")
+    memory = [float(cell) for cell in rows["as above"][0].split(",")]
+    shown = [float(cell.split(" / ")[0]) for cell in reads[TRIDENT][list(BINS).index("E") :]]
+    assert memory == pytest.approx(shown, abs=0.51)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scheduler", [DEFAULT, TRIDENT])
+def test_cells_of_the_small_applications_come_out_again(scheduler: str) -> None:
+    jobs = dict.fromkeys(trident.SEEDS, hibench("small"))
+    base = trident._runs(trident.DISKS, jobs, DEFAULT)
+    runs = trident._runs(trident.TIERED, jobs, scheduler)
+    reads, gains = tables("HiBench-like, small: where blocks were read (Fig. 11)")
+    assert reads[scheduler] == [trident._tiers(runs, [])]
+    assert gains[scheduler] == [
+        trident._gains(trident.binned(runs, app), trident.binned(base, app)) for app in HIBENCH
+    ]
