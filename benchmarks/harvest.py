@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,9 @@ PARAMS = QosParams(cpu_margin=0.1, memory_margin=0.15)
 NODE_BYTES, GROWN_MIB = 2048 * MIB, 1500
 LOAD_SHARE = 0.8
 SETTLE_S = 30.0
+TASKS = 4
+#: An owner has begun to grow, and holds what it grew by, by these; what follows, it had time for.
+BEGUN_MIB, HELD_SHARE, GROWS_S = 100, 0.97, 60.0
 #: Jumps that are tried again because harvest had just been cut back for something else.
 TRIES = 5
 
@@ -80,7 +82,7 @@ def measure(*, is_quick: bool = False) -> Report:
         controlled(path, bed.nodes["node1"]) as agent,
     ):
         figures += _cpu(jumps(path, agent, plan.pairs))
-        figures += _memory(grow(path, agent, plan.growths), plan.growths)
+        figures += _memory(grow(agent, plan.growths), plan.growths)
         figures += _loop(agent, plan)
     notes = (
         "cgroup version 1, a node of one core; owner and three busy tasks pinned to it, the agent "
@@ -154,48 +156,62 @@ def _has_most(agent: Agent) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """An owner that grew: whether it lives, how long it took, and tasks that ended for it."""
+    """An owner that grew: whether it lives and holds it all, how fast, and tasks that ended for it.
+
+    ``rate_mib_s`` from its first memory to all of it, as the controller saw it every 100 ms.
+    """
 
     is_alive: bool
-    took_s: float
+    rate_mib_s: float
     ended: int
     by_controller: int
 
 
-def grow(path: Path, agent: Agent, times: int) -> list[Growth]:
+def grow(agent: Agent, times: int) -> list[Growth]:
     """Have an owner grow at up to 1 GiB/s into memory that harvest tasks hold."""
-    found = []
-    for number in range(times):
-        say(f"harvest: growth {number + 1} of {times}")
-        ctl = path / f"grower{number}"
-        ctl.mkdir()
-        with removed([]) as made:
-            made.extend(run_task(agent.node, f"held{n}", holding(150)) for n in range(4))
-            until(lambda: _used(agent, "harvest") >= 500 * MIB, SETTLE_S, "tasks to be full")
-            seq = agent.answer(0).oldest_seq and agent.actions(0)[-1].seq
-            begun_s = time.monotonic()
-            command = ["sh", "-c", GROWER, "grow", str(GROWN_MIB)]
-            owner = run(agent.node, "grower", command, Binds=[f"{ctl}:/ctl"])
-            made.append(owner)
-            until(partial(_is_grown, ctl, owner), 60, "the owner to have grown")
-            took_s = time.monotonic() - begun_s
-            time.sleep(3 * PARAMS.period_us / 1e6)  # the controller has seen it
-            state = owner.state
-            # a part of the owner that the kernel had ended would have given its memory back
-            holds = _used(agent, "regular") >= 0.97 * GROWN_MIB * MIB
-            is_alive = bool(state["Running"]) and not state["OOMKilled"] and holds
-            ended = sum(not task.state["Running"] for task in made[:4])
-            kills = [a for a in agent.actions(seq) if a.kind == "kill" and a.is_done]
-            found.append(Growth(is_alive, took_s, ended, len(kills)))
-    return found
+    return [_growth(agent, number, times) for number in range(times)]
+
+
+def _growth(agent: Agent, number: int, times: int) -> Growth:
+    say(f"harvest: growth {number + 1} of {times}")
+    with removed([]) as made:
+        tasks = [run_task(agent.node, f"held{n}", holding(150)) for n in range(TASKS)]
+        made.extend(tasks)
+        until(lambda: _used(agent, "harvest") >= 500 * MIB, SETTLE_S, "tasks to be full")
+        seq = agent.actions(0)[-1].seq
+        owner = run(agent.node, "grower", ["sh", "-c", GROWER, "grow", str(GROWN_MIB)])
+        made.append(owner)
+        rate_mib_s = _rate(agent, owner)
+        # what the kernel had ended of the owner would have given its memory back
+        holds = _used(agent, "regular") >= HELD_SHARE * GROWN_MIB * MIB
+        state = owner.state
+        is_alive = bool(state["Running"]) and not state["OOMKilled"] and holds
+        kills = {a.task for a in agent.actions(seq) if a.kind == "kill" and a.is_done}
+        # an engine tells of an end when its shim has: not at once on a busy machine
+        killed = [task for task in tasks if task.id in kills]
+        until(lambda: not any(t.state["Running"] for t in killed), SETTLE_S, "killed tasks to end")
+        ended = sum(not task.state["Running"] for task in tasks)
+        return Growth(is_alive, rate_mib_s, ended, len(kills))
+
+
+def _rate(agent: Agent, owner: Container) -> float:
+    """Wait until an owner has grown, or is gone; returns its MiB/s."""
+    seen: list[tuple[float, float]] = []
+    deadline_s = time.monotonic() + GROWS_S
+    while time.monotonic() < deadline_s and owner.state["Running"]:
+        seen.append((time.monotonic(), _used(agent, "regular") / MIB))
+        if seen[-1][1] >= HELD_SHARE * GROWN_MIB:
+            break
+        time.sleep(0.01)
+    begun = next((n for n, (_, held) in enumerate(seen) if held >= BEGUN_MIB), len(seen))
+    if len(seen) - begun < 2:
+        return 0.0
+    (first_s, first), (last_s, last) = seen[begun], seen[-1]
+    return (last - first) / (last_s - first_s)
 
 
 def _used(agent: Agent, whose: str) -> int:
     return int(agent.status["numbers"].get(f"{whose}_memory_bytes", 0))
-
-
-def _is_grown(ctl: Path, owner: Container) -> bool:
-    return (ctl / "full").exists() or not owner.state["Running"]
 
 
 def _cpu(found: list[Jump]) -> list[Figure]:
@@ -240,9 +256,9 @@ def _memory(found: list[Growth], times: int) -> list[Figure]:
         ),
         figure(
             "growth_mib_per_s",
-            "how fast they grew, their container's start included",
+            "how fast they grew, as the controller saw it",
             "MiB/s",
-            [GROWN_MIB / one.took_s for one in found],
+            [one.rate_mib_s for one in found],
         ),
         figure(
             "tasks_ended", "of four tasks, those that ended for it", "", [o.ended for o in found]

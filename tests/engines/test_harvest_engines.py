@@ -45,9 +45,9 @@ def test_an_owner_gets_its_core_back(agent: Agent, tmp_path: Path) -> None:
     assert all(jump.floor_ms <= 1000 for jump in found), found
 
 
-def test_harvest_dies_before_an_owner_that_grows(agent: Agent, tmp_path: Path) -> None:
+def test_harvest_dies_before_an_owner_that_grows(agent: Agent) -> None:
     agent.set(PARAMS)
-    found = grow(tmp_path, agent, 2)
+    found = grow(agent, 2)
     assert all(growth.is_alive for growth in found), found
     assert all(growth.ended > 0 for growth in found), found
 
