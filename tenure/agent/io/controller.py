@@ -215,7 +215,7 @@ class Controller:
     ) -> None:
         at_us = time.time_ns() // 1000
         self._seq = max(self._seq + 1, at_us)
-        numbers = _numbers(seen, decision)
+        numbers = _numbers(seen, decision) | {"look": self._count["looks"]}
         kind, task, resource_ = "quota", "", "cpu"
         if isinstance(action, SetQuota):
             numbers["quota_m"] = action.quota_m
