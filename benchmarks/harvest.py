@@ -43,7 +43,7 @@ BEGUN_MIB, HELD_SHARE, GROWS_S = 100, 0.97, 60.0
 #: Jumps that are tried again because harvest had just been cut back for something else.
 TRIES = 5
 #: Of the core over a jump: a node that used so much of it had it filled.
-FULL_SHARE = 0.95
+FULL_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,19 @@ class Floor:
 class Jump:
     """One pair: loops without and with harvest, and how the quota came to its floor.
 
-    ``floor`` is None where other work took so much of the core that the node never filled it: what
-    the node does not use of a core that is taken looks as if nobody wanted it.
+    ``share`` of the core that the node had over the jump. Where other work took so much that it
+    never filled it, ``floor`` may be None: a core that is taken looks as if nobody wanted it.
     """
 
     alone: int
     beside: int
     floor: Floor | None
+    share: float
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether the core was the node's, so that owner and harvest alone decided."""
+        return self.share >= FULL_SHARE
 
     @property
     def dip(self) -> float:
@@ -138,20 +144,20 @@ def jumps(path: Path, agent: Agent, pairs: int) -> list[Jump]:
             say(f"harvest: jump {number + 1} of {pairs}")
             first, second = (_beside, _alone) if number % 2 else (_alone, _beside)
             pair = {first: first(agent, owner), second: second(agent, owner)}
-            (alone, _), (beside, floor) = pair[_alone], pair[_beside]
-            found.append(Jump(alone, beside, floor))
+            (alone, _, _), (beside, floor, share) = pair[_alone], pair[_beside]
+            found.append(Jump(alone, beside, floor, share))
     return found
 
 
-def _alone(agent: Agent, owner: Owner) -> tuple[int, Floor | None]:
+def _alone(agent: Agent, owner: Owner) -> tuple[int, Floor | None, float]:
     with frozen(agent.node):
         _, count = owner.jump()
-    return count, None
+    return count, None, 0.0
 
 
-def _beside(agent: Agent, owner: Owner) -> tuple[int, Floor | None]:
+def _beside(agent: Agent, owner: Owner) -> tuple[int, Floor | None, float]:
     """Jump once harvest has had most of the core for a while."""
-    count = 0
+    count, share = 0, 0.0
     for _ in range(TRIES):
         until(lambda: _has_most(agent), SETTLE_S, "harvest to have most of the core")
         time.sleep(0.3)
@@ -163,12 +169,12 @@ def _beside(agent: Agent, owner: Owner) -> tuple[int, Floor | None]:
         if before[-1].numbers["quota_m"] <= PARAMS.floor_m:
             continue  # for something else just then: it had nothing to lose
         if (floor := _floor(moves[len(before) :], at_us)) is not None:
-            return count, floor
+            return count, floor, share
         if share >= FULL_SHARE:
             raise BenchError(f"{share:.0%} of the core is used, the quota is not at its floor")
     if not count:
         raise BenchError("harvest is at its floor whenever the owner is about to jump")
-    return count, None
+    return count, None, share
 
 
 def _floor(moves: Sequence[HarvestAction], at_us: int) -> Floor | None:
