@@ -38,9 +38,16 @@ class Releaser:
     def end(self, pid: int) -> None:
         """Kill a process; its memory is taken back soon after. Raises OSError, also if it is gone.
 
-        By a descriptor, so that no other process that got the number meanwhile is meant.
+        By a descriptor, so that no other process that got the number meanwhile is meant; where none
+        is to be had (before Linux 5.3, or too many are open) by its number.
         """
-        fd = os.pidfd_open(pid)
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            raise
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            return
         try:
             signal.pidfd_send_signal(fd, signal.SIGKILL)
         except OSError:

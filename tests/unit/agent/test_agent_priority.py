@@ -141,3 +141,13 @@ def test_descriptors_are_closed_and_the_thread_ends() -> None:
     task.wait(20)
     assert len(os.listdir("/proc/self/fd")) == before
     assert not any(one.name == "release" for one in threading.enumerate())
+
+
+def test_without_descriptors_a_process_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    task = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    Releaser().end(task.pid)
+    assert task.wait(20) == -signal.SIGKILL
