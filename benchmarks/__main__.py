@@ -7,10 +7,10 @@ import sys
 from benchmarks import cli
 from benchmarks.forecast import cli as forecast
 from benchmarks.reproduction import cli as reproduction
-from benchmarks.reproduction import trident
+from benchmarks.reproduction import salamander, trident
 
 if __name__ == "__main__":
-    for part in (reproduction, trident, forecast):
+    for part in (reproduction, trident, salamander, forecast):
         if sys.argv[1:2] == [part.NAME]:
             sys.exit(part.main(sys.argv[2:]))
     sys.exit(cli.main())

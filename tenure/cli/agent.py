@@ -14,6 +14,7 @@ import logging
 import os
 import signal
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +68,17 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar="FILE",
         help="clients must show a certificate of this authority as well",
     )
+    _add_node(option)
+    option("--interval-s", type=float, default=5.0, help="time between two readings (default: 5)")
+    option("--once", action="store_true", help="print one reading and end")
+    option("--json", action="store_true", help="with --once: as JSON")
+    option("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    option("--log-json", action="store_true", help="log one JSON object per line")
+    agent.set_defaults(work=work)
+
+
+def _add_node(option: Callable[..., argparse.Action]) -> None:
+    """Add what says which node it is, and how its controller keeps and runs."""
     option(
         "--root",
         type=Path,
@@ -87,12 +99,11 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         metavar="DIR",
         help=f"where the harvest controller keeps its state (default: {STATE_DIR})",
     )
-    option("--interval-s", type=float, default=5.0, help="time between two readings (default: 5)")
-    option("--once", action="store_true", help="print one reading and end")
-    option("--json", action="store_true", help="with --once: as JSON")
-    option("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    option("--log-json", action="store_true", help="log one JSON object per line")
-    agent.set_defaults(work=work)
+    option(
+        "--no-realtime",
+        action="store_true",
+        help="do not put the harvest controller's loop into a real-time class (SCHED_RR)",
+    )
 
 
 def work(options: argparse.Namespace) -> int:
@@ -139,7 +150,13 @@ class _Harvest:
         self._journal = ActionJournal(options.state_dir)
         orders = Orders(options.state_dir)
         parent = Parent(options.root, self._reader.groups)
-        self.controller = Controller(parent, orders, self._journal, self._reader.capacity)
+        self.controller = Controller(
+            parent,
+            orders,
+            self._journal,
+            self._reader.capacity,
+            is_realtime=not options.no_realtime,
+        )
         told = cgroup_parent("cgroupfs", options.node_cgroup)
         self.control = Control(self.controller, orders, self._journal, told)
 

@@ -7,7 +7,6 @@ nor the daemon.
 from __future__ import annotations
 
 import logging
-import os
 import resource
 import threading
 import time
@@ -20,6 +19,7 @@ from tenure.agent.gauges import Counters, observe
 from tenure.agent.io.actions import ActionJournal
 from tenure.agent.io.orders import Orders
 from tenure.agent.io.parent import Parent
+from tenure.agent.io.priority import Priority, hurry, lock_memory
 from tenure.agent.lateness import BOUNDS_US, Lateness, LatenessView, next_due_us
 from tenure.agent.layout import container_of
 from tenure.model.harvest import HarvestAction
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 
 #: The parent is prepared, and capacity read, at the start and every so often.
 PREPARE_US = US
-#: The thread goes before others of the node, as far as the kernel lets it.
-NICE = -10
 #: An action that fails is tried in every period and recorded as often as this.
 FAILURE_US = 10 * US
 
@@ -59,7 +57,9 @@ class ControllerView:
     missed: int
     kills: int
     cpu_us: int
-    nice: int
+    priority: Priority
+    is_locked: bool
+    releases: bool
     fault: str
 
 
@@ -72,7 +72,10 @@ class Controller:
         orders: Orders,
         journal: ActionJournal,
         capacity: Callable[[], Resources],
+        *,
+        is_realtime: bool = True,
     ) -> None:
+        self._is_realtime = is_realtime
         self._parent, self._orders, self._journal = parent, orders, journal
         self._read_capacity = capacity
         self._capacity = Resources()
@@ -86,7 +89,8 @@ class Controller:
         self._fault = ""
         self._failures: dict[tuple[str, str], int] = {}
         self._advised_m: int | None = None
-        self._nice = 0
+        self._priority = Priority()
+        self._is_locked = False
         self._stopping = threading.Event()
         self._seq = journal.newest_seq
 
@@ -142,7 +146,9 @@ class Controller:
             count["missed"],
             count["kills"],
             count["cpu_us"],
-            self._nice,
+            self._priority,
+            self._is_locked,
+            self._parent.releases,
             self._fault,
         )
 
@@ -209,7 +215,7 @@ class Controller:
     ) -> None:
         at_us = time.time_ns() // 1000
         self._seq = max(self._seq + 1, at_us)
-        numbers = _numbers(seen, decision)
+        numbers = _numbers(seen, decision) | {"look": self._count["looks"]}
         kind, task, resource_ = "quota", "", "cpu"
         if isinstance(action, SetQuota):
             numbers["quota_m"] = action.quota_m
@@ -232,11 +238,14 @@ class Controller:
         self._fault = fault
 
     def _hurry(self) -> None:
-        try:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
-            self._nice = NICE
-        except OSError as error:
-            log.info("the control loop runs at the usual priority: %s", error.strerror)
+        self._priority = hurry(is_realtime=self._is_realtime)
+        self._is_locked = lock_memory()
+        if self._priority.fault:
+            log.warning(
+                "the control loop runs at %s priority: %s",
+                self._priority.scheduling,
+                self._priority.fault,
+            )
 
     def _let_go(self) -> None:
         """Leave harvest at its floor: nobody looks after the owners from now on."""
@@ -275,7 +284,10 @@ def status_of(controller: Controller, orders: Orders, cgroup_parent: str) -> dic
             "loop_cpu_us": view.cpu_us,
             "cpu_us": round((usage.ru_utime + usage.ru_stime) * US),
             "rss_bytes": _rss_bytes(),
-            "nice": view.nice,
+            "scheduling": view.priority.scheduling,
+            "scheduling_fault": view.priority.fault,
+            "is_locked": view.is_locked,
+            "releases": view.releases,
         },
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from tenure.agent.gauges import Counters, TaskCounters
 from tenure.agent.io.files import KeptFiles, below, read
 from tenure.agent.io.groups import CGROUPS, Groups, folders_in
 from tenure.agent.io.host import TICKS_PER_S
+from tenure.agent.io.release import Releaser
 from tenure.model.harvest import HARVEST_GROUP, HARVEST_SLICE_PATH
 from tenure.model.resources import Resources
 
@@ -39,6 +39,7 @@ class Parent:
             else f"{below(root, CGROUPS)}/{self._node}/memory.pressure"
         )
         self._files = KeptFiles()
+        self._releaser = Releaser()
         self._started: dict[tuple[str, int], int] = {}
         self._group = self._find()
 
@@ -105,11 +106,14 @@ class Parent:
         return self._write(self._path("memory", self._group, name), str(soft_bytes))
 
     def kill(self, key: str) -> list[str]:
-        """End every process of a task at once; returns what failed. One that is gone is ended."""
+        """End every process of a task at once; returns what failed. One that is gone is ended.
+
+        Their memory is taken back in the agent's time (``release``): the quota stays as it is.
+        """
         group = f"{self._group}/{key}"
         if self.version == 2:
             path = self._path("memory", group, "cgroup.kill")
-            if os.path.exists(path) and not self._write(path, "1"):
+            if os.path.exists(path) and self._is_ended_by(path, group):
                 return []
         for _ in range(KILL_ROUNDS):  # what was forked meanwhile is there in the next round
             pids = set(self._processes(group))
@@ -119,15 +123,28 @@ class Parent:
                 return []
             for pid in pids:
                 try:
-                    os.kill(pid, signal.SIGKILL)
+                    self._releaser.end(pid)
                 except ProcessLookupError:
                     continue
                 except OSError as error:
                     return [f"{key}: kill {pid}: {error.strerror}"]
         return []
 
+    @property
+    def releases(self) -> bool:
+        """Return whether the kernel takes the memory of ended tasks back for us."""
+        return self._releaser.is_supported
+
+    def _is_ended_by(self, path: str, group: str) -> bool:
+        """End a group by its ``cgroup.kill``; returns whether the kernel did."""
+        fds = self._releaser.hold(pid for pid in self._processes(group) if pid)
+        is_ended = not self._write(path, "1")
+        self._releaser.let_go(fds, is_ended=is_ended)
+        return is_ended
+
     def close(self) -> None:
-        """Close the files that are kept open."""
+        """Close the files that are kept open; what is to be released is before."""
+        self._releaser.close()
         self._files.close()
 
     def end_round(self) -> None:
