@@ -9,7 +9,7 @@ where room comes back early some jobs are put where they are best now, a few at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from tenure.core import board, room, start
 from tenure.core.board import Scene
 from tenure.core.context import Context
 from tenure.model.booking import Booking
-from tenure.model.job import Job
+from tenure.model.job import Job, JobState
 from tenure.model.placing import (
     Admitted,
     Agenda,
@@ -26,6 +26,7 @@ from tenure.model.placing import (
     ClusterView,
     Forecast,
     Ints,
+    Look,
     Planned,
     Queued,
     RefusedJob,
@@ -59,15 +60,32 @@ class Row:
 
 
 @dataclass(slots=True)
+class Sitting:
+    """The plan as it is now: true while the fleet is ``here`` and the line is at its ``turn``.
+
+    Who comes meanwhile is planned on ``look``, and a pass has nothing to plan. ``bookings`` are all
+    places by job; those stored may differ by a moment (``TOLD_US``).
+    """
+
+    here: Scene
+    look: Look | None
+    turn: int
+    bookings: dict[str, Booking]
+
+
+@dataclass(slots=True)
 class Memory:
     """What is not stored: how improving goes on, and waiting jobs as the plan saw them, by id.
 
-    ``seen`` is the fleet as it was at the last pass.
+    ``seen`` is the fleet as it was at the last pass. ``sitting`` is None where the plan must be
+    looked at anew, ``offered`` one with a job that was not accepted yet.
     """
 
     rotation: Rotation = field(default_factory=Rotation)
     rows: dict[str, Row] = field(default_factory=dict)
     seen: Scene | None = None
+    sitting: Sitting | None = None
+    offered: Sitting | None = None
 
 
 def _memory(ctx: Context) -> Memory:
@@ -82,14 +100,24 @@ def serve(ctx: Context, queue: Sequence[Job]) -> None:
     memory, here = _memory(ctx), board.scene(ctx)
     is_left = _sweep(ctx)
     is_early = _has_come_early(ctx, memory, here) or is_left
-    rows = planned(ctx, queue)
-    agenda = ctx.placer.plan(
-        situation(ctx, here), rows, rotation=memory.rotation, is_early=is_early
-    )
-    take(ctx, agenda, queue)
+    is_due = memory.rotation.left > 0 and memory.rotation.due_us <= ctx.now_us
+    sitting = _sitting(ctx, memory, here)
+    if is_early or is_due or sitting is None:
+        site, rows = situation(ctx, here), planned(ctx, queue)
+        agenda = ctx.placer.plan(site, rows, rotation=memory.rotation, is_early=is_early)
+        _take(ctx, agenda)
+        sitting = Sitting(here, None, ctx.index.line.turn, dict(agenda.bookings))
+        memory.sitting = sitting
     for job in queue:
-        _begin_or_wait(ctx, job, agenda.bookings.get(job.id), here)
-    _arm(ctx, memory, agenda)
+        _begin_or_wait(ctx, job, sitting.bookings.get(job.id), here)
+    _arm(ctx, memory, sitting.bookings)
+
+
+def _sitting(ctx: Context, memory: Memory, here: Scene) -> Sitting | None:
+    """Return the plan as it is now, None where the fleet or the line has changed since."""
+    found = memory.sitting
+    is_true = found is not None and found.here is here and found.turn == ctx.index.line.turn
+    return found if is_true else None
 
 
 def _sweep(ctx: Context) -> bool:
@@ -156,7 +184,7 @@ def planned(ctx: Context, queue: Sequence[Job]) -> list[Planned]:
     """
     memory, bookings = _memory(ctx), ctx.tables.bookings
     rows, turn, found = memory.rows, board.filter_turn(ctx), []
-    if len(rows) > 2 * len(queue) + board.SPARE_ASKS:
+    if len(rows) > 2 * len(ctx.index.line) + board.SPARE_ASKS:
         rows = memory.rows = {key: row for key, row in rows.items() if key in ctx.index.line}
     for job, queued in zip(queue, board.queued(ctx, queue), strict=True):
         row, booking = rows.get(job.id), bookings.get(job.id)
@@ -199,11 +227,26 @@ def _is_alike(one: Planned, other: Planned) -> bool:
     return is_same and (one.rank, one.guard_us) == (other.rank, other.guard_us)
 
 
-def admit(ctx: Context, job: Job, queue: Sequence[Job]) -> Admitted | RefusedJob:
-    """Return the promise for a new job beside the plan, or why there is none. Changes nothing."""
-    site = situation(ctx, board.scene(ctx))
-    *rows, new = planned(ctx, [*queue, job])
-    return ctx.placer.admit_planned(site, rows, new, rotation=_memory(ctx).rotation)
+def admit(ctx: Context, job: Job) -> Admitted | RefusedJob:
+    """Return the promise for a new job beside the plan, or why there is none. Changes nothing.
+
+    Jobs that come at one moment are planned one after another on one look at the queue.
+    """
+    memory, here = _memory(ctx), board.scene(ctx)
+    sitting, position = _sitting(ctx, memory, here), ctx.index.line.position(job)
+    memory.sitting = memory.offered = None
+    if sitting is not None and sitting.look is not None:
+        (new,) = planned(ctx, [job])
+        found = sitting.look.admit(new, position)
+        if found is not None:
+            memory.offered = sitting
+            return found
+    line = [ctx.tables.jobs[key] for key in ctx.index.line]
+    site, (*rows, new) = situation(ctx, here), planned(ctx, [*line, job])
+    answer = ctx.placer.admit_planned(site, rows, new, rotation=memory.rotation, position=position)
+    if isinstance(answer, Admitted) and answer.look is not None:
+        memory.offered = Sitting(here, answer.look, 0, {})
+    return answer
 
 
 def at_once(ctx: Context, job: Job, queue: Sequence[Job]) -> Forecast | None:
@@ -213,16 +256,28 @@ def at_once(ctx: Context, job: Job, queue: Sequence[Job]) -> Forecast | None:
     return ctx.placer.at_once(site, rows, job.id)
 
 
-def take(ctx: Context, agenda: Agenda, queue: Sequence[Job]) -> None:
+def accept(ctx: Context, agenda: Agenda) -> None:
+    """Store the plan with the job that ``admit`` was asked about last, which is in the line now."""
+    memory = _memory(ctx)
+    sitting, memory.offered = memory.offered, None
+    _take(ctx, agenda)
+    if sitting is not None:
+        sitting.turn = ctx.index.line.turn
+        if agenda.is_whole:
+            sitting.bookings.clear()
+        sitting.bookings.update(agenda.bookings)
+    memory.sitting = sitting
+
+
+def _take(ctx: Context, agenda: Agenda) -> None:
     """Store where the plan has changed."""
-    _memory(ctx).rotation = agenda.rotation
-    table = ctx.tables.bookings
-    for job in queue:
-        fresh, old = agenda.bookings.get(job.id), table.get(job.id)
+    _memory(ctx).rotation, table = agenda.rotation, ctx.tables.bookings
+    for key in tuple(ctx.index.line if agenda.is_whole else agenda.bookings):
+        fresh, old = agenda.bookings.get(key), table.get(key)
         if fresh is None:
-            table.drop(job.id)
+            table.drop(key)
         elif fresh is not old and (old is None or _has_moved(old, fresh)):
-            table.put(job.id, fresh)
+            table.put(key, fresh)
 
 
 def _has_moved(old: Booking, fresh: Booking) -> bool:
@@ -235,7 +290,8 @@ def _begin_or_wait(ctx: Context, job: Job, booking: Booking | None, here: Scene)
     if booking is None:
         start.wait(ctx, job, "no_node")
     elif booking.start_us > ctx.now_us:
-        start.wait(ctx, job, "planned")
+        if ctx.why.get(job.id) != "planned" or job.state is JobState.ACCEPTED:
+            start.wait(ctx, job, "planned")
     elif not all(here.usable[here.position[name]] for name, _ in booking.counts):
         start.wait(ctx, job, "node_not_ready")
         ctx.arm(ctx.now_us + LOOK_US, start.MACHINE, KEY)
@@ -246,9 +302,9 @@ def _begin_or_wait(ctx: Context, job: Job, booking: Booking | None, here: Scene)
         start.place(ctx, job, answer)
 
 
-def _arm(ctx: Context, memory: Memory, agenda: Agenda) -> None:
+def _arm(ctx: Context, memory: Memory, bookings: Mapping[str, Booking]) -> None:
     """Have the queue served when the next start comes, or when there is more to improve."""
-    waiting = [b.start_us for key, b in agenda.bookings.items() if key in ctx.index.line]
+    waiting = [one.start_us for key, one in bookings.items() if key in ctx.index.line]
     later = [at for at in waiting if at > ctx.now_us + 1]
     if len(later) < len(waiting):
         # behind executors that are overdue: their end is an event, but the deadline may come first

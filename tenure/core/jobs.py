@@ -60,7 +60,7 @@ def submit(ctx: Context, command: SubmitJob) -> None:
         return
     _accept(ctx, command, replace(job, admission=answer))
     if plan is not None:
-        agenda.take(ctx, plan, waiting(ctx))
+        agenda.accept(ctx, plan)
 
 
 def appraise(ctx: Context, job: Job) -> Admission | Problem:
@@ -97,7 +97,7 @@ def judge(ctx: Context, job: Job) -> tuple[Admission | Problem, Agenda | None]:
     Where the queue is planned, the plan with it comes along.
     """
     if is_planned(ctx, job.spec.policy):
-        planned = agenda.admit(ctx, job, waiting(ctx))
+        planned = agenda.admit(ctx, job)
         # in a plan who is unknown may stand anywhere
         is_unsure = bool(ctx.index.unknown) and job.is_estimated
         class_ = "best_effort" if is_unsure else _class_of(ctx, job)

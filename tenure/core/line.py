@@ -35,6 +35,12 @@ class Line:
         self._rows: list[tuple[Key, str]] = []
         self._policies: Counter[str] = Counter()
         self._newcomers: set[str] = set()
+        self._turn = 0
+
+    @property
+    def turn(self) -> int:
+        """Return a number that is another one whenever a job has joined or left the line."""
+        return self._turn
 
     @property
     def policies(self) -> Collection[str]:
@@ -66,10 +72,12 @@ class Line:
             self._newcomers.discard(job.id)
         if waits and key is None:
             key = self._keys[job.id] = queue_key(job)
+            self._turn += 1
             insort(self._rows, (key, job.id))
             self._policies[job.spec.policy] += 1
         elif key is not None and not waits:
             del self._keys[job.id]
+            self._turn += 1
             self._policies[job.spec.policy] -= 1
             if not self._policies[job.spec.policy]:
                 del self._policies[job.spec.policy]

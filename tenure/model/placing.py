@@ -7,7 +7,7 @@ name, so that no answer depends on the order of a configuration file).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -179,11 +179,13 @@ class Rotation(NamedTuple):
 class Agenda:
     """The plan of a queue: places by job id; a job that fits nowhere has none.
 
-    ``rotation`` is to be handed in again next time, at its ``due_us`` if anything is left.
+    ``rotation`` is to be handed in again next time, at its ``due_us`` if anything is left. Where
+    the plan ``is_whole`` not, only the places that have changed are told.
     """
 
     bookings: Mapping[str, Booking]
     rotation: Rotation
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +202,13 @@ class Forecast:
 class Admitted:
     """The new job is in time, and no waiting job becomes late by it.
 
-    ``agenda`` is the plan with it where the queue is planned, None where it is served in order.
+    ``agenda`` is the plan with it where the queue is planned, ``look`` what the next job that comes
+    at this moment may be asked about; both None where the queue is served in order.
     """
 
     forecast: Forecast
     agenda: Agenda | None = None
+    look: Look | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +224,18 @@ class RefusedJob:
     earliest: Forecast | None = None
     earliest_deadline_us: int | None = None
     victims: tuple[str, ...] = ()
+
+
+class Look(Protocol):
+    """A plan of the queue at one moment, on which jobs that come then are planned in turn."""
+
+    def admit(self, new: Planned, position: int) -> Admitted | None:
+        """Return the promise for a job that comes to stand at ``position`` of the queue.
+
+        The jobs asked about before were taken in, and nothing else has changed. None if it would
+        be late, never fits, or there is no more room here: then the look is of no use any more, and
+        ``Placer.admit_planned`` is to be asked.
+        """
 
 
 class Placer(Protocol):
@@ -313,9 +329,18 @@ class Placer(Protocol):
         """Bring the plan of a queue up to date; ``is_early``: there is room nobody counted on."""
 
     def admit_planned(
-        self, site: Situation, queue: Sequence[Planned], new: Planned, *, rotation: Rotation
+        self,
+        site: Situation,
+        queue: Sequence[Planned],
+        new: Planned,
+        *,
+        rotation: Rotation,
+        position: int | None = None,
     ) -> Admitted | RefusedJob:
-        """Say whether ``new`` can be promised its deadline beside the plan of ``queue``."""
+        """Say whether ``new`` can be promised its deadline beside the plan of ``queue``.
+
+        ``position`` is where in the queue it comes to stand, None for its end.
+        """
 
     def at_once(self, site: Situation, queue: Sequence[Planned], job: str) -> Forecast | None:
         """Return what it would mean to end a planned job as early as can be, None if it cannot."""

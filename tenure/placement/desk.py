@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tenure.model.booking import Booking
-from tenure.model.placing import Bools, Ints, Planned, Rotation, Situation
+from tenure.model.placing import Bools, Planned, Rotation, Situation
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs, ends_of, fleet_of
 from tenure.placement.decide import MODES
@@ -26,6 +26,7 @@ from tenure.placement.plan import (
     columns_of,
     with_fleet,
 )
+from tenure.placement.timeline import Timeline, blank_line
 from tenure.placement.upkeep import Ground
 
 #: Slots beyond twice the queue, and rows of nodes for each: a job needs as many as executors.
@@ -51,7 +52,12 @@ class Desk:
         self._kept: list[Planned] = []
         self._rows = 0
 
-    def seat(self, queue: Sequence[Planned]) -> Ints:
+    def has_room_for(self, one: Planned) -> bool:
+        """Return whether one job more gets a slot without all others losing theirs."""
+        slots, rows = self._plan.used.shape[0], self._plan.node.shape[0]
+        return bool(len(self._kept) < slots and self._rows + self._width(one) <= rows)
+
+    def seat(self, queue: Sequence[Planned]) -> list[int]:
         """Return the slots (q,) of jobs in ``jobs`` and in plans."""
         fresh = [one for one in queue if id(one) not in self._slots]
         more = sum(map(self._width, fresh))
@@ -64,7 +70,7 @@ class Desk:
         for one in fresh:
             self._write(one)
         known = self._slots
-        return np.array([known[id(one)] for one in queue], dtype=np.int64)
+        return [known[id(one)] for one in queue]
 
     def _width(self, one: Planned) -> int:
         return min(one.queued.ask.executors, len(self.names))
@@ -107,17 +113,9 @@ class Desk:
 
     def plan(self, fleet: Fleet, patience: float, bounds: Bounds, rotation: Rotation) -> Plan:
         """Return a plan to work on, in which everybody has the place that he has."""
-        plan = self._plan
-        own = plan._replace(
+        own = with_own_places(self._plan)._replace(
             patience=float(patience),
             **bounds._asdict(),
-            start_us=plan.start_us.copy(),
-            end_us=plan.end_us.copy(),
-            mode=plan.mode.copy(),
-            is_late=plan.is_late.copy(),
-            used=plan.used.copy(),
-            node=plan.node.copy(),
-            executors=plan.executors.copy(),
             rotation=np.array(rotation, dtype=np.int64),
         )
         key = b"".join(column.tobytes() for column in columns_of(fleet))
@@ -126,12 +124,36 @@ class Desk:
         known = self._weighed
         return own._replace(core_weight=known.core_weight, weight=known.weight, kind=known.kind)
 
-    def has_moved(self, plan: Plan) -> Bools:
-        """Return which slots (s,) have another place in ``plan`` than on the desk."""
-        mine = self._plan
+    def room(self, ground: Ground) -> Timeline:
+        """Return a blank timeline for all who have a slot or may get one.
+
+        A place on a node adds two steps at most.
+        """
+        nodes, places = len(self.names), self._plan.node.shape[0]
+        return blank_line(nodes, nodes + ground.ends.end_us.shape[0] + 2 * places)
+
+    def has_moved(self, plan: Plan, before: Plan | None = None) -> Bools:
+        """Return which slots (s,) have another place in ``plan`` than ``before``.
+
+        None: than on the desk.
+        """
+        mine = self._plan if before is None else before
         moved: Bools = mine.start_us != plan.start_us
         for name in ("end_us", "mode", "is_late", "used"):
             moved |= getattr(mine, name) != getattr(plan, name)
         rows = np.flatnonzero((mine.node != plan.node) | (mine.executors != plan.executors))
         moved[np.searchsorted(mine.first[: len(self._kept)], rows, side="right") - 1] = True
         return moved
+
+
+def with_own_places(plan: Plan) -> Plan:
+    """Return a plan with copies of what says where jobs are; the rest is the same arrays."""
+    return plan._replace(
+        start_us=plan.start_us.copy(),
+        end_us=plan.end_us.copy(),
+        mode=plan.mode.copy(),
+        is_late=plan.is_late.copy(),
+        used=plan.used.copy(),
+        node=plan.node.copy(),
+        executors=plan.executors.copy(),
+    )

@@ -33,6 +33,7 @@ from tenure.placement import (
 )
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 from tenure.placement.plan import open_plan
+from tenure.placement.timeline import blank_line
 
 
 class Kernels(NamedTuple):
@@ -279,4 +280,5 @@ def _warm_planning(renew: Renew) -> None:
     jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
     plan = open_plan(fleet, jobs, 0.0)
     ground = upkeep.Ground(fleet, one, one, Ends(0 * one, one, one, one), 0)
-    renew(ground, jobs, plan, upkeep.Turnout(0 * one, 0, False))
+    room = blank_line(1, 8)
+    renew(ground, jobs, plan, upkeep.Turnout(0 * one, 0, False, False), room)

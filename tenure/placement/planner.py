@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tenure.model.booking import Booking
 from tenure.model.placing import (
     Admitted,
@@ -22,9 +24,9 @@ from tenure.model.placing import (
 )
 from tenure.model.units import FOREVER_US
 from tenure.placement.decide import HYBRID, LOCAL, MODES
-from tenure.placement.desk import Desk
+from tenure.placement.desk import Desk, with_own_places
 from tenure.placement.kernels import Renew
-from tenure.placement.plan import Bounds
+from tenure.placement.plan import Bounds, Plan
 from tenure.placement.upkeep import NOBODY, Turnout
 
 #: Compiled, and plain, where each start of each job takes some hundred times longer.
@@ -62,25 +64,37 @@ def plan_queue(
     return draft.agenda()
 
 
-def admit(
-    tools: Tools, site: Situation, queue: Sequence[Planned], new: Planned, rotation: Rotation
+def admit(  # noqa: PLR0913 - what is planned with, on what, and who comes where
+    tools: Tools,
+    site: Situation,
+    queue: Sequence[Planned],
+    new: Planned,
+    rotation: Rotation,
+    *,
+    position: int | None = None,
 ) -> Admitted | RefusedJob:
     """Return the promise for ``new``, with the plan that holds it, or why there is none.
 
-    Nobody else is put off beyond his guard by it. A refusal says whether the job would be in time
-    if nobody else waited, and names the earliest deadline found that would be admitted: each was
-    tried.
+    Nobody else is put off beyond his guard by it. ``position`` is where in the queue the job comes
+    to stand, None for its end. A refusal says whether the job would be in time if nobody else
+    waited, and names the earliest deadline found that would be admitted: each was tried.
     """
-    draft = _with(tools, site, queue, new, rotation)
-    deadline_us = new.queued.ask.deadline_us
-    cast = draft.forecast()
-    if cast is None:
+    draft = Draft(tools, site, [*queue, new], rotation)
+    admitted = draft.promise(len(queue) if position is None else position)
+    if admitted is not None:
+        return admitted
+    if draft.forecast() is None:
         return RefusedJob("never_fits")
-    if deadline_us is None or cast.end_us < deadline_us:
-        return Admitted(cast, draft.agenda())
+    return _refusal(tools, site, queue, new, rotation)
+
+
+def _refusal(
+    tools: Tools, site: Situation, queue: Sequence[Planned], new: Planned, rotation: Rotation
+) -> RefusedJob:
+    """Return why a job that fits would be late."""
     hurried = replace(tools, patience=0.0)
     alone = _with(hurried, site, (), new, rotation).forecast()
-    is_others = alone is not None and alone.end_us < deadline_us
+    is_others = alone is not None and _is_in_time(new, alone)
     reason = "would_delay_others" if is_others else "deadline_unmeetable"
     for far_us in (site.now_us + FAR_US, None):
         soon = _with(hurried, site, queue, _due(new, far_us), rotation).forecast()
@@ -104,6 +118,11 @@ def at_once(tools: Tools, site: Situation, queue: Sequence[Planned], job: str) -
     return _with(hurried, site, others, replace(mine, booking=None), Rotation()).forecast()
 
 
+def _is_in_time(one: Planned, cast: Forecast) -> bool:
+    deadline_us = one.queued.ask.deadline_us
+    return deadline_us is None or cast.end_us < deadline_us
+
+
 def _due(new: Planned, deadline_us: int | None) -> Planned:
     ask = replace(new.queued.ask, deadline_us=deadline_us)
     guard_us = FOREVER_US if deadline_us is None else deadline_us
@@ -120,26 +139,58 @@ def _with(
 
 
 class Draft:
-    """A plan as arrays of its own, made of bookings."""
+    """A plan as arrays of its own, made of bookings: ``model.placing.Look``.
+
+    Jobs may be put into it one after another. Each gets the place that it would get in a draft made
+    of the bookings that the one before left, at the same moment (unless this one would find that a
+    boot is not needed any more).
+    """
 
     def __init__(
         self, tools: Tools, site: Situation, queue: Sequence[Planned], rotation: Rotation
     ) -> None:
-        self._tools, self._queue, desk = tools, queue, tools.desk
-        self._line = desk.seat(queue)
+        self._tools, self._queue, desk = tools, list(queue), tools.desk
+        self._slots, self._jobs = desk.seat(queue), desk.jobs
         self._ground = desk.ground(site)
         self._plan = desk.plan(self._ground.fleet, tools.patience, tools.bounds, rotation)
-        self._cost_nano = 0
+        self._room = desk.room(self._ground)
+        self._told: Plan | None = None
+        self._is_open, self._position, self._cost_nano = False, 0, 0
 
     def renew(self, *, is_asked: bool = False, is_early: bool = False) -> None:
         """Bring the plan up to date; ``is_asked``: the forecast of the last of the queue is."""
-        turnout = Turnout(self._line, int(self._line[-1]) if is_asked else NOBODY, is_early)
-        jobs = self._tools.desk.jobs
-        self._cost_nano = int(self._tools.renew(self._ground, jobs, self._plan, turnout))
+        asked, line = self._slots[-1] if is_asked else NOBODY, np.array(self._slots, dtype=np.int64)
+        turnout = Turnout(line, asked, is_early, self._is_open)
+        kernel, self._is_open = self._tools.renew, True
+        self._cost_nano = int(kernel(self._ground, self._jobs, self._plan, turnout, self._room))
+
+    def promise(self, position: int) -> Admitted | None:
+        """Return what the last of the queue is promised, None if it would be late or never fits.
+
+        ``position`` is where in the queue it is to stand once others come.
+        """
+        self._position = position
+        self.renew(is_asked=True)
+        cast = self.forecast()
+        if cast is None or not _is_in_time(self._queue[-1], cast):
+            return None
+        agenda, self._told = self.agenda(), with_own_places(self._plan)
+        return Admitted(cast, agenda, self)
+
+    def admit(self, new: Planned, position: int) -> Admitted | None:
+        """Return the promise for a job more; see ``model.placing.Look``."""
+        desk = self._tools.desk
+        if desk.jobs is not self._jobs or not desk.has_room_for(new):
+            return None
+        for row in (self._queue, self._slots):
+            row.insert(self._position, row.pop())  # type: ignore[arg-type]
+        self._queue.append(new)
+        self._slots += desk.seat([new])
+        return self.promise(position)
 
     def forecast(self) -> Forecast | None:
         """Return what is foreseen of the last of the queue, None if it fits nowhere."""
-        plan, k = self._plan, int(self._line[-1])
+        plan, k = self._plan, self._slots[-1]
         mode = int(plan.mode[k])
         if mode == 0:
             return None
@@ -148,15 +199,22 @@ class Draft:
         return Forecast(end_us - int(run_us), end_us, self._cost_nano, MODES[mode])
 
     def agenda(self) -> Agenda:
-        """Return the plan as records; who has kept his place has the booking that he had."""
-        plan, desk = self._plan, self._tools.desk
-        has_moved = desk.has_moved(plan)[self._line].tolist()
+        """Return the plan as records; who has kept his place has the booking that he had.
+
+        Once a promise was told of it: only who has moved since then.
+        """
+        plan, told = self._plan, self._told
+        has_moved = self._tools.desk.has_moved(plan, told)[self._slots].tolist()
         bookings = {}
-        for one, slot, is_new in zip(self._queue, self._line.tolist(), has_moved, strict=True):
-            booking = self._booking(one, slot) if is_new else one.booking
-            if booking is not None:
-                bookings[booking.job] = booking
-        return Agenda(bookings, Rotation(*plan.rotation.tolist()))
+        for one, slot, is_new in zip(self._queue, self._slots, has_moved, strict=True):
+            if is_new or told is None:
+                booking = self._booking(one, slot) if is_new else one.booking
+                if booking is not None:
+                    bookings[booking.job] = booking
+                elif told is not None:
+                    self._told = None  # who lost his place is told of by a whole plan only
+                    return self.agenda()
+        return Agenda(bookings, Rotation(*plan.rotation.tolist()), is_whole=told is None)
 
     def _booking(self, one: Planned, slot: int) -> Booking | None:
         plan, names = self._plan, self._tools.desk.names

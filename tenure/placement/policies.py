@@ -296,13 +296,20 @@ class Policies:
         return planner.plan_queue(self._tools(site), site, known, rotation, is_early=is_early)
 
     def admit_planned(
-        self, site: Situation, queue: Sequence[Planned], new: Planned, *, rotation: Rotation
+        self,
+        site: Situation,
+        queue: Sequence[Planned],
+        new: Planned,
+        *,
+        rotation: Rotation,
+        position: int | None = None,
     ) -> Admitted | RefusedJob:
         """Say whether ``new`` can be promised its deadline; see ``planner.admit``."""
         if not site.view.names:
             return RefusedJob("never_fits")
         known = self._booked(site, queue)
-        return planner.admit(self._tools(site), site, known, new, rotation)
+        tools = self._tools(site)
+        return planner.admit(tools, site, known, new, rotation, position=position)
 
     def at_once(self, site: Situation, queue: Sequence[Planned], job: str) -> Forecast | None:
         """Return what it would mean to end a planned job as early as can be."""

@@ -271,6 +271,8 @@ INLINED = frozenset(
 
 #: The kernels that plan, each calling only those above it and those of ``kernels``.
 PLANNING: tuple[Callable[..., Any], ...] = (
+    timeline.blank_line,
+    timeline.fill,
     timeline.timeline_of,
     timeline.lent_line,
     timeline.cut,

@@ -40,16 +40,30 @@ class Timeline(NamedTuple):
     spare: Ints
 
 
-def timeline_of(fleet: Fleet, ends: Ends, now_us: int, more: int) -> Timeline:
-    """Return the room from ``now_us`` on as ``ends`` (ascending, later) give it back.
+def blank_line(nodes: int, steps: int) -> Timeline:
+    """Return a timeline without any room, for at most so many steps; ``fill`` it."""
+    return Timeline(
+        np.arange(nodes),
+        np.empty(steps, dtype=np.int64),
+        np.empty(steps, dtype=np.int64),
+        np.empty(steps, dtype=np.int64),
+        np.empty(steps, dtype=np.int64),
+        np.zeros(nodes, dtype=np.int64),
+        np.zeros(nodes, dtype=np.int64),
+        np.zeros(nodes, dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+    )
 
-    At most ``more`` steps may be added to it. O(nodes + ends + more).
+
+def fill(line: Timeline, fleet: Fleet, ends: Ends, now_us: int) -> None:
+    """Have a blank timeline hold the room from ``now_us`` on as ``ends`` give it back.
+
+    These are ascending, and later. O(nodes + ends).
     """
     n, rows = fleet.price.shape[0], ends.end_us.shape[0]
-    steps = n + rows + more
-    at_us, after = np.empty(steps, dtype=np.int64), np.full(steps, END, dtype=np.int64)
-    cpu_m, memory = np.empty(steps, dtype=np.int64), np.empty(steps, dtype=np.int64)
-    jobs, last, used = np.zeros(n, dtype=np.int64), np.arange(n), n
+    at_us, after, cpu_m, memory = line.at_us, line.after, line.cpu_m, line.memory
+    jobs, last, used = line.jobs, np.arange(n), n
+    after[: n + rows] = END
     at_us[:n], cpu_m[:n], memory[:n] = now_us, fleet.free_cpu_m, fleet.free_memory
     for end in range(rows):
         j = ends.node[end]
@@ -62,12 +76,19 @@ def timeline_of(fleet: Fleet, ends: Ends, now_us: int, more: int) -> Timeline:
         cpu_m[step] += ends.cpu_m[end]
         memory[step] += ends.memory_bytes[end]
         jobs[j] += 1
-    spare = np.full(2, END, dtype=np.int64)
-    spare[USED] = used
-    whole_cpu_m, whole_memory = cpu_m[last], memory[last]
-    return Timeline(
-        np.arange(n), after, at_us, cpu_m, memory, whole_cpu_m, whole_memory, jobs, spare
-    )
+    line.spare[USED], line.spare[GIVEN_BACK] = used, END
+    line.whole_cpu_m[:], line.whole_memory[:] = cpu_m[last], memory[last]
+
+
+def timeline_of(fleet: Fleet, ends: Ends, now_us: int, more: int) -> Timeline:
+    """Return the room from ``now_us`` on as ``ends`` (ascending, later) give it back.
+
+    At most ``more`` steps may be added to it. O(nodes + ends + more).
+    """
+    n = fleet.price.shape[0]
+    line = blank_line(n, n + ends.end_us.shape[0] + more)
+    fill(line, fleet, ends, now_us)
+    return line
 
 
 def lent_line(line: Timeline) -> Timeline:

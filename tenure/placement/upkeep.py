@@ -21,8 +21,8 @@ from tenure.placement.cost import money
 from tenure.placement.decide import LOCAL
 from tenure.placement.plan import UNSEEN, Plan
 from tenure.placement.precedence import blocked_until_us, rows_of, take_out
-from tenure.placement.rolling import PLANNING, call_for, improve, steps_for, take_in
-from tenure.placement.timeline import END, book, timeline_of
+from tenure.placement.rolling import PLANNING, call_for, improve, take_in
+from tenure.placement.timeline import END, Timeline, book, fill
 from tenure.placement.value import taste_of
 from tenure.placement.window import Horizon
 
@@ -49,18 +49,14 @@ class Turnout(NamedTuple):
     """The jobs to plan: ``line`` in queue order; those without a place are planned in it, last.
 
     ``asked`` is a job of which the cost is wanted, or NOBODY: then those are put where they are
-    best now of whom it is time. ``is_early``: there is room that nobody counted on.
+    best now of whom it is time. ``is_early``: there is room that nobody counted on. ``is_open``:
+    the plan was brought up to date at this moment already, and who has a place keeps it.
     """
 
     line: Ints
     asked: int
     is_early: bool
-
-
-def horizon_on(ground: Ground, jobs: Jobs, plan: Plan, line: Ints) -> Horizon:
-    """Return the room from now on, with nobody of ``line``, who may be planned in it, taken out."""
-    room = timeline_of(ground.fleet, ground.ends, ground.now_us, steps_for(jobs, line))
-    return Horizon(ground.fleet, ground.off_us, ground.ready_us, jobs, plan, room, ground.now_us)
+    is_open: bool
 
 
 def in_order(jobs: Jobs, plan: Plan, line: Ints) -> Ints:
@@ -133,15 +129,20 @@ def forget(plan: Plan, job: int) -> None:
     plan.used[job], plan.is_late[job] = 0, False
 
 
-def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout) -> int:
+def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout, room: Timeline) -> int:
     """Bring a plan up to date; return what the place of ``asked`` costs, in nano-dollars.
 
-    A job that fits nowhere is left without a place: mode 0.
+    A job that fits nowhere is left without a place: mode 0. ``room`` is what is free beside those
+    who have a place, as the last call left it, and blank unless ``turnout.is_open``.
     """
     taste, line = taste_of(plan.patience), turnout.line
     fresh = line[plan.start_us[line] == UNSEEN]
-    horizon = horizon_on(ground, jobs, plan, line)
-    lost = keep_all(horizon, in_order(jobs, plan, line))
+    fleet, now_us = ground.fleet, ground.now_us
+    horizon = Horizon(fleet, ground.off_us, ground.ready_us, jobs, plan, room, now_us)
+    lost = fresh[:0].copy()
+    if not turnout.is_open:
+        fill(room, fleet, ground.ends, now_us)
+        lost = keep_all(horizon, in_order(jobs, plan, line))
     for job in lost:
         forget(plan, job)
     line = line[plan.start_us[line] != UNSEEN]
@@ -151,7 +152,7 @@ def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout) -> int:
             line = np.append(line, job)
     if turnout.asked == NOBODY:
         if turnout.is_early:
-            call_for(plan, line.shape[0], ground.now_us)
+            call_for(plan, line.shape[0], now_us)
         improve(horizon, line, taste)
     elif plan.mode[turnout.asked] > 0:
         return price_nano(horizon, turnout.asked)
@@ -191,7 +192,6 @@ def price_nano(horizon: Horizon, job: int) -> int:
 #: ``kernels.LEAVES_FIRST``.
 KERNELS: tuple[Callable[..., Any], ...] = (
     *PLANNING,
-    horizon_on,
     in_order,
     boot_at_us,
     keep,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +31,7 @@ PLAIN = Policies(bounds=COMPILED_BOUNDS)
 HOUR_S = 3600
 
 
-def fleet(dice: random.Random) -> ClusterView:
+def fleet(dice: random.Random, boot_s: int = 20) -> ClusterView:
     nodes = []
     for k in range(dice.randint(1, 5)):
         is_on = dice.random() < 0.5
@@ -42,8 +43,8 @@ def fleet(dice: random.Random) -> ClusterView:
                 is_cloud=dice.random() < 0.4,
                 is_on=is_on,
                 remaining_s=dice.choice((0, 30)) if is_on else 0,
-                boot_s=0 if is_on else 20,
-                reboot_s=20,
+                boot_s=0 if is_on else boot_s,
+                reboot_s=boot_s,
             )
         )
     return view_of(nodes)
@@ -164,6 +165,48 @@ def test_what_is_kept_between_questions_changes_no_answer(seed: int) -> None:
     assert story(Forgetful(bounds=COMPILED_BOUNDS), seed) == story(PLAIN, seed)
 
 
+def on_one_look(placer: Policies, seed: int) -> int:
+    """Have jobs come at one moment, on one look and each on its own; count the former.
+
+    Nothing boots: where a boot is not needed any more, a look of its own has the plan end earlier.
+    """
+    dice, other = random.Random(seed), copy(placer)
+    other._desk = Desk((), _planning_code)
+    now_us, view = 1000 * US, fleet(dice, boot_s=0)
+    ends = [(dice.randrange(len(view.names)), now_us + dice.randrange(1, 100) * US) for _ in "ab"]
+    site = Situation(view, [Occupied(j, 1000, 0, end_us) for j, end_us in ends], now_us)
+    queue: list[Planned] = []
+    rotation, look, looked = Rotation(), None, 0
+    for new in waiting(dice, view, now_us, 12):
+        position = dice.randint(0, len(queue))
+        alone = other.admit_planned(site, queue, new, rotation=rotation, position=position)
+        found = None if look is None else look.admit(new, position)
+        if found is None:
+            again = placer.admit_planned(site, queue, new, rotation=rotation, position=position)
+            assert again == alone
+            look = again.look if isinstance(again, Admitted) else None
+        else:
+            assert isinstance(alone, Admitted)
+            assert alone.agenda is not None
+            assert found.agenda is not None
+            assert not found.agenda.is_whole
+            assert found.forecast == alone.forecast
+            assert found.agenda.rotation == alone.agenda.rotation
+            kept = {one.queued.ask.id: one.booking for one in queue} | found.agenda.bookings
+            assert kept == alone.agenda.bookings
+            looked += 1
+        if isinstance(alone, Admitted):
+            assert alone.agenda is not None
+            queue.insert(position, new)
+            queue, rotation = booked(queue, alone.agenda), alone.agenda.rotation
+    return looked
+
+
+def test_who_comes_on_one_look_gets_the_place_that_he_would_get_alone() -> None:
+    placers = (PLAIN, Policies(bounds=COMPILED_BOUNDS))
+    assert sum(on_one_look(placers[seed % 2], seed) for seed in range(60)) > 200
+
+
 @pytest.mark.compiles
 @pytest.mark.timeout(1800)
 def test_compiled_plans_equal_plain_ones() -> None:
@@ -172,3 +215,4 @@ def test_compiled_plans_equal_plain_ones() -> None:
     assert compiled.compile_planning()
     for seed in range(30):
         assert story(compiled, seed) == story(PLAIN, seed), seed
+        assert on_one_look(compiled, seed) == on_one_look(PLAIN, seed), seed

@@ -9,12 +9,14 @@ from tenure.core import jobs
 from tenure.core.offers import offers
 from tenure.core.params import Params
 from tenure.model.errors import Problem
-from tenure.model.events import CancelJob, NodeLost, ScheduleNode, Tick
-from tenure.model.job import JobState
+from tenure.model.events import CancelJob, Event, NodeLost, ScheduleNode, SubmitJob, Tick
+from tenure.model.job import JobSpec, JobState
 from tenure.model.node import Site
 from tenure.model.outcome import Done
+from tenure.model.placing import Admitted, Agenda, RefusedJob
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
+from tenure.placement.policies import Policies
 from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
 
 WHOLE = Resources(SIZE.cpu_m, 64 * MIB)
@@ -297,3 +299,97 @@ def test_on_a_planned_queue_offers_are_of_the_jobs_own_policy_and_of_plans() -> 
     own = replace(job, spec=replace(job.spec, policy="gio"))
     assert {offer.policy for offer in offers(ctx, own)} == {"gio", "tenure"}
     assert dict(fleet.bench.tables.bookings.items()) == before
+
+
+def _command(fleet: Planned, name: str, run_s: int, slack_s: int) -> SubmitJob:
+    now_us = fleet.bench.now_us
+    spec = JobSpec(
+        name=name,
+        app="app",
+        image=IMAGE,
+        command=("run",),
+        executors=1,
+        request=WHOLE,
+        policy="tenure",
+        estimate_local_us=run_s * US,
+        deadline_us=now_us + slack_s * US,
+    )
+    return SubmitJob(at_us=now_us, request=f"q-{name}", job=name, spec=spec)
+
+
+def _burst(*, is_together: bool) -> Planned:
+    """Return a busy fleet to which ten jobs came, and one in vain; one of them is cancelled."""
+    fleet = Planned("a", "b")
+    fleet.submit("runs", 100)
+    fleet.submit("runs-too", 130)
+    slacks = [9000, 700, 5000, 900, 20, 8000, 1500, 9000, 6000, 2000]
+    comes: list[Event] = [
+        _command(fleet, f"j{k}", 40 + k, slack_s) for k, slack_s in enumerate(slacks)
+    ]
+    comes.insert(6, CancelJob(at_us=fleet.bench.now_us, request="c", job="j1"))
+    for group in [comes] if is_together else [[one] for one in comes]:
+        fleet.bench.state.handle_all(group)
+    return fleet
+
+
+def test_jobs_that_come_together_get_the_places_that_they_get_one_by_one() -> None:
+    one, other = _burst(is_together=True).bench, _burst(is_together=False).bench
+    found = dict(one.tables.bookings.items())
+    assert len(found) == 8
+    assert found == dict(other.tables.bookings.items())
+    assert "j4" not in one.tables.jobs
+    promised = {job.id: job.admission for job in one.tables.jobs.values()}
+    assert promised == {job.id: job.admission for job in other.tables.jobs.values()}
+
+
+class Counting(Policies):
+    """Policies that note what the whole queue was looked at for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def plan(self, *args: Any, **options: Any) -> Agenda:
+        self.asked.append("plan")
+        return super().plan(*args, **options)
+
+    def admit_planned(self, *args: Any, **options: Any) -> Admitted | RefusedJob:
+        self.asked.append("admit")
+        return super().admit_planned(*args, **options)
+
+
+def test_the_queue_is_looked_at_once_for_jobs_that_come_together() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100, policy="gio")
+    fleet.bench.state.ctx.placer = placer = Counting()
+    fleet.bench.state.handle_all([_command(fleet, f"j{k}", 10, 9000) for k in range(8)])
+    assert len(fleet.bench.tables.bookings) == 8
+    assert placer.asked == ["admit"]
+
+
+def test_a_dry_run_takes_no_room_from_who_comes_next() -> None:
+    fleets = [Planned("a"), Planned("a")]
+    for fleet, is_dry in zip(fleets, (True, False), strict=True):
+        fleet.submit("runs", 100)
+        fleet.bench.state.handle(_command(fleet, "one", 50, 5000))
+        if is_dry:
+            ctx = fleet.bench.state.ctx
+            spec = _command(fleet, "dry", 50, 200).spec
+            assert not isinstance(jobs.appraise(ctx, jobs.new_job(ctx, "dry", spec)), Problem)
+        fleet.bench.state.handle(_command(fleet, "two", 50, 200))
+    dry, wet = (dict(fleet.bench.tables.bookings.items()) for fleet in fleets)
+    assert dry.keys() == {"one", "two"}
+    assert dry == wet
+
+
+def test_who_waits_for_an_overdue_job_goes_on_waiting_when_others_come() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    fleet.submit("waits", 50, 5000)
+    fleet.wait(fleet.start_us("waits") + 300 * US)
+    for k in range(3):
+        fleet.bench.state.handle(_command(fleet, f"more{k}", 50, 9000))
+        fleet.go()
+        assert fleet.state("waits") is JobState.WAITING
+    fleet.finish("runs")
+    assert fleet.state("waits") is JobState.RUNNING
