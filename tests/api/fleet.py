@@ -259,6 +259,11 @@ class CoreBackend:
     def harvest(self, node: str) -> Mapping[str, Any] | None:
         return self.lent.get(node)
 
+    def lending(self, node: str) -> tuple[Mapping[str, int], str]:
+        from tenure.daemon.views import lending_of
+
+        return lending_of(self.state.ctx, node)
+
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         return self.state.ctx.executors_on(node), self.state.ctx.services_on(node)
 
