@@ -90,6 +90,9 @@ class Backend(Protocol):
         ``is_dry``: what a drain would do now, whether or not there is one.
         """
 
+    def lending(self, node: str) -> tuple[Mapping[str, int], str]:
+        """Return tasks of batches on a node by state, and why no more may begin there."""
+
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         """Return the executors and containers that are on a node."""
 

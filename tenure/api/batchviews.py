@@ -20,6 +20,7 @@ BUSY = frozenset(
         TaskState.READY,
         TaskState.STARTING,
         TaskState.RUNNING,
+        TaskState.EXITED,
         TaskState.ENDED,
         TaskState.COLLECTING,
     )

@@ -118,10 +118,14 @@ class NodeDetail(NodeView):
 
     ``harvest`` is how the controller is that protects its owners, as its agent told last: mode,
     quota, numbers of its last decision, lateness, and its own use. Null: nothing of it is lent.
+    ``tasks`` counts the tasks of batches that are on it by state; ``objection`` is why no more may
+    begin there, "" where they may.
     """
 
     drain: DrainView | None
     harvest: dict[str, Any] | None
+    tasks: dict[str, int]
+    objection: str
 
 
 class EstimateView(TypedDict):

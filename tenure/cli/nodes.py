@@ -73,6 +73,8 @@ LINES: list[Column] = [
     ("price per hour", lambda n: usd(n["price_usd_per_h"])),
     ("power driver", lambda n: n["power_driver"]),
     ("harvest", lambda n: _harvest(n.get("harvest"))),
+    ("tasks", lambda n: " ".join(f"{k}={v}" for k, v in n.get("tasks", {}).items()) or None),
+    ("lends nothing", lambda n: n["objection"] if n.get("harvest") else None),
     ("version", lambda n: n["version"]),
     ("idle", lambda n: ago(n["idle_since"]) if n["idle_since"] else None),
     ("unreachable", lambda n: ago(n["unreachable_since"]) if n["unreachable_since"] else None),

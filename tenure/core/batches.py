@@ -16,6 +16,7 @@ from tenure.core import lending, tasks
 from tenure.core.context import Context
 from tenure.model.batch import (
     BATCH_TRANSITIONS,
+    EXITED,
     TASK_OVER,
     Batch,
     BatchSpec,
@@ -28,11 +29,14 @@ from tenure.model.batch import (
 )
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import CancelBatch, SubmitBatch
+from tenure.model.node import Node
 from tenure.model.resources import DIMENSIONS, exhausted
 from tenure.model.units import US, iso
 
 S = TaskState
 B = BatchState
+#: Nodes that a refusal names with what stands against each.
+MAX_TOLD = 5
 
 
 def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
@@ -104,9 +108,12 @@ def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
         detail = f"stage {stage.name}: a chunk of {stage.chunk_bytes} bytes is larger than the "
         detail += f"memory of any node, at most {largest} bytes: split it finer"
         return _problem("chunk_too_large", detail, f"{path}.input.split")
-    lenders = [n for n in nodes if lending.is_lendable(ctx, n) and lending.holds(n, stage)]
+    lenders = [node for node in nodes if lending.is_lendable(ctx, node)]
     if not lenders:
-        detail = f"stage {stage.name}: no node that is on, reachable and takes new work can run it"
+        return Problem("no_lender", _no_lender(ctx, nodes), 422)
+    lenders = [node for node in lenders if lending.holds(node, stage)]
+    if not lenders:
+        detail = f"stage {stage.name}: no node that lends has its image, {stage.image}"
         return _problem("no_node", detail, path)
     short = [
         exhausted(stage.request, lending.spare_on(ctx, node), node.capacity) for node in lenders
@@ -117,6 +124,19 @@ def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
         detail = f"stage {stage.name}: no node has {least} enough to lend for one of its tasks"
         return _problem("no_room", detail, path)
     return None
+
+
+def _no_lender(ctx: Context, nodes: list[Node]) -> str:
+    """Say why nothing is lent at all, and what to do about it."""
+    said = [node for node in nodes if lending.is_said_to_lend(node)]
+    if not said:
+        return (
+            "no node lends its idle capacity: set harvest.mode: act and agent.url of nodes in the "
+            "configuration, where tenured agent protects their owners"
+        )
+    why = [f"{node.name}: {lending.objection(ctx, node)}" for node in said[:MAX_TOLD]]
+    more = f"; and {len(said) - MAX_TOLD} others" if len(said) > MAX_TOLD else ""
+    return f"no node lends its idle capacity now: {'; '.join(why)}{more}"
 
 
 def _problem(code: str, detail: str, path: str) -> Problem:
@@ -240,10 +260,13 @@ def _give_way(ctx: Context, name: str) -> None:
     node = ctx.tables.nodes.get(name)
     if node is None:
         return
+    if not lending.is_said_to_lend(node):
+        tasks.evict(ctx, name, "its node lends no more")  # nobody protects its owners
+        return
     short = lending.look_at(ctx, node).short_bytes
     if short <= 0:
         return
-    here = ctx.tasks_on(name)
+    here = [task for task in ctx.tasks_on(name) if task.state not in EXITED]
     for task in sorted(here, key=lambda t: (t.started_us or ctx.now_us, t.index), reverse=True):
         if short <= 0:
             return

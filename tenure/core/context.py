@@ -18,6 +18,7 @@ from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import Command
 from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.harvest import Guard
 from tenure.model.job import EXECUTOR_OVER, Executor, ExecutorState, Job, JobState
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
@@ -42,6 +43,7 @@ class Context:
     lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
     for the others to hear of, ``ended`` moves that just ended. ``looks`` says when the drain of
     a node looks again, ``strangers`` names running containers that are not ours, by node.
+    ``guards`` are the agents that protect the owners of nodes, as they told since the start.
     ``lent`` is what can be lent of each node, kept until something there changes.
     ``agenda`` is what the plan of the queue remembers beside its bookings.
     ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
@@ -77,6 +79,7 @@ class Context:
         self.gone: list[tuple[str, bool]] = []
         self.loads: dict[str, Any] = {}
         self.lent: dict[str, Any] = {}
+        self.guards: dict[str, Guard] = {}
         self.board: Any = None
         self.agenda: Any = None
         self.stale: set[str] = set()
@@ -300,6 +303,7 @@ class Context:
         """Drop what was learned of a node that the configuration no longer names."""
         for learned in (self.foreign, self.fresh, self.refused, self.orphans, self.loads):
             learned.pop(node, None)
+        self.guards.pop(node, None)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a grave reviewed."""

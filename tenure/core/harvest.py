@@ -1,11 +1,15 @@
-"""What the controllers of nodes did to harvest tasks, as public events, each once."""
+"""What the controllers of nodes did to harvest tasks: told to their batches, and as public events.
+
+Each once. Whether a node's agent protects its owners is known from ``GuardSeen`` alone.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tenure.core import tasks
 from tenure.core.context import Context
-from tenure.model.events import HarvestReported
+from tenure.model.events import GuardSeen, HarvestReported
 from tenure.model.harvest import HarvestAction, HarvestMark
 
 
@@ -26,11 +30,30 @@ def reported(ctx: Context, event: HarvestReported) -> None:
     kills = [action for action in fresh if action.kind == "kill"]
     for action in kills:
         ctx.publish("harvest.kill", event.node, **_shown(action))
+        if action.is_done:
+            tasks.on_kill(ctx, event.node, action)
     for kind in ("quota", "soft_memory"):
         if moves := [action for action in fresh if action.kind == kind]:
             _publish_moves(ctx, event.node, moves)
     done = sum(action.is_done for action in kills)
     ctx.tables.harvests.put(event.node, replace(mark, seq=fresh[-1].seq, kills=mark.kills + done))
+
+
+def guarded(ctx: Context, event: GuardSeen) -> None:
+    """Note how a node's agent is; what waited for it goes on."""
+    before = ctx.guards.get(event.node)
+    if event.node not in ctx.tables.nodes:
+        return
+    is_same = before is not None and bool(before.fault) is bool(event.guard.fault)
+    since_us = before.since_us if before is not None and is_same else ctx.now_us
+    ctx.guards[event.node] = replace(event.guard, since_us=since_us)
+    ctx.touched_tasks.update(ctx.index.tasks.get(event.node, ()))
+    ctx.is_room_changed = True
+    was, now = ("" if before is None else before.fault), event.guard.fault
+    if now and now != was:
+        ctx.publish("harvest.unguarded", event.node, why=now)
+    elif was and not now:
+        ctx.publish("harvest.guarded", event.node)
 
 
 def forget(ctx: Context, node: str) -> None:

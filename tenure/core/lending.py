@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tenure.core import power, room, tasks
+from tenure.core import guards, power, room, tasks
 from tenure.core.context import Context
 from tenure.core.executors import is_node_ready
-from tenure.model.batch import PREPARING, Batch, BatchSpec, StageSpec
+from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec
 from tenure.model.node import Node, Scheduling
 from tenure.model.resources import Resources, exhausted, total
 from tenure.model.units import US
@@ -29,7 +29,18 @@ def spare_on(ctx: Context, node: Node) -> Resources:
 
     Tasks of batches are not taken off. Negative where owners take more than is left to lend.
     """
-    return room.free_on(ctx, node) - node.capacity.scaled(ctx.params.harvest_margin)
+    return room.free_on(ctx, node) - margin_of(ctx, node)
+
+
+def margin_of(ctx: Context, node: Node) -> Resources:
+    """Return what batches leave free of a node: the larger of the fleet's margin and its agent's.
+
+    Were the agent's larger, it would end what is placed here as soon as owners use their part.
+    """
+    least, own = ctx.params.harvest_margin, node.spec.harvest
+    cpu, memory = (own.cpu_margin, own.memory_margin) if own is not None else (least, least)
+    of_cpu, of_memory = (node.capacity.scaled(max(least, share)) for share in (cpu, memory))
+    return replace(of_cpu, memory_bytes=of_memory.memory_bytes)
 
 
 def free_on(ctx: Context, node: Node) -> Resources:
@@ -54,9 +65,10 @@ def look_at(ctx: Context, node: Node) -> Look:
     kept: Look | None = ctx.lent.get(node.name)
     if kept is None:
         here = ctx.tasks_on(node.name)
-        held = sum(tasks.stage_of(ctx, task).request.memory_bytes for task in here)
-        half = int(node.capacity.memory_bytes * ctx.params.harvest_margin / 2)
-        short = held - spare_on(ctx, node).memory_bytes - half if here else 0
+        holding = [task for task in here if task.state not in EXITED]
+        held = sum(tasks.stage_of(ctx, task).request.memory_bytes for task in holding)
+        half = margin_of(ctx, node).memory_bytes // 2
+        short = held - spare_on(ctx, node).memory_bytes - half if holding else 0
         preparing = sum(task.state in PREPARING for task in here)
         kept = ctx.lent[node.name] = Look(free_on(ctx, node), preparing, short)
     return kept
@@ -73,10 +85,32 @@ def lent_on(ctx: Context, node: str) -> Resources:
 
 
 def is_lendable(ctx: Context, node: Node) -> bool:
-    """Whether tasks may begin on a node: it is on, takes new work, and is not about to go off."""
-    is_open = is_node_ready(node) and node.scheduling is Scheduling.YES and not node.is_removed
-    has_look = node.name in ctx.fresh  # listed since it connected: what is there is known
-    return is_open and has_look and not power.is_leaving(ctx, node)
+    """Whether tasks may begin on a node: nothing stands against it."""
+    return not objection(ctx, node)
+
+
+def objection(ctx: Context, node: Node) -> str:
+    """Return why no task may begin on a node, in words for people; "" where one may.
+
+    It is said to lend, is on, takes new work, is not about to go off, and its agent protects its
+    owners: a node whose agent is away lends nothing, what runs there goes on.
+    """
+    if not is_said_to_lend(node):
+        return "it is not said to lend: set harvest.mode: act, and agent.url"
+    if not is_node_ready(node):
+        return f"it is {node.word}"
+    if node.scheduling is not Scheduling.YES or node.is_removed:
+        return "it takes no new work"
+    if node.name not in ctx.fresh:  # not listed since it connected: what is there is not known
+        return "it has not been listed yet"
+    if power.is_leaving(ctx, node):
+        return "it is about to be switched off"
+    return guards.objection(ctx, node)
+
+
+def is_said_to_lend(node: Node) -> bool:
+    """Whether the configuration has a node's idle capacity lent."""
+    return node.spec.harvest is not None and node.spec.harvest.mode == "act"
 
 
 def holds(node: Node, stage: StageSpec) -> bool:

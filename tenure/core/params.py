@@ -27,7 +27,8 @@ class Params:
     take, ``harvest_window_us`` within which a batch must be able to end, ``max_tasks`` of a batch,
     ``max_batches`` open at a time, ``output_bytes`` of one task, ``preparing`` tasks of a node
     whose input is on its way, ``task_mishaps`` losses and ``task_reclaims`` reclaims of a task
-    after which its batch fails.
+    after which its batch fails; ``agent_lost_us`` after which an agent that does not answer is
+    taken as lost: its node's exits are judged without it.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -64,6 +65,7 @@ class Params:
     preparing: int = 4
     task_mishaps: int = 10
     task_reclaims: int = 100
+    agent_lost_us: int = 60 * US
 
     def __post_init__(self) -> None:
         if not self.generations:

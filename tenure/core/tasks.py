@@ -15,23 +15,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import graves
+from tenure.core import graves, guards, taskbody
 from tenure.core.context import Context
-from tenure.core.executors import ENGINE_END_CODES, is_node_ready
+from tenure.core.executors import ENGINE_END_CODES, JUDGE_US, is_node_ready
 from tenure.model.batch import (
-    CHUNK_NAME,
-    INPUT_FOLDER,
-    OUTPUT_FOLDER,
     TASK_TRANSITIONS,
     Batch,
-    Part,
     StageSpec,
     Task,
     TaskState,
-    partition_name,
 )
 from tenure.model.container import Grave
 from tenure.model.effects import (
+    AskJournal,
     CollectOutput,
     CreateContainer,
     Relist,
@@ -39,25 +35,19 @@ from tenure.model.effects import (
     StartContainer,
 )
 from tenure.model.facts import (
-    LABEL_ATTEMPT,
-    LABEL_BATCH,
-    LABEL_EXECUTOR,
-    LABEL_FLEET,
-    LABEL_GENERATION,
-    LABEL_JOB,
-    LABEL_STAGE,
     ContainerFacts,
 )
-from tenure.model.harvest import OOM_SCORE_ADJ, cgroup_parent
+from tenure.model.harvest import (
+    HarvestAction,
+)
 from tenure.model.node import Node
 from tenure.model.outcome import Done, Outcome, Refused
 
 MACHINE = "task"
 S = TaskState
-#: The least weight that cgroups know: beside any owner a task gets next to nothing.
-CPU_SHARES = 2
 #: What a task is given to end by itself: it is begun anew anyway.
 GRACE_S = 1
+OOM_NOTE = "killed for memory: it used more than it asked for"
 #: Refusals that mean that the batch can never succeed.
 HOPELESS = frozenset(("input_changed", "no_input"))
 #: Waits before another attempt grow with the tries, up to so many times ``Params.retry_us``.
@@ -89,51 +79,11 @@ def place(ctx: Context, task: Task, node: Node) -> None:
         owner=f"{MACHINE}:{task.key}",
         node=node.name,
         name=task.container_name,
-        body=body_of(ctx, task, node),
+        body=taskbody.body_of(ctx, task, node),
         pull=stage.is_pullable,
     )
     to(ctx, task, S.CREATING, effect=effect.id)
     ctx.emit(effect)
-
-
-def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:
-    """Return Docker's create body of a task: no CPU quota of its own, first to be killed."""
-    stage = stage_of(ctx, task)
-    labels = {
-        LABEL_FLEET: ctx.meta.fleet,
-        LABEL_JOB: task.batch,
-        LABEL_EXECUTOR: str(task.index),
-        LABEL_ATTEMPT: str(task.attempt),
-        LABEL_GENERATION: node.spec.generation,
-        LABEL_BATCH: task.batch,
-        LABEL_STAGE: task.stage,
-    }
-    identity = [
-        f"TENURE_BATCH={task.batch}",
-        f"TENURE_STAGE={task.stage}",
-        f"TENURE_TASK={task.number}",
-        f"TENURE_TASKS={stage.count}",
-        f"TENURE_ATTEMPT={task.attempt}",
-        f"TENURE_PARTITIONS={stage.partitions}",
-        f"TENURE_INPUT={INPUT_FOLDER}",
-        f"TENURE_OUTPUT={OUTPUT_FOLDER}",
-    ]
-    body: dict[str, Any] = {
-        "Image": stage.image,
-        "Env": [*stage.env, *identity],
-        "Labels": labels,
-        "HostConfig": {
-            "Memory": stage.request.memory_bytes,
-            "CpuShares": CPU_SHARES,
-            "CgroupParent": cgroup_parent(node.cgroup_driver, node.spec.cgroup),
-            "OomScoreAdj": OOM_SCORE_ADJ,
-            "RestartPolicy": {"Name": "no"},
-            "Init": True,
-        },
-    }
-    if stage.command:
-        body["Cmd"] = list(stage.command)
-    return body
 
 
 def advance(ctx: Context, task: Task) -> None:
@@ -145,10 +95,14 @@ def advance(ctx: Context, task: Task) -> None:
         return
     if ctx.now_us < task.retry_us:
         ctx.arm(task.retry_us, MACHINE, task.key)
+    elif task.state in (S.CREATED, S.READY) and guards.objection(ctx, ctx.tables.nodes[task.node]):
+        _wait_for_guard(ctx, task)
     elif task.state is S.CREATED:
         _send(ctx, task, batch)
     elif task.state is S.READY:
         _start(ctx, task)
+    elif task.state is S.EXITED:
+        _ask(ctx, task)
     elif task.state in (S.ENDED, S.COLLECTING):
         _collect(ctx, task)
 
@@ -160,38 +114,11 @@ def _send(ctx: Context, task: Task, batch: Batch) -> None:
         owner=f"{MACHINE}:{task.key}",
         node=task.node,
         engine_id=task.engine_id,
-        parts=parts_of(ctx, task),
+        parts=taskbody.parts_of(ctx, task),
         source=stage.input,
     )
     to(ctx, task, S.SENDING, effect=effect.id)
     ctx.emit(effect)
-
-
-def parts_of(ctx: Context, task: Task) -> tuple[Part, ...]:
-    """Return what a task gets: its chunk, and its partition of each task that shuffles to it."""
-    batch = ctx.tables.batches[task.batch]
-    stage = batch.spec.stage(task.stage)
-    parts = []
-    if stage.input is not None and task.chunk is not None:
-        chunk = task.chunk
-        parts.append(Part(CHUNK_NAME, stage.input.path, chunk.offset, chunk.length))
-    if stage.shuffle:
-        file = partition_name(task.number)
-        first = 0
-        for other in batch.spec.stages:
-            if other.name == stage.shuffle:
-                break
-            first += other.count
-        count = batch.spec.stage(stage.shuffle).count
-        for number in range(count):
-            name = f"from-{number:05d}"
-            parts.append(Part(name, f"{folder_of(task.batch, first + number)}/{file}"))
-    return tuple(parts)
-
-
-def folder_of(batch: str, index: int) -> str:
-    """Return where the output of a task is kept, below the daemon's folder of outputs."""
-    return f"{batch}/{index:05d}"
 
 
 def _start(ctx: Context, task: Task) -> None:
@@ -201,13 +128,32 @@ def _start(ctx: Context, task: Task) -> None:
     ctx.emit(effect)
 
 
+def _wait_for_guard(ctx: Context, task: Task) -> None:
+    """Begin nothing while the agent is away; once that is lost, begin elsewhere."""
+    guard = ctx.guards.get(task.node)
+    if guard is None:
+        return  # it is heard of soon, one way or the other
+    lost_us = max(guard.since_us, task.changed_us) + ctx.params.agent_lost_us
+    if ctx.now_us >= lost_us:
+        reclaim(ctx, task, "its node's agent is lost")
+    else:
+        ctx.arm(lost_us, MACHINE, task.key)
+
+
+def _ask(ctx: Context, task: Task) -> None:
+    """Have the agent's journal read: what it did to this task decides what the exit costs."""
+    effect = AskJournal(ctx.effect_id(), f"{MACHINE}:{task.key}", task.node)
+    ctx.put_task(replace(task, effect=effect.id))
+    ctx.emit(effect)
+
+
 def _collect(ctx: Context, task: Task) -> None:
     effect = CollectOutput(
         id=ctx.effect_id(),
         owner=f"{MACHINE}:{task.key}",
         node=task.node,
         engine_id=task.engine_id,
-        folder=folder_of(task.batch, task.index),
+        folder=taskbody.folder_of(task.batch, task.index),
         limit_bytes=ctx.params.output_bytes,
     )
     if task.state is S.ENDED:
@@ -224,7 +170,9 @@ def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
     task = ctx.tables.tasks.get(key)
     if task is None or task.effect != effect:
         return
-    if isinstance(outcome, Done):
+    if task.state is S.EXITED:
+        _told(ctx, replace(task, effect=""), is_covered=isinstance(outcome, Done))
+    elif isinstance(outcome, Done):
         _done(ctx, task, outcome)
     elif task.state is S.COLLECTING:
         _not_collected(ctx, task, outcome)
@@ -407,22 +355,61 @@ def on_listing(ctx: Context, task: Task, facts: ContainerFacts | None, started_u
 
 
 def _exited(ctx: Context, task: Task, facts: ContainerFacts) -> None:
-    """Judge an exit: killed from outside, and not for its own memory, it gave way to an owner.
-
-    Whoever kills it, agent or kernel, sends SIGKILL; an engine that goes down ends it too.
-    """
+    """Take in an exit; a bad one is judged once the journal of the node's agent covers it."""
     code = 255 if facts.exit_code is None else facts.exit_code
     finished_us = min(facts.finished_us or ctx.now_us, ctx.now_us)
-    started_us = task.started_us or facts.started_us or finished_us
-    task = ctx.put_task(replace(task, started_us=min(started_us, finished_us)))
+    started_us = min(task.started_us or facts.started_us or finished_us, finished_us)
+    task = ctx.put_task(replace(task, started_us=started_us))
     if code == 0:
         to(ctx, task, S.ENDED, exit_code=0, finished_us=finished_us)
-    elif facts.is_oom_killed:
-        fail(ctx, task, "killed for memory: it used more than it asked for", code=code)
-    elif code in ENGINE_END_CODES:
-        reclaim(ctx, task, f"killed (exit code {code})")
+        return
+    note = OOM_NOTE if facts.is_oom_killed else facts.error or f"exit code {code}"
+    exited = to(ctx, task, S.EXITED, exit_code=code, finished_us=finished_us, note=note)
+    if exited.killed or not _has_agent(ctx, exited):
+        _judge(ctx, exited, is_covered=bool(exited.killed))
+
+
+def _has_agent(ctx: Context, task: Task) -> bool:
+    spec = ctx.tables.nodes[task.node].spec
+    return spec.agent is not None and spec.harvest is not None
+
+
+def _told(ctx: Context, task: Task, *, is_covered: bool) -> None:
+    """Judge an exit by the journal; ask an agent that does not answer again until it is lost."""
+    is_lost = ctx.now_us >= task.changed_us + ctx.params.agent_lost_us
+    if is_covered or is_lost or not _has_agent(ctx, task):
+        _judge(ctx, task, is_covered=is_covered)
     else:
-        fail(ctx, task, facts.error or f"exit code {code}", code=code)
+        ctx.put_task(replace(task, retry_us=ctx.now_us + ctx.params.retry_us))
+
+
+def _judge(ctx: Context, task: Task, *, is_covered: bool) -> None:
+    """End an exited attempt: reclaimed if the agent ended it, lost with its engine, or failed.
+
+    Without an agent's word whoever sent SIGKILL or SIGTERM may have been the agent. An engine that
+    goes down ends its containers before it is missed, so such an exit waits for a moment.
+    """
+    code = 255 if task.exit_code is None else task.exit_code
+    from_outside = code in ENGINE_END_CODES and task.note != OOM_NOTE
+    judge_us = task.changed_us + JUDGE_US
+    if task.killed:
+        reclaim(ctx, task, task.killed)
+    elif from_outside and ctx.tables.nodes[task.node].reconnected_us > (task.started_us or 0):
+        lose(ctx, task, f"ended with its engine ({task.note})")
+    elif from_outside and not is_covered:
+        reclaim(ctx, task, f"killed ({task.note}), and its node's agent cannot tell by whom")
+    elif from_outside and ctx.now_us < judge_us:
+        ctx.put_task(replace(task, retry_us=judge_us))
+    else:
+        fail(ctx, task, task.note, code=code)
+
+
+def on_kill(ctx: Context, node: str, action: HarvestAction) -> None:
+    """Note that a node's agent ended a task, or is about to have ended it."""
+    for task in ctx.tasks_on(node):
+        if task.engine_id == action.task and task.state in (S.STARTING, S.RUNNING, S.EXITED):
+            why = f"its node's agent ended it for its owners ({action.resource}, {action.reason})"
+            ctx.put_task(replace(task, killed=why))
 
 
 def on_node_off(ctx: Context, node: str) -> None:

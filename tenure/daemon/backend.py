@@ -197,6 +197,10 @@ class DaemonBackend:
         lent = self._body.hands.lending.lent.get(node)
         return None if lent is None else {**lent.status, "fault": lent.fault}
 
+    def lending(self, node: str) -> tuple[Mapping[str, int], str]:
+        """Return tasks of batches on a node by state, and why no more may begin there."""
+        return views.lending_of(self._ctx, node)
+
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         """Return the executors and containers that are on a node."""
         return self._ctx.executors_on(node), self._ctx.services_on(node)

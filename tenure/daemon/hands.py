@@ -24,6 +24,7 @@ from tenure.engines.engine import Engine
 from tenure.engines.port import SaveLog
 from tenure.engines.watch import Watcher
 from tenure.model.effects import (
+    AskJournal,
     CarryImage,
     CollectOutput,
     Decide,
@@ -283,6 +284,10 @@ class Hands:
     async def decide(self, effect: Decide) -> Outcome:
         """Have a slow policy choose a place."""
         return await self._solver.decide(effect)
+
+    async def ask_journal(self, effect: AskJournal) -> Outcome:
+        """Have the journal of a node's agent read up to now."""
+        return await self.lending.cover(effect.node)
 
     def relist(self, node: str) -> None:
         """Have a node listed soon."""

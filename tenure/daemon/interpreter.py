@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 from tenure.daemon.loop import EventMaker
 from tenure.model.effects import (
+    AskJournal,
     Decide,
+    DurableEffect,
     Effect,
     EngineEffect,
     ProbePower,
@@ -41,6 +43,9 @@ class Hands(Protocol):
 
     async def decide(self, effect: Decide) -> Outcome:
         """Have a slow policy choose a place."""
+
+    async def ask_journal(self, effect: AskJournal) -> Outcome:
+        """Have the journal of a node's agent read up to now."""
 
     def relist(self, node: str) -> None:
         """Have a node listed soon."""
@@ -86,13 +91,15 @@ class Interpreter:
         if future is not None and not future.done():
             future.set_result(effect.value)
 
-    def _spawn(self, effect: EngineEffect | SwitchPower | ProbePower | Decide) -> None:
+    def _spawn(self, effect: DurableEffect | Decide) -> None:
         if isinstance(effect, SwitchPower):
             work: Awaitable[Outcome] = self._hands.switch(effect)
         elif isinstance(effect, ProbePower):
             work = self._hands.probe(effect)
         elif isinstance(effect, Decide):
             work = self._hands.decide(effect)
+        elif isinstance(effect, AskJournal):
+            work = self._hands.ask_journal(effect)
         else:
             work = self._hands.perform(effect)
         task = asyncio.create_task(self._finish(effect.id, effect.kind, work), name=effect.kind)

@@ -12,15 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.agent.io.client import AgentAway, AgentClient
-from tenure.model.events import HarvestReported
+from tenure.model.events import Event, GuardSeen, HarvestReported
+from tenure.model.harvest import Guard
 from tenure.model.node import NodeSpec
+from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.qos import QosParams
+from tenure.model.units import US
 from tenure.qos.wire import revision_of
 
 log = logging.getLogger(__name__)
 
 #: Time between two looks at a controller.
 LOOK_S = 1.0
+#: A controller that looks ten times a second has looked again by then, or does not at all.
+COVER_S = 10.0
 #: Pages of one look: a daemon that was away for long takes the rest with the next.
 MAX_PAGES = 20
 
@@ -49,11 +54,12 @@ class Lending:
         self,
         client_of: Callable[[str], AgentClient | None],
         seq_of: Callable[[str], int],
-        put: Callable[[Callable[[int], HarvestReported]], None],
+        put: Callable[[Callable[[int], Event]], None],
     ) -> None:
         self._client_of, self._seq_of, self._put = client_of, seq_of, put
         self._wanted: dict[str, QosParams] = {}
         self._taken: dict[str, int] = {}
+        self._guards: dict[str, Guard] = {}
         self.lent: dict[str, Lent] = {}
 
     def configure(self, specs: Sequence[NodeSpec]) -> None:
@@ -65,6 +71,8 @@ class Lending:
                 self._wanted[name] = QosParams(mode="off")
         for name in self.lent.keys() - wanted.keys():
             del self.lent[name]
+        for name in self._guards.keys() - self._wanted.keys():
+            del self._guards[name]
 
     async def run(self) -> None:
         """Look at all controllers until cancelled."""
@@ -82,6 +90,28 @@ class Lending:
             self._note(name, {}, error.detail)
         except KeyError:
             return  # let go of meanwhile
+
+    async def cover(self, name: str) -> Outcome:
+        """Take what a controller did up to now, past the look that it may be in the midst of.
+
+        A kill and its record are of one look, so all that was killed before this was asked is told
+        once a later look has ended.
+        """
+        params, client = self._wanted.get(name), self._client_of(name)
+        if params is None or client is None:
+            return Refused(AgentAway.code, "the node has no agent that lends it")
+        try:
+            async with asyncio.timeout(COVER_S):
+                status = await self._exchange(name, client, params)
+                first = status.get("looks")
+                while status.get("mode") != "off" and status.get("looks") == first:
+                    await asyncio.sleep(params.period_us / US)
+                    status = await self._exchange(name, client, params)
+        except AgentAway as error:
+            return Refused(error.code, error.detail)
+        except TimeoutError:
+            return Refused(AgentAway.code, f"its controller made no look for {COVER_S:g} s")
+        return Done()
 
     async def _exchange(
         self, name: str, client: AgentClient, params: QosParams
@@ -114,7 +144,12 @@ class Lending:
         fault = fault or str(status.get("fault", ""))
         if fault and fault != before.fault:
             log.warning("harvest on node %s: %s", name, fault)
-        self.lent[name] = Lent(status or before.status, fault)
+        lent = self.lent[name] = Lent(status or before.status, fault)
+        told = lent.status
+        guard = Guard(str(told.get("mode", "")), str(told.get("cgroup_parent", "")), fault)
+        if self._guards.get(name) != guard:
+            self._guards[name] = guard
+            self._put(lambda at_us: GuardSeen(at_us=at_us, node=name, guard=guard))
 
 
 def _params(spec: NodeSpec) -> QosParams | None:

@@ -37,7 +37,13 @@ HELP = {
     "containers": "Containers by state",
     "runs": "Runs of cycles by state",
     "migrations": "Migrations by step",
+    "batches": "Batches by state",
+    "batch_tasks": "Tasks of batches by the state of their present attempt",
 }
+
+
+#: What may have become of an attempt, in a batch's record.
+ATTEMPTS = ("retried", "reclaimed", "resent")
 
 
 @dataclass(slots=True)
@@ -59,6 +65,7 @@ class Parts:
 class Facts:
     """What the records say, of one moment each: nodes, cost by site, records by state.
 
+    ``attempts`` counts those of the kept batches' tasks that ended before they were done, by why.
     ``downtimes`` holds number and seconds of the kept moves that are done, by method.
     """
 
@@ -68,6 +75,7 @@ class Facts:
     late_jobs: int
     graves: int
     downtimes: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    attempts: Mapping[str, int] = field(default_factory=dict)
 
 
 def gather(ctx: Context) -> Generator[None, None, Facts]:
@@ -79,6 +87,8 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         "containers": (list(tables.services.values()), "state"),
         "runs": (list(tables.runs.values()), "state"),
         "migrations": (list(tables.migrations.values()), "step"),
+        "batches": (list(tables.batches.values()), "state"),
+        "batch_tasks": (list(tables.tasks.values()), "state"),
     }
     states = {}
     late = 0
@@ -92,7 +102,10 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         states[kind] = counts
     nodes = tuple(node for node in tables.nodes.values() if not node.is_removed)
     downtimes = _downtimes(kinds["migrations"][0])
-    return Facts(nodes, cost["by_site"], states, late, len(tables.graves), downtimes)
+    attempts = {
+        name: sum(getattr(batch, name) for batch in kinds["batches"][0]) for name in ATTEMPTS
+    }
+    return Facts(nodes, cost["by_site"], states, late, len(tables.graves), downtimes, attempts)
 
 
 def _downtimes(moves: list[Migration]) -> dict[str, tuple[int, float]]:
@@ -147,6 +160,13 @@ class Collector:
         for method, (count, total_s) in sorted(facts.downtimes.items()):
             down.add_metric([method], count_value=count, sum_value=total_s)
         yield down
+        # of kept batches, so it may fall when old ones are forgotten
+        again = GaugeMetricFamily(
+            "tenure_batch_attempts", "Attempts of kept batches by why again", labels=["why"]
+        )
+        for why, count in facts.attempts.items():
+            again.add_metric([why], count)
+        yield again
         late = facts.late_jobs
         yield GaugeMetricFamily("tenure_jobs_late", "Kept jobs that ended late", value=late)
         yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", facts.graves)

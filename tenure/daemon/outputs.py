@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from tenure.core.tables import Tables
-from tenure.core.tasks import folder_of
+from tenure.core.taskbody import folder_of
 from tenure.model.batch import Batch, BatchState
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.units import HOUR_US

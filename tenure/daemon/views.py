@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Generator
 from dataclasses import asdict, fields
 from typing import Any
 
 from tenure.api.lazy import Rows
-from tenure.core import agenda, board, graves, jobs, kinds, offers, power, queue, room
+from tenure.core import agenda, board, graves, jobs, kinds, lending, offers, power, queue, room
 from tenure.core import drain as drains
 from tenure.core.context import Context
 from tenure.model.booking import Booking
@@ -285,3 +286,9 @@ def _node(node: Node, free: Resources, held: str, now_us: int) -> dict[str, Any]
         "checkpoint": node.spec.checkpoint,
         "is_draining": node.scheduling is Scheduling.DRAINING,
     }
+
+
+def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:
+    """Return the tasks of batches on a node by state, and why no more may begin there."""
+    states = Counter(task.state.value for task in ctx.tasks_on(node))
+    return dict(sorted(states.items())), lending.objection(ctx, ctx.tables.nodes[node])

@@ -30,7 +30,8 @@ class TaskState(StrEnum):
     """One attempt of one task; a new attempt begins again at ``pending``.
 
     pending: has no node. sending: its input is on its way into its container, which was created
-    and not started. collecting: it ended well, and its output is on its way to the daemon.
+    and not started. exited: it ended badly, and what its node's agent did is being asked.
+    collecting: it ended well, and its output is on its way to the daemon.
     done: the output is on the daemon's disk. failed: it ended badly. abandoned: it was the
     fleet's doing, or nobody wants it any more.
     """
@@ -42,6 +43,7 @@ class TaskState(StrEnum):
     READY = "ready"
     STARTING = "starting"
     RUNNING = "running"
+    EXITED = "exited"
     ENDED = "ended"
     COLLECTING = "collecting"
     DONE = "done"
@@ -57,8 +59,9 @@ TASK_TRANSITIONS: dict[TaskState, tuple[TaskState, ...]] = {
     _T.CREATED: (_T.SENDING, *_BAD),
     _T.SENDING: (_T.READY, *_BAD),
     _T.READY: (_T.STARTING, *_BAD),
-    _T.STARTING: (_T.RUNNING, _T.ENDED, *_BAD),
-    _T.RUNNING: (_T.ENDED, *_BAD),
+    _T.STARTING: (_T.RUNNING, _T.EXITED, _T.ENDED, *_BAD),
+    _T.RUNNING: (_T.EXITED, _T.ENDED, *_BAD),
+    _T.EXITED: _BAD,
     _T.ENDED: (_T.COLLECTING, *_BAD),
     _T.COLLECTING: (_T.DONE, *_BAD),
     _T.DONE: (),
@@ -69,6 +72,9 @@ TASK_TRANSITIONS: dict[TaskState, tuple[TaskState, ...]] = {
 TASK_OVER = frozenset((_T.DONE, _T.FAILED, _T.ABANDONED))
 #: Attempts that have not begun to run: what they occupy on a node is a container and a link.
 PREPARING = frozenset((_T.CREATING, _T.CREATED, _T.SENDING, _T.READY, _T.STARTING))
+
+#: Attempts whose process has ended: they hold no memory any more.
+EXITED = frozenset((_T.EXITED, _T.ENDED, _T.COLLECTING))
 
 #: Where a task finds its input and leaves its output, in its container.
 INPUT_FOLDER = "/tenure/in"
@@ -201,7 +207,7 @@ class Task:
     ``effect`` is the effect under way; ``is_unsure``: only a listing newer than ``changed_us`` can
     tell what became of the last. ``failures`` cost a retry; ``mishaps`` were the fleet's fault,
     ``reclaims`` its owners' gain. No new attempt before ``retry_us``, and rather not on
-    ``shunned``.
+    ``shunned``. ``killed`` is why its node's agent ended it, "" if that did not.
     """
 
     batch: str
@@ -226,6 +232,7 @@ class Task:
     shunned: str = ""
     output_bytes: int = 0
     note: str = ""
+    killed: str = ""
 
     @property
     def key(self) -> str:

@@ -207,6 +207,20 @@ class ProbePower:
 
 
 @dataclass(frozen=True, slots=True)
+class AskJournal:
+    """Have the journal of a node's agent read up to now, past whatever it is doing.
+
+    Ends ``Done`` after every ``HarvestReported`` of what it did before this was asked; refused
+    ``agent_away``.
+    """
+
+    id: str
+    owner: str
+    node: str
+    kind: Literal["ask_journal"] = "ask_journal"
+
+
+@dataclass(frozen=True, slots=True)
 class Decide:
     """Have a slow policy choose a place for a job, within ``limit_s`` seconds (> 0).
 
@@ -261,7 +275,7 @@ OneEngineEffect = (
 TwoEngineEffect = CarryImage | TransferState
 FileEffect = SendInput | CollectOutput
 EngineEffect = OneEngineEffect | TwoEngineEffect | FileEffect
-DurableEffect = EngineEffect | SwitchPower | ProbePower
+DurableEffect = EngineEffect | SwitchPower | ProbePower | AskJournal
 Effect = DurableEffect | Decide | Relist | Reply | Trigger
 DURABLE_KINDS = frozenset(
     (
@@ -277,5 +291,6 @@ DURABLE_KINDS = frozenset(
         "collect",
         "power",
         "probe",
+        "ask_journal",
     )
 )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from tenure.model.batch import BatchSpec, Chunk
 from tenure.model.container import Profile
 from tenure.model.facts import ContainerFacts, EngineFacts
-from tenure.model.harvest import HarvestAction
+from tenure.model.harvest import Guard, HarvestAction
 from tenure.model.job import JobSpec
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Outcome
@@ -107,6 +107,14 @@ class HarvestReported(Event):
     node: str
     actions: tuple[HarvestAction, ...]
     oldest_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSeen(Event):
+    """A node's agent began or ceased to protect its owners; told when that changes."""
+
+    node: str
+    guard: Guard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

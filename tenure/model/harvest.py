@@ -39,6 +39,29 @@ def group_paths(node_cgroup: str = "/") -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """How a node's agent protects its owners, as it told last.
+
+    ``mode`` is what it is set to (``act``, ``advise``, ``off``; "" not known), ``cgroup_parent``
+    the group that it reins in, as under the driver cgroupfs ("": it did not say); ``fault`` is
+    what ails it or why it does not answer, "" nothing. ``since_us`` is when this was first told.
+    """
+
+    mode: str = ""
+    cgroup_parent: str = ""
+    fault: str = ""
+    since_us: int = 0
+
+
+def guarded_parent(cgroup_driver: str, node_cgroup: str = "/") -> str:
+    """Return the ``Guard.cgroup_parent`` of an agent that reins in this node's tasks.
+
+    Under the systemd driver tasks lie below the root, so that is where the agent must look.
+    """
+    return cgroup_parent("cgroupfs", "/" if cgroup_driver == "systemd" else node_cgroup)
+
+
+@dataclass(frozen=True, slots=True)
 class HarvestMark:
     """A node's actions are published up to number ``seq``; ``kills`` of them ended tasks."""
 

@@ -8,11 +8,13 @@ is on the disk; L11 public events have no gaps; L12 no placement overcommits; L1
 L15 nothing new lands on a node that is drained; L16 one that was drained is empty of ours.
 L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by running twice. L17, what
 the core keeps between events is what its records say, is ``remembered``. L18: what moved live goes
-on with the memory that it had. L19 to L22, of batches, are ``lent``.
+on with the memory that it had. L19 to L22, of batches, are ``lent``,
+L23, of what agents ended, is ``agents``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tenure.core.tables import Changes
@@ -83,6 +85,7 @@ class Laws:
         self.keys: dict[str, str] = {}
         self.is_size_known = True
         self.excused: frozenset[str] = frozenset()
+        self.look_at_end: Callable[[Task], None] = lambda _: None
         self.last_seq = 0
         self.checks = dict(progress.CHECKS)
         self.off_reasons: dict[str, str] = {}
@@ -170,6 +173,9 @@ class Laws:
             for key, row in rows.items():
                 check(before.get(key), row)
         self._lent = lent.on_commit(self.store, self.machines, changes)
+        for task in changes.records.get("tasks", {}).values():
+            if task is not None:
+                self.look_at_end(task)
         emptiness.nothing_lands(self.store, changes)
         self._emptied = emptiness.drained_by(self.store, changes)
         self._finished(changes)

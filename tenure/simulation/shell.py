@@ -13,13 +13,23 @@ from typing import Protocol
 
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
-from tenure.model.effects import Decide, Effect, ProbePower, Relist, Reply, SwitchPower, Trigger
+from tenure.model.effects import (
+    AskJournal,
+    Decide,
+    Effect,
+    ProbePower,
+    Relist,
+    Reply,
+    SwitchPower,
+    Trigger,
+)
 from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Started, Tick
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Outcome
 from tenure.model.placing import Placer
 from tenure.placement.milp import outcome_of
 from tenure.simulation import remembered
+from tenure.simulation.agents import SimAgents
 from tenure.simulation.faults import DEATHS, Faults
 from tenure.simulation.laws import Laws
 from tenure.simulation.machine import Machine
@@ -66,8 +76,10 @@ class Surroundings:
         self.machines: dict[str, Machine] = {}
         self.power = SimPower(timeline, faults)
         self.wire = Wire(timeline, faults, self.machines)
+        self.agents = SimAgents(timeline, faults, self.machines)
         self.watchers = Watchers(timeline, faults, relist_us=relist_us)
         self.laws = Laws(self.store, self.machines, timeline)
+        self.laws.look_at_end = self.agents.look_at
         self.power.going_off = self.laws.going_off
 
 
@@ -113,12 +125,14 @@ class SimShell:
         self.reload()
         if self.state is not None:
             self.around.watchers.begin(self.around.machines, self.put)
+            self.around.agents.begin(self.put, self.configured.nodes)
 
     def configure(self, nodes: tuple[NodeSpec, ...]) -> None:
         """Change the configuration and have it read."""
         before = {spec.name for spec in self.configured.nodes}
         self.configured = replace(self.configured, nodes=nodes)
         self.reload()
+        self.around.agents.begin(self.put, nodes)
         for spec in nodes:
             if spec.name not in before:
                 self.around.watchers.renew(self.around.machines[spec.name])
@@ -232,6 +246,8 @@ class SimShell:
             self.around.power.probe(effect, self._ender(effect.id))
         elif isinstance(effect, Decide):
             self._decide(effect)
+        elif isinstance(effect, AskJournal):
+            self.around.agents.ask(effect, self._ender(effect.id))
         else:
             self.around.wire.send(effect, self._ender(effect.id))
 

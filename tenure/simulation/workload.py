@@ -9,8 +9,9 @@ from typing import Any
 from tenure.core.params import Params
 from tenure.model.batch import BatchSpec
 from tenure.model.job import Constraint, JobSpec, SparkSpec
-from tenure.model.node import NodeSpec, PowerSpec, Site
+from tenure.model.node import AgentSpec, NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
+from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tenure.placement.decide import POLICIES, TENURE
@@ -52,6 +53,16 @@ def with_checkpoints(dice: Random, specs: tuple[NodeSpec, ...]) -> tuple[NodeSpe
     """Return the nodes, of which none, some or all can checkpoint."""
     share = dice.choice((0.0, 0.7, 1.0, 1.0))
     return tuple(replace(spec, checkpoint=dice.random() < share) for spec in specs)
+
+
+def with_agents(dice: Random, specs: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:
+    """Return the nodes, most of which have an agent and lend; in some runs all do."""
+    share = dice.choice((0.7, 1.0, 1.0))
+    agent = AgentSpec("unix:///agent")
+    return tuple(
+        replace(spec, agent=agent, harvest=QosParams()) if dice.random() < share else spec
+        for spec in specs
+    )
 
 
 def with_kinds(dice: Random, params: Params) -> Params:

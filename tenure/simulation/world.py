@@ -61,7 +61,9 @@ class World:
         self.around = Surroundings(self.timeline, self.faults, self.story, relist_us=relist_us)
         self.kinds = Random(f"kinds {seed}")
         drawn = workload.draw_nodes(self.random, is_calm=self.is_calm)
-        self.specs = workload.with_checkpoints(self.kinds, drawn)
+        drawn = workload.with_checkpoints(self.kinds, drawn)
+        # by dice of its own, so that the rest of a seed stays what it was
+        self.specs = workload.with_agents(Random(f"agents {seed}"), drawn)
         configured = Configured(at_us=START_US, nodes=self.specs, cycles=workload.CYCLES)
         params = workload.with_kinds(self.kinds, workload.draw_params(self.random))
         self.shell = SimShell(self.around, params, placer, configured=configured)
@@ -166,6 +168,14 @@ class World:
         for _ in range(0 if self.is_calm else dice.choice((0, 0, 1))):
             at_us = START_US + dice.randrange(2 * US, self.span_us)
             self.timeline.at(at_us, partial(self.clients.call_off_one, dice))
+        self._plan_agents()
+
+    def _plan_agents(self) -> None:
+        dice, agents = Random(f"agents' deeds {self.seed}"), self.around.agents
+        for deed, count in ((agents.strike, 10), (agents.leave, dice.choice((0, 1, 2)))):
+            for _ in range(0 if self.is_calm else count):
+                at_us = START_US + dice.randrange(2 * US, self.span_us)
+                self.timeline.at(at_us, partial(deed, dice))
 
     def _plan_cycles(self) -> None:
         end_us = START_US + self.span_us

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import aiohttp
@@ -18,8 +19,9 @@ import pytest
 from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config.certificates import client_context
 from tenure.daemon.lending import Lending
-from tenure.model.events import HarvestReported
+from tenure.model.events import Event, GuardSeen, HarvestReported
 from tenure.model.node import AgentSpec, NodeSpec
+from tenure.model.outcome import Done
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.qos.wire import revision_of
@@ -151,15 +153,19 @@ async def test_lateness_is_a_histogram(agent: Running, client: AgentClient) -> N
     assert found["tenure_agent_loop_cpu_seconds_total"] > 0
 
 
+def reports(events: list[Event]) -> list[HarvestReported]:
+    return [event for event in events if isinstance(event, HarvestReported)]
+
+
 async def test_the_daemon_sets_it_and_takes_what_it_did_once(
     agent: Running, client: AgentClient
 ) -> None:
     await answered(client)
-    told: list[HarvestReported] = []
+    events: list[Event] = []
     published = 0
 
     def lend(capacity: Resources | None = None) -> Lending:
-        made = Lending(lambda _: client, lambda _: published, lambda make: told.append(make(7)))
+        made = Lending(lambda _: client, lambda _: published, lambda make: events.append(make(7)))
         spec = NodeSpec(A, "unix:///e", "nursery", agent=agent.spec, harvest=PARAMS)
         made.configure([replace(spec, capacity=capacity, reserve=Resources(500, 1))])
         return made
@@ -167,7 +173,7 @@ async def test_the_daemon_sets_it_and_takes_what_it_did_once(
     lending = lend()
     running = asyncio.create_task(lending.run())
     try:
-        await until(lambda: told, "actions that are told")
+        await until(lambda: reports(events), "actions that are told")
         assert lending.lent[A].status["revision"] == revision_of(PARAMS)
         assert lending.lent[A].fault == ""
         assert lending.lent[A].numbers["quota_m"] is not None
@@ -177,13 +183,22 @@ async def test_the_daemon_sets_it_and_takes_what_it_did_once(
         await until(lambda: not lending.lent[A].fault, "that it is back")
     finally:
         running.cancel()
+    told = reports(events)
+    guards = [event.guard for event in events if isinstance(event, GuardSeen)]
+    assert [is_away for is_away, _ in groupby(guards, lambda guard: bool(guard.fault))] == [0, 1, 0]
+    assert all(
+        (guard.mode, guard.cgroup_parent) == ("act", "/n/tenure-harvest") for guard in guards
+    )
     seqs = [action.seq for report in told for action in report.actions]
     assert seqs == sorted(set(seqs))
     # a daemon that restarts goes on from what it has published, with the capacity that is stated
     published, fresh = seqs[-1], len(told)
     again = lend(Resources(1500, 1000))
     await again._look(A)
-    assert all(a.seq > published for report in told[fresh:] for a in report.actions)
+    assert all(a.seq > published for report in reports(events)[fresh:] for a in report.actions)
+    looks = again.lent[A].status["looks"]
+    assert isinstance(await again.cover(A), Done)
+    assert (await client.actions(published)).status["looks"] > looks  # past what it was amid of
     wanted = replace(PARAMS, cpu_m=1000, memory_bytes=999)
     assert await answered(client) == revision_of(wanted)
     again.configure([NodeSpec(A, "unix:///e", "nursery", agent=agent.spec)])

@@ -23,6 +23,7 @@ from tenure.model.batch import Batch, Chunk, InputFile
 from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.effects import (
+    AskJournal,
     CollectOutput,
     CreateContainer,
     Effect,
@@ -43,15 +44,18 @@ from tenure.model.events import (
     ContainerSeen,
     EffectEnded,
     Event,
+    GuardSeen,
     NodeConnected,
     NodeListed,
     Started,
 )
 from tenure.model.facts import LABEL_JOB, ContainerFacts, EngineFacts
+from tenure.model.harvest import Guard
 from tenure.model.job import Executor, JobSpec
-from tenure.model.node import NodeSpec, Power, PowerSpec, Site
+from tenure.model.node import AgentSpec, NodeSpec, Power, PowerSpec, Site
 from tenure.model.outcome import Done
 from tenure.model.plan import CycleSpec
+from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US, usd_to_nano
 from tenure.placement.policies import Policies
@@ -68,6 +72,8 @@ NODES = tuple(
         site=site,
         price_nano_per_h=price,
         power=power,
+        agent=AgentSpec("unix:///run/agent.sock"),
+        harvest=QosParams(),
     )
     for i, (generation, site, price, power) in enumerate(
         (
@@ -124,6 +130,7 @@ class CoreBackend:
         self.handle(NodeConnected(at_us=self.now_us(), node=node, facts=facts))
         now = self.now_us()
         self.handle(NodeListed(at_us=now, node=node, started_us=now, containers=(), images=IMAGES))
+        self.handle(GuardSeen(at_us=now, node=node, guard=Guard("act", "/tenure-harvest")))
 
     def handle(self, event: Event) -> Any:
         """Take in an event and all that follows from it; return the reply, if there is one."""
@@ -155,7 +162,7 @@ class CoreBackend:
             return [self._end(effect.id, engine_id)]
         if isinstance(effect, ended):
             return [self._end(effect.id, ""), *self._seen(effect)]
-        if isinstance(effect, SwitchPower | SendInput | CollectOutput):
+        if isinstance(effect, SwitchPower | SendInput | CollectOutput | AskJournal):
             return [self._end(effect.id, "")]
         if isinstance(effect, ProbePower):
             node = self.tables.nodes[effect.node]
@@ -251,6 +258,11 @@ class CoreBackend:
 
     def harvest(self, node: str) -> Mapping[str, Any] | None:
         return self.lent.get(node)
+
+    def lending(self, node: str) -> tuple[Mapping[str, int], str]:
+        from tenure.daemon.views import lending_of
+
+        return lending_of(self.state.ctx, node)
 
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         return self.state.ctx.executors_on(node), self.state.ctx.services_on(node)

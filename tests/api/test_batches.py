@@ -42,6 +42,11 @@ def test_a_batch_is_answered_with_its_end_and_shown(server: Server) -> None:
     assert len({task["node"] for task in tasks}) == 3  # those that are on
     assert server.get("/v1/batches?state=running").json["items"][0]["id"] == batch["id"]
     assert server.get("/v1/batches?state=failed").json["items"] == []
+    shown = server.get(f"/v1/nodes/{tasks[0]['node']}").json
+    assert (shown["tasks"], shown["objection"]) == ({"running": 1}, "")
+    rows = server.get("/metrics").body.decode().splitlines()
+    assert 'tenure_batch_tasks{state="running"} 3.0' in rows
+    assert 'tenure_batches{state="running"} 1.0' in rows
     cancelled = server.post(f"/v1/batches/{batch['id']}/cancel", {})
     assert cancelled.json["state"] == "cancelled"
 

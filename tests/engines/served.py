@@ -5,18 +5,21 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.lent import Agent
 from testbed import NodeSpec, Testbed, check
 from tests.faults.rig import fast_config
 from tests.faults.tenured import Tenured, until
 
 READY_S = 40.0
+#: The agents of nodes that lend now, by node.
+AGENTS: dict[str, Agent] = {}
 
 
 def _nothing(_bed: Testbed) -> None:
@@ -28,21 +31,29 @@ def served(
     specs: Sequence[NodeSpec],
     *,
     prepare: Callable[[Testbed], None] = _nothing,
+    harvest: Mapping[str, Any] | None = None,
     cycles: Mapping[str, Any] | None = None,
     **config: Any,
 ) -> Iterator[tuple[Testbed, Tenured]]:
     """Yield engines and a daemon to which all nodes that begin switched on are ready.
 
     ``prepare`` is done before the daemon starts; ``config`` is what its configuration says
-    otherwise, of a section only what is named. Skips where the testbed cannot run.
+    otherwise, of a section only what is named. With ``harvest``, what that section of each node
+    says, each has an agent and lends. Skips where the testbed cannot run.
     """
     if missing := check():
         pytest.skip("; ".join(missing))
     folder = Path(tempfile.mkdtemp(prefix="tns-")).resolve()
     try:
-        with Testbed(specs, folder / "bed") as bed:
+        with ExitStack() as stack:
+            bed = stack.enter_context(Testbed(specs, folder / "bed"))
             prepare(bed)
             usual = fast_config(bed)
+            if harvest is not None:
+                usual["nodes"] = [
+                    stack.enter_context(_lending(bed, node, folder, harvest))
+                    for node in usual["nodes"]
+                ]
             merged = {
                 key: usual.get(key, {}) | value if isinstance(value, dict) else value
                 for key, value in config.items()
@@ -62,6 +73,23 @@ def served(
                 tenured.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _lending(
+    bed: Testbed, node: dict[str, Any], folder: Path, harvest: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Have an agent for a node, and yield what the configuration says of both."""
+    own = folder / f"agent-{node['name']}"
+    own.mkdir()
+    agent = Agent(own, bed.nodes[node["name"]])
+    agent.start()
+    AGENTS[node["name"]] = agent
+    try:
+        yield node | {"agent": {"url": agent.url}, "harvest": dict(harvest)}
+    finally:
+        del AGENTS[node["name"]]
+        agent.stop()
 
 
 def _is_ready(tenured: Tenured, node: str) -> bool:

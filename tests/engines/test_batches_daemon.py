@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.lent import holding, removed, run
 from tenure.cli.batches import document
 from tenure.client.client import Client
 from tenure.model.errors import Conflict, InvalidInput, TenureError
 from testbed import IMAGE, NodeSpec, Testbed, docker_api
-from tests.engines.served import served
+from tests.engines.served import AGENTS, served
 from tests.faults.tenured import ROOT, Tenured, until
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
@@ -67,6 +68,14 @@ class Rig:
         assert status == 200
         return list(json.loads(answer))
 
+    def objection(self, node: str) -> str:
+        """Return why no task may begin on a node."""
+        return str(self.client.node(node)["objection"])
+
+    def is_lending(self) -> bool:
+        """Whether a task may begin on either node."""
+        return not any(map(self.objection, NODES))
+
     def is_empty(self) -> bool:
         return not any(self.containers(node) for node in NODES)
 
@@ -92,8 +101,13 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("inputs")
     specs = [NodeSpec(name, "nursery", cpus=2, memory_bytes=512 << 20) for name in NODES]
     batches = {"input_dirs": [str(folder)]}
-    with served(specs, generations=["nursery"], batches=batches) as (bed, tenured):
-        yield Rig(bed, tenured, folder)
+    harvest = {"mode": "act", "memory_margin": 0.2}
+    told: dict[str, Any] = {"harvest": harvest, "batches": batches, "generations": ["nursery"]}
+    # rarely sampled, so that the agents see owners grow before the daemon does
+    with served(specs, stats={"interval_s": 30}, **told) as (bed, tenured):
+        rig = Rig(bed, tenured, folder)
+        until(rig.is_lending, 20, "both agents to be heard of")
+        yield rig
 
 
 def generated(kind: str, megabytes: float, path: Path) -> Path:
@@ -172,24 +186,78 @@ def test_tasks_run_below_the_harvest_parent_and_yield(rig: Rig) -> None:
     until(rig.is_empty, 30, "all containers to be removed")
 
 
-def test_a_killed_task_finishes_elsewhere_and_costs_no_retry(rig: Rig) -> None:
-    script = "[ $TENURE_ATTEMPT -gt 1 ] || sleep 300; echo done > /tenure/out/o"
-    found = rig.client.submit_batch(batch("killed", stage("s", script, tasks=1), retries=0))
+FIRST_SLEEPS = "[ $TENURE_ATTEMPT -gt 1 ] || sleep 300; echo done > /tenure/out/o"
+
+
+def running_task(rig: Rig, batch_id: str) -> dict[str, Any]:
+    """Return the one task of a batch once it runs."""
 
     def first() -> dict[str, Any] | None:
-        (task,) = rig.client.batch_tasks(found["id"])
+        (task,) = rig.client.batch_tasks(batch_id)
         return task if task["state"] == "running" else None
 
-    task = until(first, 60, "the task to run")
+    found: dict[str, Any] = until(first, 60, "the task to run")
+    return found
+
+
+def test_a_task_killed_by_a_hand_costs_a_retry(rig: Rig) -> None:
+    """The agent's journal says that it was not the agent."""
+    found = rig.client.submit_batch(batch("hand", stage("s", FIRST_SLEEPS, tasks=1), retries=1))
+    task = running_task(rig, found["id"])
     (row,) = rig.containers(task["node"])
     path = f"/containers/{row['Id']}/kill?signal=KILL"
     assert docker_api.call(rig.bed.nodes[task["node"]].socket, "POST", path)[0] == 204
     ended = rig.ended(found["id"])
+    assert (ended["state"], ended["retried"], ended["reclaimed"]) == ("succeeded", 1, 0)
+
+
+def test_a_task_that_the_agent_ends_finishes_elsewhere_and_costs_no_retry(rig: Rig) -> None:
+    """An owner that nobody foresaw grows; the task beside it has to go, and counts right."""
+    script = "hold 100 & [ $TENURE_ATTEMPT -gt 1 ] || sleep 300; wc -c < /tenure/in/chunk > "
+    source = rig.folder / "counted"
+    source.write_bytes(b"x" * 999 + b"\n")
+    given = {"file": str(source), "split": {"size": "1MiB"}}
+    wanted = stage("s", script + "/tenure/out/o", input=given, memory="160MiB")
+    found = rig.client.submit_batch(batch("grown", wanted, retries=0))
+    task = running_task(rig, found["id"])
+    node = rig.bed.nodes[task["node"]]
+    agent = AGENTS[task["node"]]
+
+    def is_held() -> bool:
+        return int(agent.status["numbers"].get("harvest_memory_bytes", 0)) > 90 << 20
+
+    until(is_held, 30, "the task to hold its memory")
+    # 512 less a margin of 20 % is 410 MiB, half the margin may be entered: 461 MiB in all
+    with removed([run(node, "grower", holding(370))]) as owners:
+        ended = rig.ended(found["id"])
+        assert owners[0].state["Running"]
     assert (ended["state"], ended["retried"], ended["reclaimed"]) == ("succeeded", 0, 1)
     (again,) = rig.client.batch_tasks(found["id"])
-    assert again["attempt"] == 2
-    assert again["node"] != task["node"]
-    assert rig.output(found["id"]) == b"done\n"
+    assert (again["attempt"], again["node"] != task["node"]) == (2, True)
+    assert rig.output(found["id"]) == b"1000\n"
+    kills = rig.client.events(types="harvest.kill")["items"]
+    assert [kill["subject"] for kill in kills] == [task["node"]]
+    reclaims = rig.client.events(types="task.reclaimed")["items"]
+    assert "its node's agent ended it for its owners" in reclaims[-1]["data"]["why"]
+
+
+def test_nothing_is_lent_while_an_agent_is_away_and_what_runs_goes_on(rig: Rig) -> None:
+    script = "sleep 6; echo done > /tenure/out/o"
+    found = rig.client.submit_batch(batch("alone", stage("s", script, tasks=1), retries=0))
+    running_task(rig, found["id"])
+    for agent in AGENTS.values():
+        agent.stop(kill=True)
+    try:
+        until(lambda: all(map(rig.objection, NODES)), 20, "both to be missed")
+        lost = refusal(rig, batch("none", stage("s", "true", tasks=1)))
+        assert lost.code == "no_lender"
+        assert "its agent does not protect its owners" in lost.detail
+        ended = rig.ended(found["id"])
+        assert (ended["state"], ended["reclaimed"]) == ("succeeded", 0)
+    finally:
+        for agent in AGENTS.values():
+            agent.start()
+    until(rig.is_lending, 20, "both to be heard of again")
 
 
 def test_a_failing_task_is_retried_and_then_fails_the_batch(rig: Rig) -> None:

@@ -31,6 +31,8 @@ from tenure.model.events import (
     EffectEnded,
     Event,
     FenceNode,
+    GuardSeen,
+    HarvestReported,
     NodeConnected,
     NodeListed,
     NodeLost,
@@ -42,16 +44,19 @@ from tenure.model.events import (
     Tick,
 )
 from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.harvest import Guard, HarvestAction
 from tenure.model.job import JobSpec
+from tenure.model.node import AgentSpec
 from tenure.model.outcome import REFUSALS, Done, Outcome, Refused, Unknown
 from tenure.model.plan import CycleSpec, Move, Plan
+from tenure.model.qos import QosParams
 from tenure.model.units import US
 from tenure.simulation import remembered
 from tenure.simulation.progress import CHECKS
 from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node
 
 NODES = (
-    node("n", "nursery"),
+    node("n", "nursery", agent=AgentSpec("unix:///agent"), harvest=QosParams()),
     node("m", "nursery", driver="command"),
     node("y", driver="command"),
     node("z"),
@@ -122,6 +127,7 @@ class CoreMachine(RuleBasedStateMachine):
             at_us=0, node="n", started_us=self.bench.now_us + US, containers=(), images=(IMAGE,)
         )
         self.say(listing, 2 * US)
+        self.guard(True)
         names = ("map", "reduce")[: len(counts)]
         stages = tuple(
             StageSpec(
@@ -138,6 +144,16 @@ class CoreMachine(RuleBasedStateMachine):
         )
         spec = BatchSpec(f"batch{self.count}", stages, retries)
         self.ask(SubmitBatch, batch=f"b{self.count}", spec=spec)
+
+    @rule(is_sound=st.booleans())
+    def guard(self, is_sound: bool) -> None:
+        guard = Guard("act", "/tenure-harvest", "" if is_sound else "no answer")
+        self.say(GuardSeen(at_us=0, node="n", guard=guard))
+
+    @rule(seq=st.integers(1, 9), is_done=st.booleans(), engine_id=st.sampled_from(["c1", "c2"]))
+    def kill(self, seq: int, is_done: bool, engine_id: str) -> None:
+        action = HarvestAction(seq, 1, "kill", "limit", is_done=is_done, task=engine_id)
+        self.say(HarvestReported(at_us=0, node="n", actions=(action,)))
 
     @rule(pick=PICK)
     def call_off(self, pick: int) -> None:

@@ -65,7 +65,14 @@ async def inspect(call: Call) -> web.Response:
     report = call.backend.drain(node.name)
     told = call.backend.harvest(node.name)
     harvest = None if told is None else dict(told)
-    detail = NodeDetail(**_view(call, node), drain=_drain_view(call, report), harvest=harvest)
+    tasks, objection = call.backend.lending(node.name)
+    detail = NodeDetail(
+        **_view(call, node),
+        drain=_drain_view(call, report),
+        harvest=harvest,
+        tasks=dict(tasks),
+        objection=objection,
+    )
     return call.record(detail)
 
 

@@ -12,8 +12,20 @@ from tenure.core.params import Params
 from tenure.model.batch import Batch, BatchSpec, Forecasted, StageSpec, Task, TaskState
 from tenure.model.effects import Reply, SendInput
 from tenure.model.errors import Problem
-from tenure.model.events import CancelBatch, DrainNode, EffectEnded, SubmitBatch, Tick
-from tenure.model.outcome import Done, Refused, Unknown
+from tenure.model.events import (
+    CancelBatch,
+    DrainNode,
+    EffectEnded,
+    GuardSeen,
+    HarvestReported,
+    NodeLost,
+    SubmitBatch,
+    Tick,
+)
+from tenure.model.harvest import Guard, HarvestAction
+from tenure.model.node import AgentSpec, NodeSpec
+from tenure.model.outcome import Done, Outcome, Refused, Unknown
+from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node, shown
@@ -30,8 +42,34 @@ def two() -> tuple[StageSpec, StageSpec]:
     return stage("map", 2, partitions=1), stage("reduce", 1, after=("map",), shuffle="map")
 
 
+AGENT: dict[str, Any] = {"agent": AgentSpec("unix:///agent"), "harvest": QosParams()}
+GUARD = Guard("act", "/tenure-harvest")
+
+
+def lends(name: str, generation: str = "nursery", **more: Any) -> NodeSpec:
+    return node(name, generation, **(AGENT | more))
+
+
 class Lender(Bench):
-    """A bench to which batches are submitted."""
+    """A bench to which batches are submitted; its nodes lend and have an agent."""
+
+    def guard(self, name: str, **change: Any) -> None:
+        guard = dataclasses.replace(GUARD, **change)
+        self.say(GuardSeen(at_us=0, node=name, guard=guard), after_us=1)
+
+    def told(self, index: int = 0, *, kills: str = "", outcome: Outcome | None = None) -> None:
+        """Have the journal of a task's node be read, which says that it ended ``kills``."""
+        ask = self.open_of("ask_journal", index)
+        if kills:
+            self.killed(ask.node, kills)
+        self.end(ask, outcome)
+
+    def killed(self, name: str, engine_id: str) -> None:
+        self.seq = getattr(self, "seq", 0) + 1
+        action = HarvestAction(
+            self.seq, 1, "kill", "limit", is_done=True, task=engine_id, resource="memory"
+        )
+        self.say(HarvestReported(at_us=0, node=name, actions=(action,)))
 
     def lend(self, name: str, *stages: StageSpec, is_dry: bool = False, **spec: Any) -> Any:
         given = BatchSpec(name, stages or (stage(),), **spec)
@@ -74,10 +112,11 @@ class Lender(Bench):
 
 
 def lender(*nodes: Any, **params: Any) -> Lender:
-    specs = nodes or (node("n", "nursery"), node("m", "nursery"))
+    specs = nodes or (lends("n"), lends("m"))
     bench = Lender(*specs, params=Params(**({"min_on": {}} | params)))
     for spec in specs:
         bench.connect(spec.name)
+        bench.guard(spec.name)
     return bench
 
 
@@ -143,7 +182,7 @@ def test_what_cannot_be_done_is_refused_whole(change: dict[str, Any], code: str)
 
 
 def test_the_latest_started_gives_way_when_owners_need_the_memory() -> None:
-    bench = lender(node("n", "nursery"))
+    bench = lender(lends("n"))
     bench.lend("b", stage(count=3, request=Resources(100, 256 * MIB)))
     for index in range(3):
         bench.run(index)
@@ -161,7 +200,10 @@ def test_a_killed_task_costs_no_retry_and_goes_elsewhere() -> None:
     bench.lend("b", retries=0)
     create = bench.run()
     bench.exit(0, create, 137)
+    assert bench.task().state is S.EXITED  # who ended it is not known yet
+    bench.told(kills="e0")
     assert bench.task().state is S.PENDING
+    assert "ended it for its owners (memory, limit)" in bench.task().note
     grave = bench.tables.graves["b/0/1"]
     bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
     bench.say(Tick(at_us=0), after_us=30 * US)
@@ -174,6 +216,7 @@ def test_one_killed_for_its_own_memory_failed() -> None:
     bench = lender()
     bench.lend("b", retries=0)
     bench.exit(0, bench.run(), 137, is_oom_killed=True)
+    bench.told()
     assert bench.batch().is_failing
     assert "more than it asked for" in bench.batch().reason
 
@@ -195,8 +238,9 @@ def test_a_restart_asks_again_for_an_output_and_for_nothing_else() -> None:
     assert bench.task(0).state is S.COLLECTING
     create = bench.run(1)
     bench.restart()
-    bench.connect_again("n")
-    bench.connect_again("m")
+    for name in ("n", "m"):
+        bench.connect_again(name)
+        bench.guard(name)
     first = [e for e in bench.effects if getattr(e, "owner", "") == "task:b/0"]
     made = next(e for e in first if e.kind == "create")
     bench.listed(made.node, shown(made, "e0", "exited", exit_code=0))
@@ -222,7 +266,7 @@ def power_of(bench: Lender, name: str) -> str:
 
 
 def test_tasks_keep_no_node_on_and_are_ended_before_it_goes_off() -> None:
-    bench = lender(node("y", driver="command"), grace_us=20 * US)
+    bench = lender(lends("y", "young", driver="command"), grace_us=20 * US)
     ctx = bench.state.ctx
     bench.submit("j", command=("run",))
     create = bench.open("create")
@@ -251,7 +295,7 @@ def test_tasks_keep_no_node_on_and_are_ended_before_it_goes_off() -> None:
 
 
 def test_a_drain_ends_tasks_and_nothing_is_lent_there() -> None:
-    bench = lender(node("n", "nursery"))
+    bench = lender(lends("n"))
     bench.lend("b")
     bench.run()
     bench.say(DrainNode(at_us=0, request="d", node="n"))
@@ -285,9 +329,10 @@ def test_after_a_restore_what_was_not_done_begins_anew_beside_nothing() -> None:
     meta = restore.marked(bench.records["meta"]["meta"], bench.now_us)
     bench.records["meta"] = {"meta": meta}
     bench.restart()
-    bench.configure(node("n", "nursery"), node("m", "nursery"))
+    bench.configure(lends("n"), lends("m"))
     for name in ("n", "m"):
         bench.connect_again(name)
+        bench.guard(name)
         there = [shown(create, "e1", "running")] if create.node == name else []
         bench.listed(name, *there)
     assert not bench.state.ctx.meta.is_restoring
@@ -303,3 +348,162 @@ def test_after_a_restore_what_was_not_done_begins_anew_beside_nothing() -> None:
     bench.listed("n")
     bench.listed("m")
     assert bench.task(1).state is S.CREATING
+
+
+# the agent
+
+
+@pytest.mark.parametrize(
+    ("specs", "guard", "told"),
+    [
+        ((node("n", "nursery"),), {}, "set harvest.mode: act and agent.url"),
+        ((lends("n", harvest=QosParams(mode="advise")),), {}, "set harvest.mode: act"),
+        ((lends("n"),), {"fault": "no answer within 5 s"}, "n: its agent does not protect"),
+        ((lends("n"),), {"mode": "off"}, "n: its agent is in mode off yet"),
+        ((lends("n", cgroup="/rack/n"),), {}, "below /rack/n/tenure-harvest by cgroup"),
+    ],
+)
+def test_nothing_is_lent_unless_an_agent_protects_the_owners(
+    specs: tuple[NodeSpec, ...], guard: dict[str, Any], told: str
+) -> None:
+    bench = lender(*specs)
+    bench.guard("n", **guard)
+    for is_dry in (True, False):
+        answer = bench.lend("b", is_dry=is_dry)
+        assert answer.code == "no_lender"
+        assert told in answer.detail
+    assert not bench.tables.batches
+
+
+def test_an_agent_that_was_never_heard_of_lends_nothing() -> None:
+    bench = Lender(lends("n"), params=Params(min_on={}))
+    bench.connect("n")
+    assert "has not answered yet" in bench.lend("b").detail
+    bench.guard("n")
+    assert isinstance(bench.lend("b"), Batch)
+
+
+def test_under_systemd_the_agent_looks_at_the_root() -> None:
+    bench = lender(lends("n", cgroup="/rack/n"))
+    ctx = bench.state.ctx
+    ctx.put_node(dataclasses.replace(ctx.tables.nodes["n"], cgroup_driver="systemd"))
+    assert lending.objection(ctx, ctx.tables.nodes["n"]) == ""
+
+
+def test_nothing_begins_while_the_agent_is_away_and_what_runs_goes_on() -> None:
+    bench = lender(lends("n"))
+    bench.lend("b", stage(count=2))
+    bench.run(0)
+    bench.end(bench.open_of("create", 1), Done("e1"))
+    bench.guard("n", fault="no answer")
+    bench.end(bench.open_of("send", 1))
+    assert bench.task(1).state is S.READY
+    assert not bench.has_open("start")
+    bench.guard("n")
+    bench.end(bench.open_of("start", 1))
+    assert [bench.task(i).state for i in range(2)] == [S.RUNNING, S.RUNNING]
+
+
+def test_what_waits_for_a_lost_agent_begins_elsewhere() -> None:
+    bench = lender()
+    bench.lend("b")
+    home = bench.task().node
+    bench.end(bench.open_of("create"), Done("e0"))
+    bench.guard(home, fault="no answer")
+    bench.end(bench.open_of("send"))
+    bench.say(Tick(at_us=0), after_us=61 * US)
+    assert (bench.task().attempt, bench.batch().reclaimed) == (2, 1)
+    grave = bench.tables.graves["b/0/1"]
+    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    assert bench.task().node not in ("", home)
+
+
+def test_a_node_that_lends_no_more_is_left_by_its_tasks() -> None:
+    bench = lender()
+    bench.lend("b")
+    home = bench.run().node
+    other = "m" if home == "n" else "n"
+    bench.configure(node(home, "nursery"), lends(other))
+    assert (bench.task().attempt, bench.batch().retried) == (2, 0)
+    assert "lends no more" in bench.task().note
+
+
+@pytest.mark.parametrize("code", [137, 143, 3])
+def test_an_exit_of_its_own_costs_a_retry(code: int) -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    bench.exit(0, bench.run(), code)
+    bench.told()
+    if code != 3:  # an engine that goes down does so too, and is missed only later
+        assert bench.task().state is S.EXITED
+        bench.say(Tick(at_us=0), after_us=11 * US)
+        bench.told()
+    assert bench.batch().is_failing
+    assert (bench.batch().retried, bench.batch().reclaimed) == (1, 0)
+
+
+def test_a_kill_is_told_before_its_exit_is_seen() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    create = bench.run()
+    bench.killed(create.node, "e0")
+    assert bench.task().state is S.RUNNING
+    bench.exit(0, create, 1)  # its shell saw its child die
+    assert (bench.batch().reclaimed, bench.batch().retried) == (1, 0)
+
+
+def test_a_kill_of_something_else_excuses_nothing() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    bench.exit(0, bench.run(), 9)
+    bench.told(kills="e77")
+    assert bench.batch().is_failing
+
+
+def test_an_exit_waits_for_an_agent_until_it_is_lost() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    bench.exit(0, bench.run(), 137)
+    for _ in range(20):
+        bench.told(outcome=Refused("agent_away", "no answer"))
+        if bench.task().state is not S.EXITED:
+            break
+        bench.say(Tick(at_us=0), after_us=5 * US)
+    assert (bench.task().attempt, bench.batch().reclaimed) == (2, 1)
+    assert "cannot tell by whom" in bench.task().note
+
+
+def test_a_daemon_that_was_killed_asks_the_journal_again() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    create = bench.run()
+    bench.exit(0, create, 137)
+    bench.restart()
+    bench.connect_again("n")
+    bench.connect_again("m")
+    bench.listed(create.node, shown(create, "e0", "exited", exit_code=137))
+    bench.say(Tick(at_us=0), after_us=5 * US)
+    bench.told(kills="e0")
+    assert (bench.task().attempt, bench.batch().reclaimed) == (2, 1)
+
+
+def test_tasks_that_end_with_their_engine_cost_no_retry() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    create = bench.run()
+    bench.exit(0, create, 143)
+    bench.say(NodeLost(at_us=0, node=create.node))
+    bench.told()  # the agent lived on, and did nothing
+    bench.connect_again(create.node)
+    bench.listed(create.node, shown(create, "e0", "exited", exit_code=143))
+    bench.say(Tick(at_us=0), after_us=11 * US)
+    bench.told()
+    assert (bench.task().attempt, bench.batch().retried) == (2, 0)
+
+
+def test_a_margin_of_the_agent_that_is_larger_counts() -> None:
+    bench = lender(lends("n", harvest=QosParams(cpu_margin=0.5, memory_margin=0.25)))
+    ctx = bench.state.ctx
+    spare = lending.spare_on(ctx, ctx.tables.nodes["n"])
+    assert spare == SIZE - Resources(1000, 256 * MIB)

@@ -1,0 +1,96 @@
+"""What the container of a task is made of, gets, and where its output goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenure.core.context import Context
+from tenure.model.batch import (
+    CHUNK_NAME,
+    INPUT_FOLDER,
+    OUTPUT_FOLDER,
+    Part,
+    Task,
+    partition_name,
+)
+from tenure.model.facts import (
+    LABEL_ATTEMPT,
+    LABEL_BATCH,
+    LABEL_EXECUTOR,
+    LABEL_FLEET,
+    LABEL_GENERATION,
+    LABEL_JOB,
+    LABEL_STAGE,
+)
+from tenure.model.harvest import OOM_SCORE_ADJ, cgroup_parent
+from tenure.model.node import Node
+
+#: The least weight that cgroups know: beside any owner a task gets next to nothing.
+CPU_SHARES = 2
+
+
+def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:
+    """Return Docker's create body of a task: no CPU quota of its own, first to be killed."""
+    stage = ctx.tables.batches[task.batch].spec.stage(task.stage)
+    labels = {
+        LABEL_FLEET: ctx.meta.fleet,
+        LABEL_JOB: task.batch,
+        LABEL_EXECUTOR: str(task.index),
+        LABEL_ATTEMPT: str(task.attempt),
+        LABEL_GENERATION: node.spec.generation,
+        LABEL_BATCH: task.batch,
+        LABEL_STAGE: task.stage,
+    }
+    identity = [
+        f"TENURE_BATCH={task.batch}",
+        f"TENURE_STAGE={task.stage}",
+        f"TENURE_TASK={task.number}",
+        f"TENURE_TASKS={stage.count}",
+        f"TENURE_ATTEMPT={task.attempt}",
+        f"TENURE_PARTITIONS={stage.partitions}",
+        f"TENURE_INPUT={INPUT_FOLDER}",
+        f"TENURE_OUTPUT={OUTPUT_FOLDER}",
+    ]
+    body: dict[str, Any] = {
+        "Image": stage.image,
+        "Env": [*stage.env, *identity],
+        "Labels": labels,
+        "HostConfig": {
+            "Memory": stage.request.memory_bytes,
+            "CpuShares": CPU_SHARES,
+            "CgroupParent": cgroup_parent(node.cgroup_driver, node.spec.cgroup),
+            "OomScoreAdj": OOM_SCORE_ADJ,
+            "RestartPolicy": {"Name": "no"},
+            "Init": True,
+        },
+    }
+    if stage.command:
+        body["Cmd"] = list(stage.command)
+    return body
+
+
+def parts_of(ctx: Context, task: Task) -> tuple[Part, ...]:
+    """Return what a task gets: its chunk, and its partition of each task that shuffles to it."""
+    batch = ctx.tables.batches[task.batch]
+    stage = batch.spec.stage(task.stage)
+    parts = []
+    if stage.input is not None and task.chunk is not None:
+        chunk = task.chunk
+        parts.append(Part(CHUNK_NAME, stage.input.path, chunk.offset, chunk.length))
+    if stage.shuffle:
+        file = partition_name(task.number)
+        first = 0
+        for other in batch.spec.stages:
+            if other.name == stage.shuffle:
+                break
+            first += other.count
+        count = batch.spec.stage(stage.shuffle).count
+        for number in range(count):
+            name = f"from-{number:05d}"
+            parts.append(Part(name, f"{folder_of(task.batch, first + number)}/{file}"))
+    return tuple(parts)
+
+
+def folder_of(batch: str, index: int) -> str:
+    """Return where the output of a task is kept, below the daemon's folder of outputs."""
+    return f"{batch}/{index:05d}"
