@@ -19,6 +19,7 @@ from tenure.core.board import Scene
 from tenure.core.context import Context
 from tenure.model.booking import Booking
 from tenure.model.job import Job, JobState
+from tenure.model.node import Node
 from tenure.model.placing import (
     Admitted,
     Agenda,
@@ -40,6 +41,8 @@ from tenure.model.units import FOREVER_US, US
 PUT_OFF_US = 3600 * US
 #: The queue is looked at again this soon where a start waits for executors that are overdue.
 LOOK_US = US
+#: A node that is silent for so long keeps no place for a start that has come and is not in a hurry.
+AWAY_US = 10 * US
 #: Room that comes back earlier than this was not expected yet.
 EARLY_US = US
 #: A start that moved by less is not stored again: executors never end to the microsecond.
@@ -198,18 +201,30 @@ def planned(ctx: Context, queue: Sequence[Job]) -> list[Planned]:
 def _booking(ctx: Context, job: Job) -> Booking | None:
     """Return the place of a job, None if it has none or its nodes will never serve it again.
 
-    A node that does not answer for the moment is no reason to give up a place there.
+    A node that does not answer for the moment is no reason to give up a place there: the plan looks
+    for another where a deadline would be missed. Whom none drives away looks for one after a while.
     """
     booking = ctx.tables.bookings.get(job.id)
     if booking is None:
         return None
-    allowed = ctx.params.job_generations()
-    nodes = [ctx.tables.nodes.get(name) for name, _ in booking.counts]
-    is_good = all(
-        node is not None and room.is_welcome(node) and not room.never_for(job, node, allowed)
-        for node in nodes
-    )
-    return booking if is_good else None
+    is_due = booking.start_us <= ctx.now_us
+    is_patient = not is_due or not (job.spec.deadline_us is None or booking.is_late)
+    for name, _ in booking.counts:
+        node = ctx.tables.nodes.get(name)
+        if node is None or not _serves(ctx, job, node):
+            return None
+        if not is_patient and _is_gone(ctx, node):
+            return None
+    return booking
+
+
+def _serves(ctx: Context, job: Job, node: Node) -> bool:
+    return room.is_welcome(node) and not room.never_for(job, node, ctx.params.job_generations())
+
+
+def _is_gone(ctx: Context, node: Node) -> bool:
+    silent_us = ctx.now_us - (ctx.now_us if node.unreachable_us is None else node.unreachable_us)
+    return room.is_away(node) and silent_us > AWAY_US
 
 
 def _row(ctx: Context, job: Job, queued: Queued, turn: int, before: Row | None) -> Row:
@@ -309,7 +324,7 @@ def _arm(ctx: Context, memory: Memory, bookings: Mapping[str, Booking]) -> None:
     if len(later) < len(waiting):
         # behind executors that are overdue: their end is an event, but the deadline may come first
         later.append(ctx.now_us + LOOK_US)
-    if memory.rotation.left:
+    if memory.rotation.left and waiting:  # with no place given there is none to improve
         later.append(max(memory.rotation.due_us, ctx.now_us + 1))
     if later:
         ctx.arm(min(later), start.MACHINE, KEY)

@@ -37,6 +37,8 @@ S = TaskState
 B = BatchState
 #: Nodes that a refusal names with what stands against each.
 MAX_TOLD = 5
+#: Times beyond the year 9892 have no name.
+LAST_US = 250_000_000_000 * US
 
 
 def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
@@ -94,7 +96,8 @@ def _in_window(ctx: Context, spec: BatchSpec) -> Forecasted | Problem:
         return Problem("no_room", "no node has room to lend for all of its stages", 422)
     if end_us > ctx.now_us + ctx.params.harvest_window_us:
         hours = ctx.params.harvest_window_us / 3600 / US
-        detail = f"it would end at {iso(end_us)}, beyond the window of {hours:g} h"
+        end = iso(end_us) if end_us < LAST_US else "a time after the year 9000"
+        detail = f"it would end at {end}, beyond the window of {hours:g} h"
         return Problem("outside_window", detail, 422)
     return Forecasted(end_us)
 

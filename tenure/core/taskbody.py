@@ -27,6 +27,8 @@ from tenure.model.node import Node
 
 #: The least weight that cgroups know: beside any owner a task gets next to nothing.
 CPU_SHARES = 2
+#: Processes and threads of a task: owners need numbers for theirs.
+MOST_PIDS = 4096
 
 
 def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:
@@ -60,6 +62,7 @@ def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:
             "CpuShares": CPU_SHARES,
             "CgroupParent": cgroup_parent(node.cgroup_driver, node.spec.cgroup),
             "OomScoreAdj": OOM_SCORE_ADJ,
+            "PidsLimit": MOST_PIDS,
             "RestartPolicy": {"Name": "no"},
             "Init": True,
         },

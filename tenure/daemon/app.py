@@ -258,6 +258,8 @@ class Daemon:
                 await self._clear_outputs()
             except TenureError as error:
                 log.error("cannot prune: %s", error.detail)
+            except OSError as error:
+                log.error("cannot clear outputs of batches: %s", error)
 
     async def _clear_outputs(self) -> None:
         found = await asyncio.to_thread(outputs.listing, self._outputs)

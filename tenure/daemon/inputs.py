@@ -12,7 +12,7 @@ from tenure.model.batch import Chunk, InputFile
 from tenure.model.errors import FieldError, InvalidInput
 
 #: More chunks than a batch may have tasks: counted no further.
-MAX_CHUNKS = 1_000_000
+MAX_CHUNKS = 20_000
 BLOCK_BYTES = 1 << 20
 
 
@@ -81,11 +81,10 @@ def _by_size(file: BinaryIO, size_bytes: int) -> list[int]:
 
 def _line_end(file: BinaryIO) -> int:
     """Return where the line at the present place ends, or the file."""
-    while block := file.read(BLOCK_BYTES):
-        found = block.find(b"\n")
-        if found >= 0:
-            return file.tell() - len(block) + found + 1
-    return file.seek(0, os.SEEK_END)
+    while part := file.readline(BLOCK_BYTES):
+        if part.endswith(b"\n"):
+            break
+    return file.tell()
 
 
 def _by_lines(file: BinaryIO, lines: int) -> list[int]:

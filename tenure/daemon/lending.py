@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.agent.io.client import AgentAway, AgentClient
+from tenure.model.errors import TenureError
 from tenure.model.events import Event, GuardSeen, HarvestReported
 from tenure.model.harvest import Guard
 from tenure.model.node import NodeSpec
@@ -86,10 +87,10 @@ class Lending:
             return
         try:
             self._note(name, await self._exchange(name, client, self._wanted[name]), "")
-        except AgentAway as error:
+        except TenureError as error:
             self._note(name, {}, error.detail)
-        except KeyError:
-            return  # let go of meanwhile
+        except (KeyError, RuntimeError):
+            return  # let go of meanwhile, its session closed
 
     async def cover(self, name: str) -> Outcome:
         """Take what a controller did up to now, past the look that it may be in the midst of.
@@ -107,8 +108,8 @@ class Lending:
                 while status.get("mode") != "off" and status.get("looks") == first:
                     await asyncio.sleep(params.period_us / US)
                     status = await self._exchange(name, client, params)
-        except AgentAway as error:
-            return Refused(error.code, error.detail)
+        except TenureError as error:
+            return Refused(AgentAway.code, error.detail)
         except TimeoutError:
             return Refused(AgentAway.code, f"its controller made no look for {COVER_S:g} s")
         return Done()

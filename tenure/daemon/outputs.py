@@ -52,7 +52,8 @@ def listing(folder: Path) -> dict[str, list[str]]:
     """Return what lies in the folder of outputs: names in each batch's folder."""
     if not folder.is_dir():
         return {}
-    return {here.name: [path.name for path in here.iterdir()] for here in folder.iterdir()}
+    folders = [here for here in folder.iterdir() if here.is_dir()]
+    return {here.name: [path.name for path in here.iterdir()] for here in folders}
 
 
 def doomed(found: dict[str, list[str]], tables: Tables, now_us: int) -> list[str]:

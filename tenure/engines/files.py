@@ -35,6 +35,8 @@ PIECE_BYTES = 1 << 20
 ROUNDS = 3
 #: Members of an output that are counted at most: one for each task of the next stage.
 MAX_FILES = 100_000
+#: What an output leaves free of the daemon's disk.
+FREE_BYTES = 1 << 30
 Digests = dict[str, str]
 
 
@@ -121,6 +123,7 @@ class Carrier:
                     raise FileRefused("too_large", limit)
                 if files > MAX_FILES:
                     raise FileRefused("bad_output", f"it put out more than {MAX_FILES} files")
+                await asyncio.to_thread(_require_room, partial, member.size)
                 await _write(partial / name, member.content)
         return total
 
@@ -147,6 +150,7 @@ class Piece:
     file: Path
     offset: int
     length: int
+    is_input: bool = False
 
 
 def located(effect: SendInput, folder: Path) -> list[Piece]:
@@ -172,7 +176,7 @@ def _located(part: Part, folder: Path) -> Piece | None:
     """Return a part with its length, None for a partition into which nothing was put."""
     file = folder / part.file  # an absolute one stays what it is
     if part.length >= 0:
-        return Piece(part.name, file, part.offset, part.length)
+        return Piece(part.name, file, part.offset, part.length, is_input=True)
     try:
         return Piece(part.name, file, 0, file.stat().st_size)
     except FileNotFoundError:
@@ -242,8 +246,18 @@ def _opened(piece: Piece) -> BinaryIO:
     except OSError as error:
         told = f"{piece.file} cannot be read: {error.strerror}"
         raise FileRefused("no_input", told) from error
+    # what was allowed is the file, not where a link leads that was put in its place
+    if piece.is_input and os.readlink(f"/proc/self/fd/{file.fileno()}") != str(piece.file):
+        file.close()
+        raise FileRefused("input_changed", f"{piece.file} leads elsewhere now")
     file.seek(piece.offset)
     return file
+
+
+def _require_room(folder: Path, size_bytes: int) -> None:
+    """Raise EngineUnclear where an output would fill the disk that the daemon's state lies on."""
+    if shutil.disk_usage(folder).free - size_bytes < FREE_BYTES:
+        raise EngineUnclear(f"the disk of {folder} is nearly full")
 
 
 def _plain_name(member: Member) -> str:

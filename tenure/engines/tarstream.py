@@ -10,6 +10,8 @@ from tenure.model.errors import EngineUnclear
 
 BLOCK = tarfile.BLOCKSIZE
 LONG_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+#: No name and no attributes of a file are longer.
+MOST_EXTENSION = 1 << 20
 #: Headers that say more of the member behind them.
 EXTENSIONS = (*LONG_NAMES, tarfile.XHDTYPE, tarfile.XGLTYPE)
 
@@ -69,9 +71,13 @@ async def members(chunks: AsyncIterator[bytes]) -> AsyncIterator[Member]:
             entry = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
             raise EngineUnclear(f"an archive holds what is no header: {error}") from error
+        if entry.size < 0 or (entry.type in EXTENSIONS and entry.size > MOST_EXTENSION):
+            raise EngineUnclear(f"an archive holds a header of impossible size {entry.size}")
         content = _Content(reader, entry.size)
         if entry.type in EXTENSIONS:
-            is_cut |= entry.type in LONG_NAMES or b"path=" in b"".join([p async for p in content])
+            told = b"".join([piece async for piece in content])
+            # a size told there is one that the header cannot hold: what follows would be misread
+            is_cut |= entry.type in LONG_NAMES or b"path=" in told or b" size=" in told
         else:
             yield Member(entry.name, entry.size, entry.isreg(), entry.isdir(), is_cut, content)
             is_cut = False

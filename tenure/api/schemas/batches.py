@@ -10,6 +10,7 @@ from pydantic.config import JsonDict
 
 from tenure.api.schemas.fields import (
     MAX_MEMORY,
+    MAX_TIME_S,
     Cpus,
     Image,
     Memory,
@@ -267,7 +268,7 @@ def _stage(
     estimate = stage.estimate
     run_us = seconds_to_us(estimate.task_s) if estimate.task_s else 0
     if estimate.bytes_per_s:
-        run_us = round(longest / estimate.bytes_per_s * US)
+        run_us = round(min(longest / estimate.bytes_per_s, MAX_TIME_S) * US)
     behind = [other.tasks or 0 for other in body.stages if other.shuffle == stage.name]
     return StageSpec(
         name=stage.name,

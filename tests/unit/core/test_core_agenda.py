@@ -222,6 +222,33 @@ def test_who_waits_for_an_overdue_job_starts_when_it_ends() -> None:
     assert fleet.state("waits") is JobState.RUNNING
 
 
+def test_without_a_place_there_is_nothing_to_improve() -> None:
+    """Else the core would ask to be woken at once, again and again."""
+    fleet = Planned("a")
+    fleet.submit("runs", 100)
+    fleet.submit("waits", 50, 5000)
+    fleet.bench.say(ScheduleNode(at_us=0, request="s", node="a", to="cordoned"))
+    fleet.wait(fleet.bench.now_us + US)
+    wakeup_us = fleet.bench.state.wakeup_us()
+    assert wakeup_us is None or wakeup_us >= fleet.bench.now_us + US // 10
+
+
+def test_a_start_that_no_deadline_drives_leaves_a_silent_node_after_a_while() -> None:
+    fleet = Planned("a", "b")
+    fleet.submit("r1", 100)
+    fleet.submit("r2", 130)
+    fleet.submit("waits", 50)
+    (name,) = fleet.nodes("waits")
+    assert name == "a", "its room is there first"
+    fleet.wait(fleet.bench.now_us + 20 * US)  # nothing is left to improve
+    fleet.bench.say(NodeLost(at_us=0, node="a"))
+    fleet.wait(fleet.bench.now_us + 131 * US)
+    fleet.finish("r2")
+    for _ in range(30):
+        fleet.wait(fleet.bench.now_us + US)
+    assert fleet.state("waits") is JobState.RUNNING
+
+
 def test_a_place_on_a_node_that_serves_no_more_is_found_anew() -> None:
     fleet = Planned("a", "b")
     fleet.submit("r1", 100)

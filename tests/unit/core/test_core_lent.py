@@ -169,6 +169,7 @@ def test_a_prediction_is_what_playing_it_gives() -> None:
         ({"image": "nobody:1"}, "no_node"),
         ({"count": 10_001}, "too_many_tasks"),
         ({"run_us": 25 * 3600 * US}, "outside_window"),
+        ({"run_us": 300_000_000_000 * US}, "outside_window"),  # a time that has no name
         ({"chunk_bytes": 2 * SIZE.memory_bytes}, "chunk_too_large"),
     ],
 )

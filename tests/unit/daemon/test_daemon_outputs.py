@@ -39,3 +39,8 @@ def test_only_what_somebody_may_still_want_is_kept(tmp_path: Path) -> None:
     left = {key: sorted(names) for key, names in outputs.listing(tmp_path).items()}
     assert left == {"running": [".00001-e9", "00000", "00001", "00002"], "done": ["00002"]}
     assert outputs.listing(tmp_path / "nothing") == {}
+
+
+def test_what_is_no_folder_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "stray").write_text("")
+    assert outputs.listing(tmp_path) == {}

@@ -77,3 +77,22 @@ def test_an_archive_that_is_cut_says_so(size: int) -> None:
 def test_what_is_no_archive_is_told() -> None:
     with pytest.raises(EngineUnclear):
         asyncio.run(_read(b"not a tar archive" * 100, 64))
+
+
+def header(kind: bytes, size: int) -> bytes:
+    entry = tarfile.TarInfo("h")
+    entry.type, entry.size = kind, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def test_a_header_that_says_it_is_huge_is_not_read() -> None:
+    text = header(tarfile.XHDTYPE, 7 << 30) + b"x" * 4096
+    with pytest.raises(EngineUnclear, match="impossible size"):
+        asyncio.run(_read(text, 64))
+
+
+def test_a_size_in_an_extended_header_is_not_believed_to_be_the_headers() -> None:
+    told = b"20 size=10737418240\n"
+    text = header(tarfile.XHDTYPE, len(told)) + told.ljust(512, b"\0")
+    text += packed([("a", b"")], tarfile.GNU_FORMAT)
+    assert asyncio.run(_read(text, 64))[0][1]
