@@ -144,6 +144,8 @@ def _conf(spec: SparkSpec, job: Job, driver_host: str, heap_mib: int) -> dict[st
         "spark.driver.memory": f"{heap_mib}m",
         "spark.executor.memory": f"{heap_mib}m",
         "spark.executor.cores": str(cores_of(job)),
+        # two executors of a node are two containers: neither sees the other's disk
+        "spark.shuffle.readHostLocalDisk": "false",
     }
 
 

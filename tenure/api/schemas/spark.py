@@ -24,6 +24,7 @@ OWN = {
     "spark.executor.cores": "set cpus of the job",
     "spark.executor.instances": "set executors of the job",
     "spark.cores.max": "set executors and cpus of the job",
+    "spark.shuffle.readHostLocalDisk": "executors of one node do not share a disk",
     "spark.dynamicAllocation.enabled": "a job has all its executors from its start to its end",
 }
 PROPERTY = r"^spark\.[A-Za-z0-9_.-]{1,200}$"
