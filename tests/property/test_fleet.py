@@ -17,9 +17,9 @@ from tenure.placement.policies import Policies
 from tenure.simulation.faults import ALL_FAULTS, CALL_FAULTS
 from tenure.simulation.fleet import Failure, run_seed, run_seeds
 
-SEEDS = int(os.environ.get("SEEDS", "1200"))
+SEEDS = int(os.environ.get("SEEDS", "2000"))
 #: Below this a fault that occurs once in some hundred seeds may honestly be missing.
-ENOUGH = 1200
+ENOUGH = 1500
 STEPS = {f"migration.{step.value}" for step in Step}
 DEATHS = {
     f"death:{step.value}"
