@@ -16,6 +16,7 @@ from tenure.core import guards, power, room, tasks
 from tenure.core.context import Context
 from tenure.core.executors import is_node_ready
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec
+from tenure.model.forecast import STEP_US, SpareSteps
 from tenure.model.node import Node, Scheduling
 from tenure.model.resources import Resources, exhausted, total
 from tenure.model.units import US
@@ -30,6 +31,17 @@ def spare_on(ctx: Context, node: Node) -> Resources:
     Tasks of batches are not taken off. Negative where owners take more than is left to lend.
     """
     return room.free_on(ctx, node) - margin_of(ctx, node)
+
+
+def spare_over(ctx: Context, node: Node, from_us: int, until_us: int) -> SpareSteps:
+    """Return what owners leave of a node over [``from_us``, ``until_us``), in steps of 3 min.
+
+    The first step begins at ``from_us``, the last one ends at ``until_us`` or within a step after
+    it. Until there are forecasts, what owners take now is taken to go on. Changes nothing.
+    """
+    steps = max(0, -(-(until_us - from_us) // STEP_US))
+    left = spare_on(ctx, node).clamped()
+    return SpareSteps(from_us, STEP_US, (left.cpu_m,) * steps, (left.memory_bytes,) * steps)
 
 
 def margin_of(ctx: Context, node: Node) -> Resources:

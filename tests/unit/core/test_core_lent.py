@@ -148,6 +148,25 @@ def test_owners_see_nothing_of_what_is_lent() -> None:
     assert lent == SIZE - margin - SMALL - SMALL
 
 
+def test_what_is_spare_over_time_is_told_in_steps_that_cover_it() -> None:
+    bench = lender(lends("n"))
+    ctx, begin_us = bench.state.ctx, bench.now_us + 7
+    bench.lend("b", stage(count=2))
+    node = ctx.tables.nodes["n"]
+    found = lending.spare_over(ctx, node, begin_us, begin_us + 24 * 3600 * US)
+    assert (found.from_us, found.step_us, len(found)) == (begin_us, 180 * US, 480)
+    left = SIZE - SIZE.scaled(0.1)
+    assert set(found.cpu_m) == {left.cpu_m}
+    assert set(found.memory_bytes) == {left.memory_bytes}
+    assert len(lending.spare_over(ctx, node, begin_us, begin_us + 180 * US + 1)) == 2
+    assert len(lending.spare_over(ctx, node, begin_us, begin_us)) == 0
+    for number in range(4):
+        bench.create(f"web{number}")
+    over = lending.spare_over(ctx, ctx.tables.nodes["n"], begin_us, begin_us + 1)
+    taken = 4 * SMALL.memory_bytes
+    assert (over.cpu_m, over.memory_bytes) == ((0,), (left.memory_bytes - taken,))
+
+
 def test_a_prediction_is_what_playing_it_gives() -> None:
     bench = lender()
     # 1.8 of 2 cores each, half a core a task: three seats on each of two nodes
