@@ -59,6 +59,19 @@ def call_for(plan: Plan, jobs: int, at_us: int) -> None:
     rotation[LEFT] += jobs
 
 
+def call_by_rank(plan: Plan, line: Ints, at_us: int) -> Ints:
+    """Have all of ``line`` put where they are best, for room has come back; return them by rank.
+
+    Where ranks differ the first of them is looked at first: else room that came early would go to
+    whoever has his turn, and who goes before him would look at what is left.
+    """
+    call_for(plan, line.shape[0], at_us)
+    by_rank: Ints = line[np.argsort(plan.rank[line], kind="mergesort")]
+    if line.shape[0] > 0 and plan.rank[by_rank[0]] < plan.rank[by_rank[-1]]:
+        plan.rotation[TURN] = 0
+    return by_rank
+
+
 def improve(horizon: Horizon, line: Ints, taste: Taste) -> None:
     """If it is time, take a few jobs of the plan out in turn, and put each where it is best now."""
     plan, count, now_us = horizon.plan, line.shape[0], horizon.now_us
@@ -323,6 +336,7 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     precedence.put_back,
     precedence.push_aside,
     call_for,
+    call_by_rank,
     put_anew,
     improve,
     by_precedence,

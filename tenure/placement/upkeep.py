@@ -21,7 +21,7 @@ from tenure.placement.cost import money
 from tenure.placement.decide import LOCAL
 from tenure.placement.plan import UNSEEN, Plan
 from tenure.placement.precedence import blocked_until_us, rows_of, take_out
-from tenure.placement.rolling import PLANNING, call_for, improve, take_in
+from tenure.placement.rolling import PLANNING, call_by_rank, improve, take_in
 from tenure.placement.timeline import END, Timeline, book, fill
 from tenure.placement.value import taste_of
 from tenure.placement.window import Horizon
@@ -152,7 +152,7 @@ def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout, room: Timeli
             line = np.append(line, job)
     if turnout.asked == NOBODY:
         if turnout.is_early:
-            call_for(plan, line.shape[0], now_us)
+            line = call_by_rank(plan, line, now_us)
         improve(horizon, line, taste)
     elif plan.mode[turnout.asked] > 0:
         return price_nano(horizon, turnout.asked)

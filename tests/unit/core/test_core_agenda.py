@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tenure.core import jobs
 from tenure.core.offers import offers
 from tenure.core.params import Params
@@ -206,6 +208,25 @@ def test_room_that_comes_early_is_used_at_once() -> None:
     fleet.wait(fleet.bench.now_us + 100 * US)
     fleet.finish("runs")
     assert fleet.state("waits") is JobState.RUNNING
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_room_that_comes_early_is_offered_by_priority(before: int) -> None:
+    """Whoever has his turn to be looked at: jobs that waited and went have moved the turn on."""
+    fleet = Planned("a", "b")
+    for name in ("r1", "r2"):
+        fleet.submit(name, 1000)
+    for number in range(before):
+        fleet.submit(f"gone{number}", 50, 5000)
+        fleet.wait(fleet.bench.now_us + 5 * US)
+        fleet.bench.say(CancelJob(at_us=0, request=f"c{number}", job=f"gone{number}"))
+    fleet.submit("low", 50, 5000)
+    fleet.submit("high", 50, 5000, priority=1)
+    fleet.wait(fleet.bench.now_us + 100 * US)
+    fleet.finish("r1")
+    fleet.wait(fleet.bench.now_us + US)
+    assert fleet.state("high") is JobState.RUNNING
+    assert fleet.state("low") is JobState.WAITING
 
 
 def test_who_waits_for_an_overdue_job_starts_when_it_ends() -> None:
