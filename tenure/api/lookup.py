@@ -15,6 +15,7 @@ from tenure.model.node import Node
 from tenure.model.plan import Run
 
 R = TypeVar("R")
+W = TypeVar("W", Job, Batch)
 #: Shorter beginnings of an id are more likely typing errors than meant.
 MIN_PREFIX = 4
 _PLURALS = {"batch": "batches"}
@@ -42,13 +43,7 @@ def job(tables: Tables, ref: str) -> Job:
     A name of several jobs means the one that is not over, else the latest.
     Raises NotFound, or HttpProblem 409 ``ambiguous``.
     """
-    exact = tables.jobs.get(ref)
-    if exact is not None:
-        return exact
-    named = [row for row in tables.jobs.values() if row.spec.name == ref]
-    if named:
-        return max(named, key=lambda row: (not row.is_over, row.seq))
-    return _by_prefix(tables.jobs, ref, "job", lambda row: True)
+    return _submitted(tables.jobs, ref, "job")
 
 
 def batch(tables: Tables, ref: str) -> Batch:
@@ -57,13 +52,7 @@ def batch(tables: Tables, ref: str) -> Batch:
     A name of several batches means the one that is not over, else the latest.
     Raises NotFound, or HttpProblem 409 ``ambiguous``.
     """
-    exact = tables.batches.get(ref)
-    if exact is not None:
-        return exact
-    named = [row for row in tables.batches.values() if row.spec.name == ref]
-    if named:
-        return max(named, key=lambda row: (not row.is_over, row.seq))
-    return _by_prefix(tables.batches, ref, "batch", lambda row: True)
+    return _submitted(tables.batches, ref, "batch")
 
 
 def container(tables: Tables, ref: str) -> Service:
@@ -81,6 +70,16 @@ def container(tables: Tables, ref: str) -> Service:
     return _by_prefix(
         tables.services, ref, "container", lambda row: row.state is not ContainerState.REMOVED
     )
+
+
+def _submitted(table: Table[W], ref: str, kind: str) -> W:
+    exact = table.get(ref)
+    if exact is not None:
+        return exact
+    named = [row for row in table.values() if row.spec.name == ref]
+    if named:
+        return max(named, key=lambda row: (not row.is_over, row.seq))
+    return _by_prefix(table, ref, kind, lambda row: True)
 
 
 def _by_prefix(table: Table[R], ref: str, kind: str, counts: Callable[[R], bool]) -> R:

@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tenure.engines import paths
-from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer, EngineUnreachable
+from tenure.engines.carried import CarryRefused, outcome_of
+from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.tarstream import Member, members
 from tenure.engines.transport import Transport
 from tenure.engines.volumes import archive
 from tenure.model.batch import INPUT_FOLDER, OUTPUT_FOLDER, InputFile, Part
 from tenure.model.effects import CollectOutput, FileEffect, SendInput
-from tenure.model.errors import EngineError, EngineUnclear
-from tenure.model.outcome import Done, Outcome, Refused, Unknown
+from tenure.model.errors import EngineUnclear
+from tenure.model.outcome import Done, Outcome, Refused
 
 #: What is read from a disk, and written to one, at a time: in a thread, off the loop.
 PIECE_BYTES = 1 << 20
@@ -40,12 +41,8 @@ FREE_BYTES = 1 << 30
 Digests = dict[str, str]
 
 
-class FileRefused(EngineError):
-    """What was to be carried is not what it should be, whoever tries."""
-
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(detail)
-        self.code = code
+class FileRefused(CarryRefused):
+    """A file is not what it should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +54,9 @@ class Carrier:
 
     async def perform(self, effect: FileEffect) -> Outcome:
         """Carry out ``effect``; every way it can go is an outcome."""
-        try:
-            if isinstance(effect, SendInput):
-                return await self._send(effect)
-            return await self._collect(effect)
-        except FileRefused as refused:
-            return Refused(refused.code, refused.detail)
-        except EngineUnreachable as error:
-            return Refused("unreachable", error.detail)
-        except EngineAnswer as answer:
-            is_gone = answer.status == HTTP_NOT_FOUND
-            return Refused("no_such_container" if is_gone else "engine_error", answer.detail)
-        except EngineError as error:
-            return Unknown(error.detail)
+        if isinstance(effect, SendInput):
+            return await outcome_of(self._send(effect))
+        return await outcome_of(self._collect(effect))
 
     async def _send(self, effect: SendInput) -> Outcome:
         pieces = await asyncio.to_thread(located, effect, self.folder)

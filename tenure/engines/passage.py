@@ -15,19 +15,18 @@ from typing import Any
 from urllib.parse import quote
 
 from tenure.engines import leftovers, paths
+from tenure.engines.carried import outcome_of
 from tenure.engines.checkpoint import json_id
 from tenure.engines.errors import (
     HTTP_CONFLICT,
     HTTP_NOT_FOUND,
     EngineAnswer,
-    EngineUnreachable,
 )
 from tenure.engines.images import Counted, Images, inspect
 from tenure.engines.transport import Transport
-from tenure.engines.volumes import VolumeRefused, Volumes, archive
+from tenure.engines.volumes import Volumes, archive
 from tenure.model.effects import CarryImage, TransferState, TwoEngineEffect
-from tenure.model.errors import EngineError
-from tenure.model.outcome import Done, Outcome, Refused, Unknown
+from tenure.model.outcome import Done, Outcome
 
 DELETED = 2
 """The word of /changes for a path that is gone."""
@@ -49,19 +48,9 @@ class Passage:
 
     async def perform(self, effect: TwoEngineEffect) -> Outcome:
         """Carry out ``effect``; every way it can go is an outcome."""
-        try:
-            if isinstance(effect, CarryImage):
-                return await self._carry(effect)
-            return await self._transfer(effect)
-        except VolumeRefused as refused:
-            return Refused(refused.code, refused.detail)
-        except EngineUnreachable as error:
-            return Refused("unreachable", error.detail)
-        except EngineAnswer as answer:
-            is_gone = answer.status == HTTP_NOT_FOUND
-            return Refused("no_such_container" if is_gone else "engine_error", answer.detail)
-        except EngineError as error:
-            return Unknown(error.detail)
+        if isinstance(effect, CarryImage):
+            return await outcome_of(self._carry(effect))
+        return await outcome_of(self._transfer(effect))
 
     async def _carry(self, effect: CarryImage) -> Outcome:
         document = await _container(self._source, effect.source_id)

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tenure.engines import paths
+from tenure.engines.carried import CarryRefused
 from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.images import Counted
 from tenure.engines.transport import Transport
@@ -22,12 +23,8 @@ LABEL_VOLUME = "tenure.volume"
 ANONYMOUS_CHARS = 64
 
 
-class VolumeRefused(EngineError):
-    """A volume cannot be copied, whoever tries."""
-
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(detail)
-        self.code = code
+class VolumeRefused(CarryRefused):
+    """A volume cannot be copied."""
 
 
 class Volumes:
