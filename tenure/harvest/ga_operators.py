@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pymoo.core.crossover import Crossover
@@ -10,24 +10,20 @@ from pymoo.core.mutation import Mutation
 from pymoo.core.problem import Problem as Question
 from pymoo.core.sampling import Sampling
 
+from tenure.harvest.breeder import Breeder
 from tenure.harvest.progress import Watch
-
-if TYPE_CHECKING:
-    from tenure.harvest.ga import Breeder
 
 #: An individual is one object: (genes, their plan).
 Rows = Any
 
 
-def operators(breeder: Breeder, watch: Watch) -> dict[str, Any]:
-    """Return problem, sampling, crossover and mutation around a breeder."""
-    from tenure.harvest.ga import CROSSOVER, MUTATION
-
+def operators(breeder: Breeder, watch: Watch, crossover: float, mutation: float) -> dict[str, Any]:
+    """Return problem, sampling, crossover and mutation, by these chances, around a breeder."""
     return {
         "problem": Plans(),
         "sampling": ByFirstFit(breeder, watch),
-        "crossover": ByOrder(breeder, watch, prob=CROSSOVER),
-        "mutation": ByAlgorithm2(breeder, watch, prob=MUTATION),
+        "crossover": ByOrder(breeder, watch, prob=crossover),
+        "mutation": ByAlgorithm2(breeder, watch, prob=mutation),
     }
 
 
