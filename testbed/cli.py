@@ -106,7 +106,10 @@ def _power(arguments: argparse.Namespace) -> int:
         return 0 if is_on else EXIT_OFF
     from testbed import power
 
-    (power.on if arguments.action == "on" else power.off)(layout, arguments.node)
+    if arguments.action == "on":
+        power.on(layout, arguments.node, issued_us=power.process_begun_us())
+    else:
+        power.off(layout, arguments.node)
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from testbed.layout import Layout
 
 _REACH_S = 10.0
 _CONNECT_S = 0.5
+#: Which word after the name in /proc/PID/stat is the time of the start, in ticks since the boot.
+_STARTED = 19
 
 
 @contextmanager
@@ -32,8 +35,16 @@ def node_lock(layout: Layout, name: str) -> Iterator[None]:
         yield
 
 
-def _record(layout: Layout, name: str, event: str) -> None:
-    line = json.dumps({"node": name, "event": event, "at_us": time.time_ns() // 1000})
+def process_begun_us() -> int:
+    """Return when this process was started: a command is issued then, not once Python is ready."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[_STARTED])
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time_ns() // 1000 - round(age_s * 1e6)
+
+
+def _record(layout: Layout, name: str, event: str, at_us: int | None = None) -> None:
+    at_us = time.time_ns() // 1000 if at_us is None else at_us
+    line = json.dumps({"node": name, "event": event, "at_us": at_us})
     with layout.power_log.open("a") as file:  # one short write: lines of two nodes do not mix
         file.write(line + "\n")
 
@@ -45,13 +56,16 @@ def read_log(layout: Layout) -> list[dict[str, object]]:
     return [json.loads(line) for line in layout.power_log.read_text().splitlines()]
 
 
-def on(layout: Layout, name: str) -> None:
-    """Switch the node on and return once its engine answers; nothing if it already runs."""
+def on(layout: Layout, name: str, issued_us: int | None = None) -> None:
+    """Switch the node on and return once its engine answers; nothing if it already runs.
+
+    ``issued_us`` is when that was asked for, now unless told.
+    """
     layout.position(name)
     with node_lock(layout, name):
         if layout.is_on(name) and engine.pid(layout, name) is not None:
             return
-        _record(layout, name, "on_issued")
+        _record(layout, name, "on_issued", issued_us)
         (layout.node_dir(name) / "on").touch()
         engine.start(layout, name)
         _plug_in(layout, name)  # last: nobody shall meet an engine that has no image yet

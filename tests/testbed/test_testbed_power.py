@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import sys
 import time
 from typing import Any
 
@@ -43,6 +44,18 @@ def test_each_change_is_logged_once_and_in_order(bed: Testbed) -> None:
     times = [int(str(e["at_us"])) for e in entries]
     assert all(a < b for a, b in itertools.pairwise(times))
     assert abs(times[-1] / 1e6 - time.time()) < 5
+
+
+def test_a_command_is_issued_when_its_process_starts() -> None:
+    program = (
+        "import time; from testbed.power import process_begun_us; time.sleep(0.3);"
+        "print(time.time_ns() // 1000 - process_begun_us())"
+    )
+    began = time.monotonic()
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    took_us = (time.monotonic() - began) * 1e6
+    # the kernel's ticks are hundredths of a second
+    assert 300_000 - 20_000 < int(told.stdout) < took_us + 20_000
 
 
 def test_off_ends_containers_and_on_finds_their_state(
