@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tenure.locality import (
     allocation,
+    contention,
     costs,
     greedy,
     heap,
@@ -22,6 +23,7 @@ from tenure.locality import (
 )
 from tenure.locality.allocation import Containers, Requests
 from tenure.locality.arrays import Places, Wants
+from tenure.locality.contention import Contention
 from tenure.locality.greedy import Rule
 from tenure.locality.prefetch import Blocks, Devices, Timing, Work
 from tenure.locality.prefetching import Prefetch
@@ -35,6 +37,7 @@ class Kernels(NamedTuple):
     """What is worth compiling, under the names of the plain functions."""
 
     schedule: Callable[[Places, Wants, Rates, int], Matching]
+    schedule_contended: Callable[[Places, Wants, Rates, Contention], Matching]
     fill_slots: Callable[[Places, Wants, Rule], Ints]
     requests_of: Callable[[Places, Wants], Requests]
     allocate: Callable[[Places, Requests, Rates, int], Containers]
@@ -46,6 +49,7 @@ class Kernels(NamedTuple):
 
 PLAIN = Kernels(
     schedule.schedule,
+    contention.schedule_contended,
     greedy.fill_slots,
     allocation.requests_of,
     allocation.allocate,
@@ -63,6 +67,7 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     *paper.KERNELS,
     *matching.KERNELS,
     *schedule.KERNELS,
+    *contention.KERNELS,
     *greedy.KERNELS,
     *allocation.KERNELS,
     *prefetch.KERNELS,

@@ -1,12 +1,15 @@
 """Slots and tasks that the best matching can do without (ours; the paper's are in ``paper``).
 
 Both rules are by dominance. A slot is dropped only if for each task that could use it there is a
-kept slot, not needed otherwise, that costs it no more. A task is dropped only if at least as many
-kept tasks as there are slots cost no more than it on every slot. They rely on the order that
-``Scores`` checks: a replica's node is no dearer than its rack, a rack no dearer than elsewhere.
+kept slot, not needed otherwise, that costs it no more. A task is dropped only if in every rack at
+least as many kept tasks as there are slots cost no more than it on every slot. They rely on the
+order that ``Scores`` checks: a replica's node is no dearer than its rack, a rack no dearer than
+elsewhere.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,112 +45,195 @@ def rack_tasks(places: Places, wants: Wants, racks: int) -> Ints:
 
 
 def keep_slots(places: Places, wants: Wants) -> Ints:
-    """Return how many slots of each place (p,) the matching needs; O(e + p).
+    """Return how many slots of each place (p,) the matching needs; O(e + p log n).
 
     On a place min(free, tasks with a preference for it); in a rack, topped up by increasing term,
     min(free, tasks with a replica in it); in all min(free, tasks), topped up alike. Where terms
-    differ a slot counts towards a rack or the whole only if no kept-out one has a lower term.
+    differ a slot counts towards a rack or the whole only if no kept-out one has a lower term; where
+    they do not, what is topped up is spread, for those who run anywhere share devices and links.
     """
     racks, n = racks_of(places), wants.flat.shape[0]
-    local = local_tasks(places, wants)
-    kept = np.minimum(places.slots, local)
+    kept = np.minimum(places.slots, local_tasks(places, wants))
     wanted = rack_tasks(places, wants, racks)
     p = kept.shape[0]
-    has_terms = p > 0 and places.term[places.order[p - 1]] > places.term[places.order[0]]
-    if not has_terms:
-        for j in range(p):
-            wanted[places.rack[j]] -= kept[j]
-    for j in places.order:
-        rack = places.rack[j]
-        if wanted[rack] > 0 and places.slots[j] > 0:
-            wanted[rack] -= top_up(places.slots, kept, j, wanted[rack], has_terms)
-    total = n if has_terms else n - np.sum(kept)
-    for j in places.order:
-        if total <= 0:
-            break
-        if places.slots[j] > 0:
-            total -= top_up(places.slots, kept, j, total, has_terms)
+    if p > 0 and places.term[places.order[p - 1]] > places.term[places.order[0]]:
+        top_up(places, kept, places.rack, wanted)
+        top_up(places, kept, np.zeros(p, dtype=np.int64), np.array([n], dtype=np.int64))
+        return kept
+    for j in range(p):
+        wanted[places.rack[j]] -= kept[j]
+    spread(places, kept, places.rack, wanted)
+    left = np.array([n - np.sum(kept)], dtype=np.int64)
+    spread(places, kept, np.zeros(p, dtype=np.int64), left)
     return kept
 
 
-def top_up(slots: Ints, kept: Ints, place: int, wanted: int, counts_kept: bool) -> int:
-    """Keep slots of a place until ``wanted`` of them count; return how many do.
+def top_up(places: Places, kept: Ints, group: Ints, wanted: Ints) -> None:
+    """Keep the ``wanted`` (g,) slots of each group of places with the lowest terms.
 
-    ``counts_kept``: those that were kept before count too.
+    ``group`` (p,) is that of each place. Slots that are kept already count.
     """
-    if counts_kept:
-        serving = min(slots[place], wanted)
-        kept[place] = max(kept[place], serving)
-        return int(serving)
-    added = min(slots[place] - kept[place], wanted)
-    kept[place] += added
-    return int(added)
+    for j in places.order:
+        if wanted[group[j]] > 0:
+            serving = min(places.slots[j], wanted[group[j]])
+            kept[j] = max(kept[j], serving)
+            wanted[group[j]] -= serving
+
+
+def spread(places: Places, kept: Ints, group: Ints, wanted: Ints) -> None:
+    """Keep ``wanted`` (g,) more slots of each group of places, as evenly as they are free."""
+    p, g = kept.shape[0], wanted.shape[0]
+    opened = np.empty(g, dtype=np.int64)
+    is_served = False
+    while not is_served:
+        is_served = True
+        opened[:] = 0
+        for j in range(p):
+            if kept[j] < places.slots[j] and wanted[group[j]] > 0:
+                opened[group[j]] += 1
+        share = np.maximum(1, wanted // np.maximum(1, opened))
+        for j in range(p):
+            mine = group[j]
+            more = min(places.slots[j] - kept[j], share[mine], wanted[mine])
+            if more > 0:
+                kept[j] += more
+                wanted[mine] -= more
+                is_served = False
 
 
 def keep_tasks(places: Places, wants: Wants, rates: Rates) -> Bools:
-    """Return which tasks (n,) the matching needs; O(e + n log n).
+    """Return which tasks (n,) the matching needs, m slots being free; O(n log n + e log e).
 
-    Of each task the lowest and the highest cost over the free slots is known, terms apart (they
-    are the same for all tasks). The m tasks with the lowest highest cost are kept, m being the
-    number of slots, and so is each that costs less than the highest of those somewhere.
+    A largest matching uses m of the n > m tasks. So a task may be dropped if for each rack with
+    free slots at least m kept ones cost no more on any slot there than it does on its best: one of
+    them is left over, and can have its slot. Kept are the m that cost least where they have no
+    replica, of each such rack the m of its own tasks whose highest cost there is lowest, and
+    whoever costs less somewhere than the last of these (terms apart: they are the same for all).
     """
-    n, slots = wants.flat.shape[0], np.sum(places.slots)
+    n, slots = wants.flat.shape[0], int(np.sum(places.slots))
     kept = np.ones(n, dtype=np.bool_)
     if n <= slots:
         return kept
+    kept[:] = False
     if slots == 0:
-        return ~kept
-    low, high = span(places, wants, rates)
-    chosen = np.argsort(high, kind="mergesort")[:slots]
-    bar = high[chosen[slots - 1]]
+        return kept
+    far = np.empty(n, dtype=np.int64)
     for i in range(n):
-        kept[i] = low[i] < bar
-    for i in chosen:
-        kept[i] = True
+        score = rates.across if wants.flat[i] == PREFERS else wants.flat[i]
+        far[i] = weighed(wants.weight[i], score)
+    chosen = np.argsort(far, kind="mergesort")[:slots]
+    kept[chosen] = True
+    bar = np.full(racks_of(places), far[chosen[slots - 1]], dtype=np.int64)
+    near = spans(places, wants, rates)
+    lower_bars(near, slots, bar, kept)
+    for k in range(near.task.shape[0]):
+        if near.low[k] < bar[near.rack[k]]:
+            kept[near.task[k]] = True
     return kept
 
 
-def span(places: Places, wants: Wants, rates: Rates) -> tuple[Ints, Ints]:
-    """Return the lowest and highest cost (n,) of each task over the free slots, terms apart."""
-    racks, n = racks_of(places), wants.flat.shape[0]
-    is_open = np.zeros(racks, dtype=np.bool_)
-    for j in range(places.slots.shape[0]):
-        if places.slots[j] > 0:
-            is_open[places.rack[j]] = True
-    nearest = np.full(racks, NOT_READ, dtype=np.int64)
-    low, high = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+class Spans(NamedTuple):
+    """Lowest and highest cost (k,) of a task over a rack's free slots, terms apart.
+
+    A row for each task and each rack with an entry of it and a free slot, task by task.
+    """
+
+    task: Ints
+    rack: Ints
+    low: Ints
+    high: Ints
+
+
+def spans(places: Places, wants: Wants, rates: Rates) -> Spans:
+    """Return the span of each task in each rack in which it has an entry and a slot is free."""
+    n, e = wants.flat.shape[0], wants.place.shape[0]
+    is_open = open_places(places)
+    task, rack = np.empty(e, dtype=np.int64), np.empty(e, dtype=np.int64)
+    low, high = np.empty(e, dtype=np.int64), np.empty(e, dtype=np.int64)
+    end = 0
     for i in range(n):
         if wants.flat[i] != PREFERS:
-            low[i] = high[i] = weighed(wants.weight[i], wants.flat[i])
             continue
-        least = rates.across
-        for e in range(wants.first[i], wants.first[i + 1]):
-            rack = places.rack[wants.place[e]]
-            nearest[rack] = min(nearest[rack], wants.base[e])
-            if places.slots[wants.place[e]] > 0:
-                least = min(least, wants.score[e])
-        near, far = reach(places, wants, i, is_open, nearest)
-        least = min(least, rates.in_rack + near)
-        most = rates.across if far == NOT_READ else rates.in_rack + far
-        low[i], high[i] = weighed(wants.weight[i], least), weighed(wants.weight[i], most)
-    return low, high
+        begun = end
+        for a in range(wants.first[i], wants.first[i + 1]):
+            g = places.rack[wants.place[a]]
+            if is_open[g] > 0 and not is_listed(rack, begun, end, g):
+                least, most = reach(places, wants, rates, (i, g), is_open[g])
+                task[end], rack[end] = i, g
+                low[end], high[end] = (
+                    weighed(wants.weight[i], least),
+                    weighed(wants.weight[i], most),
+                )
+                end += 1
+    return Spans(task[:end], rack[:end], low[:end], high[:end])
+
+
+def open_places(places: Places) -> Ints:
+    """Return how many places of each rack (racks,) have free slots."""
+    count = np.zeros(racks_of(places), dtype=np.int64)
+    for j in range(places.slots.shape[0]):
+        if places.slots[j] > 0:
+            count[places.rack[j]] += 1
+    return count
+
+
+def is_listed(rack: Ints, begun: int, end: int, wanted: int) -> bool:
+    """Return whether a rack is among rows ``begun`` to ``end``."""
+    found = False
+    for k in range(begun, end):
+        found = found or rack[k] == wanted
+    return found
 
 
 def reach(
-    places: Places, wants: Wants, task: int, is_open: Bools, nearest: Ints
+    places: Places, wants: Wants, rates: Rates, where: tuple[int, int], opened: int
 ) -> tuple[int, int]:
-    """Return a task's lowest and highest score among open racks; the latter NOT_READ if one is far.
+    """Return the lowest and highest score of a task in a rack, ``where``, over its open places.
 
-    ``nearest`` (racks,) holds the lowest score in each of its racks, and is cleared.
+    ``opened`` says how many these are. Where the task has an entry on each of them the dearest of
+    these is the highest, else what reading within the rack, or from another, costs.
     """
-    near, far, reached = NOT_READ, 0, 0
-    for e in range(wants.first[task], wants.first[task + 1]):
-        rack = places.rack[wants.place[e]]
-        if is_open[rack] and nearest[rack] < NOT_READ:
-            near, far = min(near, nearest[rack]), max(far, nearest[rack])
-            reached += 1
-        nearest[rack] = NOT_READ
-    return near, far if reached == np.sum(is_open) else NOT_READ
+    task, rack = where
+    near, least, most, held = NOT_READ, rates.across, 0, 0
+    for a in range(wants.first[task], wants.first[task + 1]):
+        place = wants.place[a]
+        if places.rack[place] != rack:
+            continue
+        near = min(near, wants.base[a])
+        if places.slots[place] > 0:
+            least, most = min(least, wants.score[a]), max(most, wants.score[a])
+            if not is_listed(wants.place, wants.first[task], a, place):
+                held += 1
+    elsewhere = rates.across if near == NOT_READ else rates.in_rack + near
+    return min(least, elsewhere), most if held == opened else elsewhere
 
 
-KERNELS = (local_tasks, rack_tasks, top_up, keep_slots, reach, span, keep_tasks)
+def lower_bars(near: Spans, slots: int, bar: Ints, kept: Bools) -> None:
+    """Keep the ``slots`` best tasks of each rack that has so many, and lower its bar (racks,)."""
+    rows = np.argsort(near.high, kind="mergesort")
+    count = np.zeros(bar.shape[0], dtype=np.int64)
+    for k in range(near.rack.shape[0]):
+        count[near.rack[k]] += 1
+    taken = np.zeros(bar.shape[0], dtype=np.int64)
+    for k in rows:
+        g = near.rack[k]
+        if count[g] >= slots and taken[g] < slots:
+            kept[near.task[k]] = True
+            taken[g] += 1
+            if taken[g] == slots:
+                bar[g] = min(bar[g], near.high[k])
+
+
+KERNELS = (
+    local_tasks,
+    rack_tasks,
+    top_up,
+    spread,
+    keep_slots,
+    is_listed,
+    reach,
+    open_places,
+    spans,
+    lower_bars,
+    keep_tasks,
+)

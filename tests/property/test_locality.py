@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from tenure.locality.arrays import Places, Task, Wants, places_of, wants_of
+from tenure.locality.contention import Contention
 from tenure.locality.costs import price_of
 from tenure.locality.kernels import PLAIN, Kernels, compile_kernels
 from tenure.locality.replicas import Preference
@@ -152,6 +153,23 @@ def whole(places: Places, wants: Wants) -> Ints:
             costs[i] = wants.flat[i]
         costs[i] = wants.weight[i] * costs[i] // 1000 + places.term
     return np.repeat(costs, places.slots, axis=1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(instances(), st.lists(st.integers(0, 2), min_size=5, max_size=5), st.integers(0, 2000))
+def test_contention_costs_the_same_compiled_and_nothing_where_it_is_none(
+    instance: tuple[Places, Wants], readers: list[int], share: int
+) -> None:
+    places, wants = instance
+    rows = np.array(readers[: len(places.slots)], dtype=np.int64)
+    found = [
+        kernels.schedule_contended(places, wants, SCORES.rates, Contention(rows, share))
+        for kernels in KERNELS
+    ]
+    assert len({int(matching.cost.sum()) for matching in found}) == 1
+    alone = PLAIN.schedule_contended(places, wants, SCORES.rates, Contention(rows, 0))
+    plain = PLAIN.schedule(places, wants, SCORES.rates, OURS)
+    assert alone.cost.sum() == plain.cost.sum() <= found[0].cost.sum()
 
 
 @settings(max_examples=100, deadline=None)

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from tenure.locality.arrays import Places, Task, Wants, places_of, wants_of
+from tenure.locality.contention import Contention
 from tenure.locality.greedy import H_SCHEDULER, LOCALITY_FIRST, QUARTET, Rule
 from tenure.locality.kernels import PLAIN, Kernels, compile_kernels
 from tenure.locality.prefetch import NOT_COPIED, Blocks, Devices, Timing, Work
@@ -29,13 +30,16 @@ from tenure.simulation.tiers.storage import Storage
 #: ``quartet``: paired with the Capacity Scheduler, as in the paper: it waits with a container that
 #: it got already. ``quartet-delay``: it leaves the slot, and so may get a better one. ``trident``:
 #: Algorithm 3 allocates, the matching assigns. ``tenure``: the matching over all free slots.
+#: ``tenure-spread``: the same where readers of a node slow each other down.
 DEFAULT, H, QUARTET_NAME, PATIENT = "default", "h-scheduler", "quartet", "quartet-delay"
-TRIDENT, TENURE = "trident", "tenure"
-SCHEDULERS = (DEFAULT, H, QUARTET_NAME, PATIENT, TRIDENT, TENURE)
+TRIDENT, TENURE, SPREAD = "trident", "tenure", "tenure-spread"
+SCHEDULERS = (DEFAULT, H, QUARTET_NAME, PATIENT, TRIDENT, TENURE, SPREAD)
 KINDS = {DEFAULT: LOCALITY_FIRST, H: H_SCHEDULER, QUARTET_NAME: QUARTET, PATIENT: QUARTET}
 NOTHING, EVERYTHING, SEARCH, SEARCH_WAIT, ORACLE = "none", "all", "trident-d", "trident+d", "oracle"
 PREFETCHERS = (NOTHING, EVERYTHING, SEARCH, SEARCH_WAIT, ORACLE)
 SCORES = Scores()
+#: By how much each reader makes the others of its node slower, in thousandths.
+CONTENTION = 1000
 
 
 @cache
@@ -62,8 +66,16 @@ def assign(
     else:
         if name == TRIDENT:
             places = _allocated(places, wants)
-        at = kernels().schedule(places, wants, SCORES.rates, OURS).place
+        at = _matched(name, storage, places, wants)
     return [int(place) for place in at]
+
+
+def _matched(name: str, storage: Storage, places: Places, wants: Wants) -> Ints:
+    if name != SPREAD:
+        return kernels().schedule(places, wants, SCORES.rates, OURS).place
+    readers = storage.spec.slots - places.slots
+    contention = Contention(readers, CONTENTION)
+    return kernels().schedule_contended(places, wants, SCORES.rates, contention).place
 
 
 def _allocated(places: Places, wants: Wants) -> Places:

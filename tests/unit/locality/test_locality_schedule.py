@@ -37,6 +37,14 @@ def test_tasks_without_preference_run_anywhere_before_anyone_reads_over_the_netw
     assert one.place.tolist() == [-1, 0]
 
 
+def test_tasks_that_run_as_well_anywhere_are_spread_over_the_nodes() -> None:
+    places = places_of([8] * 10, [0] * 5 + [1] * 5)
+    wants = wants_of([Task(is_indifferent=True) for _ in range(20)], {}, SCORES)
+    for pruning in (OURS, NOTHING):
+        found = schedule(places, wants, RATES, pruning)
+        assert np.bincount(found.place, minlength=10).tolist() == [2] * 10
+
+
 def test_a_task_whose_replicas_are_all_away_costs_the_most_everywhere() -> None:
     found = schedule(places_of([1], [0]), wants_of([Task()], {"a": 0}, SCORES), RATES, OURS)
     assert found.cost.tolist() == [C2]
@@ -84,6 +92,17 @@ def test_many_tasks_for_few_slots_are_pruned_by_their_costs() -> None:
     # one slot: the first that costs 60 at most, and all that cost less somewhere
     assert matching.tasks < len(tasks)
     assert matching.cost.sum() == H == lab.match(NOTHING).cost.sum()
+
+
+def test_few_slots_in_many_racks_leave_few_of_many_tasks() -> None:
+    racks = [" ".join(f"n{g}-{j}" for j in range(10)) for g in range(20)]
+    names = [name for rack in racks for name in rack.split()]
+    tasks = [dict(zip(names[i % 200 :: 67], (1.0, 8.0, 20.0), strict=False)) for i in range(2000)]
+    lab = Lab(racks, {"n0-0": 1, "n7-3": 1, "n19-9": 2}, tasks)
+    ours, whole = lab.match(OURS), lab.match(NOTHING)
+    assert ours.cost.sum() == whole.cost.sum()
+    assert whole.tasks == 2000
+    assert ours.tasks < 100
 
 
 def test_the_alternatives_of_a_task_are_its_cheapest_places() -> None:
