@@ -14,6 +14,7 @@ from tenure.model.container import Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.events import Command
+from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
 from tenure.model.plan import CycleSpec
 
@@ -83,6 +84,15 @@ class Backend(Protocol):
 
     def harvest(self, node: str) -> Mapping[str, Any] | None:
         """Return how a node's harvest controller is (None: it has none). JSON-able."""
+
+    def forecast(self, node: str, *, is_whole: bool = False) -> ForecastReport:
+        """Return what is forecast of a known node; ``is_whole``: with what it lends by that."""
+
+    async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
+        """Return a ``NodeUsageView`` of a known node, JSON-able but for its long parts.
+
+        Raises StatsUnavailable.
+        """
 
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
         """Return the latest drain of a known node as it stands (None: it never had one).

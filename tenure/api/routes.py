@@ -10,7 +10,8 @@ from tenure.api import shapes
 from tenure.api.backend import Health
 from tenure.api.batchviews import BatchDetail, BatchPlanView, BatchView, TaskView
 from tenure.api.endpoint import Endpoint
-from tenure.api.handlers import batches, containers, cycles, events, fleet, jobs, nodes
+from tenure.api.forecastviews import ForecastDetail, ForecastView, NodeUsageView
+from tenure.api.handlers import batches, containers, cycles, events, fleet, forecasts, jobs, nodes
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
 from tenure.api.schemas.fleet import (
@@ -23,6 +24,7 @@ from tenure.api.schemas.fleet import (
     PowerRequest,
     RunRequest,
 )
+from tenure.api.schemas.forecasts import ForecastsRequest, UsageQuery
 from tenure.api.schemas.jobs import JobRequest
 from tenure.api.schemas.queries import (
     BatchesQuery,
@@ -83,6 +85,11 @@ class RunPage(TypedDict):
 
 class ProfilePage(TypedDict):
     items: list[shapes.ProfileView]
+    next_cursor: str | None
+
+
+class ForecastPage(TypedDict):
+    items: list[ForecastView]
     next_cursor: str | None
 
 
@@ -382,6 +389,36 @@ CYCLES = (
         is_large=True,
     ),
 )
+FORECASTS = (
+    Endpoint("GET", "/v1/forecasts", "forecasts", forecasts.listing, ForecastPage, query=PageQuery),
+    Endpoint(
+        "GET",
+        "/v1/forecasts/{name}",
+        "forecasts",
+        forecasts.inspect,
+        ForecastDetail,
+        problems=MISSING,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/forecasts",
+        "forecasts",
+        forecasts.submit,
+        shapes.RunView,
+        body=ForecastsRequest,
+        problems=CONFLICT,
+        is_large=True,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/nodes/{name}/usage",
+        "forecasts",
+        forecasts.usage,
+        NodeUsageView,
+        query=UsageQuery,
+        problems=(404, 503),
+    ),
+)
 FLEET = (
     Endpoint("GET", "/v1/snapshot", "fleet", fleet.snapshot, Any_),
     Endpoint("GET", "/v1/profiles", "fleet", fleet.profiles, ProfilePage, query=PageQuery),
@@ -418,6 +455,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *JOBS,
     *BATCHES,
     *CYCLES,
+    *FORECASTS,
     *FLEET,
     *HEALTH,
 )

@@ -379,9 +379,10 @@ class RunSummary(TypedDict):
 
 
 class CycleView(TypedDict):
-    """A configured cycle with its next due time and its last run."""
+    """A configured cycle (``kind`` generation or forecast), its next due time and its last run."""
 
     name: str
+    kind: str
     source: str
     target: str
     cron: str

@@ -441,6 +441,7 @@ def cycle_view(state: CycleState, last: Run | None) -> CycleView:
     spec = state.spec
     return CycleView(
         name=spec.name,
+        kind=spec.kind,
         source=spec.source,
         target=spec.target,
         cron=spec.cron,

@@ -21,12 +21,13 @@ PATIENCE_S = 60.0
 
 COLUMNS: list[Column] = [
     ("NAME", lambda c: c["name"]),
+    ("KIND", lambda c: c["kind"]),
     ("FROM", lambda c: c["source"]),
     ("TO", lambda c: c["target"]),
     ("WHEN", lambda c: c["cron"] or f"every {c['interval_s']:g}s"),
     ("MODE", lambda c: c["mode"]),
     ("NEXT DUE", lambda c: ago(c["next_due_at"])),
-    ("LAST RUN", lambda c: _last(c["last_run"])),
+    ("LAST RUN", lambda c: _last(c["kind"], c["last_run"])),
 ]
 RUNS: list[Column] = [
     ("RUN", lambda r: r["id"]),
@@ -70,10 +71,11 @@ def _saving(run: dict[str, Any]) -> str:
     return f"{text}, {usd(saving['usd_per_h'])} an hour"
 
 
-def _last(run: dict[str, Any] | None) -> str:
+def _last(kind: str, run: dict[str, Any] | None) -> str:
     if run is None:
         return "-"
-    return f"{run['state']}, {run['accepted']} of {run['moves']} moves, due {ago(run['due_at'])}"
+    moves = f", {run['accepted']} of {run['moves']} moves" if kind == "generation" else ""
+    return f"{run['state']}{moves}, due {ago(run['due_at'])}"
 
 
 @verb(app, "ls")

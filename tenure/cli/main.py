@@ -13,6 +13,7 @@ from tenure.cli import (
     cycles,
     energy,
     fleet,
+    forecasts,
     generations,
     jobs,
     nodes,
@@ -55,6 +56,7 @@ app.add_typer(simulate.app, name="simulate")
 verb(simulate.app, "generations")(generations.generations)
 verb(app, "cost")(fleet.cost)
 verb(app, "energy")(energy.energy)
+verb(app, "forecast")(forecasts.forecast)
 verb(app, "events")(fleet.events)
 verb(app, "version")(fleet.version)
 

@@ -84,6 +84,25 @@ class Client:
         path = f"/v1/nodes/{_part(name)}/fence"
         return self._call("POST", path, {"confirm": name}, headers=_if_match(version))
 
+    def node_usage(self, name: str, *, days: int = 1, until: str = "") -> Json:
+        """Return what owners of a node used in the days before a time (ISO 8601; now)."""
+        query = _query({"days": days, "until": until})
+        return self._get(f"/v1/nodes/{_part(name)}/usage{query}")
+
+    # forecasts
+
+    def forecasts(self) -> list[Json]:
+        """Return what is forecast of each node, without the steps."""
+        return self._all("/v1/forecasts", {})
+
+    def forecast(self, node: str) -> Json:
+        """Return a node's forecast, step by step, and what it lends by that."""
+        return self._get(f"/v1/forecasts/{_part(node)}")
+
+    def submit_forecasts(self, body: Mapping[str, Any]) -> Json:
+        """Hand in some of a run's forecasts; the same ones again change nothing."""
+        return self._call("POST", "/v1/forecasts", body, is_again=True)
+
     # jobs
 
     def submit_job(self, job: Mapping[str, Any], *, key: str = "") -> Json:

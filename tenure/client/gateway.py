@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tenure.client.client import Client
-from tenure.model.units import iso
+from tenure.model.forecast import Accuracy, NodeForecast
+from tenure.model.units import US, iso
 
 #: A worker outlives a restart of the daemon; longer, and its run is over anyway.
 PATIENCE_S = 30.0
@@ -30,9 +32,42 @@ class Gateway:
         """Submit a plan with the field names of ``model.plan.Plan``; returns the run."""
         return self._client.submit_plan(wire_plan(plan))
 
+    def node_usage(self, node: str, *, days: int, until_us: int) -> Mapping[str, Any]:
+        """Return what owners of a node used in the days before a time."""
+        return self._client.node_usage(node, days=days, until=str(iso(until_us)))
+
+    def submit_forecasts(
+        self, run_id: str, forecasts: Sequence[NodeForecast], *, is_last: bool
+    ) -> Mapping[str, Any]:
+        """Hand in some of a run's forecasts; returns the run."""
+        body = {"run_id": run_id, "is_last": is_last}
+        return self._client.submit_forecasts({**body, "forecasts": list(map(wire, forecasts))})
+
     def fail_run(self, run_id: str, reason: str) -> Mapping[str, Any]:
         """Say that the run cannot be planned."""
         return self._client.fail_run(run_id, reason)
+
+
+def wire(forecast: NodeForecast) -> dict[str, Any]:
+    """Return a forecast with the names of REST."""
+
+    def accuracy(found: Accuracy | None) -> dict[str, Any] | None:
+        return None if found is None else asdict(found)
+
+    return {
+        "node": forecast.node,
+        "since": iso(forecast.from_us),
+        "step_s": forecast.step_us // US,
+        "quantile": forecast.quantile,
+        "model": forecast.model,
+        "cpu_m": list(forecast.cpu_m),
+        "memory_bytes": list(forecast.memory_bytes),
+        "containers": list(forecast.containers),
+        "history_days": forecast.history_days,
+        "why": forecast.why,
+        "cpu": accuracy(forecast.cpu),
+        "memory": accuracy(forecast.memory),
+    }
 
 
 def wire_plan(plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,21 +7,32 @@ from itertools import pairwise
 from pathlib import Path
 
 from tenure.config import settings as made
+from tenure.config.cycleschema import CycleSection
 from tenure.config.schema import (
     AgentSection,
     ConfigFile,
-    CycleSection,
     HarvestSection,
     NodeSection,
     StatsSection,
 )
 from tenure.config.urls import parse_listener
 from tenure.model.access import SshOptions, TlsFiles
+from tenure.model.forecast import ForecastOptions
 from tenure.model.node import AgentSpec, NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, MIB, US, seconds_to_us, usd_to_nano
+
+#: Away from the full hour, when other cycles fall due.
+FORECAST_CYCLE = CycleSpec(
+    "forecast_cycle",
+    source="",
+    target="",
+    cron="23 * * * *",
+    description="Forecast what owners of nodes will use",
+    kind="forecast",
+)
 
 
 def build_settings(
@@ -58,6 +69,15 @@ def build_settings(
             input_dirs=tuple(Path(folder) for folder in file.batches.input_dirs),
             margin=float(file.batches.margin),
             window_us=file.batches.window_h * HOUR_US,
+        ),
+        lending=made.LendingSettings(
+            ForecastOptions(
+                float(file.harvest.forecast.quantile),
+                file.harvest.forecast.model,
+                float(file.harvest.forecast.min_history_days),
+            ),
+            file.harvest.require_forecast,
+            file.harvest.forecast.margin == "dynamic",
         ),
     )
 
@@ -234,6 +254,18 @@ def _node(node: NodeSection) -> NodeSpec:
 
 def build_cycle(name: str, cycle: CycleSection, generations: Sequence[str]) -> CycleSpec:
     """Return a checked cycle; without ``to`` its target is the next generation."""
+    if cycle.class_ == "ForecastCycle":
+        return CycleSpec(
+            name,
+            source="",
+            target="",
+            cron=" ".join((cycle.cron or "").split()),
+            interval_us=seconds_to_us(cycle.interval_s or 0),
+            mode=cycle.mode,
+            description=cycle.description,
+            kind="forecast",
+        )
+    assert cycle.args is not None
     following = generations[generations.index(cycle.args) + 1]
     return CycleSpec(
         name=name,
@@ -256,10 +288,13 @@ def build_cycle(name: str, cycle: CycleSection, generations: Sequence[str]) -> C
     )
 
 
-def default_cycles(generations: Sequence[str]) -> tuple[CycleSpec, ...]:
-    """Return a cycle out of each generation but the last, as often as the paper's Listing 8.3."""
+def default_cycles(generations: Sequence[str], *, is_lending: bool) -> tuple[CycleSpec, ...]:
+    """Return a cycle out of each generation but the last, as often as the paper's Listing 8.3.
+
+    Where nodes lend, one that forecasts each hour as well.
+    """
     pairs = enumerate(pairwise(generations))
-    return tuple(
+    made = tuple(
         CycleSpec(
             name=f"generation_{source}_cycle",
             source=source,
@@ -270,3 +305,4 @@ def default_cycles(generations: Sequence[str]) -> tuple[CycleSpec, ...]:
         )
         for place, (source, target) in pairs
     )
+    return (*made, FORECAST_CYCLE) if is_lending else made

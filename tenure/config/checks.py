@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from croniter import croniter
 from croniter.croniter import CroniterError
 
+from tenure.config.cycleschema import CycleSection
 from tenure.config.reach import check_agent, check_listeners, check_node_reach
 from tenure.config.schema import (
     ConfigFile,
-    CycleSection,
     DriverSection,
     NodeSection,
     StatsSection,
@@ -154,14 +154,28 @@ def _check_cloud(here: Loc, power: DriverSection) -> Found:
             yield (*here, "endpoint"), "must be http://host:port or https://host:port"
 
 
+#: What says how containers move.
+_OF_GENERATIONS = frozenset(CycleSection.model_fields) - {
+    *("cron", "interval_s", "class_", "description", "mode")
+}
+
+
 def check_cycle(name: str, cycle: CycleSection, generations: Sequence[str] | None) -> Found:
     """Find faults within a cycle and against the generations (None: these are faulty)."""
     if (cycle.cron is None) == (cycle.interval_s is None):
         yield (name,), "needs either cron or interval_s"
     if cycle.cron is not None and (fault := cron_fault(cycle.cron)):
         yield (name, "cron"), fault
-    if generations is None:
-        return
+    if cycle.class_ == "ForecastCycle":
+        for key in sorted(cycle.model_fields_set & _OF_GENERATIONS):
+            yield (name, key), "is used by class GenerationCycle only"
+    elif cycle.args is None:
+        yield (name, "args"), "is required: the generation that containers leave"
+    elif generations is not None:
+        yield from _check_generations(name, cycle, generations)
+
+
+def _check_generations(name: str, cycle: CycleSection, generations: Sequence[str]) -> Found:
     if cycle.args not in generations:
         yield (name, "args"), _unknown_generation(generations)
     elif cycle.args == generations[-1]:

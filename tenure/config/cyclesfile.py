@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from tenure.config.build import build_cycle
 from tenure.config.checks import check_cycle
+from tenure.config.cycleschema import CycleSection
 from tenure.config.faults import Faults
 from tenure.config.fields import CycleName
-from tenure.config.schema import CycleSection
 from tenure.config.yamlfile import read_file
 from tenure.model.errors import FieldError
 from tenure.model.plan import CycleSpec

@@ -94,6 +94,9 @@ Positive = Annotated[int, Strict(), Field(ge=1, le=1_000_000_000)]
 Number = Annotated[float, Strict(), Field(ge=0, le=1e12, allow_inf_nan=False)]
 Lent = Annotated[float, Strict(), Field(ge=0, le=0.9, allow_inf_nan=False)]
 Share = Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
+Quantile = Annotated[float, Strict(), Field(gt=0.5, lt=1, allow_inf_nan=False)]
+#: Models need a day to learn from, and look back on seven.
+HistoryDays = Annotated[float, Strict(), Field(ge=1, le=7, allow_inf_nan=False)]
 Factor = Annotated[float, Strict(), Field(ge=1, le=1000, allow_inf_nan=False)]
 Speed = Annotated[float, Strict(), Field(gt=0, le=1000, allow_inf_nan=False)]
 Seconds = Annotated[

@@ -60,7 +60,10 @@ def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings | None, l
     file, nodes = _shaped(raw, faults)
     cycles_file = None if is_cycles_file_off else _cycles_path(raw, path)
     generations = _generations(file, faults)
-    cycles, more = _cycles(cycles_file, generations, is_cycles_file_stated)
+    is_lending = any(node.harvest.mode != "off" for node in nodes)
+    cycles, more = _cycles(
+        cycles_file, generations, is_stated=is_cycles_file_stated, is_lending=is_lending
+    )
     every = bounded([*wrong, *faults.all(), *more])
     if every or file is None:
         return None, every
@@ -174,8 +177,8 @@ def _part(schema: type[NodeSection], value: Any, loc: Loc, faults: Faults) -> No
 
 
 def _cycles(
-    path: Path | None, generations: list[str] | None, is_stated: bool
+    path: Path | None, generations: list[str] | None, *, is_stated: bool, is_lending: bool
 ) -> tuple[tuple[CycleSpec, ...], list[FieldError]]:
     if path is not None and (is_stated or path.exists()):
         return read_cycles(path, generations)
-    return default_cycles(generations or ()), []
+    return default_cycles(generations or (), is_lending=is_lending), []

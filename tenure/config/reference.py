@@ -10,19 +10,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tenure.config.cycleschema import CycleSection
 from tenure.config.schema import (
     AgentSection,
     CapacitySection,
     ConfigFile,
-    CycleSection,
     DriverSection,
     EngineTlsSection,
+    ForecastSection,
     HarvestSection,
     NodeSection,
     ReserveSection,
-    Section,
     SshSection,
 )
+from tenure.config.section import Section
 
 TARGET = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -107,11 +108,20 @@ _CYCLES = f"""
 
 A mapping of cycle names to cycles. It is the file format of GENPACK's generation cycles; all keys
 but `cron`, `class`, `description` and `args` are additions. Without a file there is a cycle out of
-each generation but the last: every 5 minutes out of the first, every 10 minutes out of the others.
-An empty file means no cycles.
+each generation but the last: every 5 minutes out of the first, every 10 minutes out of the others;
+and, where a node's `harvest.mode` is not `off`, one that makes forecasts every hour. An empty file
+means no cycles.
 
 ```yaml
 {EXAMPLE_CYCLES}```
+
+A cycle that makes forecasts ([forecasts.md](forecasts.md)); a file must name one where nodes lend:
+
+```yaml
+forecast_cycle:
+  cron: "23 * * * *"
+  class: ForecastCycle
+```
 """
 
 
@@ -129,8 +139,12 @@ def _document() -> Iterator[str]:
     }
     yield from _table(ConfigFile, leave_out=(*sections, "nodes"))
     for name, model in sections.items():
+        parts = _PARTS.get(name, {})
         yield f"\n### {name}\n\n{_description(ConfigFile, name)}\n"
-        yield from _table(model)
+        yield from _table(model, leave_out=tuple(parts))
+        for part, inner in parts.items():
+            yield f"\n#### {name}: {part}\n\n{_description(model, part)}\n"
+            yield from _table(inner)
     yield f"\n### nodes\n\n{_description(ConfigFile, 'nodes')} A list of:\n"
     yield from _table(NodeSection, leave_out=tuple(_NODE_PARTS))
     for name, model in _NODE_PARTS.items():
@@ -140,6 +154,8 @@ def _document() -> Iterator[str]:
     yield from _table(CycleSection)
 
 
+#: Sections within sections.
+_PARTS: dict[str, dict[str, type[Section]]] = {"harvest": {"forecast": ForecastSection}}
 _NODE_PARTS: dict[str, type[Section]] = {
     "tls": EngineTlsSection,
     "ssh": SshSection,

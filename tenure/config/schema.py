@@ -1,4 +1,4 @@
-"""The shape of ``tenured.yml`` and ``cycles.yml``, as pydantic models.
+"""The shape of ``tenured.yml``, as pydantic models (that of ``cycles.yml``: ``cycleschema``).
 
 Descriptions and defaults here are the ones that ``docs/configuration.md`` shows. A default that
 depends on other values is None here and is filled in by ``defaults.py`` or ``build.py``; its
@@ -7,9 +7,9 @@ depends on other values is None here and is filled in by ``defaults.py`` or ``bu
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from tenure.config.fields import (
     AgentUrl,
@@ -22,6 +22,7 @@ from tenure.config.fields import (
     Flag,
     FloorCpus,
     FolderOrFile,
+    HistoryDays,
     HostName,
     InfluxUrl,
     Interval,
@@ -36,6 +37,7 @@ from tenure.config.fields import (
     PeriodMs,
     Port,
     Positive,
+    Quantile,
     RedisUrl,
     Seconds,
     Share,
@@ -43,27 +45,10 @@ from tenure.config.fields import (
     Speed,
     Text,
     TlsFile,
-    Word,
 )
-
-
-def _field(default: Any, description: str, *, shown: str = "") -> Any:
-    return Field(default=default, description=description, json_schema_extra={"shown": shown})
-
-
-def _required(description: str) -> Any:
-    return Field(description=description)
-
-
-class Section(BaseModel):
-    """A mapping with known keys; an empty one (``power:`` and nothing below) means defaults."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty_is_default(cls, value: Any) -> Any:
-        return {} if value is None else value
+from tenure.config.section import Section
+from tenure.config.section import required as _required
+from tenure.config.section import stated as _field
 
 
 class RedisSection(Section):
@@ -192,6 +177,34 @@ class BatchesSection(Section):
         0.1, "Part of a node's capacity that batches leave free beside what its owners take."
     )
     window_h: Positive = _field(24, "A batch that could not end within this is refused.")
+
+
+class ForecastSection(Section):
+    quantile: Quantile = _field(
+        0.99, "Share of the time that owners are to stay at or under their forecast."
+    )
+    model: Literal["boosted", "linear"] = _field(
+        "boosted", "`linear` is quantile regression; `boosted` adds gradient-boosted trees to it."
+    )
+    min_history_days: HistoryDays = _field(
+        2, "Days of the last seven of which a node's use must be known before it is forecast."
+    )
+    margin: Literal["fixed", "dynamic"] = _field(
+        "fixed",
+        "`fixed` leaves free what `batches.margin` says; `dynamic` also what owners lately used "
+        "beyond their forecast.",
+    )
+
+
+class LendingSection(Section):
+    require_forecast: Flag = _field(
+        True,
+        "Whether a node lends only while what its owners will use is forecast; `false`: where "
+        "there is no forecast, what they use now is judged by.",
+    )
+    forecast: ForecastSection = _field(
+        ForecastSection(), "How forecasts are made, by cycles of class `ForecastCycle`."
+    )
 
 
 class DefaultsSection(Section):
@@ -425,6 +438,9 @@ class ConfigFile(Section):
     batches: BatchesSection = _field(
         BatchesSection(), "Batches, which run on what is idle ([batches.md](batches.md))."
     )
+    harvest: LendingSection = _field(
+        LendingSection(), "Forecasts, and what is lent by them ([forecasts.md](forecasts.md))."
+    )
     defaults: DefaultsSection = _field(DefaultsSection(), "Values of jobs that do not say.")
     relist_s: Interval = _field(15, "Time between two full listings of each engine.")
     log: LogSection = _field(LogSection(), "The daemon's own log.")
@@ -437,40 +453,4 @@ class ConfigFile(Section):
         [],
         "The fleet.",
         shown="one node `local` at unix:///var/run/docker.sock in the first generation",
-    )
-
-
-class CycleSection(Section):
-    cron: Word | None = _field(
-        None, "When it falls due: five fields, UTC. Either this or `interval_s`.", shown="none"
-    )
-    interval_s: Interval | None = _field(None, "Time between two runs.", shown="none")
-    class_: Literal["GenerationCycle"] = Field(
-        default="GenerationCycle", alias="class", description="The kind of cycle."
-    )
-    description: Text = _field("", "For people.")
-    args: Name = _required("The generation that containers leave.")
-    to: Name | None = _field(None, "The generation they enter.", shown="the next one")
-    mode: Literal["off", "advise", "act"] = _field(
-        "act", "`advise` computes and shows plans without enacting them."
-    )
-    min_age_s: Seconds = _field(0, "Time in the source generation before a container may leave.")
-    max_moves: Positive = _field(50, "Moves of one run at most.")
-    headroom: Factor = _field(1.1, "Profiles are multiplied by this before they are fitted.")
-    min_samples: Positive = _field(3, "Measurements a container needs before it may leave.")
-    envelopes: Positive = _field(4, "Envelopes that containers are parted into (k of k-means).")
-    consolidate: bool | None = _field(
-        None,
-        "Whether nodes of the generation that is entered are emptied onto others of it.",
-        shown="only in the last generation",
-    )
-    escape: Literal["always", "saving"] = _field(
-        "always",
-        "When a node is switched on for containers that no node that is on has room for; `saving`: "
-        "only where the plan frees nodes that cost or draw more.",
-    )
-    min_saving_w: Number = _field(
-        1,
-        "Idle watts that emptying a node must save for each container moved for it; a node whose "
-        "watts are not stated is emptied anyway.",
     )

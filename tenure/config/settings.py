@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tenure.config.redaction import redacted
 from tenure.config.urls import Listener
 from tenure.model.access import TlsFiles
+from tenure.model.forecast import ForecastOptions
 from tenure.model.node import NodeSpec
 from tenure.model.plan import CycleSpec
 
@@ -101,6 +102,17 @@ class BatchSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LendingSettings:
+    """``requires_forecast``: nothing is lent without one; ``has_dynamic_margin``: what was above a
+    forecast lately is left free as well.
+    """
+
+    forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    requires_forecast: bool = True
+    has_dynamic_margin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobDefaults:
     runtime_us: int
     retries: int
@@ -148,6 +160,7 @@ class Settings:
     cycles: tuple[CycleSpec, ...]
     tls: ServerTls | None = None
     batches: BatchSettings = BatchSettings()
+    lending: LendingSettings = LendingSettings()
 
     def redacted(self) -> dict[str, Any]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""

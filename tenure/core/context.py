@@ -44,7 +44,8 @@ class Context:
     for the others to hear of, ``ended`` moves that just ended. ``looks`` says when the drain of
     a node looks again, ``strangers`` names running containers that are not ours, by node.
     ``guards`` are the agents that protect the owners of nodes, as they told since the start.
-    ``lent`` is what can be lent of each node, kept until something there changes.
+    ``lent`` is what can be lent of each node, kept until something there changes; ``watched`` what
+    its owners use in the step under way, which its forecast is judged by.
     ``agenda`` is what the plan of the queue remembers beside its bookings.
     ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
     ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness. ``expected`` is
@@ -79,6 +80,7 @@ class Context:
         self.gone: list[tuple[str, bool]] = []
         self.loads: dict[str, Any] = {}
         self.lent: dict[str, Any] = {}
+        self.watched: dict[str, Any] = {}
         self.guards: dict[str, Guard] = {}
         self.board: Any = None
         self.agenda: Any = None

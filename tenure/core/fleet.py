@@ -21,6 +21,7 @@ from tenure.core import (
     deliberation,
     drain,
     executors,
+    forecasts,
     graves,
     harvest,
     history,
@@ -70,6 +71,7 @@ from tenure.model.events import (
     ScheduleNode,
     Started,
     SubmitBatch,
+    SubmitForecasts,
     SubmitJob,
     SubmitPlan,
     Tick,
@@ -334,6 +336,7 @@ def _usage(ctx: Context, event: UsageObserved) -> None:
         if ctx.foreign.get(node) != use:
             ctx.foreign[node] = use
             ctx.forget_loads(node)
+    forecasts.observe(ctx, event.regular)
     ctx.is_room_changed = True
 
 
@@ -371,6 +374,7 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     RequestRun: plans.request,
     ClaimRun: plans.claim,
     SubmitPlan: plans.submit,
+    SubmitForecasts: plans.submit_forecasts,
     FailRun: plans.fail,
 }
 TIMERS: dict[str, Callable[[Context, str], None]] = {

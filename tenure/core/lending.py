@@ -1,9 +1,10 @@
 """What nodes have to lend to batches, and when a batch would end on it.
 
 Two questions with one answer each, so that better ones can take their place: ``spare_on`` says what
-of a node owners leave (until there are forecasts: what they take now, by profile and request), and
-``predict`` plays the tasks of all open batches through on that, each on the node that can begin it
-first, as ``batches`` places them. Owners never see the tasks of batches in what is free for them.
+of a node owners leave (the smaller of what they leave now, by profile and request, and of what a
+forecast says they will: ``forecasts``), ``spare_over`` the same over time. ``predict`` plays the
+tasks of all open batches through on that, each on the node that can begin it first, as ``batches``
+places them. Owners never see the tasks of batches in what is free for them.
 """
 
 from __future__ import annotations
@@ -12,36 +13,73 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tenure.core import guards, power, room, tasks
+from tenure.core import forecasts, guards, power, room, tasks
 from tenure.core.context import Context
 from tenure.core.executors import is_node_ready
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec
 from tenure.model.forecast import STEP_US, SpareSteps
 from tenure.model.node import Node, Scheduling
 from tenure.model.resources import Resources, exhausted, total
-from tenure.model.units import US
+from tenure.model.units import FOREVER_US, HOUR_US, US
 
 #: Rank and name of a node: -speed, inputs on their way, -free cores, name.
 Seat = tuple[float, int, int, str]
 
 
-def spare_on(ctx: Context, node: Node) -> Resources:
-    """Return what owners leave of a node: capacity less their use, requests and a margin.
+#: What begins now is judged by what owners leave for so long, and by its own time if that is more.
+AHEAD_US = HOUR_US
 
-    Tasks of batches are not taken off. Negative where owners take more than is left to lend.
+
+def spare_on(ctx: Context, node: Node, over_us: int = AHEAD_US) -> Resources:
+    """Return what owners leave of a node for the next ``over_us``, the margin taken off (Eq. 1).
+
+    The smaller of what they leave now and, where a forecast is in force, of what it says. Tasks of
+    batches are not taken off. Negative where owners take more than is left to lend.
     """
+    left, outlook = left_now(ctx, node), forecasts.outlook(ctx, node)
+    if outlook is None:
+        return left
+    said = outlook.left(ctx.now_us, ctx.now_us + over_us)
+    return _smaller(left, said - margin_of(ctx, node))
+
+
+def left_now(ctx: Context, node: Node) -> Resources:
+    """Return what owners leave of a node now: capacity less their use, requests and the margin."""
     return room.free_on(ctx, node) - margin_of(ctx, node)
+
+
+def _smaller(left: Resources, said: Resources) -> Resources:
+    """Return the smaller of CPU and of memory; of the others nothing is forecast."""
+    cpu_m, memory_bytes = min(left.cpu_m, said.cpu_m), min(left.memory_bytes, said.memory_bytes)
+    return replace(left, cpu_m=cpu_m, memory_bytes=memory_bytes)
 
 
 def spare_over(ctx: Context, node: Node, from_us: int, until_us: int) -> SpareSteps:
     """Return what owners leave of a node over [``from_us``, ``until_us``), in steps of 3 min.
 
     The first step begins at ``from_us``, the last one ends at ``until_us`` or within a step after
-    it. Until there are forecasts, what owners take now is taken to go on. Changes nothing.
+    it. A step is as the forecast says, and no more than is left now if it begins within
+    ``AHEAD_US``; without a forecast in force what owners take now is taken to go on. Beyond the
+    forecast's end the most that it says counts. Changes nothing. O(steps).
     """
     steps = max(0, -(-(until_us - from_us) // STEP_US))
-    left = spare_on(ctx, node).clamped()
-    return SpareSteps(from_us, STEP_US, (left.cpu_m,) * steps, (left.memory_bytes,) * steps)
+    left, margin = left_now(ctx, node), margin_of(ctx, node)
+    outlook, soon_us = forecasts.outlook(ctx, node), ctx.now_us + AHEAD_US
+    found: list[Resources] = []
+    same_us = 0  # steps that end by then are as the last one
+    for at_us in range(from_us, from_us + steps * STEP_US, STEP_US):
+        if found and at_us + STEP_US <= same_us:
+            found.append(found[-1])
+        elif outlook is None:
+            found.append(left)
+            same_us = FOREVER_US
+        else:
+            said = outlook.left(at_us, at_us + STEP_US) - margin
+            found.append(_smaller(left, said) if at_us < soon_us else said)
+            same_us = outlook.same_until_us(at_us)
+            same_us = min(same_us, soon_us) if at_us < soon_us else same_us
+    cpu_m = tuple(max(0, one.cpu_m) for one in found)
+    return SpareSteps(from_us, STEP_US, cpu_m, tuple(max(0, one.memory_bytes) for one in found))
 
 
 def margin_of(ctx: Context, node: Node) -> Resources:
@@ -55,34 +93,39 @@ def margin_of(ctx: Context, node: Node) -> Resources:
     return replace(of_cpu, memory_bytes=of_memory.memory_bytes)
 
 
-def free_on(ctx: Context, node: Node) -> Resources:
-    """Return what of a node can be lent now: what is spare, less what is lent."""
-    return spare_on(ctx, node) - lent_on(ctx, node.name)
+def free_on(ctx: Context, node: Node, over_us: int = AHEAD_US) -> Resources:
+    """Return what of a node can be lent over ``over_us``: what is spare, less what is lent."""
+    return spare_on(ctx, node, over_us) - lent_on(ctx, node.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """What can be lent of a node now, how many inputs are on their way there, and what is short.
 
-    ``short_bytes`` is the memory that tasks hold beyond what is spare and half of the margin.
+    ``short_bytes`` is the memory that tasks hold beyond what owners leave now and half of the
+    margin: what they are forecast to take later ends nothing. Holds until ``until_us``, when the
+    forecast goes on to its next step.
     """
 
     free: Resources
     preparing: int
     short_bytes: int
+    until_us: int = FOREVER_US
 
 
 def look_at(ctx: Context, node: Node) -> Look:
     """Return a look at a node, kept until something there changes."""
     kept: Look | None = ctx.lent.get(node.name)
-    if kept is None:
+    if kept is None or kept.until_us <= ctx.now_us:
         here = ctx.tasks_on(node.name)
         holding = [task for task in here if task.state not in EXITED]
         held = sum(tasks.stage_of(ctx, task).request.memory_bytes for task in holding)
         half = margin_of(ctx, node).memory_bytes // 2
-        short = held - spare_on(ctx, node).memory_bytes - half if holding else 0
+        short = held - left_now(ctx, node).memory_bytes - half if holding else 0
         preparing = sum(task.state in PREPARING for task in here)
-        kept = ctx.lent[node.name] = Look(free_on(ctx, node), preparing, short)
+        outlook = forecasts.outlook(ctx, node)
+        until_us = FOREVER_US if outlook is None else outlook.same_until_us(ctx.now_us)
+        kept = ctx.lent[node.name] = Look(free_on(ctx, node), preparing, short, until_us)
     return kept
 
 
@@ -104,8 +147,9 @@ def is_lendable(ctx: Context, node: Node) -> bool:
 def objection(ctx: Context, node: Node) -> str:
     """Return why no task may begin on a node, in words for people; "" where one may.
 
-    It is said to lend, is on, takes new work, is not about to go off, and its agent protects its
-    owners: a node whose agent is away lends nothing, what runs there goes on.
+    It is said to lend, is on, takes new work, is not about to go off, its agent protects its owners
+    (a node whose agent is away lends nothing, what runs there goes on), and what these will take is
+    forecast, unless present use may do.
     """
     if not is_said_to_lend(node):
         return "it is not said to lend: set harvest.mode: act, and agent.url"
@@ -117,7 +161,7 @@ def objection(ctx: Context, node: Node) -> str:
         return "it has not been listed yet"
     if power.is_leaving(ctx, node):
         return "it is about to be switched off"
-    return guards.objection(ctx, node)
+    return guards.objection(ctx, node) or forecasts.objection(ctx, node)
 
 
 def is_said_to_lend(node: Node) -> bool:
@@ -147,7 +191,9 @@ def seat(ctx: Context, stage: StageSpec, node: Node) -> Seat | None:
     look = look_at(ctx, node)
     if look.preparing >= ctx.params.preparing:
         return None
-    if exhausted(stage.request, look.free, node.capacity):
+    run_us = task_us(stage, node)
+    free = look.free if run_us <= AHEAD_US else free_on(ctx, node, run_us)
+    if exhausted(stage.request, free, node.capacity):
         return None
     return -node.spec.speed, look.preparing, -look.free.cpu_m, node.name
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from tenure.core import (
     drain,
     executors,
+    forecasts,
     graves,
     harvest,
     ledger,
@@ -107,6 +108,7 @@ def retire(ctx: Context) -> None:
             drain.forget(ctx, node.name)
             ctx.strangers.pop(node.name, None)
             harvest.forget(ctx, node.name)
+            forecasts.forget(ctx, node.name)
             ctx.drop_node(node)
             ctx.forget_node(node.name)
             ctx.publish("node.forgotten", node.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tenure.model.forecast import ForecastOptions
 from tenure.model.units import US
 
 
@@ -28,7 +29,9 @@ class Params:
     ``max_batches`` open at a time, ``output_bytes`` of one task, ``preparing`` tasks of a node
     whose input is on its way, ``task_mishaps`` losses and ``task_reclaims`` reclaims of a task
     after which its batch fails; ``agent_lost_us`` after which an agent that does not answer is
-    taken as lost: its node's exits are judged without it.
+    taken as lost: its node's exits are judged without it. ``forecast`` is how forecasts are made;
+    ``needs_forecast``: nothing is lent of a node without one; ``has_dynamic_margin``: what was
+    above a forecast lately is left free beside ``harvest_margin``.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -66,6 +69,9 @@ class Params:
     task_mishaps: int = 10
     task_reclaims: int = 100
     agent_lost_us: int = 60 * US
+    forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    needs_forecast: bool = False
+    has_dynamic_margin: bool = False
 
     def __post_init__(self) -> None:
         if not self.generations:

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tenure.core import departures, kinds, room, services
+from tenure.core import departures, forecasts, kinds, room, services
 from tenure.core.context import Context
 from tenure.core.moves import choice_of
 from tenure.model.container import ContainerState, Service
 from tenure.model.effects import Trigger
-from tenure.model.events import ClaimRun, Command, CycleDue, FailRun, RequestRun, SubmitPlan
+from tenure.model.events import (
+    ClaimRun,
+    Command,
+    CycleDue,
+    FailRun,
+    RequestRun,
+    SubmitForecasts,
+    SubmitPlan,
+)
 from tenure.model.node import Node
 from tenure.model.plan import RUN_TRANSITIONS, CycleSpec, Move, Run, RunState, Verdict
 from tenure.model.resources import Resources, exhausted
@@ -23,6 +31,8 @@ from tenure.model.units import US
 MACHINE = "run"
 #: A manual run that no worker takes in this time has failed.
 UNCLAIMED_US = 60 * US
+#: A worker reads weeks of a whole fleet's past before it forecasts.
+FORECAST_CLAIM_US = 900 * US
 
 
 def to(ctx: Context, run: Run, state: RunState, reason: str = "") -> Run:
@@ -94,8 +104,15 @@ def claim(ctx: Context, command: ClaimRun) -> None:
         ctx.refuse(command, "nothing_due", detail, status=409)
         return
     run = to(ctx, replace(due[-1], claimed_us=ctx.now_us), RunState.CLAIMED)
-    ctx.arm(ctx.now_us + ctx.params.claim_us, MACHINE, run.id)
+    ctx.arm(ctx.now_us + _claim_us(ctx, run), MACHINE, run.id)
     ctx.reply(command, run)
+
+
+def _claim_us(ctx: Context, run: Run) -> int:
+    """Return how long a worker may take for a run."""
+    spec = ctx.cycles.get(run.cycle)
+    is_long = spec is not None and spec.kind == "forecast"
+    return FORECAST_CLAIM_US if is_long else ctx.params.claim_us
 
 
 def fail(ctx: Context, command: FailRun) -> None:
@@ -129,6 +146,9 @@ def submit(ctx: Context, command: SubmitPlan) -> None:
             ctx.refuse(command, "wrong_state", detail, status=409, field="run_id")
         return
     spec = ctx.cycles.get(run.cycle)
+    if spec is not None and spec.kind != "generation":
+        _refuse_kind(ctx, command, run, "forecasts")
+        return
     if spec is None or plan.expires_us <= ctx.now_us:
         reason = "the cycle was removed" if spec is None else "the plan came after it expired"
         run = to(ctx, run, RunState.FAILED, reason)
@@ -151,6 +171,37 @@ def submit(ctx: Context, command: SubmitPlan) -> None:
         run = to(ctx, run, RunState.ADVISED)
     settle(ctx)
     ctx.reply(command, ctx.tables.runs[run.id])
+
+
+def submit_forecasts(ctx: Context, command: SubmitForecasts) -> None:
+    """Take some of the forecasts of a claimed run; it ends with the last of them."""
+    run = _known(ctx, command, command.run_id)
+    if run is None:
+        return
+    if run.state in (RunState.DONE, RunState.ADVISED):
+        ctx.reply(command, run)  # the last of them, sent again
+        return
+    if run.state is not RunState.CLAIMED:
+        detail = f"run {run.id} is {run.state.value}, not claimed"
+        ctx.refuse(command, "wrong_state", detail, status=409, field="run_id")
+        return
+    spec = ctx.cycles.get(run.cycle)
+    if spec is not None and spec.kind != "forecast":
+        _refuse_kind(ctx, command, run, "a plan")
+        return
+    if spec is None:
+        run = to(ctx, run, RunState.FAILED, "the cycle was removed")
+    else:
+        run = ctx.put_run(forecasts.submit(ctx, command, run))
+        if command.is_last:
+            is_act = forecasts.is_enacted(ctx, run)
+            run = to(ctx, run, RunState.DONE if is_act else RunState.ADVISED)
+    ctx.reply(command, run)
+
+
+def _refuse_kind(ctx: Context, command: Command, run: Run, wanted: str) -> None:
+    detail = f"run {run.id} is of cycle {run.cycle}, whose runs end with {wanted}"
+    ctx.refuse(command, "wrong_kind", detail, status=409, field="run_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +320,7 @@ def on_timer(ctx: Context, key: str) -> None:
     run = ctx.tables.runs.get(key)
     if run is None or run.is_over:
         return
-    late_us = (run.claimed_us or 0) + ctx.params.claim_us
+    late_us = (run.claimed_us or 0) + _claim_us(ctx, run)
     if run.state is RunState.CLAIMED and ctx.now_us < late_us:
         ctx.arm(late_us, MACHINE, key)  # the call before was the one for an unclaimed run
     elif run.state is RunState.CLAIMED:
@@ -284,6 +335,6 @@ def rearm(ctx: Context) -> None:
     for key in ctx.index.open_runs:
         run = ctx.tables.runs[key]
         if run.state is RunState.CLAIMED:
-            ctx.arm((run.claimed_us or 0) + ctx.params.claim_us, MACHINE, key)
+            ctx.arm((run.claimed_us or 0) + _claim_us(ctx, run), MACHINE, key)
         elif run.is_manual:
             ctx.arm(run.due_us + UNCLAIMED_US, MACHINE, key)

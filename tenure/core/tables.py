@@ -12,6 +12,7 @@ from tenure.model.container import Grave, Migration, Service
 from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect
 from tenure.model.estimate import AppRuns
+from tenure.model.forecast import LiveScore, NodeForecast
 from tenure.model.harvest import HarvestMark
 from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval, Stay
@@ -107,9 +108,9 @@ class Meta:
 class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
-    Keys: node name (nodes, drains, harvests), job id (jobs, bookings), ``job/index``, batch id,
-    ``batch/index``, container id, migration id, grave id, run id, interval id, stay id, effect id,
-    app, idempotency key, ``meta``.
+    Keys: node name (nodes, drains, harvests, forecasts, scores), job id (jobs, bookings),
+    ``job/index``, batch id, ``batch/index``, container id, migration id, grave id, run id, interval
+    id, stay id, effect id, app, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -129,6 +130,8 @@ class Tables:
     apps: Table[AppRuns] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
     harvests: Table[HarvestMark] = field(default_factory=Table)
+    forecasts: Table[NodeForecast] = field(default_factory=Table)
+    scores: Table[LiveScore] = field(default_factory=Table)
     meta: Table[Meta] = field(default_factory=Table)
 
 
@@ -145,6 +148,8 @@ KINDS: dict[str, Any] = {
     "stays": Stay,
     "drains": Drain,
     "harvests": HarvestMark,
+    "forecasts": NodeForecast,
+    "scores": LiveScore,
     "bookings": Booking,
     "batches": Batch,
     "tasks": Task,

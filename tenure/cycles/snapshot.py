@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tenure.model.container import Profile
 from tenure.model.errors import InvalidInput
+from tenure.model.forecast import ForecastOptions
 from tenure.model.plan import CycleSpec, Plan
 from tenure.model.resources import Resources
 
@@ -78,7 +79,7 @@ class Snapshot:
 
     ``cooldown_us`` must pass between two moves of one container; ``min_on`` nodes of a generation
     stay on (left out: none), and ``spare_cpu_m`` must be free on those of a generation that stay on
-    when one of them goes off.
+    when one of them goes off. ``forecast`` is how forecasts are made.
     """
 
     revision: int
@@ -90,6 +91,7 @@ class Snapshot:
     cycles: tuple[CycleSpec, ...] = ()
     min_on: dict[str, int] = field(default_factory=dict)
     spare_cpu_m: int = 0
+    forecast: ForecastOptions = field(default_factory=ForecastOptions)
 
 
 _SNAPSHOT = TypeAdapter(Snapshot)

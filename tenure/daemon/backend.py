@@ -16,7 +16,7 @@ from tenure.core import ledger, restore
 from tenure.core.context import Context
 from tenure.core.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
-from tenure.daemon import energy, inputs, outputs, views
+from tenure.daemon import energy, inputs, outputs, pasts, views
 from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
 from tenure.daemon.hands import Hands
@@ -31,6 +31,7 @@ from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.errors import NotFound, Problem, Unavailable
 from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
+from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
 from tenure.model.node import Reach
 from tenure.placement.policies import Policies
@@ -196,6 +197,14 @@ class DaemonBackend:
         """Return how a node's harvest controller is, as its agent told last."""
         lent = self._body.hands.lending.lent.get(node)
         return None if lent is None else {**lent.status, "fault": lent.fault}
+
+    def forecast(self, node: str, *, is_whole: bool = False) -> ForecastReport:
+        """Return what is forecast of a node; ``is_whole``: with what it lends by that."""
+        return views.forecast(self._ctx, node, self.now_us() if is_whole else None)
+
+    async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
+        """Return what owners of a node used."""
+        return await pasts.usage_of(self._ctx, self._body.stats, node, (since_us, until_us))
 
     def lending(self, node: str) -> tuple[Mapping[str, int], str]:
         """Return tasks of batches on a node by state, and why no more may begin there."""

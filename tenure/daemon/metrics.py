@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import generate_latest
 
+from tenure.core import forecasts
 from tenure.core.context import Context
 from tenure.core.ledger import reporting
 from tenure.daemon.loop import LoopStats
 from tenure.model.container import Migration, Step
+from tenure.model.forecast import ForecastReport
 from tenure.model.job import Job
 from tenure.model.node import Node, Power, Reach
 from tenure.model.units import US
@@ -76,6 +78,8 @@ class Facts:
     graves: int
     downtimes: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     attempts: Mapping[str, int] = field(default_factory=dict)
+    forecasts: tuple[ForecastReport, ...] = ()
+    now_us: int = 0
 
 
 def gather(ctx: Context) -> Generator[None, None, Facts]:
@@ -105,7 +109,21 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
     attempts = {
         name: sum(getattr(batch, name) for batch in kinds["batches"][0]) for name in ATTEMPTS
     }
-    return Facts(nodes, cost["by_site"], states, late, len(tables.graves), downtimes, attempts)
+    told = []
+    for start in range(0, len(nodes), STRIDE):
+        told += [forecasts.report(ctx, node) for node in nodes[start : start + STRIDE]]
+        yield
+    return Facts(
+        nodes,
+        cost["by_site"],
+        states,
+        late,
+        len(tables.graves),
+        downtimes,
+        attempts,
+        tuple(told),
+        ctx.now_us,
+    )
 
 
 def _downtimes(moves: list[Migration]) -> dict[str, tuple[int, float]]:
@@ -146,6 +164,7 @@ class Collector:
         for site, nano in self._facts.cost_nano.items():
             cost.add_metric([site], nano / 1e9)
         yield cost
+        yield from _forecasts(self._facts.forecasts, self._facts.now_us)
 
     def _work(self) -> Iterator[Metric]:
         facts = self._facts
@@ -238,6 +257,41 @@ def _lent(lent: Mapping[str, Lent]) -> Iterator[Metric]:
             if isinstance(value, int | float):
                 family.add_metric([node], value / names[key][2])
     yield from (up, kills, *gauges.values())
+
+
+def _forecasts(reports: Sequence[ForecastReport], now_us: int) -> Iterator[Metric]:
+    """Yield what is forecast and how good that was; nodes no cycle looked at yet are left out."""
+    both, node = ["node", "resource"], ["node"]
+    name = "tenure_forecast_"
+    up = GaugeMetricFamily(f"{name}ready", "1 while a forecast is in force", labels=node)
+    age = GaugeMetricFamily(f"{name}age_seconds", "Time since it was made", labels=node)
+    use = GaugeMetricFamily(
+        f"{name}use_ratio", "Share of the capacity that owners are to use now", labels=both
+    )
+    steps = GaugeMetricFamily(f"{name}steps", "Steps judged in the last week", labels=node)
+    covered = GaugeMetricFamily(
+        f"{name}coverage_ratio", "Share of them at or under their forecast", labels=both
+    )
+    loss = GaugeMetricFamily(
+        f"{name}pinball_ratio", "Their mean pinball loss, of the capacity", labels=both
+    )
+    for one in reports:
+        if one.forecast is None:
+            continue
+        up.add_metric([one.node], float(one.state == "ready"))
+        age.add_metric([one.node], max(0, now_us - one.forecast.made_us) / US)
+        if one.state == "ready" and min(one.capacity.cpu_m, one.capacity.memory_bytes) > 0:
+            said = one.forecast.most(now_us, now_us + 1)
+            use.add_metric([one.node, "cpu"], said.cpu_m / one.capacity.cpu_m)
+            share = said.memory_bytes / one.capacity.memory_bytes
+            use.add_metric([one.node, "memory"], share)
+        found = None if one.score is None else one.score.accuracy()
+        if found is not None:
+            steps.add_metric([one.node], found[0].steps)
+            for resource, accuracy in zip(("cpu", "memory"), found, strict=True):
+                covered.add_metric([one.node, resource], accuracy.coverage)
+                loss.add_metric([one.node, resource], accuracy.loss)
+    yield from (up, age, use, steps, covered, loss)
 
 
 def _influx(health: DrainHealth) -> Iterator[Metric]:

@@ -221,7 +221,9 @@ class Rhythm:
     async def _trigger(self, effect: Trigger) -> None:
         try:
             if self._queue is not None:
-                await self._queue.trigger(effect.cycle, effect.run_id)
+                spec = self._ctx.cycles.get(effect.cycle)
+                kind = "generation" if spec is None else spec.kind
+                await self._queue.trigger(effect.cycle, effect.run_id, kind=kind)
         except Unavailable as error:
             log.warning("run %s was not triggered: %s", effect.run_id, error.detail)
 

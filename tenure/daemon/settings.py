@@ -30,4 +30,7 @@ def params_of(settings: Settings) -> Params:
         max_history=settings.limits.history,
         harvest_margin=settings.batches.margin,
         harvest_window_us=settings.batches.window_us,
+        forecast=settings.lending.forecast,
+        needs_forecast=settings.lending.requires_forecast,
+        has_dynamic_margin=settings.lending.has_dynamic_margin,
     )

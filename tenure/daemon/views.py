@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Generator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from tenure.api.lazy import Rows
-from tenure.core import agenda, board, graves, jobs, kinds, lending, offers, power, queue, room
+from tenure.core import (
+    agenda,
+    board,
+    forecasts,
+    graves,
+    jobs,
+    kinds,
+    lending,
+    offers,
+    power,
+    queue,
+    room,
+)
 from tenure.core import drain as drains
 from tenure.core.context import Context
 from tenure.model.booking import Booking
 from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
+from tenure.model.forecast import ForecastReport
 from tenure.model.job import Admission, Job, JobSpec, JobState
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Forecast
 from tenure.model.resources import Resources
-from tenure.model.units import iso
+from tenure.model.units import HOUR_US, iso
 from tenure.placement.policies import Policies
 
 GONE = (ContainerState.REMOVED, ContainerState.FAILED)
@@ -217,6 +230,7 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
         "cycles": [asdict(cycle) for cycle in ctx.cycles.values()],
         "min_on": dict(ctx.params.min_on),
         "spare_cpu_m": ctx.params.spare_cpu_m,
+        "forecast": asdict(ctx.params.forecast),
     }
 
 
@@ -286,6 +300,18 @@ def _node(node: Node, free: Resources, held: str, now_us: int) -> dict[str, Any]
         "checkpoint": node.spec.checkpoint,
         "is_draining": node.scheduling is Scheduling.DRAINING,
     }
+
+
+def forecast(ctx: Context, name: str, from_us: int | None) -> ForecastReport:
+    """Return what is forecast of a known node, with what it lends in the day from ``from_us`` on.
+
+    None: without that.
+    """
+    node = ctx.tables.nodes[name]
+    found = forecasts.report(ctx, node)
+    if from_us is None:
+        return found
+    return replace(found, spare=lending.spare_over(ctx, node, from_us, from_us + 24 * HOUR_US))
 
 
 def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:

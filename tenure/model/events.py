@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tenure.model.batch import BatchSpec, Chunk
 from tenure.model.container import Profile
 from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.forecast import NodeForecast
 from tenure.model.harvest import Guard, HarvestAction
 from tenure.model.job import JobSpec
 from tenure.model.node import NodeSpec
@@ -91,10 +92,14 @@ class EffectEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageObserved(Event):
-    """Measured use: profiles per service and the use of foreign containers per node."""
+    """Measured use: profiles per service and the use of foreign containers per node.
+
+    ``regular`` is what owners used of each node a moment ago: its services and its remainder.
+    """
 
     profiles: tuple[Profile, ...] = ()
     foreign: dict[str, Resources] = field(default_factory=dict)
+    regular: dict[str, Resources] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +299,18 @@ class SubmitPlan(Command):
     """Replies the ``Run`` with a verdict for each move."""
 
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitForecasts(Command):
+    """Some of the forecasts of a claimed run; ``is_last``: no more will come. Replies the ``Run``.
+
+    Of ``forecasts`` the run and the time are filled in when they are taken.
+    """
+
+    run_id: str
+    forecasts: tuple[NodeForecast, ...]
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

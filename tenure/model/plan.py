@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class CycleSpec:
-    """One scheduled pass from ``source`` to ``target`` generation.
+    """One scheduled pass from ``source`` to ``target`` generation, or, where ``kind`` is forecast,
+    one that makes forecasts: then most of the other fields mean nothing.
 
     Either ``cron`` (five fields, UTC) or ``interval_us`` is set. ``mode`` is off, advise or act;
     ``min_age_us`` is the time in ``source`` before promotion; ``max_moves`` bounds one run.
@@ -32,6 +34,7 @@ class CycleSpec:
     is_consolidating: bool = False
     min_saving_w: float = 1.0
     escape: str = "always"
+    kind: Literal["generation", "forecast"] = "generation"
 
 
 class RunState(StrEnum):
@@ -87,7 +90,8 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class NodeNote:
     """What a plan means for a node, and why: ``code`` is freed (it can go off), started (it has to
-    go on), or the stable reason for which it was not emptied.
+    go on), or the stable reason for which it was not emptied; of a run of forecasts: forecast, or
+    cold (too little history).
 
     ``idle_w`` is its modelled idle draw in watts, 0 unknown; ``price_nano_per_h`` its price.
     """

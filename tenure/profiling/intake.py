@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tenure.model.energy import MAX_SPAN_US, MAX_W, Metered, Use
-from tenure.model.resources import Resources, total
+from tenure.model.resources import Resources, larger, total
 from tenure.profiling.decode import difference
 from tenure.profiling.foreign import ForeignUse
 from tenure.profiling.sample import Measured, NodeReading, Reading, Sample
 
 #: A container bears a share of its node's idle draw as if it reserved at least a tenth of a core.
 LEAST_RESERVED_M = 100
+#: What is known of a node's remainder.
+REST_OBSERVED = ("cpu_m", "memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,16 @@ class Intake:
         self._foreign = ForeignUse()
         self._uses: list[Use] = []
         self._metered: list[Metered] = []
+        self._rests: list[tuple[Measured, bool]] = []
+        self._told: dict[str, Resources] = {}
+        self._noted_us: dict[str, int] = {}
 
     def take(
         self, node: str, rows: Sequence[Target], readings: Mapping[str, Reading]
     ) -> list[Measured]:
         """Take one moment's readings by engine id; return the samples of our containers."""
         measured = []
+        foreign = []
         for row in rows:
             reading = readings.get(row.engine_id)
             if reading is None:
@@ -61,10 +67,12 @@ class Intake:
                 self._uses.append(_use(node, row, sample))
             if row.kind == "foreign":
                 self._foreign.add(node, row.engine_id, sample or reading)
+                foreign.append(sample.use if sample else Resources(0, reading.memory_bytes))
             elif sample is not None and row.container:
                 measured.append(
                     Measured(row.container, node, row.app, sample, reading, row.since_us)
                 )
+        self._told[node] = total(foreign)
         return measured
 
     def take_whole(self, node: str, rows: Sequence[Target], whole: NodeReading) -> list[Measured]:
@@ -82,9 +90,36 @@ class Intake:
         if sample is not None and len(measured) == len(ours):
             used = total(row.sample.use for row in measured)
             self._foreign.add_rest(node, sample.use - used)
+            rest = replace(sample, use=sample.use - used, observed=REST_OBSERVED)
+            self._rests.append((Measured("", node, "", rest), True))
         else:
             self._foreign.fade_rest(node)
         return measured
+
+    def note_foreign(self, node: str, at_us: int) -> None:
+        """Note that a node's remainder, until ``at_us``, is what was just taken of foreign ones.
+
+        For a node of which nobody tells the whole.
+        """
+        before_us = self._noted_us.get(node)
+        self._noted_us[node] = at_us
+        span_us = 0 if before_us is None else at_us - before_us
+        if 0 < span_us <= MAX_SPAN_US:
+            rest = Sample(at_us, span_us, self._told.get(node, Resources()), REST_OBSERVED)
+            self._rests.append((Measured("", node, "", rest), False))
+
+    def rests(self, reserve: Callable[[str], Resources]) -> list[Measured]:
+        """Return what nodes used beside our containers since this was asked last.
+
+        Of what was told of a whole node ``reserve(node)`` is taken off, as it is of its capacity,
+        down to what foreign containers alone used.
+        """
+        found, self._rests = self._rests, []
+        return [self._less(row, reserve(row.node)) if whole else row for row, whole in found]
+
+    def _less(self, row: Measured, reserve: Resources) -> Measured:
+        use = larger((row.sample.use - reserve).clamped(), self._told.get(row.node, Resources()))
+        return replace(row, sample=replace(row.sample, use=use))
 
     def _meter(self, node: str, older: NodeReading | None, whole: NodeReading) -> None:
         """Note what the node's meters counted between two readings of one count."""
@@ -119,6 +154,8 @@ class Intake:
         alive = {(node, row.engine_id) for node, rows in targets.items() for row in rows}
         self._readings = {key: row for key, row in self._readings.items() if key in alive}
         self._wholes = {node: row for node, row in self._wholes.items() if node in targets}
+        self._told = {node: use for node, use in self._told.items() if node in targets}
+        self._noted_us = {node: at for node, at in self._noted_us.items() if node in targets}
         nodes: Collection[str] = targets.keys()
         self._foreign.forget_nodes(nodes)
 
@@ -142,3 +179,22 @@ def _use(node: str, row: Target, sample: Sample) -> Use:
         cpu_us=sample.use.cpu_m * sample.span_us // 1000,
         reserved_us=reserved_m * sample.span_us,
     )
+
+
+def regular_use(
+    targets: Mapping[str, Sequence[Target]], measured: Iterable[Measured], rests: Iterable[Measured]
+) -> dict[str, Resources]:
+    """Return what owners use of each node as last told: its services and its remainder.
+
+    A node of which a service or the remainder was not measured is left out. What jobs and batches
+    run is no regular use.
+    """
+    newest = {(row.node, row.container): row.sample.use for row in (*measured, *rests)}
+    found = {}
+    for node, rows in targets.items():
+        keys = [row.container for row in rows if row.kind == "service"]
+        parts = [newest.get((node, key)) for key in ("", *keys)]
+        known = [part for part in parts if part is not None]
+        if len(known) == len(parts):
+            found[node] = total(known)
+    return found

@@ -79,6 +79,7 @@ class Sample:
 class Measured:
     """A sample of one container: tenure's id, the node it ran on, and its app (may be empty).
 
+    ``container`` empty: a sample of the node's remainder, what it uses beside our containers.
     ``reading`` holds the counters at the sample's end, where they are known; ``since_us`` is when
     the container entered its generation, 0 where that is no matter: its profile begins there.
     """
@@ -89,6 +90,20 @@ class Measured:
     sample: Sample
     reading: Reading | None = None
     since_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UseSeries:
+    """What was used over time: bucket i begins at ``start_us + i * width_us``.
+
+    ``cpu_m`` holds the mean of each bucket, ``memory_bytes`` the most, since memory cannot be taken
+    back from who has it; None where nothing was observed.
+    """
+
+    start_us: int
+    width_us: int
+    cpu_m: tuple[int | None, ...]
+    memory_bytes: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

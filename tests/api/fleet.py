@@ -50,6 +50,7 @@ from tenure.model.events import (
     Started,
 )
 from tenure.model.facts import LABEL_JOB, ContainerFacts, EngineFacts
+from tenure.model.forecast import ForecastReport
 from tenure.model.harvest import Guard
 from tenure.model.job import Executor, JobSpec
 from tenure.model.node import AgentSpec, NodeSpec, Power, PowerSpec, Site
@@ -59,7 +60,9 @@ from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US, usd_to_nano
 from tenure.placement.policies import Policies
+from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.uses import UseStore
+from tenure.profiling.sample import Measured
 
 IMAGES = ("app:1", "web:1")
 SIZE = Resources(cpu_m=4000, memory_bytes=8192 * MIB)
@@ -113,6 +116,7 @@ class CoreBackend:
         self.outputs = Path(tempfile.gettempdir()) / "tenure-tests-no-outputs"
         self.used: list[Use] = []
         self.metered: list[Metered] = []
+        self.measured: list[Measured] = []
         self._bodies: dict[str, dict[str, Any]] = {}
         self._news = asyncio.Event()
         self._clock = 0
@@ -283,6 +287,23 @@ class CoreBackend:
                 await store.add(self.used, self.metered)
                 window = (since_us, until_us)
                 return await energy.report(self.state.ctx, store, window, usd_to_nano(0.3))
+            finally:
+                await store.close()
+
+    def forecast(self, node: str, *, is_whole: bool = False) -> ForecastReport:
+        from tenure.daemon.views import forecast
+
+        return forecast(self.state.ctx, node, self.now_us() if is_whole else None)
+
+    async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
+        from tenure.daemon.pasts import usage_of
+
+        with tempfile.TemporaryDirectory(prefix="tn-") as folder:
+            store = await EmbeddedStats.open(Path(folder) / "stats.db")
+            try:
+                await store.write(self.measured)
+                await store.prune(self.now_us())
+                return await usage_of(self.state.ctx, store, node, (since_us, until_us))
             finally:
                 await store.close()
 

@@ -386,6 +386,7 @@ ELSEWHERE = {
     "simulate": Path(__file__).with_name("test_simulate.py").read_text(),
     "config": Path(__file__).with_name("test_files.py").read_text(),
     "batch": Path(__file__).with_name("test_batch.py").read_text(),
+    "forecast": Path(__file__).with_name("test_forecast.py").read_text(),
 }
 LEAVES = list(_leaves(typer.main.get_command(app)))
 

@@ -32,6 +32,7 @@ def served(
     *,
     prepare: Callable[[Testbed], None] = _nothing,
     harvest: Mapping[str, Any] | None = None,
+    is_foreseen: bool = False,
     cycles: Mapping[str, Any] | None = None,
     **config: Any,
 ) -> Iterator[tuple[Testbed, Tenured]]:
@@ -39,7 +40,8 @@ def served(
 
     ``prepare`` is done before the daemon starts; ``config`` is what its configuration says
     otherwise, of a section only what is named. With ``harvest``, what that section of each node
-    says, each has an agent and lends. Skips where the testbed cannot run.
+    says, each has an agent and lends; ``is_foreseen``: by forecast alone. Skips where the testbed
+    cannot run.
     """
     if missing := check():
         pytest.skip("; ".join(missing))
@@ -50,6 +52,8 @@ def served(
             prepare(bed)
             usual = fast_config(bed)
             if harvest is not None:
+                # what lends here was mostly never seen before, and has no forecast
+                usual["harvest"] = {"require_forecast": is_foreseen}
                 usual["nodes"] = [
                     stack.enter_context(_lending(bed, node, folder, harvest))
                     for node in usual["nodes"]

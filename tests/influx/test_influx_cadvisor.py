@@ -170,5 +170,9 @@ async def test_our_own_counters_read_like_cadvisors(influx: Influx, tmp_path: Pa
     await own.write([*rows, row(START_US, 9, container="other")])
     other = await open_store(tmp_path / "s", influx.url, source="cadvisor", database="tenure")
     assert await other.series("c", 0, LATE_US) == [row.sample for row in rows[1:]]
+    history = await other.history("container", "c", START_US, START_US + 600 * US)
+    assert (history.cpu_m, history.memory_bytes) == ((5, None), (100, None))
+    unknown = await other.history("rest", "n", START_US, START_US + 600 * US)
+    assert unknown.cpu_m == (None, None), "cAdvisor's database tells of no node's remainder"
     await other.close()
     await own.close()

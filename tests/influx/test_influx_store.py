@@ -193,6 +193,26 @@ async def test_names_are_those_of_cadvisor(influx: Influx, tmp_path: Path) -> No
     await store.close()
 
 
+async def test_histories_of_containers_apps_and_remainders(store: InfluxStats) -> None:
+    rows = [row(START_US + n * 100 * US, 10 * n) for n in range(1, 4)]
+    rows.append(row(START_US + FIVE + US, 7))
+    rows.append(row(START_US + FIVE + US, 15, container="d"))
+    rows.append(row(START_US + FIVE + US, 999, container="job/0"))
+    rests = [replace(row(START_US + n * US, n, container="", app=""), reading=None) for n in (2, 4)]
+    await store.write([*rows, *rests])
+    until_us = START_US + 3 * FIVE
+    own = await store.history("container", "c", START_US + 1, until_us)
+    assert (own.start_us, own.width_us, own.cpu_m) == (START_US, FIVE, (15, 18, None))
+    assert own.memory_bytes == (100, 100, None)
+    app = await store.history("app", "a", START_US, until_us)
+    assert app.cpu_m == (15, 17, None), "of what services used, not executors"
+    rest = await store.history("rest", "n", START_US, until_us)
+    assert rest.cpu_m == (3, None, None)
+    assert await store.series("", 0, LATE_US) == []
+    none = await store.history("rest", "nowhere", START_US, until_us)
+    assert none.cpu_m == (None, None, None)
+
+
 async def test_a_missing_database_is_made_with_the_retention(
     influx: Influx, tmp_path: Path
 ) -> None:

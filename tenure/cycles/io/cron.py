@@ -21,7 +21,7 @@ from rq.cron import CronJob, CronScheduler
 
 from tenure.cycles.io.jobs import run_cycle
 from tenure.cycles.io.links import QUEUE, connect
-from tenure.cycles.io.queue import FAILURE_TTL_S, JOB_TIMEOUT_S, RESULT_TTL_S, TRIGGER_TTL_S
+from tenure.cycles.io.queue import FAILURE_TTL_S, RESULT_TTL_S, TIMEOUT_S, TRIGGER_TTL_S
 from tenure.cycles.io.tether import Tethered, python_child, tie_to_parent
 from tenure.cycles.schedule import timing_of
 from tenure.model.plan import CycleSpec
@@ -98,7 +98,7 @@ def _register(scheduler: CronScheduler, spec: CycleSpec) -> None:
         kwargs={"cycle": spec.name},
         interval=timing.interval_us // US or None,
         cron=timing.cron or None,
-        job_timeout=JOB_TIMEOUT_S,
+        job_timeout=TIMEOUT_S[spec.kind],
         ttl=TRIGGER_TTL_S,
         result_ttl=RESULT_TTL_S,
         failure_ttl=FAILURE_TTL_S,

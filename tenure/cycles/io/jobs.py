@@ -1,7 +1,8 @@
 """The job that RQ runs for a cycle: claim the run, read the snapshot, plan, submit the plan.
 
-It talks to the daemon alone, through a ``Gateway``, and never to an engine. Run twice for one due
-moment it does nothing the second time: the claim says so.
+A kind of cycle that is not planned here has a runner of its own, which the worker names at its
+start (``use_runner``). It talks to the daemon alone, through a ``Gateway``, and never to an engine.
+Run twice for one due moment it does nothing the second time: the claim says so.
 """
 
 from __future__ import annotations
@@ -43,13 +44,21 @@ class Gateway(Protocol):
 
 
 GatewayFactory = Callable[[], Gateway]
+#: Makes a claimed run's result and hands it in; returns what became of it, for RQ's log.
+Runner = Callable[[Any, Snapshot, str], Mapping[str, Any]]
 _factory: GatewayFactory | None = None
+_runners: dict[str, Runner] = {}
 
 
 def use_gateway(factory: GatewayFactory) -> None:
     """Set what makes the gateway of every job of this process (RQ calls jobs by name alone)."""
     global _factory  # noqa: PLW0603 - one worker, one daemon
     _factory = factory
+
+
+def use_runner(kind: str, runner: Runner) -> None:
+    """Have cycles of ``kind`` run by ``runner``, which is given the gateway of the job."""
+    _runners[kind] = runner
 
 
 def run_cycle(cycle: str, run_id: str = "", gateway: str = "") -> dict[str, Any]:
@@ -65,7 +74,7 @@ def run_cycle(cycle: str, run_id: str = "", gateway: str = "") -> dict[str, Any]
             return {"cycle": cycle, "outcome": "nothing_due"}
         run = str(claimed["id"])
         try:
-            return _plan_and_submit(daemon, cycle, run)
+            return _run(daemon, cycle, run)
         except BaseException as error:  # RQ's time-out too; raised again below
             _fail(daemon, run, error)
             raise
@@ -96,12 +105,25 @@ def _claim(daemon: Gateway, cycle: str, run_id: str) -> Mapping[str, Any] | None
     return None
 
 
-def _plan_and_submit(daemon: Gateway, cycle: str, run: str) -> dict[str, Any]:
+def _run(daemon: Gateway, cycle: str, run: str) -> dict[str, Any]:
     snapshot = snapshot_from_json(daemon.snapshot())
-    made = plan(snapshot, _spec(snapshot, cycle), run)
+    spec = _spec(snapshot, cycle)
+    if spec.kind == "generation":
+        return _plan_and_submit(daemon, snapshot, spec, run)
+    runner = _runners.get(spec.kind)
+    if runner is None:
+        raise InvalidInput(f"this worker knows no cycles of kind {spec.kind}; start a newer one")
+    made = runner(daemon, snapshot, run)
+    return {"cycle": cycle, "outcome": "submitted", "run": run, **made}
+
+
+def _plan_and_submit(
+    daemon: Gateway, snapshot: Snapshot, spec: CycleSpec, run: str
+) -> dict[str, Any]:
+    made = plan(snapshot, spec, run)
     daemon.submit_plan(plan_to_json(made))
     log.info("run %s: %d moves, %d kept", run, len(made.moves), len(made.kept))
-    outcome = {"cycle": cycle, "outcome": "submitted", "run": run}
+    outcome = {"cycle": spec.name, "outcome": "submitted", "run": run}
     return {**outcome, "moves": len(made.moves), "kept": len(made.kept)}
 
 

@@ -18,8 +18,9 @@ from tenure.model.errors import Unavailable
 
 T = TypeVar("T")
 JOB = "tenure.cycles.io.jobs.run_cycle"
-#: A plan takes seconds; the daemon gives a claim up after two minutes.
-JOB_TIMEOUT_S = 120
+#: A plan takes seconds; the daemon gives a claim up after two minutes. Forecasts of a large fleet
+#: take minutes, and their claims are given up after a quarter of an hour.
+TIMEOUT_S = {"generation": 120, "forecast": 900}
 #: Nobody took the trigger for so long: another one came since, or the row was missed.
 TRIGGER_TTL_S = 600
 RESULT_TTL_S = 600
@@ -36,12 +37,13 @@ class CycleQueue:
         # Two: a call that waits for a dead Redis must not keep the health check waiting.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="redis")
 
-    async def trigger(self, cycle: str, run_id: str = "") -> str:
+    async def trigger(self, cycle: str, run_id: str = "", *, kind: str = "generation") -> str:
         """Have a worker run ``cycle`` (its run ``run_id``); return the RQ job's id.
 
-        Raises Unavailable where Redis cannot be reached.
+        ``kind`` is the cycle's, which says how long a run may take. Raises Unavailable where Redis
+        cannot be reached.
         """
-        return await self._call(lambda: self._enqueue(cycle, run_id))
+        return await self._call(lambda: self._enqueue(cycle, run_id, TIMEOUT_S[kind]))
 
     async def workers_alive(self) -> int:
         """Return how many workers have sent a fresh heartbeat; raises Unavailable."""
@@ -63,11 +65,11 @@ class CycleQueue:
         await asyncio.to_thread(self._threads.shutdown)
         self._redis.close()
 
-    def _enqueue(self, cycle: str, run_id: str) -> str:
+    def _enqueue(self, cycle: str, run_id: str, timeout_s: int) -> str:
         job = Queue(QUEUE, connection=self._redis).enqueue_call(
             JOB,
             kwargs={"cycle": cycle, "run_id": run_id},
-            timeout=JOB_TIMEOUT_S,
+            timeout=timeout_s,
             ttl=TRIGGER_TTL_S,
             result_ttl=RESULT_TTL_S,
             failure_ttl=FAILURE_TTL_S,
@@ -94,4 +96,11 @@ def _is_fresh(worker: BaseWorker) -> bool:
     seen = seen if seen.tzinfo else seen.replace(tzinfo=UTC)
     age_s = time.time() - datetime.timestamp(seen)
     is_busy = worker.get_state() == WorkerStatus.BUSY
-    return age_s < FRESH_S + (JOB_TIMEOUT_S if is_busy else 0)
+    return age_s < FRESH_S + (_timeout_s(worker) if is_busy else 0)
+
+
+def _timeout_s(worker: BaseWorker) -> float:
+    """Return how long a busy worker may be with its job; that of a plan where nobody can tell."""
+    job = worker.get_current_job()
+    stated = None if job is None else job.timeout
+    return float(stated) if isinstance(stated, int | float) else TIMEOUT_S["generation"]

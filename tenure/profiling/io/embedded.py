@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tenure.model.container import Profile
-from tenure.profiling.io import retention, sketches, tables
+from tenure.profiling.io import histories, retention, sketches, tables
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.retention import Retention
 from tenure.profiling.io.schema import STEPS
-from tenure.profiling.sample import Bucket, Measured, Sample
+from tenure.profiling.io.store import Whose
+from tenure.profiling.sample import Bucket, Measured, Sample, UseSeries
 
 #: The bound is on the journal that readers may keep from being checkpointed away.
 PRAGMAS = (f"journal_size_limit = {64 << 20}",)
@@ -51,6 +52,12 @@ class EmbeddedStats:
         """Return the buckets of ``width_us`` (300 s or 1 h) that start in the time given."""
         return await self._database.read(
             lambda db: tables.rollups_of(db, container, width_us, since_us, until_us)
+        )
+
+    async def history(self, whose: Whose, name: str, since_us: int, until_us: int) -> UseSeries:
+        """Return what was used in [``since_us``, ``until_us``), from the roll-ups of 5 min."""
+        return await self._database.read(
+            lambda db: histories.history_of(db, whose, name, (since_us, until_us))
         )
 
     async def profiles(

@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tenure.model.container import Profile
+from tenure.profiling.histories import on_grid
 from tenure.profiling.io import influx_apps, sketches, spool
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.influx_apps import AppProfiles
@@ -22,6 +23,8 @@ from tenure.profiling.io.influx_lines import TAG_CONTAINER, tag_text
 from tenure.profiling.io.influx_params import InfluxParams
 from tenure.profiling.io.influx_query import (
     counters_of,
+    history_in,
+    history_of,
     samples_from_counters,
     samples_in,
     usage_of,
@@ -30,8 +33,9 @@ from tenure.profiling.io.influx_server import InfluxServer
 from tenure.profiling.io.retention import STEP_ROWS
 from tenure.profiling.io.schema import SKETCHES
 from tenure.profiling.io.spool import Spool
+from tenure.profiling.io.store import HISTORY_US, Whose
 from tenure.profiling.percentile import roll_up
-from tenure.profiling.sample import Bucket, Measured, Sample
+from tenure.profiling.sample import Bucket, Measured, Sample, UseSeries
 
 FILE = "influx.db"
 SCHEMA = Schema(
@@ -109,9 +113,21 @@ class InfluxStats:
         first_us = -(-since_us // width_us) * width_us
         end_us = -(-until_us // width_us) * width_us
         samples = await self.series(container, first_us, end_us)
-        parts = groupby(samples, key=lambda sample: sample.at_us // width_us * width_us)
-        buckets = (roll_up(start_us, width_us, list(part)) for start_us, part in parts)
-        return [bucket for bucket in buckets if bucket is not None]
+        return _rolled_up(samples, width_us)
+
+    async def history(self, whose: Whose, name: str, since_us: int, until_us: int) -> UseSeries:
+        """Return what was used in [``since_us``, ``until_us``); the server adds it up.
+
+        In a database that cAdvisor fills there is none but of containers, made of their counters.
+        """
+        span_us = since_us // HISTORY_US * HISTORY_US, until_us
+        if self._params.source == "cadvisor":
+            samples = await self._counted(name, *span_us) if whose == "container" else []
+            buckets = _rolled_up(samples, HISTORY_US)
+            rows = [(b.start_us, b.mean.cpu_m, b.max.memory_bytes) for b in buckets]
+            return on_grid(rows, span_us, HISTORY_US)
+        found = await self._server.query(history_of(whose, name, span_us))
+        return await asyncio.to_thread(history_in, found, span_us)
 
     async def profiles(
         self, since_us: Mapping[str, int], until_us: int, *, min_samples: int = 1
@@ -195,3 +211,9 @@ class InfluxStats:
         found = await self._server.query(counters_of(container, since_us, until_us))
         interval_us = self._params.interval_us
         return await asyncio.to_thread(samples_from_counters, found, interval_us)
+
+
+def _rolled_up(samples: Sequence[Sample], width_us: int) -> list[Bucket]:
+    parts = groupby(samples, key=lambda sample: sample.at_us // width_us * width_us)
+    buckets = (roll_up(start_us, width_us, list(part)) for start_us, part in parts)
+    return [bucket for bucket in buckets if bucket is not None]

@@ -5,6 +5,7 @@ tags ``container_name``, ``machine`` and every label of the container. So do we,
 comes with its reading; the labels are tenure's own. cAdvisor has no series for block I/O:
 ``diskio_bytes`` is ours. ``tenure_usage`` holds the sample itself, rates included, and is what
 profiles are made from; counters alone could not tell a restart between two samples.
+``tenure_rest`` is the same of what a node uses beside our containers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from tenure.profiling.sample import Measured, Reading
 
 USAGE = "tenure_usage"
+REST = "tenure_rest"
 CPU = "cpu_usage_total"
 MEMORY = "memory_working_set"
 RECEIVED = "rx_bytes"
@@ -39,7 +41,7 @@ def _lines(row: Measured) -> Iterator[str]:
     tags = "".join(f",{name}={_escaped(value)}" for name, value in _tags(row) if value)
     fields = [f"span_us={sample.span_us}i"]
     fields += [f"{name}={getattr(sample.use, name)}i" for name in sample.observed]
-    yield f"{USAGE}{tags} {','.join(fields)} {sample.at_us}"
+    yield f"{USAGE if row.container else REST}{tags} {','.join(fields)} {sample.at_us}"
     if row.reading is not None:
         for measurement, value in _counters(row.reading):
             yield f"{measurement}{tags} value={value}i {sample.at_us}"

@@ -12,19 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenure.model.resources import DIMENSIONS, Resources
-from tenure.profiling.decode import difference
+from tenure.model.units import US
+from tenure.profiling.decode import MOST, difference
+from tenure.profiling.histories import on_grid
 from tenure.profiling.io.influx_lines import (
     CPU,
     DISK,
     MEMORY,
     RECEIVED,
+    REST,
     SENT,
+    TAG_APP,
     TAG_CONTAINER,
+    TAG_MACHINE,
     USAGE,
     label_tags,
     tag_text,
 )
-from tenure.profiling.sample import Reading, Sample
+from tenure.profiling.io.store import HISTORY_US, Whose
+from tenure.profiling.sample import Reading, Sample, UseSeries
 
 _FIELDS = ("span_us", *DIMENSIONS)
 _COUNTERS = (CPU, MEMORY, RECEIVED, SENT, DISK)
@@ -72,6 +78,35 @@ def usage_of(containers: Collection[str], since_us: int, until_us: int) -> str:
         f"SELECT {', '.join(map(quoted, _FIELDS))} FROM {quoted(USAGE)} "
         f"WHERE ({any_of}) AND {_during(since_us, until_us)} GROUP BY {key}"
     )
+
+
+def history_of(whose: Whose, name: str, span_us: tuple[int, int]) -> str:
+    """Return the statement for means and maxima of ``HISTORY_US`` each, of our own samples.
+
+    Of an app all its services' samples count alike; executors and tasks have the tag of their job.
+    """
+    tag = quoted({"container": TAG_CONTAINER, "app": TAG_APP, "rest": TAG_MACHINE}[whose])
+    where = f"{tag} = {literal(tag_text(name))}"
+    if whose == "app":
+        where += f" AND {quoted('tenure.job')} = ''"
+    memory = "mean" if whose == "app" else "max"
+    return (
+        f"SELECT mean({quoted('cpu_m')}) AS cpu_m, "
+        f"{memory}({quoted('memory_bytes')}) AS memory_bytes "
+        f"FROM {quoted(REST if whose == 'rest' else USAGE)} WHERE {where} AND {_during(*span_us)} "
+        f"GROUP BY time({HISTORY_US // US}s) fill(none)"
+    )
+
+
+def history_in(found: Collection[Series], span_us: tuple[int, int]) -> UseSeries:
+    """Return the history in the answer to ``history_of``."""
+    rows = (
+        (at_us, _amount(row.get("cpu_m")), _amount(row.get("memory_bytes")))
+        for series in found
+        for row in series.rows
+        if (at_us := _count(row.get(_TIME))) is not None
+    )
+    return on_grid(rows, span_us, HISTORY_US)
 
 
 def counters_of(container: str, since_us: int, until_us: int) -> str:
@@ -180,6 +215,13 @@ def _reading(at_us: int, values: Mapping[str, int]) -> Reading | None:
     received, sent = values.get(RECEIVED), values.get(SENT)
     net = None if received is None or sent is None else received + sent
     return Reading(at_us, cpu_ns, memory, values.get(DISK), net, sent)
+
+
+def _amount(value: object) -> float | None:
+    """Return a number that is not negative; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        return None
+    return min(float(value), float(MOST))
 
 
 def _count(value: object) -> int | None:

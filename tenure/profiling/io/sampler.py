@@ -21,7 +21,7 @@ from tenure.model.events import UsageObserved
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
 from tenure.profiling.decode import decode_stats
-from tenure.profiling.intake import Intake, Target
+from tenure.profiling.intake import Intake, Target, regular_use
 from tenure.profiling.io.gate import Gate
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, NodeReading
@@ -142,13 +142,19 @@ class Sampler:
             for v in visits
             if not v.why
         }
+        rests = self._intake.rests(self._ports.reserve)
         self._forget(targets)
-        profiles, error = await self._keep(targets, measured)
+        profiles, error = await self._keep(targets, measured, rests)
         unaccounted = await self._account()  # whatever the store does: else they pile up
         error = error or unaccounted
         if profiles or foreign:
             self._ports.emit(
-                UsageObserved(at_us=self._ports.now_us(), profiles=tuple(profiles), foreign=foreign)
+                UsageObserved(
+                    at_us=self._ports.now_us(),
+                    profiles=tuple(profiles),
+                    foreign=foreign,
+                    regular=regular_use(targets, measured, rests),
+                )
             )
         self._log_failures(failed, error)
         self.last = Sweep(
@@ -180,7 +186,10 @@ class Sampler:
         if decoded and not told.present:
             # the engine told of this time: what the agent says of it later would count twice
             self._agent_seqs.pop(node, None)
-        return _Visit(node, measured + self._intake.take(node, rows, decoded))
+        measured += self._intake.take(node, rows, decoded)
+        if not told.readings:
+            self._intake.note_foreign(node, self._ports.now_us())
+        return _Visit(node, measured)
 
     async def _ask_agent(self, node: str) -> Told:
         """Return what the node's agent tells; nothing where it has none, or that is away."""
@@ -202,12 +211,15 @@ class Sampler:
         self._learned_us = {app: at for app, at in self._learned_us.items() if app in apps}
 
     async def _keep(
-        self, targets: Mapping[str, Sequence[Target]], measured: Sequence[Measured]
+        self,
+        targets: Mapping[str, Sequence[Target]],
+        measured: Sequence[Measured],
+        rests: Sequence[Measured],
     ) -> tuple[list[Profile], str]:
         """Write the samples and return the profiles that are due, and what failed."""
         now_us = self._ports.now_us()
         try:
-            await self._store.write(measured)
+            await self._store.write([*measured, *rests])
             profiles = await self._profiles(targets, now_us)
             await self._learn(targets, {row.app for row in measured}, now_us)
             if now_us - self._pruned_us >= self._params.prune_us:

@@ -27,11 +27,13 @@ FIELDS = "samples, begin_us, end_us, body"
 def learn(connection: sqlite3.Connection, samples: Sequence[Measured]) -> None:
     """Add samples to the sketches of their containers and apps (no transaction of its own).
 
-    A sample that does not end after the last one of its sketch is not counted again.
+    Those of nodes' remainders have no container, and no profile. A sample that does not end after
+    the last one of its sketch is not counted again.
     """
     stays: dict[tuple[str, int], list[Measured]] = {}
     days: dict[tuple[str, int], list[Measured]] = {}
-    for row in sorted(samples, key=lambda row: row.sample.at_us):
+    ours = (row for row in samples if row.container)
+    for row in sorted(ours, key=lambda row: row.sample.at_us):
         at_us = row.sample.at_us
         start_us = max(at_us // WIDTH_US * WIDTH_US, row.since_us)
         stays.setdefault((row.container, start_us), []).append(row)

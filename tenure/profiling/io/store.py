@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from tenure.model.container import Profile
 from tenure.model.errors import Unavailable
-from tenure.profiling.sample import Bucket, Measured, Sample
+from tenure.model.units import US
+from tenure.profiling.sample import Bucket, Measured, Sample, UseSeries
+
+#: Whose history: of a container (its id), an app (the mean of its latest containers), or a node's
+#: remainder (the node's name).
+Whose = Literal["container", "app", "rest"]
+#: Width of the buckets of a history.
+HISTORY_US = 300 * US
+#: An app's history is that of so many of its containers, the latest.
+APP_CONTAINERS = 16
 
 
 class StatsUnavailable(Unavailable):
@@ -32,6 +41,12 @@ class StatsStore(Protocol):
         self, container: str, since_us: int, until_us: int, *, width_us: int
     ) -> list[Bucket]:
         """Return the buckets of ``width_us`` that start in the time given, oldest first."""
+
+    async def history(self, whose: Whose, name: str, since_us: int, until_us: int) -> UseSeries:
+        """Return what was used in [``since_us``, ``until_us``), in buckets of ``HISTORY_US``.
+
+        The first bucket is the one that holds ``since_us``; the latest minutes may be missing yet.
+        """
 
     async def profiles(
         self, since_us: Mapping[str, int], until_us: int, *, min_samples: int = 1

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from tenure.config.faults import Faults, bounded
 from tenure.config.fields import Cpus, Flag, Name, Number, Positive, Seconds, Size, Word
-from tenure.config.schema import Section
+from tenure.config.section import Section
 from tenure.config.yamlfile import Document, read_file
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.node import Site

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenure.config.checks import cron_fault
+from tenure.config.cycleschema import CycleSection
 from tenure.config.faults import MAX_FAULTS
 from tenure.config.load import load, validate
-from tenure.config.schema import ConfigFile, CycleSection, DriverSection, NodeSection
+from tenure.config.schema import ConfigFile, DriverSection, NodeSection
 from tenure.config.yamlfile import read_text
 from tenure.model.errors import InvalidInput
 

@@ -11,6 +11,7 @@ from tenure.config.reference import EXAMPLE, EXAMPLE_CYCLES, TARGET, render
 from tenure.config.settings import Settings
 from tenure.config.urls import Listener
 from tenure.model.errors import InvalidInput
+from tenure.model.forecast import ForecastOptions
 from tenure.model.node import NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
@@ -254,6 +255,47 @@ def test_the_last_generation_is_consolidated_unless_said_otherwise(write: Any) -
     cycles += "c: {interval_s: 1, args: nursery, consolidate: true}\n"
     found = {c.name: c.is_consolidating for c in load(write(NODE, cycles), ENV).cycles}
     assert found == {"a": False, "b": True, "c": True}
+
+
+def test_a_forecast_cycle_has_keys_of_its_own(write: Any) -> None:
+    cycles = 'f: {class: ForecastCycle, cron: "7 * * * *", mode: advise, description: words}'
+    (found,) = load(write(NODE, cycles), ENV).cycles
+    assert (found.kind, found.cron, found.mode) == ("forecast", "7 * * * *", "advise")
+    assert (found.source, found.target) == ("", "")
+    both = "f: {class: ForecastCycle, interval_s: 60, args: nursery, max_moves: 2}\n"
+    both += "g: {interval_s: 60}\nh: {class: Forecast, interval_s: 60}"
+    with pytest.raises(InvalidInput) as caught:
+        load(write(NODE, both), ENV)
+    told = {fault.path: fault.message for fault in caught.value.fields}
+    assert set(told) == {"cycles.f.args", "cycles.f.max_moves", "cycles.g.args", "cycles.h.class"}
+    assert "GenerationCycle only" in told["cycles.f.args"]
+    assert "is required" in told["cycles.g.args"]
+
+
+def test_forecasts_are_made_by_default_where_a_node_lends(write: Any) -> None:
+    assert all(cycle.kind == "generation" for cycle in load(write(NODE), ENV).cycles)
+    lends = "agent: {url: unix:///run/a.sock}, harvest: {mode: act}"
+    text = f"nodes:\n  - {{name: a, url: tcp://10.0.0.1:2375, generation: nursery, {lends}}}\n"
+    found = load(write(text), ENV).cycles
+    assert [cycle.name for cycle in found if cycle.kind == "forecast"] == ["forecast_cycle"]
+    assert len(found) == 3
+
+
+def test_what_is_lent_by(write: Any) -> None:
+    usual = load(write(NODE), ENV).lending
+    assert (usual.requires_forecast, usual.has_dynamic_margin) == (True, False)
+    assert usual.forecast == ForecastOptions(0.99, "boosted", 2.0)
+    text = "harvest: {require_forecast: false, forecast: {quantile: 0.95, model: linear, "
+    text += "min_history_days: 3, margin: dynamic}}\n"
+    found = load(write(NODE + text), ENV).lending
+    assert found.forecast == ForecastOptions(0.95, "linear", 3.0)
+    assert (found.requires_forecast, found.has_dynamic_margin) == (False, True)
+    wrong = "harvest: {forecast: {quantile: 1, model: best, min_history_days: 0.5}}\n"
+    with pytest.raises(InvalidInput) as caught:
+        load(write(NODE + wrong), ENV)
+    paths = {fault.path for fault in caught.value.fields}
+    keys = ("quantile", "model", "min_history_days")
+    assert paths == {f"harvest.forecast.{key}" for key in keys}
 
 
 def test_an_empty_cycles_file_means_no_cycles(write: Any) -> None:

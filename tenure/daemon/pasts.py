@@ -1,0 +1,71 @@
+"""What owners of a node used in the past: what forecasts are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.api.forecastviews import amounts
+from tenure.api.lazy import Pairs, Rows
+from tenure.core.context import Context
+from tenure.core.room import IDLE_SERVICE
+from tenure.model.container import Service
+from tenure.model.units import US, iso
+from tenure.profiling.io.store import HISTORY_US, StatsStore
+from tenure.profiling.sample import UseSeries
+
+#: A container that lacks more buckets than these (an hour) has the past of its app beside its own.
+LACKING = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    service: Service
+    series: UseSeries
+
+
+async def usage_of(
+    ctx: Context, stats: StatsStore, node: str, span_us: tuple[int, int]
+) -> dict[str, Any]:
+    """Return a ``NodeUsageView`` of a known node, whose long parts are made when they are sent.
+
+    Raises StatsUnavailable. What is on the node is of the moment of the call.
+    """
+    capacity = ctx.tables.nodes[node].capacity
+    here = [s for s in ctx.services_on(node) if s.state not in IDLE_SERVICE]
+    remainder = await stats.history("rest", node, *span_us)
+    uses = [_Use(s, await stats.history("container", s.id, *span_us)) for s in here]
+    lacking = sorted({use.service.app for use in uses if _lacks(use.series)} - {""})
+    apps = [(app, await stats.history("app", app, *span_us)) for app in lacking]
+    return {
+        "node": node,
+        "since": iso(remainder.start_us),
+        "step_s": HISTORY_US // US,
+        "capacity": amounts(capacity.cpu_m, capacity.memory_bytes),
+        "remainder": _series(remainder),
+        "containers": Rows(_container(use) for use in uses),
+        "apps": Pairs((app, _series(series)) for app, series in apps),
+    }
+
+
+def _lacks(series: UseSeries) -> bool:
+    return _unknown(series.cpu_m) > LACKING or _unknown(series.memory_bytes) > LACKING
+
+
+def _unknown(values: Sequence[int | None]) -> int:
+    return sum(value is None for value in values)
+
+
+def _container(use: _Use) -> dict[str, Any]:
+    request = use.service.request
+    return {
+        "id": use.service.id,
+        "app": use.service.app,
+        "request": amounts(request.cpu_m, request.memory_bytes),
+        **_series(use.series),
+    }
+
+
+def _series(series: UseSeries) -> dict[str, Any]:
+    return {"cpu_m": series.cpu_m, "memory_bytes": series.memory_bytes}
