@@ -16,6 +16,7 @@ from tenure.model.energy import EnergyReport
 from tenure.model.events import Command
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
+from tenure.model.node import AgentTold
 from tenure.model.plan import CycleSpec
 
 T = TypeVar("T")
@@ -93,6 +94,9 @@ class Backend(Protocol):
 
         Raises StatsUnavailable.
         """
+
+    def agent(self, node: str) -> AgentTold | None:
+        """Return how a node's agent answers (None: it has none)."""
 
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
         """Return the latest drain of a known node as it stands (None: it never had one).

@@ -113,19 +113,27 @@ class DrainView(TypedDict):
     foreign: list[str]
 
 
+class AgentView(TypedDict):
+    """A node's agent: ``state`` is up, away or unheard yet; ``read_at`` of its newest reading."""
+
+    url: str
+    state: str
+    detail: str
+    read_at: str | None
+
+
 class NodeDetail(NodeView):
     """A node with its latest drain (null: it never had one).
 
-    ``harvest`` is how the controller is that protects its owners, as its agent told last: mode,
-    quota, numbers of its last decision, lateness, and its own use. Null: nothing of it is lent.
-    ``tasks`` counts the tasks of batches that are on it by state; ``objection`` is why no more may
-    begin there, "" where they may.
+    ``harvest`` is how its controller is, as its agent told last (null: nothing is lent); ``tasks``
+    counts tasks of batches by state, ``objection`` is why no more may begin there ("": they may).
     """
 
     drain: DrainView | None
     harvest: dict[str, Any] | None
     tasks: dict[str, int]
     objection: str
+    agent: AgentView | None
 
 
 class EstimateView(TypedDict):

@@ -9,6 +9,7 @@ from tenure.api.backend import CycleState
 from tenure.api.lazy import Pairs
 from tenure.api.shapes import (
     AdmissionView,
+    AgentView,
     BlockerView,
     ContainerDetail,
     ContainerView,
@@ -40,7 +41,7 @@ from tenure.model.container import Migration, Profile, Service
 from tenure.model.drain import Blocker, DrainReport, PlannedMove
 from tenure.model.estimate import Estimate
 from tenure.model.job import Admission, Constraint, Executor, Job, SparkSpec
-from tenure.model.node import Node
+from tenure.model.node import AgentTold, Node
 from tenure.model.plan import Kept, Move, NodeNote, Run, Verdict, saving_of
 from tenure.model.resources import Resources
 from tenure.model.units import US, iso, nano_to_usd
@@ -103,6 +104,13 @@ def node_view(node: Node, requested: Resources, executors: int, containers: int)
         note=node.note,
         version=node.version,
     )
+
+
+def agent_view(told: AgentTold | None) -> AgentView | None:
+    """Return how a node's agent answers."""
+    if told is None:
+        return None
+    return AgentView(url=told.url, state=told.word, detail=told.away, read_at=moment(told.read_us))
 
 
 def drain_view(report: DrainReport, names: Mapping[str, str]) -> DrainView:

@@ -6,14 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tenure.cli import draining
+from tenure.cli import draining, nodeagent
 from tenure.cli.output import Column, ago, size, usd
 from tenure.cli.verb import Session, verb
 from tenure.model.errors import InvalidInput
 
 app = typer.Typer(
-    help="Nodes: list, inspect, cordon, drain, maintain, switch, fence.", no_args_is_help=True
+    help="Nodes: list, inspect, cordon, drain, maintain, switch, fence; their agents.",
+    no_args_is_help=True,
 )
+app.add_typer(nodeagent.app, name="agent")
 
 Name = Annotated[str, typer.Argument(help="The node's name.", metavar="NODE")]
 Why = Annotated[str, typer.Option("--reason", help="Why; shown with the node.")]
@@ -72,6 +74,7 @@ LINES: list[Column] = [
     ("foreign", lambda n: f"{n['foreign_containers']} containers that are not tenure's"),
     ("price per hour", lambda n: usd(n["price_usd_per_h"])),
     ("power driver", lambda n: n["power_driver"]),
+    ("agent", lambda n: _agent(n.get("agent"))),
     ("harvest", lambda n: _harvest(n.get("harvest"))),
     ("tasks", lambda n: " ".join(f"{k}={v}" for k, v in n.get("tasks", {}).items()) or None),
     ("lends nothing", lambda n: n["objection"] if n.get("harvest") else None),
@@ -79,6 +82,13 @@ LINES: list[Column] = [
     ("idle", lambda n: ago(n["idle_since"]) if n["idle_since"] else None),
     ("unreachable", lambda n: ago(n["unreachable_since"]) if n["unreachable_since"] else None),
 ]
+
+
+def _agent(told: dict[str, Any] | None) -> str | None:
+    """Say in a line whether the node's agent answers."""
+    if not told:
+        return None
+    return f"{told['state']}: {told['detail']}" if told["detail"] else told["state"]
 
 
 def _harvest(told: dict[str, Any] | None) -> str | None:

@@ -53,7 +53,7 @@ def check_agent(here: Loc, agent: AgentSection) -> Found:
         yield (*here, "token_file"), "is not used over unix://; the socket's mode decides"
     elif scheme != "unix" and agent.token_file is None:
         yield (*here, "token_file"), "is required over TCP: a copy of the agent's token"
-    elif agent.token_file is not None and (fault := _path_fault(agent.token_file)):
+    elif agent.token_file is not None and (fault := _token_fault(agent.token_file)):
         yield (*here, "token_file"), fault
     files = TlsFiles(agent.ca, agent.cert, agent.key)
     if scheme != "https":
@@ -62,6 +62,14 @@ def check_agent(here: Loc, agent: AgentSection) -> Found:
                 yield (*here, key), "is used by https:// only"
     elif files != TlsFiles():
         yield from _file_faults(here, files, client_context)
+
+
+def _token_fault(path: str) -> str:
+    """Return what is wrong with an agent's token; an absent one is made with the agent."""
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return f"cannot read {path}: there is no folder {folder}"
+    return _path_fault(path, may_be_absent=True)
 
 
 def _check_ssh(here: Loc, ssh: SshSection) -> Found:

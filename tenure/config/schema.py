@@ -318,7 +318,10 @@ class AgentSection(Section):
         shown="none: its engine alone tells what is used there",
     )
     token_file: FolderOrFile | None = _field(
-        None, "A copy of the agent's token; needed but for `unix://`.", shown="none"
+        None,
+        "A copy of the agent's token; needed but for `unix://`. `tenure node agent install` makes "
+        "it where it is absent.",
+        shown="none",
     )
     ca: TlsFile = _field("", "The authority that signed its certificate.", shown="the system's")
     cert: TlsFile = _field("", "Our certificate, for an agent with `--tls-client-ca`.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config.certificates import client_context
 from tenure.model.access import TlsFiles
-from tenure.model.node import AgentSpec, NodeSpec
+from tenure.model.node import AgentSpec, AgentTold, NodeSpec
 from tenure.profiling.io.sampler import Told
 from tenure.profiling.sample import EnergyReading
 
@@ -43,6 +43,7 @@ class Agents:
         self.away: dict[str, str] = {}
         self.failures: Counter[str] = Counter()
         self.energy: dict[str, EnergyReading] = {}
+        self._read_us: dict[str, int] = {}
 
     @property
     def names(self) -> Sequence[str]:
@@ -79,9 +80,17 @@ class Agents:
         if readings:
             newest = readings[-1]
             self._present[node] = frozenset(newest.containers)
+            self._read_us[node] = newest.at_us
             if newest.energy is not None:
                 self.energy[node] = newest.energy
         return Told(readings, self._present.get(node, frozenset()))
+
+    def told_of(self, node: str) -> AgentTold | None:
+        """Return how a node's agent answers, None where the node has none."""
+        client = self._clients.get(node)
+        if client is None:
+            return None
+        return AgentTold(client.spec.url, self._read_us.get(node, 0), self.away.get(node, ""))
 
     def client_of(self, node: str) -> AgentClient | None:
         """Return the way to a node's agent, None where it has none."""
@@ -111,7 +120,7 @@ class Agents:
 
     def _drop(self, name: str, client: AgentClient) -> None:
         del self._clients[name]
-        for known in (self._present, self.away, self.energy):
+        for known in (self._present, self.away, self.energy, self._read_us):
             known.pop(name, None)
         closing = asyncio.create_task(client.close())
         self._closing.add(closing)

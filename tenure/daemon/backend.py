@@ -33,7 +33,7 @@ from tenure.model.errors import NotFound, Problem, Unavailable
 from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
-from tenure.model.node import Reach
+from tenure.model.node import AgentTold, Reach
 from tenure.placement.policies import Policies
 from tenure.profiling.apps import app_of
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
@@ -205,6 +205,10 @@ class DaemonBackend:
     async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
         """Return what owners of a node used."""
         return await pasts.usage_of(self._ctx, self._body.stats, node, (since_us, until_us))
+
+    def agent(self, node: str) -> AgentTold | None:
+        """Return how a node's agent answers."""
+        return self._body.hands.agents.told_of(node)
 
     def lending(self, node: str) -> tuple[Mapping[str, int], str]:
         """Return tasks of batches on a node by state, and why no more may begin there."""

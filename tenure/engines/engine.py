@@ -11,6 +11,7 @@ from typing import Any
 
 from tenure.engines import decode, paths
 from tenure.engines.access import Access
+from tenure.engines.agent import AgentSite
 from tenure.engines.create import Creator
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.files import Carrier
@@ -189,6 +190,10 @@ class Engine:
     async def carry(self, effect: FileEffect, folder: Path) -> Outcome:
         """Bring input of a task here, or its output to the daemon's ``folder`` of outputs."""
         return await Carrier(self._transport, folder).perform(effect)
+
+    def agent_site(self) -> AgentSite:
+        """Return the place of the agent's container on this engine."""
+        return AgentSite(self._transport, self._lister, self._registry)
 
     async def close(self) -> None:
         """Close all connections, and the ssh that carried them."""

@@ -86,6 +86,23 @@ class AgentSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentTold:
+    """How a node's agent answers: ``away`` is why it does not, "" while it does or was not asked.
+
+    ``read_us`` is when it made the newest reading that was heard (the node's clock), 0: none yet.
+    """
+
+    url: str
+    read_us: int = 0
+    away: str = ""
+
+    @property
+    def word(self) -> str:
+        """``up``, ``away``, or ``unheard`` before its first answer."""
+        return "away" if self.away else "up" if self.read_us else "unheard"
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSpec:
     """A node as the configuration states it. ``capacity`` None means "ask the engine".
 

@@ -53,7 +53,7 @@ from tenure.model.facts import LABEL_JOB, ContainerFacts, EngineFacts
 from tenure.model.forecast import ForecastReport
 from tenure.model.harvest import Guard
 from tenure.model.job import Executor, JobSpec
-from tenure.model.node import AgentSpec, NodeSpec, Power, PowerSpec, Site
+from tenure.model.node import AgentSpec, AgentTold, NodeSpec, Power, PowerSpec, Site
 from tenure.model.outcome import Done
 from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
@@ -109,6 +109,7 @@ class CoreBackend:
         self.logs: dict[str, bytes] = {}
         self.followed: list[bytes] = []
         self.lent: dict[str, dict[str, Any]] = {}
+        self.agents: dict[str, AgentTold] = {}
         self.broken: Exception | None = None
         self.degraded: dict[str, str] = {}
         self.reasons: list[str] = []
@@ -262,6 +263,9 @@ class CoreBackend:
 
     def harvest(self, node: str) -> Mapping[str, Any] | None:
         return self.lent.get(node)
+
+    def agent(self, node: str) -> AgentTold | None:
+        return self.agents.get(node)
 
     def lending(self, node: str) -> tuple[Mapping[str, int], str]:
         from tenure.daemon.views import lending_of

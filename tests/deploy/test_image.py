@@ -20,14 +20,18 @@ from typing import Any
 import docker
 import pytest
 from docker.models.containers import Container
+from typer.testing import CliRunner
 
+from benchmarks import lent
+from tenure.cli.main import app
 from tenure.client.client import Client
 from tenure.client.target import parse
 from tenure.model.units import MIB
-from testbed import IMAGE, Node, NodeSpec, Testbed, check, docker_api
+from testbed import IMAGE, Node, NodeSpec, Testbed, certificates, check, docker_api
 from testbed.errors import TestbedError
 from tests.deploy import debian
 from tests.deploy.composer import Composer
+from tests.faults.tenured import Tenured
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
@@ -229,6 +233,90 @@ def test_the_agent_in_a_container_sees_the_nodes_others(
     rows = until(told, "web as it is")
     assert rows[web.id]["net_bytes"] is not None, "whose network is whose is seen"
     assert engine.containers.get("tenured-agent").id in rows, "its own use is told too"
+
+
+@pytest.fixture
+def daemon(node: Node, tmp_path: Path) -> Iterator[Tenured]:
+    """A daemon whose one node is to have an agent over TLS that holds harvest back."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is missing: no certificates can be made")
+    certificates.Authority(tmp_path).issue(tmp_path / "agent", [node.address])
+    config = {
+        "state_dir": str(tmp_path / "state"),
+        "listen": [f"unix://{tmp_path / 'd.sock'}"],
+        "stats": {"interval_s": 1},
+        "generations": ["nursery"],
+        "nodes": [
+            {
+                "name": "node1",
+                "url": node.url,
+                "generation": "nursery",
+                "cgroup": node.cgroup_parent,
+                "capacity": {"cpus": 1, "memory": "256MiB"},
+                "agent": {
+                    "url": f"https://{node.address}:7481",
+                    "token_file": str(tmp_path / "node1.token"),
+                    "ca": str(tmp_path / "ca.pem"),
+                },
+                "harvest": {"mode": "act"},
+            }
+        ],
+    }
+    made = Tenured(tmp_path, config, {})
+    made.start()
+    yield made
+    made.stop()
+
+
+def tenure_agent(daemon: Tenured, verb: str, *words: str) -> tuple[int, Any]:
+    """Run `tenure node agent VERB node1`; return the exit code and what it says."""
+    argv = ["node", "agent", verb, "node1", "--config", str(daemon.config_file), "--json", *words]
+    if verb == "install":
+        own = [str(daemon.folder / f"agent.{kind}") for kind in ("pem", "key")]
+        argv += ["--image", TAG, "--tls-cert", own[0], "--tls-key", own[1]]
+    done = CliRunner().invoke(app, argv, env={"TENURE_HOST": daemon.config["listen"][0]})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    print(done.stderr)
+    return done.exit_code, json.loads(done.stdout) if done.stdout else None
+
+
+@pytest.mark.usefixtures("clean")
+def test_tenure_installs_an_agent_that_holds_harvest_back(
+    engine: docker.DockerClient, node: Node, image: str, daemon: Tenured
+) -> None:
+    code, plan = tenure_agent(daemon, "install", "--dry-run")
+    assert (code, plan["changed"], plan["files"]) == (
+        1,
+        True,
+        ["tls/cert.pem", "tls/key.pem", "token"],
+    )
+    assert not engine.containers.list(all=True), "a dry run makes nothing"
+    assert not (daemon.folder / "node1.token").exists()
+    code, made = tenure_agent(daemon, "install")
+    assert (code, made["changed"], made["daemon"]["state"]) == (0, True, "up")
+    assert tenure_agent(daemon, "install", "--dry-run")[0] == 0
+    assert tenure_agent(daemon, "install")[1]["changed"] is False
+    shown = daemon.client.node("node1")["agent"]
+    assert (shown["state"], shown["url"]) == ("up", f"https://{node.address}:7481")
+    with lent.removed([]) as tasks:
+        # a tenth of 256 MiB is left free: owners' 120 leave room for one of 70
+        tasks += [lent.run_task(node, f"kept{n}", lent.holding(70)) for n in range(2)]
+        owner = lent.run(node, "owner", lent.holding(120))
+        tasks.append(owner)
+        until(lambda: not tasks[1].state["Running"], "the later task to end")
+        assert owner.state["Running"]
+        until(lambda: daemon.client.node("node1")["harvest"]["kills"], "the end to be told")
+    code, told = tenure_agent(daemon, "status")
+    assert (code, told["mode"], told["container"]["state"]) == (0, "act", "running")
+    assert tenure_agent(daemon, "remove")[0] == 2, "owners would lose their protection"
+    assert tenure_agent(daemon, "remove", "--yes", "--purge") == (
+        0,
+        {"node": "node1", "changed": True},
+    )
+    assert not engine.containers.list(all=True)
+    assert not engine.volumes.list()
+    code, told = tenure_agent(daemon, "status")
+    assert (code, told["container"], told["agent"]["state"]) == (1, None, "away")
 
 
 # compose

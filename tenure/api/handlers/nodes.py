@@ -12,7 +12,7 @@ from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.fleet import DrainRequest, FenceRequest, NodeChange, PowerRequest
 from tenure.api.shapes import DrainView, NodeDetail, NodeView
-from tenure.api.views import drain_view, node_view
+from tenure.api.views import agent_view, drain_view, node_view
 from tenure.model.container import ContainerState
 from tenure.model.drain import Drain, DrainPlan, DrainReport
 from tenure.model.events import (
@@ -72,6 +72,7 @@ async def inspect(call: Call) -> web.Response:
         harvest=harvest,
         tasks=dict(tasks),
         objection=objection,
+        agent=agent_view(call.backend.agent(node.name)),
     )
     return call.record(detail)
 

@@ -193,6 +193,9 @@ def test_a_node_with_an_agent(write: Any, tmp_path: Path) -> None:
     ca = str(tmp_path / "pki" / "ca.pem")
     token = str(tmp_path / "agent.token")
     assert found == AgentSpec("https://h:7481", token, TlsFiles(ca))
+    (tmp_path / "agent.token").unlink()
+    unmade = load(write(NODE.format(f"url: 'tcp://h:1', agent: {agent}")), ENV).nodes[0].agent
+    assert unmade == found, "a token that `tenure node agent install` is to make is no fault"
     local = load(write(NODE.format("url: 'tcp://h:1', agent: {url: 'unix:///a.sock'}")), ENV)
     assert local.nodes[0].agent == AgentSpec("unix:///a.sock")
     assert load(write(PLAIN), ENV).nodes[0].agent is None
@@ -206,7 +209,8 @@ def test_a_node_with_an_agent(write: Any, tmp_path: Path) -> None:
         ("{url: 'https://0.0.0.0:7481'}", "url", "no address to reach"),
         ("{url: 'tcp://127.0.0.1:0'}", "url", "port 0"),
         ("{url: 'https://h:7481'}", "token_file", "is required over TCP"),
-        ("{url: 'https://h:7481', token_file: absent}", "token_file", "cannot read"),
+        ("{url: 'https://h:7481', token_file: absent/token}", "token_file", "cannot read"),
+        ("{url: 'https://h:7481', token_file: pki}", "token_file", "cannot read"),
         ("{url: 'unix:///a.sock', token_file: pki/ca.pem}", "token_file", "is not used"),
         ("{url: 'unix:///a.sock', ca: pki/ca.pem}", "ca", "used by https"),
         ("{url: 'https://h:1', token_file: pki/ca.pem, ca: pki/empty.pem}", "ca", "no certificate"),
