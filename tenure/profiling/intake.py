@@ -72,23 +72,26 @@ class Intake:
                 measured.append(
                     Measured(row.container, node, row.app, sample, reading, row.since_us)
                 )
-        self._told[node] = total(foreign)
+        if readings or not rows:
+            self._told[node] = total(foreign)
         return measured
 
     def take_whole(self, node: str, rows: Sequence[Target], whole: NodeReading) -> list[Measured]:
         """Take what the node's agent read at one moment; return the samples of our containers.
 
         Where the same containers ran before and after, what the node used beyond ours is noted as
-        well: with others, nobody knows what those used that came or went in between.
+        well: with others, nobody knows what those used that came or went in between. Harvest tasks,
+        of which the agent tells the whole, may come and go.
         """
         measured = self.take(node, rows, whole.containers)
         older = self._wholes.get(node)
         self._wholes[node] = whole
         self._meter(node, older, whole)
-        ours = [row for row in rows if row.kind != "foreign"]
+        ours = {row.container for row in rows if _is_owners(row, whole)}
         sample = None if older is None else _whole_sample(older, whole)
-        if sample is not None and len(measured) == len(ours):
-            used = total(row.sample.use for row in measured)
+        known = [row.sample.use for row in measured if row.container in ours]
+        if sample is not None and len(known) == len(ours):
+            used = total(known)
             self._foreign.add_rest(node, sample.use - used)
             rest = replace(sample, use=sample.use - used, observed=REST_OBSERVED)
             self._rests.append((Measured("", node, "", rest), True))
@@ -160,12 +163,23 @@ class Intake:
         self._foreign.forget_nodes(nodes)
 
 
+def _is_owners(row: Target, whole: NodeReading) -> bool:
+    """Whether a container is ours and no harvest task."""
+    return row.kind != "foreign" and row.engine_id not in whole.tasks
+
+
 def _whole_sample(older: NodeReading, newer: NodeReading) -> Sample | None:
-    """Return what a node used in all; None where other containers ran before than after."""
+    """Return what a node used but for harvest tasks; None where other owners' containers ran before
+    than after.
+    """
     if older.total is None or newer.total is None:
         return None
-    is_same = older.containers.keys() == newer.containers.keys()
-    return difference(older.total, newer.total) if is_same else None
+    before, after = (one.containers.keys() - one.tasks for one in (older, newer))
+    sample = difference(older.total, newer.total) if before == after else None
+    if sample is None or newer.lent is None:
+        return sample
+    lent = None if older.lent is None else difference(older.lent, newer.lent)
+    return None if lent is None else replace(sample, use=(sample.use - lent.use).clamped())
 
 
 def _use(node: str, row: Target, sample: Sample) -> Use:

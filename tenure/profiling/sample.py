@@ -50,7 +50,8 @@ class NodeReading:
 
     ``containers`` by engine id; ``total`` all that the node's cgroup (or machine) used, None where
     it could not be read; ``energy`` None where there is no meter. ``capacity``: a dimension of 0 is
-    not told.
+    not told. ``lent`` is what all harvest tasks used, ended ones too (None: there were none yet),
+    ``tasks`` those of ``containers`` that are some.
     """
 
     seq: int
@@ -59,6 +60,8 @@ class NodeReading:
     total: Reading | None = None
     energy: EnergyReading | None = None
     capacity: Resources = field(default_factory=Resources)
+    lent: Reading | None = None
+    tasks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

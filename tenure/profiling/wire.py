@@ -58,6 +58,8 @@ def encode_reading(reading: NodeReading) -> dict[str, Any]:
         }
     capacity = reading.capacity
     row["capacity"] = {"cpu_m": capacity.cpu_m, "memory_bytes": capacity.memory_bytes}
+    if reading.lent is not None:
+        row["lent"] = {**_counters(reading.lent), "tasks": sorted(reading.tasks)}
     return row
 
 
@@ -100,7 +102,14 @@ def _reading(raw: Any) -> NodeReading:
         _counted(raw.get("total")),
         _energy(raw.get("energy")),
         Resources(_count(capacity.get("cpu_m")) or 0, _count(capacity.get("memory_bytes")) or 0),
+        *_lent(raw.get("lent")),
     )
+
+
+def _lent(raw: Any) -> tuple[Reading | None, frozenset[str]]:
+    counted = _counted(raw)
+    tasks = raw.get("tasks") if counted is not None else None
+    return counted, frozenset(map(str, tasks)) if isinstance(tasks, list) else frozenset()
 
 
 def _counted(raw: Any) -> Reading | None:

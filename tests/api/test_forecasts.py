@@ -188,6 +188,7 @@ def body(**change: Any) -> dict[str, Any]:
         ({"model": "best"}, "forecasts.0.model"),
         ({"cpu": {"steps": 1, "coverage": 1.5, "loss": 0}}, "forecasts.0.cpu.coverage"),
         ({"surprise": 1}, "forecasts.0.surprise"),
+        ({"since": "9999-12-31T00:00:00Z"}, "forecasts.0"),
     ],
 )
 def test_what_is_no_forecast_is_refused_by_its_field(
@@ -231,4 +232,6 @@ def test_the_use_of_a_node_is_that_of_its_containers_apps_and_remainder(
     assert found["remainder"]["cpu_m"][-2:] == [50, None]
     assert found["remainder"]["memory_bytes"][-2:] == [7, None]
     assert server.get(f"/v1/nodes/{node}/usage?days=99").status == 422
+    for far in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"):
+        assert server.get(f"/v1/nodes/{node}/usage?days=31&until={far}").status == 200
     assert server.get("/v1/nodes/nowhere/usage").status == 404

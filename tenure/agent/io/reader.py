@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tenure.agent.io.groups import Groups, open_groups
 from tenure.agent.io.host import Host, Rapl
+from tenure.model.harvest import group_paths
 from tenure.model.resources import Resources
 from tenure.profiling.sample import NodeReading, Reading
 
@@ -19,6 +20,7 @@ class NodeReader:
         self._groups: Groups = open_groups(root, node_cgroup)
         self._host = Host(root)
         self._rapl = Rapl(root)
+        self._parents = tuple(f"{path}/" for path in group_paths(node_cgroup))
         self._seq = 0
         self._pids: dict[str, int] = {}
 
@@ -39,10 +41,13 @@ class NodeReader:
         self._seq = max(self._seq + 1, now_us)
         groups = set()
         containers = {}
+        tasks = set()
         for key, group in self._groups.containers().items():
             groups.add(group)
             if (found := self._container(group)) is not None:
                 containers[key] = found
+                if group.startswith(self._parents):
+                    tasks.add(key)
         whole = self._groups.is_whole_machine
         reading = NodeReading(
             self._seq,
@@ -52,10 +57,17 @@ class NodeReader:
             # a meter counts the machine: as the energy of each of its parts it would count twice
             self._rapl.read() if whole else None,
             self.capacity(),
+            *self._lent(tasks),
         )
         self._groups.end_round()
         self._pids = {group: pid for group, pid in self._pids.items() if group in groups}
         return reading
+
+    def _lent(self, tasks: set[str]) -> tuple[Reading | None, frozenset[str]]:
+        """Return what harvest tasks used in all, and those that are there; None, with none ever."""
+        found = (self._groups.reading(parent.rstrip("/")) for parent in self._parents)
+        lent = next((reading for reading in found if reading is not None), None)
+        return lent, frozenset(tasks if lent is not None else ())
 
     def close(self) -> None:
         """Close the files that are kept open from one reading to the next."""

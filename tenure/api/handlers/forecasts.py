@@ -49,5 +49,6 @@ async def usage(call: Call) -> web.StreamResponse:
     query = call.query_as(UsageQuery)
     now_us = call.backend.now_us()
     until_us = now_us if query.until is None else (query.until - EPOCH) // timedelta(microseconds=1)
-    since_us = until_us - query.days * 24 * HOUR_US
+    until_us = max(0, until_us)
+    since_us = max(0, until_us - query.days * 24 * HOUR_US)
     return await long_json(call, await call.backend.node_usage(node.name, since_us, until_us))

@@ -20,6 +20,8 @@ MAX_FORECASTS = 64
 #: More containers than any engine runs.
 MAX_CONTAINERS = 4096
 MAX_DAYS = 31
+#: A forecast's end must have a name too.
+FIRST_YEAR, LAST_YEAR = 1970, 9000
 _MOST = 1 << 53
 _EXAMPLE: dict[str, Any] = {
     "run_id": "forecast_cycle@1760000000000000",
@@ -90,6 +92,8 @@ class ForecastRequest(Strict):
     def _is_whole(self) -> ForecastRequest:
         if len(self.cpu_m) != len(self.memory_bytes):
             raise ValueError("cpu_m and memory_bytes must have as many steps as each other")
+        if not FIRST_YEAR <= self.since.year <= LAST_YEAR:
+            raise ValueError(f"since must be a time of the years {FIRST_YEAR} to {LAST_YEAR}")
         if bool(self.cpu_m) == bool(self.why):
             raise ValueError("say either the steps, or why there are none")
         return self

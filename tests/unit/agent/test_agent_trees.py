@@ -56,6 +56,19 @@ def test_a_node_that_is_a_part_of_the_machine(tmp_path: Path, make: type) -> Non
     assert (reading.total.cpu_ns, reading.total.memory_bytes) == (3_000_000_000, 800)
 
 
+@pytest.mark.parametrize("make", [v1, v2])
+@pytest.mark.parametrize("group", ["tenure-harvest", "tenure.slice/tenure-harvest.slice"])
+def test_what_harvest_tasks_use_is_told_apart(tmp_path: Path, make: type, group: str) -> None:
+    owners, task = make(f"docker/{A}", 5), make(f"{group}/{B}", 6)
+    before = NodeReader(write(tmp_path / "none", HOST, owners)).read()
+    assert (before.lent, before.tasks) == (None, frozenset())
+    reading = NodeReader(write(tmp_path / "some", HOST, owners, make(group, 9), task)).read()
+    assert reading.tasks == {B}
+    assert reading.lent is not None
+    assert (reading.lent.cpu_ns, reading.lent.memory_bytes) == (3_000_000_000, 800)
+    assert set(reading.containers) == {A, B}
+
+
 def test_the_recorded_node(tmp_path: Path) -> None:
     tree = recorded()
     node = next(name for name in tree if name.endswith("cpuacct.usage")).split("/")[4]

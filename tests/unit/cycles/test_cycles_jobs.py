@@ -116,3 +116,26 @@ def test_the_gateway_may_be_named_in_the_job(monkeypatch: pytest.MonkeyPatch) ->
         jobs.run_cycle("c")
     with pytest.raises(ModuleNotFoundError):
         jobs.run_cycle("c", gateway="tenure.absent:make")
+
+
+def test_another_kind_of_cycle_is_run_by_its_runner(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = CycleSpec("c", "", "", interval_us=1_000_000, kind="forecast")
+    daemon.state = snapshot_to_json(Snapshot(3, 100, cycles=(spec,)))
+    monkeypatch.setattr(jobs, "_runners", {})
+    with pytest.raises(InvalidInput, match="knows no cycles of kind forecast"):
+        jobs.run_cycle("c")
+    assert "kind forecast" in daemon.failed["c@1"]
+    given: list[tuple[Any, int, str]] = []
+
+    def run(gateway: Any, snapshot: Snapshot, run_id: str) -> dict[str, int]:
+        given.append((gateway, snapshot.now_us, run_id))
+        return {"cold": 3}
+
+    jobs.use_runner("forecast", run)
+    daemon.due = {"c": "c@2"}
+    found = jobs.run_cycle("c")
+    assert found == {"cycle": "c", "outcome": "submitted", "run": "c@2", "cold": 3}
+    assert given == [(daemon, 100, "c@2")]
+    assert daemon.plans == []

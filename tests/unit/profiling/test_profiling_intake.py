@@ -45,6 +45,27 @@ def test_nobody_knows_the_rest_while_containers_come_and_go() -> None:
     assert intake.foreign_use("n", NONE) == Resources(700, 40)
 
 
+def test_harvest_tasks_come_and_go_and_the_rest_is_known_all_the_same() -> None:
+    """Else nothing would be forecast, and so lent, of a node that lends all the time."""
+    intake = Intake()
+    told = []
+    for k in range(4):
+        second = 1 + 30 * k
+        ids = ("e1", "e2", f"task{k}")
+        lent = Reading(second * US, second * US * 300, 20, source="agent")
+        tasks = frozenset({f"task{k}"})
+        reading = replace(whole(second, ids=ids, cpu_m=1200), lent=lent, tasks=tasks)
+        rows = [*ROWS, Target(f"task{k}", "executor", f"b/{k}", "b")]
+        intake.take_whole("n", rows, reading)
+        told += intake.rests(lambda _: NONE)
+    assert [row.sample.use for row in told] == [Resources(700, 20)] * 3
+    assert intake.foreign_use("n", NONE) == Resources(700, 20)
+    intake.take_whole("n", ROWS, replace(whole(121), lent=None))
+    intake.rests(lambda _: NONE)
+    intake.take_whole("n", ROWS, replace(whole(151), lent=whole(151).total))
+    assert intake.rests(lambda _: NONE) == [], "what began to be lent in between is not known"
+
+
 def test_what_was_beyond_the_containers_fades_while_nobody_knows() -> None:
     """On a node where jobs come and go, a busy minute of long ago holds no room for ever."""
     intake = Intake()

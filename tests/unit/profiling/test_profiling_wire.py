@@ -1,6 +1,7 @@
 """Readings as JSON and back; what is no such JSON."""
 
 import json
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import pytest
@@ -30,6 +31,12 @@ nodes = st.builds(
     st.none() | readings,
     st.none() | st.builds(EnergyReading, counts, counts, counts, st.tuples(st.text(max_size=20))),
     st.builds(Resources, counts, counts),
+)
+nodes = nodes | st.builds(
+    lambda row, lent, tasks: replace(row, lent=lent, tasks=tasks),
+    nodes,
+    readings,
+    st.frozensets(st.text("0123456789abcdef", min_size=1, max_size=64), max_size=3),
 )
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
