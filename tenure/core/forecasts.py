@@ -156,15 +156,15 @@ def outlook(ctx: Context, node: Node) -> Outlook | None:
         return None
     score = ctx.tables.scores.get(node.name)
     excesses = score.excesses if score is not None and ctx.params.has_dynamic_margin else ()
-    return Outlook(made, node.capacity - beside(ctx, node.name, made), excesses)
+    beside = room.load_on(ctx, node.name).executors + newcomers(ctx, node.name, made)
+    return Outlook(made, node.capacity - beside, excesses)
 
 
-def beside(ctx: Context, node: str, made: NodeForecast) -> Resources:
-    """Return what counts beside a forecast: executors, and containers that it does not know."""
+def newcomers(ctx: Context, node: str, made: NodeForecast) -> Resources:
+    """Return what containers need that came after a forecast was made."""
     known = frozenset(made.containers)
     services = [s for s in ctx.services_on(node) if s.state not in room.IDLE_SERVICE]
-    newcomers = total(room.need_of(ctx, s) for s in services if s.id not in known)
-    return room.load_on(ctx, node).executors + newcomers
+    return total(room.need_of(ctx, s) for s in services if s.id not in known)
 
 
 # live scores
@@ -212,7 +212,7 @@ def _judge(ctx: Context, name: str, watched: Watched) -> None:
         return
     if not made.from_us <= middle_us < made.until_us:
         return
-    said = made.most(middle_us, middle_us + 1)
+    said = made.most(middle_us, middle_us + 1) + newcomers(ctx, name, made)
     seen = Resources(round(watched.cpu_m / watched.count), watched.memory_bytes)
     score = ctx.tables.scores.get(name) or LiveScore(name)
     ctx.tables.scores.put(name, _scored(score, middle_us, (seen, said, node.capacity), made))

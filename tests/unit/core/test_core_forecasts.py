@@ -313,6 +313,16 @@ def test_steps_of_five_minutes_are_judged_by_mean_cpu_and_most_memory() -> None:
     assert [one.cpu_m for one in bench.tables.scores["n"].excesses] == [200]
 
 
+def test_what_a_newcomer_uses_is_no_fault_of_the_forecast() -> None:
+    bench = bench_of()
+    bench.foresee(made(bench, [1000] * 96))
+    bench.create("web")
+    bench.use(1000 + SMALL.cpu_m, after_us=300 * US)
+    bench.use(0, after_us=300 * US)
+    (day,) = bench.tables.scores["n"].days
+    assert (day.steps, day.cpu_covered) == (1, 1)
+
+
 def test_days_that_are_over_leave_the_score() -> None:
     bench = bench_of()
     for _ in range(9):
