@@ -17,6 +17,7 @@ from tenure.harvest.orders import plans
 from tenure.harvest.problem import Problem
 from tenure.harvest.progress import Watch
 from tenure.harvest.solution import Refusal, Solution, solution
+from tenure.harvest.two_ended import shortened
 from tenure.model.errors import Unavailable
 
 #: Above so many counts CP-SAT takes longer than what it could still win is worth (measured).
@@ -45,6 +46,10 @@ def cp(problem: Problem, watch: Watch, cores: int, *, must_search: bool = True) 
         best = replace(best, most_scheduled=max(best.scheduled, relaxed.most_tasks()))
     best = bounded(relaxed, best)
     watch.tell(best)
+    if best.makespan > (best.least_makespan or 0):
+        least = best.least_makespan or 0
+        best = shortened(problem, best, least, lambda: watch.left_s < watch.limit_s / 4)
+        watch.tell(best)
     if best.is_optimal or watch.is_over:
         return best
     if find_spec("ortools") is None and not must_search:

@@ -18,6 +18,7 @@ from tenure.harvest.problem import Problem, faults
 from tenure.harvest.progress import Watch
 from tenure.harvest.replan import foreseen, rest
 from tenure.harvest.solution import Refusal, solution
+from tenure.harvest.two_ended import shortened
 from tests.unit.harvest.problems import assert_feasible, best, data_centre, tiny
 
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -58,6 +59,17 @@ def test_the_search_alone_equals_brute_force(problem: Problem) -> None:
     assert found.starts is not None
     out = [Refusal(j, "no_room") for j in found.refused]
     assert_feasible(problem, solution(problem, found.starts, out, "counts"))
+
+
+@given(tiny())
+@settings(SLOW, max_examples=200)
+def test_what_is_packed_from_both_ends_is_feasible_and_no_worse(problem: Problem) -> None:
+    first = first_fit(problem)
+    found = shortened(problem, first, 0, lambda: False)
+    assert_feasible(problem, found)
+    assert found.refusals == first.refusals
+    assert best(problem) <= found.score <= first.score
+    assert shortened(problem, first, 0, lambda: True) == first
 
 
 @given(tiny())

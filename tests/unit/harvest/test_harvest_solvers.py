@@ -20,6 +20,7 @@ from tenure.harvest.orders import plans
 from tenure.harvest.problem import Job, Problem, Running
 from tenure.harvest.progress import Progress, Watch
 from tenure.harvest.replan import State, foreseen, rest
+from tenure.harvest.two_ended import shortened, two_ended
 from tenure.model.errors import Unavailable
 from tests.unit.harvest.problems import GIB, assert_feasible, data_centre, flat, map_reduce, stage
 
@@ -269,3 +270,42 @@ def test_memory_alone_can_bind() -> None:
         (flat("a", 64, 2),), (Job("j", (stage("m", 4, 10.0, memory_bytes=GIB),)),), 10.0, 2
     )
     assert plan(problem).makespan == 2
+
+
+def test_last_stages_are_packed_against_the_end() -> None:
+    """Maps of 1 tick and reduces of 3 on two cores: in order of time the end would be ragged."""
+    jobs = tuple(map_reduce(f"j{n}", 4, 1, map_s=10, red_s=30) for n in range(3))
+    problem = Problem((flat("n0", 2, 64),), jobs, 10.0, 6)
+    listed = min(plans(problem), key=lambda found: found.score)
+    # 12 ticks of maps and 9 of reduces on two cores, the last job's reduce after its maps
+    found = shortened(problem, listed, 11, lambda: False)
+    assert_feasible(problem, found)
+    assert found.makespan == 11
+
+
+def test_jobs_of_one_shape_are_planned_to_the_bound() -> None:
+    """Jobs in their order end at 44 of 42 ticks, and no search got further in 20 s."""
+    found = plan(data_centre(27, 2500, jobs=10), "cp", time_limit_s=10.0)
+    assert found.is_optimal
+
+
+def test_like_stages_are_dealt_their_tasks_in_the_order_of_jobs() -> None:
+    jobs = tuple(map_reduce(f"j{n}", 3, 2) for n in range(4))
+    problem = Problem((flat("n0", 4, 64),), jobs, 10.0, 6)
+    placed = two_ended(problem, 14, range(4), lambda: False)
+    assert placed is not None
+    firsts = [min(s.tick for s in placed if (s.job, s.stage) == (j, 1)) for j in range(4)]
+    assert firsts == sorted(firsts)
+    assert all(
+        sum(s.count for s in placed if (s.job, s.stage) == (j, k)) == tasks
+        for j in range(4)
+        for k, tasks in ((0, 3), (1, 2))
+    )
+
+
+def test_chunks_that_last_stages_wait_for_leave_a_plan_as_it_is() -> None:
+    reduce = replace(stage("r", 2, 20.0, after=(0,)), chunk_bytes=10)
+    linked = replace(flat("n0", 2, 8), link_bytes_per_s=10)
+    problem = Problem((linked,), (Job("j", (stage("m", 3, 10.0), reduce)),), 10.0, 6)
+    listed = min(plans(problem), key=lambda found: found.score)
+    assert shortened(problem, listed, 0, lambda: False) is listed
