@@ -16,6 +16,7 @@ def states() -> str:
     from tenure.core.steps import FORWARD
     from tenure.model.batch import BATCH_TRANSITIONS, TASK_TRANSITIONS
     from tenure.model.container import CONTAINER_TRANSITIONS
+    from tenure.model.dataset import DATASET_TRANSITIONS
     from tenure.model.drain import DRAIN_TRANSITIONS
     from tenure.model.job import EXECUTOR_TRANSITIONS, JOB_TRANSITIONS
     from tenure.model.plan import RUN_TRANSITIONS
@@ -29,6 +30,7 @@ def states() -> str:
         _diagram("Task of a batch, one attempt (`tenure/model/batch.py`)", TASK_TRANSITIONS),
         _diagram("Container (`tenure/model/container.py`)", CONTAINER_TRANSITIONS),
         _diagram("Run of a cycle (`tenure/model/plan.py`)", RUN_TRANSITIONS),
+        _diagram("Dataset (`tenure/model/dataset.py`)", DATASET_TRANSITIONS),
         _diagram("Drain of a node (`tenure/model/drain.py`)", DRAIN_TRANSITIONS),
         *(
             _diagram(f"Migration, {method} (`tenure/core/steps.py`)", _steps(table))

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Generator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, NotRequired, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
+from tenure.api.tierviews import HoldingView, Shelved, TierView
 from tenure.core.tables import PublicEvent, Tables
 from tenure.model.batch import Batch, Chunk, InputFile
 from tenure.model.container import Profile, Service
+from tenure.model.dataset import Block, Dataset, DatasetFile, Location
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.events import Command
@@ -79,6 +89,27 @@ class Backend(Protocol):
 
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
         """Return size and bytes of a batch's output. Raises Conflict or NotFound ``no_output``."""
+
+    async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
+        """Return the root of a file or folder and what lies in it; InvalidInput if it may not."""
+
+    def shelved(self, dataset: Dataset) -> Shelved:
+        """Return how far the copies of a dataset are."""
+
+    def holdings(self, dataset: Dataset) -> tuple[list[HoldingView], int]:
+        """Return what tiers hold of a dataset, and how many blocks cannot be read now."""
+
+    def blocks(self, dataset: Dataset) -> Sequence[Block]:
+        """Return the blocks of a dataset that have records, in their order."""
+
+    def places(self, block: Block) -> Sequence[Location]:
+        """Return the copies of a block that can be read now."""
+
+    def tiers(self, node: str) -> list[TierView]:
+        """Return the tiers of a node, and what is in them."""
+
+    def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
+        """Yield a file of a dataset; Conflict ``unreadable`` where a block has no good copy."""
 
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is: per node the filter or dimension. JSON-able."""

@@ -9,6 +9,7 @@ from tenure.api.problems import refused
 from tenure.core.tables import Table, Tables
 from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Service
+from tenure.model.dataset import Dataset
 from tenure.model.errors import NotFound
 from tenure.model.job import Job
 from tenure.model.node import Node
@@ -53,6 +54,21 @@ def batch(tables: Tables, ref: str) -> Batch:
     Raises NotFound, or HttpProblem 409 ``ambiguous``.
     """
     return _submitted(tables.batches, ref, "batch")
+
+
+def dataset(tables: Tables, ref: str) -> Dataset:
+    """Return a dataset by id, beginning of its id, or name (of one that is not being removed).
+
+    Raises NotFound, or HttpProblem 409 ``ambiguous``.
+    """
+    exact = tables.datasets.get(ref)
+    if exact is not None:
+        return exact
+    there = (row for row in tables.datasets.values() if not row.is_going)
+    named = next((row for row in there if row.spec.name == ref), None)
+    if named is not None:
+        return named
+    return _by_prefix(tables.datasets, ref, "dataset", lambda row: not row.is_going)
 
 
 def container(tables: Tables, ref: str) -> Service:

@@ -9,9 +9,11 @@ from typing_extensions import TypedDict
 from tenure.api import shapes
 from tenure.api.backend import Health
 from tenure.api.batchviews import BatchDetail, BatchPlanView, BatchView, TaskView
+from tenure.api.datasetroutes import DATASETS
 from tenure.api.endpoint import Endpoint
 from tenure.api.forecastviews import ForecastDetail, ForecastView, NodeUsageView
 from tenure.api.handlers import batches, containers, cycles, events, fleet, forecasts, jobs, nodes
+from tenure.api.nodedetail import NodeDetail
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
 from tenure.api.schemas.fleet import (
@@ -125,9 +127,7 @@ WRITE = (404, 409, 412)
 
 NODES = (
     Endpoint("GET", "/v1/nodes", "nodes", nodes.listing, NodePage, query=PageQuery),
-    Endpoint(
-        "GET", "/v1/nodes/{name}", "nodes", nodes.inspect, shapes.NodeDetail, problems=MISSING
-    ),
+    Endpoint("GET", "/v1/nodes/{name}", "nodes", nodes.inspect, NodeDetail, problems=MISSING),
     Endpoint(
         "PATCH",
         "/v1/nodes/{name}",
@@ -454,6 +454,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *CONTAINERS,
     *JOBS,
     *BATCHES,
+    *DATASETS,
     *CYCLES,
     *FORECASTS,
     *FLEET,

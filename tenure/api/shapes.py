@@ -122,20 +122,6 @@ class AgentView(TypedDict):
     read_at: str | None
 
 
-class NodeDetail(NodeView):
-    """A node with its latest drain (null: it never had one).
-
-    ``harvest`` is how its controller is, as its agent told last (null: nothing is lent); ``tasks``
-    counts tasks of batches by state, ``objection`` is why no more may begin there ("": they may).
-    """
-
-    drain: DrainView | None
-    harvest: dict[str, Any] | None
-    tasks: dict[str, int]
-    objection: str
-    agent: AgentView | None
-
-
 class EstimateView(TypedDict):
     """T_C^L and T_C^H; ``source`` is given, learned (from ``runs`` runs) or unknown.
 

@@ -11,6 +11,7 @@ from tenure.cli import (
     batches,
     containers,
     cycles,
+    datasets,
     energy,
     fleet,
     forecasts,
@@ -49,6 +50,7 @@ def root(  # noqa: PLR0913 - the common options, one by one, are what typer read
 app.add_typer(nodes.app, name="node")
 app.add_typer(jobs.app, name="job")
 app.add_typer(batches.app, name="batch")
+app.add_typer(datasets.app, name="dataset")
 app.add_typer(containers.app, name="container")
 app.add_typer(cycles.app, name="cycle")
 app.add_typer(fleet.config_app, name="config")

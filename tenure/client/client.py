@@ -179,6 +179,41 @@ class Client:
         request = Request("GET", f"/v1/batches/{_part(ref)}/output")
         return stream(self.target, request, FOLLOW_TIMEOUT_S)
 
+    # datasets
+
+    def put_dataset(self, dataset: Mapping[str, Any], *, key: str = "") -> Json:
+        """Put a dataset; ``key`` makes it happen once (a new one by default)."""
+        return self._submit("/v1/datasets", dataset, key)
+
+    def datasets(self) -> list[Json]:
+        """Return the datasets in the order of arrival."""
+        return self._all("/v1/datasets", {})
+
+    def dataset(self, ref: str) -> Json:
+        """Return one dataset with where it lies."""
+        return self._get(f"/v1/datasets/{_part(ref)}")
+
+    def dataset_files(self, ref: str) -> list[Json]:
+        """Return the files of a dataset."""
+        return self._all(f"/v1/datasets/{_part(ref)}/files", {})
+
+    def dataset_blocks(self, ref: str) -> list[Json]:
+        """Return the blocks of a dataset with their copies."""
+        return self._all(f"/v1/datasets/{_part(ref)}/blocks", {})
+
+    def dataset_content(self, ref: str, file: str) -> Iterator[bytes]:
+        """Yield a file of a dataset. Raises Conflict ``unreadable``."""
+        path = f"/v1/datasets/{_part(ref)}/content?{urlencode({'file': file})}"
+        return stream(self.target, Request("GET", path), FOLLOW_TIMEOUT_S)
+
+    def change_dataset(self, ref: str, verb: str) -> Json:
+        """``verb`` is pin, unpin or verify."""
+        return self._call("POST", f"/v1/datasets/{_part(ref)}/{verb}", {}, is_again=True)
+
+    def remove_dataset(self, ref: str) -> Json:
+        """Remove a dataset."""
+        return self._call("DELETE", f"/v1/datasets/{_part(ref)}", None)
+
     # containers
 
     def create_container(self, container: Mapping[str, Any], *, key: str = "") -> Json:

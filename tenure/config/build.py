@@ -22,6 +22,7 @@ from tenure.model.node import AgentSpec, NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
+from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import HOUR_US, MIB, US, seconds_to_us, usd_to_nano
 
 #: Away from the full hour, when other cycles fall due.
@@ -78,6 +79,12 @@ def build_settings(
             ),
             file.harvest.require_forecast,
             file.harvest.forecast.margin == "dynamic",
+        ),
+        datasets=made.DatasetSettings(
+            image=file.datasets.image,
+            lost_us=seconds_to_us(file.datasets.lost_after_s),
+            verify_us=file.datasets.verify_h * HOUR_US,
+            copies_per_node=file.datasets.copies_per_node,
         ),
     )
 
@@ -229,6 +236,10 @@ def _node(node: NodeSection) -> NodeSpec:
         agent=_agent(node.agent),
         cgroup=node.cgroup or "/",
         harvest=_harvest(node.harvest),
+        tiers=tuple(
+            TierSpec(t.name, TierKind(t.kind), t.path, t.capacity, t.bytes_per_s or 0)
+            for t in node.tiers
+        ),
         power=PowerSpec(
             driver=node.power.driver,
             on=tuple(node.power.on),

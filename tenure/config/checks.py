@@ -101,6 +101,26 @@ def check_node(index: int, node: NodeSection, generations: Sequence[str] | None)
     if node.harvest.mode != "off" and node.agent.url is None:
         yield (*here, "harvest", "mode"), "needs agent.url: the node's agent protects its owners"
     yield from _check_power((*here, "power"), node.power)
+    yield from _check_tiers(here, node)
+
+
+def _check_tiers(here: Loc, node: NodeSection) -> Found:
+    """Find tiers that share a name or a directory, and memory that the node has not got."""
+    for number, tier in enumerate(node.tiers):
+        for other in node.tiers[:number]:
+            if tier.name == other.name:
+                yield (*here, "tiers", number, "name"), "is also the name of another tier"
+            near = (f"{tier.path}/", f"{other.path}/")
+            if near[0].startswith(near[1]) or near[1].startswith(near[0]):
+                yield (*here, "tiers", number, "path"), f"lies in or around that of {other.name}"
+    memory = sum(tier.capacity for tier in node.tiers if tier.kind == "memory")
+    if not memory:
+        return
+    if node.capacity is not None and memory + node.reserve.memory >= node.capacity.memory:
+        yield (*here, "tiers"), "of kind memory leave nothing of capacity.memory"
+    if node.capacity is None and node.harvest.mode != "off":
+        told = "is needed where a node lends and has a memory tier, which is taken off it"
+        yield (*here, "capacity"), told
 
 
 #: The keys of each power driver, and which of them it needs.

@@ -76,6 +76,15 @@ def _ipv4(text: str) -> str:
         raise ValueError("must be an IPv4 address, as 10.0.0.255") from None
 
 
+def _tier_path(text: str) -> str:
+    if not text.startswith("/") or text.rstrip("/") == "":
+        raise ValueError("must be an absolute path below /, as /mnt/ssd")
+    path = text.rstrip("/")
+    if any(part in ("", ".", "..") for part in path[1:].split("/")) or ":" in path:
+        raise ValueError("must be a plain path without . or .. or : in it")
+    return path
+
+
 def _named(word: str) -> WithJsonSchema:
     """Name the type in the reference."""
     return WithJsonSchema({"type": word})
@@ -118,6 +127,7 @@ Cpus = Annotated[
 Kept = Annotated[float, Strict(), Field(ge=0, le=1_000_000, allow_inf_nan=False), _named("cores")]
 KeptSize = Annotated[int, BeforeValidator(_size), Field(ge=0, le=_MAX_BYTES), _named("size")]
 FolderOrFile = Annotated[Word, _named("path")]
+TierPath = Annotated[Word, AfterValidator(_tier_path), _named("path")]
 TlsFile = Annotated[Text, _named("path")]
 HostName = Annotated[Text, AfterValidator(check_host_name), _named("name")]
 ListenUrl = Annotated[Word, AfterValidator(_listener), _named("URL")]

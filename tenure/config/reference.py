@@ -24,6 +24,7 @@ from tenure.config.schema import (
     SshSection,
 )
 from tenure.config.section import Section
+from tenure.config.tiers import TierSection
 
 TARGET = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -164,6 +165,7 @@ _NODE_PARTS: dict[str, type[Section]] = {
     "power": DriverSection,
     "agent": AgentSection,
     "harvest": HarvestSection,
+    "tiers": TierSection,
 }
 
 

@@ -49,6 +49,7 @@ from tenure.config.fields import (
 from tenure.config.section import Section
 from tenure.config.section import required as _required
 from tenure.config.section import stated as _field
+from tenure.config.tiers import DatasetsSection, TierSection
 
 
 class RedisSection(Section):
@@ -405,6 +406,9 @@ class NodeSection(Section):
     harvest: HarvestSection = _field(
         HarvestSection(), "What of it is lent while its owners do not use it."
     )
+    tiers: list[TierSection] = _field(
+        [], "Directories in which blocks of datasets are kept ([datasets.md](datasets.md))."
+    )
 
 
 class ConfigFile(Section):
@@ -443,6 +447,9 @@ class ConfigFile(Section):
     )
     harvest: LendingSection = _field(
         LendingSection(), "Forecasts, and what is lent by them ([forecasts.md](forecasts.md))."
+    )
+    datasets: DatasetsSection = _field(
+        DatasetsSection(), "Datasets, kept in the tiers of nodes ([datasets.md](datasets.md))."
     )
     defaults: DefaultsSection = _field(DefaultsSection(), "Values of jobs that do not say.")
     relist_s: Interval = _field(15, "Time between two full listings of each engine.")

@@ -113,6 +113,16 @@ class LendingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetSettings:
+    """``image`` is that of helper containers on nodes."""
+
+    image: str = "busybox:stable"
+    lost_us: int = 600_000_000
+    verify_us: int = 168 * 3_600_000_000
+    copies_per_node: int = 2
+
+
+@dataclass(frozen=True, slots=True)
 class JobDefaults:
     runtime_us: int
     retries: int
@@ -161,6 +171,7 @@ class Settings:
     tls: ServerTls | None = None
     batches: BatchSettings = BatchSettings()
     lending: LendingSettings = LendingSettings()
+    datasets: DatasetSettings = DatasetSettings()
 
     def redacted(self) -> dict[str, Any]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""

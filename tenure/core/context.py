@@ -10,6 +10,8 @@ from typing import Any
 from tenure.core.index import Index, Look, Strand, shift
 from tenure.core.line import queue_key
 from tenure.core.params import Params
+from tenure.core.shelves import Shelves
+from tenure.core.shelves import reindex as reindex_shelves
 from tenure.core.tables import Meta, PublicEvent, Tables
 from tenure.model.batch import Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
@@ -51,7 +53,7 @@ class Context:
     ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness. ``expected`` is
     what the submissions of the batch that is being handled were foreseen to get. ``arming`` are
     services that a restore gives their restart policy at this moment. ``questions`` are what slow
-    policies were asked, by job.
+    policies were asked, by job. ``shelves`` says where blocks of datasets lie.
     """
 
     def __init__(self, params: Params, placer: Placer) -> None:
@@ -97,6 +99,7 @@ class Context:
         self.expected: Any = None
         self.arming: set[str] = set()
         self.questions: dict[str, Any] = {}
+        self.shelves = Shelves()
 
     # effects, events, timers
 
@@ -434,6 +437,7 @@ class Context:
         self._index_work()
         self._index_moves()
         self._index_batches()
+        reindex_shelves(self)
         tables = self.tables
         for job in tables.jobs.values():
             self._index_job(job)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import departures, evacuation, executors, room, services, tasks
+from tenure.core import departures, evacuation, executors, replicas, room, services, tasks
 from tenure.core.context import Context
 from tenure.core.index import Look
 from tenure.model.container import Migration, Step
@@ -188,7 +188,7 @@ def review_all(ctx: Context) -> None:
 
 def _advance(ctx: Context, drain: Drain) -> None:
     """Do what can be done now; unlike a look, an end is noticed at once."""
-    if not room.is_busy(ctx, drain.node):
+    if not room.is_busy(ctx, drain.node) and not replicas.is_sole(ctx, drain.node):
         _done(ctx, drain)
     elif drain.deadline_us is not None and ctx.now_us >= drain.deadline_us:
         _time_out(ctx, drain)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tenure.core import kinds, room
+from tenure.core import kinds, replicas, room
 from tenure.core.context import Context
 from tenure.core.moves import choice_of
 from tenure.core.seats import NoSeat, Seats
@@ -50,7 +50,13 @@ def plan(ctx: Context, node: Node, setbacks: Mapping[str, Setback]) -> DrainPlan
     return DrainPlan(
         node=node.name,
         moves=tuple(moves),
-        blockers=(*blockers, *_executors(ctx, node), *_arriving(ctx, node), *_copies(ctx, node)),
+        blockers=(
+            *blockers,
+            *_executors(ctx, node),
+            *_arriving(ctx, node),
+            *_copies(ctx, node),
+            *_blocks(ctx, node),
+        ),
         switch_on=tuple(sorted(off)),
         under_way=tuple(m for m in ctx.open_moves() if m.source == node.name),
         strangers=ctx.strangers.get(node.name, ()),
@@ -164,6 +170,26 @@ def _copies(ctx: Context, node: Node) -> list[Blocker]:
         remedy = WAIT if is_there else f"bring node {node.name} back: it is cleared away then"
         reason = f"an old copy of {grave.name} is still to be cleared away"
         found.append(Blocker("copy", grave.id, grave.name, "clearing", reason, remedy, is_there))
+    return found
+
+
+def _blocks(ctx: Context, node: Node) -> list[Blocker]:
+    """Return the datasets with blocks on this node alone: those are copied elsewhere first."""
+    sole: dict[str, int] = {}
+    notes: dict[str, str] = {}
+    for block in replicas.sole_blocks(ctx, node.name):
+        sole[block.dataset] = sole.get(block.dataset, 0) + 1
+        notes[block.dataset] = block.note or notes.get(block.dataset, "")
+    found = []
+    for key, count in sorted(sole.items()):
+        name = ctx.tables.datasets[key].spec.name
+        reason = f"{count} blocks of dataset {name} are on this node alone"
+        remedy = "wait; they are copied to other nodes"
+        if notes[key]:
+            reason = f"{reason}: {notes[key]}"
+            remedy = f"give other nodes tiers with room for them, or tenure dataset rm {name}"
+        is_passing = not notes[key] and _answers(node)
+        found.append(Blocker("dataset", key, name, "last_replica", reason, remedy, is_passing))
     return found
 
 

@@ -18,6 +18,8 @@ from tenure.core import (
     answers,
     batches,
     conditions,
+    copies,
+    datasets,
     deliberation,
     drain,
     executors,
@@ -37,6 +39,7 @@ from tenure.core import (
     restore,
     services,
     tasks,
+    tiers,
     together,
     unplaced,
 )
@@ -45,9 +48,11 @@ from tenure.core.params import Params
 from tenure.core.tables import Changes, Tables
 from tenure.model.effects import Effect
 from tenure.model.events import (
+    BlockDoubted,
     CancelBatch,
     CancelDrain,
     CancelJob,
+    ChangeDataset,
     ChangeService,
     ClaimRun,
     Closing,
@@ -67,6 +72,7 @@ from tenure.model.events import (
     NodeListed,
     NodeLost,
     PowerNode,
+    PutDataset,
     RequestRun,
     ScheduleNode,
     Started,
@@ -179,6 +185,8 @@ def _remember(ctx: Context, command: Command) -> None:
         answers.remember(ctx, command, "services", command.container)
     elif isinstance(command, SubmitBatch) and command.batch in ctx.tables.batches:
         answers.remember(ctx, command, "batches", command.batch)
+    elif isinstance(command, PutDataset) and command.dataset in ctx.tables.datasets:
+        answers.remember(ctx, command, "datasets", command.dataset)
 
 
 def _react(ctx: Context) -> None:
@@ -201,6 +209,9 @@ def _settle(ctx: Context) -> None:
     """
     for _ in range(MAX_ROUNDS):
         _react(ctx)
+        tiers.review_nodes(ctx)
+        datasets.grow(ctx)
+        copies.settle(ctx)
         if not ctx.is_room_changed or ctx.meta.is_restoring:
             return
         ctx.is_room_changed = False
@@ -224,6 +235,7 @@ def _gone(ctx: Context) -> None:
         services.on_node_off(ctx, name)
         tasks.on_node_off(ctx, name)
         if is_off:
+            tiers.on_node_off(ctx, name)
             ledger.close_interval(ctx, name)
     while ctx.dark:
         name = ctx.dark.pop(0)
@@ -272,6 +284,7 @@ def _started(ctx: Context, event: Started) -> None:
         plans,
         history,
         batches,
+        datasets,
     )
     for machine in machines:
         machine.rearm(ctx)
@@ -364,6 +377,9 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     CancelJob: jobs.cancel,
     SubmitBatch: batches.submit,
     CancelBatch: batches.cancel,
+    PutDataset: datasets.put,
+    ChangeDataset: datasets.change,
+    BlockDoubted: datasets.doubted,
     CreateService: requests.create,
     ChangeService: requests.change,
     ScheduleNode: nodes.schedule,
@@ -390,6 +406,9 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     plans.MACHINE: plans.on_timer,
     history.MACHINE: history.on_timer,
     adopt.MACHINE: adopt.on_timer,
+    datasets.MACHINE: datasets.on_timer,
+    copies.MACHINE: copies.on_timer,
+    tiers.MACHINE: tiers.on_timer,
 }
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,
@@ -397,4 +416,6 @@ ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     tasks.MACHINE: tasks.on_effect,
     moves.MACHINE: migrations.on_effect,
     adopt.MACHINE: adopt.on_effect,
+    copies.MACHINE: copies.on_effect,
+    tiers.MACHINE: tiers.on_effect,
 }

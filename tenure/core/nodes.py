@@ -13,10 +13,12 @@ from tenure.core import (
     ledger,
     migrations,
     power,
+    replicas,
     restore,
     room,
     services,
     tasks,
+    tiers,
 )
 from tenure.core.context import GONE_SERVICE, Context
 from tenure.core.executors import is_node_ready
@@ -35,6 +37,7 @@ from tenure.model.facts import (
     LABEL_CONTAINER,
     LABEL_EXECUTOR,
     LABEL_FLEET,
+    LABEL_HELPER,
     LABEL_INCARNATION,
     LABEL_JOB,
     ContainerFacts,
@@ -103,7 +106,8 @@ def retire(ctx: Context) -> None:
         if node.is_fenced and room.has_only_dead(ctx, name):
             for grave in ctx.graves_on(name):
                 ctx.drop_grave(grave)  # no listing of that engine will ever show it gone
-        if not room.is_busy(ctx, node.name) and not node.effect:
+        is_empty = not room.is_busy(ctx, node.name) and not replicas.is_sole(ctx, node.name)
+        if is_empty and not node.effect:
             ledger.close_interval(ctx, node.name)
             drain.forget(ctx, node.name)
             ctx.strangers.pop(node.name, None)
@@ -111,13 +115,14 @@ def retire(ctx: Context) -> None:
             forecasts.forget(ctx, node.name)
             ctx.drop_node(node)
             ctx.forget_node(node.name)
+            tiers.forget_node(ctx, node.name)
             ctx.publish("node.forgotten", node.name)
 
 
 def usable(spec: NodeSpec, engine: Resources) -> Resources:
-    """Return the usable capacity: stated, else the engine's, less the reserve."""
+    """Return the usable capacity: stated, else the engine's, less reserve and memory tiers."""
     whole = spec.capacity if spec.capacity is not None else engine
-    return (whole - spec.reserve).clamped()
+    return (whole - spec.kept).clamped()
 
 
 def connected(ctx: Context, event: NodeConnected) -> None:
@@ -221,9 +226,10 @@ def listed(ctx: Context, event: NodeListed) -> None:
 
 
 def _foreign(event: NodeListed, ours: list[ContainerFacts]) -> list[str]:
-    """Return the names of running containers that are not ours."""
+    """Return the names of running containers that are not ours, nor helpers of ours."""
     mine = {facts.engine_id for facts in ours}
-    return sorted(c.name for c in event.containers if c.is_running and c.engine_id not in mine)
+    running = (c for c in event.containers if c.is_running and not c.labels.get(LABEL_HELPER))
+    return sorted(c.name for c in running if c.engine_id not in mine)
 
 
 def _update(ctx: Context, event: NodeListed, names: list[str]) -> None:
@@ -398,6 +404,7 @@ def ready(ctx: Context, name: str) -> None:
         ctx.touched_jobs.add(executor.job)
     ctx.touched_tasks.update(ctx.index.tasks.get(name, ()))
     services.on_node_ready(ctx, name)
+    tiers.next_chore(ctx, name)
     for grave in ctx.graves_on(name):
         if not grave.effect and ctx.now_us >= grave.retry_us:
             graves.dig(ctx, grave)

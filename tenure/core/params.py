@@ -31,7 +31,10 @@ class Params:
     after which its batch fails; ``agent_lost_us`` after which an agent that does not answer is
     taken as lost: its node's exits are judged without it. ``forecast`` is how forecasts are made;
     ``needs_forecast``: nothing is lent of a node without one; ``has_dynamic_margin``: what was
-    above a forecast lately is left free beside ``harvest_margin``.
+    above a forecast lately is left free beside ``harvest_margin``; ``replica_lost_us`` after which
+    the blocks of a node that does not answer are copied anew from elsewhere, ``scrub_us`` between
+    two checks of every replica, ``copies_per_node`` at a time, ``helper_image`` of what does that
+    there; ``max_datasets`` and ``max_blocks`` of one dataset.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -72,6 +75,12 @@ class Params:
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
     needs_forecast: bool = False
     has_dynamic_margin: bool = False
+    replica_lost_us: int = 600 * US
+    scrub_us: int = 168 * 3600 * US
+    copies_per_node: int = 2
+    helper_image: str = "busybox:stable"
+    max_datasets: int = 10_000
+    max_blocks: int = 100_000
 
     def __post_init__(self) -> None:
         if not self.generations:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tenure.core import bookings, ledger, room, tasks
+from tenure.core import bookings, ledger, replicas, room, tasks
 from tenure.core.context import Context
 from tenure.model.container import ContainerState
 from tenure.model.effects import ProbePower, Relist, SwitchPower
@@ -274,6 +274,8 @@ def _may_go(ctx: Context, node: Node) -> bool:
         return False
     if ctx.meta.is_restoring:
         return False  # what its containers are is not known yet
+    if replicas.is_needed(ctx, node.name):
+        return False
     generation = node.spec.generation
     others = [
         n
@@ -383,6 +385,9 @@ def _objection(ctx: Context, node: Node, to: str) -> tuple[str, str] | None:
 def _why_not_off(ctx: Context, node: Node) -> tuple[str, str] | None:
     if is_occupied(ctx, node):
         return "not_empty", f"node {node.name} is not empty: tenure node drain {node.name} first"
+    if replicas.is_needed(ctx, node.name):
+        told = f"node {node.name} has the last replica of a block, or one is on its way there"
+        return "last_replica", f"{told}: tenure node drain {node.name} copies it elsewhere"
     if node.reach is not Reach.OK:
         return "unreachable", f"node {node.name} cannot be seen to be empty; fence it instead"
     if ctx.now_us - ctx.fresh.get(node.name, 0) > STALE_US:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from tenure.model.batch import Batch, Task
 from tenure.model.booking import Booking
 from tenure.model.container import Grave, Migration, Service
+from tenure.model.dataset import Block, Dataset, TierMark
 from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect
 from tenure.model.estimate import AppRuns
@@ -109,8 +110,9 @@ class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
     Keys: node name (nodes, drains, harvests, forecasts, scores), job id (jobs, bookings),
-    ``job/index``, batch id, ``batch/index``, container id, migration id, grave id, run id, interval
-    id, stay id, effect id, app, idempotency key, ``meta``.
+    ``job/index``, batch id, ``batch/index``, dataset id, ``dataset/number``, ``node/tier``,
+    container id, migration id, grave id, run id, interval id, stay id, effect id, app, idempotency
+    key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -126,6 +128,9 @@ class Tables:
     bookings: Table[Booking] = field(default_factory=Table)
     batches: Table[Batch] = field(default_factory=Table)
     tasks: Table[Task] = field(default_factory=Table)
+    datasets: Table[Dataset] = field(default_factory=Table)
+    blocks: Table[Block] = field(default_factory=Table)
+    tiers: Table[TierMark] = field(default_factory=Table)
     effects: Table[DurableEffect] = field(default_factory=Table)
     apps: Table[AppRuns] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
@@ -153,6 +158,9 @@ KINDS: dict[str, Any] = {
     "bookings": Booking,
     "batches": Batch,
     "tasks": Task,
+    "datasets": Dataset,
+    "blocks": Block,
+    "tiers": TierMark,
     "effects": DurableEffect,
     "apps": AppRuns,
     "answers": Answer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
-from tenure.core import ledger, restore
+from tenure.api.tierviews import HoldingView, Shelved, TierView
+from tenure.core import ledger, replicas, restore
 from tenure.core.context import Context
 from tenure.core.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
-from tenure.daemon import energy, inputs, outputs, pasts, views
+from tenure.daemon import datasets, energy, inputs, outputs, pasts, views
 from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
 from tenure.daemon.hands import Hands
@@ -27,6 +28,7 @@ from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
 from tenure.model.batch import Batch, Chunk, InputFile
 from tenure.model.container import Profile, Service
+from tenure.model.dataset import Block, Dataset, DatasetFile, Location
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.errors import NotFound, Problem, Unavailable
@@ -184,6 +186,36 @@ class DaemonBackend:
         files = await asyncio.to_thread(outputs.files_of, self._body.batches.outputs, batch)
         sizes = await asyncio.to_thread(lambda: [path.stat().st_size for path in files])
         return sum(sizes), outputs.read(files)
+
+    async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
+        """Return the root of a file or folder and its files as they are now."""
+        return await asyncio.to_thread(inputs.listing, path, self._body.batches.input_dirs)
+
+    def shelved(self, dataset: Dataset) -> Shelved:
+        """Return how far the copies of a dataset are."""
+        return datasets.shelved(self._ctx, dataset)
+
+    def holdings(self, dataset: Dataset) -> tuple[list[HoldingView], int]:
+        """Return what tiers hold of a dataset, and how many blocks cannot be read now."""
+        return datasets.holdings(self._ctx, dataset)
+
+    def blocks(self, dataset: Dataset) -> Sequence[Block]:
+        """Return the blocks of a dataset that have records, in their order."""
+        return list(replicas.blocks_of(self._ctx, dataset))
+
+    def places(self, block: Block) -> Sequence[Location]:
+        """Return the copies of a block that can be read now."""
+        return replicas.offered(self._ctx, block)
+
+    def tiers(self, node: str) -> list[TierView]:
+        """Return the tiers of a node, and what is in them."""
+        return datasets.tiers(self._ctx, node)
+
+    def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
+        """Yield a file of a dataset."""
+        body = self._body
+        reader = datasets.Reader(self._ctx, body.hands, body.loop.put, body.batches.outputs.parent)
+        return reader.read(dataset, file)
 
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is."""

@@ -27,11 +27,13 @@ from tenure.model.effects import (
     AskJournal,
     CarryImage,
     CollectOutput,
+    CopyBlock,
     Decide,
     EngineEffect,
     ProbePower,
     SendInput,
     SwitchPower,
+    TierEffect,
     TransferState,
     Trigger,
 )
@@ -240,9 +242,9 @@ class Hands:
         return {} if limb is None else await limb.engine.stats_once(engine_ids)
 
     def reserve(self, node: str) -> Resources:
-        """Return what is kept of a node for the machine itself."""
+        """Return what is kept of a node: for the machine itself, and for its memory tiers."""
         limb = self._limbs.get(node)
-        return Resources() if limb is None else limb.spec.reserve
+        return Resources() if limb is None else limb.spec.kept
 
     # effects
 
@@ -256,6 +258,10 @@ class Hands:
             if origin is None:
                 return Refused("unreachable", "the source is not configured any more")
             return await limb.engine.receive(origin.engine, effect)
+        if isinstance(effect, TierEffect):
+            source = effect.source if isinstance(effect, CopyBlock) else ""
+            other = self._limbs.get(source)
+            return await limb.engine.shelve(effect, None if other is None else other.engine)
         if isinstance(effect, SendInput | CollectOutput):
             return await limb.engine.carry(effect, self._ports.outputs)
         return await limb.engine.perform(effect)

@@ -1,4 +1,4 @@
-"""The input of batches: files of the daemon's machine, and where they are cut into chunks."""
+"""Input of batches and datasets: files of the daemon's machine, and where they are cut."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tenure.model.batch import Chunk, InputFile
+from tenure.model.dataset import DatasetFile
 from tenure.model.errors import FieldError, InvalidInput
 
 #: More chunks than a batch may have tasks: counted no further.
 MAX_CHUNKS = 20_000
 BLOCK_BYTES = 1 << 20
+#: Files of one dataset: their names are in its record.
+MAX_FILES = 10_000
 
 
 def cut(
@@ -46,26 +49,68 @@ def cut(
     return InputFile(str(real), found.st_size, found.st_mtime_ns), chunks
 
 
-def _allowed(path: str, folders: Sequence[Path]) -> Path:
+def listing(path: str, folders: Sequence[Path]) -> tuple[str, tuple[DatasetFile, ...]]:
+    """Return the real path of a file or folder, and its files as they are now, by name.
+
+    Of a single file the name is "". Raises InvalidInput for what is not there, cannot be read, does
+    not lie in one of ``folders``, holds what is neither file nor folder, or too many files.
+    """
+    real = _allowed(path, folders, field="path")
+    try:
+        if not real.is_dir():
+            return str(real), (_as_it_is(real, ""),)
+        found = []
+        for here, inner, names in os.walk(real, onerror=_raise):
+            inner.sort()
+            for name in sorted([*names, *(n for n in inner if Path(here, n).is_symlink())]):
+                file = Path(here, name)
+                found.append(_as_it_is(file, file.relative_to(real).as_posix()))
+                if len(found) > MAX_FILES:
+                    told = f"the folder {path} has more than {MAX_FILES} files: pack them together"
+                    raise _fault("too_many_files", told, "path")
+    except OSError as error:
+        told = f"cannot read {error.filename or path}: {error.strerror}"
+        raise _fault("no_input", told, "path") from None
+    return str(real), tuple(sorted(found, key=lambda file: file.name))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _as_it_is(path: Path, name: str) -> DatasetFile:
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise _fault("not_a_file", f"{path} is no plain file", "path")
+    if not name.isprintable():
+        raise _fault("bad_name", f"a name in {path.parent} is not printable: {name!r}", "path")
+    if not os.access(path, os.R_OK):
+        raise _fault("no_input", f"cannot read {path}: the daemon may not", "path")
+    return DatasetFile(name, found.st_size, found.st_mtime_ns)
+
+
+def _allowed(path: str, folders: Sequence[Path], *, field: str = "input.file") -> Path:
     """Return the real path of an input; links lead to where they lead."""
     if not path.startswith("/"):
-        raise _fault("not_absolute", f"the input {path!r} must be an absolute path")
+        raise _fault("not_absolute", f"the input {path!r} must be an absolute path", field)
     if not folders:
         told = "no folder for inputs is configured: name one in batches.input_dirs of tenured.yml"
-        raise _fault("no_input_dirs", told)
+        raise _fault("no_input_dirs", told, field)
     try:
         real = Path(path).resolve(strict=True)
     except (OSError, ValueError):
-        raise _fault("no_input", f"there is no input {path} on the daemon's machine") from None
+        raise _fault(
+            "no_input", f"there is no input {path} on the daemon's machine", field
+        ) from None
     if not any(real.is_relative_to(folder.resolve()) for folder in folders):
         shown = ", ".join(map(str, folders))
         told = f"the input {path} lies in none of the folders of batches.input_dirs: {shown}"
-        raise _fault("input_not_allowed", told)
+        raise _fault("input_not_allowed", told, field)
     return real
 
 
-def _fault(code: str, message: str) -> InvalidInput:
-    return InvalidInput(message, code=code, fields=(FieldError("input.file", message),))
+def _fault(code: str, message: str, field: str = "input.file") -> InvalidInput:
+    return InvalidInput(message, code=code, fields=(FieldError(field, message),))
 
 
 def _by_size(file: BinaryIO, size_bytes: int) -> list[int]:

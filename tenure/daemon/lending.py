@@ -154,8 +154,8 @@ class Lending:
 
 
 def _params(spec: NodeSpec) -> QosParams | None:
-    """Return a node's parameters with its stated capacity, less what is kept for the machine."""
+    """Return a node's parameters with its stated capacity, less reserve and memory tiers."""
     if spec.harvest is None or spec.capacity is None:
         return spec.harvest
-    left = (spec.capacity - spec.reserve).clamped()
+    left = (spec.capacity - spec.kept).clamped()
     return replace(spec.harvest, cpu_m=left.cpu_m, memory_bytes=left.memory_bytes)

@@ -33,4 +33,8 @@ def params_of(settings: Settings) -> Params:
         forecast=settings.lending.forecast,
         needs_forecast=settings.lending.requires_forecast,
         has_dynamic_margin=settings.lending.has_dynamic_margin,
+        helper_image=settings.datasets.image,
+        replica_lost_us=settings.datasets.lost_us,
+        scrub_us=settings.datasets.verify_us,
+        copies_per_node=settings.datasets.copies_per_node,
     )

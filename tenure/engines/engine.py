@@ -16,14 +16,16 @@ from tenure.engines.create import Creator
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.files import Carrier
 from tenure.engines.frames import LineReader
+from tenure.engines.helper import Helpers
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
 from tenure.engines.passage import Passage
 from tenure.engines.perform import Performer
 from tenure.engines.port import LOG_TAIL_BYTES, Json, SaveLog
 from tenure.engines.registry import Registry
+from tenure.engines.tiers import TierWork
 from tenure.engines.transport import Timeouts, Transport
-from tenure.model.effects import FileEffect, OneEngineEffect, TwoEngineEffect
+from tenure.model.effects import FileEffect, OneEngineEffect, TierEffect, TwoEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.outcome import Outcome
@@ -52,6 +54,7 @@ class Engine:
         self._lister = Lister(self._transport)
         self._logs = Logs(self._transport, self._lister)
         self._registry = Registry(self._transport)
+        self._tiers = TierWork(Helpers(self._transport, self._lister, self._registry))
         creator = Creator(self._transport, self._lister, self._registry)
         self._performer = Performer(
             self._transport, self._lister, creator=creator, save_log=save_log
@@ -194,6 +197,14 @@ class Engine:
     def agent_site(self) -> AgentSite:
         """Return the place of the agent's container on this engine."""
         return AgentSite(self._transport, self._lister, self._registry)
+
+    async def shelve(self, effect: TierEffect, origin: Engine | None = None) -> Outcome:
+        """Do something with the tiers of the node; a block may come from those of ``origin``."""
+        return await self._tiers.perform(effect, None if origin is None else origin._tiers)
+
+    def read_file(self, image: str, path: str) -> AsyncGenerator[bytes, None]:
+        """Yield a file of the node, through a helper of ``image``. Raises EngineError."""
+        return self._tiers.read(image, path)
 
     async def close(self) -> None:
         """Close all connections, and the ssh that carried them."""

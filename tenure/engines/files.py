@@ -186,7 +186,7 @@ class Packing:
         for piece in self._pieces:
             yield _header(f"{INPUT_FOLDER.strip('/')}/{piece.name}", 0o644, piece.length)
             digest = hashlib.sha256()
-            async with aclosing(_read(piece)) as blocks:
+            async with aclosing(read_piece(piece)) as blocks:
                 async for block in blocks:
                     digest.update(block)
                     self.moved_bytes += len(block)
@@ -212,7 +212,7 @@ def _header(name: str, mode: int, size: int) -> bytes:
     return entry.tobuf(tarfile.GNU_FORMAT)
 
 
-async def _read(piece: Piece) -> AsyncGenerator[bytes, None]:
+async def read_piece(piece: Piece) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a piece. Raises FileRefused where there are fewer."""
     file = await asyncio.to_thread(_opened, piece)
     left = piece.length

@@ -18,11 +18,10 @@ from tenure.model.facts import (
     LABEL_CONTAINER,
     LABEL_FLEET,
     LABEL_GENERATION,
+    LABEL_HELPER,
     LABEL_INCARNATION,
 )
 
-#: Of a container that is never started and only opens a folder of its engine to the archive calls.
-LABEL_HELPER = "tenure.helper"
 #: Of an image that holds the changed files of a container.
 LABEL_SNAPSHOT = "tenure.snapshot"
 #: An image keeps the labels of the container it was made of, and hands them to all made from it:

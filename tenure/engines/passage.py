@@ -26,6 +26,7 @@ from tenure.engines.images import Counted, Images, inspect
 from tenure.engines.transport import Transport
 from tenure.engines.volumes import Volumes, archive
 from tenure.model.effects import CarryImage, TransferState, TwoEngineEffect
+from tenure.model.facts import LABEL_HELPER
 from tenure.model.outcome import Done, Outcome
 
 DELETED = 2
@@ -117,7 +118,7 @@ async def _window(transport: Transport, document: dict[str, Any], owner: str) ->
         "Image": document["Image"],
         "Entrypoint": ["none"],
         "Cmd": [],
-        "Labels": leftovers.NOT_OURS | {leftovers.LABEL_HELPER: owner},
+        "Labels": leftovers.NOT_OURS | {LABEL_HELPER: owner},
         "NetworkDisabled": True,
         "HostConfig": {"Binds": [f"{folder}:{MOUNT}"], "NetworkMode": "none"},
     }

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from tenure.model.batch import InputFile, Part
 from tenure.model.placing import Ask, ClusterView
+from tenure.model.tier import TierSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,94 @@ class CollectOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyBlock:
+    """Bring a block of a dataset into the directory ``path`` of a tier of ``node``, as ``name``.
+
+    From the file ``origin`` of the daemon's machine (``offset``), or from ``source_path`` of
+    ``source``, which may be the same node. It appears under its name once its checksum was found
+    right there; may be done again. ``image`` is the helper's. Ends ``Done(sha256)`` with
+    ``moved_bytes``; refused ``corrupted`` where the source is not ``sha256`` (else "": whatever it
+    is), ``tier_full``, ``no_tier``, ``input_changed``, ``no_input``, ``no_image``.
+    """
+
+    id: str
+    owner: str
+    node: str
+    image: str
+    path: str
+    name: str
+    length: int
+    sha256: str = ""
+    origin: InputFile | None = None
+    offset: int = 0
+    source: str = ""
+    source_path: str = ""
+    kind: Literal["copy_block"] = "copy_block"
+
+
+@dataclass(frozen=True, slots=True)
+class DropBlocks:
+    """Remove files or folders ``names`` from the directory of a tier; absent counts as done."""
+
+    id: str
+    owner: str
+    node: str
+    image: str
+    path: str
+    names: tuple[str, ...]
+    kind: Literal["drop_blocks"] = "drop_blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyTiers:
+    """List what lies in ``folder`` of each tier of a node, and what ails the tiers.
+
+    Ends ``Done`` with ``counts`` of (tier/name, bytes), and a line ``tier fault`` in ``value`` for
+    each tier in which nothing can be kept.
+    """
+
+    id: str
+    owner: str
+    node: str
+    image: str
+    folder: str
+    tiers: tuple[TierSpec, ...]
+    kind: Literal["survey_tiers"] = "survey_tiers"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckBlocks:
+    """Compare files of a tier with their checksums: ends ``Done`` with ``counts`` (name, 1 or 0).
+
+    ``sums`` are (name, SHA-256); a file that is not there is not right either.
+    """
+
+    id: str
+    owner: str
+    node: str
+    image: str
+    path: str
+    sums: tuple[tuple[str, str], ...]
+    kind: Literal["check_blocks"] = "check_blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureTiers:
+    """Measure how fast tiers are read: ends ``Done`` with ``counts`` (tier, bytes a second).
+
+    Past the page cache; a tier that could not be measured is left out.
+    """
+
+    id: str
+    owner: str
+    node: str
+    image: str
+    folder: str
+    tiers: tuple[TierSpec, ...]
+    kind: Literal["measure_tiers"] = "measure_tiers"
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchPower:
     """Switch a node ``on`` or ``off`` by its driver; done once the driver says so."""
 
@@ -274,7 +363,8 @@ OneEngineEffect = (
 )
 TwoEngineEffect = CarryImage | TransferState
 FileEffect = SendInput | CollectOutput
-EngineEffect = OneEngineEffect | TwoEngineEffect | FileEffect
+TierEffect = CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers
+EngineEffect = OneEngineEffect | TwoEngineEffect | FileEffect | TierEffect
 DurableEffect = EngineEffect | SwitchPower | ProbePower | AskJournal
 Effect = DurableEffect | Decide | Relist | Reply | Trigger
 DURABLE_KINDS = frozenset(
@@ -289,6 +379,11 @@ DURABLE_KINDS = frozenset(
         "transfer",
         "send",
         "collect",
+        "copy_block",
+        "drop_blocks",
+        "survey_tiers",
+        "check_blocks",
+        "measure_tiers",
         "power",
         "probe",
         "ask_journal",

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from tenure.model.batch import BatchSpec, Chunk
 from tenure.model.container import Profile
+from tenure.model.dataset import DatasetSpec
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.forecast import NodeForecast
 from tenure.model.harvest import Guard, HarvestAction
@@ -182,6 +183,33 @@ class CancelBatch(Command):
     record: ClassVar[tuple[str, str]] = ("batches", "batch")
 
     batch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutDataset(Command):
+    """Replies the ``Dataset``: a new one, or that of the same name and files, which goes on."""
+
+    dataset: str
+    spec: DatasetSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeDataset(Command):
+    """``verb`` is pin, unpin, verify or remove. Replies the ``Dataset``."""
+
+    record: ClassVar[tuple[str, str]] = ("datasets", "dataset")
+
+    dataset: str
+    verb: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockDoubted(Event):
+    """Somebody read a block there and found another checksum; it is checked on its node."""
+
+    block: str
+    node: str
+    tier: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

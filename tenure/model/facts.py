@@ -14,6 +14,8 @@ LABEL_DRIVER = "tenure.driver"
 LABEL_CONTAINER = "tenure.container"
 LABEL_INCARNATION = "tenure.incarnation"
 LABEL_GENERATION = "tenure.generation"
+#: Of a container that works for tenure on a node and is no work of anybody.
+LABEL_HELPER = "tenure.helper"
 #: Of a task of a batch, beside the labels of an executor: its batch and its stage.
 LABEL_BATCH = "tenure.batch"
 LABEL_STAGE = "tenure.stage"

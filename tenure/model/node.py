@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from tenure.model.access import SshOptions, TlsFiles
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
+from tenure.model.tier import TierKind, TierSpec
 
 
 class Power(StrEnum):
@@ -110,7 +111,8 @@ class NodeSpec:
     other nodes reach it; empty: as the URL says. ``checkpoint``: its engine can checkpoint and
     restore (experimental features are on, CRIU is installed). ``agent`` None: its engine alone
     tells what is used there. ``cgroup`` is the group that is the node (``/``: the whole machine);
-    tasks of batches run below it. ``harvest`` None: its idle capacity is not lent.
+    tasks of batches run below it. ``harvest`` None: its idle capacity is not lent. ``tiers`` are
+    where blocks of datasets are kept.
     """
 
     name: str
@@ -131,6 +133,17 @@ class NodeSpec:
     agent: AgentSpec | None = None
     cgroup: str = "/"
     harvest: QosParams | None = None
+    tiers: tuple[TierSpec, ...] = ()
+
+    @property
+    def kept(self) -> Resources:
+        """Return what is taken off its capacity: the reserve, and the whole of memory tiers."""
+        memory = sum(t.capacity_bytes for t in self.tiers if t.kind is TierKind.MEMORY)
+        return self.reserve + Resources(memory_bytes=memory)
+
+    def tier(self, name: str) -> TierSpec | None:
+        """Return a tier by its name, None if there is none."""
+        return next((tier for tier in self.tiers if tier.name == name), None)
 
     @property
     def host(self) -> str:

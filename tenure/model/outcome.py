@@ -11,7 +11,8 @@ class Done:
 
     Of what was carried from one engine to another ``value`` is the image to create from ("": the
     container's own) and ``moved_bytes`` what was sent to the target. Of a decision ``counts`` are
-    the nodes and how many executors each takes. ``resent`` is how often an input was sent anew.
+    the nodes and how many executors each takes; of a look at tiers, files or tiers with a number.
+    Of a block ``value`` is its SHA-256. ``resent`` is how often an input was sent anew.
     """
 
     value: str = ""
@@ -57,4 +58,6 @@ REFUSALS = (
     "input_changed",
     "no_input",
     "bad_output",
+    "tier_full",
+    "no_tier",
 )

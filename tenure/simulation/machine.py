@@ -11,6 +11,7 @@ from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
 from tenure.model.units import US
 from tenure.simulation.behaviour import behaviour_of
+from tenure.simulation.disks import Disks
 from tenure.simulation.story import LawBroken
 from tenure.simulation.timeline import Timeline
 
@@ -88,6 +89,7 @@ class Machine:
         self.keeps_alive = True
         self.held: list[Callable[[], None]] = []
         self.boots = 0
+        self.disks = Disks()
         self._made = 0
 
     @property
@@ -328,6 +330,7 @@ class Machine:
     def _go_down(self, code: int) -> None:
         self.is_up = self.is_frozen = False
         self.held.clear()
+        self.disks.forget_memory()
         for container in self.containers.values():
             if container.is_alive:
                 self.end(container, code)

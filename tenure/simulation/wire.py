@@ -8,12 +8,14 @@ from tenure.model.effects import (
     CarryImage,
     CheckpointContainer,
     CollectOutput,
+    CopyBlock,
     CreateContainer,
     EngineEffect,
     RetireContainer,
     SendInput,
     StartContainer,
     StopContainer,
+    TierEffect,
     TransferState,
     TwoEngineEffect,
 )
@@ -35,6 +37,9 @@ def perform(  # noqa: PLR0911 - one for each effect
     machine = machines[effect.node]
     if isinstance(effect, CarryImage | TransferState):
         return _receive(machine, machines[effect.source], effect)
+    if isinstance(effect, TierEffect):
+        source = effect.source if isinstance(effect, CopyBlock) else ""
+        return machine.disks.perform(effect, machines.get(source, machine).disks)
     if isinstance(effect, SendInput):
         return machine.take_input(effect.engine_id)
     if isinstance(effect, CollectOutput):
@@ -109,6 +114,8 @@ class Wire:
     def _has_origin(self, effect: EngineEffect) -> bool:
         """Whether the other engine answers, of an effect that takes two."""
         if isinstance(effect, CarryImage | TransferState):
+            return self._machines[effect.source].answers
+        if isinstance(effect, CopyBlock) and effect.source:
             return self._machines[effect.source].answers
         return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -13,20 +13,26 @@ from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
-from tenure.core import ledger
+from tenure.api.tierviews import HoldingView, Shelved, TierView
+from tenure.core import ledger, replicas
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
-from tenure.daemon import energy, inputs, metrics, outputs
+from tenure.daemon import datasets, energy, inputs, metrics, outputs
 from tenure.daemon.loop import LoopStats
 from tenure.model.batch import Batch, Chunk, InputFile
 from tenure.model.container import Profile, Service
+from tenure.model.dataset import Block, Dataset, DatasetFile, Location
 from tenure.model.drain import DrainReport
 from tenure.model.effects import (
     AskJournal,
+    CheckBlocks,
     CollectOutput,
+    CopyBlock,
     CreateContainer,
+    DropBlocks,
     Effect,
+    MeasureTiers,
     ProbePower,
     Reply,
     RetireContainer,
@@ -34,6 +40,7 @@ from tenure.model.effects import (
     SetRestartPolicy,
     StartContainer,
     StopContainer,
+    SurveyTiers,
     SwitchPower,
 )
 from tenure.model.energy import EnergyReport, Metered, Use
@@ -58,6 +65,7 @@ from tenure.model.outcome import Done
 from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
+from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import MIB, US, usd_to_nano
 from tenure.placement.policies import Policies
 from tenure.profiling.io.embedded import EmbeddedStats
@@ -67,6 +75,7 @@ from tenure.profiling.sample import Measured
 IMAGES = ("app:1", "web:1")
 SIZE = Resources(cpu_m=4000, memory_bytes=8192 * MIB)
 CLOUD_POWER = PowerSpec("command", ("on",), ("off",), idle_w=100, peak_w=200, off_w=5)
+TIERS = (TierSpec("ssd", TierKind.SSD, "/mnt/ssd", 64 * MIB),)
 NODES = tuple(
     NodeSpec(
         name=f"n{i}",
@@ -77,6 +86,7 @@ NODES = tuple(
         power=power,
         agent=AgentSpec("unix:///run/agent.sock"),
         harvest=QosParams(),
+        tiers=TIERS if site is Site.LOCAL else (),
     )
     for i, (generation, site, price, power) in enumerate(
         (
@@ -119,6 +129,7 @@ class CoreBackend:
         self.metered: list[Metered] = []
         self.measured: list[Measured] = []
         self._bodies: dict[str, dict[str, Any]] = {}
+        self.kept: dict[tuple[str, str], int] = {}
         self._news = asyncio.Event()
         self._clock = 0
         self._boot()
@@ -169,10 +180,34 @@ class CoreBackend:
             return [self._end(effect.id, ""), *self._seen(effect)]
         if isinstance(effect, SwitchPower | SendInput | CollectOutput | AskJournal):
             return [self._end(effect.id, "")]
+        if isinstance(effect, CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers):
+            return [
+                EffectEnded(at_us=self.now_us(), effect=effect.id, outcome=self._shelve(effect))
+            ]
         if isinstance(effect, ProbePower):
             node = self.tables.nodes[effect.node]
             return [self._end(effect.id, "on" if node.power is Power.ON else "off")]
         return []
+
+    def _shelve(self, effect: Any) -> Done:
+        """Do with the tiers of a node what is asked for."""
+        if isinstance(effect, CopyBlock):
+            self.kept[effect.node, effect.name] = effect.length
+            return Done("0" * 64, moved_bytes=effect.length)
+        if isinstance(effect, DropBlocks):
+            for node, name in list(self.kept):
+                if node == effect.node and any(name.startswith(gone) for gone in effect.names):
+                    del self.kept[node, name]
+        if isinstance(effect, SurveyTiers):
+            here = [
+                (f"ssd/{name}", size) for (n, name), size in self.kept.items() if n == effect.node
+            ]
+            return Done(counts=(("ssd/tenure-fleet/.tier", 0), *here))
+        if isinstance(effect, CheckBlocks):
+            return Done(counts=tuple((name, 1) for name, _ in effect.sums))
+        if isinstance(effect, MeasureTiers):
+            return Done(counts=tuple((tier.name, 400_000_000) for tier in effect.tiers))
+        return Done()
 
     def _end(self, effect: str, value: str) -> Event:
         return EffectEnded(at_us=self.now_us(), effect=effect, outcome=Done(value))
@@ -250,6 +285,28 @@ class CoreBackend:
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
         files = outputs.files_of(self.outputs, batch)
         return sum(path.stat().st_size for path in files), outputs.read(files)
+
+    async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
+        return inputs.listing(path, (self.outputs,))
+
+    def shelved(self, dataset: Dataset) -> Shelved:
+        return datasets.shelved(self.state.ctx, dataset)
+
+    def holdings(self, dataset: Dataset) -> tuple[list[HoldingView], int]:
+        return datasets.holdings(self.state.ctx, dataset)
+
+    def blocks(self, dataset: Dataset) -> Sequence[Block]:
+        return list(replicas.blocks_of(self.state.ctx, dataset))
+
+    def places(self, block: Block) -> Sequence[Location]:
+        return replicas.offered(self.state.ctx, block)
+
+    def tiers(self, node: str) -> list[TierView]:
+        return datasets.tiers(self.state.ctx, node)
+
+    async def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
+        path = Path(dataset.spec.root, dataset.spec.files[file].name)
+        yield await asyncio.to_thread(path.read_bytes)
 
     def explain(self, job_id: str) -> dict[str, Any]:
         from tenure.daemon.views import explain

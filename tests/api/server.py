@@ -57,6 +57,7 @@ class Server:
         **changes: Any,
     ) -> None:
         self._terms = terms
+        self.folder = folder
         self.socket = folder / "t.sock"
         self._options = options(**changes)
         self._make = make
@@ -167,3 +168,12 @@ CONTAINER: dict[str, Any] = {
     "HostConfig": {"NanoCpus": 250_000_000, "Memory": 134_217_728},
     "tenure": {"app": "web"},
 }
+
+
+def dataset_of(server: Server, size: int = 10_000) -> dict[str, Any]:
+    """Return a dataset of one file that the server may read, in blocks of 4 KiB."""
+    folder = server.folder / "inputs"
+    folder.mkdir(exist_ok=True)
+    (folder / "data").write_bytes(bytes(range(256)) * (size // 256) + b"x" * (size % 256))
+    server.backend.outputs = folder
+    return {"name": "data", "path": str(folder / "data"), "block": 4096}

@@ -13,7 +13,7 @@ from tenure.api.links import LINKS
 from tenure.api.openapi import document
 from tenure.api.problems import ProblemView
 from tenure.api.routes import ENDPOINTS
-from tests.api.server import BATCH, CONTAINER, JOB, Server
+from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
 
 
 def test_every_endpoint_is_described(server: Server) -> None:
@@ -55,7 +55,9 @@ def test_answers_have_their_shapes(server: Server) -> None:
     server.post("/v1/containers", CONTAINER)
     run = server.post("/v1/cycles/promote/run", {}).json["id"]
     batch = server.post("/v1/batches", BATCH).json["id"]
+    dataset = server.post("/v1/datasets", dataset_of(server)).json["id"]
     parts = {"/v1/batches/{id}": batch, "/v1/batches/{id}/tasks": batch}
+    parts |= {f"/v1/datasets/{{id}}{part}": dataset for part in ("", "/files", "/blocks")}
     parts |= {"/v1/jobs/{id}": job, "/v1/containers/{id}": "web-1", "/v1/runs/{id}": run}
     checked = 0
     for endpoint in ENDPOINTS:

@@ -10,7 +10,7 @@ from tenure.api.endpoint import Endpoint
 from tenure.api.problems import HttpProblem
 from tenure.api.routes import ENDPOINTS
 from tenure.api.versions import NEVER, expected, is_known, tag_of
-from tests.api.server import BATCH, CONTAINER, JOB, Server
+from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
 
 #: Changes of records that have versions; a run is claimed and ended by its state instead.
 CHANGES = [
@@ -22,7 +22,8 @@ BODIES = {"PATCH": {"scheduling": "cordoned"}, "power": {"to": "on"}, "fence": {
 def path_of(server: Server, endpoint: Endpoint) -> str:
     if endpoint.tag == "nodes":
         return endpoint.path.replace("{name}", "n1")
-    body = {"jobs": JOB, "batches": BATCH, "containers": CONTAINER}[endpoint.tag]
+    bodies = {"jobs": JOB, "batches": BATCH, "containers": CONTAINER}
+    body = bodies.get(endpoint.tag) or dataset_of(server)
     made = server.post(f"/v1/{endpoint.tag}", body)
     return endpoint.path.replace("{id}", str(made.json["id"]))
 

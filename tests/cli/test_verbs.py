@@ -388,6 +388,7 @@ ELSEWHERE = {
     "batch": Path(__file__).with_name("test_batch.py").read_text(),
     "forecast": Path(__file__).with_name("test_forecast.py").read_text(),
     "node": Path(__file__).with_name("test_node_agent.py").read_text(),
+    "dataset": Path(__file__).with_name("test_dataset.py").read_text(),
 }
 LEAVES = list(_leaves(typer.main.get_command(app)))
 

@@ -33,6 +33,7 @@ def served(
     prepare: Callable[[Testbed], None] = _nothing,
     harvest: Mapping[str, Any] | None = None,
     is_foreseen: bool = False,
+    tiers: Callable[[str], Sequence[Mapping[str, Any]]] | None = None,
     cycles: Mapping[str, Any] | None = None,
     **config: Any,
 ) -> Iterator[tuple[Testbed, Tenured]]:
@@ -40,8 +41,8 @@ def served(
 
     ``prepare`` is done before the daemon starts; ``config`` is what its configuration says
     otherwise, of a section only what is named. With ``harvest``, what that section of each node
-    says, each has an agent and lends; ``is_foreseen``: by forecast alone. Skips where the testbed
-    cannot run.
+    says, each has an agent and lends; ``is_foreseen``: by forecast alone. ``tiers`` says what
+    tiers a node has. Skips where the testbed cannot run.
     """
     if missing := check():
         pytest.skip("; ".join(missing))
@@ -57,6 +58,10 @@ def served(
                 usual["nodes"] = [
                     stack.enter_context(_lending(bed, node, folder, harvest))
                     for node in usual["nodes"]
+                ]
+            if tiers is not None:
+                usual["nodes"] = [
+                    node | {"tiers": list(tiers(node["name"]))} for node in usual["nodes"]
                 ]
             merged = {
                 key: usual.get(key, {}) | value if isinstance(value, dict) else value

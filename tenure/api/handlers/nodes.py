@@ -8,10 +8,11 @@ from aiohttp import web
 
 from tenure.api import lookup
 from tenure.api.call import Call
+from tenure.api.nodedetail import NodeDetail
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.fleet import DrainRequest, FenceRequest, NodeChange, PowerRequest
-from tenure.api.shapes import DrainView, NodeDetail, NodeView
+from tenure.api.shapes import DrainView, NodeView
 from tenure.api.views import agent_view, drain_view, node_view
 from tenure.model.container import ContainerState
 from tenure.model.drain import Drain, DrainPlan, DrainReport
@@ -73,6 +74,7 @@ async def inspect(call: Call) -> web.Response:
         tasks=dict(tasks),
         objection=objection,
         agent=agent_view(call.backend.agent(node.name)),
+        tiers=call.backend.tiers(node.name),
     )
     return call.record(detail)
 

@@ -1,0 +1,149 @@
+"""Datasets: put, list, inspect, files, blocks, content, pin, verify, remove."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+
+from aiohttp import web
+
+from tenure.api import lookup
+from tenure.api.call import Call
+from tenure.api.datasetviews import (
+    BlockView,
+    DatasetFileView,
+    DatasetView,
+    block_view,
+    dataset_detail,
+    dataset_view,
+    file_views,
+)
+from tenure.api.handlers.batches import BYTES
+from tenure.api.pages import Listing, page
+from tenure.api.problems import refused
+from tenure.api.schemas.datasets import ContentQuery, DatasetRequest, FilesQuery, dataset_spec
+from tenure.api.schemas.queries import PageQuery
+from tenure.api.streams import open_stream
+from tenure.model.dataset import Block, Dataset
+from tenure.model.errors import NotFound
+from tenure.model.events import ChangeDataset, PutDataset
+
+
+def _shown(call: Call, dataset: Dataset, *, status: int = 200) -> web.Response:
+    # a reply shows the moment of the answer; its ETag must be good for the next change
+    dataset = call.backend.tables.datasets.get(dataset.id) or dataset
+    location = f"/v1/datasets/{dataset.id}" if status == 201 else ""
+    holdings, unreadable = call.backend.holdings(dataset)
+    shelved = call.backend.shelved(dataset)
+    detail = dataset_detail(dataset, shelved, holdings, unreadable)
+    return call.record(detail, status=status, location=location)
+
+
+async def put(call: Call) -> web.Response:
+    """Put files as a dataset, or go on with a put of the same files; the copies are made then."""
+    body = call.body_as(DatasetRequest)
+    if call.is_replay:  # the first answer is given again, whatever became of its files
+        spec = dataset_spec(body, body.path, ())
+    else:
+        root, files = await call.backend.dataset_files(body.path)
+        spec = dataset_spec(body, root, files)
+    key = f"d-{secrets.token_hex(6)}"
+    dataset: Dataset = await call.ask(PutDataset(dataset=key, spec=spec, **call.command()))
+    return _shown(call, dataset, status=201)
+
+
+async def listing(call: Call) -> web.StreamResponse:
+    """List the datasets in the order of their arrival."""
+    call.query_as(PageQuery)
+
+    def key(dataset: Dataset) -> tuple[int | str, ...]:
+        return dataset.seq, dataset.id
+
+    def show(dataset: Dataset) -> DatasetView:
+        return dataset_view(dataset, call.backend.shelved(dataset))
+
+    return await page(call, call.backend.tables.datasets.values(), Listing(key, show))
+
+
+async def inspect(call: Call) -> web.Response:
+    """Return one dataset with where it lies."""
+    return _shown(call, lookup.dataset(call.backend.tables, call.part("id")))
+
+
+async def files(call: Call) -> web.StreamResponse:
+    """List the files of a dataset."""
+    dataset = lookup.dataset(call.backend.tables, call.part("id"))
+    call.query_as(FilesQuery)
+
+    def key(row: DatasetFileView) -> tuple[int | str, ...]:
+        return (row["number"],)
+
+    def show(row: DatasetFileView) -> DatasetFileView:
+        return row
+
+    return await page(call, file_views(dataset), Listing(key, show))
+
+
+async def blocks(call: Call) -> web.StreamResponse:
+    """List the blocks of a dataset and where their copies lie."""
+    dataset = lookup.dataset(call.backend.tables, call.part("id"))
+    call.query_as(PageQuery)
+
+    def key(block: Block) -> tuple[int | str, ...]:
+        return (block.number,)
+
+    def show(block: Block) -> BlockView:
+        return block_view(dataset, block, call.backend.places(block))
+
+    return await page(call, call.backend.blocks(dataset), Listing(key, show))
+
+
+async def content(call: Call) -> web.StreamResponse:
+    """Return a file of a dataset; each block is compared with its checksum before it is sent."""
+    dataset = lookup.dataset(call.backend.tables, call.part("id"))
+    wanted = call.query_as(ContentQuery).file
+    rows = dataset.spec.files
+    if wanted is None and len(rows) != 1:
+        detail = f"the dataset has {len(rows)} files; say which"
+        raise refused(422, "invalid_input", detail, field="file")
+    number = next((i for i, f in enumerate(rows) if wanted is None or f.name == wanted), None)
+    if number is None:
+        raise NotFound(f"dataset {dataset.spec.name} has no file {lookup.shown(str(wanted))}")
+    async with open_stream(call):
+        parts = call.backend.dataset_content(dataset, number)
+        size = str(rows[number].size_bytes)
+        response = web.StreamResponse(headers={**BYTES, "Content-Length": size})
+        first = await anext(parts, b"")  # what cannot be read is said before anything is sent
+        with contextlib.suppress(ConnectionError):  # the reader has gone; there is no one to tell
+            await response.prepare(call.request)
+            await response.write(first)
+            async for part in parts:
+                await response.write(part)
+            await response.write_eof()
+    return response
+
+
+async def _change(call: Call, verb: str) -> web.Response:
+    dataset = lookup.dataset(call.backend.tables, call.part("id"))
+    words = call.command(changes=dataset.version)
+    return _shown(call, await call.ask(ChangeDataset(dataset=dataset.id, verb=verb, **words)))
+
+
+async def pin(call: Call) -> web.Response:
+    """Have the blocks of a dataset leave no memory tier."""
+    return await _change(call, "pin")
+
+
+async def unpin(call: Call) -> web.Response:
+    """Let the blocks of a dataset leave memory tiers again."""
+    return await _change(call, "unpin")
+
+
+async def verify(call: Call) -> web.Response:
+    """Have every copy of a dataset compared with its checksum; wrong ones are replaced."""
+    return await _change(call, "verify")
+
+
+async def remove(call: Call) -> web.Response:
+    """Remove a dataset; its name is free at once, its files go after it."""
+    return await _change(call, "remove")

@@ -1,0 +1,241 @@
+"""``tenure dataset``: files kept as blocks in the storage tiers of nodes."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+import typer
+
+from tenure.cli.output import Column, ago, size
+from tenure.cli.verb import Session, verb
+from tenure.cli.watching import POLL_S
+from tenure.client.client import Client
+from tenure.model.errors import FieldError, InvalidInput, TenureError
+
+app = typer.Typer(
+    help="Datasets in the storage tiers of nodes: put, get, locate.", no_args_is_help=True
+)
+
+#: A waiting command outlives a restart of the daemon.
+WAIT_PATIENCE_S = 120.0
+Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="DATASET")]
+Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="DATASET...")]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
+]
+
+COLUMNS: list[Column] = [
+    ("ID", lambda d: d["id"]),
+    ("NAME", lambda d: d["name"]),
+    ("STATE", lambda d: d["state"]),
+    ("SIZE", lambda d: size(d["bytes"])),
+    ("FILES", lambda d: d["files"]),
+    ("WHOLE", lambda d: f"{d['whole_blocks']}/{d['blocks']}"),
+    ("REPLICAS", lambda d: d["replicas"]),
+    ("TIERS", lambda d: ",".join(d["tiers"])),
+    ("STORED", lambda d: size(d["stored_bytes"])),
+    ("PINNED", lambda d: "yes" if d["is_pinned"] else ""),
+    ("PUT", lambda d: ago(d["created_at"])),
+    ("REASON", lambda d: d["reason"]),
+]
+HOLDINGS: list[Column] = [
+    ("NODE", lambda h: h["node"]),
+    ("TIER", lambda h: h["tier"]),
+    ("KIND", lambda h: h["kind"]),
+    ("BLOCKS", lambda h: h["blocks"]),
+    ("COPYING", lambda h: h["copying"] or ""),
+    ("SIZE", lambda h: size(h["bytes"])),
+]
+BLOCKS: list[Column] = [
+    ("BLOCK", lambda b: b["number"]),
+    ("FILE", lambda b: b["file"]),
+    ("OFFSET", lambda b: b["offset"]),
+    ("SIZE", lambda b: size(b["bytes"])),
+    ("COPIES", lambda b: ", ".join(_copy(r) for r in b["replicas"])),
+    ("NOTE", lambda b: b["note"]),
+]
+
+
+def _copy(replica: dict[str, Any]) -> str:
+    word = "" if replica["is_offered"] else f" ({_why(replica)})"
+    return f"{replica['node']}/{replica['tier']}{word}"
+
+
+def _why(replica: dict[str, Any]) -> str:
+    return "copying" if replica["state"] == "copying" else "away"
+
+
+@verb(app, "put")
+def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
+    session: Session,
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    path: Annotated[
+        str, typer.Argument(help="File or folder of the daemon's machine.", metavar="FILE|DIR")
+    ],
+    *,
+    block: Annotated[str, typer.Option(help="Size of its blocks.")] = "128MiB",
+    replicas: Annotated[int, typer.Option(min=1, help="Copies of each block.")] = 2,
+    tiers: Annotated[
+        str, typer.Option(help="Kinds of tiers for the copies in turn: memory,ssd,hdd.")
+    ] = "",
+    is_waiting: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait until every block has its copies.")
+    ] = True,
+    timeout: Timeout = None,
+) -> int:
+    """Put a file or folder as a dataset; the same put again goes on where it was.
+
+    The daemon reads the files; they lie in a folder of batches.input_dirs.
+    """
+    body = {
+        "name": name,
+        "path": os.path.normpath(Path.cwd() / path),
+        "block": block,
+        "replicas": replicas,
+        "tiers": [kind.strip() for kind in tiers.split(",") if kind.strip()],
+    }
+    dataset = session.client.put_dataset(body)
+    blocks = f"{dataset['blocks']} blocks of {size(dataset['block_bytes'])}"
+    session.out.note(f"{name}: {size(dataset['bytes'])} in {blocks}, {replicas} copies of each")
+    if is_waiting:
+        dataset = _wait(session, dataset["id"], timeout)
+    session.out.rows([dataset], COLUMNS)
+    return 0 if dataset["state"] == "ready" or not is_waiting else 1
+
+
+def _wait(session: Session, ref: str, timeout_s: float | None) -> dict[str, Any]:
+    """Return a dataset once it is ready or has failed; tell how far it is meanwhile."""
+    client = session.client_with(WAIT_PATIENCE_S)
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    told, poll_s = "", POLL_S[0]
+    while True:
+        dataset = client.dataset(ref)
+        reason = f": {dataset['reason']}" if dataset["reason"] else ""
+        word = f"{dataset['whole_blocks']}/{dataset['blocks']} blocks whole{reason}"
+        if word != told:
+            session.out.note(f"{dataset['name']} {dataset['state']}, {word}")
+        told = word
+        if dataset["state"] == "removing":
+            raise TenureError(f"dataset {dataset['name']} is being removed", code="removing")
+        if dataset["state"] != "putting":
+            return dataset
+        if until is not None and time.monotonic() >= until:
+            raise TenureError(f"not ready in time: {dataset['name']}", code="timeout")
+        time.sleep(poll_s)
+        poll_s = min(poll_s * 1.3, POLL_S[1])
+
+
+@verb(app, "ls")
+def ls(session: Session) -> None:
+    """List the datasets."""
+    session.out.rows(session.client.datasets(), COLUMNS)
+
+
+@verb(app, "show")
+def show(session: Session, dataset: Ref) -> None:
+    """Show one dataset and which tiers hold how much of it."""
+    found = session.client.dataset(dataset)
+
+    def render(one: dict[str, Any]) -> None:
+        session.out.fields([(key, value) for key, value in one.items() if key != "holdings"])
+        session.out.table(one["holdings"], HOLDINGS)
+
+    session.out.data(found, render)
+
+
+@verb(app, "locate")
+def locate(session: Session, dataset: Ref) -> None:
+    """Show each block of a dataset and where its copies lie."""
+    session.out.rows(session.client.dataset_blocks(dataset), BLOCKS, key="number")
+
+
+@verb(app, "get")
+def get(
+    session: Session,
+    dataset: Ref,
+    *,
+    file: Annotated[str, typer.Option(help="Only this file of it.")] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write there: a file, or a folder for several."),
+    ] = None,
+) -> None:
+    """Read a dataset back, each block compared with its checksum.
+
+    A single file goes to standard output unless --output names a file. What is there already and
+    as long as it should be is not read again.
+    """
+    rows = session.client.dataset_files(dataset)
+    chosen = [row for row in rows if not file or row["name"] == file]
+    if not chosen:
+        raise InvalidInput(f"dataset {dataset} has no file {file}")
+    is_single = len(chosen) == 1 and (bool(file) or not chosen[0]["name"])
+    if is_single and (output is None or str(output) == "-"):
+        for part in session.client.dataset_content(dataset, chosen[0]["name"]):
+            session.out.binary(part)
+        return
+    if output is None:
+        told = f"the dataset has {len(rows)} files: name a folder to write them to"
+        raise InvalidInput(told, fields=(FieldError("--output", told),))
+    for row in chosen:
+        target = output if is_single else output / _inside(row["name"])
+        _fetch(session.client, dataset, row, target)
+        session.out.note(f"{target}: {size(row['bytes'])}")
+
+
+def _inside(name: str) -> PurePosixPath:
+    """Return a file's name as a path within a folder; raise InvalidInput for one that leads out."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise InvalidInput(f"the name {name!r} leads out of the folder; take --file")
+    return path
+
+
+def _fetch(client: Client, ref: str, row: dict[str, Any], target: Path) -> None:
+    """Copy a file; it appears under its name only when it is whole."""
+    if target.is_file() and target.stat().st_size == row["bytes"]:
+        return
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            for part in client.dataset_content(ref, row["name"]):
+                file.write(part)
+            whole = file.tell() == row["bytes"]
+        if not whole:
+            raise TenureError(f"{row['name'] or ref} could not be read to its end", code="cut")
+        partial.replace(target)
+    except OSError as error:
+        raise TenureError(f"cannot write {target}: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@verb(app, "pin")
+def pin(session: Session, datasets: Refs) -> None:
+    """Keep the blocks of datasets in memory tiers."""
+    rows = [session.client.change_dataset(ref, "pin") for ref in datasets]
+    session.out.rows(rows, COLUMNS)
+
+
+@verb(app, "unpin")
+def unpin(session: Session, datasets: Refs) -> None:
+    """Let the blocks of datasets make room in memory tiers again."""
+    rows = [session.client.change_dataset(ref, "unpin") for ref in datasets]
+    session.out.rows(rows, COLUMNS)
+
+
+@verb(app, "verify")
+def verify(session: Session, datasets: Refs) -> None:
+    """Have every copy compared with its checksum; wrong ones are replaced by copies of others."""
+    rows = [session.client.change_dataset(ref, "verify") for ref in datasets]
+    session.out.rows(rows, COLUMNS)
+
+
+@verb(app, "rm")
+def rm(session: Session, datasets: Refs) -> None:
+    """Remove datasets; their names are free at once."""
+    session.out.rows([session.client.remove_dataset(ref) for ref in datasets], COLUMNS)

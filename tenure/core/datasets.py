@@ -1,0 +1,290 @@
+"""Datasets: what is put, pinned and removed (DESIGN.md section 8).
+
+Theory of operation. A put is accepted if the tiers have room for all of its replicas. The records
+of its blocks are then made a few at a time, in their order, and ``copies`` brings each to where it
+is to lie; so no event is long, and after a restart it goes on where it was. A removal frees the
+name at once; block by block the records go, and the files with the last of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from itertools import accumulate
+
+from tenure.core import copies, replicas, tiers
+from tenure.core.context import Context
+from tenure.core.shelves import (
+    Standing,
+    drop_block,
+    drop_dataset,
+    mark_of,
+    put_block,
+    put_dataset,
+    put_mark,
+)
+from tenure.model.dataset import Block, Dataset, DatasetSpec, DatasetState, Drop
+from tenure.model.errors import FieldError, Problem
+from tenure.model.events import BlockDoubted, ChangeDataset, PutDataset
+from tenure.model.node import Node
+from tenure.model.tier import DURABLE
+
+MACHINE = "dataset"
+#: Records of blocks that are made ahead of the copies, in all; the rest follows as these end.
+AHEAD = 100
+#: Blocks whose records are removed in one go.
+TURN = 200
+D = DatasetState
+#: Nodes named in a refusal.
+MOST_TOLD = 8
+
+
+def put(ctx: Context, command: PutDataset) -> None:
+    """Accept a new dataset, go on with one of the same files, or refuse."""
+    there = replicas.dataset_of(ctx, command.spec.name)
+    if there is not None:
+        _put_again(ctx, command, there)
+        return
+    problem = _objection(ctx, command.spec)
+    if problem is not None:
+        ctx.publish("dataset.refused", command.dataset, name=command.spec.name, code=problem.code)
+        ctx.reply(command, problem)
+        return
+    seq = ctx.meta.next_seq
+    ctx.set_meta(next_seq=seq + 1)
+    dataset = put_dataset(ctx, Dataset(command.dataset, seq, command.spec, ctx.now_us))
+    spec = command.spec
+    ctx.publish("dataset.putting", dataset.id, name=spec.name, bytes=spec.size_bytes)
+    grow(ctx)
+    copies.finish(ctx, dataset.id)  # one without a single byte
+    ctx.reply(command, ctx.tables.datasets[dataset.id])
+
+
+def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
+    """Go on with the put of a dataset, or make good what it has lost, from the same files."""
+    if _shape(there.spec) != _shape(command.spec):
+        told = f"there is a dataset {there.spec.name} of other files, block size, replicas or tiers"
+        remedy = f"tenure dataset rm {there.spec.name} first, or take another name"
+        ctx.refuse(command, "name_taken", f"{told}: {remedy}", status=409, field="name")
+        return
+    for block in replicas.blocks_of(ctx, there):
+        ctx.shelves.starved.pop(block.key, None)
+        ctx.shelves.wanting[block.key] = None
+    ctx.shelves.turn += 1
+    again = replace(there, spec=command.spec, state=D.PUTTING, reason="")
+    dataset = put_dataset(ctx, again)
+    if there.state is not D.PUTTING:
+        ctx.publish("dataset.putting", dataset.id, name=dataset.spec.name, again=True)
+    copies.finish(ctx, dataset.id)
+    ctx.reply(command, ctx.tables.datasets[dataset.id])
+
+
+def _shape(spec: DatasetSpec) -> tuple[object, ...]:
+    files = tuple((file.name, file.size_bytes) for file in spec.files)
+    return files, spec.block_bytes, spec.replicas, spec.tiers
+
+
+def _objection(ctx: Context, spec: DatasetSpec) -> Problem | None:
+    """Return why a dataset cannot be kept now, None if it can."""
+    if len(ctx.tables.datasets) >= ctx.params.max_datasets:
+        told = f"there are {ctx.params.max_datasets} datasets already: remove some"
+        return Problem("too_many_datasets", told, 429)
+    if spec.blocks > ctx.params.max_blocks:
+        told = (
+            f"it has {spec.blocks} blocks, and may have {ctx.params.max_blocks}: make them larger"
+        )
+        return _problem("too_many_blocks", told, "block")
+    kinds = frozenset(spec.tiers) or DURABLE
+    words = " or ".join(sorted(kinds))
+    having = [n for n in ctx.tables.nodes.values() if any(t.kind in kinds for t in n.spec.tiers)]
+    if not having:
+        told = f"no node has a tier of kind {words}: name some under nodes[].tiers"
+        return _problem("no_tiers", told, "tiers")
+    ready = [n for n in having if replicas.standing(ctx, n.name) is Standing.READY]
+    if len(ready) < spec.replicas:
+        told = (
+            f"{spec.replicas} replicas need as many nodes with a tier of kind {words} that can be "
+        )
+        told += f"written now; there are {len(ready)}: {_told(ctx, having)}"
+        return _problem("too_few_nodes", told, "replicas")
+    return _no_room(ctx, spec, ready)
+
+
+def _problem(code: str, detail: str, field: str) -> Problem:
+    return Problem(code, detail, 422, (FieldError(field, detail),))
+
+
+def _told(ctx: Context, nodes: list[Node]) -> str:
+    rows = [f"{node.name} {_word(ctx, node)}" for node in nodes[:MOST_TOLD]]
+    return ", ".join(rows) + (f" and {len(nodes) - MOST_TOLD} more" if nodes[MOST_TOLD:] else "")
+
+
+def _word(ctx: Context, node: Node) -> str:
+    found = replicas.standing(ctx, node.name)
+    if found is not Standing.AWAY or node.word != "ready":
+        return found.value if node.word == "ready" else node.word
+    notes = (mark_of(ctx, node.name, tier.name) for tier in node.spec.tiers)
+    return next((mark.note for mark in notes if mark.note), "not looked at yet")
+
+
+def _no_room(ctx: Context, spec: DatasetSpec, nodes: list[Node]) -> Problem | None:
+    """Return a problem unless replicas on different nodes have room beside what is on its way."""
+    free = sum(min(_free(ctx, spec, node), spec.size_bytes) for node in nodes)
+    coming = sum(_outstanding(ctx, ctx.tables.datasets[key]) for key in ctx.shelves.open)
+    need = spec.size_bytes * spec.replicas
+    if need <= free - coming:
+        return None
+    told = (
+        f"{spec.replicas} replicas of {spec.size_bytes} bytes on different nodes take {need} bytes"
+    )
+    told += f"; tiers of its kinds have room for {max(0, free - coming)} of them: remove datasets, "
+    return _problem("no_room", told + "ask for fewer replicas, or give tiers more capacity", "path")
+
+
+def _free(ctx: Context, spec: DatasetSpec, node: Node) -> int:
+    kinds = frozenset(spec.tiers) or DURABLE
+    tiers_ = [t for t in node.spec.tiers if t.kind in kinds and copies.is_open(ctx, node.name, t)]
+    return sum(max(0, copies.free_in(ctx, node.name, tier)) for tier in tiers_)
+
+
+def _outstanding(ctx: Context, dataset: Dataset) -> int:
+    """Return the bytes that the put of another dataset is still to take."""
+    if dataset.state is not D.PUTTING:
+        return 0
+    whole = dataset.spec.size_bytes * dataset.spec.replicas
+    return max(0, whole - ctx.shelves.stored.get(dataset.id, 0))
+
+
+# the records of blocks
+
+
+def grow(ctx: Context) -> None:
+    """Make records of blocks that are to be copied next, datasets in the order of their arrival."""
+    if not ctx.shelves.open or ctx.is_closing:
+        return
+    room = AHEAD - len(ctx.shelves.wanting) - len(ctx.shelves.starved)
+    open_ = (ctx.tables.datasets[key] for key in ctx.shelves.open)
+    for dataset in sorted(open_, key=lambda d: d.seq):
+        if dataset.state is not D.PUTTING or room <= 0:
+            continue
+        count = min(room, dataset.spec.blocks - dataset.made)
+        if count > 0:
+            for number in range(dataset.made, dataset.made + count):
+                put_block(ctx, _cut(ctx, dataset, number))
+            put_dataset(ctx, replace(dataset, made=dataset.made + count))
+            room -= count
+
+
+def _cut(ctx: Context, dataset: Dataset, number: int) -> Block:
+    """Return a block without copies: its file and where in that it lies."""
+    spec = dataset.spec
+    starts = ctx.shelves.cuts.get(dataset.id)
+    if starts is None:
+        starts = [0, *accumulate(spec.blocks_of(file) for file in spec.files)]
+        ctx.shelves.cuts[dataset.id] = starts
+    file = bisect_right(starts, number) - 1
+    offset = (number - starts[file]) * spec.block_bytes
+    length = min(spec.block_bytes, spec.files[file].size_bytes - offset)
+    return Block(dataset.id, number, file, offset, length)
+
+
+# changes
+
+
+def change(ctx: Context, command: ChangeDataset) -> None:
+    """Pin, unpin, check or remove a dataset."""
+    dataset = ctx.tables.datasets.get(command.dataset)
+    if dataset is None:
+        ctx.refuse(command, "not_found", f"no dataset {command.dataset}", status=404)
+        return
+    if dataset.is_going:
+        told = f"dataset {dataset.spec.name} is being removed"
+        if command.verb != "remove":
+            ctx.refuse(command, "removing", told, status=409)
+            return
+    elif command.verb == "remove":
+        _remove(ctx, dataset)
+    elif command.verb == "verify":
+        _verify(ctx, dataset)
+    elif dataset.is_pinned is not (command.verb == "pin"):
+        dataset = put_dataset(ctx, replace(dataset, is_pinned=command.verb == "pin"))
+        ctx.publish(f"dataset.{command.verb}ned", dataset.id, name=dataset.spec.name)
+    ctx.reply(command, ctx.tables.datasets.get(dataset.id) or dataset)
+
+
+def _remove(ctx: Context, dataset: Dataset) -> None:
+    put_dataset(ctx, replace(dataset, state=D.REMOVING, is_pinned=False, reason=""))
+    ctx.publish("dataset.removing", dataset.id, name=dataset.spec.name)
+    ctx.arm(ctx.now_us, MACHINE, dataset.id)
+
+
+def _verify(ctx: Context, dataset: Dataset) -> None:
+    for block in replicas.blocks_of(ctx, dataset):
+        for replica in block.replicas:
+            if replica.is_present:
+                mark = f"{replica.node}/{replica.tier}"
+                ctx.shelves.checks.setdefault(mark, {})[block.key] = None
+    for name in sorted(node.name for node in ctx.tables.nodes.values() if node.spec.tiers):
+        tiers.next_chore(ctx, name)
+
+
+def doubted(ctx: Context, event: BlockDoubted) -> None:
+    """Have a copy checked that somebody read and found to be wrong."""
+    block = ctx.tables.blocks.get(event.block)
+    if block is not None and block.on(event.node, event.tier) is not None:
+        tiers.check(ctx, block, event.node, event.tier)
+
+
+def on_timer(ctx: Context, key: str) -> None:
+    """Go on with a removal."""
+    dataset = ctx.tables.datasets.get(key)
+    if dataset is not None and dataset.is_going:
+        _clear(ctx, dataset)
+
+
+def _clear(ctx: Context, dataset: Dataset) -> None:
+    """Remove the records of the last blocks, and with the last of all have the files removed."""
+    sizes: dict[str, int] = {}
+    made = dataset.made
+    for number in range(dataset.made - 1, max(-1, dataset.made - 1 - TURN), -1):
+        block = ctx.tables.blocks.get(f"{dataset.id}/{number}")
+        if block is not None and (block.pins or any(not r.is_present for r in block.replicas)):
+            ctx.arm(ctx.now_us + copies.RETRY_US, MACHINE, dataset.id)
+            break  # until its copy has ended, or who reads it has
+        made = number
+        if block is not None:
+            for replica in block.replicas:
+                mark = f"{replica.node}/{replica.tier}"
+                sizes[mark] = sizes.get(mark, 0) + block.length
+            drop_block(ctx, block)
+    name = f"{replicas.folder_of(ctx)}/{dataset.id}"
+    for mark, size in sorted(sizes.items()):
+        _to_drop(ctx, mark, name, size)
+    if made:
+        put_dataset(ctx, replace(dataset, made=made))
+        if made <= dataset.made - TURN:
+            ctx.arm(ctx.now_us, MACHINE, dataset.id)
+        return
+    drop_dataset(ctx, dataset)
+    ctx.publish("dataset.removed", dataset.id, name=dataset.spec.name)
+    for node in sorted(node.name for node in ctx.tables.nodes.values() if node.spec.tiers):
+        tiers.next_chore(ctx, node)
+
+
+def _to_drop(ctx: Context, key: str, name: str, size_bytes: int) -> None:
+    """Have a folder removed from a tier once its dataset is forgotten; it takes room until then."""
+    node, _, tier = key.partition("/")
+    mark = mark_of(ctx, node, tier)
+    was = sum(drop.size_bytes for drop in mark.drops if drop.name == name)
+    others = tuple(drop for drop in mark.drops if drop.name != name)
+    put_mark(ctx, replace(mark, drops=(*others, Drop(name, was + size_bytes))))
+
+
+def rearm(ctx: Context) -> None:
+    """Go on with removals after a restart, and look at every block and every tier."""
+    for key in sorted(ctx.shelves.open):
+        ctx.arm(ctx.now_us, MACHINE, key)
+    for node in ctx.tables.nodes.values():
+        if node.spec.tiers:
+            ctx.arm(ctx.now_us, tiers.MACHINE, node.name)
+    copies.rearm(ctx)

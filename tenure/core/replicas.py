@@ -1,0 +1,172 @@
+"""Which replicas can be read now, and which nodes hold the last of one. Reads only.
+
+A copy is offered if its node is on and answers, was looked at since it came back, and the copy was
+checked by its checksum when it was made. ``locations`` is what tasks are matched by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenure.core.context import Context
+from tenure.core.shelves import Standing, mark_of
+from tenure.model.dataset import Block, Dataset, Location, Replica, block_name
+from tenure.model.node import Node, Power, Reach, Scheduling
+from tenure.model.tier import DURABLE, TierSpec
+
+#: What makes a node's replicas readable.
+READABLE = frozenset((Standing.READY, Standing.LEAVING))
+
+
+def folder_of(ctx: Context) -> str:
+    """Return the fleet's folder within the directory of any tier."""
+    return f"tenure-{ctx.meta.fleet}"
+
+
+def name_of(ctx: Context, block: Block) -> str:
+    """Return a block's file within the directory of any tier."""
+    return block_name(folder_of(ctx), block.dataset, block.number)
+
+
+def standing(ctx: Context, name: str) -> Standing:
+    """Return what the replicas on a node are worth now."""
+    node = ctx.tables.nodes.get(name)
+    if node is None:
+        return Standing.LOST
+    if node.power is not Power.ON or node.reach is not Reach.OK:
+        return Standing.LOST if is_lost(ctx, node) else Standing.AWAY
+    if not is_surveyed(ctx, node):
+        return Standing.AWAY
+    is_leaving = node.is_removed or node.scheduling is Scheduling.DRAINING
+    return Standing.LEAVING if is_leaving else Standing.READY
+
+
+def is_lost(ctx: Context, node: Node) -> bool:
+    """Whether a node does not answer for so long that its replicas count no more.
+
+    One that tenure itself has switched off keeps what it holds.
+    """
+    if node.power is Power.OFF or node.unreachable_us is None:
+        return False
+    return ctx.now_us >= node.unreachable_us + ctx.params.replica_lost_us
+
+
+def is_surveyed(ctx: Context, node: Node) -> bool:
+    """Whether all tiers of a node were looked at since its engine last came back."""
+    marks = (mark_of(ctx, node.name, tier.name) for tier in node.spec.tiers)
+    return all(mark.surveyed_us and mark.surveyed_us >= node.reconnected_us for mark in marks)
+
+
+def tier_of(ctx: Context, replica: Replica) -> TierSpec | None:
+    """Return the tier that a copy lies in, None if the configuration has lost it."""
+    node = ctx.tables.nodes.get(replica.node)
+    return None if node is None else node.spec.tier(replica.tier)
+
+
+def offered(ctx: Context, block: Block) -> tuple[Location, ...]:
+    """Return the copies of a block that can be read now, fastest kind first."""
+    found = []
+    for replica in block.replicas:
+        tier = tier_of(ctx, replica)
+        if tier is None or not replica.is_present:
+            continue
+        if f"{replica.node}/{replica.tier}" in block.broken or not _reads(ctx, replica):
+            continue
+        path = f"{tier.path}/{name_of(ctx, block)}"
+        speed = speed_of(ctx, replica.node, tier)
+        found.append(Location(replica.node, tier.name, tier.kind, path, speed))
+    kinds = {kind: rank for rank, kind in enumerate(("memory", "ssd", "hdd"))}
+    return tuple(sorted(found, key=lambda place: (kinds[place.kind], place.node, place.tier)))
+
+
+def _reads(ctx: Context, replica: Replica) -> bool:
+    is_readable = standing(ctx, replica.node) in READABLE
+    return is_readable and not mark_of(ctx, replica.node, replica.tier).fault
+
+
+def speed_of(ctx: Context, node: str, tier: TierSpec) -> int:
+    """Return how fast a tier is read, bytes a second: as stated, else as measured, 0 unknown."""
+    return tier.bytes_per_s or mark_of(ctx, node, tier.name).bytes_per_s
+
+
+def blocks_of(ctx: Context, dataset: Dataset) -> Iterator[Block]:
+    """Return the blocks of a dataset that were made so far, in their order."""
+    for number in range(dataset.made):
+        block = ctx.tables.blocks.get(f"{dataset.id}/{number}")
+        if block is not None:
+            yield block
+
+
+def locations(ctx: Context, dataset: Dataset) -> Iterator[tuple[Block, tuple[Location, ...]]]:
+    """Return each block of a dataset with the copies of it that can be read now (section 2.1)."""
+    for block in blocks_of(ctx, dataset):
+        yield block, offered(ctx, block)
+
+
+def pending_on(ctx: Context, block: Block) -> tuple[str, ...]:
+    """Return the nodes into whose memory tier a block is being copied (section 4.1)."""
+    return tuple(
+        replica.node
+        for replica in block.replicas
+        if not replica.is_present
+        and (tier := tier_of(ctx, replica)) is not None
+        and tier.kind not in DURABLE
+    )
+
+
+def dataset_of(ctx: Context, ref: str) -> Dataset | None:
+    """Return a dataset by id or by name; one that is being removed by id alone."""
+    found = ctx.tables.datasets.get(ref)
+    key = ctx.shelves.names.get(ref)
+    return found if found is not None or key is None else ctx.tables.datasets[key]
+
+
+def sole_blocks(ctx: Context, node: str) -> Iterator[Block]:
+    """Return the blocks of which this node has the only copy that is kept for good.
+
+    What lies on it in memory alone counts too; a copy elsewhere counts if it is in a durable tier
+    of a node that can be read and stays. O(blocks on the node).
+    """
+    found = ctx.tables.nodes.get(node)
+    tiers = () if found is None else found.spec.tiers
+    keys = {key for t in tiers for key in ctx.shelves.held.get(f"{node}/{t.name}", ())}
+    stays: dict[str, bool] = {}
+    for key in sorted(keys):
+        block = ctx.tables.blocks[key]
+        dataset = ctx.tables.datasets.get(block.dataset)
+        if dataset is None or dataset.is_going:
+            continue
+        here = any(r.is_present for r in block.replicas if r.node == node)
+        if here and not any(_stays(ctx, block, r, stays) for r in block.replicas if r.node != node):
+            yield block
+
+
+def _stays(ctx: Context, block: Block, replica: Replica, stays: dict[str, bool]) -> bool:
+    """Whether a copy is kept for good on a node that can be read; ``stays`` remembers nodes."""
+    tier = tier_of(ctx, replica)
+    if not replica.is_present or tier is None or tier.kind not in DURABLE:
+        return False
+    if f"{replica.node}/{replica.tier}" in block.broken:
+        return False
+    if replica.node not in stays:
+        stays[replica.node] = standing(ctx, replica.node) is Standing.READY
+    return stays[replica.node]
+
+
+def is_sole(ctx: Context, node: str) -> bool:
+    """Whether a node has the last replica of some block: it is not switched off then."""
+    return next(sole_blocks(ctx, node), None) is not None
+
+
+def is_needed(ctx: Context, node: str) -> bool:
+    """Whether a node must stay on for its blocks: it has the last of one, or one is arriving.
+
+    Worked out anew only when something about blocks or nodes with tiers has changed.
+    """
+    if not ctx.shelves.tiers_at.get(node):
+        return False
+    turn, is_kept = ctx.shelves.needed.get(node, (-1, False))
+    if turn != ctx.shelves.turn:
+        is_kept = ctx.shelves.arriving.get(node, 0) > 0 or is_sole(ctx, node)
+        ctx.shelves.needed[node] = ctx.shelves.turn, is_kept
+    return is_kept

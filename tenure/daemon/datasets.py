@@ -1,0 +1,143 @@
+"""Datasets as the API shows them, and their files read back for people.
+
+A block is fetched whole into a file of its own beside the state, and given on only once its
+checksum was found right; a copy that is wrong is told to the core, and another is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import tempfile
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import IO
+
+from tenure.api.tierviews import HoldingView, Shelved, TierView
+from tenure.api.views import moment
+from tenure.core import replicas
+from tenure.core.context import Context
+from tenure.core.shelves import mark_of
+from tenure.daemon.hands import Hands
+from tenure.daemon.loop import EventMaker
+from tenure.model.dataset import Block, Dataset, Location
+from tenure.model.errors import Conflict, EngineError
+from tenure.model.events import BlockDoubted
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES = 1 << 20
+
+
+def shelved(ctx: Context, dataset: Dataset) -> Shelved:
+    """Return how far the copies of a dataset are."""
+    shelves = ctx.shelves
+    return Shelved(shelves.whole.get(dataset.id, 0), shelves.stored.get(dataset.id, 0))
+
+
+def holdings(ctx: Context, dataset: Dataset) -> tuple[list[HoldingView], int]:
+    """Return what tiers hold of a dataset, and of how many blocks no copy can be read now."""
+    found: dict[tuple[str, str], HoldingView] = {}
+    unreadable = 0
+    for block, places in replicas.locations(ctx, dataset):
+        unreadable += not places
+        for replica in block.replicas:
+            tier = replicas.tier_of(ctx, replica)
+            row = found.setdefault(
+                (replica.node, replica.tier),
+                HoldingView(
+                    node=replica.node,
+                    tier=replica.tier,
+                    kind="" if tier is None else tier.kind.value,
+                    blocks=0,
+                    bytes=0,
+                    copying=0,
+                ),
+            )
+            row["blocks"] += replica.is_present
+            row["copying"] += not replica.is_present
+            row["bytes"] += block.length
+    return [found[key] for key in sorted(found)], unreadable
+
+
+def tiers(ctx: Context, name: str) -> list[TierView]:
+    """Return the tiers of a node, and what is in them."""
+    node = ctx.tables.nodes[name]
+    found = []
+    for tier in node.spec.tiers:
+        mark = mark_of(ctx, name, tier.name)
+        row = TierView(
+            name=tier.name,
+            kind=tier.kind.value,
+            path=tier.path,
+            capacity_bytes=tier.capacity_bytes,
+            used_bytes=ctx.shelves.used.get(mark.key, 0),
+            blocks=len(ctx.shelves.held.get(mark.key, ())),
+            bytes_per_s=tier.bytes_per_s or mark.bytes_per_s or None,
+            is_measured=not tier.bytes_per_s and mark.bytes_per_s > 0,
+            surveyed_at=moment(mark.surveyed_us or None),
+            verified_at=moment(mark.checked_us or None),
+            fault=mark.fault or mark.note,
+        )
+        found.append(row)
+    return found
+
+
+class Reader:
+    """Reads files of datasets; ``put`` takes what it finds wrong to the core."""
+
+    def __init__(
+        self, ctx: Context, hands: Hands, put: Callable[[EventMaker], None], folder: Path
+    ) -> None:
+        self._ctx, self._hands, self._put, self._folder = ctx, hands, put, folder
+
+    async def read(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
+        """Yield a file; raises Conflict ``unreadable`` where a block has no copy that is right."""
+        first = sum(map(dataset.spec.blocks_of, dataset.spec.files[:file]))
+        for number in range(first, first + dataset.spec.blocks_of(dataset.spec.files[file])):
+            with tempfile.TemporaryFile(dir=self._folder) as spool:
+                await self._fetch(dataset, number, spool)
+                while piece := await asyncio.to_thread(spool.read, PIECE_BYTES):
+                    yield piece
+
+    async def _fetch(self, dataset: Dataset, number: int, spool: IO[bytes]) -> None:
+        """Have a block that is right in ``spool``."""
+        block = self._ctx.tables.blocks.get(f"{dataset.id}/{number}")
+        places = () if block is None else replicas.offered(self._ctx, block)
+        why = "none of its copies can be read now"
+        for place in places:
+            if block is None:
+                break
+            try:
+                if await self._is_right(block, place, spool):
+                    return
+                why = f"the copy in {place.node}/{place.tier} is not what was put"
+                self._doubt(block, place)
+            except EngineError as error:
+                why = f"{place.node}: {error.detail}"
+            log.warning("block %s of dataset %s: %s", number, dataset.spec.name, why)
+        told = f"block {number} of dataset {dataset.spec.name} cannot be read: {why}"
+        raise Conflict(told, code="unreadable")
+
+    async def _is_right(self, block: Block, place: Location, spool: IO[bytes]) -> bool:
+        engine = self._hands.engine(place.node)
+        if engine is None:
+            raise EngineError("the node is not configured any more")
+        spool.seek(0)
+        spool.truncate()
+        digest = hashlib.sha256()
+        image = self._ctx.params.helper_image
+        async with aclosing(engine.read_file(image, place.path)) as pieces:
+            async for piece in pieces:
+                digest.update(piece)
+                await asyncio.to_thread(spool.write, piece)
+        spool.seek(0)
+        return digest.hexdigest() == block.sha256
+
+    def _doubt(self, block: Block, place: Location) -> None:
+        def make(at_us: int) -> BlockDoubted:
+            return BlockDoubted(at_us=at_us, block=block.key, node=place.node, tier=place.tier)
+
+        self._put(make)

@@ -1,0 +1,144 @@
+"""Helper containers: a directory of a node opened to the archive calls, and a short script there.
+
+One is made for each thing to be done, with the directories that it needs and no network, and is
+removed at its end. What a daemon that was killed left is removed by the next look at the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from tenure.engines import leftovers, paths
+from tenure.engines.checkpoint import json_id
+from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer, parsed
+from tenure.engines.listing import Lister
+from tenure.engines.logs import Logs
+from tenure.engines.registry import Registry
+from tenure.engines.transport import Transport
+from tenure.model.errors import EngineError
+from tenure.model.facts import LABEL_HELPER
+
+#: A script reads a block or lists a tier; a disk that takes longer is out of order.
+RUN_S = 900.0
+#: The most that a script may say: a listing of a tier's files.
+MOST_SAID = 32 << 20
+#: Of helpers that work on tiers.
+KIND = "tier"
+
+
+class NoImage(EngineError):
+    """The helper's image is not on the node and cannot be pulled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory of the node and where the helper sees it."""
+
+    source: str
+    target: str
+    is_read_only: bool = False
+
+
+@dataclass(slots=True)
+class Helpers:
+    """Makes helpers on one engine; ``alive`` are the names of those at work."""
+
+    transport: Transport
+    lister: Lister
+    registry: Registry
+    alive: set[str] = field(default_factory=set)
+
+    @asynccontextmanager
+    async def opened(
+        self, image: str, mounts: Sequence[Mount], script: str = "", args: Sequence[str] = ()
+    ) -> AsyncIterator[Helper]:
+        """Give a helper that was created and not started; it is removed at the end.
+
+        Raises EngineAnswer 400 where a directory is missing, NoImage, and EngineError.
+        """
+        name = f"tenure-{KIND}-{secrets.token_hex(6)}"
+        self.alive.add(name)
+        try:
+            engine_id = await self._created(name, _body(image, mounts, script, args))
+            try:
+                yield Helper(self, engine_id)
+            finally:
+                await asyncio.shield(leftovers.remove_container(self.transport, engine_id))
+        finally:
+            self.alive.discard(name)
+
+    async def _created(self, name: str, body: Mapping[str, object]) -> str:
+        path = f"/containers/create?name={name}"
+        try:
+            return json_id(await self.transport.send("POST", path, body=body))
+        except EngineAnswer as answer:
+            if answer.status != HTTP_NOT_FOUND:
+                raise
+        image = str(body["Image"])
+        try:
+            await self.registry.pull(image)
+        except EngineError as error:
+            told = f"the image {image} of helpers is not on the node and cannot be pulled"
+            raise NoImage(f"{told} (datasets.image): {error.detail}") from error
+        return json_id(await self.transport.send("POST", path, body=body))
+
+    async def clear(self) -> None:
+        """Remove the helpers that nobody works with any more."""
+        filters = json.dumps({"label": [f"{LABEL_HELPER}={KIND}"]})
+        with suppress(EngineError):
+            rows = await self.transport.read("/containers/json", {"filters": filters, "all": "1"})
+            for row in rows if isinstance(rows, list) else ():
+                names = {str(name).lstrip("/") for name in row.get("Names") or ()}
+                if not names & self.alive:
+                    await leftovers.remove_container(self.transport, str(row.get("Id", "")))
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """One helper."""
+
+    helpers: Helpers
+    id: str
+
+    async def run(self) -> tuple[int, str]:
+        """Start it, and return the exit code of its script and what it said."""
+        transport = self.helpers.transport
+        limit_s = transport.timeouts.start_s
+        await transport.send("POST", paths.container(self.id, "/start"), timeout_s=limit_s)
+        path = paths.container(self.id, "/wait")
+        answer = parsed(await transport.send("POST", path, timeout_s=RUN_S, is_long=True), path)
+        code = answer.get("StatusCode") if isinstance(answer, dict) else None
+        logs = Logs(transport, self.helpers.lister)
+        said = await logs.tail(self.id, MOST_SAID, is_stamped=False)
+        return (code if isinstance(code, int) else 255), said.decode(errors="replace")
+
+
+def _body(
+    image: str, mounts: Sequence[Mount], script: str, args: Sequence[str]
+) -> Mapping[str, object]:
+    """Return a create body: root of nothing but the directories that are mounted."""
+    return {
+        "Image": image,
+        "Entrypoint": ["sh", "-c", script, "sh"],
+        "Cmd": list(args),
+        "User": "0:0",
+        "Env": ["LC_ALL=C"],
+        "Labels": leftovers.NOT_OURS | {LABEL_HELPER: KIND},
+        "NetworkDisabled": True,
+        "HostConfig": {
+            "NetworkMode": "none",
+            "CapDrop": ["ALL"],
+            "CapAdd": ["DAC_OVERRIDE", "FOWNER", "CHOWN"],
+            "SecurityOpt": ["no-new-privileges"],
+            "LogConfig": {"Type": "json-file", "Config": {}},
+            "Mounts": [
+                {"Type": "bind", "Source": m.source, "Target": m.target, "ReadOnly": m.is_read_only}
+                for m in mounts
+            ],
+        },
+    }

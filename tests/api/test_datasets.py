@@ -1,0 +1,121 @@
+"""Datasets over HTTP, on the real core."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.server import Server, dataset_of
+
+
+def test_a_dataset_is_put_located_and_read(server: Server) -> None:
+    body = dataset_of(server)
+    answer = server.post("/v1/datasets", body)
+    assert answer.status == 201, answer.body
+    made = answer.json
+    assert answer.headers["Location"] == f"/v1/datasets/{made['id']}"
+    assert (made["state"], made["blocks"], made["whole_blocks"]) == ("ready", 3, 3)
+    assert made["stored_bytes"] == 2 * made["bytes"] == 20_000
+    assert sum(row["blocks"] for row in made["holdings"]) == 6
+    assert made["unreadable_blocks"] == 0
+    rows = server.get("/v1/datasets/data/blocks").json["items"]
+    assert [row["bytes"] for row in rows] == [4096, 4096, 1808]
+    places = [replica["path"] for row in rows for replica in row["replicas"]]
+    assert all(path.startswith("/mnt/ssd/tenure-") for path in places)
+    assert server.get("/v1/datasets/data/content").body == Path(body["path"]).read_bytes()
+    assert server.get("/v1/datasets").json["items"][0]["name"] == "data"
+    assert [row["name"] for row in server.get("/v1/datasets/data/files").json["items"]] == [""]
+    shown = server.get("/v1/nodes/n1").json["tiers"]
+    assert [(tier["name"], tier["fault"], tier["is_measured"]) for tier in shown] == [
+        ("ssd", "", True)
+    ]
+
+
+def test_pin_verify_and_remove(server: Server) -> None:
+    server.post("/v1/datasets", dataset_of(server))
+    assert server.post("/v1/datasets/data/pin", {}).json["is_pinned"]
+    assert not server.post("/v1/datasets/data/unpin", {}).json["is_pinned"]
+    assert server.post("/v1/datasets/data/verify", {}).status == 200
+    gone = server.send("DELETE", "/v1/datasets/data")
+    assert gone.json["state"] == "removing"
+    assert server.get("/v1/datasets/data").status == 404
+    again = server.post("/v1/datasets", dataset_of(server))
+    assert again.status == 201
+    assert again.json["id"] != gone.json["id"]
+
+
+def test_a_key_means_one_dataset_and_the_same_files_the_same(server: Server) -> None:
+    body = dataset_of(server)
+    first = server.post("/v1/datasets", body, Idempotency_Key="k")
+    Path(body["path"]).unlink()
+    assert server.post("/v1/datasets", body, Idempotency_Key="k").json["id"] == first.json["id"]
+    assert server.post("/v1/datasets", dataset_of(server)).json["id"] == first.json["id"]
+    other = server.post("/v1/datasets", dataset_of(server, 9000))
+    assert (other.status, other.json["code"], other.fields) == (409, "name_taken", ["name"])
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        ({"name": "../up"}, "invalid_input", "name"),
+        ({"name": ".."}, "invalid_input", "name"),
+        ({"path": "data"}, "not_absolute", "path"),
+        ({"path": "/etc/passwd"}, "input_not_allowed", "path"),
+        ({"path": "{folder}/../server.py"}, "no_input", "path"),
+        ({"path": "{folder}/none"}, "no_input", "path"),
+        ({"path": "{folder}/link"}, "input_not_allowed", "path"),
+        ({"path": "{folder}/odd"}, "not_a_file", "path"),
+        ({"block": "1KiB"}, "invalid_input", "block"),
+        ({"block": "8GiB"}, "invalid_input", "block"),
+        ({"replicas": 0}, "invalid_input", "replicas"),
+        ({"tiers": ["tape"]}, "invalid_input", "tiers.0"),
+        ({"replicas": 5}, "too_few_nodes", "replicas"),
+        ({"tiers": ["hdd"]}, "no_tiers", "tiers"),
+        ({"size": "1"}, "invalid_input", "size"),
+    ],
+)
+def test_what_cannot_be_put_is_named(
+    server: Server, change: dict[str, Any], code: str, field: str
+) -> None:
+    body = dataset_of(server)
+    folder = Path(body["path"]).parent
+    (folder / "link").symlink_to("/etc/passwd")
+    (folder / "odd").mkdir()
+    os.mkfifo(folder / "odd" / "pipe")
+    if "path" in change:
+        change = {"path": change["path"].format(folder=folder)}
+    answer = server.post("/v1/datasets", body | change)
+    assert answer.status == 422, answer.body
+    assert answer.json["code"] == code
+    assert answer.fields == ([field] if field else [])
+    assert server.get("/v1/datasets").json["items"] == []
+
+
+def test_a_dataset_larger_than_the_fleet_is_refused_with_what_would_fit(server: Server) -> None:
+    body = dataset_of(server)
+    with Path(body["path"]).open("r+b") as file:
+        file.truncate(200 << 20)
+    answer = server.post("/v1/datasets", body | {"block": "1MiB"})
+    assert (answer.status, answer.json["code"]) == (422, "no_room")
+    assert "remove datasets" in answer.json["detail"]
+
+
+def test_a_folder_has_its_files_and_one_is_asked_for(server: Server) -> None:
+    folder = Path(dataset_of(server)["path"]).parent
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "deep" / "er" / "one").write_bytes(b"1" * 5000)
+    (folder / "deep" / "none").write_bytes(b"")
+    body = {"name": "all", "path": str(folder), "block": 4096}
+    assert server.post("/v1/datasets", body).status == 201
+    rows = server.get("/v1/datasets/all/files").json["items"]
+    assert [(r["name"], r["blocks"]) for r in rows] == [
+        ("data", 3),
+        ("deep/er/one", 2),
+        ("deep/none", 0),
+    ]
+    assert server.get("/v1/datasets/all/content").fields == ["file"]
+    assert server.get("/v1/datasets/all/content?file=deep/er/one").body == b"1" * 5000
+    assert server.get("/v1/datasets/all/content?file=../x").status == 404

@@ -1,0 +1,75 @@
+"""``tenure dataset``: every verb, against the API over the real core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tenure.cli.datasets import _inside
+from tenure.model.errors import InvalidInput
+from tests.api.server import Server
+from tests.cli.conftest import Tenure
+
+
+@pytest.fixture
+def inputs(server: Server) -> Path:
+    folder = server.folder / "inputs"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "data").write_bytes(b"0123456789" * 1000)
+    (folder / "sub" / "more").write_bytes(b"x" * 77)
+    server.backend.outputs = folder
+    return folder
+
+
+def test_put_waits_and_the_others_show(tenure: Tenure, inputs: Path) -> None:
+    ran = tenure("dataset", "put", "logs", str(inputs / "data"), "--block", "4KiB")
+    assert ran.code == 0, ran.err
+    assert "in 3 blocks of 4KiB, 2 copies of each" in ran.err
+    assert "3/3" in ran.lines[1]
+    (key,) = tenure("dataset", "ls", "-q").lines
+    shown = tenure("dataset", "show", "logs")
+    assert "ready" in shown.out
+    assert "ssd" in shown.out
+    assert tenure("dataset", "show", key[:8], "--json").json["blocks"] == 3
+    located = tenure("dataset", "locate", "logs")
+    assert located.out.count("/ssd") == 6
+    assert tenure("dataset", "locate", "logs", "-q").lines == ["0", "1", "2"]
+    assert "yes" in tenure("dataset", "pin", "logs").out
+    assert "yes" not in tenure("dataset", "unpin", "logs").lines[1]
+    assert tenure("dataset", "verify", "logs").code == 0
+    assert "removing" in tenure("dataset", "rm", "logs").out
+    assert tenure("dataset", "show", "logs").code != 0
+
+
+def test_get_brings_files_back(tenure: Tenure, inputs: Path, tmp_path: Path) -> None:
+    single = tenure("dataset", "put", "one", str(inputs / "data"), "--no-wait")
+    assert single.code == 0
+    assert tenure("dataset", "get", "one").out == (inputs / "data").read_text()
+    file = tmp_path / "copy"
+    assert tenure("dataset", "get", "one", "-o", str(file)).code == 0
+    assert file.read_bytes() == (inputs / "data").read_bytes()
+    tenure("dataset", "put", "all", str(inputs), "--replicas", "1", "--tiers", "ssd")
+    assert "name a folder" in tenure("dataset", "get", "all").err
+    folder = tmp_path / "all"
+    assert tenure("dataset", "get", "all", "-o", str(folder)).code == 0
+    assert (folder / "sub" / "more").read_bytes() == b"x" * 77
+    assert tenure("dataset", "get", "all", "--file", "sub/more").out == "x" * 77
+    assert tenure("dataset", "get", "all", "--file", "nope").code == 2
+
+
+def test_what_is_refused_names_field_and_remedy(tenure: Tenure, inputs: Path) -> None:
+    refused = tenure("dataset", "put", "a/../b", str(inputs))
+    assert refused.code == 2
+    assert "name" in refused.err
+    outside = tenure("dataset", "put", "etc", "/etc/passwd")
+    assert outside.code == 2
+    assert "batches.input_dirs" in outside.err
+    few = tenure("dataset", "put", "logs", str(inputs), "--replicas", "9")
+    assert "there are" in few.err
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", ""])
+def test_names_that_lead_out_of_a_folder_are_not_written(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        _inside(name)

@@ -1,0 +1,343 @@
+"""Datasets on real engines: copies are what was put, losses made good, kills lose nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.client.client import Client
+from tenure.model.errors import Conflict, InvalidInput
+from testbed import IMAGE, NodeSpec, Testbed, docker_api
+from tests.engines.served import served
+from tests.faults.tenured import ROOT, Tenured, until
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
+NODES = ("a", "b", "c")
+MIB = 1 << 20
+BLOCK = MIB
+#: A helper container takes about a second here, several on a busy machine.
+SOON_S = 90.0
+KINDS = ("memory", "ssd", "hdd")
+
+
+class Rig:
+    """Three nodes with all kinds of tiers, a daemon, and a folder for what is put."""
+
+    def __init__(self, bed: Testbed, tenured: Tenured, inputs: Path, tiers: Tiers) -> None:
+        self.bed, self.tenured, self.inputs, self.tiers = bed, tenured, inputs, tiers
+
+    @property
+    def client(self) -> Client:
+        return self.tenured.client
+
+    def file(self, name: str, size: int) -> Path:
+        path = self.inputs / name
+        path.write_bytes(random.Random(name).randbytes(size))
+        return path
+
+    def put(self, name: str, path: Path, **more: Any) -> dict[str, Any]:
+        return self.client.put_dataset({"name": name, "path": str(path), "block": BLOCK} | more)
+
+    def ready(self, name: str) -> dict[str, Any]:
+        return self.until(name, lambda found: found["state"] == "ready", "be ready")
+
+    def until(self, name: str, holds: Any, what: str) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            found = self.client.dataset(name)
+            return found if holds(found) else None
+
+        found: dict[str, Any] = until(look, SOON_S, f"dataset {name} to {what}", poll_s=0.1)
+        return found
+
+    def copies(self, name: str) -> list[list[tuple[str, str, Path]]]:
+        """Return node, tier and file of each copy that is offered, block by block."""
+        return [
+            [
+                (replica["node"], replica["tier"], Path(replica["path"]))
+                for replica in block["replicas"]
+                if replica["is_offered"]
+            ]
+            for block in self.client.dataset_blocks(name)
+        ]
+
+    def files(self, node: str) -> list[Path]:
+        """Return the blocks that lie in the tiers of a node."""
+        roots = [Path(tier["path"]) for tier in self.tiers.of(node)]
+        return sorted(
+            p
+            for root in roots
+            for p in root.rglob("*")
+            if p.is_file() and p.suffix == "" and not p.name.startswith(".")
+        )
+
+    def helpers(self, node: str) -> list[dict[str, Any]]:
+        status, answer = docker_api.call(
+            self.bed.nodes[node].socket, "GET", "/containers/json?all=1"
+        )
+        assert status == 200
+        return list(json.loads(answer))
+
+    def content(self, name: str, file: str = "") -> bytes:
+        return b"".join(self.client.dataset_content(name, file))
+
+    def _is_bare(self, node: str) -> bool:
+        return not self.files(node)
+
+    def removed(self, *names: str) -> None:
+        for name in names:
+            self.client.remove_dataset(name)
+        for node in NODES:
+            until(partial(self._is_bare, node), SOON_S, f"the files on {node} to go")
+
+
+class Tiers:
+    """Directories for the tiers of nodes; memory ones on the machine's tmpfs."""
+
+    def __init__(self, folder: Path, memory: Path) -> None:
+        self._folders = {"memory": memory, "ssd": folder, "hdd": folder}
+
+    def of(self, node: str) -> Sequence[Mapping[str, Any]]:
+        found = []
+        for kind in KINDS:
+            path = self._folders[kind] / node / kind
+            path.mkdir(parents=True, exist_ok=True)
+            size = 12 * MIB if kind == "memory" else 60 * MIB
+            found.append({"name": kind, "kind": kind, "path": str(path), "capacity": size})
+        return found
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    inputs = tmp_path_factory.mktemp("inputs")
+    memory = Path(tempfile.mkdtemp(prefix="tenure-", dir="/dev/shm"))
+    tiers = Tiers(tmp_path_factory.mktemp("tiers"), memory)
+    specs = [NodeSpec(name, "nursery", cpus=2, memory_bytes=512 << 20) for name in NODES]
+    told: dict[str, Any] = {
+        "generations": ["nursery"],
+        "batches": {"input_dirs": [str(inputs)]},
+        "datasets": {"image": IMAGE, "lost_after_s": 3},
+        "relist_s": 2,
+    }
+    try:
+        with served(specs, tiers=tiers.of, **told) as (bed, tenured):
+            rig = Rig(bed, tenured, inputs, tiers)
+            for node in NODES:
+                until(partial(_is_surveyed, rig, node), SOON_S, f"{node} to be looked at")
+            yield rig
+    finally:
+        shutil.rmtree(memory, ignore_errors=True)
+
+
+def _is_surveyed(rig: Rig, node: str) -> bool:
+    tiers = rig.client.node(node)["tiers"]
+    assert not any(tier["fault"] for tier in tiers), tiers
+    return all(tier["surveyed_at"] and tier["bytes_per_s"] for tier in tiers)
+
+
+def test_every_copy_is_what_was_put(rig: Rig) -> None:
+    path = rig.file("data", 3 * MIB + 12345)
+    made = rig.put("data", path, replicas=3, tiers=list(KINDS))
+    assert made["state"] == "putting"
+    found = rig.ready("data")
+    assert (found["blocks"], found["whole_blocks"]) == (4, 4)
+    content = path.read_bytes()
+    for number, copies in enumerate(rig.copies("data")):
+        part = content[number * BLOCK : (number + 1) * BLOCK]
+        assert sorted(tier for _, tier, _ in copies) == sorted(KINDS)
+        assert {node for node, _, _ in copies} == set(NODES)
+        for _, _, file in copies:
+            assert file.read_bytes() == part
+            assert file.stat().st_mode & 0o777 == 0o444
+    assert rig.content("data") == content
+    until(lambda: not any(map(rig.helpers, NODES)), SOON_S, "all helpers to be removed")
+    speeds = {t["name"]: t["bytes_per_s"] for t in rig.client.node("a")["tiers"]}
+    print("measured:", {name: f"{speed / 1e6:.0f} MB/s" for name, speed in speeds.items()})
+    assert min(speeds.values()) > MIB
+    rig.removed("data")
+
+
+def test_a_folder_comes_back_as_it_was(rig: Rig, tmp_path: Path) -> None:
+    folder = rig.inputs / "folder"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "one").write_bytes(b"1" * 5000)
+    (folder / "none").write_bytes(b"")
+    (folder / "two words").write_bytes(os.urandom(BLOCK + 1))
+    program = "from tenure.cli.main import main; main()"
+
+    def tenure(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, "dataset", *words],
+            cwd=ROOT,
+            env={**os.environ, "TENURE_HOST": rig.tenured.config["listen"][0]},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SOON_S,
+        )
+
+    ran = tenure("put", "folder", str(folder), "--block", "1MiB", "--replicas", "1")
+    assert ran.returncode == 0, ran.stderr
+    back = tenure("get", "folder", "-o", str(tmp_path / "back"))
+    assert back.returncode == 0, back.stderr
+    for path in (p for p in folder.rglob("*") if p.is_file()):
+        assert (tmp_path / "back" / path.relative_to(folder)).read_bytes() == path.read_bytes()
+    rig.removed("folder")
+
+
+def test_a_wrong_copy_is_never_given_and_is_replaced(rig: Rig) -> None:
+    path = rig.file("rots", 2 * MIB)
+    rig.put("rots", path)
+    rig.ready("rots")
+    for copies in rig.copies("rots"):
+        _, _, file = copies[0]
+        file.chmod(0o644)
+        file.write_bytes(b"rotten" + file.read_bytes()[6:])
+    assert rig.content("rots") == path.read_bytes()
+    rig.client.change_dataset("rots", "verify")
+
+    def is_mended() -> bool:
+        good = hashlib.sha256
+        rows = rig.client.dataset_blocks("rots")
+        return all(
+            len(row["replicas"]) == 2
+            and all(
+                replica["is_offered"]
+                and good(Path(replica["path"]).read_bytes()).hexdigest() == row["sha256"]
+                for replica in row["replicas"]
+            )
+            for row in rows
+        )
+
+    until(is_mended, SOON_S, "wrong copies to be replaced")
+    rig.removed("rots")
+
+
+def test_kill_in_the_middle_of_a_put_is_gone_on_with(rig: Rig) -> None:
+    path = rig.file("large", 12 * MIB)
+    rig.put("large", path, replicas=2)
+    rig.until("large", lambda found: found["whole_blocks"] >= 1, "have a whole block")
+    rig.tenured.kill()
+    rig.tenured.start()
+    rig.ready("large")
+    assert rig.content("large") == path.read_bytes()
+
+    def is_clean() -> bool:
+        parts = [
+            p
+            for node in NODES
+            for root in rig.tiers.of(node)
+            for p in Path(root["path"]).rglob("*.part*")
+        ]
+        return not parts and sum(len(rig.files(node)) for node in NODES) == 24
+
+    until(is_clean, SOON_S, "what the kill left to be removed")
+    until(lambda: not any(map(rig.helpers, NODES)), SOON_S, "all helpers to be removed")
+    rig.removed("large")
+
+
+def test_a_lost_node_loses_nothing_of_two_replicas(rig: Rig) -> None:
+    path = rig.file("kept", 6 * MIB)
+    rig.put("kept", path, replicas=2)
+    rig.ready("kept")
+    held = {node: len(rig.files(node)) for node in NODES}
+    lost = max(held, key=lambda node: held[node])
+    rig.bed.kill_engine(lost)
+    try:
+
+        def is_whole() -> bool:
+            return all(
+                len({node for node, _, _ in copies} - {lost}) == 2 for copies in rig.copies("kept")
+            )
+
+        until(is_whole, SOON_S, f"the blocks of {lost} to be copied anew")
+        assert rig.content("kept") == path.read_bytes()
+    finally:
+        rig.bed.restart_engine(lost)
+    until(partial(_is_ready, rig, lost), SOON_S, f"{lost} to be back")
+    rig.removed("kept")
+
+
+def _is_ready(rig: Rig, node: str) -> bool:
+    return bool(rig.client.node(node)["state"] == "ready")
+
+
+def test_files_that_go_are_made_good_and_strangers_removed(rig: Rig) -> None:
+    path = rig.file("gone", 3 * MIB)
+    rig.put("gone", path, replicas=2)
+    rig.ready("gone")
+    node, _, file = rig.copies("gone")[0][0]
+    stranger = file.parent.parent / "d-stranger" / "000001"
+    stranger.parent.mkdir()
+    stranger.write_bytes(b"x")
+    file.unlink()
+    rig.bed.kill_engine(node)
+    rig.bed.restart_engine(node)
+
+    def is_good() -> bool:
+        here = [row for row in rig.copies("gone")]
+        return all(len(copies) == 2 and all(f.exists() for *_, f in copies) for copies in here)
+
+    until(is_good, SOON_S, "the file that went to be made good")
+    until(lambda: not stranger.exists(), SOON_S, "what nobody knows to be removed")
+    assert rig.content("gone") == path.read_bytes()
+    rig.removed("gone")
+
+
+def test_put_and_removal_at_a_time_leave_nothing(rig: Rig) -> None:
+    path = rig.file("brief", 8 * MIB)
+    first = rig.put("brief", path)
+    rig.client.remove_dataset(first["id"])
+    again = rig.put("brief", path, replicas=1)
+    assert again["id"] != first["id"]
+    rig.ready("brief")
+    assert rig.content("brief") == path.read_bytes()
+
+    def is_alone() -> bool:
+        names = {file.parent.name for node in NODES for file in rig.files(node)}
+        return names == {again["id"]}
+
+    until(is_alone, SOON_S, "the first to be gone")
+    rig.removed("brief")
+
+
+def test_what_cannot_be_put_says_why(rig: Rig) -> None:
+    path = rig.file("big", MIB)
+    with path.open("r+b") as file:
+        file.truncate(400 * MIB)
+    with pytest.raises(InvalidInput, match="have room for") as refused:
+        rig.put("big", path)
+    assert refused.value.code == "no_room"
+    with pytest.raises(InvalidInput) as refused:
+        rig.put("../escape", rig.file("small", 10))
+    assert refused.value.fields[0].path == "name"
+    rig.put("small", rig.file("small", 10))
+    with pytest.raises(Conflict) as taken:
+        rig.put("small", rig.file("other", 11))
+    assert taken.value.code == "name_taken"
+    rig.ready("small")
+    rig.removed("small")
+
+
+def test_a_tier_that_is_full_is_left_alone(rig: Rig) -> None:
+    """Its disk has less room than the configuration says: the other tiers take the blocks."""
+    path = rig.file("fills", 20 * MIB)
+    rig.put("fills", path, replicas=1, tiers=["memory"])
+    found = rig.ready("fills")
+    used = {row["node"]: row["bytes"] for row in found["holdings"]}
+    assert all(size <= 12 * MIB for size in used.values()), "no more than the tier's capacity"
+    with pytest.raises(InvalidInput) as refused:
+        rig.put("more", rig.file("more", 30 * MIB), replicas=1, tiers=["memory"])
+    assert refused.value.code == "no_room"
+    rig.removed("fills")
