@@ -17,13 +17,14 @@ from tenure.core import ledger, replicas, restore
 from tenure.core.context import Context
 from tenure.core.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
-from tenure.daemon import datasets, energy, inputs, outputs, pasts, views
+from tenure.daemon import datasets, energy, inputs, outputs, views
 from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
 from tenure.daemon.hands import Hands
 from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.lending import Lent
 from tenure.daemon.loop import CoreLoop
+from tenure.daemon.pasts import Pasts
 from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
 from tenure.model.batch import Batch, Chunk, InputFile
@@ -75,6 +76,7 @@ class DaemonBackend:
     def __init__(self, body: Body) -> None:
         self._body = body
         self._reporting = asyncio.Lock()
+        self._pasts = Pasts(body.loop.state.ctx, body.stats)
 
     @property
     def _ctx(self) -> Context:
@@ -236,7 +238,7 @@ class DaemonBackend:
 
     async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
         """Return what owners of a node used."""
-        return await pasts.usage_of(self._ctx, self._body.stats, node, (since_us, until_us))
+        return await self._pasts.usage_of(node, (since_us, until_us))
 
     def agent(self, node: str) -> AgentTold | None:
         """Return how a node's agent answers."""

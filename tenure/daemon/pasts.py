@@ -17,6 +17,8 @@ from tenure.profiling.sample import UseSeries
 
 #: A container that lacks more buckets than these (an hour) has the past of its app beside its own.
 LACKING = 12
+#: Pasts of apps that are kept, some 100 KiB each.
+MAX_APPS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +27,44 @@ class _Use:
     series: UseSeries
 
 
-async def usage_of(
-    ctx: Context, stats: StatsStore, node: str, span_us: tuple[int, int]
-) -> dict[str, Any]:
-    """Return a ``NodeUsageView`` of a known node, whose long parts are made when they are sent.
-
-    Raises StatsUnavailable. What is on the node is of the moment of the call.
+class Pasts:
+    """Reads what was used where. A worker asks node after node for one span of time, so the pasts
+    of apps, which have containers on many nodes, are kept until another span is asked for.
     """
-    capacity = ctx.tables.nodes[node].capacity
-    here = [s for s in ctx.services_on(node) if s.state not in IDLE_SERVICE]
-    remainder = await stats.history("rest", node, *span_us)
-    uses = [_Use(s, await stats.history("container", s.id, *span_us)) for s in here]
-    lacking = sorted({use.service.app for use in uses if _lacks(use.series)} - {""})
-    apps = [(app, await stats.history("app", app, *span_us)) for app in lacking]
-    return {
-        "node": node,
-        "since": iso(remainder.start_us),
-        "step_s": HISTORY_US // US,
-        "capacity": amounts(capacity.cpu_m, capacity.memory_bytes),
-        "remainder": _series(remainder),
-        "containers": Rows(_container(use) for use in uses),
-        "apps": Pairs((app, _series(series)) for app, series in apps),
-    }
+
+    def __init__(self, ctx: Context, stats: StatsStore) -> None:
+        self._ctx, self._stats = ctx, stats
+        self._span_us = (0, 0)
+        self._apps: dict[str, UseSeries] = {}
+
+    async def usage_of(self, node: str, span_us: tuple[int, int]) -> dict[str, Any]:
+        """Return a ``NodeUsageView`` of a known node, whose long parts are made when they are sent.
+
+        Raises StatsUnavailable. What is on the node is of the moment of the call.
+        """
+        ctx, history = self._ctx, self._stats.history
+        capacity = ctx.tables.nodes[node].capacity
+        here = [s for s in ctx.services_on(node) if s.state not in IDLE_SERVICE]
+        remainder = await history("rest", node, *span_us)
+        uses = [_Use(s, await history("container", s.id, *span_us)) for s in here]
+        lacking = sorted({use.service.app for use in uses if _lacks(use.series)} - {""})
+        apps = [(app, await self._app(app, span_us)) for app in lacking]
+        return {
+            "node": node,
+            "since": iso(remainder.start_us),
+            "step_s": HISTORY_US // US,
+            "capacity": amounts(capacity.cpu_m, capacity.memory_bytes),
+            "remainder": _series(remainder),
+            "containers": Rows(_container(use) for use in uses),
+            "apps": Pairs((app, _series(series)) for app, series in apps),
+        }
+
+    async def _app(self, app: str, span_us: tuple[int, int]) -> UseSeries:
+        if span_us != self._span_us or len(self._apps) >= MAX_APPS:
+            self._span_us, self._apps = span_us, {}
+        if app not in self._apps:
+            self._apps[app] = await self._stats.history("app", app, *span_us)
+        return self._apps[app]
 
 
 def _lacks(series: UseSeries) -> bool:

@@ -357,14 +357,14 @@ class CoreBackend:
         return forecast(self.state.ctx, node, self.now_us() if is_whole else None)
 
     async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
-        from tenure.daemon.pasts import usage_of
+        from tenure.daemon.pasts import Pasts
 
         with tempfile.TemporaryDirectory(prefix="tn-") as folder:
             store = await EmbeddedStats.open(Path(folder) / "stats.db")
             try:
                 await store.write(self.measured)
                 await store.prune(self.now_us())
-                return await usage_of(self.state.ctx, store, node, (since_us, until_us))
+                return await Pasts(self.state.ctx, store).usage_of(node, (since_us, until_us))
             finally:
                 await store.close()
 

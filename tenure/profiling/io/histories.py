@@ -25,11 +25,13 @@ def history_of(
 ) -> UseSeries:
     """Return what was used in [begin, end) of ``span_us``; O(buckets x series)."""
     since_us, until_us = span_us
+    # CROSS: series by series, for the index by time leads through those of the whole fleet
     rows = connection.execute(
         "SELECT start_us, sum(cpu_usage_m_mean * samples) / sum(samples), "
-        f"{_MEMORY[whose]}(memory_working_set_max) FROM rollup WHERE width_us = ? "
-        f"AND start_us >= ? AND start_us < ? AND series IN ({_SERIES[whose]}) GROUP BY start_us",
-        (HISTORY_US, since_us // HISTORY_US * HISTORY_US, until_us, name),
+        f"{_MEMORY[whose]}(memory_working_set_max) FROM ({_SERIES[whose]}) AS chosen "
+        "CROSS JOIN rollup ON rollup.series = chosen.id "
+        "WHERE width_us = ? AND start_us >= ? AND start_us < ? GROUP BY start_us",
+        (name, HISTORY_US, since_us // HISTORY_US * HISTORY_US, until_us),
     )
     return on_grid(rows, span_us, HISTORY_US)
 
