@@ -33,6 +33,8 @@ from tenure.model.events import (
     ScheduleNode,
 )
 from tenure.model.facts import (
+    AGENT_NAME,
+    LABEL_AGENT,
     LABEL_ATTEMPT,
     LABEL_CONTAINER,
     LABEL_EXECUTOR,
@@ -226,10 +228,18 @@ def listed(ctx: Context, event: NodeListed) -> None:
 
 
 def _foreign(event: NodeListed, ours: list[ContainerFacts]) -> list[str]:
-    """Return the names of running containers that are not ours, nor helpers of ours."""
+    """Return the names of running containers that are not ours, nor helpers of ours.
+
+    The node's own agent is none: it goes with the node, and must not keep it on.
+    """
     mine = {facts.engine_id for facts in ours}
     running = (c for c in event.containers if c.is_running and not c.labels.get(LABEL_HELPER))
-    return sorted(c.name for c in running if c.engine_id not in mine)
+    return sorted(c.name for c in running if c.engine_id not in mine and not _is_agent(c))
+
+
+def _is_agent(facts: ContainerFacts) -> bool:
+    """Whether a container is the node's agent: the label alone may come with an image."""
+    return LABEL_AGENT in facts.labels and facts.name == AGENT_NAME
 
 
 def _update(ctx: Context, event: NodeListed, names: list[str]) -> None:

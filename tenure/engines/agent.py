@@ -24,12 +24,11 @@ from tenure.engines.listing import Lister
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Transport
 from tenure.model.errors import EngineError, EngineRefused, EngineUnclear
+from tenure.model.facts import AGENT_NAME, LABEL_AGENT
 
-NAME = "tenured-agent"
+NAME = AGENT_NAME
 #: Of the container that is about to take the other's place.
 NEXT = f"{NAME}-next"
-#: Whose node it is the agent of; without it a container of that name is somebody else's.
-LABEL_AGENT = "tenure.agent"
 #: What it was made of: an equal one needs no other.
 LABEL_STAMP = "tenure.agent.stamp"
 #: Parameters and actions of the controller outlive the container.

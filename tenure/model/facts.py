@@ -19,6 +19,9 @@ LABEL_HELPER = "tenure.helper"
 #: Of a task of a batch, beside the labels of an executor: its batch and its stage.
 LABEL_BATCH = "tenure.batch"
 LABEL_STAGE = "tenure.stage"
+#: Of the container that `tenure node agent install` makes: whose node it is the agent of.
+LABEL_AGENT = "tenure.agent"
+AGENT_NAME = "tenured-agent"
 
 RUNNING_STATES = frozenset(("running", "paused", "restarting"))
 

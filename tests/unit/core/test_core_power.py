@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.model.effects import ProbePower, Relist, SwitchPower
@@ -17,7 +19,7 @@ from tenure.model.events import (
     Started,
     Tick,
 )
-from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.facts import AGENT_NAME, LABEL_AGENT, ContainerFacts, EngineFacts
 from tenure.model.node import NodeSpec, Power, PowerSpec
 from tenure.model.outcome import Done
 from tenure.model.resources import Resources
@@ -112,6 +114,25 @@ def test_a_foreign_container_keeps_it_on() -> None:
     for _ in range(5):
         fleet.wait(10)
         fleet.list(foreign)
+    assert not fleet.is_switched_off
+
+
+def test_the_nodes_own_agent_does_not_keep_it_on() -> None:
+    fleet = Fleet()
+    agent = ContainerFacts("c1", AGENT_NAME, "i", "running", {LABEL_AGENT: "n1"})
+    for _ in range(5):
+        fleet.list(agent)
+        fleet.wait(10)
+    assert fleet.is_switched_off
+
+
+@pytest.mark.parametrize(("name", "label"), [("other", LABEL_AGENT), (AGENT_NAME, "some.label")])
+def test_what_only_looks_like_an_agent_keeps_it_on(name: str, label: str) -> None:
+    fleet = Fleet()
+    foreign = ContainerFacts("c1", name, "i", "running", {label: "n1"})
+    for _ in range(5):
+        fleet.list(foreign)
+        fleet.wait(10)
     assert not fleet.is_switched_off
 
 
