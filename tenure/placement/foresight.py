@@ -162,7 +162,7 @@ class Foresight:
 
         Fewer free slots than executors keep it waiting under every policy, until an executor ends.
         """
-        if known.record.plan.mode[0] <= 0:
+        if not known.queue or known.record.plan.mode[0] <= 0:
             return False
         ask, fleet = known.queue[0].ask, self._fleet
         room = np.where(ask.eligible, ask.executors, 0)

@@ -170,3 +170,10 @@ def test_a_pool_that_grows_keeps_its_jobs() -> None:
     assert [int(pool.jobs.executors[k]) for k in order] == [row.ask.executors for row in rows]
     assert pool.order(rows[:3], CODES).tolist() == [0, 1, 2]
     assert fleet_of(VIEW).free_cpu_m is VIEW.free_cpu_m
+
+
+def test_an_empty_queue_leaves_nothing_to_keep() -> None:
+    kept = Foresight(MOMENT, CODES, Pool(len(NODES)))
+    kept.outlook(())
+    later = kept.moved_to(MOMENT._replace(now_us=NOW + US))
+    assert later.outlook(()).queue == ()
