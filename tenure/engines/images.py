@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import tarfile
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
@@ -17,13 +18,11 @@ from urllib.parse import quote
 
 from tenure.engines import leftovers, paths
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer, parsed
+from tenure.engines.layers import MEMORY_BYTES, squashed
 from tenure.engines.transport import Transport
 from tenure.model.errors import EngineUnclear
 
 CHUNK_BYTES = 1 << 18
-MEMORY_BYTES = 8 << 20
-"""Archives up to here stay in memory."""
-
 SAVE_OPEN_S = 600.0
 """An engine puts an image together before it sends the first byte of it."""
 
@@ -31,20 +30,30 @@ MAX_LOOKED_AT = 200
 """Images of the target whose layers are looked at, the newest first."""
 
 
+MOST_KEPT = 16
+"""Layers of changes over an image that are kept apart; more are sent as one."""
+
+KEPT_OVER = re.compile(r"tenure: changes over (\d+) layers")
+"""What the comment of an image of changes says: how many layers the first of its kind had below."""
+
+
 class Images:
     """Brings images from a source to a target."""
 
-    def __init__(self, source: Transport, target: Transport) -> None:
+    def __init__(self, source: Transport, target: Transport, *, most_kept: int = MOST_KEPT) -> None:
         self._source = source
         self._target = target
+        self._most_kept = most_kept
 
-    async def bring(self, image: str, name: str) -> int:
-        """Have the target hold ``image`` (an id); return the bytes sent, 0 if it was there.
+    async def bring(self, image: str, name: str) -> tuple[str, int]:
+        """Have the target hold ``image`` (an id); return its id there and the bytes sent, 0 if it
+        was there.
 
-        ``name`` is sent along where it names this image at the source. Raises EngineError.
+        It has another id where it is an image of changes with many layers of them: these are one
+        there. ``name`` is sent along where it names this image at the source. Raises EngineError.
         """
         if await inspect(self._target, image) is not None:
-            return 0
+            return image, 0
         document = await inspect(self._source, image)
         if document is None:
             raise EngineAnswer(HTTP_NOT_FOUND, f"the source has no image {image}")
@@ -52,15 +61,30 @@ class Images:
         is_named = named is not None and named.get("Id") == image
         ref, layers = name if is_named else image, _layers(document)
         known = await self._known(layers)
+        if len(layers) - kept_over(document) > self._most_kept:
+            return await self._squashed(ref, kept_over(document), known)
         if not known:
-            return await self._whole(ref, image)
+            return image, await self._whole(ref, image)
         with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as spool:
             await self._save(ref, spool)
             with await asyncio.to_thread(_thinned, spool, known) as thin:
                 sent = await self._load(_chunks(thin))
         if await inspect(self._target, image) is None:  # an engine that wants every layer's file
             sent += await self._whole(ref, image)
-        return sent
+        return image, sent
+
+    async def _squashed(self, ref: str, base: int, known: int) -> tuple[str, int]:
+        """Send an image with its layers above ``base`` as one; return its id and the bytes sent."""
+        sent = 0
+        with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as spool:
+            await self._save(ref, spool)
+            for left_out in dict.fromkeys((min(known, base), 0)):  # or it wants every layer's file
+                archive, image = await asyncio.to_thread(squashed, spool, base, left_out)
+                with archive:
+                    sent += await self._load(_chunks(archive))
+                if await inspect(self._target, image) is not None:
+                    return image, sent
+        raise EngineAnswer(HTTP_NOT_FOUND, f"the target did not take image {ref} in one layer")
 
     async def _whole(self, ref: str, image: str) -> int:
         path = f"/images/{quote(ref, safe='/:')}/get"
@@ -96,9 +120,13 @@ class Images:
                 break
         return known
 
-    async def keep(self, container: str, owner: str) -> str:
-        """Make an image at the source of a stopped container's files; return its id."""
-        path = f"/commit?container={quote(container, safe='')}&pause=0"
+    async def keep(self, container: str, owner: str, base: int) -> str:
+        """Make an image at the source of a stopped container's files; return its id.
+
+        ``base`` is what ``kept_over`` says of the image that the container was created from.
+        """
+        comment = quote(f"tenure: changes over {base} layers")
+        path = f"/commit?container={quote(container, safe='')}&pause=0&comment={comment}"
         label = {"Labels": leftovers.NOT_OURS | {leftovers.LABEL_SNAPSHOT: owner}}
         limit_s = self._source.timeouts.pull_s
         answer = await self._source.send("POST", path, body=label, timeout_s=limit_s, is_long=True)
@@ -138,6 +166,13 @@ async def inspect(transport: Transport, image: str) -> dict[str, Any] | None:
             return None
         raise
     return found if isinstance(found, dict) else None
+
+
+def kept_over(document: dict[str, Any]) -> int:
+    """Return over how many layers an image keeps changes, all of its own if it is none of those."""
+    told = KEPT_OVER.fullmatch(str(document.get("Comment", "")))
+    own = len(_layers(document))
+    return own if told is None else min(own, int(told[1]))
 
 
 def _layers(document: dict[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from tenure.engines.errors import (
     HTTP_NOT_FOUND,
     EngineAnswer,
 )
-from tenure.engines.images import Counted, Images, inspect
+from tenure.engines.images import Counted, Images, inspect, kept_over
 from tenure.engines.transport import Transport
 from tenure.engines.volumes import Volumes, archive
 from tenure.model.effects import CarryImage, TransferState, TwoEngineEffect
@@ -62,17 +62,18 @@ class Passage:
         own, name = str(document["Image"]), str(document["Config"]["Image"])
         kept = ""
         if effect.with_changes and await self._has_changes(effect.source_id, document):
-            kept = await self._images.keep(effect.source_id, effect.container)
+            base = kept_over(await inspect(self._source, own) or {})
+            kept = await self._images.keep(effect.source_id, effect.container, base)
         try:
-            sent = await self._images.bring(kept or own, name)
+            brought, sent = await self._images.bring(kept or own, name)
         finally:
             if kept:
                 await leftovers.remove_image(self._source, kept)
         if kept or name == own:  # created from an id: a snapshot of an earlier move, mostly
-            return Done(kept or own, moved_bytes=sent)
+            return Done(brought, moved_bytes=sent)
         named = await inspect(self._target, name)
         is_same = named is not None and named.get("Id") == own
-        return Done("" if is_same else own, moved_bytes=sent)
+        return Done("" if is_same else brought, moved_bytes=sent)
 
     async def _has_changes(self, engine_id: str, document: dict[str, Any]) -> bool:
         """Return whether files differ from the image's, mount points aside."""
