@@ -23,9 +23,10 @@ from tenure.engines.errors import (
 from tenure.engines.listing import Lister
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Transport
+from tenure.engines.volumes import claim
 from tenure.model.effects import CreateContainer
 from tenure.model.errors import EngineError, EngineUnclear
-from tenure.model.facts import ContainerFacts
+from tenure.model.facts import LABEL_CONTAINER, ContainerFacts
 from tenure.model.outcome import Done, Outcome, Refused
 
 T = TypeVar("T")
@@ -59,6 +60,9 @@ class Creator:
 
     async def create(self, effect: CreateContainer) -> Outcome:
         """Create the container or adopt its equal; raise EngineError if that stays unclear."""
+        owner = (effect.body.get("Labels") or {}).get(LABEL_CONTAINER)
+        if owner is not None:
+            await claim(self._transport, effect.body, str(owner))
         may_pull = effect.pull
         refusal: Outcome = Refused("name_taken", effect.name)
         for _ in range(NAME_TRIES):

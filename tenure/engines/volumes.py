@@ -1,13 +1,14 @@
 """Volumes from one engine to another: local ones are copied, up to a size.
 
-A volume of the same name on the target may be somebody's: it is taken only if an earlier move of
-the same service made it. The source's stays where it is, for whoever made it to remove.
+A volume of the same name on the target may be somebody's: it is taken only if it was made for the
+same service, by an earlier move or when it was first created there. The source's stays where it is,
+for whoever wants it.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +19,7 @@ from tenure.engines.images import Counted
 from tenure.engines.transport import Transport
 from tenure.model.errors import EngineError, EngineUnclear
 
-#: Of a volume that a move made: the id of the service that it was made for.
+#: Of a volume that was made for a service: its id.
 LABEL_VOLUME = "tenure.volume"
 ANONYMOUS_CHARS = 64
 
@@ -117,6 +118,31 @@ class Volumes:
                     raise
             left -= content.total
         return limit_bytes - left
+
+
+async def claim(transport: Transport, body: Mapping[str, Any], owner: str) -> None:
+    """Make the named local volumes that a create body asks for, marked as made for ``owner``.
+
+    Those that are there already stay as they are. What an engine refuses here, the create tells.
+    """
+    for name in _named(body):
+        asked = {"Name": name, "Driver": "local", "Labels": {LABEL_VOLUME: owner}}
+        with suppress(EngineAnswer):
+            await transport.send("POST", "/volumes/create", body=asked)
+
+
+def _named(body: Mapping[str, Any]) -> list[str]:
+    """Return the names of the volumes in a body of which it says nothing more: local ones."""
+    host = body.get("HostConfig")
+    if not isinstance(host, Mapping) or host.get("VolumeDriver") not in (None, "", "local"):
+        return []
+    binds = [str(bind).split(":") for bind in host.get("Binds") or ()]
+    names = [parts[0] for parts in binds if len(parts) > 1]
+    for mount in host.get("Mounts") or ():
+        is_plain = isinstance(mount, Mapping) and not mount.get("VolumeOptions")
+        if is_plain and mount.get("Type") == "volume":
+            names.append(str(mount.get("Source") or ""))
+    return [name for name in dict.fromkeys(names) if name and not name.startswith("/")]
 
 
 async def archive(transport: Transport, ref: str, path: str) -> AsyncGenerator[bytes, None]:
