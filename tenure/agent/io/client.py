@@ -24,6 +24,8 @@ TIMEOUT_S = 5.0
 #: The agent's whole journal is some 5 MB; more than this is not its.
 MAX_BYTES = 32 << 20
 CHUNK_BYTES = 1 << 16
+#: A longer answer is read by a thread, not on the loop.
+LONG_BYTES = 1 << 18
 #: Of an agent's refusal no more is shown.
 MAX_PROBLEM_BYTES = 1024
 #: Without a new reading for so many intervals, and so long beyond, an agent counts as away.
@@ -53,7 +55,10 @@ class AgentClient:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 found = await self._fetch("samples", after=str(after), every_s=f"{every_us / US:g}")
-                answer = decode(json.loads(found))
+                if len(found) > LONG_BYTES:
+                    answer = await asyncio.to_thread(lambda: decode(json.loads(found)))
+                else:
+                    answer = decode(json.loads(found))
         except TimeoutError as error:
             raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
         except (aiohttp.ClientError, OSError) as error:

@@ -35,10 +35,22 @@ class EmbeddedStats:
         fills = {2: lambda db: tables.seed_sketches(db, keep.sketch_us)}
         return cls(await Database.open(path, Schema(STEPS, PRAGMAS, fills)), keep)
 
-    async def write(self, samples: Sequence[Measured]) -> None:
-        """Keep the samples, all or none."""
-        if samples:
-            await self._database.change(lambda db: tables.insert(db, samples))
+    async def write(
+        self, samples: Sequence[Measured], heard: Mapping[str, int] | None = None
+    ) -> None:
+        """Keep the samples, and the numbers of the agents' readings they came with, all or none."""
+
+        def run(db: sqlite3.Connection) -> None:
+            tables.insert(db, samples)
+            if heard is not None:
+                tables.note_heard(db, heard)
+
+        if samples or heard is not None:
+            await self._database.change(run)
+
+    async def heard(self) -> dict[str, int]:
+        """Return the number of the last reading that was taken of each node's agent."""
+        return await self._database.read(tables.heard)
 
     async def series(self, container: str, since_us: int, until_us: int) -> list[Sample]:
         """Return the kept samples that end in [``since_us``, ``until_us``), oldest first."""

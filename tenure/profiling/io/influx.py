@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tenure.model.container import Profile
 from tenure.profiling.histories import on_grid
-from tenure.profiling.io import influx_apps, sketches, spool
+from tenure.profiling.io import influx_apps, sketches, spool, tables
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.influx_apps import AppProfiles
 from tenure.profiling.io.influx_drain import Drain, DrainHealth
@@ -31,7 +31,7 @@ from tenure.profiling.io.influx_query import (
 )
 from tenure.profiling.io.influx_server import InfluxServer
 from tenure.profiling.io.retention import STEP_ROWS
-from tenure.profiling.io.schema import SKETCHES
+from tenure.profiling.io.schema import HEARD, SKETCHES
 from tenure.profiling.io.spool import Spool
 from tenure.profiling.io.store import HISTORY_US, Whose
 from tenure.profiling.percentile import roll_up
@@ -39,7 +39,7 @@ from tenure.profiling.sample import Bucket, Measured, Sample, UseSeries
 
 FILE = "influx.db"
 SCHEMA = Schema(
-    {1: spool.TABLES + influx_apps.TABLES, 2: SKETCHES + influx_apps.BY_CONTAINER},
+    {1: spool.TABLES + influx_apps.TABLES, 2: SKETCHES + influx_apps.BY_CONTAINER, 3: HEARD},
     pragmas=("auto_vacuum = FULL",),
 )
 
@@ -83,19 +83,25 @@ class InfluxStats:
         """Whether the server takes writes, and what waits for it."""
         return self._drain.health
 
-    async def write(self, samples: Sequence[Measured]) -> None:
+    async def write(
+        self, samples: Sequence[Measured], heard: Mapping[str, int] | None = None
+    ) -> None:
         """Keep the samples in the spool, on their way to the server, and learn from them.
 
         With cAdvisor's database as the source nothing is written to it: only which container
         belongs to which app is remembered.
         """
-        if not samples:
-            return
-        if self._params.source == "cadvisor":
+        if samples and self._params.source == "cadvisor":
             await self._apps.note(samples)
-            return
-        await self._drain.put(samples)
-        await self._database.change(lambda db: sketches.learn(db, samples))
+        elif samples:
+            await self._drain.put(samples)
+            await self._database.change(lambda db: sketches.learn(db, samples))
+        if heard is not None:
+            await self._database.change(lambda db: tables.note_heard(db, heard))
+
+    async def heard(self) -> dict[str, int]:
+        """Return the number of the last reading that was taken of each node's agent."""
+        return await self._database.read(tables.heard)
 
     async def series(self, container: str, since_us: int, until_us: int) -> list[Sample]:
         """Return the kept samples that end in [``since_us``, ``until_us``), oldest first."""

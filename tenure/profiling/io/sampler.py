@@ -45,7 +45,9 @@ class SamplerParams:
     costs a bounded time; ``apps_us`` is the time between two profiles of one app. At most
     ``asked_at_once`` containers are asked for at a time, each over a connection of its own: an
     engine takes a second for its answer, and 20,000 connections at once are more than a process
-    may have. One node's containers are always asked together.
+    may have. One node's containers are always asked together. Of what agents kept while the daemon
+    was away, the first sweep takes some ``backlog_rows`` containers' readings, thinned evenly, and
+    asks ``backlog_nodes`` agents at a time.
     """
 
     interval_us: int = 30 * US
@@ -56,6 +58,8 @@ class SamplerParams:
     apps_us: int = 60 * US
     prune_us: int = 60 * US
     asked_at_once: int = 1_000
+    backlog_rows: int = 100_000
+    backlog_nodes: int = 32
 
     def __post_init__(self) -> None:
         if min(self.interval_us, self.window_us, self.timeout_us) <= 0:
@@ -115,6 +119,11 @@ class Sampler:
         self._intake = Intake()
         # kept while a node is lost too: its agent goes on, and is asked for what was missed
         self._agent_seqs: dict[str, int] = {}
+        #: Of a life before; those that have not been asked since.
+        self._behind: dict[str, int] | None = None
+        self._heard: dict[str, int] = {}
+        self._backlog = asyncio.Semaphore(params.backlog_nodes)
+        self._most_readings = 2
         self._gate = Gate(params.asked_at_once)
         self._profiled_us: dict[str, int] = {}
         self._learned_us: dict[str, int] = {}
@@ -134,6 +143,7 @@ class Sampler:
         """Sample every running container once. Failures are told in the answer, not raised."""
         begin_s = time.monotonic()
         targets = {node: tuple(rows) for node, rows in self._ports.targets().items()}
+        await self._recall(targets)
         visits = await asyncio.gather(*(self._visit(node, rows) for node, rows in targets.items()))
         failed = {visit.node: visit.why for visit in visits if visit.why}
         measured = [row for visit in visits for row in visit.measured]
@@ -174,6 +184,7 @@ class Sampler:
         measured = []
         for reading in told.readings:
             measured += self._intake.take_whole(node, rows, reading)
+            await asyncio.sleep(0)  # there are many after a while apart
         ids = [row.engine_id for row in rows if row.engine_id not in told.present]
         try:
             async with self._gate.hold(len(ids)), asyncio.timeout(self._params.timeout_us / US):
@@ -186,6 +197,7 @@ class Sampler:
         if decoded and not told.present:
             # the engine told of this time: what the agent says of it later would count twice
             self._agent_seqs.pop(node, None)
+            (self._behind or {}).pop(node, None)
         measured += self._intake.take(node, rows, decoded)
         if not told.readings:
             self._intake.note_foreign(node, self._ports.now_us())
@@ -194,13 +206,45 @@ class Sampler:
     async def _ask_agent(self, node: str) -> Told:
         """Return what the node's agent tells; nothing where it has none, or that is away."""
         ask = self._ports.agent
-        told = None if ask is None else await ask(node, self._agent_seqs.get(node, 0))
+        if ask is None:
+            told = None
+        elif self._behind and node in self._behind:
+            told = await self._caught_up(ask, node, self._behind[node])
+        else:
+            told = await ask(node, self._agent_seqs.get(node, 0))
         if told is None:
             self._intake.forget_whole(node)
             return Told((), frozenset())
         if told.readings:
             self._agent_seqs[node] = told.readings[-1].seq
         return told
+
+    async def _recall(self, targets: Mapping[str, Sequence[Target]]) -> None:
+        """Learn, once, up to where agents were heard in the life before."""
+        rows = sum(map(len, targets.values()))
+        self._most_readings = max(2, self._params.backlog_rows // max(1, rows))
+        if self._behind is not None:
+            return
+        try:
+            self._heard = await self._store.heard()
+        except StatsUnavailable:
+            self._heard = {}  # the agents' newest readings have to do
+        self._behind = dict(self._heard)
+
+    async def _caught_up(
+        self, ask: Callable[[str, int], Awaitable[Told | None]], node: str, seq: int
+    ) -> Told | None:
+        """Return what an agent kept since its reading ``seq``, that one included if it is there.
+
+        It was taken, and is what the next one is compared with.
+        """
+        async with self._backlog:
+            told = await ask(node, max(1, seq - 1))
+        assert self._behind is not None
+        if told is None:
+            return None
+        del self._behind[node]
+        return Told(_thinned(told.readings, self._most_readings), told.present)
 
     def _forget(self, targets: Mapping[str, Sequence[Target]]) -> None:
         """Drop what is remembered of containers and nodes that are no longer there."""
@@ -219,7 +263,10 @@ class Sampler:
         """Write the samples and return the profiles that are due, and what failed."""
         now_us = self._ports.now_us()
         try:
-            await self._store.write([*measured, *rests])
+            heard = {**(self._behind or {}), **self._agent_seqs}
+            news = None if heard == self._heard else heard
+            await self._store.write([*measured, *rests], news)
+            self._heard = heard
             profiles = await self._profiles(targets, now_us)
             await self._learn(targets, {row.app for row in measured}, now_us)
             if now_us - self._pruned_us >= self._params.prune_us:
@@ -278,3 +325,13 @@ class Sampler:
             log.warning("no statistics from node %s: %s", node, failed[node])
         if error and not (self.last and self.last.store_error):
             log.error("statistics are not kept: %s", error)
+
+
+def _thinned(readings: tuple[NodeReading, ...], most: int) -> tuple[NodeReading, ...]:
+    """Return at most ``most`` readings (2 or more), the first and last among them, as even apart as
+    they come.
+    """
+    if len(readings) <= most:
+        return readings
+    step = (len(readings) - 1) / (most - 1)
+    return tuple(readings[round(number * step)] for number in range(most))

@@ -40,6 +40,11 @@ SKETCHES = """
     ) WITHOUT ROWID;
 """
 
+#: The number of the last reading of each node's agent that was taken.
+HEARD = """
+    CREATE TABLE heard (node TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
 STEPS = {
     1: f"""
         CREATE TABLE series (
@@ -81,4 +86,5 @@ STEPS = {
     """,
     # Sketches; what they begin with is made of samples (``sketches.seed``).
     2: SKETCHES,
+    3: HEARD,
 }

@@ -31,8 +31,17 @@ class StatsStore(Protocol):
     Every method raises ``StatsUnavailable`` where the store fails; the caller may try again.
     """
 
-    async def write(self, samples: Sequence[Measured]) -> None:
-        """Keep the samples, all or none; one that is there already is replaced."""
+    async def write(
+        self, samples: Sequence[Measured], heard: Mapping[str, int] | None = None
+    ) -> None:
+        """Keep the samples, all or none; one that is there already is replaced.
+
+        ``heard`` is the number of the last reading that was taken of each node's agent; it
+        replaces what was kept of that (None: as it was).
+        """
+
+    async def heard(self) -> dict[str, int]:
+        """Return the number of the last reading that was taken of each node's agent."""
 
     async def series(self, container: str, since_us: int, until_us: int) -> list[Sample]:
         """Return the kept samples that end in [``since_us``, ``until_us``), oldest first."""

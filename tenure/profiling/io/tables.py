@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tenure.model.container import Profile
@@ -45,6 +45,17 @@ def insert(connection: sqlite3.Connection, samples: Sequence[Measured]) -> None:
         [(ids[row.container, row.node, row.app], *_cells(row.sample)) for row in samples],
     )
     sketches.learn(connection, samples)
+
+
+def note_heard(connection: sqlite3.Connection, heard: Mapping[str, int]) -> None:
+    """Replace what is known of the last reading that was taken of each node's agent."""
+    connection.execute("DELETE FROM heard")
+    connection.executemany("INSERT INTO heard (node, seq) VALUES (?, ?)", list(heard.items()))
+
+
+def heard(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the number of the last reading that was taken of each node's agent."""
+    return dict(connection.execute("SELECT node, seq FROM heard"))
 
 
 def _series_id(connection: sqlite3.Connection, key: tuple[str, str, str]) -> int:

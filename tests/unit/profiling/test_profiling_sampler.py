@@ -240,6 +240,9 @@ async def test_a_large_fleet_is_asked_a_part_at_a_time(store: EmbeddedStats) -> 
     assert most == 20
 
 
+PARAMS = SamplerParams(min_samples=1)
+
+
 class Agent:
     """An agent of node a: it sees the containers in ``sees``, and is away where that is None."""
 
@@ -270,7 +273,7 @@ class Agent:
         self.engine_asked += engine_ids
         return await self.fleet.stats(node, engine_ids)
 
-    def sampler(self, store: EmbeddedStats) -> Sampler:
+    def sampler(self, store: EmbeddedStats, params: SamplerParams = PARAMS) -> Sampler:
         fleet = self.fleet
         ports = SamplerPorts(
             self.stats,
@@ -280,7 +283,7 @@ class Agent:
             self.read,
             lambda _: Resources(100),
         )
-        return Sampler(store, ports, SamplerParams(min_samples=1))
+        return Sampler(store, ports, params)
 
     async def sweep(self, sampler: Sampler) -> None:
         self.fleet.now_us += 10 * US
@@ -337,3 +340,57 @@ async def test_what_was_missed_is_taken_from_the_agent(store: EmbeddedStats) -> 
     fleet.nodes["a"] = lost
     await agent.sweep(sampler)
     assert len(await store.series("c1", 0, 2 * START_US)) == 1 + 3  # one of four is the new base
+
+
+async def test_what_agents_kept_while_the_daemon_was_away_is_fetched(tmp_path: Path) -> None:
+    fleet = Fleet()
+    agent = Agent(fleet)
+    store = await EmbeddedStats.open(tmp_path / "stats.db")
+    sampler = agent.sampler(store)
+    for _ in range(3):
+        await agent.sweep(sampler)
+    taken = [sample.at_us for sample in await store.series("c1", 0, 2 * START_US)]
+    assert len(taken) == 2
+    await store.close()  # and nothing of the sampler is left
+    for _ in range(4):
+        fleet.now_us += 10 * US
+        agent.look()
+    store = await EmbeddedStats.open(tmp_path / "stats.db")
+    sampler = agent.sampler(store)
+    agent.asked.clear()
+    await agent.sweep(sampler)
+    assert agent.asked[0] == ("a", 2)  # the third was taken: the fourth is compared with it
+    series = await store.series("c1", 0, 2 * START_US)
+    assert [sample.at_us for sample in series[2:]] == [
+        fleet.now_us - n * 10 * US for n in (4, 3, 2, 1, 0)
+    ]
+    assert {sample.use.cpu_m for sample in series} == {250}
+    profiles = await store.profiles({"c1": START_US}, 2 * START_US)
+    assert profiles["c1"].samples == 7, "none twice"
+    await agent.sweep(sampler)
+    assert agent.asked[-2:] == [("a", 8), ("b", 0)]
+    await store.close()
+
+
+async def test_a_long_backlog_is_thinned_and_what_the_engine_told_is_not_asked_for(
+    store: EmbeddedStats,
+) -> None:
+    fleet = Fleet()
+    agent = Agent(fleet)
+    sampler = agent.sampler(store)
+    for _ in range(2):
+        await agent.sweep(sampler)
+    for _ in range(50):
+        fleet.now_us += 10 * US
+        agent.look()
+    params = SamplerParams(min_samples=1, backlog_rows=4 * 6)  # of four containers
+    await agent.sweep(agent.sampler(store, params))
+    series = await store.series("c1", 0, 2 * START_US)
+    assert len(series) == 1 + 5
+    assert sum(sample.span_us for sample in series) == 52 * 10 * US
+    assert await store.heard() == {"a": 53}
+    agent.sees = None
+    sampler = agent.sampler(store, params)
+    for _ in range(2):
+        await agent.sweep(sampler)
+    assert await store.heard() == {}
