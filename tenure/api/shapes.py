@@ -65,9 +65,10 @@ class BlockerView(TypedDict):
 
 
 class DrainMoveView(TypedDict):
-    """A move that a drain begins now; ``method`` is live, snapshot, stop-first or start-first.
+    """A move that a drain begins now.
 
-    ``why`` says why it is none better, "" where it is the best.
+    ``method`` is live, snapshot, stop-first, start-first or at-rest; ``why`` says why it is none
+    better, "" where it is the best.
     """
 
     container: str

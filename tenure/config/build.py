@@ -54,7 +54,10 @@ def build_settings(
         stats=_stats(file),
         generations=tuple(file.generations),
         placement=made.PlacementSettings(
-            file.placement.policy, file.placement.nursery, file.placement.patience
+            file.placement.policy,
+            file.placement.nursery,
+            file.placement.patience,
+            file.placement.nursery_full,
         ),
         power=_power(file),
         budgets=_budgets(file),

@@ -110,6 +110,11 @@ class PlacementSection(Section):
     nursery: Literal["spread", "binpack", "random"] = _field(
         "spread", "How new containers are placed in the first generation."
     )
+    nursery_full: Literal["next", "wait"] = _field(
+        "next",
+        "What becomes of a new container for which the first generation has no room: `next` has it "
+        "begin in the next generation that has, `wait` has it wait.",
+    )
 
 
 class PowerSection(Section):

@@ -54,6 +54,7 @@ class PlacementSettings:
     policy: str
     nursery: str
     patience: float
+    nursery_full: str = "next"
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,14 @@ def _skip_turns(ctx: Context, service: Service) -> None:
     ctx.put_service(replace(service, incarnation=turn, turns=turn))
 
 
+def arm(ctx: Context, key: str) -> None:
+    """Give a copy that was made at rest its restart policy, once it runs."""
+    service = ctx.tables.services.get(key)
+    is_due = service is not None and service.is_disarmed and service.state is C.RUNNING
+    if service is not None and is_due and key not in ctx.arming and ctx.move_of(key) is None:
+        _set_policy(ctx, service)
+
+
 def _set_policy(ctx: Context, service: Service) -> None:
     """Give a copy its restart policy: a forgotten move may have taken it away."""
     if moves.has_policy(service):
@@ -303,6 +311,8 @@ def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
     service = ctx.tables.services.get(key)
     if isinstance(outcome, Unknown) and service is not None:
         ctx.put_service(replace(service, late_us=ctx.now_us + services.LATE_US))
+    if isinstance(outcome, Done) and service is not None and service.is_disarmed:
+        ctx.put_service(replace(service, is_disarmed=False))
     is_absent = isinstance(outcome, Refused) and outcome.code == "no_such_container"
     if not (isinstance(outcome, Done) or is_absent):
         ctx.arm(ctx.now_us + RETRY_US, MACHINE, key)

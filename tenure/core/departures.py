@@ -44,6 +44,7 @@ def queue(  # noqa: PLR0913 - a move is these things
         is_start_first=choice.is_start_first,
         expires_us=expires_us,
         changed_us=ctx.now_us,
+        rest=service.state.value if choice.is_at_rest else "",
     )
     ctx.put_migration(move)
     ctx.publish(
@@ -77,13 +78,19 @@ def begin(ctx: Context, move: Migration, service: Service) -> None:
     node = ctx.tables.nodes[move.target]
     if node.power is not Power.ON:
         power.want_on(ctx, move.target, f"move of {service.name}")
+    choice = choice_of(ctx, service, move.target)
     services.to(ctx, service, ContainerState.MOVING)
     service = ctx.tables.services[service.id]
     ctx.put_service(replace(service, turns=max(service.turns, move.incarnation)))
     ledger.begin_stay(ctx, f"{service.id}/{move.incarnation}", move.target, "")
-    choice = choice_of(ctx, service, move.target)
-    first = choice.is_start_first
-    move = replace(move, kind=choice.kind, why=choice.why, is_start_first=first)
+    # what was measured since it was queued counts: that is what it was found room for
+    move = replace(
+        move,
+        kind=choice.kind,
+        why=choice.why,
+        is_start_first=choice.is_start_first,
+        request=room.need_of(ctx, service),
+    )
     put(ctx, move, to_next(ctx, move), started_us=ctx.now_us)
 
 
@@ -91,8 +98,8 @@ def _objection(ctx: Context, move: Migration, service: Service) -> str:
     """Return why a queued move must not start any more, or ""."""
     if ctx.now_us >= move.expires_us:
         return "expired"
-    if service.state is not ContainerState.RUNNING or service.is_removing:
-        return "not_running"
+    if service.state is not move.end_state or service.is_removing:
+        return "changed" if move.rest else "not_running"
     if (service.node, service.incarnation) != (move.source, move.source_incarnation):
         return "changed"
     if not services.is_reachable(ctx, move.source):
@@ -101,7 +108,7 @@ def _objection(ctx: Context, move: Migration, service: Service) -> str:
 
 
 def _barred(ctx: Context, move: Migration, service: Service) -> str:
-    if ctx.now_us < service.late_us:
+    if ctx.now_us < service.late_us or (move.rest and ctx.now_us < service.guard_us):
         return "unsure"
     node = ctx.tables.nodes.get(move.target)
     if node is None:

@@ -1,8 +1,9 @@
 """What a drain does at this moment: the moves that it begins, and what it cannot move.
 
-One function answers the dry run, shows progress, and says what is enacted. A running service goes
-to a node of its generation that passes the filters of every placement and has room by its profile,
-chosen by the policy for services (``seats``); the largest first.
+One function answers the dry run, shows progress, and says what is enacted. A service goes to a
+node of its generation that passes the filters of every placement and has room by its profile, also
+where it does not run: it may be started there. The policy for services chooses the node
+(``seats``); the largest first.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def _held(ctx: Context, node: Node, service: Service, setback: Setback | None) -
     """Return why a service cannot be moved now, wherever to; None if it can."""
     if service.is_removing:
         return _passing(service, "removing", "is being removed")
-    if service.state in (S.STOPPED, S.EXITED):
-        return _at_rest(ctx, service)
+    if service.state is S.EXITED and ctx.now_us < service.guard_us:
+        return _passing(service, "starting", "is about to be started")
     if service.state in PASSING:
         return _under_way(service)
     barred = kinds.never(service)
@@ -92,15 +93,6 @@ def _under_way(service: Service) -> Blocker:
         text = "was not sent to the node yet; the drain has it placed elsewhere"
         return _passing(service, "unsent", text)
     return _passing(service, *PASSING[service.state])
-
-
-def _at_rest(ctx: Context, service: Service) -> Blocker:
-    """Moving would create it anew: its files and its log exist on this engine alone."""
-    if service.state is S.EXITED and ctx.now_us < service.guard_us:
-        return _passing(service, "starting", "is about to be started")
-    text = f"is {service.state.value}; its files and log are on this node alone"
-    remedy = f"tenure container start {service.name} and it is moved, or tenure container rm"
-    return _stuck(service, "stopped", text, f"{remedy} {service.name}")
 
 
 def _not_yet(ctx: Context, service: Service, setback: Setback | None) -> Blocker | None:

@@ -250,6 +250,7 @@ def _review(ctx: Context) -> None:
     touched, ctx.touched_services = sorted(ctx.touched_services), set()
     for key in touched:
         services.review(ctx, key)
+        adopt.arm(ctx, key)
         move = ctx.move_of(key)
         if move is not None:
             migrations.advance(ctx, move.id)

@@ -15,9 +15,10 @@ from tenure.model.units import FOREVER_US
 
 
 def could_fit(ctx: Context, service: Service) -> bool:
-    """Whether any node of its generation is large enough, as far as nodes are known."""
+    """Whether any node where it may begin is large enough, as far as nodes are known."""
     need = service.request
-    nodes = [n for n in ctx.tables.nodes.values() if n.spec.generation == service.generation]
+    homes = (service.generation, *_beyond(ctx, service))
+    nodes = [n for n in ctx.tables.nodes.values() if n.spec.generation in homes]
     sized = [n for n in nodes if n.capacity.cpu_m > 0]
     return not sized or any(
         need.cpu_m <= n.capacity.cpu_m and need.memory_bytes <= n.capacity.memory_bytes
@@ -36,6 +37,31 @@ def skip(ctx: Context, service: Service, generation: str) -> Service:
         return service
     is_on = ctx.tables.nodes[node].power is Power.ON
     return later if is_on or find_node(ctx, service) is None else service
+
+
+def found(ctx: Context, service: Service) -> tuple[Service, str | None]:
+    """Return it with the node that it gets, in a later generation where its own has no room.
+
+    A nursery that is full would keep containers waiting while other nodes stand by (ours; GENPACK
+    has them wait). There they count with what they asked for until they are measured, and cycles
+    move them on from there.
+    """
+    node = find_node(ctx, service)
+    for generation in _beyond(ctx, service) if node is None else ():
+        later = replace(service, generation=generation)
+        node = find_node(ctx, later)
+        if node is not None:
+            return later, node
+    return service, node
+
+
+def _beyond(ctx: Context, service: Service) -> tuple[str, ...]:
+    """Return the generations in which it may begin when its own is full, in order."""
+    names = ctx.params.generations
+    is_first = service.generation == room.home(ctx, names[0])
+    if ctx.params.nursery_full != "next" or service.is_at_home or not is_first:
+        return ()
+    return names[names.index(service.generation) + 1 :]
 
 
 def find_node(ctx: Context, service: Service) -> str | None:

@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenure.model.container import Service
+from tenure.model.container import ContainerState, Service
 from tenure.model.node import Node
 
 KINDS = ("live", "snapshot", "restart")
+#: What does not run is moved with its files, and stays at rest.
+AT_REST = frozenset((ContainerState.STOPPED, ContainerState.EXITED))
 #: Says that the same files are under its bind mounts' paths on every node.
 LABEL_BINDS = "tenure.binds"
 
@@ -26,10 +28,13 @@ class Choice:
     kind: str
     why: str = ""
     is_start_first: bool = False
+    is_at_rest: bool = False
 
     @property
     def method(self) -> str:
-        """Return the step plan: live, snapshot, stop-first or start-first; "" for none."""
+        """Return the step plan: live, snapshot, stop-first, start-first, at-rest; "" for none."""
+        if self.is_at_rest:
+            return "at-rest"
         if self.kind != "restart":
             return self.kind
         return "start-first" if self.is_start_first else "stop-first"
@@ -43,6 +48,12 @@ def choose(service: Service, source: Node | None, target: Node | None, best: str
     barred = never(service)
     if barred:
         return Choice("", barred[1])
+    if service.state in AT_REST:
+        return Choice("snapshot", is_at_rest=True)  # there is no memory, and files are kept
+    return _chosen(service, source, target, best)
+
+
+def _chosen(service: Service, source: Node | None, target: Node | None, best: str) -> Choice:
     wanted = service.migrate or best
     if wanted == "live":
         objection = _not_live(service, source, target)

@@ -71,8 +71,8 @@ def advance(ctx: Context, key: str) -> None:
         departures.begin(ctx, move, service)
     elif move.step is Step.UNDO_TARGET:
         _undo_target(ctx, move)
-    elif move.step is Step.COMMIT and not has_policy(service):
-        _next(ctx, move)
+    elif move.step is Step.COMMIT and (move.rest or not has_policy(service)):
+        _next(ctx, move)  # an engine that comes back starts what is created with a policy
     elif move.step is Step.SWEEP:
         _finish(ctx, move)
     elif move.step is not Step.VERIFY:
@@ -175,13 +175,16 @@ def _next(ctx: Context, move: Migration) -> None:
     if move.step is Step.STOP:
         move = replace(move, down_us=ctx.now_us)
     after = to_next(ctx, move)
+    if after is Step.COMMIT:  # of one at rest nothing is to be verified
+        _commit(ctx, move)
+        return
     if after is Step.VERIFY:
         verify = ctx.now_us + ctx.params.verify_us
         move = replace(move, verify_us=verify, up_us=ctx.now_us)
         ctx.arm(verify, MACHINE, move.id)
     if move.step is Step.COMMIT:
         service = ctx.tables.services[move.container]
-        services.to(ctx, service, ContainerState.RUNNING, moved_us=ctx.now_us)
+        services.to(ctx, service, move.end_state, moved_us=ctx.now_us)
     is_untouched = after is Step.UNDO_ARM and not move.is_source_touched
     if after is Step.ROLLED_BACK or is_untouched:
         _rolled_back(ctx, move)
@@ -289,7 +292,7 @@ def _undo_target(ctx: Context, move: Migration) -> None:
         return
     ledger.end_stay(ctx, f"{move.container}/{move.incarnation}")
     if ctx.tables.nodes[move.source].is_fenced:
-        _lost(ctx, move, "source is off")
+        _without_source(ctx, move)
     elif move.is_source_stopped:
         put(ctx, move, Step.UNDO_SOURCE)
         advance(ctx, move.id)
@@ -305,7 +308,15 @@ def _rolled_back(ctx: Context, move: Migration) -> None:
     put(ctx, move, Step.ROLLED_BACK, finished_us=ctx.now_us, up_us=up)
     service = ctx.tables.services[move.container]
     guard = ctx.now_us + services.LATE_US if move.is_source_stopped else 0
-    services.to(ctx, service, ContainerState.RUNNING, moved_us=ctx.now_us, guard_us=guard)
+    services.to(ctx, service, move.end_state, moved_us=ctx.now_us, guard_us=guard)
+
+
+def _without_source(ctx: Context, move: Migration) -> None:
+    """End a move whose source is off: what ran is created anew, what did not waits for its node."""
+    if move.rest:
+        _rolled_back(ctx, replace(move, reason="source is off"))
+    else:
+        _lost(ctx, move, "source is off")
 
 
 def _lost(ctx: Context, move: Migration, reason: str) -> None:
@@ -330,7 +341,8 @@ def _commit(ctx: Context, move: Migration) -> None:
             incarnation=move.incarnation,
             generation=move.generation,
             since_us=ctx.now_us if is_promoted else service.since_us,
-            started_us=move.up_us,
+            started_us=service.started_us if move.rest else move.up_us,
+            is_disarmed=bool(move.rest) and has_policy(service),
             no_live="",
             live_retry_us=0,
             live_refusals=0,
@@ -361,7 +373,10 @@ def on_listing(
         return
     at_source = node == move.source
     facts = copies[0] if at_source else copies[1]
-    if move.step is Step.VERIFY:
+    is_woken = bool(move.rest) and at_source and facts is not None and facts.is_running
+    if is_woken and move.step in BEFORE_START:
+        _back(ctx, replace(move, is_unsure=False), "somebody has started it meanwhile")
+    elif move.step is Step.VERIFY:
         if not at_source:
             _verify(ctx, move, facts)
     elif move.is_unsure and at_source == (move.step in SOURCE_STEPS):
@@ -432,7 +447,8 @@ def _without(ctx: Context, move: Migration, node: str) -> None:
     free = replace(move, effect="", is_unsure=False)
     if node == move.target and move.step is Step.COMMIT:
         _next(ctx, free)
-        services.again(ctx, ctx.tables.services[move.container], "target is off")
+        if not move.rest:
+            services.again(ctx, ctx.tables.services[move.container], "target is off")
     elif node == move.target and not is_committed(move.step):
         if move.step is Step.QUEUED:
             departures.refuse(ctx, move, "target is off")
@@ -443,7 +459,7 @@ def _without(ctx: Context, move: Migration, node: str) -> None:
     elif node == move.source and move.step in (Step.DISARM, Step.STOP):
         _next(ctx, replace(free, is_source_stopped=True))
     elif node == move.source and move.step in (Step.UNDO_SOURCE, Step.UNDO_ARM):
-        _lost(ctx, free, "source is off")
+        _without_source(ctx, free)
 
 
 def rearm(ctx: Context) -> None:

@@ -24,6 +24,8 @@ class Params:
     ``solve_us`` a slow policy may take for one decision; ``mishaps`` losses of an executor that
     cost no retry; ``best_kind`` the best kind of move (live, snapshot, restart) of containers that
     do not say; ``volumes_bytes`` the local volumes of one container that a move copies at most;
+    ``nursery_full`` says what becomes of a container for which the first generation has no room:
+    ``next`` (it begins in the next one that has) or ``wait``;
     ``harvest_margin`` the part of a node's capacity that batches leave free beside what its owners
     take, ``harvest_window_us`` within which a batch must be able to end, ``max_tasks`` of a batch,
     ``max_batches`` open at a time, ``output_bytes`` of one task, ``preparing`` tasks of a node
@@ -63,6 +65,7 @@ class Params:
     max_history: int = 10_000
     best_kind: str = "live"
     volumes_bytes: int = 1 << 30
+    nursery_full: str = "next"
     harvest_margin: float = 0.1
     harvest_window_us: int = 24 * 3600 * US
     max_tasks: int = 10_000

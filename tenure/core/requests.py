@@ -40,6 +40,7 @@ def create(ctx: Context, command: CreateService) -> None:
         overlap=command.overlap,
         min_age_us=command.min_age_us,
         is_pullable=command.is_pullable,
+        is_at_home=bool(command.generation),
         changed_us=ctx.now_us,
     )
     if command.may_skip_to and not command.generation:

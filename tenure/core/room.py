@@ -37,7 +37,8 @@ def need_of(ctx: Context, service: Service) -> Resources:
 def kind_of(service: Service) -> tuple[object, ...]:
     """Return what decides where a waiting service may go: alike ones fit the same nodes."""
     image = "" if service.is_pullable else str(service.body.get("Image", ""))
-    return service.generation, service.request, image, host_ports(service)
+    kind = service.generation, service.is_at_home, service.request
+    return *kind, image, host_ports(service)
 
 
 def seed_of(service: Service) -> int:

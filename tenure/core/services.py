@@ -114,13 +114,15 @@ def bury(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) ->
 def _place(ctx: Context, service: Service) -> None:
     if _is_haunted(ctx, service):
         return
-    node = housing.find_node(ctx, service)
+    home = service.generation
+    service, node = housing.found(ctx, service)
     if node is None:
         _wait(ctx, service, NO_ROOM)
         return
     power.want_on(ctx, node, f"container {service.name}")
     fresh = {"since_us": ctx.now_us, "started_us": None}
-    service = to(ctx, service, S.CREATING, node=node, reason="", **fresh)
+    reason = "" if service.generation == home else f"generation {home} has no room"
+    service = to(ctx, service, S.CREATING, node=node, reason=reason, **fresh)
     ledger.begin_stay(ctx, stay_of(service), node, "")
     _create(ctx, service)
 

@@ -12,6 +12,7 @@ def params_of(settings: Settings) -> Params:
     return Params(
         generations=settings.generations,
         service_policy=settings.placement.nursery,
+        nursery_full=settings.placement.nursery_full,
         grace_us=power.grace_us,
         min_on=dict(power.min_on),
         spare_cpu_m=power.headroom_cpu_m,

@@ -63,17 +63,20 @@ CONTAINER_TRANSITIONS: dict[ContainerState, tuple[ContainerState, ...]] = {
     ),
     ContainerState.STOPPED: (
         ContainerState.STARTING,
+        ContainerState.MOVING,
         ContainerState.RUNNING,
         ContainerState.REMOVED,
     ),
     ContainerState.EXITED: (
         ContainerState.RUNNING,
         ContainerState.STARTING,
+        ContainerState.MOVING,
         ContainerState.REMOVED,
     ),
     ContainerState.MOVING: (
         ContainerState.RUNNING,
         ContainerState.EXITED,
+        ContainerState.STOPPED,
         ContainerState.REMOVED,
     ),
     ContainerState.FAILED: (ContainerState.REMOVED,),
@@ -95,7 +98,9 @@ class Service:
     alone; ``live_refusals`` counts these failures since it last moved.
     ``turns`` is the highest incarnation ever tried; until ``guard_us`` an exit is taken as the
     late effect of a stop that ended unknown, and undone; until ``late_us`` a start, or a
-    restart policy, that ended unknown may still come, and no move begins.
+    restart policy, that ended unknown may still come, and no move begins. ``is_at_home``: its owner
+    named the generation, so it begins in no other; ``is_disarmed``: its copy was made at rest, and
+    gets its restart policy once it runs.
     """
 
     id: str
@@ -132,6 +137,8 @@ class Service:
     no_live: str = ""
     live_retry_us: int = 0
     live_refusals: int = 0
+    is_at_home: bool = False
+    is_disarmed: bool = False
     version: int = 0
 
     @property
@@ -194,6 +201,7 @@ class Migration:
     measured downtime. ``kind`` is live, snapshot or restart, ``why`` says why it is none better.
     ``image`` is what the target is created from ("": what the body says), ``checkpoint`` the name
     of the checkpoint, which is kept at the source until the end; ``moved_bytes`` were sent.
+    ``rest`` is the state of a container that did not run and will not ("": it runs).
     """
 
     id: str
@@ -229,6 +237,7 @@ class Migration:
     image: str = ""
     checkpoint: str = ""
     moved_bytes: int = 0
+    rest: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -236,10 +245,17 @@ class Migration:
 
     @property
     def method(self) -> str:
-        """Return its step plan: live, snapshot, stop-first or start-first."""
+        """Return its step plan: live, snapshot, stop-first, start-first or at-rest."""
+        if self.rest:
+            return "at-rest"
         if self.kind != "restart":
             return self.kind
         return "start-first" if self.is_start_first else "stop-first"
+
+    @property
+    def end_state(self) -> ContainerState:
+        """Return what the container is in when the move has ended, done or rolled back."""
+        return ContainerState(self.rest) if self.rest else ContainerState.RUNNING
 
     @property
     def downtime_us(self) -> int | None:

@@ -53,7 +53,8 @@ class Blocker:
 class PlannedMove:
     """A move that a drain begins now.
 
-    ``method`` is live, snapshot, stop-first or start-first, ``why`` says why it is none better.
+    ``method`` is live, snapshot, stop-first, start-first or at-rest, ``why`` says why it is none
+    better.
     """
 
     container: str

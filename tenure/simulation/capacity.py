@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from tenure.core.tables import Changes
-from tenure.model.container import ContainerState, Grave, Migration, Service, Step
+from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
 from tenure.model.job import Executor, Job
 from tenure.model.node import Node
-from tenure.model.resources import Resources, total
+from tenure.model.resources import Resources, larger, total
 from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
 
@@ -18,13 +21,39 @@ IDLE = frozenset(
         ContainerState.FAILED,
     )
 )
+UNKNOWN = Resources(1 << 40, 1 << 60)
 
 
-def check(store: SimStore, names: set[str]) -> None:
+@dataclass(slots=True)
+class Needs:
+    """What services count for: as they asked, until they are measured.
+
+    ``before`` and ``after`` are the profiles that the daemon knew before and after the batch; what
+    was placed amid it was judged by either, so the smaller counts.
+    """
+
+    headroom: float = 1.0
+    before: Mapping[str, Profile] = field(default_factory=dict)
+    after: Mapping[str, Profile] = field(default_factory=dict)
+
+    def of(self, service: Service | None) -> Resources:
+        """Return the smaller need of a service; of none, more than any."""
+        if service is None:
+            return UNKNOWN
+        return _smaller(*(self._by(service, known) for known in (self.before, self.after)))
+
+    def _by(self, service: Service, known: Mapping[str, Profile]) -> Resources:
+        profile = known.get(service.id)
+        if profile is None:
+            return service.request
+        return larger(profile.p90.scaled(self.headroom), service.reserved)
+
+
+def check(store: SimStore, names: set[str], needs: Needs) -> None:
     """Check the nodes on which a transaction has placed something."""
     for name in sorted(names):
         node: Node = store.table("nodes")[name]
-        load = load_on(store, name)
+        load = load_on(store, name, needs)
         is_over = load.cpu_m > node.capacity.cpu_m
         if is_over or load.memory_bytes > node.capacity.memory_bytes:
             raise LawBroken("L12", f"{name} holds {load}, its capacity is {node.capacity}")
@@ -60,8 +89,8 @@ def _resumed(changes: Changes) -> set[str]:
     }
 
 
-def load_on(store: SimStore, name: str) -> Resources:
-    """Return what everything on a node asked for, from the records.
+def load_on(store: SimStore, name: str, needs: Needs) -> Resources:
+    """Return what everything on a node needs, from the records and what was measured.
 
     The grave of a copy whose successor, or whose move, holds room on the same node is not counted
     beside it.
@@ -72,10 +101,12 @@ def load_on(store: SimStore, name: str) -> Resources:
     graves: list[Grave] = list(store.table("graves").values())
     moves: list[Migration] = list(store.table("migrations").values())
     parts = [jobs[e.job].spec.request for e in executors if e.node == name and not e.is_over]
-    parts += [s.request for s in services.values() if s.node == name and s.state not in IDLE]
+    parts += [needs.of(s) for s in services.values() if s.node == name and s.state not in IDLE]
     here = {e.key for e in executors if e.node == name and not e.is_over}
     here |= {m.container for m in moves if m.target == name and not m.is_over}
-    parts += [g.request for g in graves if g.node == name and g.may_run and g.owner not in here]
+    dead = [g for g in graves if g.node == name and g.may_run and g.owner not in here]
+    # one buried in this transaction counted for what it needed when room was looked for
+    parts += [_smaller(g.request, needs.of(services.get(g.owner))) for g in dead]
     parts += [
         m.request
         for m in moves
@@ -85,3 +116,8 @@ def load_on(store: SimStore, name: str) -> Resources:
         and services[m.container].node != name
     ]
     return total(parts)
+
+
+def _smaller(a: Resources, b: Resources) -> Resources:
+    """Return the smaller amounts of CPU and memory, which alone are judged."""
+    return Resources(min(a.cpu_m, b.cpu_m), min(a.memory_bytes, b.memory_bytes))

@@ -25,6 +25,7 @@ from tenure.model.events import (
 from tenure.model.job import Job
 from tenure.model.units import US
 from tenure.simulation.shell import SimShell
+from tenure.simulation.statistics import Statistics
 from tenure.simulation.worker import Worker
 from tenure.simulation.workload import Wish
 
@@ -36,14 +37,15 @@ MakeCommand = Callable[[int, str], Command]
 class Clients:
     """All askers of a run. ``jobs`` maps a wish's name to the job it became."""
 
-    def __init__(self, shell: SimShell, random: Random, *, is_calm: bool) -> None:
+    def __init__(self, shell: SimShell, random: Random, *, is_calm: bool, seed: int = 0) -> None:
         self._shell = shell
         self._random = random
         self._is_calm = is_calm
         self._asked = 0
         self._waiting: dict[str, Callable[[Reply], None]] = {}
         self._ids = 0
-        self.worker = Worker(shell, self.ask, random)
+        self.worker = Worker(shell, self.ask, random, seed=seed)
+        self.statistics = Statistics(shell, seed)
         self.jobs: dict[str, Job] = {}
         self.services: dict[str, str] = {}
         self.batches: dict[str, str] = {}
@@ -129,6 +131,7 @@ class Clients:
     def _create(self, wish: Wish, key: str) -> MakeCommand:
         def make(at_us: int, request: str) -> Command:
             self._ids += 1
+            app = self.statistics.app_of(wish.name)
             return CreateService(
                 at_us=at_us,
                 request=request,
@@ -136,7 +139,8 @@ class Clients:
                 fingerprint=wish.name,
                 container=f"{self._ids:08x}{'0' * 56}",
                 name=wish.name,
-                app=wish.name,
+                app=app,
+                may_skip_to=self.statistics.skip_to(app),
                 body=wish.body or {},
                 request_resources=wish.request,
                 migrate=wish.migrate,
@@ -156,6 +160,8 @@ class Clients:
             self.batches[wish.name] = reply.value.id
         elif isinstance(reply.value, Service):
             self.services[wish.name] = reply.value.id
+            if reply.value.generation == self.statistics.skip_to(reply.value.app):
+                self._shell.around.story.strike("skipped_nursery")
         else:
             self._shell.around.laws.turned_down(key, wish.name)
             self._shell.around.story.strike(f"turned_down_{reply.value.code}")

@@ -9,7 +9,8 @@ L15 nothing new lands on a node that is drained; L16 one that was drained is emp
 L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by running twice. L17, what
 the core keeps between events is what its records say, is ``remembered``. L18: what moved live goes
 on with the memory that it had. L19 to L22, of batches, are ``lent``,
-L23, of what agents ended, is ``agents``.
+L23, of what agents ended, is ``agents``. L24, what is planned from the fleet as it is can be
+enacted, is the ``worker``'s.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def copy_of(container: SimContainer) -> Copy:
 class Laws:
     """Watches everything; ``store`` is what is on the disk, the machines are the truth.
 
-    ``is_size_known`` False: measured use changes what services need, and L12 is not judged.
+    ``is_size_known`` False: others' containers were measured too, and L12 is not judged; ``needs``
+    are what services count for.
     ``excused`` are ways to start of which L6 says nothing: moves and graves were forgotten.
     ``last_seq`` is the number before the first event that the store is to hold, ``checks`` what
     L1 and L3 say of each kind of record.
@@ -84,6 +86,7 @@ class Laws:
         self.promised: dict[str, str] = {}
         self.keys: dict[str, str] = {}
         self.is_size_known = True
+        self.needs = capacity.Needs()
         self.excused: frozenset[str] = frozenset()
         self.look_at_end: Callable[[Task], None] = lambda _: None
         self.last_seq = 0
@@ -203,8 +206,8 @@ class Laws:
         for node in self._emptied:
             emptiness.is_empty(self.store, self.machines[node])
         if self.is_size_known:
-            capacity.check(self.store, self._placed)
-            lent.fits(self.store, self._lent)
+            capacity.check(self.store, self._placed, self.needs)
+            lent.fits(self.store, self._lent, self.needs)
 
     def on_restart(self) -> None:
         """L1: what was promised is on the disk when a daemon starts."""

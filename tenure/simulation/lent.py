@@ -27,7 +27,7 @@ from tenure.model.batch import (
 from tenure.model.node import Node
 from tenure.model.resources import Resources, total
 from tenure.model.units import MIB, US
-from tenure.simulation.capacity import load_on
+from tenure.simulation.capacity import Needs, load_on
 from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
@@ -158,7 +158,7 @@ def _ended_well(machine: Machine, task: Task) -> None:
         raise LawBroken("L21", f"task {task.key} is done, and {container.id} is {text}")
 
 
-def fits(store: SimStore, names: set[str]) -> None:
+def fits(store: SimStore, names: set[str], needs: Needs) -> None:
     """L19 on the nodes that a transaction gave tasks to."""
     batches: dict[str, Batch] = store.table("batches")
     tasks: list[Task] = list(store.table("tasks").values())
@@ -166,7 +166,7 @@ def fits(store: SimStore, names: set[str]) -> None:
         node: Node = store.table("nodes")[name]
         here = [task for task in tasks if task.node == name and task.state not in TASK_OVER]
         lent = total(batches[task.batch].spec.stage(task.stage).request for task in here)
-        load = load_on(store, name) + lent
+        load = load_on(store, name, needs) + lent
         is_over = load.cpu_m > node.capacity.cpu_m
         if is_over or load.memory_bytes > node.capacity.memory_bytes:
             raise LawBroken("L19", f"{name} is lent {lent}, holds {load} of {node.capacity}")

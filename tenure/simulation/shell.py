@@ -103,6 +103,8 @@ class SimShell:
         self._is_woken = False
         self._tick_us: int | None = None
         self._shown: dict[str, str] = {}
+        #: Number of the latest batch, and how many events it had.
+        self.handled = (0, 0)
 
     @property
     def is_alive(self) -> bool:
@@ -120,6 +122,7 @@ class SimShell:
         self._tell("daemon starts")
         self.state = FleetState(self.params, self.placer, fleet="sim")
         self.state.load(self.around.store.load())
+        self.around.laws.needs.headroom = self.params.headroom
         self.around.laws.on_restart()
         self.put(lambda at_us: Started(at_us=at_us))
         self.reload()
@@ -183,7 +186,11 @@ class SimShell:
         events = [make(now_us) for make in makers]
         for event in events:
             self._tell_event(event)
+        self.handled = (self._batches + 1, len(events))
+        needs, known = self.around.laws.needs, self.state.ctx.profiles
+        needs.before = dict(known)
         effects = self.state.handle_all(events)
+        needs.after = known
         self._batches += 1
         if self._batches % REMEMBERED_EVERY == 0:
             remembered.check(self.state.ctx)
@@ -199,6 +206,8 @@ class SimShell:
             self.around.story.strike(public.type)
             if public.type == "node.stopping" and "fence" in str(public.data.get("why")):
                 self.around.story.strike("fenced_by_power")
+            if "has no room" in str(public.data.get("reason")):
+                self.around.story.strike("nursery_full")
             self._tell(f"  * {public.type} {public.subject[:20]} {_told_data(public.data)}")
         self._carry_out(effects, death)
         self._arm()

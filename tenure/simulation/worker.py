@@ -1,10 +1,20 @@
-"""A cycle worker: claims due runs and submits plans, some late, stale, double or rubbish."""
+"""A cycle worker: claims due runs and submits plans, some late, stale, double or rubbish.
+
+In some runs it asks the planner, over the snapshot that the daemon gives its workers; in some it
+draws its moves, for what is wrong with a plan is the core's to find; in some it does either. A plan
+of the planner that nothing came before is to be accepted whole (L24).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
+from tenure.api.lazy import Rows
+from tenure.core.context import Context
+from tenure.cycles.planner import plan as ask_planner
+from tenure.cycles.snapshot import Snapshot, snapshot_from_json
+from tenure.daemon import views
 from tenure.model.container import ContainerState, Service
 from tenure.model.effects import Reply
 from tenure.model.events import (
@@ -19,17 +29,28 @@ from tenure.model.node import Node
 from tenure.model.plan import CycleSpec, Move, Plan, Run
 from tenure.model.units import US
 from tenure.simulation.shell import SimShell
+from tenure.simulation.story import LawBroken
 
 Ask = Callable[[Callable[[int, str], Command], Callable[[Reply], None]], bool]
+#: Refusals of what a snapshot does not tell: it may pass before the move would begin.
+PASSING = frozenset(("moving", "not_running", "source_unreachable", "unsure"))
 
 
 class Worker:
-    """Plans at random: what is wrong with a plan is the core's to find."""
+    """Plans, well or at random, and submits."""
 
-    def __init__(self, shell: SimShell, ask: Ask, random: Random) -> None:
+    def __init__(self, shell: SimShell, ask: Ask, random: Random, *, seed: int) -> None:
         self._shell = shell
         self._ask = ask
         self._random = random
+        # dice of its own, so that runs with drawn moves stay what they were
+        self._dice = Random(f"planner {seed}")
+        self._planned = self._dice.choice((0.0, 0.7, 1.0))
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether it asks the planner at all."""
+        return self._planned > 0
 
     def due(self, spec: CycleSpec, *, until_us: int) -> None:
         """Have a cycle fall due now, and again at its interval."""
@@ -74,7 +95,10 @@ class Worker:
             self._shell.around.story.strike("worker_failed")
             timeline.after(self._delay_us(3), lambda: self._fail(run.id))
             return
-        plan = self._plan(run)
+        if self._dice.random() < self._planned:
+            self._plan_well(run)
+            return
+        plan = self._drawn(run)
         timeline.after(self._delay_us(10), lambda: self._submit(plan))
         if fate < 0.3:
             self._shell.around.story.strike("plan_twice")
@@ -91,13 +115,37 @@ class Worker:
             lambda reply: None,
         )
 
-    def _submit(self, plan: Plan) -> None:
-        self._ask(
-            lambda at_us, request: SubmitPlan(at_us=at_us, request=request, plan=plan),
-            lambda reply: None,
-        )
+    def _submit(self, plan: Plan, heard: Callable[[Reply], None] = lambda reply: None) -> None:
+        self._ask(lambda at_us, request: SubmitPlan(at_us=at_us, request=request, plan=plan), heard)
 
-    def _plan(self, run: Run) -> Plan:
+    def _plan_well(self, run: Run) -> None:
+        """Have the planner plan, and submit it at once or when the fleet may be another."""
+        state, story = self._shell.state, self._shell.around.story
+        if state is None:
+            return
+        snapshot = _snapshot(state.ctx)
+        (spec,) = (cycle for cycle in snapshot.cycles if cycle.name == run.cycle)
+        plan = ask_planner(snapshot, spec, run.id)
+        for move in plan.moves:
+            story.strike("planned_consolidation" if "consolidation" in move.reason else "planned")
+        if self._dice.random() < 0.5:
+            at_once = (self._shell.handled[0] + 1, 1)
+            self._submit(plan, lambda reply: self._compare(reply, at_once))
+            return
+        delay_us = round(self._dice.uniform(0, 10) * US)
+        self._shell.around.timeline.after(delay_us, lambda: self._submit(plan))
+
+    def _compare(self, reply: Reply, at_once: tuple[int, int]) -> None:
+        """L24: the core accepts all moves of a plan if nothing happened since its snapshot."""
+        run = reply.value
+        if not isinstance(run, Run) or self._shell.handled != at_once:
+            return
+        self._shell.around.story.strike("plan_compared")
+        for verdict in run.verdicts:
+            if verdict.code != "accepted" and verdict.code not in PASSING:
+                raise LawBroken("L24", f"{run.id}: the core refuses {verdict}, planned from now")
+
+    def _drawn(self, run: Run) -> Plan:
         around = self._shell.around
         cycles = {cycle.name: cycle for cycle in self._shell.configured.cycles}
         spec = cycles[run.cycle]
@@ -120,6 +168,19 @@ class Worker:
             self._shell.around.story.strike("plan_rubbish")
             incarnation += self._random.choice((-1, 0, 1))
         return Move(service.id, incarnation, service.node, target, "drawn")
+
+
+def _snapshot(ctx: Context) -> Snapshot:
+    """Return what ``GET /v1/snapshot`` would tell a worker now."""
+    steps = views.snapshot(ctx)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            told = end.value
+            break
+    rows = {key: list(v.values) if isinstance(v, Rows) else v for key, v in told.items()}
+    return snapshot_from_json(rows)
 
 
 def _id(service: Service) -> str:

@@ -49,6 +49,19 @@ def batches(dice: Random, start_us: int, span_us: int, *, is_calm: bool) -> list
     ]
 
 
+def draw_cycles(dice: Random) -> tuple[CycleSpec, ...]:
+    """Return the cycles, which consolidate in two runs of three, and escape always or to save."""
+    return tuple(
+        replace(
+            spec,
+            is_consolidating=dice.random() < 0.67,
+            escape=dice.choice(("always", "saving")),
+            min_age_us=dice.choice((0, 0, 30 * US)),
+        )
+        for spec in CYCLES
+    )
+
+
 def with_checkpoints(dice: Random, specs: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:
     """Return the nodes, of which none, some or all can checkpoint."""
     share = dice.choice((0.0, 0.7, 1.0, 1.0))
@@ -70,6 +83,11 @@ def with_kinds(dice: Random, params: Params) -> Params:
     return replace(params, best_kind=dice.choice(("live", "live", "snapshot", "restart")))
 
 
+def with_nursery(dice: Random, params: Params) -> Params:
+    """Return the parameters with what becomes of containers when the first generation is full."""
+    return replace(params, nursery_full=dice.choice(("next", "wait")))
+
+
 def movers(dice: Random, start_us: int, span_us: int) -> list[Wish]:
     """Return some more services, in every third run: small ones, so that many of them move."""
     found = []
@@ -78,6 +96,20 @@ def movers(dice: Random, start_us: int, span_us: int) -> list[Wish]:
         wish = _service_wish(dice, f"mover{index}", at_us)
         found.append(replace(wish, request=Resources(50, 16 * MIB), migrate=""))
     return found
+
+
+def settlers(dice: Random, start_us: int) -> list[Wish]:
+    """Return small services that come early and stay: what a planner has to do with."""
+    return [
+        Wish(
+            start_us + dice.randrange(20) * US,
+            f"settler{index}",
+            body={"Image": IMAGES[0], "Cmd": ["serve", "-1"], "HostConfig": {}},
+            request=Resources(dice.choice((100, 200, 400)), dice.choice((16, 48)) * MIB),
+            migrate=dice.choice(("", "", "restart")),
+        )
+        for index in range(dice.choice((0, 4, 8)))
+    ]
 
 
 def dressed(dice: Random, wish: Wish) -> Wish:

@@ -64,10 +64,12 @@ class World:
         drawn = workload.with_checkpoints(self.kinds, drawn)
         # by dice of its own, so that the rest of a seed stays what it was
         self.specs = workload.with_agents(Random(f"agents {seed}"), drawn)
-        configured = Configured(at_us=START_US, nodes=self.specs, cycles=workload.CYCLES)
+        cycles = workload.draw_cycles(Random(f"cycles {seed}"))
+        configured = Configured(at_us=START_US, nodes=self.specs, cycles=cycles)
         params = workload.with_kinds(self.kinds, workload.draw_params(self.random))
+        params = workload.with_nursery(Random(f"nursery {seed}"), params)
         self.shell = SimShell(self.around, params, placer, configured=configured)
-        self.clients = Clients(self.shell, self.random, is_calm=self.is_calm)
+        self.clients = Clients(self.shell, self.random, is_calm=self.is_calm, seed=seed)
         self.shell.askers = self.clients
         self.span_us = self.random.choice((60, 120, 240, 480)) * US
         self.dropped: set[str] = set()
@@ -137,6 +139,7 @@ class World:
         if self.is_calm:
             return
         self._plan_cycles()
+        self._plan_settlers()
         for _ in range(self.random.choice((0, 3, 10))):
             self.timeline.at(self._sometime_us(), self.clients.meddle)
         for _ in range(self.random.choice((0, 0, 1))):
@@ -151,6 +154,12 @@ class World:
             self.timeline.at(self._sometime_us(), self._stranger)
         self._plan_drains()
         self._plan_blows()
+
+    def _plan_settlers(self) -> None:
+        """Give the planner, where it is asked at all, something to do."""
+        if self.clients.worker.is_planning:
+            for wish in workload.settlers(Random(f"settlers {self.seed}"), START_US + US):
+                self.timeline.at(wish.at_us, partial(self.clients.wish, wish))
 
     def _plan_drains(self) -> None:
         """In every third run somebody drains nodes, by dice of its own."""
@@ -179,7 +188,8 @@ class World:
 
     def _plan_cycles(self) -> None:
         end_us = START_US + self.span_us
-        for spec in workload.CYCLES:
+        self.clients.statistics.begin(until_us=end_us)
+        for spec in self.shell.configured.cycles:
             due = partial(self.clients.worker.due, spec, until_us=end_us)
             self.timeline.at(START_US + self.random.randrange(5, 60) * US, due)
 

@@ -14,6 +14,10 @@ from urllib.parse import quote
 
 import pytest
 
+from tenure.engines import leftovers
+from tenure.engines.checkpoint import json_id
+from tenure.engines.images import Images, inspect, kept_over
+from tenure.engines.transport import Timeouts, Transport
 from tenure.model.errors import NotFound
 from testbed import check, docker_api
 from tests.faults.drained import IMAGE, NODES, Pair, paired
@@ -167,6 +171,49 @@ def test_a_snapshot_keeps_files_and_sends_only_what_is_missing(emptied: Pair) ->
         until(partial(has_only_its_image, emptied, node), 40, f"{node} to hold its image alone")
 
 
+async def test_many_layers_of_changes_arrive_as_one(emptied: Pair) -> None:
+    """An engine takes some 125 layers; what was deleted on the way is deleted there too."""
+    source, target = (
+        Transport(f"unix://{emptied.bed.nodes[node].socket}", Timeouts()) for node in NODES
+    )
+    images, made = Images(source, target, most_kept=2), ""
+    image = IMAGE
+    base = len((await inspect(source, IMAGE) or {})["RootFS"]["Layers"])
+    try:
+        for script in (
+            "echo > /one; rm -r /etc",
+            "rm /one; echo > /two",
+            "mkdir /etc; echo > /etc/x",
+        ):
+            body = {"Image": image, "Cmd": ["sh", "-c", script], "NetworkDisabled": True}
+            made = json_id(await source.send("POST", "/containers/create?name=layered", body=body))
+            await source.send("POST", f"/containers/{made}/start")
+            await source.send("POST", f"/containers/{made}/wait")
+            assert kept_over(await inspect(source, image) or {}) == base
+            image = await images.keep(made, "layered", base)
+            await source.send("DELETE", f"/containers/{made}")
+        there, sent = await images.bring(image, image)
+        assert there != image
+        assert 0 < sent < 64 << 10
+        found = await inspect(target, there)
+        assert found is not None
+        assert len(found["RootFS"]["Layers"]) == base + 1
+        assert kept_over(found) == base
+        made = json_id(
+            await target.send("POST", "/containers/create?name=layered", body={"Image": there})
+        )
+        paths = {path: has_file(emptied, "b", "layered", path) for path in FILES}
+        assert paths == FILES
+        await target.send("DELETE", f"/containers/{made}")
+    finally:
+        for end in (source, target):
+            await leftovers.clear(end, "layered")
+            await end.close()
+
+
+FILES = {"/one": False, "/two": True, "/etc/x": True, "/etc/group": False, "/bin/sh": True}
+
+
 def has_only_its_image(pair: Pair, node: str) -> bool:
     rows = json.loads(call(pair, node, "GET", "/images/json")[1])
     return [row["RepoTags"] for row in rows] == [[IMAGE]]
@@ -299,6 +346,22 @@ def test_local_volumes_are_copied(emptied: Pair, kind: str) -> None:
         until(partial(is_volume_gone, emptied, node, name), 40, "removal")
 
 
+def test_a_volume_follows_its_container_back_to_where_it_began(emptied: Pair) -> None:
+    """There the volume is that was made for it at first, with less in it."""
+    script = "echo x >> /data/f; wc -l < /data/f; sleep 999"
+    begin(
+        emptied, "back", script, HostConfig={"Binds": ["back:/data"]}, tenure={"migrate": "restart"}
+    )
+    until(lambda: said(emptied, "a", "back") == [1], 20, "it to have written")
+    drained(emptied, "a")
+    until(lambda: said(emptied, "b", "back") == [2], 20, "it to have written there")
+    drained(emptied, "b")
+    until(lambda: said(emptied, "a", "back") == [3], 20, "its file to be back")
+    emptied.tenured.client.remove_container("back")
+    for node in NODES:
+        until(partial(is_volume_gone, emptied, node, "back"), 40, "removal")
+
+
 def test_a_volume_beyond_the_limit_or_in_the_way_keeps_it_where_it_is(emptied: Pair) -> None:
     big = "dd if=/dev/zero of=/data/f bs=1M count=2 2>/dev/null; echo 1; sleep 999"
     begin(emptied, "big", big, HostConfig={"Binds": ["big:/data"]})
@@ -318,3 +381,28 @@ def test_a_volume_beyond_the_limit_or_in_the_way_keeps_it_where_it_is(emptied: P
     names = {"big", "taken", "bound"}
     assert emptied.copies("a", is_all=False) == dict.fromkeys(names, "running")
     assert all(not move["downtime_s"] for name in names for move in moves(emptied, name))
+
+
+def test_a_stopped_container_moves_with_what_it_wrote_and_does_not_start(emptied: Pair) -> None:
+    script = "[ -e /kept ] && echo 2 || { echo 1; echo > /kept; echo > /data/f; }; exec sleep 999"
+    host = {"Binds": ["rest:/data"], "RestartPolicy": {"Name": "unless-stopped"}}
+    key = begin(emptied, "rest", script, HostConfig=host)
+    until(lambda: said(emptied, "a", "rest") == [1], 20, "it to have written")
+    emptied.tenured.client.stop_container("rest")
+    until(lambda: emptied.where("rest") == ("a", "stopped"), 40, "it to be stopped")
+    drained(emptied, "a")
+    assert emptied.where("rest") == ("b", "stopped")
+    (move,) = moves(emptied, "rest")
+    assert (move["kind"], move["method"], move["downtime_s"]) == ("snapshot", "at-rest", None)
+    assert (emptied.copies("a"), emptied.copies("b")) == ({}, {"rest": "created"})
+    assert has_file(emptied, "b", "rest", "/data/f")
+    emptied.tenured.client.start_container(key)
+    until(lambda: said(emptied, "b", "rest") == [2], 20, "it to find its file")
+
+    def policy() -> Any:
+        return inspected(emptied, "b", "rest")["HostConfig"]["RestartPolicy"]["Name"]
+
+    until(lambda: policy() == "unless-stopped", 20, "it to have its policy")
+    emptied.tenured.client.remove_container("rest")
+    for node in NODES:
+        until(partial(is_volume_gone, emptied, node, "rest"), 40, "removal")

@@ -18,7 +18,14 @@ from tenure.simulation.generations import scenario
 from tenure.simulation.generations.machines import Meter, PowerModel
 from tenure.simulation.generations.replay import Outcome, Replay
 from tenure.simulation.generations.setup import ALWAYS_ON, Setup, generations, pooled
-from tenure.simulation.generations.study import Study, idle_shares, ours, paper, strategies
+from tenure.simulation.generations.study import (
+    Study,
+    half_width,
+    idle_shares,
+    ours,
+    paper,
+    strategies,
+)
 from tenure.simulation.generations.tasks import COLUMNS, NODE, Task, read_tasks
 
 TRACE = Path(os.environ.get("TENURE_DATA", "")) / "borg2011_tasks_12h.csv.gz"
@@ -87,6 +94,20 @@ def test_a_known_app_skips_the_nursery() -> None:
     tasks = [task(1, 0, 200, app="web"), task(2, 400, 200, app="web"), task(3, 400, 200)]
     assert replay(tasks, generations()).skipped_nursery == 1
     assert replay(tasks, replace(generations(), knows_apps=False)).skipped_nursery == 0
+
+
+def test_a_full_nursery_borrows_hosts_or_has_what_comes_wait() -> None:
+    tasks = [task(n, 0, 1000, cores=8) for n in range(7)]
+    waits = replay(tasks, replace(ours(), is_borrowing=False))
+    assert (waits.borrowed, max(waits.completion_s)) == (0, 2060.0)
+    borrows = replay(tasks, ours())
+    assert (borrows.borrowed, max(borrows.completion_s)) == (2, 1060.0)
+
+
+def test_half_of_a_confidence_interval_by_hand() -> None:
+    assert half_width([1.0]) is None
+    # the textbook's t of 2 degrees of freedom is 4.303, the deviation is 1
+    assert half_width([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5, abs=1e-3)
 
 
 def test_escape_for_a_saving_leaves_a_lone_container_where_it_is() -> None:

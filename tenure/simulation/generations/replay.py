@@ -31,7 +31,8 @@ class Outcome:
     """What a replay found. ``completion_s`` from submission to end, of those that ended.
 
     ``migrations`` are (time, from, to) by generation. ``on`` holds (time, generation, machines that
-    are on or booting) at each change. ``killed`` ran at the end of the time, ``waiting`` never did.
+    are on or booting) at each change. ``borrowed`` began in a later generation for lack of room in
+    the first. ``killed`` ran at the end of the time, ``waiting`` never did.
     """
 
     strategy: str
@@ -42,6 +43,7 @@ class Outcome:
     on: list[tuple[int, str, int]] = field(default_factory=list)
     boots: int = 0
     skipped_nursery: int = 0
+    borrowed: int = 0
     killed: int = 0
     waiting: int = 0
 
@@ -127,7 +129,15 @@ class Replay:
                 tried.add(kind)  # of those alike one is tried
 
     def _place(self, guest: Guest) -> bool:
-        machines = [m for m in self.machines.values() if m.generation == guest.generation]
+        names = [generation for generation, _ in self.setup.sizes]
+        is_borrowing = self.setup.is_borrowing and guest.generation == names[0]
+        return any(
+            self._place_in(guest, generation)
+            for generation in (names if is_borrowing else (guest.generation,))
+        )
+
+    def _place_in(self, guest: Guest, generation: str) -> bool:
+        machines = [m for m in self.machines.values() if m.generation == generation]
         setup, need = self.setup, need_of(guest, self.setup.headroom)
         view = cluster_view(machines, setup.headroom, self.now_us, setup.model.boot_us)
         eligible = np.ones(len(machines), dtype=np.bool_)
@@ -138,7 +148,8 @@ class Replay:
             return False
         machine = self.machines[name]
         self._touch(machine)
-        guest.node = name
+        self.outcome.borrowed += generation != guest.generation
+        guest.node, guest.generation = name, generation
         machine.guests[guest.task.id] = guest
         if machine.power == "on":
             self._start(guest)

@@ -21,7 +21,8 @@ class Setup:
 
     ``entry`` is the policy that places what arrives. ``periods_us`` are those of the cycles out of
     each generation but the last. ``migration_us`` a container stands still for at each move.
-    ``knows_apps``: a container whose app was measured skips the nursery.
+    ``knows_apps``: a container whose app was measured skips the nursery. ``is_borrowing``: one for
+    which the first generation has no room begins in the next that has.
     """
 
     strategy: str
@@ -41,6 +42,7 @@ class Setup:
     migration_us: int = 2 * US
     grace_us: int = 60 * US
     knows_apps: bool = True
+    is_borrowing: bool = False
     model: PowerModel = field(default_factory=PowerModel)
 
     def cycles(self) -> tuple[CycleSpec, ...]:

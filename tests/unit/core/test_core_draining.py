@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.core.params import Params
-from tenure.model.container import Step
+from tenure.model.container import ContainerState, Step
 from tenure.model.drain import DrainState
 from tenure.model.effects import Reply
 from tenure.model.errors import Problem
@@ -17,6 +17,7 @@ from tenure.model.events import (
     ChangeService,
     Closing,
     DrainNode,
+    FenceNode,
     NodeConnected,
     NodeLost,
     ScheduleNode,
@@ -150,20 +151,76 @@ def test_what_was_not_sent_yet_is_placed_elsewhere() -> None:
     assert drained.bench.tables.services[key].node == "b"
 
 
-def test_a_stopped_container_is_named_and_kept() -> None:
+def stopped(**host: Any) -> tuple[Drained, str]:
+    """A node with one container, which is stopped; another node is there."""
     drained = Drained(node("b", "nursery"))
-    key = drained.run("one")
+    key = drained.run("one", HostConfig=host)
     drained.open_others()
     drained.bench.say(ChangeService(at_us=0, request="s", container=key, verb="stop"))
     drained.bench.end(drained.bench.open("stop"))
+    return drained, key
+
+
+def sent(drained: Drained, kind: str) -> list[Any]:
+    return [effect for effect in drained.bench.effects if effect.kind == kind]
+
+
+def test_a_stopped_container_is_moved_with_its_files_and_stays_stopped() -> None:
+    drained, key = stopped()
     drained.drain()
-    assert drained.codes() == ["stopped"]
-    assert "tenure container start one" in drained.record.blockers[0].remedy
-    wait(drained.bench, 60)
-    assert drained.moves == []
-    drained.bench.say(ChangeService(at_us=0, request="s", container=key, verb="start"))
-    drained.bench.end(drained.bench.open("start"))
-    assert [m.target for m in drained.moves] == ["b"]
+    (move,) = drained.moves
+    assert (move.target, move.method, move.kind) == ("b", "at-rest", "snapshot")
+    drained.finish(move)
+    service = drained.bench.tables.services[key]
+    assert (service.node, service.state) == ("b", ContainerState.STOPPED)
+    assert [e.engine_id for e in sent(drained, "start")] == ["engine-one"]
+    assert drained.bench.tables.migrations[move.id].downtime_us is None
+    assert drained.record.state is DrainState.DRAINED
+
+
+def test_one_that_was_moved_at_rest_gets_its_restart_policy_once_it_runs() -> None:
+    """An engine that comes back starts what is created with a policy."""
+    drained, key = stopped(RestartPolicy={"Name": "always"})
+    drained.drain()
+    drained.finish(drained.moves[0])
+    bench = drained.bench
+    assert drained.made["one"].body["HostConfig"]["RestartPolicy"] == {"Name": "no"}
+    assert [(e.node, e.policy["Name"]) for e in sent(drained, "restart_policy")] == [(HOST, "no")]
+    bench.say(ChangeService(at_us=0, request="s", container=key, verb="start"))
+    bench.end(bench.open("start"))
+    effect = bench.open("restart_policy")
+    assert (effect.node, effect.policy) == ("b", {"Name": "always"})
+    bench.end(effect, Done())
+    assert not bench.tables.services[key].is_disarmed
+    wait(bench, 60)
+    assert len(sent(drained, "restart_policy")) == 2
+
+
+def test_a_move_at_rest_ends_where_it_began_if_somebody_starts_the_container() -> None:
+    drained, key = stopped()
+    drained.drain()
+    bench, (move,) = drained.bench, drained.moves
+    effect = bench.open("carry")
+    bench.end(effect, Refused("unreachable", "no answer"))
+    bench.listed(HOST, shown(drained.made["one"], "engine-one", "running"))
+    assert bench.tables.migrations[move.id].step is Step.ROLLED_BACK
+    assert bench.tables.services[key].state is ContainerState.STOPPED
+    bench.listed(HOST, shown(drained.made["one"], "engine-one", "running"))
+    assert bench.tables.services[key].state is ContainerState.RUNNING
+
+
+def test_a_move_at_rest_whose_source_goes_off_waits_for_it() -> None:
+    """Its files are there alone: it is not created anew."""
+    drained, key = stopped()
+    drained.drain()
+    bench, (move,) = drained.bench, drained.moves
+    bench.end(bench.open("carry"))
+    assert bench.open("restart_policy").node == HOST
+    bench.say(NodeLost(at_us=0, node=HOST))
+    bench.say(FenceNode(at_us=0, request="fence", node=HOST))
+    assert bench.tables.migrations[move.id].step is Step.ROLLED_BACK
+    service = bench.tables.services[key]
+    assert (service.node, service.state) == (HOST, ContainerState.STOPPED)
 
 
 def test_what_is_not_ours_is_told_and_does_not_count() -> None:

@@ -47,6 +47,13 @@ def test_files_are_carried_from_a_source_that_stands_still(method: str) -> None:
     assert steps.index(Step.PREPARE) < steps.index(Step.DISARM)
 
 
+def test_what_does_not_run_is_carried_disarmed_and_never_started() -> None:
+    steps = way("at-rest")
+    assert not {Step.START, Step.VERIFY, Step.STOP} & set(steps)
+    order = [Step.PREPARE, Step.DISARM, Step.CARRY, Step.CREATE, Step.TRANSFER, Step.COMMIT]
+    assert [step for step in steps if step in order] == order
+
+
 def test_start_first_never_stops_the_source_before_the_commit() -> None:
     assert not {Step.STOP, Step.DISARM, Step.CHECKPOINT} & set(way("start-first"))
 
