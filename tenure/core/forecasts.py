@@ -42,15 +42,17 @@ NONE_YET = (
 def submit(ctx: Context, command: SubmitForecasts, run: Run) -> Run:
     """Keep what a worker forecast for a claimed run; return the run with a note for each node.
 
-    A dry run, and one of a cycle that only advises, keeps the notes alone.
+    A dry run, and one of a cycle that only advises, keeps the notes alone. Where a node could not
+    be forecast this time, what was forecast before stands as long as it is in force.
     """
     is_act = is_enacted(ctx, run)
     notes = {note.node: note for note in run.nodes}
     for made in command.forecasts:
         if made.node not in ctx.tables.nodes:
             continue
-        notes[made.node] = _note(made)
-        if is_act:
+        stands = in_force(ctx, made.node) if made.is_cold else None
+        notes[made.node] = _note(made, stands)
+        if is_act and stands is None:
             ctx.tables.forecasts.put(made.node, replace(made, run_id=run.id, made_us=ctx.now_us))
             _forget_look(ctx, made.node)
     return replace(run, nodes=tuple(notes[name] for name in sorted(notes)))
@@ -62,9 +64,10 @@ def is_enacted(ctx: Context, run: Run) -> bool:
     return spec is not None and spec.mode == "act" and not run.is_dry
 
 
-def _note(made: NodeForecast) -> NodeNote:
+def _note(made: NodeForecast, stands: NodeForecast | None) -> NodeNote:
     if made.is_cold:
-        return NodeNote(made.node, "cold", made.why)
+        more = "" if stands is None else f"; that until {iso(stands.until_us)} stands"
+        return NodeNote(made.node, "cold", made.why + more)
     parts = [f"{made.history_days:.1f} days of history"]
     for name, found in (("CPU", made.cpu), ("memory", made.memory)):
         if found is not None:

@@ -120,6 +120,18 @@ def test_a_run_of_forecasts_ends_with_the_last_of_them_and_says_what_it_found() 
     assert again.state == "done"
 
 
+def test_a_node_that_cannot_be_forecast_this_time_keeps_what_it_has() -> None:
+    bench = bench_of(needs_forecast=True)
+    bench.foresee(made(bench, [100] * 4))
+    run = bench.foresee(cold(bench))
+    assert run.nodes[0].code == "cold"
+    assert run.nodes[0].reason.endswith("stands")
+    assert isinstance(bench.lend("b", stage(), is_dry=True), Forecasted)
+    bench.say(Tick(at_us=0), after_us=2 * HOUR_US)
+    bench.foresee(cold(bench))
+    assert bench.tables.forecasts["n"].is_cold
+
+
 @pytest.mark.parametrize("how", ["dry", "advise"])
 def test_a_dry_run_shows_its_forecasts_and_keeps_none(how: str) -> None:
     bench = bench_of()
