@@ -40,6 +40,7 @@ NAMES = (
     "planner",
     "migration",
     "spark",
+    "tiers",
 )
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs/benchmarks.md"
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

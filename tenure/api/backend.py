@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from tenure.api.tierviews import HoldingView, Shelved, TierView
 from tenure.core.tables import PublicEvent, Tables
-from tenure.model.batch import Batch, Chunk, InputFile
+from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
 from tenure.model.dataset import Block, Dataset, DatasetFile, Location
 from tenure.model.drain import DrainReport
@@ -86,6 +86,9 @@ class Backend(Protocol):
         self, path: str, size_bytes: int | None, lines: int | None
     ) -> tuple[InputFile, tuple[Chunk, ...]]:
         """Return an input of batches and its chunks; InvalidInput says why there are none."""
+
+    def explain_task(self, task: Task) -> Mapping[str, Any]:
+        """Return what a task reads where, at which cost, and the alternatives. JSON-able."""
 
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
         """Return size and bytes of a batch's output. Raises Conflict or NotFound ``no_output``."""

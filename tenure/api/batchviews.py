@@ -9,7 +9,15 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from tenure.api.views import moment, seconds
-from tenure.model.batch import Batch, InputFile, StageSpec, Task, TaskState
+from tenure.model.batch import (
+    Batch,
+    DatasetInput,
+    InputFile,
+    Reading,
+    StageSpec,
+    Task,
+    TaskState,
+)
 
 #: States of the attempts that are on a node.
 BUSY = frozenset(
@@ -35,6 +43,30 @@ class InputView(TypedDict):
     chunk_bytes: int
 
 
+class DatasetInputView(TypedDict):
+    """The dataset that a stage reads, one of its blocks for each task."""
+
+    dataset: str
+    name: str
+    blocks: int
+    block_bytes: int
+
+
+class ReadingView(TypedDict):
+    """The copy of its block that a task reads on its own node.
+
+    ``cost`` is that of Eq. 1 of the Trident paper. ``is_brought``: from another node, for this
+    task. ``is_ahead``: it was prefetched.
+    """
+
+    tier: str
+    kind: str
+    path: str
+    cost: float
+    is_brought: bool
+    is_ahead: bool
+
+
 class StageView(TypedDict):
     """A stage; ``task_s`` is what a task takes on a node of speed 1, as estimated.
 
@@ -51,6 +83,7 @@ class StageView(TypedDict):
     shuffle: str
     partitions: int
     input: InputView | None
+    dataset: DatasetInputView | None
     task_s: float | None
     states: dict[str, int]
 
@@ -60,7 +93,9 @@ class BatchView(TypedDict):
 
     ``done`` of its ``tasks`` are done, ``active`` are on a node. ``retried`` counts attempts that
     failed, ``reclaimed`` those that gave way to owners, ``resent`` inputs that had to be sent
-    again because they did not arrive as they were.
+    again because they did not arrive as they were. ``reads`` counts the tasks that are, or were
+    last, on a node by the kind of the copy of their block (``memory``, ``ssd``, ``hdd``), or
+    ``brought``.
     """
 
     id: str
@@ -75,6 +110,7 @@ class BatchView(TypedDict):
     retried: int
     reclaimed: int
     resent: int
+    reads: dict[str, int]
     submitted_at: str | None
     started_at: str | None
     finished_at: str | None
@@ -113,11 +149,14 @@ class TaskView(TypedDict):
     reclaims: int
     output_bytes: int
     note: str
+    reading: ReadingView | None
 
 
 def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
     """Return a batch; O(tasks)."""
-    states = Counter(task.state for task in tasks)
+    rows = list(tasks)
+    states = Counter(task.state for task in rows)
+    reads = Counter(task.reading.word for task in rows if task.reading is not None)
     return BatchView(
         id=batch.id,
         name=batch.spec.name,
@@ -131,6 +170,7 @@ def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
         retried=batch.retried,
         reclaimed=batch.reclaimed,
         resent=batch.resent,
+        reads=dict(sorted(reads.items())),
         submitted_at=moment(batch.arrival_us),
         started_at=moment(batch.started_us),
         finished_at=moment(batch.finished_us),
@@ -159,6 +199,7 @@ def stage_view(stage: StageSpec, tasks: Iterable[Task]) -> StageView:
         shuffle=stage.shuffle,
         partitions=stage.partitions,
         input=_input_view(stage.input, stage.chunk_bytes),
+        dataset=_dataset_view(stage.dataset),
         task_s=seconds(stage.run_us),
         states=dict(states),
     )
@@ -168,6 +209,28 @@ def _input_view(source: InputFile | None, chunk_bytes: int) -> InputView | None:
     if source is None:
         return None
     return InputView(file=source.path, size_bytes=source.size_bytes, chunk_bytes=chunk_bytes)
+
+
+def _dataset_view(source: DatasetInput | None) -> DatasetInputView | None:
+    if source is None:
+        return None
+    return DatasetInputView(
+        dataset=source.id, name=source.name, blocks=source.blocks, block_bytes=source.block_bytes
+    )
+
+
+def reading_view(reading: Reading | None) -> ReadingView | None:
+    """Return the copy that a task reads."""
+    if reading is None:
+        return None
+    return ReadingView(
+        tier=reading.tier,
+        kind=reading.kind.value,
+        path=reading.path,
+        cost=reading.cost / 1000,
+        is_brought=reading.is_brought,
+        is_ahead=reading.is_ahead,
+    )
 
 
 def task_view(task: Task) -> TaskView:
@@ -187,6 +250,7 @@ def task_view(task: Task) -> TaskView:
         reclaims=task.reclaims,
         output_bytes=task.output_bytes,
         note=task.note,
+        reading=reading_view(task.reading),
     )
 
 

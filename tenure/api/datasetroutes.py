@@ -88,6 +88,7 @@ DATASETS = (
     ),
     _change("pin", datasets.pin),
     _change("unpin", datasets.unpin),
+    _change("prefetch", datasets.prefetch),
     _change("verify", datasets.verify),
     Endpoint(
         "DELETE",

@@ -14,6 +14,7 @@ from tenure.api.endpoint import Endpoint
 from tenure.api.forecastviews import ForecastDetail, ForecastView, NodeUsageView
 from tenure.api.handlers import batches, containers, cycles, events, fleet, forecasts, jobs, nodes
 from tenure.api.nodedetail import NodeDetail
+from tenure.api.readingroutes import READINGS
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
 from tenure.api.schemas.fleet import (
@@ -454,6 +455,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *CONTAINERS,
     *JOBS,
     *BATCHES,
+    *READINGS,
     *DATASETS,
     *CYCLES,
     *FORECASTS,

@@ -44,13 +44,21 @@ COLUMNS: list[Column] = [
     ("RAN", lambda b: between(b["started_at"], b["finished_at"])),
     ("REASON", lambda b: b["reason"]),
 ]
+
+
+def _pieces(stage: dict[str, Any]) -> str | None:
+    if stage["dataset"]:
+        return f"{stage['dataset']['name']}, blocks of {size(stage['dataset']['block_bytes'])}"
+    return size(stage["input"]["chunk_bytes"]) if stage["input"] else None
+
+
 STAGES: list[Column] = [
     ("STAGE", lambda s: s["name"]),
     ("TASKS", lambda s: s["tasks"]),
     ("CPUS", lambda s: s["cpus"]),
     ("MEMORY", lambda s: size(s["memory_bytes"])),
     ("AFTER", lambda s: s["after"]),
-    ("CHUNKS", lambda s: size(s["input"]["chunk_bytes"]) if s["input"] else None),
+    ("CHUNKS", _pieces),
     ("STATES", lambda s: s["states"]),
 ]
 TASKS: list[Column] = [
@@ -60,11 +68,18 @@ TASKS: list[Column] = [
     ("NODE", lambda t: t["node"]),
     ("ATTEMPT", lambda t: t["attempt"]),
     ("RAN", lambda t: between(t["started_at"], t["finished_at"])),
+    ("READS", lambda t: t["reading"]["kind"] if t["reading"] else None),
     ("OUTPUT", lambda t: size(t["output_bytes"])),
     ("NOTE", lambda t: t["note"]),
 ]
+COPIES: list[Column] = [
+    ("COPY ON", lambda c: c["node"]),
+    ("TIER", lambda c: c["tier"]),
+    ("KIND", lambda c: c["kind"]),
+]
+CHOICES: list[Column] = [("NODE", lambda c: c["node"]), ("COST", lambda c: c["cost"])]
 FIELDS = (
-    "id name state reason tasks done active retries retried reclaimed resent submitted_at "
+    "id name state reason tasks done active retries retried reclaimed resent reads submitted_at "
     "started_at promised_end_at finished_at"
 )
 
@@ -147,6 +162,27 @@ def show(
             session.out.table(one["task_states"], TASKS)
 
     session.out.data(found, render)
+
+
+@verb(app, "explain")
+def explain(
+    session: Session,
+    batch: Ref,
+    *,
+    task: Annotated[int, typer.Option(min=0, help="Index of the task.")] = 0,
+) -> None:
+    """Say which copy of its block a task reads, at which cost, and what else there is."""
+
+    def render(found: dict[str, Any]) -> None:
+        reading, block = found["reading"] or {}, found["block"] or {}
+        told = {name: found[name] for name in ("task", "state", "node", "reason")}
+        session.out.fields([*told.items(), *reading.items()])
+        if block:
+            session.out.table(block["copies"], COPIES)
+        if found["choices"]:
+            session.out.table(found["choices"], CHOICES)
+
+    session.out.data(session.client.explain_task(batch, task), render)
 
 
 @verb(app, "logs")

@@ -214,6 +214,13 @@ def _fetch(client: Client, ref: str, row: dict[str, Any], target: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
+@verb(app, "prefetch")
+def prefetch(session: Session, datasets: Refs) -> None:
+    """Have the blocks of datasets copied into memory where they lie, as far as they fit."""
+    rows = [session.client.change_dataset(ref, "prefetch") for ref in datasets]
+    session.out.rows(rows, COLUMNS)
+
+
 @verb(app, "pin")
 def pin(session: Session, datasets: Refs) -> None:
     """Keep the blocks of datasets in memory tiers."""

@@ -167,6 +167,10 @@ class Client:
         """Cancel a batch."""
         return self._call("POST", f"/v1/batches/{_part(ref)}/cancel", {}, is_again=True)
 
+    def explain_task(self, ref: str, task: int) -> Json:
+        """Return what a task of a batch reads where, and why."""
+        return self._get(f"/v1/batches/{_part(ref)}/tasks/{task}/explain")
+
     def batch_logs(
         self, ref: str, task: int | None = None, *, tail: int | None = None, follow: bool = False
     ) -> Iterator[bytes]:
@@ -207,7 +211,7 @@ class Client:
         return stream(self.target, Request("GET", path), FOLLOW_TIMEOUT_S)
 
     def change_dataset(self, ref: str, verb: str) -> Json:
-        """``verb`` is pin, unpin or verify."""
+        """``verb`` is pin, unpin, prefetch or verify."""
         return self._call("POST", f"/v1/datasets/{_part(ref)}/{verb}", {}, is_again=True)
 
     def remove_dataset(self, ref: str) -> Json:

@@ -83,6 +83,13 @@ def build_settings(
             file.harvest.require_forecast,
             file.harvest.forecast.margin == "dynamic",
         ),
+        prefetch=made.PrefetchSettings(
+            mode=file.prefetch.mode,
+            policy=file.prefetch.policy,
+            is_waiting=file.prefetch.wait,
+            share=file.prefetch.share,
+            per_device=file.prefetch.copies_per_device,
+        ),
         datasets=made.DatasetSettings(
             image=file.datasets.image,
             lost_us=seconds_to_us(file.datasets.lost_after_s),

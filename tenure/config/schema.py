@@ -46,6 +46,7 @@ from tenure.config.fields import (
     Text,
     TlsFile,
 )
+from tenure.config.prefetch import PrefetchSection
 from tenure.config.section import Section
 from tenure.config.section import required as _required
 from tenure.config.section import stated as _field
@@ -455,6 +456,9 @@ class ConfigFile(Section):
     )
     datasets: DatasetsSection = _field(
         DatasetsSection(), "Datasets, kept in the tiers of nodes ([datasets.md](datasets.md))."
+    )
+    prefetch: PrefetchSection = _field(
+        PrefetchSection(), "Blocks that are copied into memory ahead of their tasks."
     )
     defaults: DefaultsSection = _field(DefaultsSection(), "Values of jobs that do not say.")
     relist_s: Interval = _field(15, "Time between two full listings of each engine.")

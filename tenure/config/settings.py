@@ -124,6 +124,15 @@ class DatasetSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefetchSettings:
+    mode: str = "act"
+    policy: str = "search"
+    is_waiting: bool = False
+    share: float = 0.5
+    per_device: int = 2
+
+
+@dataclass(frozen=True, slots=True)
 class JobDefaults:
     runtime_us: int
     retries: int
@@ -173,6 +182,7 @@ class Settings:
     batches: BatchSettings = BatchSettings()
     lending: LendingSettings = LendingSettings()
     datasets: DatasetSettings = DatasetSettings()
+    prefetch: PrefetchSettings = PrefetchSettings()
 
     def redacted(self) -> dict[str, Any]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tenure.config.fields import Count, Interval, Name, Positive, Size, TierPath, Word
+from tenure.config.fields import Interval, Name, Positive, Size, TierPath, Word
 from tenure.config.section import Section, required, stated
 
 
@@ -17,7 +17,7 @@ class TierSection(Section):
     capacity: Size = required(
         "What blocks may take of it. Of kind `memory` all of it is taken off the node's memory."
     )
-    bytes_per_s: Count | None = stated(
+    bytes_per_s: Size | None = stated(
         None, "How fast it is read; else it is measured.", shown="measured"
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import replace
 
-from tenure.core import lending, tasks
+from tenure.core import lending, reading, tasks
 from tenure.core.context import Context
 from tenure.model.batch import (
     BATCH_TRANSITIONS,
@@ -114,6 +114,9 @@ def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
     lenders = [node for node in nodes if lending.is_lendable(ctx, node)]
     if not lenders:
         return Problem("no_lender", _no_lender(ctx, nodes), 422)
+    problem = reading.objection(ctx, stage)
+    if problem is not None:
+        return replace(problem, fields=(FieldError(f"{path}.input.dataset", problem.detail),))
     lenders = [node for node in lenders if lending.holds(node, stage)]
     if not lenders:
         detail = f"stage {stage.name}: no node that lends has its image, {stage.image}"
@@ -284,7 +287,8 @@ def _serve(ctx: Context, batch: Batch) -> None:
         if any(strands[batch.id, name].undone for name in stage.after):
             continue
         if strands[batch.id, stage.name].pending:
-            _fill(ctx, batch, stage)
+            place = _fill if stage.dataset is None else reading.fill
+            place(ctx, batch, stage)
 
 
 def _fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:

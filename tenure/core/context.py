@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from tenure.core.ahead import Ahead
 from tenure.core.index import Index, Look, Strand, shift
 from tenure.core.line import queue_key
 from tenure.core.params import Params
@@ -23,6 +24,7 @@ from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.harvest import Guard
 from tenure.model.job import EXECUTOR_OVER, Executor, ExecutorState, Job, JobState
 from tenure.model.ledger import Interval, Stay
+from tenure.model.locality import Localizer
 from tenure.model.node import Node
 from tenure.model.placing import Placer
 from tenure.model.plan import CycleSpec, Run
@@ -53,12 +55,14 @@ class Context:
     ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness. ``expected`` is
     what the submissions of the batch that is being handled were foreseen to get. ``arming`` are
     services that a restore gives their restart policy at this moment. ``questions`` are what slow
-    policies were asked, by job. ``shelves`` says where blocks of datasets lie.
+    policies were asked, by job. ``shelves`` says where blocks of datasets lie, ``ahead`` what is
+    prefetched; ``localizer`` decides that, and where tasks over datasets run.
     """
 
-    def __init__(self, params: Params, placer: Placer) -> None:
+    def __init__(self, params: Params, placer: Placer, localizer: Localizer) -> None:
         self.params = params
         self.placer = placer
+        self.localizer = localizer
         self.now_us = 0
         self.tables = Tables()
         self.index = Index()
@@ -100,6 +104,7 @@ class Context:
         self.arming: set[str] = set()
         self.questions: dict[str, Any] = {}
         self.shelves = Shelves()
+        self.ahead = Ahead()
 
     # effects, events, timers
 

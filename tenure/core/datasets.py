@@ -12,7 +12,7 @@ from bisect import bisect_right
 from dataclasses import replace
 from itertools import accumulate
 
-from tenure.core import copies, replicas, tiers
+from tenure.core import copies, prefetching, replicas, tiers
 from tenure.core.context import Context
 from tenure.core.shelves import (
     Standing,
@@ -192,7 +192,7 @@ def _cut(ctx: Context, dataset: Dataset, number: int) -> Block:
 
 
 def change(ctx: Context, command: ChangeDataset) -> None:
-    """Pin, unpin, check or remove a dataset."""
+    """Pin, unpin, prefetch, check or remove a dataset."""
     dataset = ctx.tables.datasets.get(command.dataset)
     if dataset is None:
         ctx.refuse(command, "not_found", f"no dataset {command.dataset}", status=404)
@@ -206,6 +206,8 @@ def change(ctx: Context, command: ChangeDataset) -> None:
         _remove(ctx, dataset)
     elif command.verb == "verify":
         _verify(ctx, dataset)
+    elif command.verb == "prefetch":
+        prefetching.order(ctx, dataset)
     elif dataset.is_pinned is not (command.verb == "pin"):
         dataset = put_dataset(ctx, replace(dataset, is_pinned=command.verb == "pin"))
         ctx.publish(f"dataset.{command.verb}ned", dataset.id, name=dataset.spec.name)

@@ -34,7 +34,9 @@ from tenure.core import (
     nodes,
     plans,
     power,
+    prefetching,
     queue,
+    reading,
     requests,
     restore,
     services,
@@ -83,6 +85,7 @@ from tenure.model.events import (
     Tick,
     UsageObserved,
 )
+from tenure.model.locality import Localizer
 from tenure.model.node import Reach
 from tenure.model.outcome import Outcome, Unknown
 from tenure.model.placing import Placer
@@ -94,8 +97,15 @@ MAX_ROUNDS = 50
 class FleetState:
     """The fleet's state machine. Not thread-safe: one consumer of the inbox owns it."""
 
-    def __init__(self, params: Params, placer: Placer, *, fleet: str = "fleet") -> None:
-        self.ctx = Context(params, placer)
+    def __init__(
+        self,
+        params: Params,
+        placer: Placer,
+        *,
+        localizer: Localizer,
+        fleet: str = "fleet",
+    ) -> None:
+        self.ctx = Context(params, placer, localizer)
         self.ctx.set_meta(fleet=fleet)
 
     @property
@@ -212,6 +222,7 @@ def _settle(ctx: Context) -> None:
         tiers.review_nodes(ctx)
         datasets.grow(ctx)
         copies.settle(ctx)
+        reading.notice(ctx)
         if not ctx.is_room_changed or ctx.meta.is_restoring:
             return
         ctx.is_room_changed = False
@@ -222,6 +233,7 @@ def _settle(ctx: Context) -> None:
         plans.settle(ctx)
         _idle(ctx)
         batches.settle(ctx)
+        prefetching.settle(ctx)
     raise AssertionError("the fleet does not come to rest")
 
 
@@ -286,6 +298,7 @@ def _started(ctx: Context, event: Started) -> None:
         history,
         batches,
         datasets,
+        prefetching,
     )
     for machine in machines:
         machine.rearm(ctx)
@@ -410,6 +423,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     datasets.MACHINE: datasets.on_timer,
     copies.MACHINE: copies.on_timer,
     tiers.MACHINE: tiers.on_timer,
+    prefetching.MACHINE: prefetching.on_timer,
 }
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,

@@ -9,6 +9,28 @@ from tenure.model.units import US
 
 
 @dataclass(frozen=True, slots=True)
+class PrefetchParams:
+    """How blocks are copied into memory ahead of their tasks.
+
+    ``mode`` off: only where somebody asks; act: for batches too. ``policy`` search: what shortens
+    the run by the model (Algorithm 7); all: whatever fits. ``is_waiting``: tasks may be held back
+    for copies. ``share`` of each memory tier is the budget, ``per_device`` copies go at a time.
+    """
+
+    mode: str = "act"
+    policy: str = "search"
+    is_waiting: bool = False
+    share: float = 0.5
+    per_device: int = 2
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("off", "act") or self.policy not in ("search", "all"):
+            raise ValueError("prefetch.mode must be off or act, prefetch.policy search or all")
+        if not 0 <= self.share <= 1 or self.per_device < 1:
+            raise ValueError("prefetch.share must be from 0 to 1, prefetch.per_device at least 1")
+
+
+@dataclass(frozen=True, slots=True)
 class Params:
     """All times in microseconds.
 
@@ -36,7 +58,8 @@ class Params:
     above a forecast lately is left free beside ``harvest_margin``; ``replica_lost_us`` after which
     the blocks of a node that does not answer are copied anew from elsewhere, ``scrub_us`` between
     two checks of every replica, ``copies_per_node`` at a time, ``helper_image`` of what does that
-    there; ``max_datasets`` and ``max_blocks`` of one dataset.
+    there; ``max_datasets`` and ``max_blocks`` of one dataset; ``prefetch`` is what is copied into
+    memory ahead.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -74,6 +97,7 @@ class Params:
     preparing: int = 4
     task_mishaps: int = 10
     task_reclaims: int = 100
+    prefetch: PrefetchParams = PrefetchParams()
     agent_lost_us: int = 60 * US
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
     needs_forecast: bool = False

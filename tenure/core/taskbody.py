@@ -10,6 +10,7 @@ from tenure.model.batch import (
     INPUT_FOLDER,
     OUTPUT_FOLDER,
     Part,
+    Reading,
     Task,
     partition_name,
 )
@@ -67,9 +68,17 @@ def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:
             "Init": True,
         },
     }
+    if task.reading is not None:
+        body["HostConfig"]["Mounts"] = [mount_of(task.reading)]
     if stage.command:
         body["Cmd"] = list(stage.command)
     return body
+
+
+def mount_of(reading: Reading) -> dict[str, Any]:
+    """Return the mount of the copy that a task reads; an engine without that file refuses it."""
+    target = f"{INPUT_FOLDER}/{CHUNK_NAME}"
+    return {"Type": "bind", "Source": reading.path, "Target": target, "ReadOnly": True}
 
 
 def parts_of(ctx: Context, task: Task) -> tuple[Part, ...]:
@@ -82,11 +91,7 @@ def parts_of(ctx: Context, task: Task) -> tuple[Part, ...]:
         parts.append(Part(CHUNK_NAME, stage.input.path, chunk.offset, chunk.length))
     if stage.shuffle:
         file = partition_name(task.number)
-        first = 0
-        for other in batch.spec.stages:
-            if other.name == stage.shuffle:
-                break
-            first += other.count
+        first = batch.spec.first_of(stage.shuffle)
         count = batch.spec.stage(stage.shuffle).count
         for number in range(count):
             name = f"from-{number:05d}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import graves, guards, taskbody
+from tenure.core import graves, guards, pins, taskbody, tiers
 from tenure.core.context import Context
 from tenure.core.executors import ENGINE_END_CODES, JUDGE_US, is_node_ready
 from tenure.model.batch import (
@@ -50,6 +50,8 @@ GRACE_S = 1
 OOM_NOTE = "killed for memory: it used more than it asked for"
 #: Refusals that mean that the batch can never succeed.
 HOPELESS = frozenset(("input_changed", "no_input"))
+#: Refusals of containers whose block cannot be mounted.
+NO_MOUNT = frozenset(("bad_request", "start_failed"))
 #: Waits before another attempt grow with the tries, up to so many times ``Params.retry_us``.
 MOST_WAITS = 5
 
@@ -228,6 +230,9 @@ def _refused(ctx: Context, task: Task, outcome: Refused) -> None:
         reason = f"stage {task.stage}: {outcome.detail or outcome.code}"
         ctx.put_batch(replace(batch, is_failing=True, reason=reason))
         lose(ctx, task, note)
+    elif task.reading is not None and outcome.code in NO_MOUNT:
+        tiers.survey_soon(ctx, task.node)  # the copy that it was to read may be gone
+        lose(ctx, task, note, may_run=task.state is S.STARTING)
     elif task.state is S.STARTING and outcome.code == "start_failed":
         fail(ctx, task, note, may_run=True)
     elif task.state is S.CREATING and outcome.code in ("bad_request", "name_taken"):
@@ -316,6 +321,7 @@ def bury(ctx: Context, over: Task, *, may_run: bool) -> None:
     """Have the container of an attempt that is over removed once its log is kept."""
     if not over.node:
         return
+    pins.release(ctx, over)
     key = f"{over.key}/{over.attempt}"
     grave = Grave(
         id=key,

@@ -44,6 +44,7 @@ from tenure.daemon.rhythm import Rhythm, RhythmPorts, python_argv
 from tenure.daemon.settings import params_of
 from tenure.daemon.stats import open_stats
 from tenure.engines.access import prepare_folder
+from tenure.locality.localizer import Tiers
 from tenure.model.effects import Trigger
 from tenure.model.errors import TenureError
 from tenure.model.events import Closing, Configured
@@ -81,7 +82,7 @@ class Daemon:
         self._tasks: list[asyncio.Task[Any]] = []
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
-        self._is_warm = self._plans_fast = False
+        self._is_warm = self._plans_fast = self._matches_fast = False
         self._tls: ssl.SSLContext | None = None
         self._notifier = Notifier(os.environ)
 
@@ -116,7 +117,10 @@ class Daemon:
         self.store = Store.open(settings.state_dir / "state.db", KINDS, bounds=bounds)
         self.policies = Policies(patience=settings.placement.patience)
         fleet = f"f-{os.urandom(6).hex()}"
-        self.state = FleetState(params_of(settings), self.policies, fleet=fleet)
+        self.localizer = Tiers()
+        self.state = FleetState(
+            params_of(settings), self.policies, fleet=fleet, localizer=self.localizer
+        )
         with undisturbed():
             self.state.load(await asyncio.to_thread(self.store.load))
         spare_records()
@@ -247,7 +251,7 @@ class Daemon:
 
     async def _upkeep(self) -> None:
         while True:
-            if self.state.ctx.index.line:
+            if self.state.ctx.index.line or self.localizer.has_matched:
                 self._warm()  # what waits may have been accepted before this start
             await asyncio.sleep(UPKEEP_S)
             self.clock.check()
@@ -284,13 +288,17 @@ class Daemon:
         is_large = len(self.state.tables.nodes) >= WARM_NODES
         if not self._is_warm and self.policies.has_placed and is_large:
             self._is_warm = True
-            work = kernels.load(self.policies, self._kernels)
+            work = kernels.load(self.policies.compile, self._kernels, kernels.PLACEMENT)
             self._spawn(work, "kernels", is_finite=True)
         is_long = len(self.state.ctx.index.line) >= WARM_QUEUE
         if not self._plans_fast and self.policies.has_planned and (is_large or is_long):
             self._plans_fast = True
-            work = kernels.load(self.policies, self._kernels, planning=True)
+            work = kernels.load(self.policies.compile_planning, self._kernels, kernels.PLANNING)
             self._spawn(work, "planning", is_finite=True)
+        if not self._matches_fast and self.localizer.has_matched and is_large:
+            self._matches_fast = True
+            work = kernels.load(self.localizer.compile, self._kernels, kernels.LOCALITY)
+            self._spawn(work, "matching", is_finite=True)
 
     @property
     def _outputs(self) -> Path:

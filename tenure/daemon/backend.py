@@ -17,7 +17,7 @@ from tenure.core import ledger, replicas, restore
 from tenure.core.context import Context
 from tenure.core.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
-from tenure.daemon import datasets, energy, inputs, outputs, views
+from tenure.daemon import datasets, energy, inputs, outputs, readings, views
 from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
 from tenure.daemon.hands import Hands
@@ -27,7 +27,7 @@ from tenure.daemon.loop import CoreLoop
 from tenure.daemon.pasts import Pasts
 from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
-from tenure.model.batch import Batch, Chunk, InputFile
+from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
 from tenure.model.dataset import Block, Dataset, DatasetFile, Location
 from tenure.model.drain import DrainReport
@@ -222,6 +222,10 @@ class DaemonBackend:
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is."""
         return views.explain(self._ctx, self._body.policies, job_id)
+
+    def explain_task(self, task: Task) -> dict[str, Any]:
+        """Return what a task reads where, at which cost, and the alternatives."""
+        return readings.explain(self._ctx, task)
 
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
         """Return the latest drain of a node, or what one would do now."""

@@ -3,7 +3,7 @@
 Compiling takes hundreds of megabytes that an allocator does not give back, and half a minute of
 CPU. The child takes both with it when it ends; a later start finds the files and only loads them.
 
-    python -m tenure.daemon.kernels DIRECTORY [planning]
+    python -m tenure.daemon.kernels DIRECTORY [planning | locality]
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import mmap
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tenure.cycles.io.tether import Tethered
 from tenure.placement.kernels import compile_kernels, compile_planning, fingerprint
-from tenure.placement.policies import Policies
 
 log = logging.getLogger(__name__)
 
@@ -32,19 +31,19 @@ MODULE = "tenure.daemon.kernels"
 COMPILER = "libllvmlite"
 #: Which word of a line of /proc/self/maps is the file.
 NAMED = 5
-#: As second argument: compile what plans a queue.
-PLANNING = "planning"
+#: As second argument: compile what plans a queue, or what matches tasks to the tiers of data.
+PLACEMENT, PLANNING, LOCALITY = "placement", "planning", "locality"
 _TAKING = asyncio.Lock()
 
 
-async def load(policies: Policies, directory: Path, *, planning: bool = False) -> None:
-    """Have ``policies`` use compiled kernels once they are there; plain ones serve until then.
+async def load(compiling: Callable[[str], bool], directory: Path, bundle: str) -> None:
+    """Have the kernels of a bundle compiled, then loaded by ``compiling``; plain ones serve so far.
 
-    ``planning``: those that plan a queue, which are kept and loaded apart. Where no compiler is
-    installed, or nothing can be written, the plain ones stay.
+    Each bundle is kept and loaded apart. Where no compiler is installed, or nothing can be
+    written, the plain ones stay.
     """
     argv = [sys.executable, "-m", MODULE, str(directory)]
-    child = Tethered([*argv, PLANNING] if planning else argv)
+    child = Tethered(argv if bundle == PLACEMENT else [*argv, bundle])
     child.start()
     try:
         while child.is_alive:  # noqa: ASYNC110 - a process tells of its end to who asks
@@ -52,11 +51,11 @@ async def load(policies: Policies, directory: Path, *, planning: bool = False) -
     finally:
         child.stop()
     if child.exit_code != 0:
-        log.warning("placement runs uncompiled: see `%s`", " ".join(argv[1:]))
+        log.warning("%s runs uncompiled: see `%s`", bundle, " ".join(argv[1:]))
         return
-    await take(policies.compile_planning if planning else policies.compile, directory)
+    await take(compiling, directory)
     give_back(COMPILER)
-    log.info("%s runs compiled", PLANNING if planning else "placement")
+    log.info("%s runs compiled", bundle)
 
 
 async def take(compiling: Callable[[str], bool], directory: Path) -> None:
@@ -92,15 +91,34 @@ def give_back(library: str, *, maps: Path = Path("/proc/self/maps")) -> int:
 
 def main(argv: list[str]) -> int:
     """Compile into the directory named; 1 where there is no compiler."""
+    from tenure.locality.kernels import name_of_code
+
     directory = Path(argv[1])
     os.nice(NICE)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for old in directory.iterdir():
-        if old.name != fingerprint():
+        if old.name not in (fingerprint(), name_of_code()):
             shutil.rmtree(old, ignore_errors=True)
-    is_planning = argv[2:] == [PLANNING]
-    made = compile_planning(str(directory)) if is_planning else compile_kernels(str(directory))
-    return 0 if made is not None else 1
+    compiling = MAKERS[(argv[2:] or [PLACEMENT])[0]]
+    return 0 if compiling(str(directory)) is not None else 1
+
+
+def _compile_locality(directory: str) -> object | None:
+    from tenure.locality.kernels import compile_kernels as compiling
+    from tenure.locality.kernels import warm
+
+    kernels = compiling(directory)
+    if kernels is not None:
+        warm(kernels)
+    return kernels
+
+
+#: What compiles each bundle; None where there is no compiler.
+MAKERS: Mapping[str, Callable[[str], object | None]] = {
+    PLACEMENT: compile_kernels,
+    PLANNING: compile_planning,
+    LOCALITY: _compile_locality,
+}
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tenure.core import forecasts
 from tenure.core.context import Context
 from tenure.core.ledger import reporting
 from tenure.daemon.loop import LoopStats
+from tenure.daemon.readmetrics import ReadFacts, facts_of, families
 from tenure.model.container import Migration, Step
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Job
@@ -80,6 +81,7 @@ class Facts:
     attempts: Mapping[str, int] = field(default_factory=dict)
     forecasts: tuple[ForecastReport, ...] = ()
     now_us: int = 0
+    reading: ReadFacts = field(default_factory=ReadFacts)
 
 
 def gather(ctx: Context) -> Generator[None, None, Facts]:
@@ -123,6 +125,7 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         attempts,
         tuple(told),
         ctx.now_us,
+        facts_of(ctx),
     )
 
 
@@ -186,6 +189,7 @@ class Collector:
         for why, count in facts.attempts.items():
             again.add_metric([why], count)
         yield again
+        yield from families(facts.reading)
         late = facts.late_jobs
         yield GaugeMetricFamily("tenure_jobs_late", "Kept jobs that ended late", value=late)
         yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", facts.graves)

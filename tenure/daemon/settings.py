@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from tenure.config.settings import Settings
-from tenure.core.params import Params
+from tenure.core.params import Params, PrefetchParams
 
 
 def params_of(settings: Settings) -> Params:
@@ -38,4 +40,5 @@ def params_of(settings: Settings) -> Params:
         replica_lost_us=settings.datasets.lost_us,
         scrub_us=settings.datasets.verify_us,
         copies_per_node=settings.datasets.copies_per_node,
+        prefetch=PrefetchParams(**asdict(settings.prefetch)),
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tenure.locality import (
     allocation,
     contention,
@@ -22,13 +24,13 @@ from tenure.locality import (
     schedule,
 )
 from tenure.locality.allocation import Containers, Requests
-from tenure.locality.arrays import Places, Wants
+from tenure.locality.arrays import PREFERS, Places, Wants
 from tenure.locality.contention import Contention
 from tenure.locality.greedy import Rule
 from tenure.locality.prefetch import Blocks, Devices, Timing, Work
 from tenure.locality.prefetching import Prefetch
 from tenure.locality.schedule import Matching
-from tenure.locality.scores import Rates
+from tenure.locality.scores import SCORE, Rates
 from tenure.model.placing import Ints
 from tenure.placement.kernels import fingerprint, rebound
 
@@ -104,6 +106,20 @@ def compile_kernels(cache: str = "") -> Kernels | None:
     finally:
         config.CACHE_DIR = before
     return Kernels(*(known["outer." + name] for name in Kernels._fields))
+
+
+def warm(kernels: Kernels) -> None:
+    """Call those that the daemon asks once, so that none compiles later."""
+    one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    first = np.array([0, 1], dtype=np.int64)
+    places, rates = Places(one, none, none, none), Rates(2, 4)
+    wants = Wants(first, none, one, one, none + PREFERS, one * SCORE)
+    kernels.schedule(places, wants, rates, schedule.OURS)
+    blocks, devices = Blocks(one, first, none, none, none), Devices(none, one * 2, one)
+    work = Work(one, one, one, one, none, one, 1)
+    source = kernels.select(blocks, devices, one, 1)
+    kernels.cache_times(blocks, devices, source, 1)
+    kernels.find_prefetch(blocks, devices, work, Timing(), (one, True))
 
 
 def name_of_code() -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenure.model.resources import Resources
+from tenure.model.tier import TierKind
 
 
 class BatchState(StrEnum):
@@ -106,13 +107,53 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True)
+class DatasetInput:
+    """The dataset that a stage reads, one of its ``blocks`` for each task.
+
+    ``block_bytes`` is the longest of them, ``size_bytes`` all together.
+    """
+
+    id: str
+    name: str
+    blocks: int
+    block_bytes: int
+    size_bytes: int
+
+    def key(self, number: int) -> str:
+        """Return the key of a block."""
+        return f"{self.id}/{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The copy of its block that a task reads on its own node, mounted where chunks are.
+
+    ``cost`` is what matching it there cost, in thousandths of a score. ``is_brought``: it was made
+    for this task, from another node; ``is_ahead``: it was prefetched.
+    """
+
+    tier: str
+    kind: TierKind
+    path: str
+    cost: int
+    is_brought: bool = False
+    is_ahead: bool = False
+
+    @property
+    def word(self) -> str:
+        """Return what the read counts as: the kind of its tier, or that it was brought."""
+        return "brought" if self.is_brought else self.kind.value
+
+
+@dataclass(frozen=True, slots=True)
 class StageSpec:
     """Identical tasks: ``count`` of them, each with ``request``.
 
     ``after`` are stages that end before; ``shuffle`` is the one of them whose partition files its
     tasks get ("": none), ``partitions`` how many such files its own tasks leave (0: its output is
     the batch's, or nobody's). ``run_us`` is what one task takes on a node of speed 1. ``input``
-    None: its tasks get no chunks of a file; else ``chunk_bytes`` is the longest.
+    None: its tasks get no chunks of a file; else ``chunk_bytes`` is the longest. ``dataset`` None:
+    they read no blocks of one.
     """
 
     name: str
@@ -128,6 +169,7 @@ class StageSpec:
     chunk_bytes: int = 0
     env: tuple[str, ...] = ()
     is_pullable: bool = False
+    dataset: DatasetInput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +186,11 @@ class BatchSpec:
         if found is None:
             raise KeyError(name)
         return found
+
+    def first_of(self, name: str) -> int:
+        """Return the index of a stage's first task among those of all stages."""
+        names = [stage.name for stage in self.stages]
+        return sum(stage.count for stage in self.stages[: names.index(name)])
 
     @property
     def tasks(self) -> int:
@@ -207,7 +254,8 @@ class Task:
     ``effect`` is the effect under way; ``is_unsure``: only a listing newer than ``changed_us`` can
     tell what became of the last. ``failures`` cost a retry; ``mishaps`` were the fleet's fault,
     ``reclaims`` its owners' gain. No new attempt before ``retry_us``, and rather not on
-    ``shunned``. ``killed`` is why its node's agent ended it, "" if that did not.
+    ``shunned``. ``killed`` is why its node's agent ended it, "" if that did not. ``reading`` is the
+    copy that it reads, of a stage over a dataset.
     """
 
     batch: str
@@ -233,6 +281,7 @@ class Task:
     output_bytes: int = 0
     note: str = ""
     killed: str = ""
+    reading: Reading | None = None
 
     @property
     def key(self) -> str:

@@ -195,7 +195,7 @@ class PutDataset(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeDataset(Command):
-    """``verb`` is pin, unpin, verify or remove. Replies the ``Dataset``."""
+    """``verb`` is pin, unpin, prefetch, verify or remove. Replies the ``Dataset``."""
 
     record: ClassVar[tuple[str, str]] = ("datasets", "dataset")
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
+from tenure.locality.localizer import Tiers
 from tenure.model.effects import (
     AskJournal,
     Decide,
@@ -120,7 +121,7 @@ class SimShell:
         timeline_us = timeline.now_us - self._died_us
         self.dead_us += timeline_us
         self._tell("daemon starts")
-        self.state = FleetState(self.params, self.placer, fleet="sim")
+        self.state = FleetState(self.params, self.placer, localizer=Tiers(), fleet="sim")
         self.state.load(self.around.store.load())
         self.around.laws.needs.headroom = self.params.headroom
         self.around.laws.on_restart()

@@ -18,9 +18,10 @@ from tenure.core import ledger, replicas
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
-from tenure.daemon import datasets, energy, inputs, metrics, outputs
+from tenure.daemon import datasets, energy, inputs, metrics, outputs, readings
 from tenure.daemon.loop import LoopStats
-from tenure.model.batch import Batch, Chunk, InputFile
+from tenure.locality.localizer import Tiers
+from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
 from tenure.model.dataset import Block, Dataset, DatasetFile, Location
 from tenure.model.drain import DrainReport
@@ -114,7 +115,7 @@ class CoreBackend:
     def __init__(self, *, exit_code: int | None = None, keep: int = 100_000) -> None:
         self.exit_code = exit_code
         self.keep = keep
-        self.state = FleetState(Params(), Policies())
+        self.state = FleetState(Params(), Policies(), localizer=Tiers())
         self.events: list[PublicEvent] = []
         self.logs: dict[str, bytes] = {}
         self.followed: list[bytes] = []
@@ -281,6 +282,9 @@ class CoreBackend:
         self, path: str, size_bytes: int | None, lines: int | None
     ) -> tuple[InputFile, tuple[Chunk, ...]]:
         return inputs.cut(path, (self.outputs,), size_bytes=size_bytes, lines=lines)
+
+    def explain_task(self, task: Task) -> dict[str, Any]:
+        return readings.explain(self.state.ctx, task)
 
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
         files = outputs.files_of(self.outputs, batch)

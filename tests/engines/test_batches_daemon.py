@@ -332,7 +332,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(rig: Rig) -> None:
     long = batch("long", stage("s", "true", tasks=100, estimate={"task_s": 80_000}))
     assert refusal(rig, long).code == "outside_window"
     dataset = stage("s", "true", input={"dataset": "d", "split": {"lines": 5}})
-    assert "datasets are not built yet" in refusal(rig, batch("dataset", dataset)).detail
+    assert "its blocks are the pieces" in refusal(rig, batch("dataset", dataset)).detail
     answer = rig.client.plan_batch(batch("plan", small))
     assert answer["is_accepted"]
     assert answer["end_at"]

@@ -10,6 +10,7 @@ from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.daemon.clock import Clock
 from tenure.daemon.loop import CoreLoop
+from tenure.locality.localizer import Tiers
 from tenure.model.effects import Effect
 from tenure.model.errors import Unavailable
 from tenure.model.events import Configured
@@ -43,7 +44,7 @@ class Book:
 
 async def probe_through(book: Book) -> list[str]:
     """Have a switchable node configured, whose probe is the first effect; return the order."""
-    state = FleetState(Params(), Policies(), fleet="f")
+    state = FleetState(Params(), Policies(), localizer=Tiers(), fleet="f")
     loop = CoreLoop(state, book, Clock(), book.carry_out)
     await loop.start()
     spec = NodeSpec("n", "tcp://n", "young", power=PowerSpec("command"))

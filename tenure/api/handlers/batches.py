@@ -24,7 +24,15 @@ from tenure.api.schemas.batches import (
 from tenure.api.schemas.queries import BatchesQuery, BatchLogsQuery, PageQuery
 from tenure.api.streams import open_stream
 from tenure.core.tables import Tables
-from tenure.model.batch import Batch, BatchSpec, BatchState, Chunk, Forecasted, Task
+from tenure.model.batch import (
+    Batch,
+    BatchSpec,
+    BatchState,
+    Chunk,
+    DatasetInput,
+    Forecasted,
+    Task,
+)
 from tenure.model.errors import FieldError, InvalidInput, NotFound
 from tenure.model.events import CancelBatch, SubmitBatch
 
@@ -72,11 +80,13 @@ async def _spec(call: Call) -> tuple[BatchSpec, dict[str, tuple[Chunk, ...]]]:
             field = "image" if stage.image is None else f"stages.{number}.image"
             pullable[image] = await check_image(call, image, field)
     spec = batch_spec(body, cuts, pullable)
-    return spec, {name: chunks for name, (_, chunks) in cuts.items()}
+    return spec, {name: cut[1] for name, cut in cuts.items() if isinstance(cut, tuple)}
 
 
-async def _cut(call: Call, stage: StageRequest, number: int) -> Cut:
+async def _cut(call: Call, stage: StageRequest, number: int) -> Cut | DatasetInput:
     given = stage.input
+    if given is not None and given.dataset is not None:
+        return _dataset(call, given.dataset, f"stages.{number}.input.dataset")
     if given is None or given.file is None or given.split is None:
         raise TypeError("a sound batch names file and split of an input")
     try:
@@ -85,6 +95,19 @@ async def _cut(call: Call, stage: StageRequest, number: int) -> Cut:
         path = f"stages.{number}.input.file"
         fault = FieldError(path, error.detail)
         raise InvalidInput(f"{path}: {error.detail}", code=error.code, fields=(fault,)) from None
+
+
+def _dataset(call: Call, ref: str, path: str) -> DatasetInput:
+    """Return a dataset as the input of a stage."""
+    try:
+        found = lookup.dataset(call.backend.tables, ref)
+    except NotFound as error:
+        told = f"{error.detail}; see tenure dataset ls"
+        fault = FieldError(path, told)
+        raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(fault,)) from None
+    spec = found.spec
+    longest = max((min(spec.block_bytes, file.size_bytes) for file in spec.files), default=0)
+    return DatasetInput(found.id, spec.name, spec.blocks, longest, spec.size_bytes)
 
 
 async def submit(call: Call) -> web.Response:

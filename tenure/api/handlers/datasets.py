@@ -1,4 +1,4 @@
-"""Datasets: put, list, inspect, files, blocks, content, pin, verify, remove."""
+"""Datasets: put, list, inspect, files, blocks, content, pin, prefetch, verify, remove."""
 
 from __future__ import annotations
 
@@ -137,6 +137,11 @@ async def pin(call: Call) -> web.Response:
 async def unpin(call: Call) -> web.Response:
     """Let the blocks of a dataset leave memory tiers again."""
     return await _change(call, "unpin")
+
+
+async def prefetch(call: Call) -> web.Response:
+    """Have the blocks of a dataset copied into memory where they lie, as far as they fit."""
+    return await _change(call, "prefetch")
 
 
 async def verify(call: Call) -> web.Response:

@@ -23,7 +23,7 @@ from tenure.api.schemas.fields import (
     raise_faults,
 )
 from tenure.api.schemas.jobs import Command, Env
-from tenure.model.batch import BatchSpec, Chunk, InputFile, StageSpec
+from tenure.model.batch import BatchSpec, Chunk, DatasetInput, InputFile, StageSpec
 from tenure.model.errors import FieldError
 from tenure.model.resources import Resources
 from tenure.model.units import US, seconds_to_us
@@ -55,13 +55,13 @@ class Split(Strict):
 
 
 class BatchInput(Strict):
-    """The input of a stage: a file of the daemon's machine, cut into a chunk for each task."""
+    """The input of a stage: a file of the daemon's machine, or a dataset; a piece for each task."""
 
     file: Text | None = Field(
         default=None, description="Absolute path, in a folder of batches.input_dirs."
     )
     dataset: Name | None = Field(
-        default=None, description="Not built yet: a submission that names one is refused."
+        default=None, description="Name or id of a dataset; each task reads one of its blocks."
     )
     split: Split | None = None
 
@@ -200,10 +200,11 @@ def _work_faults(stage: StageRequest, path: str) -> list[FieldError]:
 
 
 def _input_faults(given: BatchInput, path: str) -> list[FieldError]:
-    if given.dataset is not None:
-        told = "datasets are not built yet; give a file"
-        return [FieldError(f"{path}.dataset", told)]
     faults = []
+    if given.dataset is not None:
+        told = "excludes dataset: its blocks are the pieces"
+        rivals = {"file": given.file, "split": given.split}
+        return [FieldError(f"{path}.{name}", told) for name, value in rivals.items() if value]
     if given.file is None:
         faults.append(FieldError(f"{path}.file", "is needed"))
     split = given.split or Split()
@@ -237,7 +238,7 @@ def _leads_back(
 
 
 def batch_spec(
-    body: BatchRequest, cuts: Mapping[str, Cut], pullable: Mapping[str, bool]
+    body: BatchRequest, cuts: Mapping[str, Cut | DatasetInput], pullable: Mapping[str, bool]
 ) -> BatchSpec:
     """Translate a sound batch; stages come behind those that they wait for.
 
@@ -260,28 +261,34 @@ def _ordered(body: BatchRequest) -> list[StageRequest]:
 
 
 def _stage(
-    body: BatchRequest, stage: StageRequest, cut: Cut | None, pullable: Mapping[str, bool]
+    body: BatchRequest,
+    stage: StageRequest,
+    cut: Cut | DatasetInput | None,
+    pullable: Mapping[str, bool],
 ) -> StageSpec:
     image = stage.image or body.image or ""
-    chunks = () if cut is None else cut[1]
+    dataset = cut if isinstance(cut, DatasetInput) else None
+    source, chunks = cut if isinstance(cut, tuple) else (None, ())
     longest = max((chunk.length for chunk in chunks), default=0)
+    piece = longest if dataset is None else dataset.block_bytes
     estimate = stage.estimate
     run_us = seconds_to_us(estimate.task_s) if estimate.task_s else 0
     if estimate.bytes_per_s:
-        run_us = round(min(longest / estimate.bytes_per_s, MAX_TIME_S) * US)
+        run_us = round(min(piece / estimate.bytes_per_s, MAX_TIME_S) * US)
     behind = [other.tasks or 0 for other in body.stages if other.shuffle == stage.name]
     return StageSpec(
         name=stage.name,
         image=image,
         command=tuple(stage.command),
-        count=len(chunks) or stage.tasks or 0,
+        count=dataset.blocks if dataset is not None else len(chunks) or stage.tasks or 0,
         request=Resources(cpu_m=round(stage.cpus * 1000), memory_bytes=stage.memory),
         run_us=max(1, run_us),
         after=waits_for(stage),
         shuffle=stage.shuffle or "",
         partitions=max(behind, default=0),
-        input=None if cut is None else cut[0],
+        input=source,
         chunk_bytes=longest,
         env=tuple(stage.env),
         is_pullable=pullable.get(image, False),
+        dataset=dataset,
     )

@@ -8,6 +8,7 @@ from typing import Any
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent
+from tenure.locality.localizer import Tiers
 from tenure.model.effects import DurableEffect, Effect, Reply
 from tenure.model.events import (
     Configured,
@@ -47,7 +48,7 @@ class Bench:
         self, *nodes: NodeSpec, params: Params | None = None, best_kind: str = "restart"
     ) -> None:
         self.params = dataclasses.replace(params or Params(min_on={}), best_kind=best_kind)
-        self.state = FleetState(self.params, Policies(), fleet="bench")
+        self.state = self._fresh()
         self.now_us = 1000 * US
         self.effects: list[Effect] = []
         self.public: list[PublicEvent] = []
@@ -55,6 +56,9 @@ class Bench:
         self._requests = 0
         self.say(Started(at_us=0))
         self.configure(*nodes)
+
+    def _fresh(self) -> FleetState:
+        return FleetState(self.params, Policies(), fleet="bench", localizer=Tiers())
 
     @property
     def tables(self) -> Any:
@@ -79,7 +83,7 @@ class Bench:
 
     def restart(self) -> list[Effect]:
         """Begin anew from what was committed."""
-        self.state = FleetState(self.params, Policies(), fleet="bench")
+        self.state = self._fresh()
         self.state.load({kind: dict(rows) for kind, rows in self.records.items()})
         return self.say(Started(at_us=0))
 

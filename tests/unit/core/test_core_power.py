@@ -8,6 +8,7 @@ import pytest
 
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
+from tenure.locality.localizer import Tiers
 from tenure.model.effects import ProbePower, Relist, SwitchPower
 from tenure.model.events import (
     Configured,
@@ -40,7 +41,7 @@ class Fleet:
     """One switchable node that is on, with a clock."""
 
     def __init__(self, spec: NodeSpec = SPEC) -> None:
-        self.state = FleetState(Params(grace_us=GRACE_US, min_on={}), Policies())
+        self.state = FleetState(Params(grace_us=GRACE_US, min_on={}), Policies(), localizer=Tiers())
         self.now_us = US
         self.effects: list[object] = []
         self.send(Started(at_us=self.now_us))

@@ -7,6 +7,7 @@ from typing import Any
 from tenure.core import restore
 from tenure.core.adopt import NO_TRACE, SKIPPED_TURNS
 from tenure.core.fleet import FleetState
+from tenure.locality.localizer import Tiers
 from tenure.model.container import ContainerState, Grave
 from tenure.model.errors import Problem
 from tenure.model.events import Configured, NodeConnected, NodeLost, PowerNode, Started, Tick
@@ -38,7 +39,7 @@ def put_back(bench: Bench, records: Records, *nodes: Any) -> None:
     bench.records["meta"] = {"meta": meta}
     bench.effects.clear()
     bench.public.clear()
-    bench.state = FleetState(bench.params, Policies(), fleet="bench")
+    bench.state = FleetState(bench.params, Policies(), localizer=Tiers(), fleet="bench")
     bench.state.load(bench.records)
     bench.say(Started(at_us=0))
     bench.say(Configured(at_us=0, nodes=named))

@@ -1,0 +1,75 @@
+"""What is prefetched, and what became of it: held in memory, worked out by ``prefetching``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tenure.model.locality import PlannedCopy
+
+#: What a read counts as: the kind of its tier, or that its block was brought from another node.
+WORDS = ("memory", "ssd", "hdd", "brought")
+#: What a copy ahead can come to. begun: it was sent. done: it is in memory. hits: a task read it.
+#: wasted: its task read another copy, or nobody did before it was not wanted, or left. failed: it
+#: never arrived. dropped: it was planned, and not wanted any more before it was begun.
+OUTCOMES = ("begun", "done", "hits", "wasted", "failed", "dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """A copy under way for ``course``, begun as one of ``sharing`` from its device."""
+
+    row: PlannedCopy
+    course: str
+    begun_us: int
+    sharing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A copy that was made ahead in memory of ``node`` and that nobody has read yet."""
+
+    node: str
+    course: str
+
+
+@dataclass(slots=True)
+class Course:
+    """What is prefetched for one stage of a batch, or for a dataset that somebody asked for.
+
+    ``queue`` is what is left of its plan, of ``limit`` copies of a device at a time, made at
+    ``planned_us``; no other plan before ``again_us``. Tasks are held back until ``hold_us``.
+    ``plans`` counts them. ``cursor`` is the first block of the dataset that was not planned yet,
+    where it was asked for.
+    """
+
+    dataset: str
+    is_ordered: bool = False
+    queue: list[PlannedCopy] = field(default_factory=list)
+    limit: int = 1
+    planned_us: int = 0
+    again_us: int = 0
+    hold_us: int = 0
+    plans: int = 0
+    cursor: int = 0
+
+
+@dataclass(slots=True)
+class Ahead:
+    """Courses by key; copies under way and made, by the block's key; outcomes by their word.
+
+    ``brought`` are the node and tier to which the block of a task that waits is being copied,
+    ``reads`` how often tasks began to read a copy of which kind.
+    ``turn`` and ``seen`` are those of the shelves when copies, and tasks, were last looked at;
+    ``rates_us`` is when the speeds of tiers are read again.
+    """
+
+    courses: dict[str, Course] = field(default_factory=dict)
+    under_way: dict[str, UnderWay] = field(default_factory=dict)
+    made: dict[str, Made] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    brought: dict[str, tuple[str, str]] = field(default_factory=dict)
+    reads: Counter[str] = field(default_factory=Counter)
+    turn: int = -1
+    seen: int = -1
+    rates_us: int = 0

@@ -1,0 +1,151 @@
+"""What the prefetch model is asked: blocks with their copies, room in memory, speeds and slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tenure.core import lending, replicas
+from tenure.core.context import Context
+from tenure.model.batch import StageSpec
+from tenure.model.dataset import Dataset, Location
+from tenure.model.locality import Copy, PrefetchAsk, PrefetchBlock
+from tenure.model.node import Node
+from tenure.model.tier import TierKind
+from tenure.model.units import US
+
+#: Ranks of kinds of tiers, fastest first.
+RANKS = {kind: rank for rank, kind in enumerate(TierKind)}
+#: Blocks or tasks that are looked at at a time: looking at their copies takes some milliseconds.
+MOST = 256
+#: Of an HDD that nobody measured: what of a task's time is reading.
+USUAL_BYTES_PER_S = 160 << 20
+#: How often the speeds of tiers are read.
+RATES_US = 30 * US
+
+
+def most(ctx: Context) -> int:
+    """Return how many blocks or tasks are looked at at a time."""
+    return min(MOST, ctx.localizer.most)
+
+
+def copy_of(place: Location, *, is_pending: bool) -> Copy:
+    """Return a copy as costs are made of it."""
+    return Copy(place.node, place.tier, RANKS[place.kind], is_pending, place.bytes_per_s)
+
+
+def learn_rates(ctx: Context) -> None:
+    """Have costs follow the speeds of tiers: of memory the fastest, of others the slowest."""
+    if ctx.now_us < ctx.ahead.rates_us:
+        return
+    ctx.ahead.rates_us = ctx.now_us + RATES_US
+    rates: dict[int, float] = {}
+    for node in ctx.tables.nodes.values():
+        for tier in node.spec.tiers:
+            speed = replicas.speed_of(ctx, node.name, tier)
+            rank = RANKS[tier.kind]
+            if speed:
+                choose = max if tier.kind is TierKind.MEMORY else min
+                rates[rank] = choose(speed, rates.get(rank, speed))
+    if rates:
+        ctx.localizer.learn_rates(rates)
+
+
+def ask_for(
+    ctx: Context, stage: StageSpec, numbers: Iterable[int], *, may_wait: bool
+) -> PrefetchAsk:
+    """Return the question of what to prefetch for tasks ``numbers`` of a stage over a dataset."""
+    assert stage.dataset is not None
+    read_us = stage.dataset.block_bytes * US // USUAL_BYTES_PER_S
+    blocks = _blocks(ctx, stage.dataset.id, numbers, max(0, stage.run_us - read_us))
+    is_all = ctx.params.prefetch.policy == "all"
+    return _ask(ctx, blocks, _speeds(ctx, stage), is_all=is_all, may_wait=may_wait)
+
+
+def ask_for_all(ctx: Context, dataset: Dataset, numbers: Iterable[int]) -> PrefetchAsk:
+    """Return the question of how to bring all blocks ``numbers`` of a dataset into memory."""
+    blocks = _blocks(ctx, dataset.id, numbers, 0)
+    return _ask(ctx, blocks, (), is_all=True, may_wait=False)
+
+
+def _blocks(
+    ctx: Context, dataset: str, numbers: Iterable[int], cpu_us: int
+) -> tuple[PrefetchBlock, ...]:
+    found = []
+    for number in numbers:
+        block = ctx.tables.blocks.get(f"{dataset}/{number}")
+        if block is None or not block.sha256:
+            continue
+        pending = replicas.pending_on(ctx, block)
+        rows = tuple(
+            copy_of(place, is_pending=place.node in pending)
+            for place in replicas.offered(ctx, block)
+        )
+        if rows:
+            found.append(PrefetchBlock(number, block.length, rows, cpu_us))
+    return tuple(found)
+
+
+def _ask(
+    ctx: Context,
+    blocks: tuple[PrefetchBlock, ...],
+    speeds: tuple[int, ...],
+    *,
+    is_all: bool,
+    may_wait: bool,
+) -> PrefetchAsk:
+    places = [copy for block in blocks for copy in block.copies]
+    nodes = [ctx.tables.nodes[name] for name in sorted({copy.node for copy in places})]
+    speed = [
+        replicas.speed_of(ctx, node.name, tier)
+        for node in nodes
+        for tier in node.spec.tiers
+        if tier.kind is TierKind.MEMORY
+    ]
+    return PrefetchAsk(
+        blocks=blocks,
+        room={node.name: room_on(ctx, node) for node in nodes},
+        bandwidth={(c.node, c.device): c.bytes_per_s for c in places if c.bytes_per_s},
+        speeds=speeds,
+        memory_bytes_per_s=max(speed, default=0),
+        is_all=is_all,
+        may_wait=may_wait,
+    )
+
+
+def room_on(ctx: Context, node: Node) -> int:
+    """Return the bytes of a node's memory tiers that prefetches may still fill: their budget.
+
+    That is a part of the capacity, less copies that are under way, that nobody has read yet, or
+    that are being read; what else lies there makes room by least recent use. O(blocks there).
+    """
+    found = 0
+    for tier in node.spec.tiers:
+        if tier.kind is not TierKind.MEMORY:
+            continue
+        stays = 0
+        for key in ctx.shelves.held.get(f"{node.name}/{tier.name}", ()):
+            block = ctx.tables.blocks[key]
+            if block.pins or key in ctx.ahead.made or key in ctx.ahead.under_way:
+                stays += block.length
+        found += max(0, round(tier.capacity_bytes * ctx.params.prefetch.share) - stays)
+    return found
+
+
+def _speeds(ctx: Context, stage: StageSpec) -> tuple[int, ...]:
+    """Return the slots that a stage may have, busy ones included, in thousandths of the usual."""
+    found: list[int] = []
+    for node in sorted(ctx.tables.nodes.values(), key=lambda node: node.name):
+        if node.spec.tiers and lending.is_lendable(ctx, node):
+            fits = _fits(ctx, stage, node)
+            found += [round(node.spec.speed * 1000)] * min(fits, stage.count - len(found))
+    return tuple(found)
+
+
+def _fits(ctx: Context, stage: StageSpec, node: Node) -> int:
+    spare, request = lending.spare_on(ctx, node), stage.request
+    fits: Sequence[int] = [stage.count]
+    if request.cpu_m:
+        fits = [*fits, spare.cpu_m // request.cpu_m]
+    if request.memory_bytes:
+        fits = [*fits, spare.memory_bytes // request.memory_bytes]
+    return max(0, min(fits))

@@ -1,0 +1,229 @@
+"""Tasks over datasets: matched to nodes by where their blocks lie, which are pinned meanwhile.
+
+Theory of operation. Whenever a stage over a dataset may place tasks, the first of those that wait
+are matched at once to the free slots of the nodes that lend: the cheapest of the largest matchings
+(Eq. 1 to 3 of the Trident paper). A task that got a node with a copy of its block reads the fastest
+copy there, mounted read-only, and pins the block until it is over. For one that got a node without,
+its block is brought there first, unless a node with a copy is free sooner; it is matched anew with
+all others then. So every task reads from its own node. What was matched is not kept beyond the
+moment: replicas, slots and tasks may be others with the next event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tenure.core import copies, inputs, lending, pins, prefetching, replicas, tasks
+from tenure.core.context import Context
+from tenure.model.batch import Batch, Reading, StageSpec, Task
+from tenure.model.dataset import Block, Location
+from tenure.model.errors import Problem
+from tenure.model.locality import Choice, Fit, Read, Seats
+from tenure.model.node import Node
+from tenure.model.tier import DURABLE, TierSpec
+from tenure.model.units import FOREVER_US, US
+
+#: Nodes that are told to people who ask where a task could run.
+OTHERS = 5
+#: The least weight of a short block: its task still prefers the faster copy.
+LEAST_WEIGHT = 0.05
+#: Beside the copy itself: the helpers on both sides, checksums, a listing.
+BRING_US = 2 * US
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A task that waits, its block, and the copies of it that can be read now."""
+
+    task: Task
+    block: Block
+    places: tuple[Location, ...]
+
+
+def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
+    """Place tasks of a stage over a dataset on the nodes that are free for it now."""
+    problem = objection(ctx, stage)
+    if problem is not None and problem.code == "no_dataset":
+        _give_up(ctx, batch, problem.detail)
+    if problem is not None or prefetching.is_held(ctx, batch, stage):
+        return
+    seats = seats_of(ctx, stage)
+    if not any(seats.free):
+        return
+    waits = {wait.task.index: wait for wait in _waiting(ctx, batch, stage)}
+    if not waits:
+        return
+    inputs.learn_rates(ctx)
+    reads = [_read(ctx, stage, wait) for wait in waits.values()]
+    for fit in ctx.localizer.match(seats, reads):
+        wait = waits[fit.key]
+        here = next((place for place in wait.places if place.node == fit.node), None)
+        if here is None:
+            _bring(ctx, stage, wait, fit.node)
+        else:
+            _begin(ctx, wait, here, fit)
+
+
+def objection(ctx: Context, stage: StageSpec) -> Problem | None:
+    """Return why a stage cannot read its dataset, None if it reads none or can."""
+    given = stage.dataset
+    if given is None:
+        return None
+    dataset = ctx.tables.datasets.get(given.id)
+    if dataset is None or dataset.is_going:
+        told = f"stage {stage.name}: the dataset {given.name} was removed"
+        return Problem("no_dataset", told, 422)
+    if dataset.made < stage.count:
+        told = f"stage {stage.name}: the dataset {given.name} is still being put; wait until it is "
+        return Problem("dataset_not_ready", told + "ready: tenure dataset get", 409)
+    nodes = [node for node in ctx.tables.nodes.values() if lending.is_said_to_lend(node)]
+    if not any(node.spec.tiers for node in nodes):
+        told = f"stage {stage.name}: no node that lends has tiers to read a dataset from: name some"
+        return Problem("no_tiers", told + " under nodes[].tiers", 422)
+    return None
+
+
+def _give_up(ctx: Context, batch: Batch, reason: str) -> None:
+    ctx.put_batch(replace(batch, is_failing=True, reason=reason))
+    ctx.touched_tasks.add(f"{batch.id}/0")
+    ctx.is_room_changed = True
+
+
+def seats_of(ctx: Context, stage: StageSpec) -> Seats:
+    """Return the nodes with tiers, by name, and how many tasks of a stage each can take now."""
+    nodes = sorted(
+        (node for node in ctx.tables.nodes.values() if node.spec.tiers), key=lambda n: n.name
+    )
+    return Seats(
+        tuple(node.name for node in nodes),
+        tuple(node.spec.rack for node in nodes),
+        tuple(_slots(ctx, stage, node) for node in nodes),
+    )
+
+
+def _slots(ctx: Context, stage: StageSpec, node: Node) -> int:
+    if lending.seat(ctx, stage, node) is None:
+        return 0
+    look = lending.look_at(ctx, node)
+    free, request = look.free, stage.request
+    fits = [ctx.params.preparing - look.preparing]
+    if request.cpu_m:
+        fits.append(free.cpu_m // request.cpu_m)
+    if request.memory_bytes:
+        fits.append(free.memory_bytes // request.memory_bytes)
+    return max(1, min(fits))  # a seat takes one, whatever it leaves
+
+
+def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
+    """Return the first tasks that may be placed now and whose block can be read somewhere."""
+    found: list[Wait] = []
+    for index in sorted(ctx.index.strands[batch.id, stage.name].pending):
+        task = ctx.tables.tasks[f"{batch.id}/{index}"]
+        if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
+            continue
+        wait = look_at(ctx, stage, task)
+        if wait is not None and wait.places and not _is_on_its_way(ctx, wait):
+            found.append(wait)
+        if len(found) == inputs.most(ctx):
+            break
+    return found
+
+
+def look_at(ctx: Context, stage: StageSpec, task: Task) -> Wait | None:
+    """Return a task with its block and the copies that can be read, None if there is no block."""
+    block = None if stage.dataset is None else ctx.tables.blocks.get(stage.dataset.key(task.number))
+    return None if block is None else Wait(task, block, replicas.offered(ctx, block))
+
+
+def _is_on_its_way(ctx: Context, wait: Wait) -> bool:
+    """Whether a task's block is being brought to a node for it."""
+    brought = ctx.ahead.brought.get(wait.task.key)
+    if brought is None:
+        return False
+    copy = wait.block.on(*brought)
+    if copy is not None and not copy.is_present:
+        return True
+    if copy is None:
+        del ctx.ahead.brought[wait.task.key]  # it failed: matched anew
+    return False
+
+
+def _read(ctx: Context, stage: StageSpec, wait: Wait) -> Read:
+    assert stage.dataset is not None
+    pending = replicas.pending_on(ctx, wait.block)
+    rows = tuple(inputs.copy_of(place, is_pending=place.node in pending) for place in wait.places)
+    weight = max(LEAST_WEIGHT, wait.block.length / stage.dataset.block_bytes)
+    return Read(wait.task.index, rows, weight)
+
+
+def _begin(ctx: Context, wait: Wait, here: Location, fit: Fit) -> None:
+    """Place a task where it reads a copy, and pin its block."""
+    task, node = wait.task, ctx.tables.nodes[here.node]
+    is_brought = ctx.ahead.brought.pop(task.key, None) == (here.node, here.tier)
+    pins.touch(ctx, wait.block, here, task.key)
+    is_ahead = prefetching.on_read(ctx, wait.block, here)
+    reading = Reading(here.tier, here.kind, here.path, fit.cost, is_brought, is_ahead)
+    tasks.place(ctx, replace(task, reading=reading), node)
+    ctx.ahead.reads[reading.word] += 1
+
+
+def _bring(ctx: Context, stage: StageSpec, wait: Wait, name: str) -> None:
+    """Have a task's block copied to a node, unless it can run beside a copy sooner."""
+    node = ctx.tables.nodes[name]
+    tier = _store_on(ctx, node, wait.block)
+    if tier is None or ctx.shelves.arriving.get(name, 0) >= ctx.params.copies_per_node:
+        return
+    speed = min(place.bytes_per_s or inputs.USUAL_BYTES_PER_S for place in wait.places)
+    link = node.capacity.net_bytes_per_s or speed
+    bring_us = BRING_US + wait.block.length * US // max(1, min(speed, link))
+    waits_us = min(_frees_us(ctx, stage, place.node) for place in wait.places)
+    if waits_us <= bring_us:
+        ctx.arm(ctx.now_us + max(US, waits_us), tasks.MACHINE, wait.task.key)
+        return
+    copies.send(ctx, wait.block, name, tier)
+    ctx.ahead.brought[wait.task.key] = (name, tier.name)
+
+
+def _store_on(ctx: Context, node: Node, block: Block) -> TierSpec | None:
+    """Return the durable tier of a node with most room for a block, None if it fits in none."""
+    found = [
+        tier
+        for tier in node.spec.tiers
+        if tier.kind in DURABLE
+        and copies.is_open(ctx, node.name, tier)
+        and copies.free_in(ctx, node.name, tier) >= block.length
+    ]
+    return max(found, key=lambda t: (copies.free_in(ctx, node.name, t), t.name), default=None)
+
+
+def _frees_us(ctx: Context, stage: StageSpec, name: str) -> int:
+    """Return when a node that lends should have a slot for the stage, from now; else FOREVER_US."""
+    node = ctx.tables.nodes.get(name)
+    if node is None or not lending.is_lendable(ctx, node):
+        return FOREVER_US
+    ends_us = []
+    for task in ctx.tasks_on(name):
+        begun_us = task.changed_us if task.started_us is None else task.started_us
+        ends_us.append(begun_us + lending.task_us(tasks.stage_of(ctx, task), node) - ctx.now_us)
+    return max(0, min(ends_us)) if ends_us else FOREVER_US
+
+
+def choices(ctx: Context, task: Task) -> list[Choice]:
+    """Return the nodes on which a task would read cheapest as things are now, free or not."""
+    stage = tasks.stage_of(ctx, task)
+    wait = look_at(ctx, stage, task)
+    if wait is None:
+        return []
+    found: list[Choice] = ctx.localizer.choices(
+        seats_of(ctx, stage), _read(ctx, stage, wait), OTHERS
+    )
+    return found
+
+
+def notice(ctx: Context) -> None:
+    """Have tasks over datasets looked at when something changed about where blocks lie."""
+    if ctx.ahead.seen == ctx.shelves.turn:
+        return
+    ctx.ahead.seen = ctx.shelves.turn
+    if ctx.index.open_batches or ctx.ahead.courses:
+        ctx.is_room_changed = True

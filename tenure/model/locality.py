@@ -1,0 +1,142 @@
+"""Data and tasks as the core asks about them; ``locality`` answers (sections 2 and 4 of Trident).
+
+Costs are whole thousandths of a score, as in Eq. 1; tiers are ranks, fastest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class Copy(NamedTuple):
+    """A copy of a block: ``device`` names the node's tier it lies in, ``tier`` is its rank.
+
+    0 memory, 1 SSD, 2 HDD. ``is_pending``: it is being copied into the node's memory.
+    ``bytes_per_s`` is how fast this device is read, 0: as its tier usually is.
+    """
+
+    node: str
+    device: str
+    tier: int
+    is_pending: bool = False
+    bytes_per_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """Nodes (n,), those without free slots too: their racks and free slots.
+
+    Racks go by name; nodes of the rack "" share one, that of nobody who says where it stands.
+    """
+
+    nodes: tuple[str, ...]
+    racks: tuple[str, ...]
+    free: tuple[int, ...]
+
+
+class Read(NamedTuple):
+    """A task over a block: its copies that can be read, and its input over the usual one."""
+
+    key: int
+    copies: tuple[Copy, ...]
+    weight: float = 1.0
+
+
+class Fit(NamedTuple):
+    """A task and the node it is matched to, at this cost."""
+
+    key: int
+    node: str
+    cost: int
+
+
+class Choice(NamedTuple):
+    """A node that a task could have, whether free or not, and what it would cost there."""
+
+    node: str
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchBlock:
+    """A block of a job's input: ``length`` in bytes, its copies, and what its task computes."""
+
+    key: int
+    length: int
+    copies: tuple[Copy, ...]
+    cpu_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchAsk:
+    """A job's input, and what there is for it.
+
+    ``room`` is the memory tier's by node, bytes; ``bandwidth`` that of each (node, device), bytes
+    a second, left out where it is not known, as is that of memory where it is 0; ``speeds`` one of
+    each slot that the job may have, in thousandths. ``is_all``: copy whatever fits, without the
+    search. ``may_wait``: the job may be held back for its copies.
+    """
+
+    blocks: tuple[PrefetchBlock, ...]
+    room: Mapping[str, int]
+    bandwidth: Mapping[tuple[str, str], int]
+    speeds: tuple[int, ...]
+    memory_bytes_per_s: int = 0
+    is_all: bool = False
+    may_wait: bool = False
+
+
+class PlannedCopy(NamedTuple):
+    """A block to copy from a node's ``device`` into its memory, there ``cached_us`` from now.
+
+    ``alone_us`` is what the copy takes on a device of its own, uncorrected.
+    """
+
+    key: int
+    node: str
+    device: str
+    cached_us: int
+    alone_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchPlan:
+    """What to copy, by the order in which copies end, and how long to hold the job back.
+
+    ``limit`` copies of a device go at a time. ``predicted_us`` is the job's run with it,
+    ``without_us`` with nothing copied, as modelled.
+    """
+
+    copies: tuple[PlannedCopy, ...] = ()
+    delay_us: int = 0
+    limit: int = 0
+    predicted_us: int = 0
+    without_us: int = 0
+
+
+class Localizer(Protocol):
+    """What the core asks. Answers follow from the arguments and from what was learned."""
+
+    @property
+    def most(self) -> int:
+        """How many tasks or blocks are looked at in one question, so that it takes milliseconds."""
+
+    def match(self, seats: Seats, reads: Sequence[Read]) -> list[Fit]:
+        """Return the cheapest of the largest matchings of tasks to free slots (Eq. 2 and 3)."""
+
+    def choices(self, seats: Seats, read: Read, most: int) -> list[Choice]:
+        """Return the cheapest nodes of a task, at most ``most``."""
+
+    def plan(self, ask: PrefetchAsk) -> PrefetchPlan:
+        """Return what to prefetch (Algorithm 7)."""
+
+    def learn_rates(self, bandwidths: Mapping[int, float]) -> None:
+        """Take scores from bandwidths by rank, bytes a second: fastest memory, slowest others."""
+
+    def learn_copy(self, predicted_us: int, took_us: int) -> None:
+        """Correct later predictions by what a copy was to take, and took."""
+
+    def told(self) -> Mapping[str, float]:
+        """Return what was learned: the tiers' scores, the correction's factor and errors."""

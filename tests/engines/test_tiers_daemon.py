@@ -1,0 +1,209 @@
+"""Batches over datasets on real engines: where tasks run, what they read, and what a loss costs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.client.client import Client
+from tenure.model.errors import InvalidInput
+from testbed import IMAGE, NodeSpec, Testbed
+from tests.engines.served import served
+from tests.faults.tenured import ROOT, Tenured, until
+
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
+NODES = ("a", "b", "c")
+KINDS = ("memory", "ssd", "hdd")
+MIB = 1 << 20
+BLOCKS = 9
+SOON_S = 120.0
+#: Tells its block's number and checksum, and whether it could have written to it.
+SUM = """
+sum=$(sha256sum < /tenure/in/chunk | cut -d' ' -f1)
+if ( echo x >> /tenure/in/chunk ) 2>/dev/null; then sum=written; fi
+echo $TENURE_TASK $sum > /tenure/out/sum
+"""
+
+
+class Rig:
+    """Three nodes with all kinds of tiers that lend, and a daemon."""
+
+    def __init__(self, bed: Testbed, tenured: Tenured, inputs: Path) -> None:
+        self.bed, self.tenured, self.inputs = bed, tenured, inputs
+
+    @property
+    def client(self) -> Client:
+        return self.tenured.client
+
+    def put(self, name: str, **more: Any) -> bytes:
+        path = self.inputs / name
+        content = random.Random(name).randbytes(BLOCKS * MIB)
+        path.write_bytes(content)
+        body = {"name": name, "path": str(path), "block": MIB, "replicas": 2}
+        self.client.put_dataset(body | {"tiers": ["ssd", "hdd"]} | more)
+        until(lambda: self.client.dataset(name)["state"] == "ready", SOON_S, f"{name} to be ready")
+        path.unlink()
+        return content
+
+    def submit(self, name: str, script: str = SUM, **more: Any) -> dict[str, Any]:
+        stage = {
+            "name": "read",
+            "command": ["sh", "-ec", script],
+            "memory": "16MiB",
+            "cpus": 0.2,
+            "input": {"dataset": name},
+            "estimate": {"task_s": 1},
+        }
+        return self.client.submit_batch({"name": name, "image": IMAGE, "stages": [stage]} | more)
+
+    def ended(self, batch: str) -> dict[str, Any]:
+        def over() -> dict[str, Any] | None:
+            found = self.client.batch(batch)
+            return found if found["finished_at"] else None
+
+        found: dict[str, Any] = until(over, SOON_S, f"{batch} to end", poll_s=0.1)
+        assert found["state"] == "succeeded", found
+        return found
+
+    def sums(self, batch: str) -> dict[int, str]:
+        text = b"".join(self.client.batch_output(batch)).decode()
+        rows = [line.split() for line in text.splitlines()]
+        return {int(number): digest for number, digest in rows}
+
+    def is_in_memory(self, name: str) -> bool:
+        return all(
+            any(r["tier"] == "memory" and r["is_offered"] for r in block["replicas"])
+            for block in self.client.dataset_blocks(name)
+        )
+
+    def is_ready(self) -> bool:
+        rows = [self.client.node(name) for name in NODES]
+        assert not any(tier["fault"] for row in rows for tier in row["tiers"]), rows
+        return not any(row["objection"] for row in rows) and all(
+            tier["surveyed_at"] for row in rows for tier in row["tiers"]
+        )
+
+    def command(self, *words: str) -> Any:
+        """Run the command line as a program would."""
+        ran = subprocess.run(
+            [sys.executable, "-c", "from tenure.cli.main import main; main()", *words],
+            cwd=ROOT,
+            env={**os.environ, "TENURE_HOST": self.tenured.config["listen"][0]},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SOON_S,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    def metric(self, line: str) -> bool:
+        return line in self.client.metrics().splitlines()
+
+
+def digests(content: bytes) -> dict[int, str]:
+    cuts = [content[i * MIB : (i + 1) * MIB] for i in range(BLOCKS)]
+    return {number: hashlib.sha256(cut).hexdigest() for number, cut in enumerate(cuts)}
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    inputs, disks = tmp_path_factory.mktemp("inputs"), tmp_path_factory.mktemp("tiers")
+    memory = Path(tempfile.mkdtemp(prefix="tenure-", dir="/dev/shm"))
+
+    def tiers(node: str) -> Sequence[Mapping[str, Any]]:
+        found = []
+        for kind in KINDS:
+            path = (memory if kind == "memory" else disks) / node / kind
+            path.mkdir(parents=True, exist_ok=True)
+            row = {"name": kind, "kind": kind, "path": str(path), "capacity": 30 * MIB}
+            found.append(
+                row | {"bytes_per_s": {"memory": 3200, "ssd": 400, "hdd": 160}[kind] * MIB}
+            )
+        return found
+
+    specs = [NodeSpec(name, "nursery", cpus=2, memory_bytes=512 << 20) for name in NODES]
+    told: dict[str, Any] = {
+        "generations": ["nursery"],
+        "harvest": {"mode": "act", "memory_margin": 0.2},
+        "batches": {"input_dirs": [str(inputs)]},
+        "datasets": {"image": IMAGE, "lost_after_s": 3},
+        "prefetch": {"mode": "off", "share": 1.0},
+        "relist_s": 2,
+    }
+    try:
+        with served(specs, tiers=tiers, stats={"interval_s": 30}, **told) as (bed, tenured):
+            rig = Rig(bed, tenured, inputs)
+            until(rig.is_ready, SOON_S, "tiers to be looked at and agents to be heard of")
+            yield rig
+    finally:
+        shutil.rmtree(memory, ignore_errors=True)
+
+
+def test_a_batch_reads_its_own_node_and_memory_once_prefetched(rig: Rig) -> None:
+    content = rig.put("data")
+    cold = rig.ended(rig.submit("data")["id"])
+    assert rig.sums(cold["id"]) == digests(content), "right answers, and nothing was writable"
+    assert set(cold["reads"]) <= {"ssd", "hdd"}
+    assert rig.command("dataset", "prefetch", "data", "--json")[0]["name"] == "data"
+    until(lambda: rig.is_in_memory("data"), SOON_S, "the blocks to be in memory")
+    warm = rig.ended(rig.submit("data")["id"])
+    assert rig.sums(warm["id"]) == digests(content)
+    assert set(warm["reads"]) <= set(KINDS), "all on their own node"
+    assert warm["reads"]["memory"] >= 0.9 * BLOCKS, warm["reads"]
+    places = {
+        block["number"]: {(r["node"], r["tier"]) for r in block["replicas"]}
+        for block in rig.client.dataset_blocks("data")
+    }
+    for task in rig.client.batch_tasks(warm["id"]):
+        assert (task["node"], task["reading"]["tier"]) in places[task["number"]]
+    told = rig.command("batch", "explain", warm["id"], "--task", "0", "--json")
+    assert told["reading"]["kind"] in told["reason"]
+    assert [c["cost"] for c in told["choices"]] == sorted(c["cost"] for c in told["choices"])
+    assert len(told["choices"]) == len(NODES)
+    hits = warm["reads"]["memory"]
+    assert rig.metric(f'tenure_prefetch_copies_total{{outcome="hits"}} {float(hits)}')
+    assert rig.metric(f'tenure_block_reads_total{{tier="memory"}} {float(hits)}')
+    rig.client.remove_dataset("data")
+
+
+def test_a_batch_over_no_dataset_is_refused_by_name(rig: Rig) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        rig.submit("nothing")
+    assert refused.value.fields[0].path == "stages.0.input.dataset"
+    assert "nothing" in refused.value.detail
+
+
+def test_a_node_lost_in_the_middle_costs_no_data(rig: Rig) -> None:
+    content = rig.put("lossy")
+    until(rig.is_ready, SOON_S, "all nodes to lend")
+    batch = rig.submit("lossy", f"sleep 3; {SUM}", retries=5)
+
+    def running() -> Counter[str]:
+        rows = rig.client.batch_tasks(batch["id"])
+        return Counter(row["node"] for row in rows if row["state"] == "running")
+
+    until(lambda: running()["a"] and len(running()) > 1, SOON_S, "tasks to run", poll_s=0.1)
+    rig.bed.kill_node("a")
+    try:
+        until(lambda: rig.client.node("a")["state"] == "unreachable", SOON_S, "the loss to be seen")
+        rig.client.fence_node("a")
+        found = rig.ended(batch["id"])
+        assert rig.sums(batch["id"]) == digests(content), found
+        tasks = rig.client.batch_tasks(batch["id"])
+        assert {task["node"] for task in tasks if task["attempt"] > 1} <= {"b", "c"}
+        assert any(task["attempt"] > 1 for task in tasks)
+    finally:
+        rig.bed.power_on("a")

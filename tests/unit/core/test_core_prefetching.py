@@ -1,0 +1,198 @@
+"""Prefetching in the core: what is copied ahead, how much at a time, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tenure.core import prefetching
+from tenure.core.params import PrefetchParams
+from tenure.model.batch import TaskState
+from tenure.model.effects import CopyBlock
+from tenure.model.outcome import Refused
+from tenure.model.tier import TierKind
+from tenure.model.units import US
+from tests.unit.core.shelf import BLOCK
+from tests.unit.core.test_core_reading import Library, library
+
+S = TaskState
+ALL = PrefetchParams(policy="all", share=1.0)
+
+
+def shelved(blocks: int, *, prefetch: PrefetchParams = ALL, **put: Any) -> Library:
+    made = library(prefetch=prefetch)
+    made.put("logs", blocks, **({"tiers": (TierKind.HDD,)} | put))
+    made.work()
+    made.done.clear()
+    return made
+
+
+def counts(made: Library) -> dict[str, int]:
+    return {word: count for word, count in made.state.ctx.ahead.counts.items() if count}
+
+
+def copying(made: Library) -> list[CopyBlock]:
+    return [e for e in made.tables.effects.values() if isinstance(e, CopyBlock)]
+
+
+def run_all(made: Library) -> None:
+    """Bring every task to its end, disks first."""
+    for _ in range(200):
+        made.work_now()
+        busy = [t for t in made.tasks() if t.state is S.CREATING]
+        if not busy:
+            if made.batch().state == "succeeded":
+                return
+            made.wait(5)
+            continue
+        made.finish(busy[0].index)
+    raise AssertionError("the batch does not end")
+
+
+def test_blocks_of_tasks_that_wait_are_copied_into_memory_where_they_lie() -> None:
+    made = shelved(40)
+    made.scan("logs", 40)
+    made.work_now()
+    waiting = [t for t in made.tasks() if t.state is S.PENDING]
+    held = [set(places) for places in made.places("logs")]
+    assert waiting
+    for task in waiting:
+        nodes = {node for node, tier in held[task.number] if tier == "hdd"}
+        cached = {node for node, tier in held[task.number] if tier == "memory"}
+        assert cached
+        assert cached <= nodes
+    assert counts(made)["done"] == len(waiting)
+
+
+def test_what_was_copied_ahead_is_read_and_counts_as_hits() -> None:
+    made = shelved(24)
+    made.scan("logs", 24)
+    run_all(made)
+    found = counts(made)
+    ahead = made.state.ctx.ahead
+    assert found["hits"] == ahead.reads["memory"] > 0
+    assert found["hits"] + found.get("wasted", 0) + found.get("failed", 0) == found["done"]
+    assert not ahead.courses
+    assert not ahead.made
+    assert not ahead.under_way
+
+
+def test_no_more_copies_from_a_device_at_a_time_than_allowed() -> None:
+    made = shelved(40, prefetch=PrefetchParams(policy="all", share=1.0, per_device=2))
+    made.scan("logs", 40)
+    places = Counter((e.source, e.source_path.rsplit("/tenure-", 1)[0]) for e in copying(made))
+    assert places
+    assert max(places.values()) <= 2
+
+
+def test_the_budget_bounds_what_lies_in_memory_unread() -> None:
+    made = shelved(60, prefetch=PrefetchParams(policy="all", share=0.05))
+    made.scan("logs", 60)
+    made.work_now()
+    per_node = Counter(e.node for e in made.done if isinstance(e, CopyBlock))
+    assert per_node
+    assert all(count * BLOCK <= 400 * 2**20 * 0.05 for count in per_node.values())
+
+
+def test_a_task_that_begins_before_its_copy_reads_the_base_and_the_copy_is_waste() -> None:
+    made = shelved(40)
+    made.scan("logs", 40)
+    late = {e.owner.partition("@")[0].removeprefix("copy:") for e in copying(made)}
+    assert late
+    # no copy ends while everything that runs is finished, so that waiting tasks begin without
+    for _ in range(40):
+        busy = [t for t in made.tasks() if t.state is S.CREATING]
+        if not busy:
+            break
+        made.finish(busy[0].index)
+    key = made.dataset("logs").id
+    read = {f"{key}/{t.number}": t.reading.tier for t in made.tasks() if t.reading}
+    assert all(read[key] == "hdd" for key in late)
+    made.work_now()
+    made.wait(10)
+    assert counts(made)["wasted"] >= len(late)
+
+
+def test_a_cancelled_batch_copies_no_more() -> None:
+    made = shelved(60, prefetch=PrefetchParams(policy="all", share=1.0, per_device=1))
+    made.scan("logs", 60)
+    begun = len(copying(made))
+    assert made.state.ctx.ahead.courses["b/scan"].queue
+    from tenure.model.events import CancelBatch
+
+    made.say(CancelBatch(at_us=0, request="c", batch="b"))
+    made.work_now()
+    made.wait(10)
+    done = [e for e in made.done if isinstance(e, CopyBlock)]
+    assert len(done) == begun
+    assert counts(made)["dropped"] > 0
+    assert counts(made)["wasted"] == begun
+    assert not made.state.ctx.ahead.courses
+
+
+def test_a_copy_that_fails_is_told_and_its_task_reads_elsewhere() -> None:
+    made = shelved(12)
+    made.failing["copy_block"] = Refused("tier_full", "no space left")
+    made.scan("logs", 12)
+    made.work_now()
+    made.failing.clear()
+    assert counts(made).get("failed", 0) > 0
+    run_all(made)
+    assert made.batch().state == "succeeded"
+
+
+def test_off_means_off() -> None:
+    made = shelved(40, prefetch=PrefetchParams(mode="off"))
+    made.scan("logs", 40)
+    assert copying(made) == []
+    assert not made.state.ctx.ahead.courses
+
+
+def test_the_search_copies_only_what_shortens_the_run() -> None:
+    made = shelved(40, prefetch=PrefetchParams(share=1.0))
+    made.scan("logs", 40, run_us=60 * US)
+    found = made.state.ctx.ahead.courses["b/scan"]
+    assert found.plans >= 1
+    few = shelved(2, prefetch=PrefetchParams(share=1.0))
+    few.scan("logs", 2)
+    assert copying(few) == [], "both begin at once"
+
+
+def test_a_dataset_that_is_asked_for_comes_into_memory() -> None:
+    made = shelved(30, prefetch=PrefetchParams(mode="off", share=1.0))
+    prefetching.order(made.state.ctx, made.dataset("logs"))
+    made.wait(60)
+    tiers = [{tier for _, tier in places} for places in made.places("logs")]
+    assert all("memory" in row for row in tiers)
+    assert not made.state.ctx.ahead.courses
+    made.scan("logs", 30)
+    run_all(made)
+    reads = made.state.ctx.ahead.reads
+    assert reads["memory"] >= 27, "the last ones may find only a slot beside a disk free"
+    assert reads.total() == 30 == reads["memory"] + reads["hdd"]
+    assert counts(made)["hits"] == reads["memory"]
+    made.check()
+
+
+def test_how_long_copies_take_corrects_later_predictions() -> None:
+    made = shelved(40)
+    made.scan("logs", 40)
+    made.wait(3)
+    told = made.state.ctx.localizer.told()
+    assert told["measured"] > 0
+
+
+def test_a_restart_plans_anew() -> None:
+    made = shelved(40)
+    made.scan("logs", 40)
+    made.restart()
+    assert not made.state.ctx.ahead.under_way
+    for name in "abc":
+        made.connect_again(name)
+        made.listed(name)
+        made.guard(name)
+    made.work()
+    made.wait(30)
+    run_all_after_restart = [t.state for t in made.tasks()]
+    assert run_all_after_restart
+    made.check()

@@ -1,0 +1,105 @@
+"""The door of the room: records in, records out, and what is learned on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tenure.locality.localizer import PLAIN_MOST, Tiers
+from tenure.model.locality import Choice, Copy, Fit, PrefetchAsk, PrefetchBlock, Read, Seats
+from tenure.model.units import MIB, US
+
+MEMORY, SSD, HDD = range(3)
+
+
+def seats(**free: int) -> Seats:
+    return Seats(tuple(free), ("r",) * len(free), tuple(free.values()))
+
+
+def copy(node: str, tier: int, *, is_pending: bool = False) -> Copy:
+    return Copy(node, f"tier-{tier}", tier, is_pending)
+
+
+def test_tasks_go_where_their_block_is_fastest() -> None:
+    reads = [Read(7, (copy("a", HDD), copy("b", MEMORY))), Read(9, (copy("a", SSD),))]
+    assert Tiers().match(seats(a=1, b=1), reads) == [Fit(7, "b", 1000), Fit(9, "a", 8000)]
+
+
+def test_with_fewer_slots_than_tasks_the_cheapest_are_matched() -> None:
+    reads = [Read(0, (copy("a", HDD),)), Read(1, (copy("a", MEMORY),))]
+    assert Tiers().match(seats(a=1), reads) == [Fit(1, "a", 1000)]
+
+
+def test_a_block_on_its_way_into_memory_waits_for_others() -> None:
+    reads = [Read(0, (copy("a", HDD, is_pending=True), copy("b", HDD)))]
+    assert Tiers().match(seats(a=1, b=1), reads) == [Fit(0, "b", 20_000)]
+
+
+def test_copies_on_nodes_without_a_seat_do_not_count() -> None:
+    assert Tiers().match(seats(a=1), [Read(0, (copy("z", MEMORY),))]) == [Fit(0, "a", 100_000)]
+
+
+def test_the_choices_of_a_task_are_told_by_their_cost() -> None:
+    asked = Seats(("a", "b", "c"), ("r", "r", "s"), (0, 1, 1))
+    found = Tiers().choices(asked, Read(0, (copy("a", SSD),)), 3)
+    assert found == [Choice("a", 8000), Choice("b", 48_000), Choice("c", 100_000)]
+
+
+def asked(count: int, slots: int, *, cpu_us: int = US, **more: bool) -> PrefetchAsk:
+    """Return blocks of 100 MiB on one disk a node, two nodes, 100 MiB/s."""
+    blocks = tuple(
+        PrefetchBlock(i, 100 * MIB, (Copy("ab"[i % 2], "disk", HDD),), cpu_us) for i in range(count)
+    )
+    room = {"a": 300 * MIB, "b": 300 * MIB}
+    bandwidth = {(node, "disk"): 100 * MIB for node in "ab"}
+    return PrefetchAsk(blocks, room, bandwidth, (1000,) * slots, **more)
+
+
+def test_blocks_of_later_waves_are_copied_ahead() -> None:
+    found = Tiers().plan(asked(8, 2, cpu_us=3 * US))
+    assert found.copies
+    assert found.predicted_us < found.without_us
+    assert {row.device for row in found.copies} == {"disk"}
+    assert [row.cached_us for row in found.copies] == sorted(r.cached_us for r in found.copies)
+    assert {row.alone_us for row in found.copies} == {US}
+
+
+def test_all_that_fits_is_copied_where_all_is_asked_for() -> None:
+    found = Tiers().plan(asked(8, 8, is_all=True))
+    assert len(found.copies) == 6  # three fit on each node
+    assert found.limit == 3
+
+
+def test_nothing_is_planned_of_nothing() -> None:
+    assert Tiers().plan(asked(0, 2)).copies == ()
+    held = PrefetchBlock(0, MIB, (Copy("a", "ram", MEMORY),), US)
+    assert Tiers().plan(PrefetchAsk((held,), {"a": 10 * MIB}, {}, (1000,))).copies == ()
+
+
+def test_copies_that_took_longer_make_later_predictions_longer() -> None:
+    tiers = Tiers()
+    before = tiers.plan(asked(8, 2, cpu_us=30 * US))
+    for _ in range(3):
+        tiers.learn_copy(US, 2 * US)
+    after = tiers.plan(asked(8, 2, cpu_us=30 * US))
+    assert tiers.told()["factor"] == pytest.approx(2.0)
+    assert after.copies[0].cached_us > before.copies[0].cached_us
+    assert after.copies[0].alone_us == US  # what is compared with what was measured
+
+
+def test_scores_follow_bandwidths() -> None:
+    tiers = Tiers()
+    tiers.learn_rates({MEMORY: 1000.0, SSD: 500.0, HDD: 100.0})
+    assert tiers.match(seats(a=1), [Read(0, (copy("a", SSD),))]) == [Fit(0, "a", 2000)]
+    assert tiers.told()["hdd"] == 10.0
+
+
+def test_the_room_is_loaded_with_the_first_question() -> None:
+    code = (
+        "import sys; from tenure.locality.localizer import Tiers; Tiers().most; "
+        "sys.exit('tenure.locality.kernels' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert Tiers().most == PLAIN_MOST
