@@ -83,19 +83,23 @@ def build_settings(
             file.harvest.require_forecast,
             file.harvest.forecast.margin == "dynamic",
         ),
-        prefetch=made.PrefetchSettings(
-            mode=file.prefetch.mode,
-            policy=file.prefetch.policy,
-            is_waiting=file.prefetch.wait,
-            share=file.prefetch.share,
-            per_device=file.prefetch.copies_per_device,
-        ),
+        prefetch=_prefetch(file),
         datasets=made.DatasetSettings(
             image=file.datasets.image,
             lost_us=seconds_to_us(file.datasets.lost_after_s),
             verify_us=file.datasets.verify_h * HOUR_US,
             copies_per_node=file.datasets.copies_per_node,
         ),
+    )
+
+
+def _prefetch(file: ConfigFile) -> made.PrefetchSettings:
+    return made.PrefetchSettings(
+        mode=file.prefetch.mode,
+        policy=file.prefetch.policy,
+        is_waiting=file.prefetch.wait,
+        share=file.prefetch.share,
+        per_device=file.prefetch.copies_per_device,
     )
 
 
