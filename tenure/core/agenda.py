@@ -9,7 +9,7 @@ where room comes back early some jobs are put where they are best now, a few at 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from tenure.model.booking import Booking
 from tenure.model.job import Job, JobState
 from tenure.model.node import Node
 from tenure.model.placing import (
+    LAST_CALL_US,
     Admitted,
     Agenda,
     Bools,
@@ -317,13 +318,23 @@ def _begin_or_wait(ctx: Context, job: Job, booking: Booking | None, here: Scene)
         start.place(ctx, job, answer)
 
 
+def _last_calls(ctx: Context, bookings: Iterable[Booking]) -> list[int]:
+    """Return when jobs that should run by now have to look for another place to be in time."""
+    calls = []
+    for one in bookings:
+        job = ctx.tables.jobs.get(one.job)
+        if one.start_us <= ctx.now_us + 1 and job is not None and job.spec.deadline_us is not None:
+            calls.append(job.spec.deadline_us - (one.end_us - one.start_us) - LAST_CALL_US - 1)
+    return [at for at in calls if at > ctx.now_us]
+
+
 def _arm(ctx: Context, memory: Memory, bookings: Mapping[str, Booking]) -> None:
     """Have the queue served when the next start comes, or when there is more to improve."""
     waiting = [one.start_us for key, one in bookings.items() if key in ctx.index.line]
     later = [at for at in waiting if at > ctx.now_us + 1]
     if len(later) < len(waiting):
         # behind executors that are overdue: their end is an event, but the deadline may come first
-        later.append(ctx.now_us + LOOK_US)
+        later += [ctx.now_us + LOOK_US, *_last_calls(ctx, bookings.values())]
     if memory.rotation.left and waiting:  # with no place given there is none to improve
         later.append(max(memory.rotation.due_us, ctx.now_us + 1))
     if later:

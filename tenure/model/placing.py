@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 
 #: A node without a power driver is never switched; one that boots in no time is, and costs less.
 NEVER = -1
+#: Who waits for room that should be there by now looks for other room this long before it is too
+#: late for that: longer than a daemon's loop may be held.
+LAST_CALL_US = 50_000
 
 
 #: Policies whose jobs queue by arrival, as the paper's baselines do.

@@ -24,6 +24,7 @@ import numpy as np
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement import choice, precedence, timeline, value, window
+from tenure.placement import regroup as regrouping
 from tenure.placement.arrays import Jobs
 from tenure.placement.choice import in_time, too_late
 from tenure.placement.course import DROPPED, NOW, Chronicle, Course, Rules
@@ -38,8 +39,9 @@ from tenure.placement.precedence import (
     spot_of,
     take_out,
 )
+from tenure.placement.regroup import regroup
 from tenure.placement.timeline import book, timeline_of
-from tenure.placement.value import Taste, taste_of
+from tenure.placement.value import CALM, Taste, spendable, taste_of
 from tenure.placement.waiting import Picks, ends_to_come, line_of, picked
 from tenure.placement.window import Horizon
 
@@ -72,15 +74,20 @@ def call_by_rank(plan: Plan, line: Ints, at_us: int) -> Ints:
     return by_rank
 
 
-def improve(horizon: Horizon, line: Ints, taste: Taste) -> None:
+def improve(horizon: Horizon, line: Ints) -> None:
     """If it is time, take a few jobs of the plan out in turn, and put each where it is best now."""
     plan, count, now_us = horizon.plan, line.shape[0], horizon.now_us
     rotation = plan.rotation
     if count == 0 or rotation[LEFT] == 0 or rotation[DUE] > now_us:
         return
+    patience = spendable(horizon, line)
+    taste = taste_of(patience)
     rounds = min(rotation[LEFT], plan.rounds, count)
     for k in range(rounds):
-        put_anew(horizon, line[(rotation[TURN] + k) % count], taste)
+        job = line[(rotation[TURN] + k) % count]
+        put_anew(horizon, job, taste)
+        if patience > CALM:
+            regroup(horizon, line, job, taste)
     rotation[TURN] += rounds
     rotation[LEFT] = min(rotation[LEFT] - rounds, count)
     rotation[LAST], rotation[DUE] = now_us, now_us + PAUSE_US
@@ -182,9 +189,10 @@ def not_before(plan: Plan, line: Ints, job: int) -> Ints:
     return movable
 
 
-def take_in(horizon: Horizon, others: Ints, job: int, taste: Taste) -> bool:
+def take_in(horizon: Horizon, others: Ints, job: int) -> bool:
     """Plan a job beside ``others``, who are to be looked at soon; False if it never fits."""
     plan = horizon.plan
+    taste = taste_of(spendable(horizon, np.append(others, job)))
     lesser = behind(horizon, others, job)
     is_in = 0 < lesser.shape[0] <= plan.repairs and push_aside(horizon, lesser, job, taste)
     if not is_in and not add(horizon, job, taste):
@@ -223,7 +231,7 @@ def arrive(course: Course, chronicle: Chronicle, jobs: Jobs, job: int) -> bool:
     others = line[plan.start_us[line] != UNSEEN]
     plan.since_us[job] = course.marks[NOW]
     horizon = horizon_of(course, chronicle, jobs, others)
-    return take_in(horizon, others, job, taste_of(plan.patience))
+    return take_in(horizon, others, job)
 
 
 def due_us(plan: Plan) -> int:
@@ -259,7 +267,7 @@ def pick_planned(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules)
             return picked(job, NO_NODE, np.zeros(nodes, dtype=np.int64), FOREVER_US)
     if due_us(course.plan) <= now_us:
         horizon = horizon_of(course, chronicle, jobs, line)
-        improve(horizon, line, taste_of(course.plan.patience))
+        improve(horizon, line)
     return due(course.plan, line, now_us, nodes)
 
 
@@ -296,6 +304,7 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     window.fits_in,
     window.candidates,
     window.warm_us,
+    window.on_anyway_us,
     window.facts_of,
     window.rates_of,
     window.rows_before,
@@ -309,6 +318,7 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     window.rewind,
     window.next_wait_us,
     value.taste_of,
+    value.spendable,
     value.natural_log,
     value.wish_of,
     value.charge_of,
@@ -335,6 +345,10 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     precedence.take_out,
     precedence.put_back,
     precedence.push_aside,
+    regrouping.neighbours,
+    regrouping.largest_first,
+    regrouping.growth_nano,
+    regrouping.regroup,
     call_for,
     call_by_rank,
     put_anew,

@@ -2,9 +2,10 @@
 
 Executors end earlier or later than estimated, nodes go and come. So before a plan is acted on, each
 planned job is looked at: it keeps its nodes and starts as soon as they have room for it, not before
-its planned start. One that would miss its deadline so is planned anew, as one that has just come.
-Where room was given back early, some jobs
-are put where they are best now. While estimates hold nothing is moved, and every promise is kept.
+its planned start. One that would miss its deadline so is planned anew, as one that has just come;
+one that waits for room that should be there by now looks for other room while that is in time.
+Where room was given back early, some jobs are put where they are best now. While estimates hold
+nothing is moved, and every promise is kept.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenure.model.placing import NEVER, Ints
+from tenure.model.placing import LAST_CALL_US, NEVER, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Ends, Fleet, Jobs
+from tenure.placement.choice import in_time
 from tenure.placement.cost import money
 from tenure.placement.decide import LOCAL
 from tenure.placement.plan import UNSEEN, Plan
-from tenure.placement.precedence import blocked_until_us, rows_of, take_out
+from tenure.placement.precedence import blocked_until_us, rows_of, settle, take_out
 from tenure.placement.rolling import PLANNING, call_by_rank, improve, take_in
 from tenure.placement.timeline import END, Timeline, book, fill
 from tenure.placement.value import taste_of
-from tenure.placement.window import Horizon
+from tenure.placement.window import Horizon, on_anyway_us
 
 #: Executors that end together are seen to have ended within this time: a node that has just become
 #: empty is not off before.
@@ -123,6 +125,34 @@ def keep_all(horizon: Horizon, kept: Ints) -> Ints:
     return kept[~is_kept]
 
 
+def is_held_up(horizon: Horizon, job: int) -> bool:
+    """Return whether a job waits for room that should be there by now, and hardly can any longer.
+
+    What is overdue counts as ending right after now (``arrays.ends_of``), and who waits for it as
+    starting then.
+    """
+    plan, deadline_us = horizon.plan, horizon.jobs.deadline_us[job]
+    is_waiting = plan.start_us[job] == horizon.now_us + 1 and not plan.is_late[job]
+    return bool(is_waiting and plan.end_us[job] + LAST_CALL_US >= deadline_us)
+
+
+def look_elsewhere(horizon: Horizon, job: int) -> None:
+    """Put a job on nodes where nothing is overdue if that is in time; else it stays and waits."""
+    plan, line, eligible = horizon.plan, horizon.line, horizon.jobs.eligible
+    take_out(horizon, job)
+    could = eligible[job].copy()
+    for j in range(could.shape[0]):
+        step = line.after[line.head[j]]
+        if step != END and line.at_us[step] == horizon.now_us + 1:
+            eligible[job, j] = False
+    spot = in_time(horizon, job, taste_of(0.0))
+    eligible[job] = could
+    if spot.mode == 0:
+        book(line, plan, horizon.jobs, job, 1)
+    else:
+        settle(horizon, job, spot, False)
+
+
 def forget(plan: Plan, job: int) -> None:
     """Leave a job without a place."""
     plan.start_us[job], plan.end_us[job], plan.mode[job] = UNSEEN, UNSEEN, 0
@@ -135,7 +165,7 @@ def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout, room: Timeli
     A job that fits nowhere is left without a place: mode 0. ``room`` is what is free beside those
     who have a place, as the last call left it, and blank unless ``turnout.is_open``.
     """
-    taste, line = taste_of(plan.patience), turnout.line
+    line = turnout.line
     fresh = line[plan.start_us[line] == UNSEEN]
     fleet, now_us = ground.fleet, ground.now_us
     horizon = Horizon(fleet, ground.off_us, ground.ready_us, jobs, plan, room, now_us)
@@ -145,15 +175,18 @@ def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout, room: Timeli
         lost = keep_all(horizon, in_order(jobs, plan, line))
     for job in lost:
         forget(plan, job)
+    for job in line:
+        if is_held_up(horizon, job):
+            look_elsewhere(horizon, job)
     line = line[plan.start_us[line] != UNSEEN]
     for job in np.append(lost, fresh):
         forget(plan, job)
-        if take_in(horizon, line, job, taste):
+        if take_in(horizon, line, job):
             line = np.append(line, job)
     if turnout.asked == NOBODY:
         if turnout.is_early:
             line = call_by_rank(plan, line, now_us)
-        improve(horizon, line, taste)
+        improve(horizon, line)
     elif plan.mode[turnout.asked] > 0:
         return price_nano(horizon, turnout.asked)
     return 0
@@ -164,27 +197,17 @@ def price_nano(horizon: Horizon, job: int) -> int:
 
     Its nodes' prices, times by how much longer each is on for it than for what else is planned.
     """
-    plan, line, fleet = horizon.plan, horizon.line, horizon.fleet
+    plan, fleet = horizon.plan, horizon.fleet
     total = 0
     take_out(horizon, job)
     start_us, end_us = plan.start_us[job], plan.end_us[job]
     for j in rows_of(plan, job)[0]:
-        on_us, step = 0, line.head[j]
-        while step != END and line.at_us[step] < end_us:
-            following = line.after[step]
-            following_us = FOREVER_US if following == END else line.at_us[following]
-            from_us, until_us = max(line.at_us[step], start_us), min(following_us, end_us)
-            is_short = line.cpu_m[step] < line.whole_cpu_m[j]
-            if is_short or line.memory[step] < line.whole_memory[j]:
-                on_us += max(0, until_us - from_us)
-            elif fleet.is_on[j]:
-                on_us += max(0, min(until_us, horizon.off_us[j]) - from_us)
-            step = following
+        on_us = on_anyway_us(horizon, j, start_us, end_us)
         more_us = end_us - start_us - on_us
         if on_us == 0:
             more_us = max(more_us, fleet.min_billing_us[j])
         total += money(fleet.price[j], more_us)
-    book(line, plan, horizon.jobs, job, 1)
+    book(horizon.line, plan, horizon.jobs, job, 1)
     return total
 
 
@@ -196,6 +219,8 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     boot_at_us,
     keep,
     keep_all,
+    is_held_up,
+    look_elsewhere,
     forget,
     price_nano,
     renew,

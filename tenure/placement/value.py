@@ -44,6 +44,11 @@ LEAST_CHARGE, LEAST_PATIENCE = 0.002, 0.001
 OPTION = 0.5
 #: So many looks at the room of a start count as one try of it.
 LOOKS = 4
+#: So much patience is kept however long the queue is.
+CALM = 0.25
+#: What the fleet needs for all that waits, as a part of the mean slack of those jobs: up to RELAXED
+#: all patience may be spent, from PRESSED on no more than CALM.
+RELAXED, PRESSED = 0.25, 0.5
 LN_2 = 0.6931471805599453
 
 
@@ -68,6 +73,34 @@ def taste_of(patience: float) -> Taste:
     """Return the numbers that ``patience`` (0 to 1) stands for."""
     charge = DELAY_CHARGE * (1.0 - patience) / max(patience, LEAST_PATIENCE)
     return Taste(max(charge, LEAST_CHARGE), OPTION * patience * patience)
+
+
+def spendable(horizon: Horizon, line: Ints) -> float:
+    """Return the patience that the plan has while ``line`` waits.
+
+    What goes beyond CALM is for queues that the fleet works off in a small part of their slack. In
+    overload slack that was spent on saving is missed later: room that is left empty now never comes
+    back.
+    """
+    plan, jobs, fleet = horizon.plan, horizon.jobs, horizon.fleet
+    if plan.patience <= CALM:
+        return float(plan.patience)
+    work, slack_us, count = 0.0, 0.0, 0
+    for job in line:
+        if jobs.deadline_us[job] < FOREVER_US:
+            cores = float(jobs.executors[job]) * float(jobs.cpu_m[job])
+            work += cores * float(jobs.local_us[job])
+            left_us = jobs.deadline_us[job] - horizon.now_us - jobs.local_us[job]
+            slack_us += float(max(left_us, 0))
+            count += 1
+    if count == 0:
+        return float(plan.patience)
+    whole = 0.0
+    for cpu_m in fleet.capacity_cpu_m:
+        whole += float(max(cpu_m, 1))
+    pressure = work / whole * float(count) / max(slack_us, 1.0)
+    spare = min(max((PRESSED - pressure) / (PRESSED - RELAXED), 0.0), 1.0)
+    return float(CALM + (plan.patience - CALM) * spare)
 
 
 def natural_log(x: float) -> float:

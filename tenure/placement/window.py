@@ -165,6 +165,26 @@ def rates_of(horizon: Horizon, node: Ints) -> Floats:
     return rate
 
 
+def on_anyway_us(horizon: Horizon, j: int, start_us: int, end_us: int) -> int:
+    """Return how long node ``j`` is on between two moments for what runs, is planned or is billed.
+
+    O(steps).
+    """
+    fleet, line = horizon.fleet, horizon.line
+    on_us, step = 0, line.head[j]
+    while step != END and line.at_us[step] < end_us:
+        following = line.after[step]
+        following_us = FOREVER_US if following == END else line.at_us[following]
+        from_us, until_us = max(line.at_us[step], start_us), min(following_us, end_us)
+        is_short = line.cpu_m[step] < line.whole_cpu_m[j]
+        if is_short or line.memory[step] < line.whole_memory[j]:
+            on_us += max(0, until_us - from_us)
+        elif fleet.is_on[j]:
+            on_us += max(0, min(until_us, horizon.off_us[j]) - from_us)
+        step = following
+    return int(on_us)
+
+
 def rows_before(line: Timeline, node: Ints) -> Ints:
     """Return ``Grid.first`` of nodes."""
     first = np.zeros(node.shape[0] + 1, dtype=np.int64)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tenure.model.placing import Ints
-from tenure.placement import replay, rolling
+from tenure.placement import replay, rolling, wholesale
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need, lend
 from tenure.placement.binding import Loop, bind_loop
 from tenure.placement.course import Rules, open_chronicle, open_course
@@ -67,7 +67,8 @@ def plain_loop(policy: str = "") -> Loop:
 
 @cache
 def _plain(queue_policy: KernelRows) -> Loop:
-    return bind_loop({"clock_ns": time.perf_counter_ns}, queue_policy=queue_policy)
+    quick = [wholesale.INSTEAD.get(kernel, kernel) for kernel in queue_policy]
+    return bind_loop({"clock_ns": time.perf_counter_ns}, queue_policy=quick)
 
 
 def _queue_policy(policy: str) -> KernelRows:

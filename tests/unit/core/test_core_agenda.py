@@ -243,6 +243,27 @@ def test_who_waits_for_an_overdue_job_starts_when_it_ends() -> None:
     assert fleet.state("waits") is JobState.RUNNING
 
 
+def test_who_waits_for_an_overdue_job_goes_elsewhere_while_that_is_in_time() -> None:
+    fleet = Planned("a", "b")
+    fleet.submit("r1", 100)
+    fleet.submit("r2", 130)
+    fleet.submit("waits", 50, 150)
+    due_us = fleet.bench.tables.jobs["waits"].spec.deadline_us
+    (first,) = fleet.nodes("waits")
+    overdue, other = ("r1", "r2") if fleet.made["r1/0"][0].node == first else ("r2", "r1")
+    fleet.wait(fleet.start_us("waits") + 31 * US)
+    assert fleet.state("waits") is JobState.WAITING
+    fleet.finish(other)
+    # his own place may come at any moment, and does not; the last that helps is due less 50 s
+    fleet.wait(due_us - 51 * US)
+    assert fleet.state("waits") is JobState.WAITING
+    assert fleet.nodes("waits") == {first: 1}
+    fleet.wait(due_us - 50 * US - 1)
+    assert fleet.state(overdue) is JobState.RUNNING
+    assert fleet.state("waits") is JobState.RUNNING
+    assert fleet.bench.tables.jobs["waits"].end_estimate_us < due_us
+
+
 def test_without_a_place_there_is_nothing_to_improve() -> None:
     """Else the core would ask to be woken at once, again and again."""
     fleet = Planned("a")
