@@ -211,7 +211,7 @@ def _delays(
 ) -> list[str]:
     note = (
         "Of all questions put to the policy, those without room included, by finished job; pricing "
-        "1, every job runs, two simulations at a time on two cores. `milp` runs uncompiled."
+        "1, every job runs, beside other work on the same cores. `milp` runs uncompiled."
     )
     return [*table.delays(panels, paper, theirs), "", note]
 
