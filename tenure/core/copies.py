@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tenure.core import replicas, tiers
+from tenure.core import power, replicas, tiers
 from tenure.core.context import Context
 from tenure.core.shelves import (
     Standing,
@@ -99,7 +99,7 @@ def settle(ctx: Context) -> None:
         else:
             busy, seats = 0, None
     shelves.settled = shelves.turn
-    if shelves.wanting and busy < MOST_BUSY:
+    if len(shelves.wanting) > busy and busy < MOST_BUSY:
         shelves.settled = -1
         ctx.arm(ctx.now_us, MACHINE, "more")
 
@@ -177,8 +177,22 @@ def _begin(ctx: Context, block: Block, seats: Seats) -> str:
         return "begun"
     if seats.is_busy:
         return "busy"
+    _wake(ctx, dataset, block)
     _note(ctx, block, "no tier of its kinds has room for another copy of it")
     return "starved"
+
+
+def _wake(ctx: Context, dataset: Dataset, block: Block) -> None:
+    """Switch on a node that is off and has room for a copy that goes nowhere else."""
+    kinds = frozenset(dataset.spec.tiers) or DURABLE
+    taken = {r.node for r in block.replicas}
+    for node in ctx.tables.nodes.values():
+        if node.name in taken or not replicas.is_wakeable(node):
+            continue
+        tiers_ = (tier for tier in node.spec.tiers if tier.kind in kinds)
+        if any(free_in(ctx, node.name, tier) >= block.length for tier in tiers_):
+            power.want_on(ctx, node.name, f"blocks of dataset {dataset.spec.name} need copies")
+            return
 
 
 def _note(ctx: Context, block: Block, note: str) -> None:

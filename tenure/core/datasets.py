@@ -26,7 +26,7 @@ from tenure.core.shelves import (
 from tenure.model.dataset import Block, Dataset, DatasetSpec, DatasetState, Drop
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import BlockDoubted, ChangeDataset, PutDataset
-from tenure.model.node import Node
+from tenure.model.node import Node, Scheduling
 from tenure.model.tier import DURABLE
 
 MACHINE = "dataset"
@@ -100,7 +100,7 @@ def _objection(ctx: Context, spec: DatasetSpec) -> Problem | None:
     if not having:
         told = f"no node has a tier of kind {words}: name some under nodes[].tiers"
         return _problem("no_tiers", told, "tiers")
-    ready = [n for n in having if replicas.standing(ctx, n.name) is Standing.READY]
+    ready = [n for n in having if _can_be_written(ctx, n)]
     if len(ready) < spec.replicas:
         told = (
             f"{spec.replicas} replicas need as many nodes with a tier of kind {words} that can be "
@@ -108,6 +108,11 @@ def _objection(ctx: Context, spec: DatasetSpec) -> Problem | None:
         told += f"written now; there are {len(ready)}: {_told(ctx, having)}"
         return _problem("too_few_nodes", told, "replicas")
     return _no_room(ctx, spec, ready)
+
+
+def _can_be_written(ctx: Context, node: Node) -> bool:
+    is_ready = replicas.standing(ctx, node.name) is Standing.READY
+    return replicas.is_wakeable(node) or (is_ready and node.scheduling is Scheduling.YES)
 
 
 def _problem(code: str, detail: str, field: str) -> Problem:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tenure.core.context import Context
 from tenure.core.shelves import Standing, mark_of
-from tenure.model.dataset import Block, Dataset, Location, Replica, block_name
+from tenure.model.dataset import Block, Dataset, DatasetState, Location, Replica, block_name
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.tier import DURABLE, TierSpec
 
@@ -158,13 +158,22 @@ def is_sole(ctx: Context, node: str) -> bool:
     return next(sole_blocks(ctx, node), None) is not None
 
 
+def is_wakeable(node: Node) -> bool:
+    """Whether a node is off, and may be switched on for copies of blocks."""
+    is_welcome = not node.is_removed and node.scheduling is Scheduling.YES
+    return is_welcome and node.power is Power.OFF and node.is_switchable
+
+
 def is_needed(ctx: Context, node: str) -> bool:
     """Whether a node must stay on for its blocks: it has the last of one, or one is arriving.
 
-    Worked out anew only when something about blocks or nodes with tiers has changed.
+    While a dataset is being put every node with tiers may be asked for room. Worked out anew only
+    when something about blocks or nodes with tiers has changed.
     """
     if not ctx.shelves.tiers_at.get(node):
         return False
+    if any(ctx.tables.datasets[key].state is DatasetState.PUTTING for key in ctx.shelves.open):
+        return True
     turn, is_kept = ctx.shelves.needed.get(node, (-1, False))
     if turn != ctx.shelves.turn:
         is_kept = ctx.shelves.arriving.get(node, 0) > 0 or is_sole(ctx, node)

@@ -38,6 +38,8 @@ MARKER, MEASURED = ".tier", ".measure"
 #: What ended badly is done again after this long; tiers with a fault are looked at as often.
 AGAIN_US = 10 * US
 FAULTY_US = 30 * US
+#: What came late is found by looking this often.
+SURVEY_US = 3600 * US
 #: Names in one effect, and bytes read by one check.
 MOST_NAMES = 200
 MOST_CHECKED = 4 << 30
@@ -236,7 +238,11 @@ def _rest(ctx: Context, node: Node) -> None:
     for tier in node.spec.tiers:
         mark = mark_of(ctx, node.name, tier.name)
         due_us = mark.checked_us + ctx.params.scrub_us
-        if mark.fault:
+        survey_us = mark.surveyed_us + SURVEY_US
+        ctx.arm(max(survey_us, ctx.now_us + 1), MACHINE, node.name)
+        if ctx.now_us >= survey_us:
+            ctx.shelves.surveys.add(node.name)
+        elif mark.fault:
             ctx.shelves.surveys.add(node.name)
             ctx.shelves.again_us[node.name] = ctx.now_us + FAULTY_US
             ctx.arm(ctx.now_us + FAULTY_US, MACHINE, node.name)

@@ -10,7 +10,7 @@ L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by runni
 the core keeps between events is what its records say, is ``remembered``. L18: what moved live goes
 on with the memory that it had. L19 to L22, of batches, are ``lent``,
 L23, of what agents ended, is ``agents``. L24, what is planned from the fleet as it is can be
-enacted, is the ``worker``'s.
+enacted, is the ``worker``'s. L25 to L27, of datasets, are ``kept``.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ class Laws:
         self.last_seq = 0
         self.checks = dict(progress.CHECKS)
         self.off_reasons: dict[str, str] = {}
+        self.look_at_blocks: Callable[[Machine], None] = lambda machine: None
         self._how: dict[str, str] = {}
         self._fenced: set[str] = set()
         self._placed: set[str] = set()
@@ -337,6 +338,8 @@ class Laws:
         if node.power is not Power.STOPPING:
             raise LawBroken("L7", f"{node.name} is switched off while {node.power}")
         is_idle = self.off_reasons.get(node.name) == "empty"
+        if is_idle:
+            self.look_at_blocks(self.machines[node.name])
         self.going_off(self.machines[node.name], unseen_us=JUST_NOW_US if is_idle else UNSEEN_US)
 
     def going_off(self, machine: Machine, *, unseen_us: int = UNSEEN_US) -> None:

@@ -16,6 +16,7 @@ from tenure.model.units import MIB, US
 from tenure.simulation import healed, lent, workload
 from tenure.simulation.clients import Clients
 from tenure.simulation.faults import BLOWS, Faults
+from tenure.simulation.kept import Kept, with_tiers
 from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.shell import SimShell, Surroundings
 from tenure.simulation.story import LawBroken, Story
@@ -63,7 +64,8 @@ class World:
         drawn = workload.draw_nodes(self.random, is_calm=self.is_calm)
         drawn = workload.with_checkpoints(self.kinds, drawn)
         # by dice of its own, so that the rest of a seed stays what it was
-        self.specs = workload.with_agents(Random(f"agents {seed}"), drawn)
+        drawn = workload.with_agents(Random(f"agents {seed}"), drawn)
+        self.specs = with_tiers(Random(f"tiers {seed}"), drawn)
         cycles = workload.draw_cycles(Random(f"cycles {seed}"))
         configured = Configured(at_us=START_US, nodes=self.specs, cycles=cycles)
         params = workload.with_kinds(self.kinds, workload.draw_params(self.random))
@@ -71,6 +73,9 @@ class World:
         self.shell = SimShell(self.around, params, placer, configured=configured)
         self.clients = Clients(self.shell, self.random, is_calm=self.is_calm, seed=seed)
         self.shell.askers = self.clients
+        dice = Random(f"datasets {seed}")
+        self.kept = Kept(self.shell, self.clients, dice, is_calm=self.is_calm)
+        self.around.laws.look_at_blocks = self.kept.going_off
         self.span_us = self.random.choice((60, 120, 240, 480)) * US
         self.dropped: set[str] = set()
         self._patient_until_us = 0
@@ -136,6 +141,7 @@ class World:
         for wish in workload.with_solving(wishes, Random(f"solving {self.seed}")):
             self.timeline.at(wish.at_us, partial(self.clients.wish, wish))
         self._plan_batches()
+        self.kept.plan(START_US, self.span_us)
         if self.is_calm:
             return
         self._plan_cycles()
@@ -307,7 +313,8 @@ class World:
     def _unrest(self) -> list[str]:
         if not self.shell.is_alive or self.clients.open_wishes:
             return ["clients or daemon are not ready"]
-        return list(healed.unrest(self.around.store, self.around.machines))
+        found = healed.unrest(self.around.store, self.around.machines)
+        return [*found, *self.kept.unrest()]
 
     def _clear_graves(self) -> None:
         """Have the operator switch on nodes that are off with graves on them."""
@@ -326,6 +333,7 @@ class World:
                 self.clients.cancel(job.id)
         if self.timeline.now_us > self._patient_until_us:
             self._call_off()
+            self.kept.call_off()
         if waiting:
             for key in sorted(self.clients.services.values()):
                 self.clients.change(key, "remove")
@@ -339,6 +347,8 @@ class World:
 
     def _check_ends(self) -> None:
         store, power = self.around.store, self.around.power
+        self.kept.is_over = True
+        self.kept.check()
         self.around.laws.on_restart()
         healed.jobs_ended_right(store)
         lent.ended_right(store)

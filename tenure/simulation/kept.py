@@ -1,0 +1,240 @@
+"""Datasets in the simulated fleet: people put, remove and check them, and files rot.
+
+Laws. L25: what is offered is truly there, and right. L26: of every block of a dataset that was
+ready, a right copy lies on some disk, whatever befell the fleet. L27: a node that goes off because
+it is empty leaves a right copy of each of its blocks on a node that is on. At the end (L5) every
+dataset has all of its replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from tenure.core import replicas
+from tenure.model.dataset import (
+    Block,
+    Dataset,
+    DatasetFile,
+    DatasetSpec,
+    DatasetState,
+    block_name,
+)
+from tenure.model.effects import Reply
+from tenure.model.errors import Problem
+from tenure.model.events import ChangeDataset, Command, PutDataset
+from tenure.model.node import NodeSpec
+from tenure.model.tier import DURABLE, TierKind, TierSpec
+from tenure.model.units import MIB, US
+from tenure.simulation.clients import PATIENCE_US, Clients
+from tenure.simulation.disks import ROTTEN, digest_of
+from tenure.simulation.machine import Machine
+from tenure.simulation.shell import SimShell
+from tenure.simulation.story import LawBroken
+
+BLOCK = 8 * MIB
+TIERS = (
+    TierSpec("mem", TierKind.MEMORY, "/mem", 24 * MIB),
+    TierSpec("ssd", TierKind.SSD, "/ssd", 4096 * MIB),
+    TierSpec("hdd", TierKind.HDD, "/hdd", 8192 * MIB, bytes_per_s=160_000_000),
+)
+FOLDER = "tenure-sim"
+#: Kinds that people ask for; each has a durable one for what is in memory alone is lost with it.
+KINDS = ((), (TierKind.SSD,), (TierKind.HDD, TierKind.SSD), (TierKind.SSD, TierKind.MEMORY))
+LOOK_US = 7 * US
+
+
+def with_tiers(dice: Random, specs: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:
+    """Return the nodes, which in every third run have tiers, most of them."""
+    if dice.random() > 1 / 3:
+        return specs
+    return tuple(replace(spec, tiers=TIERS) if dice.random() < 0.8 else spec for spec in specs)
+
+
+class Kept:
+    """The datasets of one run; ``rotten`` are the blocks of which a file was spoiled."""
+
+    def __init__(self, shell: SimShell, clients: Clients, dice: Random, *, is_calm: bool) -> None:
+        self._shell, self._clients, self._dice, self._is_calm = shell, clients, dice, is_calm
+        self._asked = 0
+        self.rotten: set[str] = set()
+        self.is_over = False
+
+    @property
+    def _machines(self) -> dict[str, Machine]:
+        return self._shell.around.machines
+
+    def plan(self, start_us: int, span_us: int) -> None:
+        """Have people put datasets, and do things with them."""
+        timeline, dice = self._shell.around.timeline, self._dice
+        if not any(spec.tiers for spec in self._shell.configured.nodes):
+            return
+        for number in range(dice.randint(1, 4)):
+            spec = self._draw(number)
+            at_us = start_us + dice.randrange(2 * US, span_us // 2)
+            timeline.at(at_us, self._putter(spec, f"put-{number}"))
+        for _ in range(dice.choice((0, 2, 6))):
+            at_us = start_us + dice.randrange(5 * US, span_us)
+            timeline.at(at_us, self._meddle)
+        for _ in range(0 if self._is_calm else dice.choice((0, 0, 3))):
+            timeline.at(start_us + dice.randrange(span_us // 2, span_us), self._rot)
+        timeline.after(LOOK_US, self._look)
+
+    def _draw(self, number: int) -> DatasetSpec:
+        dice = self._dice
+        kinds = dice.choice(KINDS)
+        count = dice.randint(2 if TierKind.MEMORY in kinds else 1, 3)
+        size = dice.randint(1, 12) * BLOCK - dice.choice((0, 1000))
+        files = (DatasetFile("", size, 1),)
+        return DatasetSpec(f"set{number}", f"/in/set{number}", files, BLOCK, count, kinds)
+
+    def _putter(self, spec: DatasetSpec, key: str) -> Callable[[], None]:
+        answered: list[Reply] = []
+
+        def heard(reply: Reply) -> None:
+            answered.append(reply)
+            word = reply.value.code if isinstance(reply.value, Problem) else "accepted"
+            self._shell.around.story.strike(f"dataset_{word}")
+
+        def put() -> None:
+            if answered or self.is_over:
+                return
+            self._asked += 1
+            name = f"d-{self._asked}"
+
+            def make(at_us: int, request: str) -> Command:
+                return PutDataset(
+                    at_us=at_us,
+                    request=request,
+                    idempotency_key=key,
+                    fingerprint=key,
+                    dataset=name,
+                    spec=spec,
+                )
+
+            self._clients.ask(make, heard)
+            self._shell.around.timeline.after(PATIENCE_US, put)
+
+        return put
+
+    def _meddle(self) -> None:
+        verbs = ("pin", "unpin", "verify", "verify", "remove")
+        found = sorted(self._table("datasets"))
+        if found:
+            self.change(self._dice.choice(found), self._dice.choice(verbs))
+
+    def change(self, key: str, verb: str) -> None:
+        """Change a dataset."""
+
+        def make(at_us: int, request: str) -> Command:
+            return ChangeDataset(at_us=at_us, request=request, dataset=key, verb=verb)
+
+        self._clients.ask(make, lambda reply: None)
+
+    def _table(self, kind: str) -> dict[str, Any]:
+        return self._shell.around.store.table(kind)
+
+    def _rot(self) -> None:
+        """Have a file turn into something else, of which there are others that stay right."""
+        found = []
+        for block in self._ready_blocks():
+            known = {(r.node, r.tier) for r in block.replicas if r.is_present and r.tier != "mem"}
+            good = [place for place in self._right(block) if place in known]
+            if len(good) > 1 and block.key not in self.rotten:
+                found.append((block, good[0]))
+        if not found:
+            return
+        block, (node, tier) = self._dice.choice(found)
+        self._shell.around.story.strike("rotten")
+        self.rotten.add(block.key)
+        files = self._machines[node].disks.files[f"/{tier}"]
+        files[_name(block)] = (ROTTEN, block.length)
+
+    def _ready_blocks(self) -> Iterator[Block]:
+        datasets: dict[str, Dataset] = self._table("datasets")
+        for block in self._table("blocks").values():
+            if (
+                datasets[block.dataset].ready_us is not None
+                and not datasets[block.dataset].is_going
+            ):
+                yield block
+
+    def _right(self, block: Block) -> list[tuple[str, str]]:
+        """Return where right copies of a block truly lie."""
+        name = _name(block)
+        found = []
+        for machine in self._machines.values():
+            for path, files in machine.disks.files.items():
+                if files.get(name, ("", 0))[0] == digest_of(name):
+                    found.append((machine.name, path.strip("/")))
+        return sorted(found)
+
+    # laws
+
+    def _look(self) -> None:
+        if self.is_over:
+            return
+        self.check()
+        self._shell.around.timeline.after(LOOK_US, self._look)
+
+    def check(self) -> None:
+        """L25 and L26 at this moment."""
+        for block in self._ready_blocks():
+            if not self._right(block):
+                raise LawBroken("L26", f"no right copy of {block.key} is left: {block.replicas}")
+        if self._shell.state is None:
+            return
+        ctx = self._shell.state.ctx
+        for block in ctx.tables.blocks.values():
+            right = self._right(block)
+            for place in replicas.offered(ctx, block):
+                is_known = place.kind in DURABLE and block.key not in self.rotten
+                if is_known and (place.node, place.tier) not in right:
+                    raise LawBroken("L25", f"{block.key} is offered in {place} and not there")
+
+    def going_off(self, machine: Machine) -> None:
+        """L27, when a host goes off that was called empty."""
+        for block in self._ready_blocks():
+            right = self._right(block)
+            here = any(node == machine.name for node, tier in right if tier != "mem")
+            others = [
+                node
+                for node, tier in right
+                if node != machine.name and tier != "mem" and self._machines[node].is_powered
+            ]
+            if here and not others and block.key not in self.rotten:
+                raise LawBroken("L27", f"{machine.name} goes off with the last of {block.key}")
+
+    def unrest(self) -> Iterator[str]:
+        """L5: yield the datasets that have not what they are to have."""
+        yield from (f"dataset {d.id} is {d.state}" for d in self._open())
+        nodes = self._table("nodes")
+        for block in self._ready_blocks():
+            dataset: Dataset = self._table("datasets")[block.dataset]
+            present = {
+                r.node
+                for r in block.replicas
+                if r.is_present and f"{r.node}/{r.tier}" not in block.broken
+            }
+            having = [n for n in nodes.values() if n.spec.tiers and not n.is_removed]
+            if len(present) < min(dataset.spec.replicas, len(having)):
+                yield f"{block.key} has {len(present)} replicas of {dataset.spec.replicas}"
+
+    def _open(self) -> list[Dataset]:
+        datasets: list[Dataset] = list(self._table("datasets").values())
+        return [d for d in datasets if d.ready_us is None or d.is_going]
+
+    def call_off(self) -> None:
+        """Have people remove what cannot be put any more, for too few nodes are left."""
+        nodes = self._table("nodes").values()
+        having = sum(bool(node.spec.tiers) and not node.is_removed for node in nodes)
+        for dataset in self._open():
+            if dataset.spec.replicas > having or dataset.state is DatasetState.FAILED:
+                self._shell.around.story.strike("dataset_called_off")
+                self.change(dataset.id, "remove")
+
+
+def _name(block: Block) -> str:
+    return block_name(FOLDER, block.dataset, block.number)
