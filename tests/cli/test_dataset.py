@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,37 @@ def test_put_waits_and_the_others_show(tenure: Tenure, inputs: Path) -> None:
     assert tenure("dataset", "verify", "logs").code == 0
     assert "removing" in tenure("dataset", "rm", "logs").out
     assert tenure("dataset", "show", "logs").code != 0
+
+
+def test_prefetch_has_blocks_copied_into_memory(tenure: Tenure, inputs: Path) -> None:
+    tenure("dataset", "put", "logs", str(inputs / "data"), "--block", "4KiB")
+    ran = tenure("dataset", "prefetch", "logs", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json[0]["name"] == "logs"
+    assert tenure("dataset", "prefetch", "nothing").code != 0
+
+
+def test_a_batch_over_a_dataset_says_why_its_tasks_read_what_they_read(
+    tenure: Tenure, inputs: Path, tmp_path: Path
+) -> None:
+    tenure("dataset", "put", "logs", str(inputs / "data"), "--block", "4KiB")
+    stage = {"name": "s", "memory": "64MiB", "estimate": {"bytes_per_s": 1e6}}
+    batch = {"name": "scan", "image": "app:1", "stages": [stage | {"input": {"dataset": "logs"}}]}
+    file = tmp_path / "batch.json"
+    file.write_text(json.dumps(batch))
+    assert tenure("batch", "run", str(file)).code == 0
+    told = tenure("batch", "explain", "scan", "--task", "1", "--json").json
+    assert told["reading"]["kind"] == "ssd"
+    assert told["reading"]["cost"] == 8
+    assert told["block"]["number"] == 1
+    assert told["node"] in {copy["node"] for copy in told["block"]["copies"]}
+    assert told["choices"][0]["cost"] == 8
+    shown = tenure("batch", "explain", "scan")
+    assert "it reads a copy in ssd" in shown.out
+    assert "COST" in shown.out
+    tasks = tenure("batch", "show", "scan", "--tasks")
+    assert "logs, blocks of 4KiB" in tasks.out
+    assert tenure("batch", "explain", "scan", "--task", "9").code == 1
 
 
 def test_get_brings_files_back(tenure: Tenure, inputs: Path, tmp_path: Path) -> None:
