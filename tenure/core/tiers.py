@@ -77,12 +77,23 @@ def _marks(ctx: Context, name: str) -> list[str]:
 
 
 def _forget_tiers(ctx: Context, node: Node) -> None:
-    """Give up what lies in tiers that the configuration does not name any more."""
+    """Give up what lies in tiers that the configuration does not name any more.
+
+    Not the last copy of a block: it is there again if the tier is named again.
+    """
     for key in _marks(ctx, node.name):
         tier = key.partition("/")[2]
         if node.spec.tier(tier) is None:
-            _lose(ctx, node.name, tier, list(ctx.shelves.held.get(key, ())))
-            drop_mark(ctx, mark_of(ctx, node.name, tier))
+            here = sorted(ctx.shelves.held.get(key, ()))
+            _lose(ctx, node.name, tier, [k for k in here if _has_others(ctx, k, key)])
+            if not ctx.shelves.held.get(key):
+                drop_mark(ctx, mark_of(ctx, node.name, tier))
+
+
+def _has_others(ctx: Context, key: str, mark: str) -> bool:
+    """Whether a block has a copy elsewhere than in the tier ``mark``."""
+    rows = ctx.tables.blocks[key].replicas
+    return any(r.is_present for r in rows if f"{r.node}/{r.tier}" != mark)
 
 
 def forget_node(ctx: Context, name: str) -> None:
@@ -102,7 +113,9 @@ def _lose(ctx: Context, node: str, tier: str, keys: Iterable[str]) -> None:
     for key in sorted(keys):
         block = ctx.tables.blocks.get(key)
         if block is not None:
-            put_block(ctx, without_replica(block, node, tier))
+            block = put_block(ctx, without_replica(block, node, tier))
+            if block.sha256 and not block.replicas:
+                _mourn(ctx, block, f"its last copy, in {node}/{tier}, is gone")
 
 
 def on_node_off(ctx: Context, name: str) -> None:
@@ -388,8 +401,15 @@ def _checked(ctx: Context, node: Node, chore: Chore, right: Mapping[str, int]) -
 
 def _broken(ctx: Context, block: Block, mark: str) -> None:
     put_block(ctx, replace(block, broken=(*block.broken, mark)))
-    dataset = ctx.tables.datasets[block.dataset]
-    reason = f"block {block.number}: its last copy, in {mark}, is not what was put"
+    _mourn(ctx, block, f"its last copy, in {mark}, is not what was put")
+
+
+def _mourn(ctx: Context, block: Block, why: str) -> None:
+    """Tell that a block cannot be read any more, and what brings it back."""
+    dataset = ctx.tables.datasets.get(block.dataset)
+    if dataset is None or dataset.is_going:
+        return
+    reason = f"block {block.number}: {why}"
     put_dataset(ctx, replace(dataset, reason=f"{reason}: put the same files again"))
     ctx.publish("dataset.broken", dataset.id, name=dataset.spec.name, reason=reason)
 

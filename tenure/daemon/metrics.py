@@ -19,8 +19,10 @@ from prometheus_client.exposition import generate_latest
 from tenure.core import forecasts
 from tenure.core.context import Context
 from tenure.core.ledger import reporting
+from tenure.daemon import tiermetrics
 from tenure.daemon.loop import LoopStats
 from tenure.daemon.readmetrics import ReadFacts, facts_of, families
+from tenure.daemon.tiermetrics import TierFacts
 from tenure.model.container import Migration, Step
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Job
@@ -42,6 +44,7 @@ HELP = {
     "migrations": "Migrations by step",
     "batches": "Batches by state",
     "batch_tasks": "Tasks of batches by the state of their present attempt",
+    "datasets": "Datasets by state",
 }
 
 
@@ -82,6 +85,7 @@ class Facts:
     forecasts: tuple[ForecastReport, ...] = ()
     now_us: int = 0
     reading: ReadFacts = field(default_factory=ReadFacts)
+    tiers: tuple[TierFacts, ...] = ()
 
 
 def gather(ctx: Context) -> Generator[None, None, Facts]:
@@ -95,6 +99,7 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         "migrations": (list(tables.migrations.values()), "step"),
         "batches": (list(tables.batches.values()), "state"),
         "batch_tasks": (list(tables.tasks.values()), "state"),
+        "datasets": (list(tables.datasets.values()), "state"),
     }
     states = {}
     late = 0
@@ -112,8 +117,14 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         name: sum(getattr(batch, name) for batch in kinds["batches"][0]) for name in ATTEMPTS
     }
     told = []
+    kept: list[TierFacts] = []
     for start in range(0, len(nodes), STRIDE):
         told += [forecasts.report(ctx, node) for node in nodes[start : start + STRIDE]]
+        kept += [
+            tier
+            for node in nodes[start : start + STRIDE]
+            for tier in tiermetrics.facts_of(ctx, node)
+        ]
         yield
     return Facts(
         nodes,
@@ -126,6 +137,7 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         tuple(told),
         ctx.now_us,
         facts_of(ctx),
+        tuple(kept),
     )
 
 
@@ -168,6 +180,7 @@ class Collector:
             cost.add_metric([site], nano / 1e9)
         yield cost
         yield from _forecasts(self._facts.forecasts, self._facts.now_us)
+        yield from tiermetrics.families(self._facts.tiers)
 
     def _work(self) -> Iterator[Metric]:
         facts = self._facts

@@ -28,6 +28,11 @@ def test_a_dataset_is_put_located_and_read(server: Server) -> None:
     assert server.get("/v1/datasets/data/content").body == Path(body["path"]).read_bytes()
     assert server.get("/v1/datasets").json["items"][0]["name"] == "data"
     assert [row["name"] for row in server.get("/v1/datasets/data/files").json["items"]] == [""]
+    metrics = server.get("/metrics").body.decode().splitlines()
+    assert 'tenure_datasets{state="ready"} 1.0' in metrics
+    used = [row for row in metrics if row.startswith("tenure_tier_used_bytes{")]
+    assert sum(float(row.rpartition(" ")[2]) for row in used) == 20_000
+    assert sum(row.startswith("tenure_tier_up{") and row.endswith(" 1.0") for row in metrics) == 3
     shown = server.get("/v1/nodes/n1").json["tiers"]
     assert [(tier["name"], tier["fault"], tier["is_measured"]) for tier in shown] == [
         ("ssd", "", True)

@@ -127,7 +127,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     told: dict[str, Any] = {
         "generations": ["nursery"],
         "batches": {"input_dirs": [str(inputs)]},
-        "datasets": {"image": IMAGE, "lost_after_s": 3},
+        "datasets": {"image": IMAGE, "lost_after_s": 2, "copies_per_node": 4},
         "relist_s": 2,
     }
     try:
@@ -225,7 +225,7 @@ def test_a_wrong_copy_is_never_given_and_is_replaced(rig: Rig) -> None:
 
 
 def test_kill_in_the_middle_of_a_put_is_gone_on_with(rig: Rig) -> None:
-    path = rig.file("large", 12 * MIB)
+    path = rig.file("large", 8 * MIB)
     rig.put("large", path, replicas=2)
     rig.until("large", lambda found: found["whole_blocks"] >= 1, "have a whole block")
     rig.tenured.kill()
@@ -240,7 +240,7 @@ def test_kill_in_the_middle_of_a_put_is_gone_on_with(rig: Rig) -> None:
             for root in rig.tiers.of(node)
             for p in Path(root["path"]).rglob("*.part*")
         ]
-        return not parts and sum(len(rig.files(node)) for node in NODES) == 24
+        return not parts and sum(len(rig.files(node)) for node in NODES) == 16
 
     until(is_clean, SOON_S, "what the kill left to be removed")
     until(lambda: not any(map(rig.helpers, NODES)), SOON_S, "all helpers to be removed")
@@ -248,7 +248,7 @@ def test_kill_in_the_middle_of_a_put_is_gone_on_with(rig: Rig) -> None:
 
 
 def test_a_lost_node_loses_nothing_of_two_replicas(rig: Rig) -> None:
-    path = rig.file("kept", 6 * MIB)
+    path = rig.file("kept", 3 * MIB)
     rig.put("kept", path, replicas=2)
     rig.ready("kept")
     held = {node: len(rig.files(node)) for node in NODES}
@@ -274,7 +274,7 @@ def _is_ready(rig: Rig, node: str) -> bool:
 
 
 def test_files_that_go_are_made_good_and_strangers_removed(rig: Rig) -> None:
-    path = rig.file("gone", 3 * MIB)
+    path = rig.file("gone", 2 * MIB)
     rig.put("gone", path, replicas=2)
     rig.ready("gone")
     node, _, file = rig.copies("gone")[0][0]
@@ -296,7 +296,7 @@ def test_files_that_go_are_made_good_and_strangers_removed(rig: Rig) -> None:
 
 
 def test_put_and_removal_at_a_time_leave_nothing(rig: Rig) -> None:
-    path = rig.file("brief", 8 * MIB)
+    path = rig.file("brief", 4 * MIB)
     first = rig.put("brief", path)
     rig.client.remove_dataset(first["id"])
     again = rig.put("brief", path, replicas=1)
@@ -333,7 +333,7 @@ def test_what_cannot_be_put_says_why(rig: Rig) -> None:
 def test_a_tier_that_is_full_is_left_alone(rig: Rig) -> None:
     """Its disk has less room than the configuration says: the other tiers take the blocks."""
     path = rig.file("fills", 20 * MIB)
-    rig.put("fills", path, replicas=1, tiers=["memory"])
+    rig.put("fills", path, replicas=1, tiers=["memory"], block=4 * MIB)
     found = rig.ready("fills")
     used = {row["node"]: row["bytes"] for row in found["holdings"]}
     assert all(size <= 12 * MIB for size in used.values()), "no more than the tier's capacity"

@@ -418,6 +418,51 @@ def test_a_tier_that_is_named_no_more_is_given_up_and_made_good() -> None:
     shelf.check()
 
 
+def test_the_last_copy_in_a_tier_that_is_named_no_more_waits_for_it() -> None:
+    specs = with_tiers("a", "ssd", "hdd"), with_tiers("b", "ssd")
+    shelf = Shelf(*specs)
+    shelf.put("logs", 3, replicas=1, tiers=(TierKind.HDD,))
+    shelf.work()
+    assert shelf.places("logs") == [[("a", "hdd")]] * 3
+    shelf.configure(with_tiers("a", "ssd"), specs[1])
+    shelf.work(60)
+    assert shelf.places("logs") == [[]] * 3
+    shelf.configure(*specs)
+    shelf.work(60)
+    assert shelf.places("logs") == [[("a", "hdd")]] * 3
+
+
+def test_a_last_copy_that_is_gone_is_told_and_brought_back_by_a_put(shelf: Shelf) -> None:
+    shelf.put("logs", 1, replicas=1)
+    shelf.work()
+    node, tier = shelf.places("logs")[0][0]
+    disk = shelf.disks[node, f"/mnt/{tier}"]
+    del disk[replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])]
+    shelf.lose(node)
+    shelf.find(node)
+    assert "is gone: put the same files again" in shelf.dataset("logs").reason
+    shelf.put("logs", 1, replicas=1)
+    shelf.work()
+    assert shelf.places("logs")[0]
+    assert shelf.dataset("logs").reason == ""
+
+
+def test_nodes_that_are_off_are_switched_on_where_copies_find_no_room() -> None:
+    shelf = switchable("a", "b")
+    shelf.put("early", 1, replicas=2)
+    shelf.work()
+    for _ in range(8):
+        for name in "ab":
+            if shelf.tables.nodes[name].power == "on":
+                shelf.listed(name)
+        shelf.wait(6)
+    (off,) = [e for e in shelf.tables.effects.values() if e.kind == "power"]
+    shelf.end(off)
+    shelf.put("late", 2, replicas=2)
+    shelf.work(30)
+    assert shelf.tables.nodes[off.node].power == "booting"
+
+
 def test_memory_tiers_are_taken_off_a_nodes_memory() -> None:
     bench = Bench(with_tiers("a", "memory", "ssd", mib=300))
     bench.connect("a")
