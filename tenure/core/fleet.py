@@ -32,6 +32,7 @@ from tenure.core import (
     migrations,
     moves,
     nodes,
+    pins,
     plans,
     power,
     prefetching,
@@ -232,6 +233,7 @@ def _settle(ctx: Context) -> None:
         migrations.review_all(ctx)
         plans.settle(ctx)
         _idle(ctx)
+        prefetching.hold(ctx)
         batches.settle(ctx)
         prefetching.settle(ctx)
     raise AssertionError("the fleet does not come to rest")
@@ -299,6 +301,7 @@ def _started(ctx: Context, event: Started) -> None:
         batches,
         datasets,
         prefetching,
+        pins,
     )
     for machine in machines:
         machine.rearm(ctx)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tenure.core import copies, replicas, shelves
 from tenure.core.context import Context
-from tenure.model.batch import Task
+from tenure.model.batch import TASK_OVER, Task
 from tenure.model.dataset import Block, Location
 
 
@@ -16,6 +16,19 @@ def touch(ctx: Context, block: Block, here: Location, reader: str) -> None:
     assert copy is not None
     block = shelves.with_replica(block, replace(copy, used_us=ctx.now_us))
     shelves.put_block(ctx, replace(block, pins=tuple(sorted({*block.pins, reader}))))
+
+
+def rearm(ctx: Context) -> None:
+    """Let go of blocks whose readers are no more: a restore begins tasks anew."""
+    for block in list(ctx.tables.blocks.values()):
+        kept = tuple(pin for pin in block.pins if _reads(ctx, pin))
+        if kept != block.pins:
+            shelves.put_block(ctx, replace(block, pins=kept))
+
+
+def _reads(ctx: Context, reader: str) -> bool:
+    task = ctx.tables.tasks.get(reader)
+    return task is not None and task.reading is not None and task.state not in TASK_OVER
 
 
 def release(ctx: Context, task: Task) -> None:

@@ -59,6 +59,15 @@ def settle(ctx: Context) -> None:
         _begin(ctx, key, course)
 
 
+def hold(ctx: Context) -> None:
+    """Plan for stages of which no task has begun before any does: they may be held back."""
+    if not ctx.params.prefetch.is_waiting or ctx.params.prefetch.mode != "act" or ctx.is_closing:
+        return
+    for key, (batch, stage) in _wanted(ctx):
+        if key not in ctx.ahead.courses:
+            _plan_stage(ctx, key, batch, stage)
+
+
 def _wanted(ctx: Context) -> Iterator[tuple[str, tuple[Batch, StageSpec]]]:
     """Return the stages over datasets of which tasks wait, batches in the order of arrival."""
     open_ = (ctx.tables.batches[key] for key in ctx.index.open_batches)
@@ -96,11 +105,16 @@ def _plan_stage(ctx: Context, key: str, batch: Batch, stage: StageSpec) -> None:
 
 def _may_plan(ctx: Context, key: str, course: Course) -> bool:
     """Whether the plan of a course has come to its end, and enough time has passed since."""
-    is_stale = ctx.now_us >= course.planned_us + STALE_US
-    if (course.queue and not is_stale) or _has_under_way(ctx, key):
+    if (course.queue and not _is_stale(ctx, course)) or _has_under_way(ctx, key):
         return False
-    course.hold_us = 0
+    if ctx.now_us < course.hold_us:
+        course.hold_us = 0
+        ctx.is_room_changed = True  # nothing is left to wait for
     return ctx.now_us >= course.again_us
+
+
+def _is_stale(ctx: Context, course: Course) -> bool:
+    return ctx.now_us >= course.planned_us + STALE_US
 
 
 def _has_under_way(ctx: Context, key: str) -> bool:
@@ -139,9 +153,10 @@ def _plan_order(ctx: Context, key: str, course: Course) -> None:
     if dataset is None or dataset.is_going:
         _end(ctx, key, course)
         return
-    if course.queue or _has_under_way(ctx, key):
+    if (course.queue and not _is_stale(ctx, course)) or _has_under_way(ctx, key):
         return
     if course.cursor >= dataset.spec.blocks:
+        ctx.ahead.counts["dropped"] += len(course.queue)
         del ctx.ahead.courses[key]
         return
     until = min(dataset.spec.blocks, course.cursor + inputs.most(ctx))
@@ -176,6 +191,8 @@ def _begin(ctx: Context, key: str, course: Course) -> None:
             ctx.ahead.under_way[block.key] = begun
             ctx.ahead.counts["begun"] += 1
     course.queue = left
+    if left:
+        ctx.arm(max(ctx.now_us + AGAIN_US, course.planned_us + STALE_US), MACHINE, key)
 
 
 def _take_in(ctx: Context) -> None:

@@ -225,5 +225,5 @@ def notice(ctx: Context) -> None:
     if ctx.ahead.seen == ctx.shelves.turn:
         return
     ctx.ahead.seen = ctx.shelves.turn
-    if ctx.index.open_batches or ctx.ahead.courses:
+    if ctx.index.open_batches or ctx.ahead.courses or ctx.ahead.under_way:
         ctx.is_room_changed = True

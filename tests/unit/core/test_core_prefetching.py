@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
 from tenure.core import prefetching
 from tenure.core.params import PrefetchParams
+from tenure.locality.localizer import Tiers
 from tenure.model.batch import TaskState
 from tenure.model.effects import CopyBlock
+from tenure.model.locality import PrefetchAsk, PrefetchPlan
 from tenure.model.outcome import Refused
 from tenure.model.tier import TierKind
 from tenure.model.units import US
@@ -172,6 +175,36 @@ def test_a_dataset_that_is_asked_for_comes_into_memory() -> None:
     assert reads.total() == 30 == reads["memory"] + reads["hdd"]
     assert counts(made)["hits"] == reads["memory"]
     made.check()
+
+
+def test_tasks_are_held_back_for_copies_that_are_worth_it_and_no_longer() -> None:
+    made = shelved(6, prefetch=PrefetchParams(share=1.0, is_waiting=True))
+    made.state.ctx.localizer = Waiting()
+    made.scan("logs", 6)
+    assert [t.state for t in made.tasks()] == [S.PENDING] * 6
+    assert any(event.type == "prefetch.holds" for event in made.public)
+    made.work_now()
+    assert not [t for t in made.tasks() if t.state is S.PENDING], "as soon as they are there"
+    assert made.state.ctx.ahead.reads == {"memory": 6}
+
+
+class Waiting(Tiers):
+    """Has every job wait for half a minute for all that fits."""
+
+    def plan(self, ask: PrefetchAsk) -> PrefetchPlan:
+        found = super().plan(dataclasses.replace(ask, is_all=True))
+        return dataclasses.replace(found, delay_us=30 * US if ask.may_wait else 0)
+
+
+def test_what_cannot_begin_is_given_up() -> None:
+    made = shelved(8, prefetch=PrefetchParams(mode="off", share=1.0))
+    made.failing["copy_block"] = Refused("tier_full", "no space left")
+    prefetching.order(made.state.ctx, made.dataset("logs"))
+    made.wait(200)
+    assert not made.state.ctx.ahead.courses
+    assert not made.state.ctx.ahead.under_way
+    assert counts(made)["failed"] > 0
+    assert "done" not in counts(made)
 
 
 def test_how_long_copies_take_corrects_later_predictions() -> None:

@@ -234,6 +234,15 @@ def test_records_of_before_datasets_are_read(field: str) -> None:
     assert getattr(stage() if field == "dataset" else Task("b", 0, "s", 0), field) is None
 
 
+def test_pins_of_readers_that_are_no_more_go_with_a_restart() -> None:
+    made = filled(1)
+    (block,) = made.blocks("logs")
+    stale = dataclasses.replace(block, pins=("gone/0",))
+    made.records["blocks"][block.key] = stale
+    made.restart()
+    assert made.pins("logs") == [()]
+
+
 def test_containers_of_other_stages_have_no_mount() -> None:
     made = library()
     made.lend("b", stage("plain", 1))
