@@ -28,7 +28,7 @@ ANY_PRICE = 1_000_000_000
 class Bounds(NamedTuple):
     """How much work plans are worth: starts tried for one job and mode, jobs moved for one.
 
-    ``rounds`` are put where they are best now at one moment.
+    ``rounds`` are put where they are best now at one moment; if only one is, then alone.
     """
 
     starts: int

@@ -86,7 +86,7 @@ def improve(horizon: Horizon, line: Ints) -> None:
     for k in range(rounds):
         job = line[(rotation[TURN] + k) % count]
         put_anew(horizon, job, taste)
-        if patience > CALM:
+        if patience > CALM and plan.rounds > 1:
             regroup(horizon, line, job, taste)
     rotation[TURN] += rounds
     rotation[LEFT] = min(rotation[LEFT] - rounds, count)

@@ -8,6 +8,8 @@ import pytest
 from tenure.model.units import FOREVER_US, US
 from tenure.placement import rolling
 from tenure.placement.course import NOW, line_up
+from tenure.placement.kernels import rebound
+from tenure.placement.plan import LEFT
 from tenure.placement.precedence import settle, spot_of, take_out
 from tenure.placement.regroup import GROUP, growth_nano, neighbours, regroup
 from tenure.placement.value import CALM, PRESSED, RELAXED, Spot, spendable, taste_of
@@ -109,3 +111,17 @@ def test_without_deadlines_patience_is_not_bounded_by_the_queue() -> None:
     forever = np.full(1, FOREVER_US)
     stage.jobs = stage.jobs._replace(deadline_us=forever)
     assert spendable(waiting(stage, (0, 0)), np.arange(1)) == 1.0
+
+
+@pytest.mark.parametrize("rounds", [8, 1])
+def test_where_there_is_little_time_each_is_put_anew_alone(rounds: int) -> None:
+    stage = fives_and_threes()
+    horizon = waiting(stage, (0, 50), (1, 50), (2, 50), (2, 50))
+    plan = horizon.plan._replace(rounds=rounds)
+    plan.rotation[LEFT] = 1
+    called: list[int] = []
+    names = {"regroup": lambda _horizon, _line, one, _taste: called.append(int(one))}
+    rebound(rolling.improve, {"put_anew": lambda *_: None, **names})(
+        horizon._replace(plan=plan), np.arange(4)
+    )
+    assert called == ([0] if rounds > 1 else [])
