@@ -8,7 +8,6 @@ from typing_extensions import TypedDict
 
 from tenure.api.views import moment
 from tenure.model.forecast import (
-    STEP_US,
     Accuracy,
     ForecastReport,
     NodeForecast,
@@ -178,32 +177,31 @@ def forecast_detail(report: ForecastReport) -> ForecastDetail:
     is_told = made is not None and not made.is_cold
     return ForecastDetail(
         **forecast_view(report),
-        capacity=amounts(report.capacity.cpu_m, report.capacity.memory_bytes),
+        capacity={
+            "cpu_m": report.capacity.cpu_m,
+            "memory_bytes": report.capacity.memory_bytes,
+        },
         containers=[] if made is None else list(made.containers),
         use=_use(made) if made is not None and is_told else None,
         spare=None if report.spare is None else _spare(report.spare),
     )
 
 
-def amounts(cpu_m: int, memory_bytes: int) -> dict[str, int]:
-    """Return an amount of the two resources that are forecast."""
-    return {"cpu_m": cpu_m, "memory_bytes": memory_bytes}
-
-
 def _use(made: NodeForecast) -> StepsView:
-    cpu_m, memory_bytes = finer(made)
-    return StepsView(
-        since=iso(made.from_us),
-        step_s=min(made.step_us, STEP_US) // US,
-        cpu_m=list(cpu_m),
-        memory_bytes=list(memory_bytes),
-    )
+    fine = finer(made)
+    return _steps(fine.from_us, fine.step_us, fine.cpu_m, fine.memory_bytes)
 
 
 def _spare(spare: SpareSteps) -> StepsView:
+    return _steps(spare.from_us, spare.step_us, spare.cpu_m, spare.memory_bytes)
+
+
+def _steps(
+    from_us: int, step_us: int, cpu_m: Sequence[int], memory_bytes: Sequence[int]
+) -> StepsView:
     return StepsView(
-        since=iso(spare.from_us),
-        step_s=spare.step_us // US,
-        cpu_m=list(spare.cpu_m),
-        memory_bytes=list(spare.memory_bytes),
+        since=iso(from_us),
+        step_s=step_us // US,
+        cpu_m=list(cpu_m),
+        memory_bytes=list(memory_bytes),
     )

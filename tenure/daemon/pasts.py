@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenure.api.forecastviews import amounts
 from tenure.api.lazy import Pairs, Rows
 from tenure.core.context import Context
 from tenure.core.room import IDLE_SERVICE
 from tenure.model.container import Service
+from tenure.model.resources import Resources
 from tenure.model.units import US, iso
 from tenure.profiling.io.store import HISTORY_US, StatsStore
 from tenure.profiling.sample import UseSeries
@@ -53,7 +53,7 @@ class Pasts:
             "node": node,
             "since": iso(remainder.start_us),
             "step_s": HISTORY_US // US,
-            "capacity": amounts(capacity.cpu_m, capacity.memory_bytes),
+            "capacity": _amounts(capacity),
             "remainder": _series(remainder),
             "containers": Rows(_container(use) for use in uses),
             "apps": Pairs((app, _series(series)) for app, series in apps),
@@ -76,13 +76,16 @@ def _unknown(values: Sequence[int | None]) -> int:
 
 
 def _container(use: _Use) -> dict[str, Any]:
-    request = use.service.request
     return {
         "id": use.service.id,
         "app": use.service.app,
-        "request": amounts(request.cpu_m, request.memory_bytes),
+        "request": _amounts(use.service.request),
         **_series(use.series),
     }
+
+
+def _amounts(amount: Resources) -> dict[str, int]:
+    return {"cpu_m": amount.cpu_m, "memory_bytes": amount.memory_bytes}
 
 
 def _series(series: UseSeries) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Literal
 
@@ -175,15 +175,21 @@ class ForecastReport:
     spare: SpareSteps | None = None
 
 
-def finer(forecast: NodeForecast) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return CPU and memory of a forecast in steps of ``STEP_US``, where its own are wider."""
-    times = max(1, forecast.step_us // STEP_US)
+def finer(forecast: NodeForecast) -> NodeForecast:
+    """Return a forecast in steps of ``STEP_US``, where its own are a multiple of these."""
+    parts, rest = divmod(forecast.step_us, STEP_US)
+    times = 1 if rest else parts
 
     def spread(values: tuple[int, ...]) -> Iterator[int]:
         for value in values:
             yield from repeat(value, times)
 
-    return tuple(spread(forecast.cpu_m)), tuple(spread(forecast.memory_bytes))
+    return replace(
+        forecast,
+        step_us=forecast.step_us // times,
+        cpu_m=tuple(spread(forecast.cpu_m)),
+        memory_bytes=tuple(spread(forecast.memory_bytes)),
+    )
 
 
 #: How long an excess over a forecast counts against what is lent (``harvest.forecast.margin``):

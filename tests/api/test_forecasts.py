@@ -132,6 +132,18 @@ def test_one_nodes_forecast_comes_in_steps_of_three_minutes(
     assert server.get("/v1/forecasts/nowhere").status == 404
 
 
+@pytest.mark.parametrize(
+    ("step_s", "shown_s", "count"), [(60, 60, 4), (180, 180, 4), (200, 200, 4), (360, 180, 8)]
+)
+def test_steps_of_any_width_are_shown_for_what_they_are(
+    gateway: Gateway, server: Server, step_s: int, shown_s: int, count: int
+) -> None:
+    four: dict[str, Any] = {"cpu_m": (1, 2, 3, 4), "memory_bytes": (5, 6, 7, 8)}
+    hand_in(gateway, server, made(step_us=step_s * US, from_us=time.time_ns() // 1000, **four))
+    use = server.get("/v1/forecasts/n1").json["use"]
+    assert (use["step_s"], len(use["cpu_m"]), use["cpu_m"][-1]) == (shown_s, count, 4)
+
+
 def test_live_scores_are_shown_and_counted(gateway: Gateway, server: Server) -> None:
     hand_in(gateway, server, made(from_us=time.time_ns() // 1000 - HOUR_US))
     ctx = server.backend.state.ctx

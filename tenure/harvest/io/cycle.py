@@ -21,7 +21,7 @@ from tenure.harvest.forecast.fleet import (
     row_of,
 )
 from tenure.harvest.forecast.grid import BLOCK_STEPS, DAY_S, STEP_S, Floats
-from tenure.model.errors import InvalidInput
+from tenure.model.errors import InvalidInput, NotFound
 from tenure.model.forecast import ForecastOptions, NodeForecast
 from tenure.model.resources import Resources
 from tenure.model.units import US
@@ -53,7 +53,8 @@ def forecast_fleet(
     Raises a TenureError where the daemon fails, or answers with something else than a past.
     """
     until_us = now_us // _BLOCK_US * _BLOCK_US
-    rows = [_row(daemon, node, until_us) for node in nodes]
+    found = (_row(daemon, node, until_us) for node in nodes)
+    rows = [row for row in found if row is not None]
     made = forecasts_of(rows, options)
     pages = [made[at : at + PAGE] for at in range(0, len(made), PAGE)] or [[]]
     for number, page in enumerate(pages, start=1):
@@ -68,8 +69,12 @@ def forecast_fleet(
 _BLOCK_US = BLOCK_STEPS * STEP_S * US
 
 
-def _row(daemon: Gateway, node: str, until_us: int) -> NodeRow:
-    answer = daemon.node_usage(node, days=PAST_DAYS, until_us=until_us)
+def _row(daemon: Gateway, node: str, until_us: int) -> NodeRow | None:
+    """Return a node's past; None where it has left the fleet meanwhile."""
+    try:
+        answer = daemon.node_usage(node, days=PAST_DAYS, until_us=until_us)
+    except NotFound:
+        return None
     try:
         return row_of(_past(_Usage.model_validate(answer), until_us))
     except ValidationError as error:

@@ -21,7 +21,7 @@ from tenure.harvest.forecast.fleet import (
 )
 from tenure.harvest.forecast.grid import DAY_S, STEP_S, Floats
 from tenure.harvest.io.cycle import PAGE, PAST_DAYS, forecast_fleet
-from tenure.model.errors import InvalidInput
+from tenure.model.errors import InvalidInput, NotFound
 from tenure.model.forecast import ForecastOptions, ModelName, NodeForecast
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
@@ -168,9 +168,12 @@ class Daemon:
         self.pages: list[tuple[str, list[NodeForecast], bool]] = []
         self.asked: list[tuple[str, int, int]] = []
         self.change: dict[str, Any] = {}
+        self.gone = ""
 
     def node_usage(self, node: str, *, days: int, until_us: int) -> Mapping[str, Any]:
         self.asked.append((node, days, until_us))
+        if node == self.gone:
+            raise NotFound(f"no node {node}")
         steps = days * DAY_S // FIVE_S
         known = int(self.days * DAY_S // FIVE_S)
         values = [None] * (steps - known) + [100 + k % 50 for k in range(known)]
@@ -210,6 +213,13 @@ def test_a_cycle_reads_every_nodes_past_and_hands_its_forecasts_in() -> None:
     assert page[0].from_us == until_us
     assert page[0].containers == ("c1",)
     assert all(200 <= value <= 320 for value in page[0].cpu_m)
+
+
+def test_a_node_that_left_meanwhile_costs_itself_alone() -> None:
+    daemon = Daemon(days=5)
+    daemon.gone = "n0"
+    assert cycle(daemon, 2) == {"forecast": 1, "cold": 0}
+    assert [one.node for one in daemon.pages[0][1]] == ["n1"]
 
 
 def test_a_large_fleets_forecasts_go_in_pages_the_last_of_which_is_marked() -> None:
