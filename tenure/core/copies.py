@@ -96,7 +96,7 @@ def settle(ctx: Context) -> None:
         elif word == "starved":
             shelves.starved[key] = None
             ctx.arm(max(ctx.now_us + STARVED_US, block.retry_us), MACHINE, "starved")
-        else:
+        elif word == "begun":
             busy, seats = 0, None
     shelves.settled = shelves.turn
     if len(shelves.wanting) > busy and busy < MOST_BUSY:
@@ -162,12 +162,12 @@ def free_in(ctx: Context, node: str, tier: TierSpec) -> int:
 
 
 def _begin(ctx: Context, block: Block, seats: Seats) -> str:
-    """Begin one more copy of a block; say why not: busy, or starved."""
+    """Begin one more copy of a block; say why not: busy, starved, or it waits for its first."""
     dataset = ctx.tables.datasets[block.dataset]
     if ctx.now_us < block.retry_us:
         return "starved"
     if not block.sha256 and any(not r.is_present for r in block.replicas):
-        return "starved"  # what the first copy finds the others must be; its end wakes this
+        return "waits"  # what the first copy finds the others must be; its end wakes this
     if not _has_source(ctx, dataset, block):
         _note(ctx, block, "no copy of it can be read now")
         return "starved"

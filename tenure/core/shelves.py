@@ -116,6 +116,7 @@ def put_block(ctx: Context, block: Block) -> Block:
         _count(ctx, old, -1)
     _count(ctx, block, 1)
     ctx.shelves.wanting[block.key] = None
+    ctx.shelves.starved.pop(block.key, None)
     return ctx.tables.blocks.put(block.key, block)
 
 
