@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +95,24 @@ def test_scores_follow_bandwidths() -> None:
     tiers.learn_rates({MEMORY: 1000.0, SSD: 500.0, HDD: 100.0})
     assert tiers.match(seats(a=1), [Read(0, (copy("a", SSD),))]) == [Fit(0, "a", 2000)]
     assert tiers.told()["hdd"] == 10.0
+
+
+@pytest.mark.compiles
+def test_what_the_daemons_child_compiled_is_loaded_and_answers_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("numba", reason="numba is not installed: nothing compiles")
+    argv = [sys.executable, "-m", "tenure.daemon.kernels", str(tmp_path), "locality"]
+    assert subprocess.run(argv, check=False).returncode == 0
+    made = sorted(tmp_path.rglob("*.nbc"))
+    assert made
+    tiers = Tiers()
+    assert tiers.compile(str(tmp_path))
+    assert tiers.most > PLAIN_MOST
+    reads = [Read(i, (copy("ab"[i % 2], i % 3), copy("c", HDD))) for i in range(9)]
+    free = seats(a=2, b=1, c=3)
+    assert tiers.match(free, reads) == Tiers().match(free, reads)
+    for more in ({"is_all": True}, {"may_wait": True}, {}):
+        assert tiers.plan(asked(8, 2, **more)) == Tiers().plan(asked(8, 2, **more))
+    assert sorted(tmp_path.rglob("*.nbc")) == made, "nothing was compiled anew"
 
 
 def test_the_room_is_loaded_with_the_first_question() -> None:
