@@ -114,6 +114,9 @@ class Backend(Protocol):
     def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         """Yield a file of a dataset; Conflict ``unreadable`` where a block has no good copy."""
 
+    def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:
+        """Return the stages of a batch with tasks that wait for a node: how many, and why."""
+
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is: per node the filter or dimension. JSON-able."""
 

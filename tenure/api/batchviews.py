@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -12,12 +11,14 @@ from tenure.api.views import moment, seconds
 from tenure.model.batch import (
     Batch,
     DatasetInput,
+    Forecasted,
     InputFile,
     Reading,
     StageSpec,
     Task,
     TaskState,
 )
+from tenure.model.planning import Schedule
 
 #: States of the attempts that are on a node.
 BUSY = frozenset(
@@ -70,6 +71,8 @@ class ReadingView(TypedDict):
 class StageView(TypedDict):
     """A stage; ``task_s`` is what a task takes on a node of speed 1, as estimated.
 
+    A task that runs for more than ``max_runtime_s`` fails (null: it may run for ever).
+
     ``states`` counts its tasks by state; of one that is tried again the present attempt counts.
     """
 
@@ -85,6 +88,7 @@ class StageView(TypedDict):
     input: InputView | None
     dataset: DatasetInputView | None
     task_s: float | None
+    max_runtime_s: float | None
     states: dict[str, int]
 
 
@@ -93,13 +97,15 @@ class BatchView(TypedDict):
 
     ``done`` of its ``tasks`` are done, ``active`` are on a node. ``retried`` counts attempts that
     failed, ``reclaimed`` those that gave way to owners, ``resent`` inputs that had to be sent
-    again because they did not arrive as they were. ``reads`` counts the tasks that are, or were
+    again because they did not arrive as they were, ``remote`` attempts that began on another node
+    than the one that their input had been sent to. ``reads`` counts the tasks that are, or were
     last, on a node by the kind of the copy of their block (``memory``, ``ssd``, ``hdd``), or
     ``brought``.
     """
 
     id: str
     name: str
+    submitter: str
     state: str
     reason: str
     is_cancelling: bool
@@ -111,6 +117,7 @@ class BatchView(TypedDict):
     reclaimed: int
     resent: int
     reads: dict[str, int]
+    remote: int
     submitted_at: str | None
     started_at: str | None
     finished_at: str | None
@@ -124,16 +131,62 @@ class BatchDetail(BatchView):
     stages: list[StageView]
 
 
+class StartView(TypedDict):
+    """``tasks`` of a stage that are planned to begin together on a node."""
+
+    stage: str
+    node: str
+    at: str | None
+    tasks: int
+
+
+class ScheduleView(TypedDict):
+    """A plan: what had not begun when it was made, in order of time.
+
+    ``solver`` made it; ``is_proven``: no plan of all batches together ends earlier. ``why`` it was
+    made.
+    """
+
+    planned_at: str | None
+    end_at: str | None
+    solver: str
+    is_proven: bool
+    why: str
+    starts: list[StartView]
+
+
 class BatchPlanView(TypedDict):
-    """What a submission would be answered; the batch would end at ``end_at``."""
+    """What a submission would be answered; the batch would end at ``end_at`` by ``plan``."""
 
     is_accepted: bool
     tasks: int
     end_at: str | None
+    plan: ScheduleView
+
+
+class StageWaitView(TypedDict):
+    """A stage that has tasks that wait for a node: how many, and for what."""
+
+    stage: str
+    waiting: int
+    why: str
+
+
+class BatchExplainView(TypedDict):
+    """Where a batch is: its plan (null: it has none), and what its waiting tasks wait for."""
+
+    batch: str
+    state: str
+    reason: str
+    plan: ScheduleView | None
+    waiting: list[StageWaitView]
 
 
 class TaskView(TypedDict):
-    """A task in its present attempt; ``index`` counts over all stages, ``number`` in its own."""
+    """A task in its present attempt; ``index`` counts over all stages, ``number`` in its own.
+
+    It is planned to begin at ``planned_at``; ``is_ahead``: its input is sent ahead of that.
+    """
 
     index: int
     stage: str
@@ -141,6 +194,8 @@ class TaskView(TypedDict):
     state: str
     attempt: int
     node: str
+    planned_at: str | None
+    is_ahead: bool
     chunk_bytes: int | None
     started_at: str | None
     finished_at: str | None
@@ -160,6 +215,7 @@ def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
     return BatchView(
         id=batch.id,
         name=batch.spec.name,
+        submitter=batch.spec.submitter,
         state=batch.state.value,
         reason=batch.reason,
         is_cancelling=batch.is_cancelling,
@@ -171,6 +227,7 @@ def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
         reclaimed=batch.reclaimed,
         resent=batch.resent,
         reads=dict(sorted(reads.items())),
+        remote=batch.remote,
         submitted_at=moment(batch.arrival_us),
         started_at=moment(batch.started_us),
         finished_at=moment(batch.finished_us),
@@ -201,6 +258,7 @@ def stage_view(stage: StageSpec, tasks: Iterable[Task]) -> StageView:
         input=_input_view(stage.input, stage.chunk_bytes),
         dataset=_dataset_view(stage.dataset),
         task_s=seconds(stage.run_us),
+        max_runtime_s=seconds(stage.max_runtime_us or None),
         states=dict(states),
     )
 
@@ -242,6 +300,8 @@ def task_view(task: Task) -> TaskView:
         state=task.state.value,
         attempt=task.attempt,
         node=task.node,
+        planned_at=moment(task.start_us or None),
+        is_ahead=task.is_ahead,
         chunk_bytes=None if task.chunk is None else task.chunk.length,
         started_at=moment(task.started_us),
         finished_at=moment(task.finished_us),
@@ -254,6 +314,22 @@ def task_view(task: Task) -> TaskView:
     )
 
 
-def plan_view(tasks: int, end_us: int) -> dict[str, Any]:
+def plan_view(tasks: int, answer: Forecasted) -> BatchPlanView:
     """Return what a submission would be answered."""
-    return {"is_accepted": True, "tasks": tasks, "end_at": moment(end_us)}
+    plan = schedule_view(answer.schedule)
+    return BatchPlanView(is_accepted=True, tasks=tasks, end_at=moment(answer.end_us), plan=plan)
+
+
+def schedule_view(schedule: Schedule) -> ScheduleView:
+    """Return a plan."""
+    return ScheduleView(
+        planned_at=moment(schedule.planned_us),
+        end_at=moment(schedule.end_us),
+        solver=schedule.solver,
+        is_proven=schedule.is_proven,
+        why=schedule.why,
+        starts=[
+            StartView(stage=s.stage, node=s.node, at=moment(s.at_us), tasks=s.count)
+            for s in schedule.starts
+        ],
+    )

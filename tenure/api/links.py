@@ -29,6 +29,7 @@ LINKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "containers_listing": ("id", FIRST_ID, ("containers_inspect",)),
     "containers_stop": ("id", ID, ("containers_start", "containers_remove_delete")),
+    "batches_submit": ("id", ID, ("batches_inspect", "batches_explain", "batches_tasks")),
     "nodes_listing": (
         "name",
         FIRST_NAME,

@@ -8,7 +8,13 @@ from typing_extensions import TypedDict
 
 from tenure.api import shapes
 from tenure.api.backend import Health
-from tenure.api.batchviews import BatchDetail, BatchPlanView, BatchView, TaskView
+from tenure.api.batchviews import (
+    BatchDetail,
+    BatchExplainView,
+    BatchPlanView,
+    BatchView,
+    TaskView,
+)
 from tenure.api.datasetroutes import DATASETS
 from tenure.api.endpoint import Endpoint
 from tenure.api.forecastviews import ForecastDetail, ForecastView, NodeUsageView
@@ -307,6 +313,14 @@ BATCHES = (
     Endpoint("POST", "/v1/batches/plan", "batches", batches.plan, BatchPlanView, body=BatchRequest),
     Endpoint("GET", "/v1/batches", "batches", batches.listing, BatchPage, query=BatchesQuery),
     Endpoint("GET", "/v1/batches/{id}", "batches", batches.inspect, BatchDetail, problems=CONFLICT),
+    Endpoint(
+        "GET",
+        "/v1/batches/{id}/explain",
+        "batches",
+        batches.explain,
+        BatchExplainView,
+        problems=CONFLICT,
+    ),
     Endpoint(
         "POST",
         "/v1/batches/{id}/cancel",

@@ -78,9 +78,21 @@ COPIES: list[Column] = [
     ("KIND", lambda c: c["kind"]),
 ]
 CHOICES: list[Column] = [("NODE", lambda c: c["node"]), ("COST", lambda c: c["cost"])]
+STARTS: list[Column] = [
+    ("STAGE", lambda s: s["stage"]),
+    ("NODE", lambda s: s["node"]),
+    ("AT", lambda s: s["at"]),
+    ("TASKS", lambda s: s["tasks"]),
+]
+WAITS: list[Column] = [
+    ("STAGE", lambda w: w["stage"]),
+    ("WAITING", lambda w: w["waiting"]),
+    ("FOR", lambda w: w["why"].removeprefix("for ")),
+]
+PLAN = ("planned_at", "end_at", "solver", "is_proven", "why")
 FIELDS = (
-    "id name state reason tasks done active retries retried reclaimed resent reads submitted_at "
-    "started_at promised_end_at finished_at"
+    "id name submitter state reason tasks done active retries retried reclaimed resent remote "
+    "reads submitted_at started_at promised_end_at finished_at"
 )
 
 
@@ -122,13 +134,58 @@ def run(
 
 @verb(app, "plan", error_code=255)
 def plan(session: Session, file: File) -> int:
-    """Say when a batch would end, or why it is refused; nothing is kept.
+    """Say when a batch would end and by which plan, or why it is refused; nothing is kept.
 
     Exit codes: 1 it would be accepted (the fleet would change), 255 it would be refused.
     """
     answer = session.client.plan_batch(document(file))
-    session.out.data(answer, lambda found: session.out.fields(found.items()))
+
+    def render(found: dict[str, Any]) -> None:
+        session.out.fields([(name, found[name]) for name in ("is_accepted", "tasks", "end_at")])
+        _show_plan(session, found["plan"])
+
+    session.out.data(answer, render)
     return 1
+
+
+@verb(app, "explain")
+def explain(
+    session: Session,
+    batch: Ref,
+    *,
+    task: Annotated[
+        int | None, typer.Option(min=0, help="Of this task: which copy of its block it reads.")
+    ] = None,
+) -> None:
+    """Show the plan of a batch and what its tasks wait for, or what a task reads where, and why."""
+    if task is None:
+        found = session.client.explain_batch(batch)
+        session.out.data(found, lambda found: _show_explained(session, found))
+    else:
+        found = session.client.explain_task(batch, task)
+        session.out.data(found, lambda found: _show_read(session, found))
+
+
+def _show_explained(session: Session, found: dict[str, Any]) -> None:
+    session.out.fields([(name, found[name]) for name in ("batch", "state", "reason")])
+    _show_plan(session, found["plan"])
+    session.out.table(found["waiting"], WAITS)
+
+
+def _show_read(session: Session, found: dict[str, Any]) -> None:
+    reading, block = found["reading"] or {}, found["block"] or {}
+    told = {name: found[name] for name in ("task", "state", "node", "reason")}
+    session.out.fields([*told.items(), *reading.items()])
+    if block:
+        session.out.table(block["copies"], COPIES)
+    if found["choices"]:
+        session.out.table(found["choices"], CHOICES)
+
+
+def _show_plan(session: Session, plan: dict[str, Any] | None) -> None:
+    if plan is not None:
+        session.out.fields([(name, plan[name]) for name in PLAN])
+        session.out.table(plan["starts"], STARTS)
 
 
 @verb(app, "ls")
@@ -162,27 +219,6 @@ def show(
             session.out.table(one["task_states"], TASKS)
 
     session.out.data(found, render)
-
-
-@verb(app, "explain")
-def explain(
-    session: Session,
-    batch: Ref,
-    *,
-    task: Annotated[int, typer.Option(min=0, help="Index of the task.")] = 0,
-) -> None:
-    """Say which copy of its block a task reads, at which cost, and what else there is."""
-
-    def render(found: dict[str, Any]) -> None:
-        reading, block = found["reading"] or {}, found["block"] or {}
-        told = {name: found[name] for name in ("task", "state", "node", "reason")}
-        session.out.fields([*told.items(), *reading.items()])
-        if block:
-            session.out.table(block["copies"], COPIES)
-        if found["choices"]:
-            session.out.table(found["choices"], CHOICES)
-
-    session.out.data(session.client.explain_task(batch, task), render)
 
 
 @verb(app, "logs")

@@ -159,6 +159,10 @@ class Client:
         """Return one batch with its stages."""
         return self._get(f"/v1/batches/{_part(ref)}")
 
+    def explain_batch(self, ref: str) -> Json:
+        """Return the plan of a batch and what its tasks wait for."""
+        return self._get(f"/v1/batches/{_part(ref)}/explain")
+
     def batch_tasks(self, ref: str) -> list[Json]:
         """Return the tasks of a batch by index."""
         return self._all(f"/v1/batches/{_part(ref)}/tasks", {})

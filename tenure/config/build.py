@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tenure.config import settings as made
 from tenure.config.cycleschema import CycleSection
+from tenure.config.planning import build_planner
 from tenure.config.schema import (
     AgentSection,
     ConfigFile,
@@ -90,6 +91,7 @@ def build_settings(
             verify_us=file.datasets.verify_h * HOUR_US,
             copies_per_node=file.datasets.copies_per_node,
         ),
+        planner=build_planner(file.harvest.planner),
     )
 
 
@@ -170,6 +172,7 @@ def _limits(file: ConfigFile) -> made.LimitSettings:
         executors=file.limits.executors,
         queue=file.limits.queue,
         history=file.limits.history,
+        tasks=file.limits.tasks,
         events=file.limits.events,
         logs_bytes=file.limits.logs_mib * MIB,
         body_bytes=file.limits.body_mib * MIB,

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tenure.config.cycleschema import CycleSection
+from tenure.config.planning import PlannerSection
 from tenure.config.schema import (
     AgentSection,
     CapacitySection,
@@ -156,7 +157,9 @@ def _document() -> Iterator[str]:
 
 
 #: Sections within sections.
-_PARTS: dict[str, dict[str, type[Section]]] = {"harvest": {"forecast": ForecastSection}}
+_PARTS: dict[str, dict[str, type[Section]]] = {
+    "harvest": {"forecast": ForecastSection, "planner": PlannerSection}
+}
 _NODE_PARTS: dict[str, type[Section]] = {
     "tls": EngineTlsSection,
     "ssh": SshSection,
@@ -177,6 +180,8 @@ def _description(model: type[BaseModel], name: str) -> str:
 
 
 def _table(model: type[BaseModel], leave_out: tuple[str, ...] = ()) -> Iterator[str]:
+    if set(model.model_fields) <= set(leave_out):
+        return
     schema = model.model_json_schema()
     yield "\n| key | type | default | meaning |\n|---|---|---|---|\n"
     for name, field in model.model_fields.items():

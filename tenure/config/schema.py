@@ -46,6 +46,7 @@ from tenure.config.fields import (
     Text,
     TlsFile,
 )
+from tenure.config.planning import PlannerSection
 from tenure.config.prefetch import PrefetchSection
 from tenure.config.section import Section
 from tenure.config.section import required as _required
@@ -157,6 +158,7 @@ class LimitsSection(Section):
     executors: Positive = _field(1000, "Executors of one job.")
     queue: Positive = _field(10_000, "Jobs that wait or run at the same time.")
     history: Positive = _field(10_000, "Finished jobs and runs that are remembered.")
+    tasks: Positive = _field(50_000, "Tasks of all open batches together.")
     events: Positive = _field(100_000, "Public events that are kept, at most 30 days.")
     logs_mib: Positive = _field(256, "Kept logs of ended executors in all, at most 24 hours.")
     body_mib: Positive = _field(1, "The body of one request.")
@@ -211,6 +213,9 @@ class LendingSection(Section):
     )
     forecast: ForecastSection = _field(
         ForecastSection(), "How forecasts are made, by cycles of class `ForecastCycle`."
+    )
+    planner: PlannerSection = _field(
+        PlannerSection(), "The holistic planner ([batches.md](batches.md#the-plan))."
     )
 
 

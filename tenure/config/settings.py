@@ -84,6 +84,7 @@ class LimitSettings:
     executors: int
     queue: int
     history: int
+    tasks: int
     events: int
     logs_bytes: int
     body_bytes: int
@@ -130,6 +131,17 @@ class PrefetchSettings:
     is_waiting: bool = False
     share: float = 0.5
     per_device: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """``answer_us`` for the answer to a submission, ``limit_us`` for a better plan."""
+
+    solver: str = "auto"
+    answer_us: int = 2_000_000
+    limit_us: int = 30_000_000
+    cores: int = 2
+    sharing: str = "arrival"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +195,7 @@ class Settings:
     lending: LendingSettings = LendingSettings()
     datasets: DatasetSettings = DatasetSettings()
     prefetch: PrefetchSettings = PrefetchSettings()
+    planner: PlannerSettings = PlannerSettings()
 
     def redacted(self) -> dict[str, Any]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""

@@ -1,10 +1,10 @@
 """Batches: the answer to a submission, the order of their tasks, their ends (DESIGN.md section 7).
 
-All or nothing: a batch is accepted if all of its tasks can be done within the window on what
-nodes lend now, behind the batches before it; else it is refused with the reason. Then nothing is
-booked: whenever room changes, each stage whose turn has come gives its next tasks to the nodes
-that can lend most, batches in the order of their arrival, so that the rest is planned anew each
-time. Tasks end as soon as owners need their memory; of CPU they get what is left anyway.
+All or nothing: a batch is accepted if all of its tasks can be done within the window beside those
+before it, which the holistic planner says (``planning``); what is plainly wrong is refused at once.
+Then tasks begin as planned (``roster``); those of a batch that has no plan are given to the nodes
+that can lend most, in the order of arrival. Tasks end as soon as owners need their memory; of CPU
+they get what is left anyway.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import replace
 
-from tenure.core import lending, reading, tasks
+from tenure.core import lending, planning, reading, roster, tasks
 from tenure.core.context import Context
+from tenure.core.index import Strand
 from tenure.model.batch import (
     BATCH_TRANSITIONS,
     EXITED,
@@ -21,8 +22,6 @@ from tenure.model.batch import (
     Batch,
     BatchSpec,
     BatchState,
-    Chunk,
-    Forecasted,
     StageSpec,
     Task,
     TaskState,
@@ -31,14 +30,11 @@ from tenure.model.errors import FieldError, Problem
 from tenure.model.events import CancelBatch, SubmitBatch
 from tenure.model.node import Node
 from tenure.model.resources import DIMENSIONS, exhausted
-from tenure.model.units import US, iso
 
 S = TaskState
 B = BatchState
 #: Nodes that a refusal names with what stands against each.
 MAX_TOLD = 5
-#: Times beyond the year 9892 have no name.
-LAST_US = 250_000_000_000 * US
 
 
 def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
@@ -46,6 +42,8 @@ def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
     if state not in BATCH_TRANSITIONS[batch.state]:
         raise AssertionError(f"batch {batch.id}: {batch.state} -> {state}")
     batch = ctx.put_batch(replace(batch, state=state))
+    if batch.is_over:
+        ctx.tables.schedules.drop(batch.id)
     ctx.publish(f"batch.{state.value}", batch.id, name=batch.spec.name, reason=batch.reason)
     return batch
 
@@ -58,20 +56,18 @@ def submit(ctx: Context, command: SubmitBatch) -> None:
     if command.batch in ctx.tables.batches:
         ctx.refuse(command, "duplicate_id", f"batch {command.batch} exists", status=409)
         return
-    answer = appraise(ctx, command.spec)
-    if isinstance(answer, Problem):
-        if not command.is_dry:
-            name = command.spec.name
-            ctx.publish("batch.refused", command.batch, name=name, code=answer.code)
-        ctx.reply(command, answer)
-    elif command.is_dry:
-        ctx.reply(command, answer)
-    else:
-        ctx.reply(command, _accept(ctx, command, answer))
+    problem = objection(ctx, command.spec)
+    if problem is None:
+        planning.enlist(ctx, command)
+        return
+    if not command.is_dry:
+        name = command.spec.name
+        ctx.publish("batch.refused", command.batch, name=name, code=problem.code)
+    ctx.reply(command, problem)
 
 
-def appraise(ctx: Context, spec: BatchSpec) -> Forecasted | Problem:
-    """Return when a batch would end, or why it is refused. Changes nothing."""
+def objection(ctx: Context, spec: BatchSpec) -> Problem | None:
+    """Return why a batch is refused without a plan, None if it may be planned. Changes nothing."""
     if len(ctx.index.open_batches) >= ctx.params.max_batches:
         detail = f"{ctx.params.max_batches} batches are open already; try again later"
         return Problem("queue_full", detail, 429)
@@ -80,30 +76,20 @@ def appraise(ctx: Context, spec: BatchSpec) -> Forecasted | Problem:
     if spec.tasks > ctx.params.max_tasks:
         detail = f"it has {spec.tasks} tasks, and may have {ctx.params.max_tasks}: split coarser"
         return _problem("too_many_tasks", detail, "stages")
+    open_ = sum(ctx.tables.batches[key].spec.tasks for key in ctx.index.open_batches)
+    if open_ + spec.tasks > ctx.params.max_open_tasks:
+        most = ctx.params.max_open_tasks
+        detail = f"open batches have {open_} tasks, and may have {most} with its {spec.tasks}"
+        return Problem("queue_full", f"{detail}; try again later", 429)
     for number, stage in enumerate(spec.stages):
         problem = _unfit(ctx, stage, number)
         if problem is not None:
             return problem
-    return _in_window(ctx, spec)
-
-
-def _in_window(ctx: Context, spec: BatchSpec) -> Forecasted | Problem:
-    open_ = [ctx.tables.batches[key] for key in ctx.index.open_batches]
-    before = [b for b in sorted(open_, key=lambda b: b.seq) if not b.is_ending]
-    ahead = [lending.remaining(ctx, batch) for batch in before]
-    end_us = lending.predict(ctx, ahead, lending.needs_of(spec))
-    if end_us is None:
-        return Problem("no_room", "no node has room to lend for all of its stages", 422)
-    if end_us > ctx.now_us + ctx.params.harvest_window_us:
-        hours = ctx.params.harvest_window_us / 3600 / US
-        end = iso(end_us) if end_us < LAST_US else "a time after the year 9000"
-        detail = f"it would end at {end}, beyond the window of {hours:g} h"
-        return Problem("outside_window", detail, 422)
-    return Forecasted(end_us)
+    return None
 
 
 def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
-    """Return why no node can take a task of the stage now, None where one can."""
+    """Return why no node that lends could ever take a task of the stage, None where one could."""
     path = f"stages.{number}"
     nodes = list(ctx.tables.nodes.values())
     largest = max((node.capacity.memory_bytes for node in nodes), default=0)
@@ -121,9 +107,8 @@ def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
     if not lenders:
         detail = f"stage {stage.name}: no node that lends has its image, {stage.image}"
         return _problem("no_node", detail, path)
-    short = [
-        exhausted(stage.request, lending.spare_on(ctx, node), node.capacity) for node in lenders
-    ]
+    most = ((node.capacity - lending.margin_of(ctx, node), node.capacity) for node in lenders)
+    short = [exhausted(stage.request, left, capacity) for left, capacity in most]
     if all(short):
         missing = [name for name in DIMENSIONS if any(name in one for one in short)]
         least = " and ".join(name.removesuffix("_m").removesuffix("_bytes") for name in missing)
@@ -149,24 +134,6 @@ def _problem(code: str, detail: str, path: str) -> Problem:
     return Problem(code, detail, 422, (FieldError(path, detail),))
 
 
-def _accept(ctx: Context, command: SubmitBatch, answer: Forecasted) -> Batch:
-    spec = command.spec
-    seq = ctx.meta.next_seq
-    ctx.set_meta(next_seq=seq + 1)
-    batch = Batch(command.batch, seq, spec, ctx.now_us, answer.end_us)
-    batch = ctx.put_batch(batch)
-    index = 0
-    for stage in spec.stages:
-        chunks = command.chunks.get(stage.name, ())
-        for number in range(stage.count):
-            chunk: Chunk | None = chunks[number] if chunks else None
-            ctx.put_task(Task(batch.id, index, stage.name, number, chunk, changed_us=ctx.now_us))
-            index += 1
-    end = iso(answer.end_us)
-    ctx.publish("batch.accepted", batch.id, name=spec.name, tasks=spec.tasks, end=end)
-    return batch
-
-
 def cancel(ctx: Context, command: CancelBatch) -> None:
     """Cancel a batch; what runs of it is stopped. One that is over stays as it is."""
     batch = ctx.tables.batches.get(command.batch)
@@ -188,10 +155,17 @@ def review_touched(ctx: Context) -> None:
     for key in touched:
         task = ctx.tables.tasks.get(key)
         if task is not None:
+            is_end = task.state is S.DONE and not _strand(ctx, task).undone
+            if is_end or task.state is S.PENDING:
+                roster.stir(ctx)
             _judge(ctx, task)
             tasks.advance(ctx, ctx.tables.tasks[key])
     for batch in sorted({key.partition("/")[0] for key in touched}):
         review(ctx, batch)
+
+
+def _strand(ctx: Context, task: Task) -> Strand:
+    return ctx.index.strands[task.batch, task.stage]
 
 
 def _judge(ctx: Context, task: Task) -> None:
@@ -247,11 +221,14 @@ def on_timer(ctx: Context, key: str) -> None:
 def settle(ctx: Context) -> None:
     """Take back what owners need, then give tasks to the nodes that can lend to them."""
     if not ctx.index.open_batches:
+        planning.ask(ctx)
         return
     for name in sorted(name for name, keys in ctx.index.tasks.items() if keys):
         _give_way(ctx, name)
     if ctx.is_closing:
         return
+    planning.review(ctx)
+    roster.serve(ctx)
     open_ = (ctx.tables.batches[key] for key in ctx.index.open_batches)
     for batch in sorted(open_, key=lambda b: b.seq):
         if not batch.is_ending:
@@ -282,23 +259,20 @@ def _give_way(ctx: Context, name: str) -> None:
 
 def _serve(ctx: Context, batch: Batch) -> None:
     """Place the pending tasks of every stage whose turn has come."""
-    strands = ctx.index.strands
     for stage in batch.spec.stages:
-        if any(strands[batch.id, name].undone for name in stage.after):
-            continue
-        if strands[batch.id, stage.name].pending:
-            place = _fill if stage.dataset is None else reading.fill
-            place(ctx, batch, stage)
+        is_waiting = bool(ctx.index.strands[batch.id, stage.name].pending)
+        if is_waiting and roster.has_turn(ctx, batch, stage):
+            if stage.dataset is not None:
+                reading.fill(ctx, batch, stage)
+            elif not planning.is_planned(ctx, batch.id):
+                _fill(ctx, batch, stage)
 
 
 def _fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     seats = lending.seats(ctx, stage)
     if not seats:
         return
-    for index in sorted(ctx.index.strands[batch.id, stage.name].pending):
-        task = ctx.tables.tasks[f"{batch.id}/{index}"]
-        if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
-            continue
+    for task in list(roster.placeable(ctx, batch.id, stage.name)):
         # on another node than the one it had to leave, where there is one
         turn = int(len(seats) > 1 and seats[0][-1] == task.shunned)
         node = ctx.tables.nodes[seats.pop(turn)[-1]]

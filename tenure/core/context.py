@@ -57,6 +57,9 @@ class Context:
     services that a restore gives their restart policy at this moment. ``questions`` are what slow
     policies were asked, by job. ``shelves`` says where blocks of datasets lie, ``ahead`` what is
     prefetched; ``localizer`` decides that, and where tasks over datasets run.
+    ``planning`` is what the holistic planner is asked, ``roster`` what
+    its plan has nodes begin. ``starved`` says since when the tasks of a node have
+    had next to no CPU, ``offers`` is what nodes lend over time, as last reckoned.
     """
 
     def __init__(self, params: Params, placer: Placer, localizer: Localizer) -> None:
@@ -105,6 +108,10 @@ class Context:
         self.questions: dict[str, Any] = {}
         self.shelves = Shelves()
         self.ahead = Ahead()
+        self.planning: Any = None
+        self.roster: Any = None
+        self.starved: dict[str, int] = {}
+        self.offers: dict[str, Any] = {}
 
     # effects, events, timers
 
@@ -314,6 +321,8 @@ class Context:
         for learned in (self.foreign, self.fresh, self.refused, self.orphans, self.loads):
             learned.pop(node, None)
         self.guards.pop(node, None)
+        self.starved.pop(node, None)
+        self.offers.pop(node, None)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a grave reviewed."""

@@ -33,6 +33,7 @@ from tenure.core import (
     moves,
     nodes,
     pins,
+    planning,
     plans,
     power,
     prefetching,
@@ -40,7 +41,9 @@ from tenure.core import (
     reading,
     requests,
     restore,
+    roster,
     services,
+    starved,
     tasks,
     tiers,
     together,
@@ -107,6 +110,7 @@ class FleetState:
         fleet: str = "fleet",
     ) -> None:
         self.ctx = Context(params, placer, localizer)
+        planning.reset(self.ctx)
         self.ctx.set_meta(fleet=fleet)
 
     @property
@@ -189,13 +193,11 @@ def _is_answered(ctx: Context, command: Command) -> bool:
 
 
 def _remember(ctx: Context, command: Command) -> None:
-    """Keep the answer of a submission that was accepted."""
+    """Keep the answer of a submission that was accepted (``planning`` does so for batches)."""
     if isinstance(command, SubmitJob) and command.job in ctx.tables.jobs:
         answers.remember(ctx, command, "jobs", command.job)
     elif isinstance(command, CreateService) and command.container in ctx.tables.services:
         answers.remember(ctx, command, "services", command.container)
-    elif isinstance(command, SubmitBatch) and command.batch in ctx.tables.batches:
-        answers.remember(ctx, command, "batches", command.batch)
     elif isinstance(command, PutDataset) and command.dataset in ctx.tables.datasets:
         answers.remember(ctx, command, "datasets", command.dataset)
 
@@ -302,6 +304,7 @@ def _started(ctx: Context, event: Started) -> None:
         datasets,
         prefetching,
         pins,
+        planning,
     )
     for machine in machines:
         machine.rearm(ctx)
@@ -334,7 +337,8 @@ def _end(ctx: Context, key: str, outcome: Outcome) -> None:
     """Route the end of an effect to its owner; a second end finds nothing and is ignored."""
     effect = ctx.tables.effects.get(key)
     if effect is None:
-        deliberation.on_end(ctx, key, outcome)
+        if not planning.on_end(ctx, key, outcome):
+            deliberation.on_end(ctx, key, outcome)
         return
     ctx.tables.effects.drop(key)
     machine, _, owner = effect.owner.partition(":")
@@ -417,6 +421,9 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     queue.MACHINE: queue.on_timer,
     graves.MACHINE: graves.on_timer,
     tasks.MACHINE: batches.on_timer,
+    planning.MACHINE: planning.on_timer,
+    roster.MACHINE: roster.on_timer,
+    starved.MACHINE: starved.on_timer,
     services.MACHINE: services.on_timer,
     moves.MACHINE: migrations.on_timer,
     drain.MACHINE: drain.on_timer,

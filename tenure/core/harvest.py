@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import tasks
+from tenure.core import starved, tasks
 from tenure.core.context import Context
 from tenure.model.events import GuardSeen, HarvestReported
 from tenure.model.harvest import HarvestAction, HarvestMark
@@ -47,6 +47,7 @@ def guarded(ctx: Context, event: GuardSeen) -> None:
     is_same = before is not None and bool(before.fault) is bool(event.guard.fault)
     since_us = before.since_us if before is not None and is_same else ctx.now_us
     ctx.guards[event.node] = replace(event.guard, since_us=since_us)
+    starved.note(ctx, event.node, is_at_floor=event.guard.is_at_floor)
     ctx.touched_tasks.update(ctx.index.tasks.get(event.node, ()))
     ctx.is_room_changed = True
     was, now = ("" if before is None else before.fault), event.guard.fault

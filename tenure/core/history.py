@@ -14,6 +14,8 @@ from tenure.model.units import US
 R = TypeVar("R")
 MACHINE = "history"
 PERIOD_US = 600 * US
+#: Tasks of ended batches are kept for each record of another kind.
+TASKS_PER_RECORD = 10
 
 
 def on_timer(ctx: Context, key: str) -> None:
@@ -25,7 +27,7 @@ def on_timer(ctx: Context, key: str) -> None:
         for executor in ctx.index.of_job.pop(job, set()):
             ctx.tables.executors.drop(executor)
         ctx.tables.jobs.drop(job)
-    for batch in _excess(ctx.tables.batches, lambda b: b.finished_us if b.is_over else None, keep):
+    for batch in _excess_batches(ctx):
         _forget_batch(ctx, batch)
     for move in _excess(ctx.tables.migrations, lambda m: m.finished_us, keep):
         ctx.tables.migrations.drop(move)
@@ -41,6 +43,20 @@ def on_timer(ctx: Context, key: str) -> None:
     rearm(ctx)
 
 
+def _excess_batches(ctx: Context) -> list[str]:
+    """Return the longest ended batches: beyond ``max_history``, or ten times as many tasks."""
+    table, keep = ctx.tables.batches, ctx.params.max_history
+    excess = _excess(table, lambda b: b.finished_us if b.is_over else None, keep)
+    over = [batch for key, batch in table.items() if batch.is_over and key not in set(excess)]
+    tasks = sum(batch.spec.tasks for batch in over)
+    for batch in sorted(over, key=lambda b: (b.finished_us or 0, b.id)):
+        if tasks <= TASKS_PER_RECORD * keep:
+            break
+        tasks -= batch.spec.tasks
+        excess.append(batch.id)
+    return excess
+
+
 def _forget_batch(ctx: Context, key: str) -> None:
     """Drop a batch with its tasks; what it put out goes with it (``daemon.outputs``)."""
     batch = ctx.tables.batches[key]
@@ -49,6 +65,7 @@ def _forget_batch(ctx: Context, key: str) -> None:
     for stage in batch.spec.stages:
         ctx.index.strands.pop((key, stage.name), None)
     ctx.tables.batches.drop(key)
+    ctx.tables.schedules.drop(key)
 
 
 def _removed_us(service: Service) -> int | None:

@@ -1,26 +1,22 @@
-"""What nodes have to lend to batches, and when a batch would end on it.
+"""What nodes have to lend to batches.
 
-Two questions with one answer each, so that better ones can take their place: ``spare_on`` says what
-of a node owners leave (the smaller of what they leave now, by profile and request, and of what a
-forecast says they will: ``forecasts``), ``spare_over`` the same over time. ``predict`` plays the
-tasks of all open batches through on that, each on the node that can begin it first, as ``batches``
-places them. Owners never see the tasks of batches in what is free for them.
+``spare_on`` says what of a node owners leave (the smaller of what they leave now, by profile and
+request, and of what a forecast says they will: ``forecasts``), ``spare_over`` the same over time.
+Owners never see the tasks of batches in what is free for them.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tenure.core import forecasts, guards, power, room, tasks
 from tenure.core.context import Context
 from tenure.core.executors import is_node_ready
-from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec
+from tenure.model.batch import EXITED, PREPARING, StageSpec, TaskState
 from tenure.model.forecast import STEP_US, SpareSteps
 from tenure.model.node import Node, Scheduling
 from tenure.model.resources import Resources, exhausted, total
-from tenure.model.units import FOREVER_US, HOUR_US, US
+from tenure.model.units import FOREVER_US, HOUR_US, US, iso
 
 #: Rank and name of a node: -speed, inputs on their way, -free cores, name.
 Seat = tuple[float, int, int, str]
@@ -105,12 +101,14 @@ class Look:
     ``short_bytes`` is the memory that tasks hold beyond what owners leave now and half of the
     margin: what they are forecast to take later ends nothing. Holds until ``until_us``, when the
     forecast goes on to its next step.
+    ``ahead`` are the tasks whose input is sent ahead of their start, in the order of these.
     """
 
     free: Resources
     preparing: int
     short_bytes: int
     until_us: int = FOREVER_US
+    ahead: tuple[str, ...] = ()
 
 
 def look_at(ctx: Context, node: Node) -> Look:
@@ -118,20 +116,27 @@ def look_at(ctx: Context, node: Node) -> Look:
     kept: Look | None = ctx.lent.get(node.name)
     if kept is None or kept.until_us <= ctx.now_us:
         here = ctx.tasks_on(node.name)
-        holding = [task for task in here if task.state not in EXITED]
+        ahead = sorted((task for task in here if task.is_ahead), key=lambda t: (t.start_us, t.key))
+        holding = [task for task in here if task.state not in EXITED and not task.is_ahead]
         held = sum(tasks.stage_of(ctx, task).request.memory_bytes for task in holding)
         half = margin_of(ctx, node).memory_bytes // 2
         short = held - left_now(ctx, node).memory_bytes - half if holding else 0
-        preparing = sum(task.state in PREPARING for task in here)
+        is_there = sum(task.state is TaskState.READY for task in ahead)
+        preparing = sum(task.state in PREPARING for task in here) - is_there
+        keys = tuple(task.key for task in ahead)
         outlook = forecasts.outlook(ctx, node)
         until_us = FOREVER_US if outlook is None else outlook.same_until_us(ctx.now_us)
-        kept = ctx.lent[node.name] = Look(free_on(ctx, node), preparing, short, until_us)
+        kept = Look(free_on(ctx, node), preparing, short, until_us, keys)
+        ctx.lent[node.name] = kept
     return kept
 
 
 def lent_on(ctx: Context, node: str) -> Resources:
-    """Return what tasks of batches take of a node, ended ones that may run included."""
-    here = [tasks.stage_of(ctx, task).request for task in ctx.tasks_on(node)]
+    """Return what tasks of batches take of a node, ended ones that may run included.
+
+    Those whose input is sent ahead take nothing yet.
+    """
+    here = [tasks.stage_of(ctx, t).request for t in ctx.tasks_on(node) if not t.is_ahead]
     for grave in ctx.graves_on(node):
         owner = ctx.tables.tasks.get(grave.owner) if grave.may_run else None
         if owner is not None:
@@ -161,7 +166,15 @@ def objection(ctx: Context, node: Node) -> str:
         return "it has not been listed yet"
     if power.is_leaving(ctx, node):
         return "it is about to be switched off"
-    return guards.objection(ctx, node) or forecasts.objection(ctx, node)
+    return guards.objection(ctx, node) or _starving(ctx, node) or forecasts.objection(ctx, node)
+
+
+def _starving(ctx: Context, node: Node) -> str:
+    """Return since when a node has had no CPU to lend, "" where it has some."""
+    since_us = ctx.starved.get(node.name)
+    if since_us is None or ctx.now_us < since_us + ctx.params.starved_us:
+        return ""
+    return f"its owners have left no CPU since {iso(since_us)}"
 
 
 def is_said_to_lend(node: Node) -> bool:
@@ -196,84 +209,6 @@ def seat(ctx: Context, stage: StageSpec, node: Node) -> Seat | None:
     if exhausted(stage.request, free, node.capacity):
         return None
     return -node.spec.speed, look.preparing, -look.free.cpu_m, node.name
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What is still to be done of a stage: ``count`` tasks."""
-
-    stage: StageSpec
-    count: int
-
-
-def remaining(ctx: Context, batch: Batch) -> list[Need]:
-    """Return what is left of a batch, stage by stage."""
-    strands = ctx.index.strands
-    return [Need(stage, strands[batch.id, stage.name].undone) for stage in batch.spec.stages]
-
-
-def needs_of(spec: BatchSpec) -> list[Need]:
-    """Return what there is to do of a batch that has not begun."""
-    return [Need(stage, stage.count) for stage in spec.stages]
-
-
-def predict(ctx: Context, ahead: Sequence[Sequence[Need]], own: Sequence[Need]) -> int | None:
-    """Return when ``own`` would be done behind those ``ahead``; None: never, on these nodes.
-
-    Each task takes the seat that is free first (first fit by time). O(tasks x log seats).
-    """
-    nodes = [node for node in ctx.tables.nodes.values() if is_lendable(ctx, node)]
-    spare = {node.name: spare_on(ctx, node).clamped() for node in nodes}
-    game = _Game(ctx.now_us, nodes, spare, {})
-    for needs in ahead:
-        game.play(needs)
-    return game.play(own)
-
-
-@dataclass(frozen=True, slots=True)
-class _Game:
-    """Tasks played through on what is ``spare``; ``free_us`` (changed) says when nodes are free."""
-
-    now_us: int
-    nodes: Sequence[Node]
-    spare: Mapping[str, Resources]
-    free_us: dict[str, int]
-
-    def play(self, needs: Sequence[Need]) -> int | None:
-        """Return when all stages are done; None where one of them never is."""
-        ends: dict[str, int] = {}
-        for need in needs:
-            begin_us = max((ends[name] for name in need.stage.after), default=self.now_us)
-            end_us = self._stage_end_us(need, begin_us)
-            if end_us is None:
-                return None
-            ends[need.stage.name] = end_us
-        return max(ends.values(), default=self.now_us)
-
-    def _stage_end_us(self, need: Need, begin_us: int) -> int | None:
-        seats = self._seats(need, begin_us)
-        if not seats:
-            return begin_us if not need.count else None
-        heapq.heapify(seats)
-        last_us = begin_us
-        for _ in range(need.count):
-            end_us, run_us, name = seats[0]
-            heapq.heapreplace(seats, (end_us + run_us, run_us, name))
-            self.free_us[name] = max(self.free_us.get(name, 0), end_us)
-            last_us = max(last_us, end_us)
-        return last_us
-
-    def _seats(self, need: Need, begin_us: int) -> list[tuple[int, int, str]]:
-        """Return when a first task would end on each seat, how long it takes, and where."""
-        seats: list[tuple[int, int, str]] = []
-        for node in self.nodes:
-            if not holds(node, need.stage):
-                continue
-            slots = min(need.count, slots_on(need.stage, self.spare[node.name], node))
-            first_us = max(begin_us, self.free_us.get(node.name, 0))
-            run_us = task_us(need.stage, node)
-            seats += [(first_us + run_us, run_us, node.name)] * slots
-        return seats
 
 
 def slots_on(stage: StageSpec, spare: Resources, node: Node) -> int:

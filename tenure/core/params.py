@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tenure.model.forecast import ForecastOptions
+from tenure.model.planning import SHARINGS, SOLVERS
 from tenure.model.units import US
 
 
@@ -34,15 +35,14 @@ class PrefetchParams:
 class Params:
     """All times in microseconds.
 
-    ``grace_us`` an empty node stays on for this long; ``min_on`` nodes kept on per generation,
-    with ``spare_cpu_m`` free on those that stay;
-    ``fence_after_us`` after this an unreachable switchable node that holds only lost executors is
-    switched off to fence it (None: never); ``power_retry_us`` between power attempts;
-    ``runtime_us`` assumed for a job without estimates; ``hybrid_factor`` T_C^H over T_C^L of
-    apps of which it is not known; ``headroom`` factor on profiles;
-    ``moves_per_node`` and ``moves_total`` concurrent migrations; ``cooldown_us`` between moves of
-    one container; ``verify_us`` a moved container must run for; ``claim_us`` a worker may take for
-    a plan; ``max_queue`` jobs wait at most, ``max_planned`` where the queue is planned;
+    ``grace_us`` an empty node stays on for this long; ``min_on`` nodes kept on per generation, with
+    ``spare_cpu_m`` free on those that stay; ``fence_after_us`` after this an unreachable switchable
+    node that holds only lost executors is switched off to fence it (None: never);
+    ``power_retry_us`` between power attempts; ``runtime_us`` assumed for a job without estimates;
+    ``hybrid_factor`` T_C^H over T_C^L of apps of which it is not known; ``headroom`` factor on
+    profiles; ``moves_per_node`` and ``moves_total`` concurrent migrations; ``cooldown_us`` between
+    moves of one container; ``verify_us`` a moved container must run for; ``claim_us`` a worker may
+    take for a plan; ``max_queue`` jobs wait at most, ``max_planned`` where the queue is planned;
     ``solve_us`` a slow policy may take for one decision; ``mishaps`` losses of an executor that
     cost no retry; ``best_kind`` the best kind of move (live, snapshot, restart) of containers that
     do not say; ``volumes_bytes`` the local volumes of one container that a move copies at most;
@@ -53,7 +53,11 @@ class Params:
     ``max_batches`` open at a time, ``output_bytes`` of one task, ``preparing`` tasks of a node
     whose input is on its way, ``task_mishaps`` losses and ``task_reclaims`` reclaims of a task
     after which its batch fails; ``agent_lost_us`` after which an agent that does not answer is
-    taken as lost: its node's exits are judged without it. ``forecast`` is how forecasts are made;
+    taken as lost: its node's exits are judged without it; ``task_fetches`` of an output that may be
+    in vain before its task works again; ``max_open_tasks`` of all open batches; ``plan_solver``
+    (``model.planning.SOLVERS``) within ``answer_us`` for an answer and ``plan_limit_us`` for a
+    better plan, on ``plan_cores``; ``starved_us`` after which tasks without CPU begin elsewhere;
+    ``plan_sharing`` who goes first (``SHARINGS``); ``forecast`` is how forecasts are made;
     ``needs_forecast``: nothing is lent of a node without one; ``has_dynamic_margin``: what was
     above a forecast lately is left free beside ``harvest_margin``; ``replica_lost_us`` after which
     the blocks of a node that does not answer are copied anew from elsewhere, ``scrub_us`` between
@@ -108,6 +112,14 @@ class Params:
     helper_image: str = "busybox:stable"
     max_datasets: int = 10_000
     max_blocks: int = 100_000
+    task_fetches: int = 10
+    starved_us: int = 60 * US
+    max_open_tasks: int = 50_000
+    plan_solver: str = "auto"
+    plan_sharing: str = "arrival"
+    plan_cores: int = 2
+    answer_us: int = 2 * US
+    plan_limit_us: int = 30 * US
 
     def __post_init__(self) -> None:
         if not self.generations:
@@ -119,6 +131,8 @@ class Params:
             raise ValueError("headroom and hybrid_factor must be at least 1")
         if not 0 <= self.harvest_margin < 1:
             raise ValueError("harvest_margin must be at least 0 and below 1")
+        if self.plan_solver not in SOLVERS or self.plan_sharing not in SHARINGS:
+            raise ValueError("plan_solver and plan_sharing must be known to the planner")
         if self.best_kind not in ("live", "snapshot", "restart"):
             raise ValueError("best_kind must be live, snapshot or restart")
 

@@ -19,6 +19,7 @@ from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
 from tenure.model.plan import Run
+from tenure.model.planning import Schedule
 
 R = TypeVar("R")
 
@@ -110,9 +111,9 @@ class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
     Keys: node name (nodes, drains, harvests, forecasts, scores), job id (jobs, bookings),
-    ``job/index``, batch id, ``batch/index``, dataset id, ``dataset/number``, ``node/tier``,
-    container id, migration id, grave id, run id, interval id, stay id, effect id, app, idempotency
-    key, ``meta``.
+    ``job/index``, batch id (also schedules), ``batch/index``, dataset id, ``dataset/number``,
+    ``node/tier``, container id, migration id, grave id, run id, interval id, stay id, effect id,
+    app, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -131,6 +132,7 @@ class Tables:
     datasets: Table[Dataset] = field(default_factory=Table)
     blocks: Table[Block] = field(default_factory=Table)
     tiers: Table[TierMark] = field(default_factory=Table)
+    schedules: Table[Schedule] = field(default_factory=Table)
     effects: Table[DurableEffect] = field(default_factory=Table)
     apps: Table[AppRuns] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
@@ -161,6 +163,7 @@ KINDS: dict[str, Any] = {
     "datasets": Dataset,
     "blocks": Block,
     "tiers": TierMark,
+    "schedules": Schedule,
     "effects": DurableEffect,
     "apps": AppRuns,
     "answers": Answer,

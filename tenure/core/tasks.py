@@ -76,6 +76,9 @@ def place(ctx: Context, task: Task, node: Node) -> None:
     """Give a pending task its node and have its container created."""
     task = ctx.put_task(replace(task, node=node.name))
     stage = stage_of(ctx, task)
+    if task.sent_to not in ("", node.name):
+        batch = ctx.tables.batches[task.batch]
+        ctx.put_batch(replace(batch, remote=batch.remote + 1))
     effect = CreateContainer(
         id=ctx.effect_id(),
         owner=f"{MACHINE}:{task.key}",
@@ -93,6 +96,9 @@ def advance(ctx: Context, task: Task) -> None:
     batch = ctx.tables.batches.get(task.batch)
     if batch is None or batch.is_ending or task.effect or task.is_unsure:
         return
+    if _is_overtime(ctx, task):
+        fail(ctx, task, "it ran longer than its stage's max_runtime_s", may_run=True)
+        return
     if not is_node_ready(ctx.tables.nodes.get(task.node)):
         return
     if ctx.now_us < task.retry_us:
@@ -101,12 +107,23 @@ def advance(ctx: Context, task: Task) -> None:
         _wait_for_guard(ctx, task)
     elif task.state is S.CREATED:
         _send(ctx, task, batch)
-    elif task.state is S.READY:
+    elif task.state is S.READY and not task.is_ahead:
         _start(ctx, task)
     elif task.state is S.EXITED:
         _ask(ctx, task)
     elif task.state in (S.ENDED, S.COLLECTING):
         _collect(ctx, task)
+
+
+def _is_overtime(ctx: Context, task: Task) -> bool:
+    """Whether a task runs for longer than it may; looked at again when it will."""
+    most_us = stage_of(ctx, task).max_runtime_us
+    if task.state is not S.RUNNING or not most_us or task.started_us is None:
+        return False
+    until_us = task.started_us + most_us
+    if ctx.now_us < until_us:
+        ctx.arm(until_us, MACHINE, task.key)
+    return ctx.now_us >= until_us
 
 
 def _send(ctx: Context, task: Task, batch: Batch) -> None:
@@ -191,7 +208,9 @@ def _done(ctx: Context, task: Task, outcome: Done) -> None:
     if task.state is S.CREATING:
         to(ctx, task, S.CREATED, engine_id=outcome.value)
     elif task.state is S.SENDING:
-        to(ctx, task, S.READY)
+        stage = stage_of(ctx, task)
+        has_input = stage.input is not None or bool(stage.shuffle)
+        to(ctx, task, S.READY, sent_to=task.node if has_input else "")
         if outcome.resent:
             _resent(ctx, task, outcome.resent)
     elif task.state is S.STARTING:
@@ -215,11 +234,11 @@ def _not_collected(ctx: Context, task: Task, outcome: Outcome) -> None:
         fail(ctx, task, f"{outcome.code}: {outcome.detail}")
     elif isinstance(outcome, Refused) and outcome.code == "no_such_container":
         lose(ctx, task, "its container is gone, and its output with it")
-    elif task.mishaps >= ctx.params.task_mishaps:
+    elif task.fetches >= ctx.params.task_fetches:
         lose(ctx, task, f"its output could not be fetched: {getattr(outcome, 'detail', '')}")
     else:
-        retry_us = ctx.now_us + ctx.params.retry_us * min(task.mishaps + 1, MOST_WAITS)
-        again = replace(task, effect="", mishaps=task.mishaps + 1, changed_us=ctx.now_us)
+        retry_us = ctx.now_us + ctx.params.retry_us * min(task.fetches + 1, MOST_WAITS)
+        again = replace(task, effect="", fetches=task.fetches + 1, changed_us=ctx.now_us)
         ctx.put_task(replace(again, retry_us=retry_us))
 
 
@@ -305,9 +324,17 @@ def renew(ctx: Context, over: Task) -> None:
         retry_us=ctx.now_us + wait_us,
         shunned=over.node,
         note=over.note,
+        sent_to=over.sent_to,
     )
     ctx.arm(fresh.retry_us, MACHINE, fresh.key)
     ctx.put_task(fresh)
+
+
+def withdraw(ctx: Context, task: Task) -> None:
+    """Take back a task that has not begun: it is planned elsewhere. That costs nothing."""
+    over = to(ctx, task, S.ABANDONED, note="planned elsewhere", finished_us=ctx.now_us)
+    bury(ctx, over, may_run=bool(task.effect) or task.is_unsure)
+    renew(ctx, over)
 
 
 def abandon(ctx: Context, task: Task, note: str) -> None:

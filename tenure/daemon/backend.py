@@ -219,6 +219,10 @@ class DaemonBackend:
         reader = datasets.Reader(self._ctx, body.hands, body.loop.put, body.batches.outputs.parent)
         return reader.read(dataset, file)
 
+    def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:
+        """Return what the tasks of a batch wait for."""
+        return views.batch_waits(self._ctx, batch_id)
+
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is."""
         return views.explain(self._ctx, self._body.policies, job_id)

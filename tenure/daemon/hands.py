@@ -17,6 +17,7 @@ from tenure.cycles.io.tether import Tethered
 from tenure.daemon.agents import Agents
 from tenure.daemon.lending import Lending
 from tenure.daemon.loop import EventMaker
+from tenure.daemon.planner import Planner
 from tenure.daemon.solver import Solver
 from tenure.engines.access import Access
 from tenure.engines.connection import WatchParams
@@ -30,6 +31,7 @@ from tenure.model.effects import (
     CopyBlock,
     Decide,
     EngineEffect,
+    PlanBatches,
     ProbePower,
     SendInput,
     SwitchPower,
@@ -104,6 +106,7 @@ class Hands:
         self.agents = Agents(ports.sample_us)
         self.lending = Lending(self.agents.client_of, self._published, ports.put)
         self._solver = Solver()
+        self._planner = Planner()
 
     # nodes
 
@@ -179,6 +182,7 @@ class Hands:
         for task in list(self._asking.values()):
             task.cancel()
         await self._solver.close()
+        await self._planner.close()
         await asyncio.gather(*(_let_go(limb) for limb in self._limbs.values()))
         await asyncio.gather(*self._closing, return_exceptions=True)
         await self.agents.close()
@@ -290,6 +294,10 @@ class Hands:
     async def decide(self, effect: Decide) -> Outcome:
         """Have a slow policy choose a place."""
         return await self._solver.decide(effect)
+
+    async def plan(self, effect: PlanBatches) -> Outcome:
+        """Have the holistic planner plan batches."""
+        return await self._planner.plan(effect)
 
     async def ask_journal(self, effect: AskJournal) -> Outcome:
         """Have the journal of a node's agent read up to now."""

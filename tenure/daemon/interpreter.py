@@ -14,7 +14,9 @@ from tenure.model.effects import (
     DurableEffect,
     Effect,
     EngineEffect,
+    PlanBatches,
     ProbePower,
+    Question,
     Relist,
     Reply,
     SwitchPower,
@@ -26,7 +28,7 @@ from tenure.model.outcome import Outcome, Refused, Unknown
 log = logging.getLogger(__name__)
 
 #: Kinds of effects that change nothing.
-QUESTIONS = frozenset(("decide",))
+QUESTIONS = frozenset(("decide", "plan_batches"))
 
 
 class Hands(Protocol):
@@ -43,6 +45,9 @@ class Hands(Protocol):
 
     async def decide(self, effect: Decide) -> Outcome:
         """Have a slow policy choose a place."""
+
+    async def plan(self, effect: PlanBatches) -> Outcome:
+        """Have the holistic planner plan batches."""
 
     async def ask_journal(self, effect: AskJournal) -> Outcome:
         """Have the journal of a node's agent read up to now."""
@@ -91,13 +96,15 @@ class Interpreter:
         if future is not None and not future.done():
             future.set_result(effect.value)
 
-    def _spawn(self, effect: DurableEffect | Decide) -> None:
+    def _spawn(self, effect: DurableEffect | Question) -> None:
         if isinstance(effect, SwitchPower):
             work: Awaitable[Outcome] = self._hands.switch(effect)
         elif isinstance(effect, ProbePower):
             work = self._hands.probe(effect)
         elif isinstance(effect, Decide):
             work = self._hands.decide(effect)
+        elif isinstance(effect, PlanBatches):
+            work = self._hands.plan(effect)
         elif isinstance(effect, AskJournal):
             work = self._hands.ask_journal(effect)
         else:

@@ -146,8 +146,14 @@ class Lending:
         if fault and fault != before.fault:
             log.warning("harvest on node %s: %s", name, fault)
         lent = self.lent[name] = Lent(status or before.status, fault)
-        told = lent.status
-        guard = Guard(str(told.get("mode", "")), str(told.get("cgroup_parent", "")), fault)
+        told, wanted = lent.status, self._wanted.get(name)
+        quota_m = told.get("quota_m")
+        guard = Guard(
+            mode=str(told.get("mode", "")),
+            cgroup_parent=str(told.get("cgroup_parent", "")),
+            fault=fault,
+            is_at_floor=bool(wanted and quota_m is not None and quota_m <= wanted.floor_m),
+        )
         if self._guards.get(name) != guard:
             self._guards[name] = guard
             self._put(lambda at_us: GuardSeen(at_us=at_us, node=name, guard=guard))

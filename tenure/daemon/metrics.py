@@ -71,7 +71,8 @@ class Parts:
 class Facts:
     """What the records say, of one moment each: nodes, cost by site, records by state.
 
-    ``attempts`` counts those of the kept batches' tasks that ended before they were done, by why.
+    ``attempts`` counts those of the kept batches' tasks that ended before they were done, by why,
+    ``remote`` those that began elsewhere than where their input had been sent.
     ``downtimes`` holds number and seconds of the kept moves that are done, by method.
     """
 
@@ -86,6 +87,7 @@ class Facts:
     now_us: int = 0
     reading: ReadFacts = field(default_factory=ReadFacts)
     tiers: tuple[TierFacts, ...] = ()
+    remote: int = 0
 
 
 def gather(ctx: Context) -> Generator[None, None, Facts]:
@@ -116,6 +118,7 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
     attempts = {
         name: sum(getattr(batch, name) for batch in kinds["batches"][0]) for name in ATTEMPTS
     }
+    remote = sum(batch.remote for batch in kinds["batches"][0])
     told = []
     kept: list[TierFacts] = []
     for start in range(0, len(nodes), STRIDE):
@@ -138,6 +141,7 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         ctx.now_us,
         facts_of(ctx),
         tuple(kept),
+        remote,
     )
 
 
@@ -203,6 +207,11 @@ class Collector:
             again.add_metric([why], count)
         yield again
         yield from families(facts.reading)
+        yield GaugeMetricFamily(
+            "tenure_batch_remote_tasks",
+            "Attempts of kept batches that began elsewhere than where their input had been sent",
+            facts.remote,
+        )
         late = facts.late_jobs
         yield GaugeMetricFamily("tenure_jobs_late", "Kept jobs that ended late", value=late)
         yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", facts.graves)

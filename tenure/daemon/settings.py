@@ -41,4 +41,10 @@ def params_of(settings: Settings) -> Params:
         scrub_us=settings.datasets.verify_us,
         copies_per_node=settings.datasets.copies_per_node,
         prefetch=PrefetchParams(**asdict(settings.prefetch)),
+        max_open_tasks=settings.limits.tasks,
+        plan_solver=settings.planner.solver,
+        plan_sharing=settings.planner.sharing,
+        plan_cores=settings.planner.cores,
+        answer_us=settings.planner.answer_us,
+        plan_limit_us=settings.planner.limit_us,
     )

@@ -17,9 +17,11 @@ from tenure.core import (
     kinds,
     lending,
     offers,
+    planning,
     power,
     queue,
     room,
+    roster,
 )
 from tenure.core import drain as drains
 from tenure.core.context import Context
@@ -312,6 +314,27 @@ def forecast(ctx: Context, name: str, from_us: int | None) -> ForecastReport:
     if from_us is None:
         return found
     return replace(found, spare=lending.spare_over(ctx, node, from_us, from_us + 24 * HOUR_US))
+
+
+def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
+    """Return the stages of a batch with tasks that wait for a node: how many, and for what."""
+    batch, found = ctx.tables.batches[key], []
+    for stage in batch.spec.stages:
+        strand = ctx.index.strands[key, stage.name]
+        if not strand.pending or batch.is_over:
+            continue
+        before = [name for name in stage.after if ctx.index.strands[key, name].undone]
+        planned = ctx.roster.left.get((key, stage.name), 0)
+        if before:
+            why = f"for the end of {', '.join(before)}"
+        elif not planning.is_planned(ctx, key):
+            why = "for room: no plan holds the batch, so its tasks begin where there is room"
+        elif planned < len(strand.pending):
+            why = f"for a plan: {len(strand.pending) - planned} have to begin anew"
+        else:
+            why = f"for their turn: {roster.next_start(ctx, key, stage.name)}"
+        found.append((stage.name, len(strand.pending), why))
+    return found
 
 
 def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:

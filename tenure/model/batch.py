@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tenure.model.planning import Schedule
 from tenure.model.resources import Resources
 from tenure.model.tier import TierKind
 
@@ -154,6 +155,7 @@ class StageSpec:
     the batch's, or nobody's). ``run_us`` is what one task takes on a node of speed 1. ``input``
     None: its tasks get no chunks of a file; else ``chunk_bytes`` is the longest. ``dataset`` None:
     they read no blocks of one.
+    ``max_runtime_us``: a task that runs for longer fails (0: it may run for ever).
     """
 
     name: str
@@ -170,15 +172,20 @@ class StageSpec:
     env: tuple[str, ...] = ()
     is_pullable: bool = False
     dataset: DatasetInput | None = None
+    max_runtime_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSpec:
-    """A batch as submitted, after validation; stages stand behind those that they wait for."""
+    """A batch as submitted, after validation; stages stand behind those that they wait for.
+
+    ``submitter`` is whose it is, where room is shared between submitters.
+    """
 
     name: str
     stages: tuple[StageSpec, ...]
     retries: int = 2
+    submitter: str = ""
 
     def stage(self, name: str) -> StageSpec:
         """Return a stage; raises KeyError."""
@@ -206,9 +213,10 @@ class BatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class Forecasted:
-    """What a submission is answered: when the batch should end, if nothing changes."""
+    """What a dry run is answered: when the batch should end by its plan, if nothing changes."""
 
     end_us: int
+    schedule: Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +226,8 @@ class Batch:
     ``promised_us`` is the end that was predicted at submission. ``is_cancelling`` and
     ``is_failing`` are set at once, the state follows when no task can be running any more.
     ``retried`` counts attempts that failed, ``reclaimed`` those that gave way to owners,
-    ``resent`` inputs that did not arrive as they were sent.
+    ``resent`` inputs that did not arrive as they were sent, ``remote`` attempts that began on
+    another node than the one that their input had been sent to.
     """
 
     id: str
@@ -235,6 +244,7 @@ class Batch:
     retried: int = 0
     reclaimed: int = 0
     resent: int = 0
+    remote: int = 0
     version: int = 0
 
     @property
@@ -256,6 +266,10 @@ class Task:
     ``reclaims`` its owners' gain. No new attempt before ``retry_us``, and rather not on
     ``shunned``. ``killed`` is why its node's agent ended it, "" if that did not. ``reading`` is the
     copy that it reads, of a stage over a dataset.
+    ``start_us`` is
+    when it is planned to begin (0: it is not). ``is_ahead``: its input is sent ahead of that, and
+    it takes no room of its node yet. ``fetches`` of its output were in vain. ``sent_to`` is where
+    an input of it was last sent whole.
     """
 
     batch: str
@@ -282,6 +296,10 @@ class Task:
     note: str = ""
     killed: str = ""
     reading: Reading | None = None
+    start_us: int = 0
+    is_ahead: bool = False
+    fetches: int = 0
+    sent_to: str = ""
 
     @property
     def key(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from tenure.model.batch import InputFile, Part
 from tenure.model.placing import Ask, ClusterView
+from tenure.model.planning import PlanQuestion
 from tenure.model.tier import TierSpec
 
 
@@ -328,6 +329,22 @@ class Decide:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanBatches:
+    """Have the holistic planner plan batches, within ``limit_s`` seconds (> 0).
+
+    A question that changes nothing, like ``Decide``; at most one is open that matters, so a later
+    one may end an earlier as refused ``superseded``. Ends ``Done`` with ``plan``; refused
+    ``no_solver`` or ``no_plan``.
+    """
+
+    id: str
+    owner: str
+    question: PlanQuestion = field(compare=False, repr=False)
+    limit_s: float
+    kind: Literal["plan_batches"] = "plan_batches"
+
+
+@dataclass(frozen=True, slots=True)
 class Relist:
     """Have the node's watcher list soon; answered by ``NodeListed``, not by an end."""
 
@@ -366,7 +383,8 @@ FileEffect = SendInput | CollectOutput
 TierEffect = CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers
 EngineEffect = OneEngineEffect | TwoEngineEffect | FileEffect | TierEffect
 DurableEffect = EngineEffect | SwitchPower | ProbePower | AskJournal
-Effect = DurableEffect | Decide | Relist | Reply | Trigger
+Question = Decide | PlanBatches
+Effect = DurableEffect | Question | Relist | Reply | Trigger
 DURABLE_KINDS = frozenset(
     (
         "create",

@@ -45,12 +45,14 @@ class Guard:
     ``mode`` is what it is set to (``act``, ``advise``, ``off``; "" not known), ``cgroup_parent``
     the group that it reins in, as under the driver cgroupfs ("": it did not say); ``fault`` is
     what ails it or why it does not answer, "" nothing. ``since_us`` is when this was first told.
+    ``is_at_floor``: its tasks have next to no CPU, for owners want all of it.
     """
 
     mode: str = ""
     cgroup_parent: str = ""
     fault: str = ""
     since_us: int = 0
+    is_at_floor: bool = False
 
 
 def guarded_parent(cgroup_driver: str, node_cgroup: str = "/") -> str:

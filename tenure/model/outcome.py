@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tenure.model.planning import PlanAnswer
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -13,12 +15,14 @@ class Done:
     container's own) and ``moved_bytes`` what was sent to the target. Of a decision ``counts`` are
     the nodes and how many executors each takes; of a look at tiers, files or tiers with a number.
     Of a block ``value`` is its SHA-256. ``resent`` is how often an input was sent anew.
+    ``plan`` is the holistic planner's answer.
     """
 
     value: str = ""
     moved_bytes: int = 0
     counts: tuple[tuple[str, int], ...] = ()
     resent: int = 0
+    plan: PlanAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +64,6 @@ REFUSALS = (
     "bad_output",
     "tier_full",
     "no_tier",
+    "no_plan",
+    "superseded",
 )

@@ -73,7 +73,7 @@ class Laws:
 
     ``is_size_known`` False: others' containers were measured too, and L12 is not judged; ``needs``
     are what services count for.
-    ``excused`` are ways to start of which L6 says nothing: moves and graves were forgotten.
+    ``excused`` are ways to start of which L6 and L20 say nothing: moves and graves were forgotten.
     ``last_seq`` is the number before the first event that the store is to hold, ``checks`` what
     L1 and L3 say of each kind of record.
     """
@@ -109,7 +109,8 @@ class Laws:
         others = [c for c in self.alive.get(owner, ()) if c.is_alive and c is not container]
         self.alive[owner] = [*others, container]
         self._how[container.id] = how
-        lent.may_begin(self.store, container, owner)
+        if how not in self.excused:
+            lent.may_begin(self.store, container, owner)
         if "/" in owner:
             _no_executor_twice(container, others, how)
         else:

@@ -1,10 +1,10 @@
 """Laws of batches, whose tasks run on what owners leave.
 
-L19 a task takes no room that owners have, and is placed where everything fits; L20 a task begins
-with its whole input and behind the stages that it waits for, and nothing writes to it from then on;
-L21 a task is done only if a process of this very attempt ended well; L22 a batch has all its tasks
-or is not there, and succeeds only if all are done. That no task runs twice at a time is L2, that
-none runs where the power goes off L7.
+L19 a task takes no room that owners have, and takes room only where everything fits; L20 a task
+begins with its whole input and behind the stages that it waits for, and nothing writes to it from
+then on; L21 a task is done only if a process of this very attempt ended well; L22 a batch has all
+its tasks or is not there, and succeeds only if all are done. That no task runs twice at a time is
+L2, that none runs where the power goes off L7.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from random import Random
 from tenure.core.tables import Changes
 from tenure.model.batch import (
     BATCH_TRANSITIONS,
+    PREPARING,
     TASK_OVER,
     TASK_TRANSITIONS,
     Batch,
@@ -33,8 +34,6 @@ from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
 
 S = TaskState
-#: Tasks whose room is taken anew by the transaction that shows them so.
-PLACED = frozenset((S.CREATING,))
 
 
 def draw_batches(dice: Random, images: tuple[str, ...], *, is_calm: bool) -> list[BatchSpec]:
@@ -135,7 +134,8 @@ def on_commit(store: SimStore, machines: dict[str, Machine], changes: Changes) -
         old: Task | None = store.table("tasks").get(key)
         if task is None:
             continue
-        if task.state in PLACED and (old is None or old.node != task.node):
+        was_held = old is not None and old.node == task.node and not old.is_ahead
+        if task.state in PREPARING and not task.is_ahead and not was_held:
             placed.add(task.node)
         if task.state is S.DONE and (old is None or old.state is not S.DONE):
             _ended_well(machines[task.node], task)
@@ -165,6 +165,7 @@ def fits(store: SimStore, names: set[str], needs: Needs) -> None:
     for name in sorted(names):
         node: Node = store.table("nodes")[name]
         here = [task for task in tasks if task.node == name and task.state not in TASK_OVER]
+        here = [task for task in here if not task.is_ahead]
         lent = total(batches[task.batch].spec.stage(task.stage).request for task in here)
         load = load_on(store, name, needs) + lent
         is_over = load.cpu_m > node.capacity.cpu_m

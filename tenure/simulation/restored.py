@@ -45,9 +45,6 @@ class RestoredWorld(World):
         self._runs: list[Runs] = []
         self._owners: set[str] = set()
 
-    def _plan_batches(self) -> None:
-        """None: what a restore means for their tasks is tested on the core alone."""
-
     def run(self) -> Report:
         """Run to the end; raises LawBroken."""
         early, late = sorted(self.random.randrange(self.span_us) for _ in range(2))
@@ -170,7 +167,7 @@ class RestoredWorld(World):
         if not self.shell.is_alive or self.clients.open_wishes:
             return ["clients or daemon are not ready"]
         store = self.around.store
-        known = {*store.table("executors"), *store.table("services")}
+        known = {*store.table("executors"), *store.table("services"), *store.table("tasks")}
         return list(healed.unrest(store, self.around.machines, known=known))
 
     def _check_ends(self) -> None:

@@ -13,12 +13,16 @@ from typing import Protocol
 
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
+from tenure.harvest.admission import answer
+from tenure.harvest.progress import Watch
 from tenure.locality.localizer import Tiers
 from tenure.model.effects import (
     AskJournal,
     Decide,
     Effect,
+    PlanBatches,
     ProbePower,
+    Question,
     Relist,
     Reply,
     SwitchPower,
@@ -26,7 +30,7 @@ from tenure.model.effects import (
 )
 from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Started, Tick
 from tenure.model.node import NodeSpec
-from tenure.model.outcome import Outcome
+from tenure.model.outcome import Done, Outcome
 from tenure.model.placing import Placer
 from tenure.placement.milp import outcome_of
 from tenure.simulation import remembered
@@ -254,22 +258,26 @@ class SimShell:
             self.around.power.switch(effect, self._ender(effect.id))
         elif isinstance(effect, ProbePower):
             self.around.power.probe(effect, self._ender(effect.id))
-        elif isinstance(effect, Decide):
-            self._decide(effect)
+        elif isinstance(effect, Decide | PlanBatches):
+            self._think(effect)
         elif isinstance(effect, AskJournal):
             self.around.agents.ask(effect, self._ender(effect.id))
         else:
             self.around.wire.send(effect, self._ender(effect.id))
 
-    def _decide(self, effect: Decide) -> None:
-        """Have the real solver decide; the daemon may hear of it late, or not at all."""
+    def _think(self, effect: Question) -> None:
+        """Have the real solver or planner think; the daemon may hear of it late, or not at all."""
         fault = self.around.faults.one_of(("slow", "lost"))
         if fault:
-            self.around.faults.count(f"{fault}:decide")
+            self.around.faults.count(f"{fault}:{effect.kind}")
         if fault == "lost":
             return
         delay_us = self.around.faults.delay_us(10, 60_000 if fault else 2_000)
-        found = outcome_of(effect.policy, effect.view, effect.ask, effect.now_us, SOLVE_S)
+        found: Outcome
+        if isinstance(effect, Decide):
+            found = outcome_of(effect.policy, effect.view, effect.ask, effect.now_us, SOLVE_S)
+        else:
+            found = Done(plan=answer(effect.question, Watch(lambda: 0.0, effect.limit_s)))
         end = self._ender(effect.id)
         self.around.timeline.after(delay_us, lambda: end(found))
 

@@ -7,6 +7,7 @@ from tenure.model.effects import (
     CreateContainer,
     Decide,
     Effect,
+    PlanBatches,
     RetireContainer,
     SendInput,
     SetRestartPolicy,
@@ -128,6 +129,8 @@ def told_effect(effect: Effect) -> str:
         detail = effect.to
     elif isinstance(effect, Decide):
         detail = f"{effect.policy} within {effect.limit_s:g} s"
+    elif isinstance(effect, PlanBatches):
+        detail = " ".join(need.batch for need in effect.question.batches)
     owner = getattr(effect, "owner", "")
     key = getattr(effect, "id", "")
     return f"{key} {effect.kind} {getattr(effect, 'node', '')} {detail} for {owner[:60]}"

@@ -145,6 +145,8 @@ def draw_params(random: Random) -> Params:
         moves_per_node=random.choice((1, 2)),
         moves_total=random.choice((1, 4)),
         mishaps=random.choice((0, 5, 5)),
+        harvest_window_us=2 * 3600 * US,
+        plan_solver="first_fit",
     )
 
 

@@ -20,6 +20,8 @@ from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
 from tenure.daemon import datasets, energy, inputs, metrics, outputs, readings
 from tenure.daemon.loop import LoopStats
+from tenure.harvest.admission import answer
+from tenure.harvest.io.solve import watch_for
 from tenure.locality.localizer import Tiers
 from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
@@ -34,6 +36,7 @@ from tenure.model.effects import (
     DropBlocks,
     Effect,
     MeasureTiers,
+    PlanBatches,
     ProbePower,
     Reply,
     RetireContainer,
@@ -181,10 +184,11 @@ class CoreBackend:
             return [self._end(effect.id, ""), *self._seen(effect)]
         if isinstance(effect, SwitchPower | SendInput | CollectOutput | AskJournal):
             return [self._end(effect.id, "")]
-        if isinstance(effect, CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers):
-            return [
-                EffectEnded(at_us=self.now_us(), effect=effect.id, outcome=self._shelve(effect))
-            ]
+        shelving = CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers
+        if isinstance(effect, shelving | PlanBatches):
+            is_plan = isinstance(effect, PlanBatches)
+            outcome = self._planned(effect) if is_plan else self._shelve(effect)
+            return [EffectEnded(at_us=self.now_us(), effect=effect.id, outcome=outcome)]
         if isinstance(effect, ProbePower):
             node = self.tables.nodes[effect.node]
             return [self._end(effect.id, "on" if node.power is Power.ON else "off")]
@@ -209,6 +213,9 @@ class CoreBackend:
         if isinstance(effect, MeasureTiers):
             return Done(counts=tuple((tier.name, 400_000_000) for tier in effect.tiers))
         return Done()
+
+    def _planned(self, effect: Any) -> Done:
+        return Done(plan=answer(effect.question, watch_for(effect.limit_s)))
 
     def _end(self, effect: str, value: str) -> Event:
         return EffectEnded(at_us=self.now_us(), effect=effect, outcome=Done(value))
@@ -311,6 +318,11 @@ class CoreBackend:
     async def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         path = Path(dataset.spec.root, dataset.spec.files[file].name)
         yield await asyncio.to_thread(path.read_bytes)
+
+    def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:
+        from tenure.daemon.views import batch_waits
+
+        return batch_waits(self.state.ctx, batch_id)
 
     def explain(self, job_id: str) -> dict[str, Any]:
         from tenure.daemon.views import explain

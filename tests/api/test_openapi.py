@@ -56,14 +56,15 @@ def test_answers_have_their_shapes(server: Server) -> None:
     run = server.post("/v1/cycles/promote/run", {}).json["id"]
     batch = server.post("/v1/batches", BATCH).json["id"]
     dataset = server.post("/v1/datasets", dataset_of(server)).json["id"]
-    parts = {"/v1/batches/{id}": batch, "/v1/batches/{id}/tasks": batch}
+    words = ("", "/tasks", "/explain", "/tasks/{index}/explain")
+    parts = {f"/v1/batches/{{id}}{word}": batch for word in words}
     parts |= {f"/v1/datasets/{{id}}{part}": dataset for part in ("", "/files", "/blocks")}
     parts |= {"/v1/jobs/{id}": job, "/v1/containers/{id}": "web-1", "/v1/runs/{id}": run}
     checked = 0
     for endpoint in ENDPOINTS:
         if endpoint.method != "GET" or endpoint.answer is None:
             continue
-        path = endpoint.path.replace("{name}", "n1")
+        path = endpoint.path.replace("{name}", "n1").replace("{index}", "0")
         path = path.replace("{id}", parts.get(endpoint.path, job))
         answer = server.get(path)
         assert answer.status == 200, (path, answer.body)

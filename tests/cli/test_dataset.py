@@ -66,7 +66,7 @@ def test_a_batch_over_a_dataset_says_why_its_tasks_read_what_they_read(
     assert told["block"]["number"] == 1
     assert told["node"] in {copy["node"] for copy in told["block"]["copies"]}
     assert told["choices"][0]["cost"] == 8
-    shown = tenure("batch", "explain", "scan")
+    shown = tenure("batch", "explain", "scan", "--task", "0")
     assert "it reads a copy in ssd" in shown.out
     assert "COST" in shown.out
     tasks = tenure("batch", "show", "scan", "--tasks")

@@ -337,3 +337,34 @@ def test_what_cannot_be_done_is_refused_with_the_reason(rig: Rig) -> None:
     assert answer["is_accepted"]
     assert answer["end_at"]
     assert rig.is_empty()
+
+
+def test_a_killed_node_has_the_rest_planned_anew_and_finished_elsewhere(rig: Rig) -> None:
+    script = "sleep 2; echo $TENURE_TASK > /tenure/out/o"
+    work = stage("s", script, tasks=8, estimate={"task_s": 2})
+    found = rig.client.submit_batch(batch("survivor", work, retries=0))
+    plan = rig.client.explain_batch(found["id"])["plan"]
+    assert {start["node"] for start in plan["starts"]} == set(NODES)
+    assert sum(start["tasks"] for start in plan["starts"]) == 8
+
+    def is_under_way() -> bool:
+        tasks = rig.client.batch_tasks(found["id"])
+        runs_there = any(t["state"] == "running" and t["node"] == "b" for t in tasks)
+        return runs_there and any(t["state"] == "done" for t in tasks)
+
+    until(is_under_way, 60, "a task to run on b, others being done")
+    rig.bed.kill_node("b")
+    try:
+        until(lambda: rig.client.node("b")["state"] == "unreachable", 30, "b to be missed")
+        rig.client.fence_node("b")
+        ended = rig.ended(found["id"])
+        assert (ended["state"], ended["retried"]) == ("succeeded", 0)
+        assert rig.output(found["id"]).split() == [b"%d" % number for number in range(8)]
+        again = [t for t in rig.client.batch_tasks(found["id"]) if t["attempt"] > 1]
+        assert again
+        assert {task["node"] for task in again} == {"a"}
+        whys = [e["data"]["why"] for e in rig.client.events(types="batch.replanned")["items"]]
+        assert "other nodes lend" in whys
+    finally:
+        rig.bed.power_on("b")
+    until(rig.is_empty, 30, "all containers to be removed")

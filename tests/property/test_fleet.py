@@ -29,7 +29,7 @@ CALLS = {
     f"{fault}:{kind}"
     for fault in CALL_FAULTS
     for kind in ("create", "start", "stop", "retire", "restart_policy", "send", "collect")
-}
+} | {"slow:plan_batches", "lost:plan_batches"}
 PEOPLE = {
     "fenced_by_word",
     "fenced_by_power",
@@ -61,6 +61,7 @@ OUTCOMES = {
     "batch.cancelled",
     "batch.failed",
     "batch.refused",
+    "batch.replanned",
     "batch.succeeded",
     "task.failed",
     "task.lost",

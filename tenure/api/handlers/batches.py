@@ -8,7 +8,16 @@ import secrets
 from aiohttp import web
 
 from tenure.api import lookup
-from tenure.api.batchviews import BatchView, batch_detail, batch_view, plan_view, task_view
+from tenure.api.batchviews import (
+    BatchExplainView,
+    BatchView,
+    StageWaitView,
+    batch_detail,
+    batch_view,
+    plan_view,
+    schedule_view,
+    task_view,
+)
 from tenure.api.call import Call
 from tenure.api.handlers.jobs import check_image, chosen_states
 from tenure.api.handlers.logs import log_response
@@ -125,7 +134,7 @@ async def plan(call: Call) -> web.Response:
     words = call.command() | {"idempotency_key": "", "fingerprint": ""}
     asked = SubmitBatch(batch="plan", spec=spec, chunks=chunks, is_dry=True, **words)
     answer: Forecasted = await call.ask(asked)
-    return call.json(plan_view(spec.tasks, answer.end_us))
+    return call.json(plan_view(spec.tasks, answer))
 
 
 async def listing(call: Call) -> web.StreamResponse:
@@ -156,6 +165,21 @@ async def tasks(call: Call) -> web.StreamResponse:
     call.query_as(PageQuery)
     found = Listing(_place, task_view)
     return await page(call, tasks_of(tables, batch), found)
+
+
+async def explain(call: Call) -> web.Response:
+    """Return the plan of a batch, and what its tasks that have no node wait for."""
+    batch = lookup.batch(call.backend.tables, call.part("id"))
+    schedule = call.backend.tables.schedules.get(batch.id)
+    waits = call.backend.batch_waits(batch.id)
+    found = BatchExplainView(
+        batch=batch.id,
+        state=batch.state.value,
+        reason=batch.reason,
+        plan=None if schedule is None else schedule_view(schedule),
+        waiting=[StageWaitView(stage=s, waiting=n, why=why) for s, n, why in waits],
+    )
+    return call.json(found)
 
 
 async def cancel(call: Call) -> web.Response:

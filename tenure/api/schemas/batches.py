@@ -92,6 +92,9 @@ class StageRequest(Strict):
         default=None, description="The stage whose partition files its tasks get; implies after."
     )
     estimate: TaskEstimate
+    max_runtime_s: Seconds | None = Field(
+        default=None, description="A task that runs for longer fails; null: it may."
+    )
     env: Env = Field(default=[])
 
 
@@ -127,6 +130,9 @@ class BatchRequest(Strict):
     image: Image | None = Field(default=None, description="Of the stages that name none.")
     stages: list[StageRequest] = Field(min_length=1, max_length=MAX_STAGES)
     retries: int = Field(default=2, ge=0, le=100, description="Per task.")
+    submitter: Name | None = Field(
+        default=None, description="Whose it is, where room is shared between submitters."
+    )
 
 
 def require_sound(body: BatchRequest) -> None:
@@ -245,7 +251,7 @@ def batch_spec(
     ``cuts`` are the inputs by stage, ``pullable`` says of each image whether a registry has it.
     """
     stages = [_stage(body, stage, cuts.get(stage.name), pullable) for stage in _ordered(body)]
-    return BatchSpec(body.name, tuple(stages), body.retries)
+    return BatchSpec(body.name, tuple(stages), body.retries, body.submitter or "")
 
 
 def _ordered(body: BatchRequest) -> list[StageRequest]:
@@ -291,4 +297,5 @@ def _stage(
         env=tuple(stage.env),
         is_pullable=pullable.get(image, False),
         dataset=dataset,
+        max_runtime_us=seconds_to_us(stage.max_runtime_s or 0),
     )

@@ -8,8 +8,10 @@ from typing import Any
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent
+from tenure.harvest.admission import answer
+from tenure.harvest.progress import Watch
 from tenure.locality.localizer import Tiers
-from tenure.model.effects import DurableEffect, Effect, Reply
+from tenure.model.effects import DurableEffect, Effect, PlanBatches, Reply
 from tenure.model.events import (
     Configured,
     CreateService,
@@ -41,8 +43,11 @@ def node(name: str, generation: str = "young", *, driver: str = "none", **more: 
 class Bench:
     """Feeds events a second apart unless told otherwise; keeps all effects.
 
-    Services that name no kind of move are recreated, unless ``best_kind`` says otherwise.
+    Services that name no kind of move are recreated, unless ``best_kind`` says otherwise. The
+    planner answers at once while ``is_planning``.
     """
+
+    is_planning = True
 
     def __init__(
         self, *nodes: NodeSpec, params: Params | None = None, best_kind: str = "restart"
@@ -69,6 +74,9 @@ class Bench:
         self.now_us += after_us
         changed = {f: getattr(event, f) for f in _fields(event)} | {"at_us": self.now_us}
         found = self.state.handle(type(event)(**changed))
+        if self.is_planning:
+            for effect in [effect for effect in found if isinstance(effect, PlanBatches)]:
+                found += self._planned(effect)
         self.effects += found
         changes = self.state.take_changes()
         self.public += changes.events
@@ -80,6 +88,12 @@ class Bench:
                 else:
                     table[key] = row
         return found
+
+    def _planned(self, effect: PlanBatches) -> list[Effect]:
+        """Have the planner answer at once."""
+        plan = answer(effect.question, Watch(lambda: 0.0, effect.limit_s))
+        end = EffectEnded(at_us=self.now_us, effect=effect.id, outcome=Done(plan=plan))
+        return self.state.handle(end)
 
     def restart(self) -> list[Effect]:
         """Begin anew from what was committed."""

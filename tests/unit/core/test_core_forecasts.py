@@ -258,13 +258,15 @@ def test_use_that_is_to_come_ends_no_task_that_runs() -> None:
 def test_what_is_lent_goes_up_when_the_forecast_falls() -> None:
     bench = bench_of()
     bench.foresee(made(bench, [1700] * 4 + [100] * 92))
-    answer = bench.lend("b", stage(request=Resources(500, MIB)), is_dry=True)
-    assert isinstance(answer, Problem)
+    falls_us = bench.tables.forecasts["n"].from_us + HOUR_US
+    batch = bench.lend("b", stage(request=Resources(500, MIB)))
+    assert isinstance(batch, Batch)
+    (start,) = bench.tables.schedules["b"].starts
+    assert falls_us <= start.at_us < falls_us + 2 * 180 * US
+    assert batch.promised_us == start.at_us + 10 * US
     bench.use(0)
-    kept = bench.lend("b", stage(request=Resources(150, MIB), run_us=5 * US), is_dry=True)
-    assert isinstance(kept, Forecasted | Problem)
+    assert bench.task(0).state == "pending"
     bench.use(0, after_us=HOUR_US)
-    assert isinstance(bench.lend("b", stage(request=Resources(500, MIB))), Batch)
     assert bench.task(0).state == "creating"
 
 

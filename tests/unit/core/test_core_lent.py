@@ -9,7 +9,7 @@ import pytest
 
 from tenure.core import lending, power, restore, room
 from tenure.core.params import Params
-from tenure.model.batch import Batch, BatchSpec, Forecasted, StageSpec, Task, TaskState
+from tenure.model.batch import Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.effects import Reply, SendInput
 from tenure.model.errors import Problem
 from tenure.model.events import (
@@ -92,6 +92,12 @@ class Lender(Bench):
         assert len(found) == 1, (kind, index, found)
         return found[0]
 
+    def effects_of(self, kind: str, index: int = 0, batch: str = "b") -> Any:
+        """Return the newest effect of a kind for a task, open or not."""
+        owner = f"task:{batch}/{index}"
+        named = [e for e in self.effects if getattr(e, "owner", "") == owner]
+        return [e for e in named if e.kind == kind][-1]
+
     def run(self, index: int = 0) -> Any:
         """Bring a placed task to its start; return its create effect."""
         create = self.open_of("create", index)
@@ -171,13 +177,14 @@ def test_a_prediction_is_what_playing_it_gives() -> None:
     bench = lender()
     # 1.8 of 2 cores each, half a core a task: three seats on each of two nodes
     answer = bench.lend("x", stage(count=13, run_us=10 * US), is_dry=True)
-    assert answer == Forecasted(bench.now_us + 3 * 10 * US)
+    assert answer.end_us == bench.now_us + 3 * 10 * US
+    assert sum(start.count for start in answer.schedule.starts) == 13
     behind = bench.lend("y", stage("a", 6), stage("b", 1, after=("a",)), is_dry=True)
-    assert behind == Forecasted(bench.now_us + 20 * US)
+    assert behind.end_us == bench.now_us + 20 * US
     assert not bench.tables.batches
     bench.lend("b", stage(count=6))
     queued = bench.lend("z", stage(count=1), is_dry=True)
-    assert queued == Forecasted(bench.now_us + 20 * US)
+    assert queued.end_us == bench.now_us + 20 * US
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,184 @@
+"""What the planner is told: what nodes offer over time, and what is left of batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from tenure.core import forecasts, lending, tasks
+from tenure.core.context import Context
+from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec, Task, TaskState
+from tenure.model.forecast import STEP_US
+from tenure.model.node import Node
+from tenure.model.planning import BatchNeed, Offer, StageNeed
+from tenure.model.units import US
+
+#: A task that lasts longer than estimated is expected to end after this part of its time more.
+OVERDUE = 10
+
+
+def lenders(ctx: Context) -> list[Node]:
+    """Return the nodes on which tasks may begin, by name. O(nodes)."""
+    found = (node for node in ctx.tables.nodes.values() if lending.is_said_to_lend(node))
+    return sorted((n for n in found if lending.is_lendable(ctx, n)), key=lambda n: n.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What was begun of a batch: tasks by (stage, node's place, end), inputs by (stage, place)."""
+
+    running: Counter[tuple[str, int, int]] = field(default_factory=Counter)
+    ahead: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+
+class Survey:
+    """One look at the fleet for one question: ``nodes`` in the order of the question's offers.
+
+    Those that lend come first, by name, then others that still hold tasks.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self.lenders = lenders(ctx)
+        names = {node.name for node in self.lenders}
+        held = sorted(name for name, keys in ctx.index.tasks.items() if keys)
+        others = [name for name in held if name not in names and name in ctx.tables.nodes]
+        self.nodes = [*self.lenders, *(ctx.tables.nodes[name] for name in others)]
+        self._places = {node.name: place for place, node in enumerate(self.nodes)}
+        self._holders: dict[tuple[str, bool], tuple[int, ...]] = {}
+        self._progress = self._begun()
+
+    def offers(self, until_us: int) -> tuple[Offer, ...]:
+        """Return what the nodes lend until then; those where no task may begin offer nothing."""
+        count = len(self.lenders)
+        return tuple(
+            offer_of(self._ctx, node, until_us if place < count else 0)
+            for place, node in enumerate(self.nodes)
+        )
+
+    def of_spec(self, key: str, spec: BatchSpec) -> BatchNeed:
+        """Return all of a batch that is new."""
+        nowhere: dict[str, Counter[int]] = {}
+        stages = self._stages(spec, nowhere)
+        return BatchNeed(key, spec.submitter, tuple(stages))
+
+    def of_batch(self, batch: Batch) -> BatchNeed:
+        """Return what is left of a batch: what runs stays, inputs that lie on nodes count."""
+        begun = self._progress.get(batch.id, Progress())
+        running, ahead = sorted(begun.running.items()), sorted(begun.ahead.items())
+        shunned = {stage.name: self._shunned(batch, stage) for stage in batch.spec.stages}
+        strands, stages = self._ctx.index.strands, []
+        for need in self._stages(batch.spec, shunned):
+            if need.is_rest:
+                stages.append(need)
+                continue
+            done = batch.spec.stage(need.name).count - strands[batch.id, need.name].undone
+            runs = tuple((k, at, n) for (name, k, at), n in running if name == need.name)
+            lies = tuple((k, n) for (name, k), n in ahead if name == need.name)
+            stages.append(replace(need, ended=done, running=runs, delivered=lies))
+        return BatchNeed(batch.id, batch.spec.submitter, tuple(stages), max(1, batch.promised_us))
+
+    def _stages(self, spec: BatchSpec, shunned: Mapping[str, Counter[int]]) -> Iterator[StageNeed]:
+        """Yield the stages; tasks that had to leave a node are a part of their own, elsewhere."""
+        places: dict[str, list[int]] = {}
+        count = 0
+        for stage in spec.stages:
+            after = tuple(sorted(place for name in stage.after for place in places[name]))
+            apart = shunned.get(stage.name, Counter())
+            whole = StageNeed(
+                name=stage.name,
+                count=stage.count - sum(apart.values()),
+                work_us=stage.run_us,
+                cpu_m=stage.request.cpu_m,
+                memory_bytes=stage.request.memory_bytes,
+                chunk_bytes=input_bytes(spec, stage),
+                after=after,
+                nodes=self._holding(stage),
+            )
+            yield whole
+            places[stage.name] = [count]
+            for node, tasks_ in sorted(apart.items()):
+                count += 1
+                places[stage.name].append(count)
+                others = tuple(place for place in whole.nodes if place != node)
+                yield replace(whole, count=tasks_, nodes=others, is_rest=True)
+            count += 1
+
+    def _shunned(self, batch: Batch, stage: StageSpec) -> Counter[int]:
+        """Return how many waiting tasks of a stage had to leave a node, where there are others."""
+        ctx, found, holding = self._ctx, Counter[int](), self._holding(stage)
+        if len(holding) < 2:
+            return found
+        for index in ctx.index.strands[batch.id, stage.name].pending:
+            node = ctx.tables.tasks[f"{batch.id}/{index}"].shunned
+            if self._places.get(node, -1) in holding:
+                found[self._places[node]] += 1
+        return found
+
+    def _holding(self, stage: StageSpec) -> tuple[int, ...]:
+        """Return the places of the lenders that can have a stage's image."""
+        key = stage.image, stage.is_pullable
+        if key not in self._holders:
+            lend = enumerate(self.lenders)
+            self._holders[key] = tuple(k for k, node in lend if lending.holds(node, stage))
+        return self._holders[key]
+
+    def _begun(self) -> dict[str, Progress]:
+        found: dict[str, Progress] = {}
+        for place, node in enumerate(self.nodes):
+            for task in self._ctx.tasks_on(node.name):
+                begun = found.setdefault(task.batch, Progress())
+                if task.is_ahead:
+                    begun.ahead[task.stage, place] += 1
+                else:
+                    begun.running[task.stage, place, end_us(self._ctx, task)] += 1
+        return found
+
+
+def offer_of(ctx: Context, node: Node, until_us: int) -> Offer:
+    """Return what a node lends until then; nothing for a time that is over.
+
+    Kept for a step where nothing that it follows from has changed: it is asked of all nodes at
+    once.
+    """
+    link = node.capacity.net_bytes_per_s or None
+    if until_us <= ctx.now_us:
+        return Offer(node.name, ((1, 0, 0),), node.spec.speed, link)
+    basis = lending.left_now(ctx, node), forecasts.outlook(ctx, node), node.spec.speed, link
+    if basis[1] is None:
+        left = basis[0].clamped()
+        return Offer(node.name, ((1, left.cpu_m, left.memory_bytes),), node.spec.speed, link)
+    kept = ctx.offers.get(node.name)
+    if kept is None or kept[1] != basis or ctx.now_us >= kept[0] + STEP_US:
+        spare = lending.spare_over(ctx, node, ctx.now_us, until_us)
+        steps = groupby(zip(spare.cpu_m, spare.memory_bytes, strict=True))
+        spells = tuple((sum(1 for _ in same), *left) for left, same in steps)
+        offer = Offer(node.name, spells, node.spec.speed, link)
+        kept = ctx.offers[node.name] = (ctx.now_us, basis, offer)
+    found: Offer = kept[2]
+    return found
+
+
+def input_bytes(spec: BatchSpec, stage: StageSpec) -> int:
+    """Return what a task gets: its chunk, or its part of what the stage before it read.
+
+    How much a stage puts out is not known before; as much as it read is taken.
+    """
+    if not stage.shuffle:
+        return stage.chunk_bytes
+    source = spec.stage(stage.shuffle)
+    return source.chunk_bytes * source.count // max(1, stage.count)
+
+
+def end_us(ctx: Context, task: Task) -> int:
+    """Return when a task that has its node is expected to end."""
+    node, now_us = ctx.tables.nodes[task.node], ctx.now_us
+    lasts_us = lending.task_us(tasks.stage_of(ctx, task), node)
+    if task.state in PREPARING:
+        return now_us + lasts_us
+    if task.state in EXITED or task.state is not TaskState.RUNNING or task.started_us is None:
+        return now_us + US
+    so_far_us = max(0, now_us - task.started_us)
+    return max(task.started_us + lasts_us, now_us + max(US, so_far_us // OVERDUE))

@@ -1,0 +1,58 @@
+"""Tasks that get no CPU: begun anew on nodes with room, where their own gives them none (ours).
+
+The control law throttles the tasks of a saturated node, which costs no work that was done; but
+where owners want all of it for long they would hold their slots and crawl. Once a node's quota was
+at its floor for ``Params.starved_us`` nothing more begins there, and as many of its tasks as others
+have room for, the latest-started first, are begun anew there. The rest goes on at the floor: ending
+it would win nothing.
+"""
+
+from __future__ import annotations
+
+from tenure.core import lending, tasks
+from tenure.core.context import Context
+from tenure.model.batch import StageSpec, Task, TaskState
+
+MACHINE = "starved"
+
+
+def note(ctx: Context, node: str, *, is_at_floor: bool) -> None:
+    """Take in whether a node's tasks have next to no CPU."""
+    if not is_at_floor:
+        ctx.starved.pop(node, None)
+    elif node not in ctx.starved:
+        ctx.starved[node] = ctx.now_us
+        ctx.arm(ctx.now_us + ctx.params.starved_us, MACHINE, node)
+
+
+def on_timer(ctx: Context, key: str) -> None:
+    """Begin tasks of a starved node anew elsewhere, and look again later."""
+    ctx.is_room_changed = True
+    since_us = ctx.starved.get(key)
+    if since_us is None or ctx.now_us < since_us + ctx.params.starved_us:
+        return
+    ctx.arm(ctx.now_us + ctx.params.starved_us, MACHINE, key)
+    running = [task for task in ctx.tasks_on(key) if task.state is TaskState.RUNNING]
+    room: dict[tuple[str, str], int] = {}
+    for task in sorted(running, key=lambda t: (t.started_us or 0, t.index), reverse=True):
+        stage = tasks.stage_of(ctx, task)
+        left = room.setdefault((task.batch, task.stage), _room_for(ctx, stage))
+        if left > 0 and _is_worth_it(ctx, task, stage):
+            room[task.batch, task.stage] = left - 1
+            tasks.reclaim(ctx, task, "its node had no CPU for it for long, and others have")
+
+
+def _room_for(ctx: Context, stage: StageSpec) -> int:
+    """Return how many tasks of a stage the nodes that lend have room for now."""
+    return sum(
+        lending.slots_on(stage, lending.look_at(ctx, node).free, node)
+        for node in ctx.tables.nodes.values()
+        if lending.is_lendable(ctx, node) and lending.holds(node, stage)
+    )
+
+
+def _is_worth_it(ctx: Context, task: Task, stage: StageSpec) -> bool:
+    """Whether little enough was done: less than half of what a task takes."""
+    node = ctx.tables.nodes[task.node]
+    fed_us = ctx.starved[task.node] - (task.started_us or 0)
+    return fed_us < lending.task_us(stage, node) / 2

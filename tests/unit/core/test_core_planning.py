@@ -1,0 +1,307 @@
+"""Batches by plan: who is asked when, how answers are taken over, and what is planned anew."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tenure.core import history, lending, planning
+from tenure.harvest.admission import answer
+from tenure.harvest.progress import Watch
+from tenure.model.batch import Batch, BatchSpec, InputFile, StageSpec, TaskState
+from tenure.model.effects import PlanBatches, Reply
+from tenure.model.errors import Problem
+from tenure.model.events import CancelBatch, EffectEnded, NodeLost, SubmitBatch, Tick
+from tenure.model.outcome import Done, Outcome, Refused, Unknown
+from tenure.model.resources import Resources
+from tenure.model.units import MIB, US
+from tests.unit.core.bench import IMAGE, shown
+from tests.unit.core.test_core_lent import Lender, lender, lends, stage
+
+S = TaskState
+FILE = InputFile("/in", 100, 1)
+
+
+class Asking(Lender):
+    """A bench whose planner answers when told."""
+
+    is_planning = False
+
+    def submit_batch(self, name: str, *stages: StageSpec, **more: Any) -> list[Any]:
+        words = {"request": name, "batch": name} | more
+        spec = BatchSpec(name, stages or (stage(),))
+        return self.say(SubmitBatch(at_us=0, spec=spec, **words))
+
+    @property
+    def question(self) -> PlanBatches:
+        """Return the newest question."""
+        return [e for e in self.effects if isinstance(e, PlanBatches)][-1]
+
+    @property
+    def questions(self) -> int:
+        return sum(isinstance(e, PlanBatches) for e in self.effects)
+
+    def answer(self, outcome: Outcome | None = None) -> list[Any]:
+        """Answer the newest question, truly if nothing else is said; return the replies' values."""
+        effect = self.question
+        plan = answer(effect.question, Watch(lambda: 0.0, effect.limit_s))
+        outcome = outcome or Done(plan=plan)
+        found = self.say(EffectEnded(at_us=0, effect=effect.id, outcome=outcome))
+        return [e.value for e in found if isinstance(e, Reply)]
+
+
+def asking(*nodes: Any, **params: Any) -> Asking:
+    bench = lender(*nodes, **params)
+    bench.__class__ = Asking
+    assert isinstance(bench, Asking)
+    return bench
+
+
+def test_a_submission_is_answered_when_there_is_a_plan_and_stored_not_before() -> None:
+    bench = asking()
+    effects = bench.submit_batch("b", stage(count=7))
+    assert not [e for e in effects if isinstance(e, Reply)]
+    assert not bench.tables.batches
+    (batch,) = bench.answer()
+    assert isinstance(batch, Batch)
+    kept = bench.records["schedules"]["b"]
+    assert sum(start.count for start in kept.starts) == 7
+    assert batch.promised_us == kept.end_us
+    assert sum(bench.task(i).state is S.CREATING for i in range(7)) == 6
+
+
+def test_those_that_come_meanwhile_are_asked_together_and_a_dry_run_alone() -> None:
+    bench = asking()
+    for name in ("a", "b", "c"):
+        bench.submit_batch(name)
+    bench.submit_batch("dry", is_dry=True)
+    bench.submit_batch("d")
+    assert bench.questions == 1
+    assert [answered.id for answered in bench.answer()] == ["a"]
+    assert [need.batch for need in bench.question.question.batches] == ["a", "b", "c"]
+    assert [answered.id for answered in bench.answer()] == ["b", "c"]
+    (told,) = bench.answer()
+    assert told.schedule.batch == "dry"
+    assert [answered.id for answered in bench.answer()] == ["d"]
+    assert sorted(batch.id for batch in bench.tables.batches.values()) == ["a", "b", "c", "d"]
+
+
+def test_one_key_twice_while_it_is_planned_is_one_batch() -> None:
+    bench = asking()
+    bench.submit_batch("x", idempotency_key="k", fingerprint="f")
+    bench.submit_batch("y", idempotency_key="k", fingerprint="f")
+    (first,) = bench.answer()
+    (second,) = bench.answer()
+    assert first.id == second.id == "x"
+    assert len(bench.tables.batches) == 1
+
+
+def test_without_a_plan_those_who_wait_are_told_after_some_tries() -> None:
+    bench = asking()
+    bench.submit_batch("b")
+    assert bench.answer(Unknown("the planner ended")) == []
+    assert bench.answer(Unknown("the planner ended")) == []
+    (problem,) = bench.answer(Unknown("the planner ended"))
+    assert isinstance(problem, Problem)
+    assert (problem.code, problem.status) == ("no_plan", 503)
+    bench.submit_batch("c")
+    (problem,) = bench.answer(Refused("no_solver", "OR-Tools is not installed"))
+    assert "OR-Tools" in problem.detail
+    assert not bench.tables.batches
+
+
+def test_an_answer_that_does_not_come_is_given_up() -> None:
+    bench = asking()
+    bench.submit_batch("b")
+    for tries in range(planning.ASKS):
+        assert bench.questions == tries + 1
+        late = bench.say(Tick(at_us=0), after_us=30 * US)
+    assert [e.value.code for e in late if isinstance(e, Reply)] == ["no_plan"]
+
+
+def test_the_rest_is_planned_anew_when_a_node_is_lost() -> None:
+    bench = asking()
+    bench.submit_batch("b", stage(count=12, run_us=100 * US))
+    bench.answer()
+    before = bench.records["schedules"]["b"]
+    assert {start.node for start in before.starts} == {"m", "n"}
+    bench.say(NodeLost(at_us=0, node="n"))
+    bench.say(Tick(at_us=0), after_us=2 * US)
+    assert bench.questions == 2
+    bench.answer()
+    after = bench.records["schedules"]["b"]
+    assert {start.node for start in after.starts} == {"m"}
+    assert sum(start.count for start in after.starts) == 6
+    assert after.end_us > before.end_us
+    assert any(event.type == "batch.replanned" for event in bench.public)
+
+
+def test_an_input_is_sent_ahead_and_takes_no_room_until_its_start() -> None:
+    bench = asking(lends("n"))
+    big = Resources(1000, 512 * MIB)
+    bench.submit_batch("b", stage(count=2, request=big, run_us=4 * US, input=FILE))
+    bench.answer()
+    bench.run(0)
+    task = bench.task(1)
+    assert (task.state, task.is_ahead) == (S.CREATING, True)
+    bench.end(bench.open_of("create", 1), Done("e1"))
+    bench.end(bench.open_of("send", 1))
+    assert bench.task(1).state is S.READY
+    assert not bench.has_open("start")
+    first, second = bench.effects_of("create", 0), bench.effects_of("create", 1)
+    ended = shown(first, "e0", "exited", exit_code=0)
+    bench.listed("n", ended, shown(second, "e1"))
+    bench.end(bench.open_of("collect", 0))
+    assert bench.task(1).state is S.STARTING
+    assert not bench.task(1).is_ahead
+
+
+def test_a_plan_that_has_it_elsewhere_takes_back_what_was_sent_ahead() -> None:
+    bench = asking(lends("n"))
+    big = Resources(1000, 512 * MIB)
+    bench.submit_batch("b", stage(count=2, request=big, run_us=4 * US, input=FILE))
+    bench.answer()
+    bench.run(0)
+    bench.end(bench.open_of("create", 1), Done("e1"))
+    bench.end(bench.open_of("send", 1))
+    bench.configure(lends("n"), lends("m"))
+    bench.connect("m")
+    bench.guard("m")
+    bench.say(Tick(at_us=0), after_us=2 * US)
+    bench.answer()
+    task = bench.task(1)
+    assert (task.node, task.attempt, task.mishaps) == ("m", 2, 0)
+    assert "b/1/1" in bench.tables.graves
+    assert bench.batch().remote == 1
+
+
+def test_a_restart_plans_anew_and_begins_nothing_before() -> None:
+    bench = asking()
+    bench.submit_batch("b", stage(count=8, run_us=100 * US))
+    bench.answer()
+    bench.restart()
+    for name in ("n", "m"):
+        bench.connect_again(name)
+        bench.guard(name)
+        bench.listed(name)
+    bench.say(Tick(at_us=0), after_us=5 * US)
+    bench.answer()
+    assert bench.question.question.batches[0].batch == "b"
+    assert bench.records["schedules"]["b"].why
+
+
+def test_a_batch_that_no_plan_holds_is_served_greedily() -> None:
+    bench = asking(lends("n"))
+    bench.submit_batch("b", stage(count=5, run_us=50 * 60 * US))
+    bench.answer()
+    bench.params = dataclasses.replace(bench.params, harvest_window_us=60 * US)
+    bench.state.ctx.params = bench.params
+    planning.want(bench.state.ctx, "the window shrank")
+    bench.say(Tick(at_us=0), after_us=2 * US)
+    bench.answer()
+    assert "b" not in bench.records["schedules"]
+    done = bench.effects_of("create", 0)
+    for index in range(3):
+        bench.end(bench.open_of("create", index), Done(f"e{index}"))
+    bench.end(bench.open_of("send", 0))
+    bench.end(bench.open_of("start", 0))
+    bench.exit(0, done, 0)
+    bench.end(bench.open_of("collect", 0))
+    assert bench.task(3).state is S.CREATING
+
+
+def test_a_task_that_runs_too_long_fails() -> None:
+    bench = asking(lends("n"))
+    bench.submit_batch("b", stage(max_runtime_us=60 * US))
+    bench.answer()
+    bench.run()
+    bench.say(Tick(at_us=0), after_us=59 * US)
+    assert bench.task().state is S.RUNNING
+    bench.say(Tick(at_us=0), after_us=2 * US)
+    assert (bench.task().failures, bench.task().attempt) == (1, 2)
+    assert "max_runtime_s" in bench.task().note
+    assert bench.tables.graves["b/0/1"].may_run
+
+
+def test_an_output_that_cannot_be_fetched_has_its_task_work_again() -> None:
+    bench = asking(lends("n"), task_fetches=2)
+    bench.submit_batch("b")
+    bench.answer()
+    bench.exit(0, bench.run(), 0)
+    for _ in range(3):
+        bench.end(bench.open_of("collect"), Unknown("cut"))
+        bench.say(Tick(at_us=0), after_us=30 * US)
+    assert (bench.task().attempt, bench.task().mishaps, bench.task().fetches) == (2, 1, 0)
+    assert not bench.batch().is_failing
+
+
+def test_open_tasks_are_bounded_over_all_batches() -> None:
+    bench = asking(max_open_tasks=10)
+    bench.submit_batch("b", stage(count=7))
+    bench.answer()
+    (reply,) = [e for e in bench.submit_batch("c", stage(count=4)) if isinstance(e, Reply)]
+    assert reply.value.code == "queue_full"
+    assert "7 tasks" in reply.value.detail
+
+
+@pytest.mark.parametrize("solver", ["auto", "first_fit"])
+def test_a_better_plan_is_asked_for_where_none_is_proven(solver: str) -> None:
+    bench = asking(plan_solver=solver)
+    bench.submit_batch("b", stage(count=3), stage("other", count=2, image=IMAGE))
+    (batch,) = bench.answer()
+    is_proven = bench.records["schedules"][batch.id].is_proven
+    assert bench.questions == (1 if is_proven else 2)
+
+
+def test_tasks_without_cpu_begin_anew_where_there_is_some() -> None:
+    bench = asking()
+    bench.submit_batch("b", stage(count=2, run_us=600 * US))
+    bench.answer()
+    for index in range(2):
+        bench.run(index)
+    home = {bench.task(index).node: index for index in range(2)}
+    starved = home["n"]
+    bench.guard("n", is_at_floor=True)
+    bench.say(Tick(at_us=0), after_us=59 * US)
+    assert bench.task(starved).attempt == 1
+    bench.say(Tick(at_us=0), after_us=2 * US)
+    task = bench.task(starved)
+    assert (task.attempt, bench.batch().reclaimed, bench.batch().retried) == (2, 1, 0)
+    assert "no CPU" in task.note
+    node = bench.tables.nodes["n"]
+    assert "left no CPU" in lending.objection(bench.state.ctx, node)
+    grave = bench.tables.graves[f"b/{starved}/1"]
+    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    bench.say(Tick(at_us=0), after_us=5 * US)
+    bench.answer()
+    assert bench.task(starved).node == "m"
+    bench.guard("n")
+    assert lending.objection(bench.state.ctx, node) == ""
+
+
+def test_tasks_without_cpu_stay_where_no_other_node_has_room() -> None:
+    bench = asking(lends("n"))
+    bench.submit_batch("b", stage(count=1, run_us=600 * US))
+    bench.answer()
+    bench.run()
+    bench.guard("n", is_at_floor=True)
+    bench.say(Tick(at_us=0), after_us=200 * US)
+    assert (bench.task().attempt, bench.task().state) == (1, S.RUNNING)
+
+
+def test_ended_batches_are_kept_by_their_tasks() -> None:
+    bench = asking(max_history=1)
+    for name, count in (("b", 8), ("c", 6)):
+        bench.submit_batch(name, stage(count=count))
+        bench.answer()
+        bench.say(CancelBatch(at_us=0, request=f"x{name}", batch=name))
+        for grave in [g for g in bench.tables.graves.values() if g.effect]:
+            bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+        bench.listed("n")
+        bench.listed("m")
+        assert bench.tables.batches[name].is_over
+    history.on_timer(bench.state.ctx, "all")
+    assert sorted(batch.id for batch in bench.tables.batches.values()) == ["c"]
+    assert {key.partition("/")[0] for key, _ in bench.tables.tasks.items()} == {"c"}

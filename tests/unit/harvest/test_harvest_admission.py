@@ -1,0 +1,133 @@
+"""The daemon's question to the planner: promises are kept, and the rest is planned as it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tenure.harvest import admission
+from tenure.harvest.admission import answer, chosen, problem_of
+from tenure.harvest.check import violations
+from tenure.harvest.progress import Watch
+from tenure.model.forecast import STEP_US
+from tenure.model.planning import (
+    BatchNeed,
+    Offer,
+    PlanAnswer,
+    PlanQuestion,
+    Schedule,
+    StageNeed,
+)
+from tenure.model.units import MIB, US
+
+NOW = 1_000 * US
+WATCH = 60.0
+
+
+def offer(name: str, cores: int = 2, **more: Any) -> Offer:
+    return Offer(name, ((1, cores * 1000, 1024 * MIB),), **more)
+
+
+def need(name: str, count: int, work_s: float = 60, **more: Any) -> StageNeed:
+    words: dict[str, Any] = {"cpu_m": 1000, "memory_bytes": MIB, "chunk_bytes": 0, "after": ()}
+    words |= {"nodes": (0, 1)} | more
+    return StageNeed(name, count, round(work_s * US), **words)
+
+
+def batch(name: str, *stages: StageNeed, **more: Any) -> BatchNeed:
+    return BatchNeed(name, more.pop("submitter", ""), stages, **more)
+
+
+def asked(*batches: BatchNeed, **more: Any) -> PlanQuestion:
+    words: dict[str, Any] = {"offers": (offer("a"), offer("b")), "window_us": 3600 * US} | more
+    return PlanQuestion(NOW, words.pop("window_us"), words.pop("offers"), batches, **words)
+
+
+def planned(question: PlanQuestion) -> PlanAnswer:
+    found = answer(question, Watch(lambda: 0.0, WATCH))
+    problem = problem_of(question, admission.ample_steps(question))
+    assert not violations(problem, chosen(question, problem, Watch(lambda: 0.0, WATCH)))
+    return found
+
+
+def of(found: PlanAnswer, name: str) -> Schedule:
+    return next(schedule for schedule in found.schedules if schedule.batch == name)
+
+
+def ends_s(found: PlanAnswer) -> dict[str, float]:
+    return {schedule.batch: (schedule.end_us - NOW) / US for schedule in found.schedules}
+
+
+@pytest.mark.parametrize("solver", ["auto", "first_fit"])
+def test_a_batch_is_spread_and_ends_when_its_work_does(solver: str) -> None:
+    question = asked(batch("x", need("map", 8), need("reduce", 2, after=(0,))), solver=solver)
+    found = planned(question)
+    assert ends_s(found) == {"x": 180}
+    starts = of(found, "x").starts
+    assert sum(s.count for s in starts if s.stage == "map") == 8
+    assert {s.at_us for s in starts if s.stage == "reduce"} == {NOW + 120 * US}
+
+
+def test_what_runs_stays_and_what_was_sent_is_not_sent_again() -> None:
+    link = 1_000_000
+    offers = (offer("a", link_bytes_per_s=link), offer("b", link_bytes_per_s=link))
+    stage = need("map", 4, chunk_bytes=60 * link, running=((0, NOW + 30 * US, 2),), ended=1)
+    fresh = planned(asked(batch("x", stage), offers=offers))
+    assert [(s.node, s.at_us) for s in of(fresh, "x").starts] == [("a", NOW + 60 * US)]
+    there = replace(stage, delivered=((1, 1),))
+    again = planned(asked(batch("x", there), offers=offers))
+    assert [(s.node, s.at_us) for s in of(again, "x").starts] == [("b", NOW)]
+
+
+def test_a_newcomer_does_not_push_what_was_promised() -> None:
+    """The least makespan would have the long one begin first."""
+    short = batch("short", need("s", 4, 30), promised_us=NOW + 30 * US)
+    long = batch("long", need("l", 4, 600))
+    found = planned(asked(short, long, solver="cp"))
+    assert ends_s(found) == {"short": 30, "long": 630}
+
+
+def test_one_that_does_not_fit_beside_the_others_is_refused_alone() -> None:
+    old = batch("old", need("s", 4, 3000), promised_us=NOW + 3000 * US)
+    found = planned(asked(old, batch("new", need("n", 4, 1000)), batch("small", need("t", 4, 60))))
+    assert set(ends_s(found)) == {"old", "small"}
+    assert [(name, code) for name, code, _ in found.refusals] == [("new", "no_room")]
+
+
+def test_a_promise_that_cannot_be_kept_any_more_is_not_a_refusal() -> None:
+    late = batch("late", need("s", 8, 60), promised_us=NOW + US)
+    assert ends_s(planned(asked(late, batch("new", need("n", 4, 60)))))["late"] == 120
+
+
+def test_capacity_follows_the_forecast() -> None:
+    busy = Offer("a", ((2, 0, 1024 * MIB), (5, 2000, 1024 * MIB)))
+    found = planned(asked(batch("x", need("map", 2, nodes=(0,))), offers=(busy,)))
+    assert [s.at_us for s in of(found, "x").starts] == [NOW + 2 * STEP_US]
+
+
+def test_with_fair_sharing_the_one_with_less_goes_first() -> None:
+    first = batch("one", need("s", 8, 60), submitter="ann")
+    second = batch("two", need("s", 8, 60), submitter="ann")
+    other = batch("other", need("s", 4, 60), submitter="bob")
+    assert ends_s(planned(asked(first, second, other)))["other"] == 300
+    fair = ends_s(planned(asked(first, second, other, sharing="fair")))
+    assert fair["other"] == 180
+    assert fair["two"] == 300
+
+
+def test_a_window_that_is_longer_than_the_first_look_is_used_where_it_is_needed() -> None:
+    blocked = Offer("a", ((40, 0, 0), (1, 2000, 1024 * MIB)))
+    question = asked(batch("x", need("s", 2, 20, nodes=(0,))), offers=(blocked,))
+    question = replace(question, window_us=24 * 3600 * US)
+    found = answer(question, Watch(lambda: 0.0, WATCH))
+    assert [s.at_us for s in of(found, "x").starts] == [NOW + 40 * STEP_US]
+
+
+def test_many_nodes_have_coarser_ticks() -> None:
+    offers = tuple(offer(f"n{k}") for k in range(400))
+    stage = need("s", 1, 5, nodes=tuple(range(400)))
+    question = asked(batch("x", stage), offers=offers, window_us=24 * 3600 * US)
+    steps = 480
+    assert admission.step_ticks(question, steps) * steps * 400 <= admission.MAX_CELLS
