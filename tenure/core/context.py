@@ -183,6 +183,7 @@ class Context:
         """Store a node."""
         self.is_room_changed = True
         self._touch_node(node.name)
+        self.shelves.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
         if node.is_removed:
             self.index.removed.add(node.name)
         else:

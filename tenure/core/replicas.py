@@ -121,24 +121,29 @@ def dataset_of(ctx: Context, ref: str) -> Dataset | None:
     return found if found is not None or key is None else ctx.tables.datasets[key]
 
 
-def sole_blocks(ctx: Context, node: str) -> Iterator[Block]:
-    """Return the blocks of which this node has the only copy that is kept for good.
+def sole_blocks(ctx: Context, node: str) -> list[Block]:
+    """Return the blocks of which this node has the only copy that is kept for good, by key.
 
     What lies on it in memory alone counts too; a copy elsewhere counts if it is in a durable tier
     of a node that can be read and stays. O(blocks on the node).
     """
-    found = ctx.tables.nodes.get(node)
-    tiers = () if found is None else found.spec.tiers
-    keys = {key for t in tiers for key in ctx.shelves.held.get(f"{node}/{t.name}", ())}
+    return sorted(_sole(ctx, node), key=lambda block: block.key)
+
+
+def _sole(ctx: Context, node: str) -> Iterator[Block]:
+    """Yield them in no order."""
     stays: dict[str, bool] = {}
-    for key in sorted(keys):
-        block = ctx.tables.blocks[key]
-        dataset = ctx.tables.datasets.get(block.dataset)
-        if dataset is None or dataset.is_going:
-            continue
-        here = any(r.is_present for r in block.replicas if r.node == node)
-        if here and not any(_stays(ctx, block, r, stays) for r in block.replicas if r.node != node):
-            yield block
+    for tier in ctx.shelves.tiers_at.get(node, ()):
+        for key in ctx.shelves.held.get(f"{node}/{tier}", ()):
+            block = ctx.tables.blocks[key]
+            dataset = ctx.tables.datasets.get(block.dataset)
+            if dataset is None or dataset.is_going:
+                continue
+            here = block.on(node, tier)
+            others = (r for r in block.replicas if r.node != node)
+            is_here = here is not None and here.is_present
+            if is_here and not any(_stays(ctx, block, r, stays) for r in others):
+                yield block
 
 
 def _stays(ctx: Context, block: Block, replica: Replica, stays: dict[str, bool]) -> bool:
@@ -154,8 +159,15 @@ def _stays(ctx: Context, block: Block, replica: Replica, stays: dict[str, bool])
 
 
 def is_sole(ctx: Context, node: str) -> bool:
-    """Whether a node has the last replica of some block: it is not switched off then."""
-    return next(sole_blocks(ctx, node), None) is not None
+    """Whether a node has the last replica of some block: it is not switched off then.
+
+    Worked out anew only when something about blocks or nodes with tiers has changed.
+    """
+    turn, found = ctx.shelves.sole.get(node, (-1, False))
+    if turn != ctx.shelves.turn:
+        found = next(_sole(ctx, node), None) is not None
+        ctx.shelves.sole[node] = ctx.shelves.turn, found
+    return found
 
 
 def is_wakeable(node: Node) -> bool:
@@ -167,15 +179,10 @@ def is_wakeable(node: Node) -> bool:
 def is_needed(ctx: Context, node: str) -> bool:
     """Whether a node must stay on for its blocks: it has the last of one, or one is arriving.
 
-    While a dataset is being put every node with tiers may be asked for room. Worked out anew only
-    when something about blocks or nodes with tiers has changed.
+    While a dataset is being put every node with tiers may be asked for room.
     """
     if not ctx.shelves.tiers_at.get(node):
         return False
     if any(ctx.tables.datasets[key].state is DatasetState.PUTTING for key in ctx.shelves.open):
         return True
-    turn, is_kept = ctx.shelves.needed.get(node, (-1, False))
-    if turn != ctx.shelves.turn:
-        is_kept = ctx.shelves.arriving.get(node, 0) > 0 or is_sole(ctx, node)
-        ctx.shelves.needed[node] = ctx.shelves.turn, is_kept
-    return is_kept
+    return ctx.shelves.arriving.get(node, 0) > 0 or is_sole(ctx, node)

@@ -55,7 +55,7 @@ class Shelves:
     ``chores`` are what a node does with its tiers at the moment, ``surveys`` the nodes whose tiers
     are to be looked at, not before ``again_us``; ``checks`` the blocks of a tier to be compared
     with their checksums; ``cuts`` the number of the first block of each file of a dataset;
-    ``needed`` in which turn it was found whether a node must stay on for its blocks.
+    ``sole`` in which turn it was found whether a node has the last copy of a block.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Shelves:
     again_us: dict[str, int] = field(default_factory=dict)
     checks: dict[str, dict[str, None]] = field(default_factory=dict)
     cuts: dict[str, list[int]] = field(default_factory=dict)
-    needed: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    sole: dict[str, tuple[int, bool]] = field(default_factory=dict)
     turn: int = 0
     settled: int = -1
 

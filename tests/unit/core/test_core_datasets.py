@@ -9,7 +9,7 @@ import pytest
 from tenure.core import copies, replicas
 from tenure.model.dataset import DatasetFile
 from tenure.model.effects import CopyBlock, Relist, SwitchPower
-from tenure.model.events import DrainNode
+from tenure.model.events import DrainNode, NodeListed
 from tenure.model.outcome import Refused, Unknown
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
@@ -362,6 +362,21 @@ def test_the_node_with_the_last_replica_is_never_switched_off() -> None:
     off = [e.node for e in shelf.effects if isinstance(e, SwitchPower) and e.to == "off"]
     assert len(off) == 1, "one of the two, never both"
     assert all(shelf.places("logs"))
+
+
+def test_two_nodes_seen_empty_at_one_moment_do_not_both_go_off() -> None:
+    shelf = switchable("a", "b")
+    shelf.put("logs", 2, replicas=2)
+    shelf.work()
+    assert not replicas.is_sole(shelf.state.ctx, "a")
+    assert not replicas.is_sole(shelf.state.ctx, "b")
+    now = shelf.now_us + 60 * US
+    seen = [
+        NodeListed(at_us=now, node=name, started_us=now, containers=(), images=()) for name in "ab"
+    ]
+    effects = shelf.state.handle_all(seen)
+    off = [e.node for e in effects if isinstance(e, SwitchPower) and e.to == "off"]
+    assert off == ["a"]
 
 
 def test_a_drain_copies_last_replicas_first_and_says_what_blocks_it(shelf: Shelf) -> None:
