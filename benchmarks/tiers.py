@@ -54,8 +54,8 @@ echo $(( (1${{now%.*}}${{now#*.}} - 1${{was%.*}}${{was#*.}}) * 10 )) > /tenure/o
 class Plan:
     """``blocks`` of ``block_bytes`` in each dataset."""
 
-    blocks: int = 12
-    block_bytes: int = 64 * MIB
+    blocks: int = 9
+    block_bytes: int = 32 * MIB
 
 
 FULL = Plan()

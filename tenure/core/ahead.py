@@ -61,7 +61,8 @@ class Ahead:
     ``brought`` are the node and tier to which the block of a task that waits is being copied,
     ``reads`` how often tasks began to read a copy of which kind.
     ``turn`` and ``seen`` are those of the shelves when copies, and tasks, were last looked at;
-    ``rates_us`` is when the speeds of tiers are read again.
+    ``rates_us`` is when the speeds of tiers are read again, ``rests_us`` when a stage is matched
+    again of which nothing could be placed.
     """
 
     courses: dict[str, Course] = field(default_factory=dict)
@@ -73,3 +74,4 @@ class Ahead:
     turn: int = -1
     seen: int = -1
     rates_us: int = 0
+    rests_us: dict[str, int] = field(default_factory=dict)

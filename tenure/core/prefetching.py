@@ -47,6 +47,8 @@ def settle(ctx: Context) -> None:
     if ctx.is_closing:
         return
     _take_in(ctx)
+    if not ctx.index.open_batches:
+        ctx.ahead.rests_us.clear()
     wanted = dict(_wanted(ctx))
     if ctx.params.prefetch.mode == "act":
         for key, (batch, stage) in wanted.items():
@@ -80,6 +82,7 @@ def _wanted(ctx: Context) -> Iterator[tuple[str, tuple[Batch, StageSpec]]]:
 def on_timer(ctx: Context, key: str) -> None:
     """Have what a course does next looked at."""
     ctx.ahead.turn = -1
+    ctx.ahead.rests_us.pop(key, None)
     ctx.is_room_changed = True
 
 

@@ -27,6 +27,8 @@ from tenure.model.units import FOREVER_US, US
 OTHERS = 5
 #: The least weight of a short block: its task still prefers the faster copy.
 LEAST_WEIGHT = 0.05
+#: A stage of which nothing could be placed is not matched again for so long: it costs milliseconds.
+REST_US = US // 4
 #: Beside the copy itself: the helpers on both sides, checksums, a listing.
 BRING_US = 2 * US
 
@@ -47,13 +49,22 @@ def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
         _give_up(ctx, batch, problem.detail)
     if problem is not None or prefetching.is_held(ctx, batch, stage):
         return
-    seats = seats_of(ctx, stage)
-    if not any(seats.free):
+    key = prefetching.key_of(batch.id, stage.name)
+    if ctx.now_us < ctx.ahead.rests_us.get(key, 0):
+        ctx.arm(ctx.ahead.rests_us[key], prefetching.MACHINE, key)
         return
+    seats = seats_of(ctx, stage)
+    if any(seats.free) and not _match(ctx, batch, stage, seats):
+        ctx.ahead.rests_us[key] = ctx.now_us + REST_US
+
+
+def _match(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
+    """Match tasks that wait to free slots; return whether any was placed."""
     waits = {wait.task.index: wait for wait in _waiting(ctx, batch, stage)}
     if not waits:
-        return
+        return False
     inputs.learn_rates(ctx)
+    is_placed = False
     reads = [_read(ctx, stage, wait) for wait in waits.values()]
     for fit in ctx.localizer.match(seats, reads):
         wait = waits[fit.key]
@@ -62,6 +73,8 @@ def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
             _bring(ctx, stage, wait, fit.node)
         else:
             _begin(ctx, wait, here, fit)
+            is_placed = True
+    return is_placed
 
 
 def objection(ctx: Context, stage: StageSpec) -> Problem | None:
@@ -121,8 +134,8 @@ def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
         task = ctx.tables.tasks[f"{batch.id}/{index}"]
         if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
             continue
-        wait = look_at(ctx, stage, task)
-        if wait is not None and wait.places and not _is_on_its_way(ctx, wait):
+        wait = None if _is_on_its_way(ctx, stage, task) else look_at(ctx, stage, task)
+        if wait is not None and wait.places:
             found.append(wait)
         if len(found) == inputs.most(ctx):
             break
@@ -135,16 +148,17 @@ def look_at(ctx: Context, stage: StageSpec, task: Task) -> Wait | None:
     return None if block is None else Wait(task, block, replicas.offered(ctx, block))
 
 
-def _is_on_its_way(ctx: Context, wait: Wait) -> bool:
+def _is_on_its_way(ctx: Context, stage: StageSpec, task: Task) -> bool:
     """Whether a task's block is being brought to a node for it."""
-    brought = ctx.ahead.brought.get(wait.task.key)
-    if brought is None:
+    brought = ctx.ahead.brought.get(task.key)
+    if brought is None or stage.dataset is None:
         return False
-    copy = wait.block.on(*brought)
+    block = ctx.tables.blocks.get(stage.dataset.key(task.number))
+    copy = None if block is None else block.on(*brought)
     if copy is not None and not copy.is_present:
         return True
     if copy is None:
-        del ctx.ahead.brought[wait.task.key]  # it failed: matched anew
+        del ctx.ahead.brought[task.key]  # it failed: matched anew
     return False
 
 
