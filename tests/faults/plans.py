@@ -17,8 +17,8 @@ _ENGINE = (
 )
 _SILENT = ("executor.creating", "executor.starting", "migration.stop", "migration.start")
 
-#: Of a move that keeps memory, and of one that keeps files: each step is struck three times for
-#: each of those that may die in it.
+#: Of a move that keeps memory, of one that keeps files, and of what does not run: each step is
+#: struck three times for each of those that may die in it.
 _MOVING = (
     *(
         f"live migration.{step}"
@@ -28,6 +28,7 @@ _MOVING = (
         )
     ),
     *(f"snapshot migration.{step}" for step in ("prepare", "stop", "carry", "create", "start")),
+    *(f"at-rest migration.{step}" for step in ("carry", "create", "commit")),
 )
 _THRICE = 3
 

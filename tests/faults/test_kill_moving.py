@@ -1,6 +1,7 @@
 """kill -9 of ``tenured``, source or target engine at each step of live and snapshot moves.
 
-Whatever dies, within a minute of its recovery exactly one copy runs, and the daemon says where.
+Whatever dies, within a minute of its recovery exactly one copy runs, and the daemon says where. Of
+a stopped container exactly one copy is there, with its files, and none runs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed import docker_api
 from tests.faults.drained import IMAGE, NODES, Pair, paired
 from tests.faults.operator import Operator
 from tests.faults.share import Share
@@ -24,6 +26,7 @@ from tests.faults.tenured import until
 pytestmark = [pytest.mark.faults, pytest.mark.strikes("kill_moving"), pytest.mark.timeout(3000)]
 
 HOME, AWAY = NODES
+AT_REST = "at-rest"
 ONE_COPY_S = 60.0
 #: Memory of some size, so that a checkpoint and its way take a moment.
 SCRIPT = (
@@ -43,7 +46,8 @@ def test_kill_moving(folder: Path, share: Share, plan: list[str]) -> None:
             name = f"{kind}-{number}"
             key = _begin(pair, name, kind)
             tally.note(strike, was_struck=_strike(pair, who, step, rng))
-            until(partial(_runs_once, pair, operator, name), ONE_COPY_S, f"one copy after {strike}")
+            is_once = _rests_once if kind == AT_REST else _runs_once
+            until(partial(is_once, pair, operator, name), ONE_COPY_S, f"one copy after {strike}")
             ends[_end_of(pair, key)] += 1
             assert pair.tenured.client.container(key)["name"] == name  # by the first id
             _clear(pair, key)
@@ -64,12 +68,17 @@ def _begin(pair: Pair, name: str, kind: str) -> str:
             "Init": True,
             "NanoCpus": 200_000_000,
             "Memory": 64 << 20,
-            "RestartPolicy": {"Name": "always"},
+            # an engine that comes back starts what is stopped with the other
+            "RestartPolicy": {"Name": "unless-stopped" if kind == AT_REST else "always"},
         },
         "tenure": {"migrate": kind if kind == "snapshot" else None},
     }
     key = str(pair.tenured.client.create_container(body)["id"])
     until(lambda: pair.where(name) == (HOME, "running"), 40, f"{name} to run")
+    if kind == AT_REST:
+        until(lambda: _has_counted(pair, HOME, name), 40, f"{name} to count")
+        pair.tenured.client.stop_container(key)
+        until(lambda: pair.where(name) == (HOME, "stopped"), 40, f"{name} to be stopped")
     pair.tenured.client.schedule_node(AWAY, "yes")
     return key
 
@@ -93,12 +102,32 @@ def _strike(pair: Pair, who: str, step: str, rng: random.Random) -> bool:
     return was_met
 
 
+def _is_moving(pair: Pair) -> bool:
+    rows = records(pair.tenured.database, "migrations").values()
+    return any(row["step"] not in OVER for row in rows)
+
+
+def _rests_once(pair: Pair, operator: Operator, name: str) -> bool:
+    """Whether one copy is there, where the daemon says, with its files, and does not run."""
+    operator.work()
+    if _is_moving(pair):
+        return False
+    copies = [(node, pair.copies(node).get(name)) for node in NODES if name in pair.copies(node)]
+    node, state = pair.where(name)
+    if state != "stopped" or [(at, said == "running") for at, said in copies] != [(node, False)]:
+        return False
+    return _has_counted(pair, node, name)
+
+
+def _has_counted(pair: Pair, node: str, name: str) -> bool:
+    path = f"/containers/{name}/archive?path=/n"
+    return docker_api.call(pair.bed.nodes[node].socket, "HEAD", path)[0] == 200
+
+
 def _runs_once(pair: Pair, operator: Operator, name: str) -> bool:
     """Whether one copy runs, where the daemon says, and no move of it is under way."""
     operator.work()
-    if any(
-        row["step"] not in OVER for row in records(pair.tenured.database, "migrations").values()
-    ):
+    if _is_moving(pair):
         return False
     running = [node for node in NODES if name in pair.copies(node, is_all=False)]
     node, state = pair.where(name)
