@@ -61,7 +61,9 @@ def _beyond(ctx: Context, service: Service) -> tuple[str, ...]:
     is_first = service.generation == room.home(ctx, names[0])
     if ctx.params.nursery_full != "next" or service.is_at_home or not is_first:
         return ()
-    return names[names.index(service.generation) + 1 :]
+    later = names[names.index(service.generation) + 1 :]
+    having = {n.spec.generation for n in ctx.tables.nodes.values() if not n.is_removed}
+    return tuple(name for name in later if name in having)
 
 
 def find_node(ctx: Context, service: Service) -> str | None:

@@ -43,6 +43,7 @@ from tenure.model.facts import (
     LABEL_INCARNATION,
     LABEL_JOB,
     ContainerFacts,
+    number_of,
 )
 from tenure.model.node import Node, NodeSpec, Power, Reach, Scheduling
 from tenure.model.resources import Resources
@@ -327,12 +328,8 @@ def copy_of(facts: ContainerFacts) -> Copy:
     labels = facts.labels
     if LABEL_JOB in labels:
         owner = f"{labels[LABEL_JOB]}/{labels.get(LABEL_EXECUTOR, '')}"
-        return owner, _number(labels.get(LABEL_ATTEMPT, ""))
-    return labels.get(LABEL_CONTAINER, ""), _number(labels.get(LABEL_INCARNATION, ""))
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+        return owner, number_of(labels.get(LABEL_ATTEMPT, ""))
+    return labels.get(LABEL_CONTAINER, ""), number_of(labels.get(LABEL_INCARNATION, ""))
 
 
 def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_us: int) -> None:

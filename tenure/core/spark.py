@@ -16,7 +16,7 @@ from typing import Any
 
 from tenure.core.context import Context
 from tenure.core.sparklaunch import LAUNCH
-from tenure.model.facts import LABEL_DRIVER, LABEL_PORT, LABEL_ROLE, ContainerFacts
+from tenure.model.facts import LABEL_DRIVER, LABEL_PORT, LABEL_ROLE, ContainerFacts, number_of
 from tenure.model.job import Executor, ExecutorState, Job, SparkSpec
 from tenure.model.units import MIB
 
@@ -81,8 +81,8 @@ def adopted(executor: Executor, facts: ContainerFacts) -> Executor:
     driver, port = labels.get(LABEL_DRIVER, ""), labels.get(LABEL_PORT, "")
     return replace(
         executor,
-        driver_attempt=int(driver) if driver.isdigit() else 0,
-        port=int(port) if port.isdigit() else 0,
+        driver_attempt=number_of(driver),
+        port=number_of(port),
     )
 
 

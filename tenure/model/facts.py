@@ -23,6 +23,8 @@ LABEL_STAGE = "tenure.stage"
 LABEL_AGENT = "tenure.agent"
 AGENT_NAME = "tenured-agent"
 
+#: A number of so many digits fits 64 bits.
+MAX_DIGITS = 18
 RUNNING_STATES = frozenset(("running", "paused", "restarting"))
 
 
@@ -53,6 +55,12 @@ class ContainerFacts:
     def is_running(self) -> bool:
         """Whether a process of it may exist."""
         return self.state in RUNNING_STATES
+
+
+def number_of(label: str) -> int:
+    """Return the whole number that a label says, 0 where it says none that a record can hold."""
+    is_number = label.isascii() and label.isdigit() and len(label) <= MAX_DIGITS
+    return int(label) if is_number else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ SENSITIVITY = """
 
 One parameter changed at a time; its own values are k 4, 30 s, 300 s and 600 s, 5/4/3, binpack,
 saving, consolidation on, headroom 1, next. "x1" is the paper's load with requests used, "x4" four
-times it with drawn use, in the first three repetitions.
+times it with drawn use, in the first repetition.
 
 {rows}
 """

@@ -26,7 +26,7 @@ LOADS = (1, 2, 4)
 IDLE_SHARES = (0.3, 0.4, 0.5, 0.6, 0.7)
 TWO_HOURS_US = 2 * HOUR_US
 #: Of the repetitions so many show what ours is sensitive to: there are many variants.
-FEW = 3
+FEW = 1
 #: Two samples less likely than this of one distribution are told to differ.
 SIGNIFICANT = 0.05
 
