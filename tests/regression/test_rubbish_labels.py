@@ -39,9 +39,9 @@ def test_a_listing_with_rubbish_in_labels_hurts_nobody(text: str) -> None:
     bench.end(made, Done("engine-one"))
     bench.end(bench.open("start"))
     words = {key: text for key in (LABEL_INCARNATION, LABEL_ATTEMPT, LABEL_DRIVER, LABEL_PORT)}
-    fleets = ({}, {LABEL_FLEET: "bench"}, {LABEL_FLEET: text})
-    owners = ({LABEL_CONTAINER: service.id}, {LABEL_CONTAINER: text}, {})
-    owners += ({LABEL_JOB: text, LABEL_EXECUTOR: text},)
+    fleets: list[dict[str, str]] = [{}, {LABEL_FLEET: "bench"}, {LABEL_FLEET: text}]
+    owners: list[dict[str, str]] = [{LABEL_CONTAINER: service.id}, {LABEL_CONTAINER: text}, {}]
+    owners.append({LABEL_JOB: text, LABEL_EXECUTOR: text})
     theirs = [
         ContainerFacts(f"x{i}{j}", f"x{i}{j}", IMAGE, "running", words | fleet | owner)
         for i, fleet in enumerate(fleets)
