@@ -34,8 +34,9 @@ class Journal:
         """Return the readings after number ``seq``, oldest first; the newest is among them.
 
         They are at least ``every_us`` apart, from each other and from the one numbered ``seq``
-        where that is still there. A number that is higher than all, from before a clock was set
-        back, is as good as none.
+        where that is still there; where it is not, the oldest after it is among them too, however
+        near: who asks has nothing else to compare the next one with. A number that is higher than
+        all, from before a clock was set back, is as good as none.
         """
         newest = self.newest
         if newest is None or seq == newest.seq:
@@ -48,6 +49,9 @@ class Journal:
                 break
             if chosen[-1].at_us - reading.at_us >= max(1, every_us):
                 chosen.append(reading)
+        first = next(reading for reading in self._kept if reading.seq > seq)
+        if seq and last is None and chosen[-1] is not first:
+            chosen.append(first)
         if len(chosen) > 1 and last is not None and chosen[-1].at_us - last.at_us < every_us:
             chosen.pop()
         return chosen[::-1]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +142,7 @@ def test_the_daemon_samples_from_the_agent(daemon: Tenured, node: Node, tmp_path
         daemon.start()
         client = daemon.client
         body = {"Image": IMAGE, "Cmd": LOADS["burn"], "HostConfig": {"Init": True}, "name": "web"}
-        client.create_container(body)
+        key = str(client.create_container(body)["id"])
         until(lambda: samples_of(client) >= 3, 30, "a profile from the agent")
         assert "agents" not in daemon.health()["degraded"]
         assert 'tenure_agent_up{node="node1"} 1.0' in client.metrics()
@@ -154,14 +158,31 @@ def test_the_daemon_samples_from_the_agent(daemon: Tenured, node: Node, tmp_path
         until(lambda: "agents" not in daemon.health()["degraded"], 20, "the agent is back")
         before = samples_of(client)
         until(lambda: samples_of(client) >= before + 2, 30, "samples from the agent again")
+        daemon.kill()
+        known = len(spans(tmp_path, key))
+        time.sleep(4)  # the agent goes on
+        daemon.start()
+        until(lambda: len(spans(tmp_path, key)) >= known + 4, 30, "what the agent kept meanwhile")
     finally:
         daemon.stop()
         again.terminate()
         assert again.wait(20) == 0
+    rows = spans(tmp_path, key)[known - 2 :]
+    assert all(end == begin for (_, end), (begin, _) in pairwise(rows)), rows
     log = (tmp_path / "tenured.log").read_text()
     assert log.count("the agent of node node1 is away") == 1  # once, not at every sweep
     assert log.count("the agent of node node1 answers again") == 1
     assert "Traceback" not in log
+
+
+def spans(folder: Path, key: str) -> list[tuple[int, int]]:
+    """Return from when to when each kept sample of a container measured, in order."""
+    query = (
+        "SELECT at_us - span_us, at_us FROM sample JOIN series ON series.id = sample.series "
+        "WHERE container_name = ? ORDER BY at_us"
+    )
+    with closing(sqlite3.connect(f"file:{folder / 'state' / 'stats.db'}?mode=ro", uri=True)) as db:
+        return db.execute(query, (key,)).fetchall()
 
 
 def samples_of(client: Any) -> int:
