@@ -126,6 +126,17 @@ def test_a_dry_run_keeps_nothing(server: Server) -> None:
     assert server.on_loop(server.backend.sizes) == before
 
 
+def test_a_time_limit_and_a_submitter_are_kept_and_shown(server: Server) -> None:
+    body = stages({"max_runtime_s": 90}) | {"submitter": "ann"}
+    batch = server.post("/v1/batches", body).json
+    assert (batch["submitter"], batch["stages"][0]["max_runtime_s"]) == ("ann", 90)
+    assert batch["remote"] == 0
+    told = server.post("/v1/batches", stages({"max_runtime_s": 0}))
+    assert told.json["errors"][0]["field"] == "stages.0.max_runtime_s"
+    rows = server.get("/metrics").body.decode().splitlines()
+    assert "tenure_batch_remote_tasks 0.0" in rows
+
+
 def test_logs_and_output_that_are_not_there(server: Server) -> None:
     batch = server.post("/v1/batches", BATCH).json
     assert server.get(f"/v1/batches/{batch['id']}/output").status == 409

@@ -79,6 +79,23 @@ def test_plan_has_the_exit_codes_of_plans(tenure: Tenure, file: Path, tmp_path: 
     assert tenure("batch", "ls", "--all", "-q").lines == []
 
 
+def test_a_plan_is_shown_before_and_after(tenure: Tenure, file: Path, tmp_path: Path) -> None:
+    planned = tenure("batch", "plan", str(file))
+    assert planned.code == 1
+    assert "NODE" in planned.out
+    many = tmp_path / "many.json"
+    many.write_text(json.dumps(BATCH | {"stages": [STAGE | {"tasks": 40}]}))
+    (batch,) = tenure("batch", "run", str(many), "-q").lines
+    found = tenure("batch", "explain", batch, "--json").json
+    assert sum(start["tasks"] for start in found["plan"]["starts"]) == 40
+    assert found["plan"]["end_at"] > found["plan"]["planned_at"]
+    (waits,) = found["waiting"]
+    assert 0 < waits["waiting"] < 40
+    assert "the next begins on" in waits["why"]
+    assert "the next begins on" in tenure("batch", "explain", batch).out
+    assert tenure("batch", "explain", "nobody").code == 1
+
+
 def test_logs_of_a_task(tenure: Tenure, server: Server, file: Path) -> None:
     (batch,) = tenure("batch", "run", str(file), "-q").lines
     server.backend.logs[f"{batch}/1"] = b"one\ntwo\n"
