@@ -11,8 +11,7 @@ from tenure.core.ahead import Ahead
 from tenure.core.index import Index, Look, Strand, shift
 from tenure.core.line import queue_key
 from tenure.core.params import Params
-from tenure.core.shelves import Shelves
-from tenure.core.shelves import reindex as reindex_shelves
+from tenure.core.shelves import Shelves, reindex
 from tenure.core.tables import Meta, PublicEvent, Tables
 from tenure.model.batch import Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
@@ -181,9 +180,9 @@ class Context:
 
     def put_node(self, node: Node) -> Node:
         """Store a node."""
+        self.shelves.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
         self.is_room_changed = True
         self._touch_node(node.name)
-        self.shelves.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
         if node.is_removed:
             self.index.removed.add(node.name)
         else:
@@ -452,7 +451,7 @@ class Context:
         self._index_work()
         self._index_moves()
         self._index_batches()
-        reindex_shelves(self)
+        reindex(self)
         tables = self.tables
         for job in tables.jobs.values():
             self._index_job(job)
