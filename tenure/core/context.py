@@ -42,10 +42,9 @@ class Context:
     the engine ids of our containers without a record, by node, as last listed, ``sightings`` all
     of ours by node while a restore looks at the fleet; none of these is durable: they are learned
     again after a restart. ``held`` are idle nodes that stay on because a waiting job may count on
-    them. ``gone``
-    lists nodes just fenced (name, whether by power-off), ``dark`` those that just failed to boot,
-    for the others to hear of, ``ended`` moves that just ended. ``looks`` says when the drain of
-    a node looks again, ``strangers`` names running containers that are not ours, by node.
+    them. ``gone`` lists nodes just fenced (name, whether by power-off), ``dark`` those that just
+    failed to boot, for the others to hear of, ``ended`` moves that just ended. ``looks`` says when
+    the drain of a node looks again, ``strangers`` names running containers not ours, by node.
     ``guards`` are the agents that protect the owners of nodes, as they told since the start.
     ``lent`` is what can be lent of each node, kept until something there changes; ``watched`` what
     its owners use in the step under way, which its forecast is judged by.
