@@ -117,7 +117,7 @@ def test_a_cycle_forecasts_a_node_and_lending_follows(tenured: Tenured) -> None:
 
     assert objection(tenured) == ""
     assert client.plan_batch(batch(0.1))["is_accepted"]
-    with pytest.raises(InvalidInput, match="no node ever has 1.75 cores"):
+    with pytest.raises(InvalidInput, match=r"no node ever has 1\.75 cores"):
         client.plan_batch(batch(1.75))  # which would fit beside what is used now
 
 
