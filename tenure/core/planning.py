@@ -19,12 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.core import answers, needs, roster
+from tenure.core import answers, forecasts, needs, roster
 from tenure.core.context import Context
 from tenure.model.batch import Batch, Chunk, Forecasted, Task
 from tenure.model.effects import PlanBatches
 from tenure.model.errors import Problem
 from tenure.model.events import SubmitBatch
+from tenure.model.node import Node
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.planning import PlanAnswer, PlanQuestion, Schedule
 from tenure.model.units import US, iso
@@ -40,6 +41,8 @@ SETTLE_US = US
 LOOK_US = US // 4
 #: Nodes that are ahead of the plan or behind it are no haste.
 DRIFT_US = 30 * US
+#: Which nodes lend, by name, and the run of a cycle that made the forecast of each.
+Offering = tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class Asked:
     effect: str
     until_us: int
     commands: tuple[SubmitBatch, ...]
-    lenders: tuple[str, ...]
+    lenders: Offering
     why: str
     is_improving: bool = False
 
@@ -72,7 +75,7 @@ class Planning:
     why: str = ""
     due_us: int = 0
     is_improving: bool = False
-    lenders: tuple[str, ...] = ()
+    lenders: Offering = ()
     unplanned: frozenset[str] = frozenset()
     fails: int = 0
     drifted_us: int = 0
@@ -124,11 +127,16 @@ def ask(ctx: Context) -> None:
         return
     limit_us = ctx.params.plan_limit_us if is_improving else ctx.params.answer_us
     key, until_us = ctx.effect_id(), ctx.now_us + limit_us + LATE_US
-    names = tuple(node.name for node in survey.lenders)
-    state.asked = Asked(key, until_us, commands, names, why, is_improving)
+    state.asked = Asked(key, until_us, commands, _offering(ctx, survey.lenders), why, is_improving)
     ctx.roster.placed.clear()
     ctx.emit(PlanBatches(key, f"{MACHINE}:all", question, limit_us / US))
     ctx.arm(until_us, MACHINE, "all")
+
+
+def _offering(ctx: Context, lenders: Sequence[Node]) -> Offering:
+    """Return which nodes lend, each with the run that made its forecast ("": none in force)."""
+    made = ((node.name, forecasts.in_force(ctx, node.name)) for node in lenders)
+    return tuple((name, "" if found is None else found.run_id) for name, found in made)
 
 
 def _next(state: Planning) -> tuple[SubmitBatch, ...]:
@@ -300,10 +308,13 @@ def _look(ctx: Context, open_: Sequence[Batch]) -> None:
         ctx.arm(state.looked_us + LOOK_US, MACHINE, "all")
         return
     state.looked_us = ctx.now_us
-    names = tuple(node.name for node in needs.lenders(ctx))
-    if names != (state.asked.lenders if state.asked is not None else state.lenders):
-        if names:
-            want(ctx, "other nodes lend", wait_us=SETTLE_US if state.lenders else 0)
+    now = _offering(ctx, needs.lenders(ctx))
+    before = state.asked.lenders if state.asked is not None else state.lenders
+    if now != before:
+        is_same = [name for name, _ in now] == [name for name, _ in before]
+        why = "forecasts were revised" if is_same else "other nodes lend"
+        if now:
+            want(ctx, why, wait_us=SETTLE_US if state.lenders else 0)
         return
     if state.asked is not None:
         return

@@ -375,3 +375,15 @@ def test_a_dynamic_margin_leaves_free_what_was_above_the_forecast_lately(
     assert over.cpu_m[-1] == before.cpu_m
     bench.use(0, after_us=2 * HOUR_US)
     assert spare(bench).cpu_m == before.cpu_m
+
+
+def test_a_revised_forecast_has_the_rest_of_batches_planned_anew() -> None:
+    bench = bench_of()
+    bench.foresee(made(bench, [100] * 96))
+    bench.lend("b", stage(count=12, request=Resources(500, MIB), run_us=600 * US))
+    before = bench.tables.schedules["b"]
+    bench.foresee(made(bench, [1200] * 96))
+    bench.say(Tick(at_us=0), after_us=2 * US)
+    after = bench.tables.schedules["b"]
+    assert after.why == "forecasts were revised"
+    assert after.end_us > before.end_us
