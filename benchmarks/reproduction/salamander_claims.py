@@ -77,7 +77,7 @@ def _shorter(rows: Rows, chunk: int, centre: str, percent: float) -> Verdict:
     by_pair = median(100 * (1 - b["duration_s"] / a["duration_s"]) for a, b in pairs)
     text = f"{less:.1f} % less; by pairs {by_pair:.1f} % ({len(pairs)} pairs)"
     return Verdict(
-        "IV-B1", claim, text, HOLDS if less >= percent else PARTLY if less > 0 else FAILS
+        "IV-B1", claim, text, HOLDS if less >= percent else PARTLY if less >= 1 else FAILS
     )
 
 
