@@ -54,6 +54,8 @@ class Planner:
         until_s = asyncio.get_running_loop().time() + effect.limit_s + GRACE_S
         try:
             question = await asyncio.to_thread(question_of, effect)
+            if self._newest != effect.id:  # another came while this was written down
+                return Refused("superseded")
             line = await self._child.ask(lambda: question, until_s)
             return await asyncio.to_thread(_outcome, line)
         except TimeoutError:
