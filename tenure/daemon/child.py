@@ -43,6 +43,11 @@ class Child:
         """Return the pid of the child, None while there is none."""
         return None if self._child is None else self._child.pid
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a question is being answered."""
+        return self._turn.locked()
+
     async def ask(self, question: Callable[[], bytes], until_s: float) -> bytes:
         """Return the answer to a question: the line that ``question`` returns in its turn.
 

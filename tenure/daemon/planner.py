@@ -42,14 +42,19 @@ class Planner:
         """Return the pid of the child, None while there is none."""
         return self._child.pid
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a question is being answered."""
+        return self._child.is_busy
+
     async def plan(self, effect: PlanBatches) -> Outcome:
         """Return the planner's answer; refused ``no_plan`` when its time is long over.
 
         Refused ``superseded`` when another question came, ``no_solver`` when the solver's library
         is not installed.
         """
-        before, self._newest = self._newest, effect.id
-        if before:
+        self._newest = effect.id
+        if self.is_busy:
             self._child.interrupt()
         until_s = asyncio.get_running_loop().time() + effect.limit_s + GRACE_S
         try:
