@@ -28,6 +28,8 @@ NODES = ("a", "b", "c")
 KINDS = ("memory", "ssd", "hdd")
 MIB = 1 << 20
 BLOCKS = 9
+#: Tasks that a node begins at once (``Params.preparing``).
+AT_ONCE = 4
 SOON_S = 120.0
 #: Tells its block's number and checksum, and whether it could have written to it.
 SUM = """
@@ -128,7 +130,9 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         for kind in KINDS:
             path = (memory if kind == "memory" else disks) / node / kind
             path.mkdir(parents=True, exist_ok=True)
-            row = {"name": kind, "kind": kind, "path": str(path), "capacity": 30 * MIB}
+            # in memory no more than a node begins tasks at once: else some rightly read elsewhere
+            room = (AT_ONCE if kind == "memory" else 30) * MIB
+            row = {"name": kind, "kind": kind, "path": str(path), "capacity": room}
             found.append(
                 row | {"bytes_per_s": {"memory": 3200, "ssd": 400, "hdd": 160}[kind] * MIB}
             )
