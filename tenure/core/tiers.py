@@ -4,7 +4,9 @@ Theory of operation. A node that comes back is looked at before anything on it i
 records say and is not there is lost, what is there and no record knows is removed. Files that are
 to go take room until a node has confirmed that they are gone. Every replica is read and compared
 with its checksum every few days, and one that is wrong is replaced by a copy of another. What is
-under way is not durable: after a restart every node comes back, and is looked at.
+under way is not durable: after a restart every node comes back, and is looked at. A look ends what
+went on before it, so a removal whose end is not known is followed by one: else it might come late,
+and take a copy that was made anew under the same name.
 """
 
 from __future__ import annotations
@@ -297,8 +299,9 @@ def _not_done(ctx: Context, node: Node, chore: Chore, outcome: Outcome) -> None:
     """Do it again after a while; why it cannot be done is shown with the node's tiers."""
     ctx.shelves.again_us[node.name] = ctx.now_us + AGAIN_US
     note = f"{getattr(outcome, 'code', 'unknown')}: {getattr(outcome, 'detail', '')}"[:300]
-    if chore.kind == "survey":
+    if chore.kind in ("survey", "drop"):
         ctx.shelves.surveys.add(node.name)
+    if chore.kind == "survey":
         for tier in node.spec.tiers:
             mark = mark_of(ctx, node.name, tier.name)
             if mark.note != note:

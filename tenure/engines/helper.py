@@ -10,7 +10,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tenure.engines import leftovers, paths
@@ -88,14 +88,23 @@ class Helpers:
         return json_id(await self.transport.send("POST", path, body=body))
 
     async def clear(self) -> None:
-        """Remove the helpers that nobody works with any more."""
+        """Remove the helpers that nobody works with any more: none of them does anything later.
+
+        Raises EngineError if one may be left.
+        """
         filters = json.dumps({"label": [f"{LABEL_HELPER}={KIND}"]})
-        with suppress(EngineError):
-            rows = await self.transport.read("/containers/json", {"filters": filters, "all": "1"})
-            for row in rows if isinstance(rows, list) else ():
-                names = {str(name).lstrip("/") for name in row.get("Names") or ()}
-                if not names & self.alive:
-                    await leftovers.remove_container(self.transport, str(row.get("Id", "")))
+        rows = await self.transport.read("/containers/json", {"filters": filters, "all": "1"})
+        for row in rows if isinstance(rows, list) else ():
+            names = {str(name).lstrip("/") for name in row.get("Names") or ()}
+            if not names & self.alive:
+                await self._remove(str(row.get("Id", "")))
+
+    async def _remove(self, ref: str) -> None:
+        try:
+            await self.transport.send("DELETE", paths.container(ref, "?force=1&v=1"))
+        except EngineAnswer as answer:
+            if answer.status != HTTP_NOT_FOUND:
+                raise
 
 
 @dataclass(frozen=True, slots=True)

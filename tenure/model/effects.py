@@ -230,6 +230,8 @@ class DropBlocks:
 class SurveyTiers:
     """List what lies in ``folder`` of each tier of a node, and what ails the tiers.
 
+    Removals that were asked for before it and given up are ended first: they do not come late.
+
     Ends ``Done`` with ``counts`` of (tier/name, bytes), and a line ``tier fault`` in ``value`` for
     each tier in which nothing can be kept.
     """

@@ -26,11 +26,24 @@ ROTTEN = "rotten"
 class Disks:
     """Files of one host by directory and name: checksum and size.
 
-    ``volatile`` are the directories that lie in memory, as far as tenure has named them.
+    ``volatile`` are the directories that lie in memory, as far as tenure has named them. ``drops``
+    are the removals that were asked for, ``ended`` those whose helpers a survey has removed.
     """
 
     files: dict[str, dict[str, tuple[str, int]]] = field(default_factory=dict)
     volatile: set[str] = field(default_factory=set)
+    drops: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+
+    def expect(self, effect: TierEffect) -> None:
+        """Take in that an effect is on its way."""
+        if isinstance(effect, DropBlocks):
+            self.drops.add(effect.id)
+
+    def end_helpers(self) -> None:
+        """Remove the helpers that are left: what they were asked for does not happen any more."""
+        self.ended |= self.drops
+        self.drops.clear()
 
     def forget_memory(self) -> None:
         """Lose what lies in memory: the host goes down."""
@@ -50,6 +63,8 @@ class Disks:
             rows = ((name, int(here.get(name, ("", 0))[0] == sha)) for name, sha in effect.sums)
             return Done(counts=tuple(rows))
         assert isinstance(effect, DropBlocks)
+        if effect.id in self.ended:
+            return Refused("engine_error", "its helper was removed")
         for name in list(here):
             if any(name == gone or name.startswith(f"{gone}/") for gone in effect.names):
                 del here[name]

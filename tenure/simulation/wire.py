@@ -15,6 +15,7 @@ from tenure.model.effects import (
     SendInput,
     StartContainer,
     StopContainer,
+    SurveyTiers,
     TierEffect,
     TransferState,
     TwoEngineEffect,
@@ -74,6 +75,8 @@ class Wire:
     def send(self, effect: EngineEffect, answer: Answer) -> None:
         """Send an effect; ``answer`` is called once, or twice where an answer is doubled."""
         machine = self._machines[effect.node]
+        if isinstance(effect, TierEffect):
+            machine.disks.expect(effect)
         self._timeline.after(
             self._faults.delay_us(1, 300), lambda: self._arrive(machine, effect, answer)
         )
@@ -145,6 +148,8 @@ class Wire:
         if not self._has_origin(effect):
             self._give_up(answer)
             return
+        if isinstance(effect, SurveyTiers):
+            machine.disks.end_helpers()
         outcome = perform(self._machines, effect)
         if fault == "lie":
             outcome = Refused("engine_error", "an error after success")

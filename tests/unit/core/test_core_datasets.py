@@ -10,7 +10,7 @@ from tenure.core import copies, replicas
 from tenure.model.dataset import DatasetFile
 from tenure.model.effects import CopyBlock, Relist, SwitchPower
 from tenure.model.events import DrainNode, NodeListed
-from tenure.model.outcome import Refused, Unknown
+from tenure.model.outcome import Outcome, Refused, Unknown
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import Bench
@@ -128,6 +128,30 @@ def test_files_that_nobody_knows_are_removed(shelf: Shelf) -> None:
     shelf.find("a")
     assert f"{folder}/d-gone/000001" not in shelf.disks["a", "/mnt/hdd"]
     assert sum(map(shelf.files, THREE)) == 4
+    shelf.check()
+
+
+@pytest.mark.parametrize("outcome", [Unknown("no answer"), Refused("unreachable", "cut")])
+def test_a_removal_whose_end_is_not_known_is_ended_before_its_name_is_used_again(
+    outcome: Outcome,
+) -> None:
+    shelf = Shelf(*(with_tiers(name, "ssd") for name in THREE))
+    made = shelf.put("logs", 1, replicas=3)
+    shelf.work()
+    node, tier = shelf.places("logs")[0][0]
+    name = replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])
+    shelf.disks[node, f"/mnt/{tier}"][name] = ("rotten", BLOCK)
+    shelf.change("verify", made.id)
+    while not shelf.has_open("drop_blocks"):
+        effect = next(e for e in shelf.tables.effects.values() if e.kind == "check_blocks")
+        shelf.end(effect, shelf.perform(effect))
+    shelf.end(shelf.open("drop_blocks"), outcome)
+    begun = len(shelf.done)
+    shelf.work()
+    kinds = [e.kind for e in shelf.done[begun:] if e.node == node]
+    wanted = ["survey_tiers", "drop_blocks", "copy_block"]
+    assert [kind for kind in kinds if kind in wanted][:3] == wanted
+    assert shelf.nodes_of("logs") == [set(THREE)]
     shelf.check()
 
 
