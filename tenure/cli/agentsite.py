@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import grp
 import os
+import posixpath
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -31,6 +32,21 @@ if TYPE_CHECKING:  # the other commands must not pay for the engines' libraries
     from tenure.engines.engine import Engine
 
 GROUP = "tenure"
+#: Folders that hold what is not the agent's, sockets of engines above all.
+SHARED = frozenset(
+    (
+        "/",
+        "/dev",
+        "/dev/shm",
+        "/etc",
+        "/home",
+        "/root",
+        "/run",
+        "/run/docker",
+        "/run/tenure",
+        "/tmp",
+    )
+) | frozenset(("/usr", "/var", "/var/lib", "/var/run", "/var/run/docker", "/var/tmp"))
 #: Of the log of an agent that does not come up.
 LOG_BYTES = 2000
 POLL_S = 0.25
@@ -75,6 +91,7 @@ def planned(spec: NodeSpec, wish: Wish, *, is_dry: bool) -> AgentPlan:
     from tenure.engines.agent import TLS, TOKEN, AgentPlan
 
     agent = agent_of(spec)
+    _check_socket(spec.name, agent.url)
     files = {f"{TLS}/{name}": content for name, content in _certificates(agent, wish).items()}
     if agent.token_file:
         files[TOKEN] = _token(Path(agent.token_file), is_dry=is_dry)
@@ -86,6 +103,19 @@ def planned(spec: NodeSpec, wish: Wish, *, is_dry: bool) -> AgentPlan:
         is_lent=spec.harvest is not None,
         group=_group(wish.group) if agent.url.startswith("unix:") else 0,
         files=files,
+    )
+
+
+def _check_socket(node: str, url: str) -> None:
+    """Raise InvalidInput for a socket whose folder must not be mounted into the container."""
+    parts = urlsplit(url)
+    folder = posixpath.normpath("/" + posixpath.dirname(parts.path).lstrip("/"))
+    if parts.scheme != "unix" or not (folder in SHARED or ":" in folder):
+        return
+    raise _fault(
+        f"nodes.{node}.agent.url",
+        f"names a socket in {folder}, which would be mounted into the agent's container with all "
+        "that is there: give it a folder of its own, such as unix:///run/tenure-agent/agent.sock",
     )
 
 

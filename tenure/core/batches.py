@@ -68,7 +68,8 @@ def submit(ctx: Context, command: SubmitBatch) -> None:
 
 def objection(ctx: Context, spec: BatchSpec) -> Problem | None:
     """Return why a batch is refused without a plan, None if it may be planned. Changes nothing."""
-    if len(ctx.index.open_batches) >= ctx.params.max_batches:
+    coming, coming_tasks = planning.expected(ctx)
+    if len(ctx.index.open_batches) + coming >= ctx.params.max_batches:
         detail = f"{ctx.params.max_batches} batches are open already; try again later"
         return Problem("queue_full", detail, 429)
     if not spec.tasks:
@@ -77,6 +78,7 @@ def objection(ctx: Context, spec: BatchSpec) -> Problem | None:
         detail = f"it has {spec.tasks} tasks, and may have {ctx.params.max_tasks}: split coarser"
         return _problem("too_many_tasks", detail, "stages")
     open_ = sum(ctx.tables.batches[key].spec.tasks for key in ctx.index.open_batches)
+    open_ += coming_tasks
     if open_ + spec.tasks > ctx.params.max_open_tasks:
         most = ctx.params.max_open_tasks
         detail = f"open batches have {open_} tasks, and may have {most} with its {spec.tasks}"
@@ -249,7 +251,8 @@ def _give_way(ctx: Context, name: str) -> None:
     short = lending.look_at(ctx, node).short_bytes
     if short <= 0:
         return
-    here = [task for task in ctx.tasks_on(name) if task.state not in EXITED]
+    # one whose input is sent ahead holds nothing yet
+    here = [t for t in ctx.tasks_on(name) if t.state not in EXITED and not t.is_ahead]
     for task in sorted(here, key=lambda t: (t.started_us or ctx.now_us, t.index), reverse=True):
         if short <= 0:
             return

@@ -93,6 +93,17 @@ def enlist(ctx: Context, command: SubmitBatch) -> None:
     ask(ctx)
 
 
+def expected(ctx: Context) -> tuple[int, int]:
+    """Return how many batches, and tasks of them, may be accepted by plans that are not there yet.
+
+    They count against the bounds of open ones: many that come at once are all planned together.
+    """
+    state = ctx.planning
+    asked = state.asked.commands if state.asked is not None else ()
+    found = [command.spec.tasks for command in (*state.waiting, *asked) if not command.is_dry]
+    return len(found), sum(found)
+
+
 def want(ctx: Context, why: str, *, wait_us: int = 0) -> None:
     """Have the rest planned anew in ``wait_us``, or when it was wanted before if that is sooner."""
     state, due_us = ctx.planning, ctx.now_us + wait_us
@@ -109,6 +120,7 @@ def ask(ctx: Context) -> None:
         return
     if ctx.meta.is_restoring:
         return
+    state.waiting[:] = [one for one in state.waiting if not answers.recall(ctx, one)]
     is_due = bool(state.why) and ctx.now_us >= state.due_us
     commands = _next(state)
     if is_due and any(command.is_dry for command in commands):
@@ -140,14 +152,20 @@ def _offering(ctx: Context, lenders: Sequence[Node]) -> Offering:
 
 
 def _next(state: Planning) -> tuple[SubmitBatch, ...]:
-    """Return who is answered next: submissions in a row, or one dry run."""
+    """Return who is answered next: submissions in a row, or one dry run.
+
+    Of those with one key the first alone: what it is answered is what the others are.
+    """
     if state.waiting and state.waiting[0].is_dry:
         return (state.waiting[0],)
     row: list[SubmitBatch] = []
+    keys: set[str] = set()
     for command in state.waiting:
-        if command.is_dry:
+        key = command.idempotency_key
+        if command.is_dry or key in keys:
             break
         row.append(command)
+        keys |= {key} - {""}
     return tuple(row)
 
 

@@ -264,8 +264,9 @@ def ahead_us(ctx: Context, entry: Entry, node: Node) -> int:
 def drift(ctx: Context, slack_us: int) -> str:
     """Return in words how a node is off the plan by more than ``slack_us``, "" if none is.
 
-    Behind it: what is due has no room. Ahead of it: it has nothing more to begin, and what it has
-    room for is planned elsewhere for later. O(entries + nodes x stages).
+    Behind it: what is due has no room, also where its input lies there already. Ahead of it: it has
+    nothing more to begin, and what it has room for is planned elsewhere for later.
+    O(entries + nodes x stages).
     """
     latest: dict[Key, int] = {}
     for name, entries in sorted(ctx.roster.entries.items()):
@@ -274,6 +275,10 @@ def drift(ctx: Context, slack_us: int) -> str:
             latest[key] = max(latest.get(key, 0), entry.at_us)
         node = ctx.tables.nodes.get(name)
         if node is not None and entries and _is_late(ctx, node, entries[0], slack_us):
+            return f"{name} is behind its plan"
+    for name in sorted(name for name, keys in ctx.index.tasks.items() if keys):
+        node = ctx.tables.nodes.get(name)
+        if node is not None and _is_stuck(ctx, node, slack_us):
             return f"{name} is behind its plan"
     for node in list(ctx.tables.nodes.values()):
         if not ctx.roster.entries.get(node.name) and lending.is_said_to_lend(node):
@@ -290,6 +295,16 @@ def _is_late(ctx: Context, node: Node, entry: Entry, slack_us: int) -> bool:
     stage = batch.spec.stage(entry.stage)
     late_us = entry.at_us + slack_us + lending.task_us(stage, node) // 2
     return has_turn(ctx, batch, stage) and ctx.now_us > late_us
+
+
+def _is_stuck(ctx: Context, node: Node, slack_us: int) -> bool:
+    """Whether the first task whose input lies on a node should have begun there long ago."""
+    ahead = lending.look_at(ctx, node).ahead
+    if not ahead:
+        return False
+    task = ctx.tables.tasks[ahead[0]]
+    lasts_us = lending.task_us(tasks.stage_of(ctx, task), node)
+    return ctx.now_us > task.start_us + slack_us + lasts_us // 2
 
 
 def _could_begin(ctx: Context, node: Node, key: Key, before_us: int) -> bool:

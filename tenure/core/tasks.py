@@ -305,8 +305,8 @@ def reclaim(ctx: Context, task: Task, why: str) -> None:
         renew(ctx, over)
 
 
-def renew(ctx: Context, over: Task) -> None:
-    """Begin the next attempt, which has no node yet."""
+def renew(ctx: Context, over: Task, *, shunned: str | None = None) -> None:
+    """Begin the next attempt, which has no node yet; rather not on the last one's (None)."""
     if ctx.tables.batches[over.batch].is_ending:
         return
     wait_us = ctx.params.retry_us * min(over.failures + over.mishaps + over.reclaims, MOST_WAITS)
@@ -322,7 +322,7 @@ def renew(ctx: Context, over: Task) -> None:
         mishaps=over.mishaps,
         reclaims=over.reclaims,
         retry_us=ctx.now_us + wait_us,
-        shunned=over.node,
+        shunned=over.node if shunned is None else shunned,
         note=over.note,
         sent_to=over.sent_to,
     )
@@ -331,10 +331,13 @@ def renew(ctx: Context, over: Task) -> None:
 
 
 def withdraw(ctx: Context, task: Task) -> None:
-    """Take back a task that has not begun: it is planned elsewhere. That costs nothing."""
+    """Take back a task that has not begun: it is planned elsewhere. That costs nothing.
+
+    It had not to leave its node: a later plan may have it there again.
+    """
     over = to(ctx, task, S.ABANDONED, note="planned elsewhere", finished_us=ctx.now_us)
     bury(ctx, over, may_run=bool(task.effect) or task.is_unsure)
-    renew(ctx, over)
+    renew(ctx, over, shunned=over.shunned)
 
 
 def abandon(ctx: Context, task: Task, note: str) -> None:

@@ -51,6 +51,7 @@ class Child:
     async def ask(self, question: Callable[[], bytes], until_s: float) -> bytes:
         """Return the answer to a question: the line that ``question`` returns in its turn.
 
+        It is called when there is a child, and may raise ChildEnded: nobody waits for it any more.
         Raises TimeoutError at ``until_s`` of the loop's clock, waiting for its turn included; the
         child ends with its question. Raises ChildEnded if it ends by itself.
         """
@@ -63,7 +64,7 @@ class Child:
             await self._stay()
             try:
                 async with asyncio.timeout_at(until_s):
-                    answer = await self._exchange(question())
+                    answer = await self._exchange(question)
                 is_whole = True
             except OSError as error:
                 if isinstance(error, TimeoutError):
@@ -75,7 +76,7 @@ class Child:
             self._idle = asyncio.create_task(self._retire(), name=f"idle {self._module}")
         return answer
 
-    async def _exchange(self, question: bytes) -> bytes:
+    async def _exchange(self, question: Callable[[], bytes]) -> bytes:
         child = self._child
         if child is None or child.returncode is not None:
             argv = (sys.executable, "-m", self._module, str(os.getpid()))
@@ -84,7 +85,7 @@ class Child:
             )
         assert child.stdin is not None
         assert child.stdout is not None
-        child.stdin.write(question)
+        child.stdin.write(question())
         await child.stdin.drain()
         try:
             answer = await child.stdout.readline()

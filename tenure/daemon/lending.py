@@ -152,7 +152,9 @@ class Lending:
             mode=str(told.get("mode", "")),
             cgroup_parent=str(told.get("cgroup_parent", "")),
             fault=fault,
-            is_at_floor=bool(wanted and quota_m is not None and quota_m <= wanted.floor_m),
+            is_at_floor=wanted is not None
+            and isinstance(quota_m, int | float)
+            and quota_m <= wanted.floor_m,
         )
         if self._guards.get(name) != guard:
             self._guards[name] = guard

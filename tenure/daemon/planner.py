@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import sys
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tenure.daemon.child import IDLE_S, Child, ChildEnded, serve
@@ -61,7 +61,7 @@ class Planner:
             question = await asyncio.to_thread(question_of, effect)
             if self._newest != effect.id:  # another came while this was written down
                 return Refused("superseded")
-            line = await self._child.ask(lambda: question, until_s)
+            line = await self._child.ask(partial(self._said, effect.id, question), until_s)
             return await asyncio.to_thread(_outcome, line)
         except TimeoutError:
             return Refused("no_plan", f"the planner gave no answer within {effect.limit_s:g} s")
@@ -74,6 +74,12 @@ class Planner:
         finally:
             if self._newest == effect.id:
                 self._newest = ""
+
+    def _said(self, key: str, question: bytes) -> bytes:
+        """Return a question whose turn it is; raises ChildEnded if another came meanwhile."""
+        if self._newest != key:  # while the child was started, which could not be interrupted
+            raise ChildEnded("another question came")
+        return question
 
     async def close(self) -> None:
         """End the child; questions under way end unknown, as do later ones."""

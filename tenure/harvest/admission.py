@@ -22,7 +22,7 @@ from tenure.harvest import planner
 from tenure.harvest.fair import fair
 from tenure.harvest.first_fit import list_plan
 from tenure.harvest.grid import Grid, allowed, waves
-from tenure.harvest.problem import Job, Node, Problem, Running, Stage
+from tenure.harvest.problem import MAX_TICKS, Job, Node, Problem, Running, Stage
 from tenure.harvest.progress import Watch
 from tenure.harvest.replan import Delivered, Ended, State, rest
 from tenure.harvest.solution import Solution
@@ -180,7 +180,7 @@ def step_ticks(question: PlanQuestion, steps: int) -> int:
     left = [s for batch in question.batches for s in batch.stages if s.count > s.ended]
     fastest = max((offer.speed for offer in question.offers), default=1.0)
     shortest_us = min((s.work_us for s in left), default=STEP_US) / fastest
-    most = MAX_CELLS // max(1, steps * len(question.offers))
+    most = min(MAX_CELLS // max(1, steps * len(question.offers)), MAX_TICKS // max(1, steps))
     fitting = [ticks for ticks in STEP_TICKS if ticks <= most] or [1]
     coarse = [t for t in reversed(fitting) if STEP_US / t * TICKS_PER_TASK <= shortest_us]
     return coarse[0] if coarse else fitting[0]

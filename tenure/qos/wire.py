@@ -117,8 +117,16 @@ def decode_actions(raw: Any) -> ActionsAnswer:
         actions,
         raw.get("is_more") is True,
         _count(raw.get("oldest_seq")) or 0,
-        status if isinstance(status, Mapping) else {},
+        _sound(status) if isinstance(status, Mapping) else {},
     )
+
+
+def _sound(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a status without numbers that are none, or that no controller has."""
+    inner = {key: _sound(value) for key, value in status.items() if isinstance(value, Mapping)}
+    numbers = {key: value for key, value in status.items() if isinstance(value, int | float)}
+    wild = {key for key, value in numbers.items() if not abs(value) < LARGEST}
+    return {key: inner.get(key, value) for key, value in status.items() if key not in wild}
 
 
 def _is_misplaced_bool(value: object, allowed: tuple[type, ...]) -> bool:

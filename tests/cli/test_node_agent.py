@@ -49,6 +49,16 @@ def test_certificates_belong_to_https(tenure: Tenure, folder: Path) -> None:
     assert (ran.code, "--group there is no group" in ran.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "path", ["/a.sock", "/run/a.sock", "//var/run/./a.sock", "/run/a:b/a.sock"]
+)
+def test_a_socket_has_a_folder_of_its_own(tenure: Tenure, folder: Path, path: str) -> None:
+    """Its folder is mounted: in /run the agent would have the engine's own socket."""
+    file = configured(folder, {"url": f"unix://{path}"})
+    ran = tenure("node", "agent", "install", "n1", "--config", file)
+    assert (ran.code, "nodes.n1.agent.url names a socket in " in ran.err) == (2, True)
+
+
 def test_https_needs_a_certificate_that_can_be_served(tenure: Tenure, folder: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is missing: no certificates can be made")

@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from tenure.core import history, lending, planning
+from tenure.core import history, lending, planning, tasks
 from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
 from tenure.model.batch import Batch, BatchSpec, InputFile, StageSpec, TaskState
 from tenure.model.effects import PlanBatches, Reply
 from tenure.model.errors import Problem
-from tenure.model.events import CancelBatch, EffectEnded, NodeLost, SubmitBatch, Tick
+from tenure.model.events import (
+    CancelBatch,
+    EffectEnded,
+    NodeLost,
+    SubmitBatch,
+    Tick,
+    UsageObserved,
+)
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
@@ -92,10 +99,15 @@ def test_one_key_twice_while_it_is_planned_is_one_batch() -> None:
     bench = asking()
     bench.submit_batch("x", idempotency_key="k", fingerprint="f")
     bench.submit_batch("y", idempotency_key="k", fingerprint="f")
-    (first,) = bench.answer()
-    (second,) = bench.answer()
+    first, second = bench.answer()
     assert first.id == second.id == "x"
-    assert len(bench.tables.batches) == 1
+    assert len(bench.tables.batches) == bench.questions == 1
+    bench.submit_batch("a")
+    for name in ("b", "c"):
+        bench.submit_batch(name, idempotency_key="l", fingerprint="f")
+    bench.answer()
+    assert [need.batch for need in bench.question.question.batches] == ["x", "a", "b"]
+    assert [answered.id for answered in bench.answer()] == ["b", "b"]
 
 
 def test_without_a_plan_those_who_wait_are_told_after_some_tries() -> None:
@@ -177,6 +189,52 @@ def test_a_plan_that_has_it_elsewhere_takes_back_what_was_sent_ahead() -> None:
     assert bench.batch().remote == 1
 
 
+def test_an_input_that_lies_where_owners_took_the_room_is_planned_elsewhere() -> None:
+    bench = asking()
+    big = Resources(1000, 512 * MIB)
+    bench.submit_batch("b", stage(count=4, request=big, run_us=4 * US, input=FILE))
+    bench.answer()
+    first, _ = bench.run(0), bench.run(2)
+    for index in (1, 3):
+        bench.end(bench.open_of("create", index), Done(f"e{index}"))
+        bench.end(bench.open_of("send", index))
+    here, other = bench.task(0).node, bench.task(2).node
+    # too little is left for another task, and none has to give way
+    use = UsageObserved(at_us=0, foreign={here: Resources(100, 430 * MIB)})
+    bench.say(use)
+    waits = shown(bench.effects_of("create", 1), "e1")
+    bench.listed(here, shown(first, "e0", "exited", exit_code=0), waits)
+    bench.end(bench.open_of("collect", 0))
+    task = bench.task(1)
+    assert (task.node, task.state, task.is_ahead, bench.questions) == (here, S.READY, True, 1)
+    bench.say(use, after_us=40 * US)
+    assert bench.questions == 2
+    bench.answer()
+    assert {start.node for start in bench.records["schedules"]["b"].starts} == {other}
+    assert (bench.task(1).attempt, bench.task(1).node in ("", other)) == (2, True)
+
+
+def test_tasks_that_hold_nothing_yet_do_not_give_way() -> None:
+    bench = asking(lends("n"))
+    big = Resources(1000, 512 * MIB)
+    bench.submit_batch("b", stage(count=2, request=big, run_us=4 * US, input=FILE))
+    bench.answer()
+    bench.run(0)
+    bench.end(bench.open_of("create", 1), Done("e1"))
+    bench.end(bench.open_of("send", 1))
+    bench.say(UsageObserved(at_us=0, foreign={"n": Resources(100, 900 * MIB)}))
+    assert (bench.task(0).reclaims, bench.task(1).reclaims) == (1, 0)
+
+
+def test_a_task_that_was_planned_elsewhere_had_not_to_leave_its_node() -> None:
+    bench = asking(lends("n"))
+    big = Resources(1000, 512 * MIB)
+    bench.submit_batch("b", stage(count=2, request=big, run_us=4 * US, input=FILE))
+    bench.answer()
+    tasks.withdraw(bench.state.ctx, bench.task(1))
+    assert (bench.task(1).attempt, bench.task(1).shunned) == (2, "")
+
+
 def test_a_restart_plans_anew_and_begins_nothing_before() -> None:
     bench = asking()
     bench.submit_batch("b", stage(count=8, run_us=100 * US))
@@ -244,6 +302,22 @@ def test_open_tasks_are_bounded_over_all_batches() -> None:
     (reply,) = [e for e in bench.submit_batch("c", stage(count=4)) if isinstance(e, Reply)]
     assert reply.value.code == "queue_full"
     assert "7 tasks" in reply.value.detail
+
+
+def refusals_of(bench: Asking, name: str, **spec: Any) -> list[str]:
+    effects = bench.submit_batch(name, stage(**spec))
+    return [effect.value.code for effect in effects if isinstance(effect, Reply)]
+
+
+def test_those_that_wait_for_a_plan_count_against_the_bounds() -> None:
+    bench = asking(max_open_tasks=10)
+    assert refusals_of(bench, "a", count=4) == refusals_of(bench, "b", count=4) == []
+    assert refusals_of(bench, "c", count=4) == ["queue_full"]
+    bench.answer()
+    bench.answer()
+    assert sum(batch.spec.tasks for batch in bench.tables.batches.values()) == 8
+    bench = asking(max_batches=2)
+    assert [refusals_of(bench, name) for name in "abc"] == [[], [], ["queue_full"]]
 
 
 @pytest.mark.parametrize("solver", ["auto", "first_fit"])

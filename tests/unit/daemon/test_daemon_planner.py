@@ -72,6 +72,21 @@ async def test_a_later_question_takes_the_place_of_one_that_is_being_answered() 
         await planner.close()
 
 
+async def test_a_question_is_overtaken_while_its_child_is_started() -> None:
+    planner = Planner()
+    try:
+        asking = asyncio.create_task(planner.plan(asked()))
+        async with asyncio.timeout(20):
+            while not planner.is_busy:  # noqa: ASYNC110 - no pause: the child must not be there yet
+                await asyncio.sleep(0)
+            assert planner.pid is None
+            newest = await planner.plan(asked("e2"))
+        assert await asking == Refused("superseded")
+        assert isinstance(newest, Done)
+    finally:
+        await planner.close()
+
+
 async def test_a_child_that_dies_leaves_its_question_unknown_and_the_next_one_answered() -> None:
     planner = Planner()
     try:

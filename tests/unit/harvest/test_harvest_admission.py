@@ -131,3 +131,10 @@ def test_many_nodes_have_coarser_ticks() -> None:
     question = asked(batch("x", stage), offers=offers, window_us=24 * 3600 * US)
     steps = 480
     assert admission.step_ticks(question, steps) * steps * 400 <= admission.MAX_CELLS
+
+
+def test_a_window_of_months_has_coarser_ticks_and_is_still_answered() -> None:
+    stage = need("s", 9000, 3000, nodes=(0,))
+    short = need("t", 1, 9, nodes=(0,))
+    question = asked(batch("x", stage, short), offers=(offer("a"),), window_us=60 * 24 * 3600 * US)
+    assert [code for _, code, _ in planned(question).refusals] == ["no_room"]
