@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tenure.core import executors, graves, jobs, ledger, moves, room, services, spark, tasks
+from tenure.core import executors, graves, jobs, kinds, ledger, moves, room, services, spark, tasks
 from tenure.core.context import GONE_SERVICE, UNPLACED_SERVICE, Context
 from tenure.core.steps import is_committed
 from tenure.model.batch import TaskState
@@ -30,6 +30,8 @@ SKIPPED_TURNS = 1000
 NO_TRACE = "no trace of it was found after the restore"
 RETRY_US = 5 * US
 C = ContainerState
+#: What is not to run, by the state that the backup tells: a copy that never ran was moved at rest.
+RESTS = {C.STOPPED: C.STOPPED, C.STOPPING: C.STOPPED, C.EXITED: C.EXITED}
 ENDED = ("exited", "dead")
 QUEUED = (JobState.ACCEPTED, JobState.WAITING)
 
@@ -205,7 +207,7 @@ def _close(ctx: Context, move: Migration) -> None:
         moves.put(ctx, move, Step.ROLLED_BACK, reason="restored", finished_us=ctx.now_us)
     service = ctx.tables.services[move.container]
     if service.state is C.MOVING:
-        services.to(ctx, service, C.RUNNING)
+        services.to(ctx, service, move.end_state)
 
 
 def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
@@ -221,18 +223,18 @@ def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
     if best.facts.is_running:
         _adopt_service(ctx, service, best, C.RUNNING)
     elif ended is None:
-        _adopt_service(ctx, service, best, C.CREATED)
+        _adopt_service(ctx, service, best, RESTS.get(service.state, C.CREATED))
     elif service.state is C.RUNNING and best.turn > ended.turn:
         # a later copy that never ran: a move had stopped this one, and nobody ended that move
         _adopt_service(ctx, service, ended, C.STARTING)
     else:
-        rests = service.state in (C.STOPPED, C.STOPPING)
-        _adopt_service(ctx, service, ended, C.STOPPED if rests else C.EXITED)
+        _adopt_service(ctx, service, ended, RESTS.get(service.state, C.EXITED))
     return "adopted"
 
 
 def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: ContainerState) -> None:
     is_elsewhere = (service.node, service.incarnation) != (copy.node, copy.turn)
+    is_fresh = state in kinds.AT_REST and not copy.has_ended  # the files of one that ran elsewhere
     if is_elsewhere:
         ledger.end_stay(ctx, services.stay_of(service))
     adopted = ctx.put_service(
@@ -244,8 +246,9 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
             engine_id=copy.facts.engine_id,
             state=state,
             since_us=ctx.now_us if is_elsewhere else service.since_us,
-            started_us=copy.facts.started_us,
-            exit_code=copy.facts.exit_code,
+            started_us=service.started_us if is_fresh else copy.facts.started_us,
+            exit_code=service.exit_code if is_fresh else copy.facts.exit_code,
+            is_disarmed=is_fresh and moves.has_policy(service),
             changed_us=ctx.now_us,
             effect="",
             is_unsure=False,
@@ -257,7 +260,8 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
     if is_elsewhere:
         turn = adopted.incarnation
         ctx.publish("container.adopted", adopted.id, node=adopted.node, incarnation=turn)
-    _set_policy(ctx, adopted)
+    if not is_fresh:  # with a policy, an engine that comes back would start it
+        _set_policy(ctx, adopted)
 
 
 def _without_trace(ctx: Context, service: Service) -> str:

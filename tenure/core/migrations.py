@@ -175,8 +175,9 @@ def _next(ctx: Context, move: Migration) -> None:
     if move.step is Step.STOP:
         move = replace(move, down_us=ctx.now_us)
     after = to_next(ctx, move)
-    if after is Step.COMMIT:  # of one at rest nothing is to be verified
-        _commit(ctx, move)
+    if after is Step.COMMIT:  # of one at rest there is nothing to verify but that it rested
+        ctx.put_migration(replace(move, effect="", is_unsure=True, changed_us=ctx.now_us))
+        ctx.emit(Relist(move.source))
         return
     if after is Step.VERIFY:
         verify = ctx.now_us + ctx.params.verify_us
@@ -376,6 +377,9 @@ def on_listing(
     is_woken = bool(move.rest) and at_source and facts is not None and facts.is_running
     if is_woken and move.step in BEFORE_START:
         _back(ctx, replace(move, is_unsure=False), "somebody has started it meanwhile")
+    elif move.rest and move.is_unsure and move.step is Step.TRANSFER:
+        if at_source:
+            _commit(ctx, replace(move, is_unsure=False))
     elif move.step is Step.VERIFY:
         if not at_source:
             _verify(ctx, move, facts)

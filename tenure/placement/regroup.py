@@ -29,9 +29,11 @@ LEAST_SAVED = 0.001
 
 
 def neighbours(plan: Plan, jobs: Jobs, line: Ints, job: int) -> Ints:
-    """Return the jobs of ``line`` whose starts are nearest to that of ``job``, which is one.
+    """Return the jobs of ``line`` whose starts are nearest to that of ``job``.
 
-    Those that are late, of another rank, or placed by policies of their own, are left out.
+    Of those as near, the first in ``line``: with more than GROUP at one start ``job`` may not be
+    among them. Those that are late, of another rank, or placed by policies of their own, are left
+    out.
     """
     is_alike = (plan.rank[line] == plan.rank[job]) & (jobs.policy[line] == PLANNED)
     some = line[is_alike & ~plan.is_late[line]]

@@ -28,6 +28,9 @@ from tenure.profiling.sample import Measured, NodeReading
 
 log = logging.getLogger(__name__)
 
+#: Nodes of which it is kept up to where their agents were heard: more than a fleet has.
+MOST_HEARD = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -263,7 +266,7 @@ class Sampler:
         """Write the samples and return the profiles that are due, and what failed."""
         now_us = self._ports.now_us()
         try:
-            heard = {**(self._behind or {}), **self._agent_seqs}
+            heard = _newest({**(self._behind or {}), **self._agent_seqs})
             news = None if heard == self._heard else heard
             await self._store.write([*measured, *rests], news)
             self._heard = heard
@@ -325,6 +328,13 @@ class Sampler:
             log.warning("no statistics from node %s: %s", node, failed[node])
         if error and not (self.last and self.last.store_error):
             log.error("statistics are not kept: %s", error)
+
+
+def _newest(heard: dict[str, int]) -> dict[str, int]:
+    """Return what was heard last of at most MOST_HEARD nodes: names come and never come back."""
+    if len(heard) <= MOST_HEARD:
+        return heard
+    return {node: heard[node] for node in sorted(heard, key=heard.__getitem__)[-MOST_HEARD:]}
 
 
 def _thinned(readings: tuple[NodeReading, ...], most: int) -> tuple[NodeReading, ...]:

@@ -81,8 +81,10 @@ class Drained:
                 if effect.kind == "create":
                     self.made[name] = effect
                 bench.end(effect, Done(f"{name}@{move.target}"))
-            step = bench.tables.migrations[move.id].step
-            if step is Step.VERIFY:
+            now = bench.tables.migrations[move.id]
+            if now.step is Step.TRANSFER and now.is_unsure:
+                bench.listed(move.source)  # of one at rest, it is looked whether it rested
+            if now.step is Step.VERIFY:
                 wait(bench, 10)
                 running = shown(self.made[name], f"{name}@{move.target}", "running")
                 bench.listed(move.target, running)

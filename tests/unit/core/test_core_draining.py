@@ -209,6 +209,29 @@ def test_a_move_at_rest_ends_where_it_began_if_somebody_starts_the_container() -
     assert bench.tables.services[key].state is ContainerState.RUNNING
 
 
+def test_one_that_was_started_while_its_files_were_carried_stays_with_what_it_wrote() -> None:
+    """The copy is of files as they were before: with it, what was written since would be lost."""
+    drained, key = stopped()
+    drained.drain()
+    bench, (move,) = drained.bench, drained.moves
+    for kind in ("carry", "restart_policy", "carry", "create"):
+        bench.end(bench.open(kind), Done("x"))
+    # its engine is asked by hand amid the last step: a listing of then says nothing of the end
+    running = shown(drained.made["one"], "engine-one", "running")
+    bench.listed(HOST, running)
+    bench.end(bench.open("transfer"), Done())
+    assert bench.tables.migrations[move.id].step is Step.TRANSFER, "not before a look at the source"
+    bench.listed("b")
+    assert bench.tables.migrations[move.id].step is Step.TRANSFER
+    bench.listed(HOST, running)
+    bench.end(bench.open("restart_policy"))
+    assert bench.tables.migrations[move.id].step is Step.ROLLED_BACK
+    assert all(e.target != "engine-one" for e in sent(drained, "retire"))
+    bench.listed(HOST, running)
+    service = bench.tables.services[key]
+    assert (service.node, service.state) == (HOST, ContainerState.RUNNING)
+
+
 def test_a_move_at_rest_whose_source_goes_off_waits_for_it() -> None:
     """Its files are there alone: it is not created anew."""
     drained, key = stopped()

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tenure.core import restore
 from tenure.core.adopt import NO_TRACE, SKIPPED_TURNS
 from tenure.core.fleet import FleetState
 from tenure.locality.localizer import Tiers
 from tenure.model.container import ContainerState, Grave
 from tenure.model.errors import Problem
-from tenure.model.events import Configured, NodeConnected, NodeLost, PowerNode, Started, Tick
+from tenure.model.events import (
+    ChangeService,
+    Configured,
+    DrainNode,
+    NodeConnected,
+    NodeLost,
+    PowerNode,
+    Started,
+    Tick,
+)
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.node import Power
 from tenure.model.outcome import Done, Refused, Unknown
@@ -275,6 +286,56 @@ def test_a_container_that_a_forgotten_move_stopped_is_started_again() -> None:
     assert bench.open("start").engine_id == "engine-web"
     assert bench.open("retire").target == "e2"
     assert bench.tables.services[web].node == "n"
+
+
+def test_one_that_was_moved_at_rest_is_not_started_by_a_restore() -> None:
+    """Its copy never ran: engines show it as created, like one that is about to be started."""
+    bench = fleet()
+    web, create = run_service(bench, "web", HostConfig=ALWAYS)
+    bench.say(ChangeService(at_us=0, request="s", container=web, verb="stop"))
+    bench.end(bench.open("stop"))
+    began_us = bench.tables.services[web].started_us
+    put_back(bench, backup(bench))
+    moved = dict(create.body["Labels"]) | {"tenure.incarnation": "2"}
+    show(bench, "n")
+    show(bench, "a", ContainerFacts("e2", "web", IMAGE, "created", moved))
+    show(bench, "b")
+    bench.listed("a", ContainerFacts("e2", "web", IMAGE, "created", moved))
+    service = bench.tables.services[web]
+    assert (service.node, service.state) == ("a", ContainerState.STOPPED)
+    assert began(bench) == []
+    assert service.started_us == began_us, "a refused start must not have it made anew"
+    assert not any(e.kind == "restart_policy" for e in bench.effects), "an engine would start it"
+    bench.say(ChangeService(at_us=0, request="go", container=web, verb="start"))
+    bench.end(bench.open("start"))
+    assert bench.open("restart_policy").policy == {"Name": "always"}
+
+
+@pytest.mark.parametrize("verb", ["stop", None])
+def test_a_move_at_rest_that_a_restore_cuts_leaves_it_at_rest(verb: str | None) -> None:
+    bench = fleet()
+    bench.configure(*NODES, node("m", "nursery"))
+    bench.connect("m")
+    web, create = run_service(bench, "web")
+    home = bench.tables.services[web].node
+    ended = shown(create, "engine-web", "exited", exit_code=0, finished_us=bench.now_us)
+    if verb:
+        bench.say(ChangeService(at_us=0, request="s", container=web, verb="stop"))
+        bench.end(bench.open("stop"))
+    else:
+        bench.listed(home, ended)
+    rest = bench.tables.services[web].state
+    bench.say(DrainNode(at_us=0, request="d", node=home))
+    assert bench.tables.services[web].state is ContainerState.MOVING
+    put_back(bench, backup(bench))
+    later = dict(create.body["Labels"]) | {"tenure.incarnation": "2"}
+    for name in ("n", "m", "a", "b"):
+        fresh = ContainerFacts("e2", "web", IMAGE, "created", later)
+        show(bench, name, *([ended] if name == home else [fresh] if name in "nm" else []))
+    bench.listed(home, ended)
+    service = bench.tables.services[web]
+    assert (service.node, service.state) == (home, rest)
+    assert "start" not in began(bench)
 
 
 def test_a_container_without_a_trace_was_removed_since() -> None:

@@ -15,7 +15,7 @@ from tenure.model.resources import Resources
 from tenure.model.units import US, iso
 from tenure.profiling.intake import Target
 from tenure.profiling.io.embedded import EmbeddedStats
-from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts, Told
+from tenure.profiling.io.sampler import MOST_HEARD, Sampler, SamplerParams, SamplerPorts, Told
 from tenure.profiling.io.store import StatsUnavailable
 from tenure.profiling.sample import NodeReading, Reading
 
@@ -394,3 +394,18 @@ async def test_a_long_backlog_is_thinned_and_what_the_engine_told_is_not_asked_f
     for _ in range(2):
         await agent.sweep(sampler)
     assert await store.heard() == {}
+
+
+async def test_agents_of_nodes_that_never_come_back_are_forgotten(store: EmbeddedStats) -> None:
+    gone = {f"cloud-{n}": n + 1 for n in range(MOST_HEARD)}
+    await store.write([], gone)
+    agent = Agent(Fleet())
+    agent.kept = [NodeReading(MOST_HEARD + 1, START_US, {})]
+    agent.look()
+    agent.kept[-1] = NodeReading(MOST_HEARD + 2, agent.fleet.now_us, {})
+    await agent.sampler(store).sweep()
+    heard = await store.heard()
+    assert len(heard) == MOST_HEARD
+    assert heard["a"] == MOST_HEARD + 2
+    assert "cloud-0" not in heard
+    assert "cloud-1" in heard
