@@ -60,6 +60,8 @@ class Kept:
         self._shell, self._clients, self._dice, self._is_calm = shell, clients, dice, is_calm
         self._asked = 0
         self.rotten: set[str] = set()
+        #: Datasets that a restored backup has and that had been removed: their files are gone.
+        self.revenant: set[str] = set()
         self.is_over = False
 
     @property
@@ -155,11 +157,15 @@ class Kept:
     def _ready_blocks(self) -> Iterator[Block]:
         datasets: dict[str, Dataset] = self._table("datasets")
         for block in self._table("blocks").values():
-            if (
-                datasets[block.dataset].ready_us is not None
-                and not datasets[block.dataset].is_going
-            ):
+            dataset = datasets[block.dataset]
+            is_kept = dataset.ready_us is not None and not dataset.is_going
+            if is_kept and dataset.id not in self.revenant:
                 yield block
+
+    def on_restore(self, before: dict[str, Dataset]) -> None:
+        """Take in that a backup was put back; ``before`` are the datasets that were there."""
+        kept = {key for key, dataset in before.items() if not dataset.is_going}
+        self.revenant |= set(self._table("datasets")) - kept
 
     def _right(self, block: Block) -> list[tuple[str, str]]:
         """Return where right copies of a block truly lie."""

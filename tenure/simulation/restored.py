@@ -3,7 +3,8 @@
 Beside the laws of every run: what ran at the restore and is still known is adopted, not stopped
 (R1), but for executors of a Spark driver that begins again; containers that the backup knows
 nothing of are left alone, and keep their node on (L4, L7).
-The ledger is not judged: what it billed since the backup is forgotten.
+The ledger is not judged: what it billed since the backup is forgotten. Nor are datasets that were
+removed since the backup: their files are gone, and only their records come back.
 """
 
 from __future__ import annotations
@@ -64,9 +65,11 @@ class RestoredWorld(World):
         self._tell("restore")
         self.story.strike("restored")
         store, laws, now_us = self.around.store, self.around.laws, self.timeline.now_us
+        before = dict(store.table("datasets"))
         store.records = {kind: dict(rows) for kind, rows in self._backup.items()}
         meta: Meta = restore.marked(store.table("meta")["meta"], now_us)
         store.records["meta"] = {"meta": meta}
+        self.kept.on_restore(before)
         store.events.clear()
         laws.last_seq = meta.next_event - 1
         laws.promised = {job: key for job, key in laws.promised.items() if job in self._jobs()}
