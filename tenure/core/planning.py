@@ -115,11 +115,20 @@ def want(ctx: Context, why: str, *, wait_us: int = 0) -> None:
 
 def ask(ctx: Context) -> None:
     """Ask the planner, if there is something to ask and no answer is awaited."""
+    while _must_ask_again(ctx):
+        pass
+
+
+def _must_ask_again(ctx: Context) -> bool:
+    """Ask once; return whether nothing was asked though somebody waits still.
+
+    Each call that returns true told somebody, or found that nothing is to be planned anew.
+    """
     state = ctx.planning
     if state.asked is not None and not (state.asked.is_improving and (state.waiting or state.why)):
-        return
+        return False
     if ctx.meta.is_restoring:
-        return
+        return False
     state.waiting[:] = [one for one in state.waiting if not answers.recall(ctx, one)]
     is_due = bool(state.why) and ctx.now_us >= state.due_us
     commands = _next(state)
@@ -127,22 +136,23 @@ def ask(ctx: Context) -> None:
         commands = ()  # whose question says nothing of the others; it comes behind
     why = state.why if is_due else ("a submission" if commands else "more time for it")
     if not (commands or is_due or state.is_improving):
-        return
+        return False
     survey = needs.Survey(ctx)
     question = question_of(ctx, survey, commands)
     del state.waiting[: len(commands)]
     is_improving, state.is_improving = not (commands or is_due), False
-    state.why = "" if is_due and question.batches else state.why
+    state.why = "" if is_due else state.why  # where nothing is left of any batch too
     if not survey.lenders or not question.batches:
         for command in commands:  # whoever lent when they came does not any more
             _tell(ctx, command, Problem("no_lender", "no node lends its idle capacity now", 422))
-        return
+        return bool(state.waiting)
     limit_us = ctx.params.plan_limit_us if is_improving else ctx.params.answer_us
     key, until_us = ctx.effect_id(), ctx.now_us + limit_us + LATE_US
     state.asked = Asked(key, until_us, commands, _offering(ctx, survey.lenders), why, is_improving)
     ctx.roster.placed.clear()
     ctx.emit(PlanBatches(key, f"{MACHINE}:all", question, limit_us / US))
     ctx.arm(until_us, MACHINE, "all")
+    return False
 
 
 def _offering(ctx: Context, lenders: Sequence[Node]) -> Offering:
@@ -339,7 +349,8 @@ def _look(ctx: Context, open_: Sequence[Batch]) -> None:
     if any(_is_short(ctx, batch) for batch in open_ if batch.id not in state.unplanned):
         want(ctx, "tasks have to begin anew", wait_us=SETTLE_US)
     elif ctx.now_us >= state.drifted_us + DRIFT_US:
-        drift = roster.drift(ctx, DRIFT_US) or ("a batch has no plan" if state.unplanned else "")
+        is_without = any(batch.id in state.unplanned for batch in open_)
+        drift = roster.drift(ctx, DRIFT_US) or ("a batch has no plan" if is_without else "")
         if drift:
             state.drifted_us = ctx.now_us
             want(ctx, drift)

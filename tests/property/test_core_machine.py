@@ -79,7 +79,9 @@ class CoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bench = Bench(params=Params(grace_us=5 * US, fence_after_us=10 * US))
+        # a plan over a day in ticks of a second would take most of the time
+        params = Params(grace_us=5 * US, fence_after_us=10 * US, harvest_window_us=1800 * US)
+        self.bench = Bench(params=params)
         self.made: list[CreateContainer] = []
         self.sent: list[str] = []
         self.count = 0
@@ -119,8 +121,12 @@ class CoreMachine(RuleBasedStateMachine):
         )
         self.ask(SubmitJob, job=f"j{self.count}", spec=spec)
 
-    @rule(counts=st.lists(st.integers(1, 3), min_size=1, max_size=2), retries=st.integers(0, 1))
-    def lend(self, counts: list[int], retries: int) -> None:
+    @rule(
+        counts=st.lists(st.integers(1, 3), min_size=1, max_size=2),
+        retries=st.integers(0, 1),
+        is_dry=st.sampled_from([False, False, False, True]),
+    )
+    def lend(self, counts: list[int], retries: int, is_dry: bool) -> None:
         """On a node that answers and is empty, for else nothing is lent in most runs."""
         self.connect("n")
         listing = NodeListed(
@@ -143,7 +149,7 @@ class CoreMachine(RuleBasedStateMachine):
             for number, (name, count) in enumerate(zip(names, counts, strict=True))
         )
         spec = BatchSpec(f"batch{self.count}", stages, retries)
-        self.ask(SubmitBatch, batch=f"b{self.count}", spec=spec)
+        self.ask(SubmitBatch, batch=f"b{self.count}", spec=spec, is_dry=is_dry)
 
     @rule(is_sound=st.booleans())
     def guard(self, is_sound: bool) -> None:
@@ -324,6 +330,6 @@ def _filled(index: Any) -> dict[str, Any]:
 
 
 CoreMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=60, deadline=None, derandomize=True
+    max_examples=80, stateful_step_count=60, deadline=None, derandomize=True
 )
 test_core_machine = CoreMachine.TestCase

@@ -75,8 +75,9 @@ class Bench:
         changed = {f: getattr(event, f) for f in _fields(event)} | {"at_us": self.now_us}
         found = self.state.handle(type(event)(**changed))
         if self.is_planning:
-            for effect in [effect for effect in found if isinstance(effect, PlanBatches)]:
-                found += self._planned(effect)
+            for effect in found:  # which grows: an answer may bring the next question
+                if isinstance(effect, PlanBatches):
+                    found += self._planned(effect)
         self.effects += found
         changes = self.state.take_changes()
         self.public += changes.events

@@ -124,6 +124,38 @@ def test_without_a_plan_those_who_wait_are_told_after_some_tries() -> None:
     assert not bench.tables.batches
 
 
+def test_a_wish_to_plan_anew_that_outlives_its_batch_holds_up_nobody() -> None:
+    bench = asking()
+    bench.submit_batch("a", stage(count=12, run_us=100 * US))
+    bench.answer()
+    bench.say(NodeLost(at_us=0, node="n"))
+    assert bench.state.ctx.planning.why
+    bench.say(CancelBatch(at_us=0, request="cancel", batch="a"), after_us=US // 10)
+    bench.say(Tick(at_us=0), after_us=planning.SETTLE_US)
+    effects = bench.submit_batch("dry", is_dry=True)
+    assert [e.question.batches[0].batch for e in effects if isinstance(e, PlanBatches)] == ["dry"]
+    bench.submit_batch("b")
+    (told,) = bench.answer()
+    assert told.schedule.batch == "dry"
+    assert [answered.id for answered in bench.answer()] == ["b"]
+
+
+def test_a_batch_that_is_called_off_is_not_planned_anew() -> None:
+    bench = asking()
+    bench.submit_batch("a", stage(count=2, run_us=1000 * US))
+    bench.answer()
+    bench.submit_batch("b", stage(count=2, run_us=1000 * US))
+    bench.say(CancelBatch(at_us=0, request="cancel", batch="a"))
+    bench.answer()
+    bench.submit_batch("c", stage(count=2, run_us=1000 * US))
+    bench.answer()
+    assert bench.tables.batches["a"].is_ending
+    before = bench.questions
+    for _ in range(5):
+        bench.say(Tick(at_us=0), after_us=20 * US)
+    assert bench.questions == before
+
+
 def test_an_answer_that_does_not_come_is_given_up() -> None:
     bench = asking()
     bench.submit_batch("b")
