@@ -74,12 +74,13 @@ class Rig:
 
     def files(self, node: str) -> list[Path]:
         """Return the blocks that lie in the tiers of a node."""
-        roots = [Path(tier["path"]) for tier in self.tiers.of(node)]
+        walks = (os.walk(tier["path"]) for tier in self.tiers.of(node))  # folders go meanwhile
         return sorted(
-            p
-            for root in roots
-            for p in root.rglob("*")
-            if p.is_file() and p.suffix == "" and not p.name.startswith(".")
+            Path(folder, name)
+            for walk in walks
+            for folder, _, names in walk
+            for name in names
+            if "." not in name
         )
 
     def helpers(self, node: str) -> list[dict[str, Any]]:
