@@ -1,12 +1,13 @@
 """What nodes do with their tiers beside copies, one thing at a time: look, remove, check, measure.
 
 Theory of operation. A node that comes back is looked at before anything on it is offered: what the
-records say and is not there is lost, what is there and no record knows is removed. Files that are
-to go take room until a node has confirmed that they are gone. Every replica is read and compared
-with its checksum every few days, and one that is wrong is replaced by a copy of another. What is
-under way is not durable: after a restart every node comes back, and is looked at. A look ends what
-went on before it, so a removal whose end is not known is followed by one: else it might come late,
-and take a copy that was made anew under the same name.
+records say and is not there is lost, what is there and no record knows is removed, but for copies
+of blocks of which every other is known to be wrong: these are compared with their checksum, and
+kept. Files that are to go take room until a node has confirmed that they are gone. Every replica is
+read and compared with its checksum every few days, and one that is wrong is replaced by a copy of
+another. What is under way is not durable: after a restart every node comes back, and is looked at.
+A look ends what went on before it, so a removal whose end is not known is followed by one: else it
+might come late, and take a copy that was made anew under the same name.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from tenure.core.shelves import (
     put_block,
     put_dataset,
     put_mark,
+    with_replica,
     without_replica,
 )
-from tenure.model.dataset import Block, Drop, TierMark
+from tenure.model.dataset import Block, Drop, Replica, ReplicaState, TierMark
 from tenure.model.effects import CheckBlocks, DropBlocks, MeasureTiers, SurveyTiers
 from tenure.model.node import Node, Power, Reach
 from tenure.model.outcome import Done, Outcome
@@ -359,15 +361,44 @@ def _compared(ctx: Context, mark: TierMark, begun_us: int, found: Mapping[str, i
     if gone:
         ctx.publish("tier.replicas_lost", mark.key, count=len(gone))
     doomed = {drop.name for drop in mark.drops}
-    strays = tuple(
-        Drop(name, size)
+    unknown = [
+        (name, size)
         for name, size in sorted(found.items())
         if not ({name, name.rsplit("/", 1)[0]} & doomed or name in known or _is_expected(ctx, name))
-    )
+    ]
+    strays = tuple(Drop(name, size) for name, size in unknown if not _adopt(ctx, mark, name, size))
     if len(strays) > MOST_STRAYS:
         strays = strays[:MOST_STRAYS]
         ctx.shelves.surveys.add(mark.node)
     return replace(mark_of(ctx, mark.node, mark.tier), drops=(*mark.drops, *strays))
+
+
+def _adopt(ctx: Context, mark: TierMark, name: str, size_bytes: int) -> bool:
+    """Keep a file that is a copy of a block without a right one; offered once it is compared.
+
+    So came back a node that was forgotten, or a copy that was made after the backup was.
+    """
+    parts = name.split("/")
+    number = parts[-1] if len(parts) > 2 and parts[-1].isdigit() else "-1"
+    block = ctx.tables.blocks.get(f"{parts[1]}/{int(number)}") if len(parts) > 2 else None
+    if block is None or not block.sha256 or block.length != size_bytes:
+        return False
+    if replicas.name_of(ctx, block) != name or not _is_ruined(ctx, block, mark):
+        return False
+    since_us = max(0, ctx.now_us - 1)  # before the check of it begins
+    copy = Replica(mark.node, mark.tier, ReplicaState.PRESENT, since_us=since_us)
+    put_block(ctx, replace(with_replica(block, copy), broken=(*block.broken, mark.key)))
+    ctx.shelves.checks.setdefault(mark.key, {})[block.key] = None
+    return True
+
+
+def _is_ruined(ctx: Context, block: Block, mark: TierMark) -> bool:
+    """Whether every copy of a block beside the one in a tier is known to be wrong."""
+    dataset = ctx.tables.datasets.get(block.dataset)
+    if dataset is None or dataset.is_going:
+        return False
+    others = without_replica(block, mark.node, mark.tier).replicas
+    return all(f"{r.node}/{r.tier}" in block.broken for r in others if r.is_present)
 
 
 def _is_expected(ctx: Context, name: str) -> bool:
@@ -385,21 +416,50 @@ def _checked(ctx: Context, node: Node, chore: Chore, right: Mapping[str, int]) -
     """Replace copies that are not what they were; the last of a block is kept, and not offered."""
     for key in chore.items:
         block = ctx.tables.blocks.get(key)
-        if block is None or right.get(replicas.name_of(ctx, block), 0):
+        replica = None if block is None else block.on(node.name, chore.tier)
+        if block is None or replica is None:
             continue
-        replica = block.on(node.name, chore.tier)
-        if replica is None or not replica.is_present or replica.since_us >= chore.begun_us:
+        if not replica.is_present or replica.since_us >= chore.begun_us:
             continue
         mark = f"{node.name}/{chore.tier}"
+        if right.get(replicas.name_of(ctx, block), 0):
+            if mark in block.broken:
+                _proven(ctx, block, mark_of(ctx, node.name, chore.tier))
+            continue
         ctx.publish("block.corrupted", block.key, node=node.name, tier=chore.tier)
         others = [p for p in replicas.offered(ctx, block) if f"{p.node}/{p.tier}" != mark]
         if others:
-            kept = mark_of(ctx, node.name, chore.tier)
-            drop = Drop(replicas.name_of(ctx, block), block.length)
-            put_mark(ctx, replace(kept, drops=(*kept.drops, drop)))
-            put_block(ctx, without_replica(block, node.name, chore.tier))
+            _discard(ctx, block, node.name, chore.tier)
         elif mark not in block.broken:
             _broken(ctx, block, mark)
+
+
+def _discard(ctx: Context, block: Block, node: str, tier: str) -> Block:
+    """Give up a copy and have its file removed."""
+    mark = mark_of(ctx, node, tier)
+    drop = Drop(replicas.name_of(ctx, block), block.length)
+    put_mark(ctx, replace(mark, drops=(*mark.drops, drop)))
+    return put_block(ctx, without_replica(block, node, tier))
+
+
+def _proven(ctx: Context, block: Block, mark: TierMark) -> None:
+    """Offer a copy that was not and is right, unless others do by now; wrong ones go then."""
+    if not _is_ruined(ctx, block, mark):
+        _discard(ctx, block, mark.node, mark.tier)
+        return
+    wrong = tuple(other for other in block.broken if other != mark.key)
+    block = put_block(ctx, replace(block, broken=wrong))
+    dataset = ctx.tables.datasets.get(block.dataset)
+    if dataset is not None and dataset.reason.startswith(f"block {block.number}: "):
+        put_dataset(ctx, replace(dataset, reason=""))
+    ctx.publish("block.recovered", block.key, node=mark.node, tier=mark.tier)
+    if any(f"{p.node}/{p.tier}" == mark.key for p in replicas.offered(ctx, block)):
+        for other in wrong:
+            node, _, tier = other.partition("/")
+            there = block.on(node, tier)
+            if there is not None and there.is_present:
+                block = _discard(ctx, block, node, tier)
+                next_chore(ctx, node)
 
 
 def _broken(ctx: Context, block: Block, mark: str) -> None:

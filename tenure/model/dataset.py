@@ -126,7 +126,8 @@ class Block:
 
     ``sha256`` is "" until the first copy was made. ``pins`` are the keys of tasks that read it: it
     leaves no tier meanwhile. ``retry_us``: no new copy before then. ``broken`` names copies
-    (node/tier) whose checksum was found wrong and which are the last: kept, and not offered.
+    (node/tier) whose checksum was found wrong and which are the last, or which are not compared
+    yet: kept, and not offered.
     """
 
     dataset: str

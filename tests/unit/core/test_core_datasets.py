@@ -188,6 +188,31 @@ def test_a_wrong_checksum_is_found_and_the_copy_replaced(shelf: Shelf) -> None:
     shelf.check()
 
 
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_file_that_no_record_knows_is_kept_if_its_block_has_no_right_copy(
+    shelf: Shelf, is_right: bool
+) -> None:
+    made = shelf.put("logs", 1, replicas=1)
+    shelf.work()
+    node, tier = shelf.places("logs")[0][0]
+    name = replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])
+    good = shelf.disks[node, f"/mnt/{tier}"][name]
+    shelf.disks[node, f"/mnt/{tier}"][name] = ("rotten", BLOCK)
+    shelf.change("verify", made.id)
+    shelf.work()
+    assert shelf.places("logs") == [[]]
+    other = next(n for n in THREE if n != node)
+    stray = good if is_right else ("rotten too", BLOCK)
+    shelf.disks.setdefault((other, "/mnt/hdd"), {})[name] = stray
+    shelf.lose(other)
+    shelf.find(other)
+    assert shelf.places("logs") == [[(other, "hdd")] if is_right else []]
+    held = [key for key, disk in shelf.disks.items() if name in disk]
+    assert (held == [(other, "/mnt/hdd")]) is is_right, "what was wrong goes once one is right"
+    assert bool(shelf.dataset("logs").reason) is not is_right
+    shelf.check()
+
+
 def test_the_last_copy_is_kept_though_wrong_and_replaced_by_a_new_put(shelf: Shelf) -> None:
     made = shelf.put("logs", 1, replicas=1)
     shelf.work()
