@@ -379,7 +379,8 @@ def _adopt(ctx: Context, mark: TierMark, name: str, size_bytes: int) -> bool:
     So came back a node that was forgotten, or a copy that was made after the backup was.
     """
     parts = name.split("/")
-    number = parts[-1] if len(parts) > 2 and parts[-1].isdigit() else "-1"
+    is_number = parts[-1].isascii() and parts[-1].isdigit()
+    number = parts[-1] if len(parts) > 2 and is_number else "-1"
     block = ctx.tables.blocks.get(f"{parts[1]}/{int(number)}") if len(parts) > 2 else None
     if block is None or not block.sha256 or block.length != size_bytes:
         return False

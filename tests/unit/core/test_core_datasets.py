@@ -204,6 +204,8 @@ def test_a_file_that_no_record_knows_is_kept_if_its_block_has_no_right_copy(
     other = next(n for n in THREE if n != node)
     stray = good if is_right else ("rotten too", BLOCK)
     shelf.disks.setdefault((other, "/mnt/hdd"), {})[name] = stray
+    odd = name.rpartition("/")[0] + "/\u00b2"  # a digit to str.isdigit, none to int
+    shelf.disks[other, "/mnt/hdd"][odd] = stray
     shelf.lose(other)
     shelf.find(other)
     assert shelf.places("logs") == [[(other, "hdd")] if is_right else []]
