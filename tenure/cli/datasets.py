@@ -217,32 +217,33 @@ def _fetch(client: Client, ref: str, row: dict[str, Any], target: Path) -> None:
 @verb(app, "prefetch")
 def prefetch(session: Session, datasets: Refs) -> None:
     """Have the blocks of datasets copied into memory where they lie, as far as they fit."""
-    rows = [session.client.change_dataset(ref, "prefetch") for ref in datasets]
-    session.out.rows(rows, COLUMNS)
+    _change(session, datasets, "prefetch")
 
 
 @verb(app, "pin")
 def pin(session: Session, datasets: Refs) -> None:
     """Keep the blocks of datasets in memory tiers."""
-    rows = [session.client.change_dataset(ref, "pin") for ref in datasets]
-    session.out.rows(rows, COLUMNS)
+    _change(session, datasets, "pin")
 
 
 @verb(app, "unpin")
 def unpin(session: Session, datasets: Refs) -> None:
     """Let the blocks of datasets make room in memory tiers again."""
-    rows = [session.client.change_dataset(ref, "unpin") for ref in datasets]
-    session.out.rows(rows, COLUMNS)
+    _change(session, datasets, "unpin")
 
 
 @verb(app, "verify")
 def verify(session: Session, datasets: Refs) -> None:
     """Have every copy compared with its checksum; wrong ones are replaced by copies of others."""
-    rows = [session.client.change_dataset(ref, "verify") for ref in datasets]
-    session.out.rows(rows, COLUMNS)
+    _change(session, datasets, "verify")
 
 
 @verb(app, "rm")
 def rm(session: Session, datasets: Refs) -> None:
     """Remove datasets; their names are free at once."""
     session.out.rows([session.client.remove_dataset(ref) for ref in datasets], COLUMNS)
+
+
+def _change(session: Session, datasets: list[str], change: str) -> None:
+    rows = [session.client.change_dataset(ref, change) for ref in datasets]
+    session.out.rows(rows, COLUMNS)

@@ -321,7 +321,7 @@ def make_room(ctx: Context, node: str, tier: TierSpec, need_bytes: int) -> bool:
     if missing > 0:
         return False
     for block in doomed:
-        discard(ctx, block, node, tier.name)
+        tiers.discard(ctx, block, node, tier.name)
     return True
 
 
@@ -341,16 +341,6 @@ def _may_leave(ctx: Context, block: Block, node: str, tier: TierSpec) -> bool:
     others = [p for p in replicas.offered(ctx, block) if (p.node, p.tier) != (node, tier.name)]
     nodes = {place.node for place in others}
     return node in nodes or len(nodes) >= max(1, dataset.spec.replicas)
-
-
-def discard(ctx: Context, block: Block, node: str, tier: str) -> Block:
-    """Give up a copy: it is not offered any more, and its file is removed."""
-    mark = mark_of(ctx, node, tier)
-    drop = Drop(replicas.name_of(ctx, block), block.length)
-    block = put_block(ctx, without_replica(block, node, tier))
-    put_mark(ctx, replace(mark, drops=(*mark.drops, drop)))
-    tiers.next_chore(ctx, node)
-    return block
 
 
 # ends
@@ -385,7 +375,7 @@ def _bury_broken(ctx: Context, block: Block) -> None:
     for mark in block.broken:
         node, _, tier = mark.partition("/")
         if block.on(node, tier) is not None and replicas.offered(ctx, block):
-            block = discard(ctx, block, node, tier)
+            block = tiers.discard(ctx, block, node, tier)
 
 
 def finish(ctx: Context, key: str) -> None:

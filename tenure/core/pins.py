@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import copies, replicas, shelves
+from tenure.core import replicas, shelves, tiers
 from tenure.core.context import Context
 from tenure.model.batch import TASK_OVER, Task
 from tenure.model.dataset import Block, Location
@@ -43,7 +43,7 @@ def release(ctx: Context, task: Task) -> None:
     block = replace(block, pins=tuple(pin for pin in block.pins if pin != task.key))
     block = shelves.put_block(ctx, block)
     if task.reading.is_brought and not block.pins and _is_spare(ctx, block, task.node):
-        copies.discard(ctx, block, task.node, task.reading.tier)
+        tiers.discard(ctx, block, task.node, task.reading.tier)
 
 
 def _is_spare(ctx: Context, block: Block, node: str) -> bool:

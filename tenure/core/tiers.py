@@ -430,13 +430,19 @@ def _checked(ctx: Context, node: Node, chore: Chore, right: Mapping[str, int]) -
         ctx.publish("block.corrupted", block.key, node=node.name, tier=chore.tier)
         others = [p for p in replicas.offered(ctx, block) if f"{p.node}/{p.tier}" != mark]
         if others:
-            _discard(ctx, block, node.name, chore.tier)
+            _give_up(ctx, block, node.name, chore.tier)
         elif mark not in block.broken:
             _broken(ctx, block, mark)
 
 
-def _discard(ctx: Context, block: Block, node: str, tier: str) -> Block:
-    """Give up a copy and have its file removed."""
+def discard(ctx: Context, block: Block, node: str, tier: str) -> Block:
+    """Give up a copy: it is not offered any more, and its file is removed."""
+    block = _give_up(ctx, block, node, tier)
+    next_chore(ctx, node)
+    return block
+
+
+def _give_up(ctx: Context, block: Block, node: str, tier: str) -> Block:
     mark = mark_of(ctx, node, tier)
     drop = Drop(replicas.name_of(ctx, block), block.length)
     put_mark(ctx, replace(mark, drops=(*mark.drops, drop)))
@@ -446,7 +452,7 @@ def _discard(ctx: Context, block: Block, node: str, tier: str) -> Block:
 def _proven(ctx: Context, block: Block, mark: TierMark) -> None:
     """Offer a copy that was not and is right, unless others do by now; wrong ones go then."""
     if not _is_ruined(ctx, block, mark):
-        _discard(ctx, block, mark.node, mark.tier)
+        _give_up(ctx, block, mark.node, mark.tier)
         return
     wrong = tuple(other for other in block.broken if other != mark.key)
     block = put_block(ctx, replace(block, broken=wrong))
@@ -459,8 +465,7 @@ def _proven(ctx: Context, block: Block, mark: TierMark) -> None:
             node, _, tier = other.partition("/")
             there = block.on(node, tier)
             if there is not None and there.is_present:
-                block = _discard(ctx, block, node, tier)
-                next_chore(ctx, node)
+                block = discard(ctx, block, node, tier)
 
 
 def _broken(ctx: Context, block: Block, mark: str) -> None:
