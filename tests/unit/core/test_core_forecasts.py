@@ -26,7 +26,7 @@ from tenure.model.plan import CycleSpec, Plan, Run
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, MIB, US
 from tests.unit.core.bench import SIZE, SMALL
-from tests.unit.core.test_core_lent import Lender, lends, stage
+from tests.unit.core.lender import Lender, lends, stage
 
 CYCLE = CycleSpec("foresee", "", "", interval_us=HOUR_US, kind="forecast")
 BLOCK_US = 900 * US

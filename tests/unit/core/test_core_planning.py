@@ -25,7 +25,7 @@ from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import IMAGE, shown
-from tests.unit.core.test_core_lent import Lender, lender, lends, stage
+from tests.unit.core.lender import Lender, lender, lends, stage
 
 S = TaskState
 FILE = InputFile("/in", 100, 1)

@@ -15,8 +15,8 @@ from tenure.model.effects import CopyBlock, CreateContainer
 from tenure.model.outcome import Refused
 from tenure.model.tier import TierKind
 from tenure.model.units import US
+from tests.unit.core.lender import AGENT, Lender, stage
 from tests.unit.core.shelf import Shelf, with_tiers
-from tests.unit.core.test_core_lent import AGENT, Lender, stage
 
 S = TaskState
 OFF = PrefetchParams(mode="off")
