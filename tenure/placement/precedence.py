@@ -3,14 +3,15 @@
 A job that comes is planned as if those behind it in precedence were not there; these are put back
 where they were if it leaves them room, else where they are best. Nobody is put off beyond his
 guard for it: his deadline if he was promised it, or some time for which a job without one may be
-put off, so that it is never starved. If that cannot be kept, all stay where they were.
+put off, so that it is never starved. If that cannot be kept, all stay where they were. The same is
+done for a job that is put anew: what estimates were wrong about must not turn precedence round.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tenure.model.placing import Ints
+from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.choice import in_time, too_late
 from tenure.placement.plan import Plan
@@ -159,3 +160,44 @@ def push_aside(horizon: Horizon, lesser: Ints, job: int, taste: Taste) -> bool:
     for k in range(lesser.shape[0]):
         settle(horizon, lesser[k], old[k], was_late[k])
     return False
+
+
+def avoid_overdue(horizon: Horizon, job: int) -> Bools:
+    """Have a job not be put where something is overdue; return where it could be (n,) so far.
+
+    What is overdue counts as ending right after now (``arrays.ends_of``).
+    """
+    line = horizon.line
+    could: Bools = horizon.jobs.eligible[job].copy()
+    for j in range(could.shape[0]):
+        step = line.after[line.head[j]]
+        if step != END and line.at_us[step] == horizon.now_us + 1:
+            horizon.jobs.eligible[job, j] = False
+    return could
+
+
+def go_before(horizon: Horizon, line: Ints, job: int, taste: Taste) -> bool:
+    """Plan a job, which was taken out, before those of ``line`` behind it, if it starts earlier so.
+
+    False, and nothing changed, if it does not, or if that hurts. Who waits for what is overdue may
+    wait for long, and goes elsewhere. One search where it does not start earlier.
+    """
+    plan, jobs, nodes = horizon.plan, horizon.jobs, horizon.off_us.shape[0]
+    lesser = behind(horizon, line, job)
+    lesser = lesser[plan.start_us[lesser] < plan.end_us[job]][: plan.repairs]
+    if lesser.shape[0] == 0:
+        return False
+    old, was_late, could = spot_of(plan, job, nodes), plan.is_late[job], jobs.eligible[job].copy()
+    for one in lesser:
+        take_out(horizon, one)
+    if old.start_us == horizon.now_us + 1:
+        avoid_overdue(horizon, job)
+    spot = in_time(horizon, job, taste)
+    for one in lesser:
+        book(horizon.line, plan, jobs, one, 1)
+    is_earlier = spot.mode > 0 and (spot.start_us < old.start_us or was_late)
+    is_before = is_earlier and push_aside(horizon, lesser, job, taste)
+    jobs.eligible[job] = could
+    if is_earlier and not is_before:
+        note(plan, job, old, was_late)
+    return is_before

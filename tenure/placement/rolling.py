@@ -33,6 +33,7 @@ from tenure.placement.plan import DUE, LAST, LEFT, TURN, UNSEEN, Plan
 from tenure.placement.precedence import (
     add,
     behind,
+    go_before,
     is_hurt,
     push_aside,
     settle,
@@ -74,6 +75,14 @@ def call_by_rank(plan: Plan, line: Ints, at_us: int) -> Ints:
     return by_rank
 
 
+def call_first(plan: Plan, line: Ints, job: int, at_us: int) -> None:
+    """Have a job of ``line`` put where it is best, as the next; nothing if he is not in it."""
+    for k in range(line.shape[0]):
+        if line[k] == job:
+            call_for(plan, 1, at_us)
+            plan.rotation[TURN] = k
+
+
 def improve(horizon: Horizon, line: Ints) -> None:
     """If it is time, take a few jobs of the plan out in turn, and put each where it is best now."""
     plan, count, now_us = horizon.plan, line.shape[0], horizon.now_us
@@ -85,7 +94,7 @@ def improve(horizon: Horizon, line: Ints) -> None:
     rounds = min(rotation[LEFT], plan.rounds, count)
     for k in range(rounds):
         job = line[(rotation[TURN] + k) % count]
-        put_anew(horizon, job, taste)
+        put_anew(horizon, line, job, taste)
         if patience > CALM and plan.rounds > 1:
             regroup(horizon, line, job, taste)
     rotation[TURN] += rounds
@@ -93,10 +102,12 @@ def improve(horizon: Horizon, line: Ints) -> None:
     rotation[LAST], rotation[DUE] = now_us, now_us + PAUSE_US
 
 
-def put_anew(horizon: Horizon, job: int, taste: Taste) -> None:
-    """Take a job out of the plan and put it back where it is best now."""
+def put_anew(horizon: Horizon, line: Ints, job: int, taste: Taste) -> None:
+    """Take a job out of the plan and put it back where it is best now, before its lessers."""
     plan = horizon.plan
     take_out(horizon, job)
+    if go_before(horizon, line, job, taste):
+        return
     spot = in_time(horizon, job, taste)
     is_late = spot.mode == 0
     if is_late and plan.is_late[job]:
@@ -193,8 +204,8 @@ def take_in(horizon: Horizon, others: Ints, job: int) -> bool:
     """Plan a job beside ``others``, who are to be looked at soon; False if it never fits."""
     plan = horizon.plan
     taste = taste_of(spendable(horizon, np.append(others, job)))
-    lesser = behind(horizon, others, job)
-    is_in = 0 < lesser.shape[0] <= plan.repairs and push_aside(horizon, lesser, job, taste)
+    lesser = behind(horizon, others, job)[: plan.repairs]
+    is_in = lesser.shape[0] > 0 and push_aside(horizon, lesser, job, taste)
     if not is_in and not add(horizon, job, taste):
         return False
     if plan.is_late[job]:
@@ -345,12 +356,15 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     precedence.take_out,
     precedence.put_back,
     precedence.push_aside,
+    precedence.avoid_overdue,
+    precedence.go_before,
     regrouping.neighbours,
     regrouping.largest_first,
     regrouping.growth_nano,
     regrouping.regroup,
     call_for,
     call_by_rank,
+    call_first,
     put_anew,
     improve,
     by_precedence,

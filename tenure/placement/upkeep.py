@@ -4,8 +4,8 @@ Executors end earlier or later than estimated, nodes go and come. So before a pl
 planned job is looked at: it keeps its nodes and starts as soon as they have room for it, not before
 its planned start. One that would miss its deadline so is planned anew, as one that has just come;
 one that waits for room that should be there by now looks for other room while that is in time.
-Where room was given back early, some jobs are put where they are best now. While estimates hold
-nothing is moved, and every promise is kept.
+Where room was given back early, or one is about to be passed by another of lower rank, some jobs
+are put where they are best now. While estimates hold nothing is moved, and every promise is kept.
 """
 
 from __future__ import annotations
@@ -22,9 +22,15 @@ from tenure.placement.choice import in_time
 from tenure.placement.cost import money
 from tenure.placement.decide import LOCAL
 from tenure.placement.plan import UNSEEN, Plan
-from tenure.placement.precedence import blocked_until_us, rows_of, settle, take_out
-from tenure.placement.rolling import PLANNING, call_by_rank, improve, take_in
-from tenure.placement.timeline import END, Timeline, book, fill
+from tenure.placement.precedence import (
+    avoid_overdue,
+    blocked_until_us,
+    rows_of,
+    settle,
+    take_out,
+)
+from tenure.placement.rolling import PLANNING, call_by_rank, call_first, improve, take_in
+from tenure.placement.timeline import Timeline, book, fill
 from tenure.placement.value import taste_of
 from tenure.placement.window import Horizon, on_anyway_us
 
@@ -125,6 +131,44 @@ def keep_all(horizon: Horizon, kept: Ints) -> Ints:
     return kept[~is_kept]
 
 
+def passed_over(horizon: Horizon, kept: Ints, were_us: Ints) -> int:
+    """Return the first of ``kept`` whom one of lower rank is about to pass, NOBODY if none is.
+
+    They are in order of rank, and were to start at ``were_us``. Who was put off by little is passed
+    only by one who starts now.
+    """
+    plan, found = horizon.plan, NOBODY
+    lower_us, same_us = FOREVER_US, FOREVER_US
+    for k in range(kept.shape[0] - 1, -1, -1):
+        job, start_us = kept[k], plan.start_us[kept[k]]
+        if k + 1 < kept.shape[0] and plan.rank[kept[k + 1]] > plan.rank[job]:
+            lower_us = min(lower_us, same_us)
+        is_put_off = start_us > were_us[k] + SLIDE_US or lower_us <= horizon.now_us
+        if is_put_off and start_us > max(lower_us, horizon.now_us):
+            found = job
+        same_us = min(same_us, start_us)
+    return int(found)
+
+
+def forget(plan: Plan, job: int) -> None:
+    """Leave a job without a place."""
+    plan.start_us[job], plan.end_us[job], plan.mode[job] = UNSEEN, UNSEEN, 0
+    plan.used[job], plan.is_late[job] = 0, False
+
+
+def carry_on(horizon: Horizon, kept: Ints) -> tuple[Ints, int]:
+    """Bring the places of jobs, in order of rank, up to date: ``keep_all`` and ``passed_over``.
+
+    Who cannot be kept is left without a place.
+    """
+    were_us = horizon.plan.start_us[kept]
+    lost = keep_all(horizon, kept)
+    passed = passed_over(horizon, kept, were_us)
+    for job in lost:
+        forget(horizon.plan, job)
+    return lost, passed
+
+
 def is_held_up(horizon: Horizon, job: int) -> bool:
     """Return whether a job waits for room that should be there by now, and hardly can any longer.
 
@@ -138,25 +182,14 @@ def is_held_up(horizon: Horizon, job: int) -> bool:
 
 def look_elsewhere(horizon: Horizon, job: int) -> None:
     """Put a job on nodes where nothing is overdue if that is in time; else it stays and waits."""
-    plan, line, eligible = horizon.plan, horizon.line, horizon.jobs.eligible
     take_out(horizon, job)
-    could = eligible[job].copy()
-    for j in range(could.shape[0]):
-        step = line.after[line.head[j]]
-        if step != END and line.at_us[step] == horizon.now_us + 1:
-            eligible[job, j] = False
+    could = avoid_overdue(horizon, job)
     spot = in_time(horizon, job, taste_of(0.0))
-    eligible[job] = could
+    horizon.jobs.eligible[job] = could
     if spot.mode == 0:
-        book(line, plan, horizon.jobs, job, 1)
+        book(horizon.line, horizon.plan, horizon.jobs, job, 1)
     else:
         settle(horizon, job, spot, False)
-
-
-def forget(plan: Plan, job: int) -> None:
-    """Leave a job without a place."""
-    plan.start_us[job], plan.end_us[job], plan.mode[job] = UNSEEN, UNSEEN, 0
-    plan.used[job], plan.is_late[job] = 0, False
 
 
 def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout, room: Timeline) -> int:
@@ -169,12 +202,10 @@ def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout, room: Timeli
     fresh = line[plan.start_us[line] == UNSEEN]
     fleet, now_us = ground.fleet, ground.now_us
     horizon = Horizon(fleet, ground.off_us, ground.ready_us, jobs, plan, room, now_us)
-    lost = fresh[:0].copy()
+    lost, passed = fresh[:0].copy(), NOBODY
     if not turnout.is_open:
         fill(room, fleet, ground.ends, now_us)
-        lost = keep_all(horizon, in_order(jobs, plan, line))
-    for job in lost:
-        forget(plan, job)
+        lost, passed = carry_on(horizon, in_order(jobs, plan, line))
     for job in line:
         if is_held_up(horizon, job):
             look_elsewhere(horizon, job)
@@ -186,6 +217,8 @@ def renew(ground: Ground, jobs: Jobs, plan: Plan, turnout: Turnout, room: Timeli
     if turnout.asked == NOBODY:
         if turnout.is_early:
             line = call_by_rank(plan, line, now_us)
+        elif passed != NOBODY:
+            call_first(plan, line, passed, now_us)
         improve(horizon, line)
     elif plan.mode[turnout.asked] > 0:
         return price_nano(horizon, turnout.asked)
@@ -219,9 +252,11 @@ KERNELS: tuple[Callable[..., Any], ...] = (
     boot_at_us,
     keep,
     keep_all,
+    passed_over,
+    forget,
+    carry_on,
     is_held_up,
     look_elsewhere,
-    forget,
     price_nano,
     renew,
 )

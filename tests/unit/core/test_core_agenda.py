@@ -55,10 +55,10 @@ class Planned:
                 self.made[found[0].owner.partition(":")[2]] = (found[0], f"c-{found[0].id}")
             self.bench.say(_ended(found[0], made), after_us=1)
 
-    def finish(self, job: str) -> None:
-        """Have the one executor of a job be seen to have ended well, now."""
+    def finish(self, job: str, exit_code: int = 0) -> None:
+        """Have the one executor of a job be seen to have ended, now."""
         effect, engine_id = self.made[f"{job}/0"]
-        ended = shown(effect, engine_id, "exited", exit_code=0)
+        ended = shown(effect, engine_id, "exited", exit_code=exit_code)
         asked_us = self.bench.now_us
         self.bench.listed(effect.node, ended, asked_us=asked_us)
         self.go()
@@ -225,6 +225,47 @@ def test_room_that_comes_early_is_offered_by_priority(before: int) -> None:
     fleet.wait(fleet.bench.now_us + 100 * US)
     fleet.finish("r1")
     fleet.wait(fleet.bench.now_us + US)
+    assert fleet.state("high") is JobState.RUNNING
+    assert fleet.state("low") is JobState.WAITING
+
+
+def _high_before_low(slack_s: float = 5000, **words: Any) -> Planned:
+    """A job of low rank came before one of high rank, which has the earlier place: 100 and 130."""
+    fleet = Planned("a", "b")
+    fleet.submit("r1", 100, **words)
+    fleet.submit("r2", 130)
+    fleet.submit("low", 50, slack_s)
+    fleet.submit("high", 50, 5000, priority=1)
+    fleet.wait(fleet.bench.now_us + 5 * US)
+    assert fleet.start_us("high") < fleet.start_us("low")
+    return fleet
+
+
+def test_who_is_put_off_takes_the_place_of_a_lower_priority() -> None:
+    fleet = _high_before_low(retries=1)
+    fleet.wait(fleet.bench.now_us + 60 * US)
+    fleet.finish("r1", exit_code=1)  # its second attempt will take until 160 or later
+    fleet.wait(fleet.bench.now_us + US)
+    assert fleet.nodes("high") == {"b": 1}
+    assert fleet.nodes("low") == {"a": 1}
+    assert fleet.start_us("high") < fleet.start_us("low")
+
+
+def test_nobody_loses_his_promise_to_who_is_put_off() -> None:
+    fleet = _high_before_low(140, retries=1)
+    was_us = fleet.start_us("low")
+    fleet.wait(fleet.bench.now_us + 60 * US)
+    fleet.finish("r1", exit_code=1)
+    fleet.wait(fleet.bench.now_us + US)
+    assert fleet.start_us("low") == was_us < fleet.start_us("high")
+
+
+def test_room_that_comes_in_time_goes_first_to_who_waits_for_an_overdue_job() -> None:
+    fleet = _high_before_low()
+    ends_us = fleet.bench.tables.jobs["r2"].end_estimate_us
+    fleet.wait(ends_us - US)
+    fleet.finish("r2")  # as estimated, or hardly earlier
+    fleet.wait(ends_us + US)
     assert fleet.state("high") is JobState.RUNNING
     assert fleet.state("low") is JobState.WAITING
 
