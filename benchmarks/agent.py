@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from benchmarks.errors import BenchError
 from benchmarks.figures import Goal, Report, figure
 from benchmarks.host import CpuMeter, memory_mib
 from benchmarks.rig import folder, say
-from testbed import IMAGE, Node, NodeSpec, Testbed, docker_api
+from testbed import IMAGE, Node, NodeSpec, Testbed, docker_api, tied
 
 ROOT = Path(__file__).resolve().parents[1]
 INTERVAL_S = 1.0
@@ -78,7 +77,7 @@ def _start(node: Node, number: int) -> None:
 def _agent(socket: Path, node: Node) -> Iterator[int]:
     words = ["agent", "--listen", f"unix://{socket}", "--node-cgroup", node.cgroup_parent]
     argv = [sys.executable, "-m", "tenure.cli.daemon", *words, "--interval-s", f"{INTERVAL_S:g}"]
-    process = subprocess.Popen(argv, cwd=ROOT)
+    process = tied.start(argv, cwd=ROOT)
     try:
         end_s = time.monotonic() + READY_S
         while not socket.exists():

@@ -25,13 +25,13 @@ from typing import Any
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
 from benchmarks.losses import Cover, Run, caught_up, cover, fate
-from benchmarks.rig import TENURED, Daemon, dying_with_us, folder, running, say, until
+from benchmarks.rig import TENURED, Daemon, folder, running, say, until
 from tenure.client.client import Client
 from tenure.client.target import parse
 from tenure.cycles.io.redis_server import RedisServer
 from tenure.model.errors import TenureError
 from tenure.model.units import US
-from testbed import IMAGE, NodeSpec, Testbed
+from testbed import IMAGE, NodeSpec, Testbed, tied
 from testbed.servers import Influx
 
 SPECS = (
@@ -225,9 +225,9 @@ def _scene(path: Path, plan: Plan) -> Iterator[Scene]:
 @contextmanager
 def _worker(daemon: Daemon, log: Path) -> Iterator[None]:
     """Run one `tenured worker` for the block."""
-    words = [*dying_with_us(), str(TENURED), "worker", "--config", str(daemon.file)]
+    words = [str(TENURED), "worker", "--config", str(daemon.file)]
     with log.open("ab") as output:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        process = tied.start(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -26,10 +25,10 @@ from benchmarks.lent import (
     run,
     run_task,
 )
-from benchmarks.rig import dying_with_us, folder, say, until
+from benchmarks.rig import folder, say, until
 from tenure.model.harvest import HarvestAction
 from tenure.model.qos import QosParams
-from testbed import Node, NodeSpec, Testbed, cgroups
+from testbed import Node, NodeSpec, Testbed, cgroups, tied
 
 MIB = 1 << 20
 #: What owners and the controller are told to be, on the one core that they share.
@@ -371,8 +370,8 @@ def _load() -> Iterator[None]:
         " time.sleep(max(0, end - time.monotonic()))"
     )
     count = len({cores().daemon, cores().load})
-    argv = [*dying_with_us(), sys.executable, "-c", code]
-    busy = [subprocess.Popen(argv) for _ in range(count)]
+    argv = [sys.executable, "-c", code]
+    busy = [tied.start(argv) for _ in range(count)]
     try:
         time.sleep(1)
         yield

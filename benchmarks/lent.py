@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.errors import BenchError
-from benchmarks.rig import dying_with_us, pinned_to, until
+from benchmarks.rig import pinned_to, until
 from tenure.agent.io.client import AgentClient
 from tenure.config.certificates import client_context
 from tenure.model.harvest import OOM_SCORE_ADJ, HarvestAction, cgroup_parent
 from tenure.model.node import AgentSpec
 from tenure.model.qos import QosParams
 from tenure.qos.wire import ActionsAnswer
-from testbed import IMAGE, Node, cgroups, docker_api
+from testbed import IMAGE, Node, cgroups, docker_api, tied
 
 ROOT = Path(__file__).resolve().parents[1]
 READY_S = 20.0
@@ -67,7 +67,7 @@ class Agent:
         words = ["--listen", f"unix://{self._socket}", "--node-cgroup", node.cgroup_parent]
         words += ["--state-dir", str(folder / "agent"), "--interval-s", "1"]
         pinned = pinned_to(core)
-        self._argv = [*dying_with_us(), *pinned, sys.executable, "-m", "tenure.cli.daemon"]
+        self._argv = [*pinned, sys.executable, "-m", "tenure.cli.daemon"]
         self._argv += ["agent", *words]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -84,7 +84,7 @@ class Agent:
     def start(self) -> None:
         """Start it and wait until it serves."""
         with (self.folder / "agent.log").open("ab") as log:
-            self._process = subprocess.Popen(self._argv, cwd=ROOT, stderr=log)
+            self._process = tied.start(self._argv, cwd=ROOT, stderr=log)
         until(self._serves, READY_S, "the agent to serve", poll_s=0.02)
 
     def _serves(self) -> bool:

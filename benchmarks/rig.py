@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks.errors import BenchError
 from benchmarks.host import CpuMeter, cores
 from benchmarks.http import Door
+from testbed import tied
 from testbed.daemon import DaemonProcess
 
 TENURED = Path(sys.executable).with_name("tenured")
@@ -32,11 +33,6 @@ REST_S = 60.0
 def say(text: str) -> None:
     """Tell people what is going on; standard output is for figures."""
     print(text, file=sys.stderr, flush=True)
-
-
-def dying_with_us() -> list[str]:
-    """Return the words before a command that end it when this process is killed."""
-    return ["setpriv", "--pdeathsig", "KILL"]
 
 
 def pinned_to(core: int | None) -> list[str]:
@@ -92,7 +88,7 @@ class Daemon:
         self.file.write_text(json.dumps(self.config))  # JSON is YAML
         pinned = pinned_to(core)
         self.process = DaemonProcess(
-            [*dying_with_us(), *pinned, str(TENURED), "run", "--config", str(self.file)],
+            [*pinned, str(TENURED), "run", "--config", str(self.file)],
             path / "state",
             path / "tenured.log",
             env={key: text for key, text in os.environ.items() if not key.startswith("TENURE_")},
@@ -163,8 +159,8 @@ def engines(path: Path, **options: object) -> Iterator[Engines]:
     words = [w for name, value in options.items() for w in (f"--{name.replace('_', '-')}", value)]
     pinned = pinned_to(cores().load)
     module = [sys.executable, "-m", "tenure.simulation.engines", "--dir", str(path)]
-    process = subprocess.Popen(
-        [*dying_with_us(), *pinned, *module, *map(str, words)],
+    process = tied.start(
+        [*pinned, *module, *map(str, words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from testbed import tied
 from testbed.errors import TestbedError
 
 READY_S = 40.0
@@ -53,11 +54,12 @@ class DaemonProcess:
         """Start it; return after how many seconds it was ready.
 
         Raises TestbedError with the end of its log if it ends or is not ready in time. A session
-        of its own: Ctrl-C reaches whoever started it alone, who then stops it in order.
+        of its own: Ctrl-C reaches whoever started it alone, who then stops it in order; one that
+        is killed takes the daemon along.
         """
         begun_s = time.monotonic()
         with self.log.open("ab") as log:
-            self._child = subprocess.Popen(
+            self._child = tied.start(
                 self._argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -1,6 +1,6 @@
 """Real statistics servers from the distribution's packages, unpacked into the testbed's cache.
 
-Nothing is installed. A server dies with the process that started it (its parent-death signal).
+Nothing is installed. A server dies with the process that started it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from testbed import binaries
+from testbed import binaries, tied
 from testbed.errors import TestbedError
 
 START_S = 15.0
@@ -44,8 +44,6 @@ log-enabled = false
 
 def binary(package: str, program: str) -> Path:
     """Return a program of a package, fetched at the first call; TestbedError where it cannot be."""
-    if binaries.which("setpriv") is None:
-        raise TestbedError("no setpriv in PATH: servers could outlive their tests")
     cache = binaries.cache_dir()
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / "servers" / program
@@ -87,12 +85,7 @@ class Server:
     def start(self) -> None:
         """Start it and wait until it answers; TestbedError with the end of its log if it fails."""
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *self._argv],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+            self._process = tied.start(self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end_s = time.monotonic() + START_S
         while not self._is_ready():
             code = self._process.poll()

@@ -25,6 +25,7 @@ from tenure.model.outcome import Done
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.qos.wire import revision_of
+from testbed import tied
 from tests.agent.trees import HOST, A, v1, write
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ class Running:
         argv = [sys.executable, "-m", "tenure.cli.daemon", "agent", *words]
         self.socket.unlink(missing_ok=True)
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(argv, cwd=ROOT, stderr=log)
+            self._process = tied.start(argv, cwd=ROOT, stderr=log)
 
     def end(self, sign: int) -> int:
         assert self._process is not None

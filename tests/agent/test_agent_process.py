@@ -18,7 +18,7 @@ from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config.certificates import client_context
 from tenure.model.access import TlsFiles
 from tenure.model.node import AgentSpec
-from testbed import certificates
+from testbed import certificates, tied
 from tests.agent.trees import HOST, A, rapl, v2, write
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ class Process:
     """A running agent on one URL."""
 
     def __init__(self, url: str, *words: str) -> None:
-        self._process = subprocess.Popen(
+        self._process = tied.start(
             argv("--listen", url, "--interval-s", "0.1", *words),
             cwd=ROOT,
             stderr=subprocess.PIPE,

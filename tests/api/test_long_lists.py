@@ -21,6 +21,7 @@ from tenure.model.ledger import Interval
 from tenure.model.node import Node, NodeSpec, Power, Reach, Site
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
+from testbed import tied
 from tests.api.fleet import SIZE, CoreBackend
 from tests.api.server import Server
 
@@ -83,7 +84,7 @@ with socket.socket(socket.AF_UNIX) as sock:
 
 def read(server: Server, path: str) -> subprocess.Popen[bytes]:
     """Start to read an answer."""
-    return subprocess.Popen([sys.executable, "-S", "-c", READER, str(server.socket), path])
+    return tied.start([sys.executable, "-S", "-c", READER, str(server.socket), path])
 
 
 @pytest.fixture(scope="module")

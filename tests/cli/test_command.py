@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
+from testbed import tied
 from tests.api.server import JOB, Server
 
 TENURE = [sys.executable, "-c", "from tenure.cli.main import main; main()"]
@@ -40,7 +41,7 @@ def _line(stream: IO[str] | None) -> str:
 
 def test_events_follow_until_interrupted(server: Server) -> None:
     command = [*TENURE, "events", "-f", "--json", "--after", "0", "--types", "job.accepted"]
-    with subprocess.Popen(
+    with tied.start(
         command, env=_env(server), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         server.post("/v1/jobs", JOB)

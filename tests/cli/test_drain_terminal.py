@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from testbed import tied
 from tests.api.server import CONTAINER, Server
 
 MAIN = "from tenure.cli.main import main; main()"
@@ -56,7 +57,7 @@ def terminal(server: Server, *words: str) -> Iterator[Terminal]:
     person, theirs = pty.openpty()
     env = {**os.environ, "TENURE_HOST": f"unix://{server.socket}", "COLUMNS": "120"}
     argv = [sys.executable, "-c", MAIN, *words]
-    with subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+    with tied.start(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
         os.close(theirs)
         try:
             yield Terminal(process, person)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tenure.daemon.notify import Notifier
+from testbed import tied
 
 WAIT_S = 40.0
 #: Short enough for several pings while the daemon starts.
@@ -91,7 +92,7 @@ def daemon(folder: Path, manager: Manager) -> Iterator[subprocess.Popen[bytes]]:
     config.write_text(CONFIG.format(folder=folder))
     env = {**os.environ, "NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": str(WATCHDOG_US)}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
+        process = tied.start(
             [sys.executable, "-m", "tenure.cli.daemon", "run", "--config", str(config)],
             env=env,
             stdout=log,

@@ -21,7 +21,7 @@ from tenure.engines.engine import Engine
 from tenure.model.units import MIB
 from tenure.profiling.decode import decode_stats
 from tenure.profiling.sample import Reading
-from testbed import IMAGE, Node, Testbed, docker_api
+from testbed import IMAGE, Node, Testbed, docker_api, tied
 from tests.faults.tenured import Tenured, until
 
 pytestmark = pytest.mark.engines
@@ -130,7 +130,7 @@ def start_agent(folder: Path, node: Node) -> subprocess.Popen[bytes]:
     words = ["--listen", f"unix://{folder / 'a.sock'}", "--node-cgroup", node.cgroup_parent]
     words += ["--interval-s", str(INTERVAL_S)]
     with (folder / "agent.log").open("ab") as log:
-        return subprocess.Popen(
+        return tied.start(
             [sys.executable, "-m", "tenure.cli.daemon", "agent", *words], cwd=ROOT, stderr=log
         )
 

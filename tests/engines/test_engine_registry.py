@@ -13,7 +13,7 @@ import pytest
 
 from tenure.engines.engine import Engine
 from tenure.model.outcome import Done, Refused
-from testbed import Node, Testbed, docker_api
+from testbed import Node, Testbed, docker_api, tied
 from tests.engines.conftest import QUICK
 from tests.engines.lab import Kept, body, create, eventually
 
@@ -41,7 +41,7 @@ def _serve(node: Node, folder: Path, delay_s: float) -> Iterator[Server]:
     script = Path(__file__).with_name("registry_server.py")
     enter = ["nsenter", f"--net=/proc/{node.pid()}/ns/net"]
     with log.open("w") as output:
-        process = subprocess.Popen(
+        process = tied.start(
             [*enter, sys.executable, str(script), str(PORT), str(delay_s)],
             stdout=output,
             text=True,

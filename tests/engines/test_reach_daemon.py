@@ -20,7 +20,7 @@ from tenure.client.client import Client
 from tenure.client.target import discover
 from tenure.config.certificates import client_context
 from tenure.model.errors import TenureError
-from testbed import IMAGE, NodeSpec, Testbed, certificates, check, docker_api
+from testbed import IMAGE, NodeSpec, Testbed, certificates, check, docker_api, tied
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(240)]
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ class Fleet:
         env |= {"DOCKER_HOST": "tcp://127.0.0.1:9", "DOCKER_TLS_VERIFY": "1"}
         argv = [sys.executable, "-m", "tenure.cli.daemon", "run", "--config"]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
+            self.process = tied.start(
                 [*argv, str(self.folder / "tenured.yml")],
                 cwd=ROOT,
                 env=env,

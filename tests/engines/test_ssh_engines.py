@@ -21,7 +21,7 @@ from tenure.engines.tunnel import Tunnel
 from tenure.model.access import SshOptions
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.outcome import Refused, Unknown
-from testbed import Node, NodeSpec, Testbed, check
+from testbed import Node, NodeSpec, Testbed, check, tied
 from tests.engines.lab import Lab, create, eventually, start
 from tests.engines.reach import by_ssh
 
@@ -301,7 +301,7 @@ asyncio.run(main())
 def test_ssh_ends_with_a_killed_daemon(ssh_node: Node, sockets: Path) -> None:
     files = ssh_node.ssh_files
     words = [ssh_node.url, files["key"], files["known_hosts"], str(sockets)]
-    owner = subprocess.Popen(
+    owner = tied.start(
         [sys.executable, "-c", ORPHAN, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     try:

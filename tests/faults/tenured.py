@@ -15,6 +15,7 @@ from typing import Any
 from tenure.client.client import Client
 from tenure.client.target import parse
 from tenure.model.errors import Unavailable
+from testbed import tied
 from testbed.daemon import READY_S, DaemonProcess
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,7 +102,7 @@ class Tenured(DaemonProcess):
 def spawn_module(module: str, *words: str, log: Path) -> subprocess.Popen[bytes]:
     """Start ``python -m module words`` with this interpreter, its output appended to a file."""
     with log.open("ab") as output:
-        return subprocess.Popen(
+        return tied.start(
             [sys.executable, "-m", module, *words],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,

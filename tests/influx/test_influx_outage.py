@@ -16,6 +16,7 @@ from tenure.profiling.io import influx_drain
 from tenure.profiling.io.influx import InfluxStats
 from tenure.profiling.io.spool import SpoolBounds
 from tenure.profiling.io.store import StatsUnavailable
+from testbed import tied
 from testbed.servers import Influx
 from tests.influx.gateway import Gateway
 from tests.influx.lab import LATE_US, START_US, LoopLag, drained, open_store, row, until
@@ -137,7 +138,7 @@ asyncio.run(main())
 
 def started(argv: list[str]) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+    return tied.start(argv, stdout=subprocess.PIPE, text=True, env=env)
 
 
 async def test_kill_9_of_the_writer_loses_nothing_it_was_told_is_kept(

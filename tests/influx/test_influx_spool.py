@@ -14,6 +14,7 @@ from tenure.profiling.io import spool as spool_module
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.spool import Spool, SpoolBounds
 from tenure.profiling.io.store import StatsUnavailable
+from testbed import tied
 
 SCHEMA = Schema({1: spool_module.TABLES}, pragmas=("auto_vacuum = FULL",))
 BOUNDS = SpoolBounds(max_bytes=20_000, max_age_us=1_000)
@@ -173,7 +174,7 @@ asyncio.run(main())
 
 def started(argv: list[str]) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+    return tied.start(argv, stdout=subprocess.PIPE, text=True, env=env)
 
 
 async def test_kill_9_keeps_every_acknowledged_record_whole(tmp_path: Path) -> None:

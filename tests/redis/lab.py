@@ -18,6 +18,7 @@ from tenure.cycles.snapshot import Snapshot, snapshot_to_json
 from tenure.model.errors import Conflict
 from tenure.model.plan import CycleSpec
 from tenure.model.units import US
+from testbed import tied
 
 SPEC = CycleSpec("promote", "nursery", "young", interval_us=US)
 
@@ -67,7 +68,7 @@ class Files:
 def start(*words: str) -> subprocess.Popen[bytes]:
     """Start this module as a process with ``words``."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return subprocess.Popen([sys.executable, "-m", "tests.redis.lab", *words], env=env)
+    return tied.start([sys.executable, "-m", "tests.redis.lab", *words], env=env)
 
 
 def stop(process: subprocess.Popen[bytes]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from testbed import NodeSpec, Testbed, TestbedError, engine, network
+from testbed import NodeSpec, Testbed, TestbedError, engine, network, tied
 from testbed.cli import main
 from testbed.layout import load
 from testbed.traces import namespaces, traces, used_namespaces
@@ -28,7 +28,7 @@ class Owner:
 
     def __init__(self, folder: Path, *options: str) -> None:
         env = {**os.environ, "TMPDIR": str(folder)}
-        self.process = subprocess.Popen(
+        self.process = tied.start(
             [sys.executable, "-m", "testbed", "up", "--nodes", "2", *options],
             cwd=ROOT,
             env=env,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from tenure.model.harvest import HARVEST_SLICE_PATH, HarvestAction, cgroup_paren
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.qos.wire import decode_params, encode_params
+from testbed import tied
 from tests.agent.trees import HOST, A, B, Tree, v1, v2, write
 
 NODE = Resources(2000, 1000)
@@ -139,9 +139,7 @@ def test_the_quota_follows_the_law(node: Node, rig: Rig) -> None:
 
 def test_the_latest_started_task_ends_by_its_first_process(node: Node, rig: Rig) -> None:
     """Real processes, ended by their cgroup: no engine is asked."""
-    old, new = (
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in "ab"
-    )
+    old, new = (tied.start([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in "ab")
     try:
         node.task(A, old.pid, 300, ticks=50)
         node.task("c" * 64, new.pid, 300, ticks=60)

@@ -18,6 +18,7 @@ import pytest
 from tenure.agent.io import priority
 from tenure.agent.io.priority import NICE, Priority, hurry, lock_memory, slow_down
 from tenure.agent.io.release import Releaser
+from testbed import tied
 
 HELD = 64 << 20
 T = TypeVar("T")
@@ -106,7 +107,7 @@ def held_bytes(pid: int) -> int:
 
 def test_a_task_that_gets_no_cpu_gives_its_memory_back() -> None:
     """Stopped and traced by nobody, it is killed, and its memory is gone when we are done."""
-    task = subprocess.Popen([sys.executable, "-c", TASK], stdout=subprocess.PIPE)
+    task = tied.start([sys.executable, "-c", TASK], stdout=subprocess.PIPE)
     assert task.stdout is not None
     releaser = Releaser()
     try:
@@ -128,7 +129,7 @@ def test_a_task_that_gets_no_cpu_gives_its_memory_back() -> None:
 
 def test_descriptors_are_closed_and_the_thread_ends() -> None:
     before = len(os.listdir("/proc/self/fd"))
-    task = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    task = tied.start([sys.executable, "-c", "import time; time.sleep(60)"])
     releaser = Releaser()
     fds = releaser.hold([task.pid, 1 << 22])
     assert len(fds) == 1
@@ -148,6 +149,6 @@ def test_without_descriptors_a_process_ends_all_the_same(monkeypatch: pytest.Mon
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
-    task = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    task = tied.start([sys.executable, "-c", "import time; time.sleep(60)"])
     Releaser().end(task.pid)
     assert task.wait(20) == -signal.SIGKILL

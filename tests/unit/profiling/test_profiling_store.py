@@ -24,6 +24,7 @@ from tenure.profiling.io.retention import Retention
 from tenure.profiling.io.schema import STEPS
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, Sample
+from testbed import tied
 
 HOUR = HOUR_US
 FIVE = 300 * US
@@ -249,7 +250,7 @@ def test_kill_9_keeps_every_acknowledged_write_whole(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     acknowledged = 0
     for round_ in range(6):
-        child = subprocess.Popen(
+        child = tied.start(
             [sys.executable, "-c", WRITER, str(path), str(acknowledged + 1)],
             stdout=subprocess.PIPE,
             text=True,
