@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -47,6 +48,73 @@ def dribble(sock: socket.socket, data: bytes, pause_s: float, within_s: float) -
     return False
 
 
+def endless_head(daemon: Daemon) -> float:
+    """Send a head byte by byte; return after how long that was cut."""
+    with daemon.connect() as sock:
+        begun = time.monotonic()
+        sock.sendall(b"GET /v1/nodes HTTP/1.1\r\nHost: localhost\r\n")
+        assert dribble(sock, b"X: " + b"a" * 200, 0.25, HEAD_S + 10)
+        return time.monotonic() - begun
+
+
+def silent(daemon: Daemon) -> float:
+    """Say nothing; return after how long that was cut."""
+    with daemon.connect() as sock:
+        return ended_after(sock, time.monotonic(), HEAD_S + 10)
+
+
+def endless_second_head(daemon: Daemon) -> float:
+    """Ask well, then begin to ask again; return after how long that was cut."""
+    with daemon.connect() as sock:
+        sock.sendall(daemon.head("GET /v1/version HTTP/1.1"))
+        assert statuses(sock.recv(4096)) == [200]
+        sock.sendall(b"GET /v1/nodes HT")
+        return ended_after(sock, time.monotonic(), HEAD_S + 10)
+
+
+def endless_body(daemon: Daemon) -> float:
+    """Send one byte of a body of a thousand; return after how long that was answered by 408."""
+    head = daemon.head(
+        "POST /v1/jobs HTTP/1.1", "Content-Type: application/json", "Content-Length: 1000"
+    )
+    with daemon.connect() as sock:
+        begun = time.monotonic()
+        sock.sendall(head + b"{")
+        sock.settimeout(BODY_S + 10)
+        answer = sock.recv(1 << 16)
+        took = time.monotonic() - begun
+    assert statuses(answer) == [408], answer
+    return took
+
+
+def deaf(daemon: Daemon) -> float:
+    """Ask without end and take no answer; return after how long that was cut."""
+    request = daemon.head("GET /openapi.json HTTP/1.1")
+    with daemon.connect() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(1.0)
+        begun = time.monotonic()
+        while (took := time.monotonic() - begun) < BODY_S + 30:
+            try:
+                sock.sendall(request * 50)
+            except TimeoutError:
+                continue
+            except OSError:
+                return took
+    raise AssertionError("a reader that takes nothing is still served")
+
+
+Slow = dict[str, Future[float]]
+SLOW = (endless_head, silent, endless_second_head, endless_body, deaf)
+
+
+@pytest.fixture(scope="module")
+def slow(daemon: Daemon) -> Iterator[Slow]:
+    """All who try the daemon's patience, at once, for it has patience with each by itself."""
+    with ThreadPoolExecutor(len(SLOW)) as pool:
+        yield {client.__name__: pool.submit(client, daemon) for client in SLOW}
+
+
 def test_a_thousand_connections(daemon: Daemon) -> None:
     socks: list[socket.socket] = []
     try:
@@ -67,57 +135,25 @@ def test_a_thousand_connections(daemon: Daemon) -> None:
             sock.close()
 
 
-def test_a_head_that_never_ends(daemon: Daemon) -> None:
-    with daemon.connect() as sock:
-        begun = time.monotonic()
-        sock.sendall(b"GET /v1/nodes HTTP/1.1\r\nHost: localhost\r\n")
-        assert dribble(sock, b"X: " + b"a" * 200, 0.25, HEAD_S + 10)
-        assert time.monotonic() - begun < HEAD_S + 5
+def test_a_head_that_never_ends(slow: Slow) -> None:
+    assert slow["endless_head"].result() < HEAD_S + 5
 
 
-def test_a_connection_without_a_word(daemon: Daemon) -> None:
-    with daemon.connect() as sock:
-        assert ended_after(sock, time.monotonic(), HEAD_S + 10) < HEAD_S + 3
+def test_a_connection_without_a_word(slow: Slow) -> None:
+    assert slow["silent"].result() < HEAD_S + 3
 
 
-def test_a_second_head_that_never_ends(daemon: Daemon) -> None:
-    with daemon.connect() as sock:
-        sock.sendall(daemon.head("GET /v1/version HTTP/1.1"))
-        assert statuses(sock.recv(4096)) == [200]
-        sock.sendall(b"GET /v1/nodes HT")
-        assert ended_after(sock, time.monotonic(), HEAD_S + 10) < HEAD_S + 3
+def test_a_second_head_that_never_ends(slow: Slow) -> None:
+    assert slow["endless_second_head"].result() < HEAD_S + 3
 
 
-def test_a_body_that_never_ends(daemon: Daemon) -> None:
-    head = daemon.head(
-        "POST /v1/jobs HTTP/1.1", "Content-Type: application/json", "Content-Length: 1000"
-    )
-    with daemon.connect() as sock:
-        begun = time.monotonic()
-        sock.sendall(head + b"{")
-        sock.settimeout(BODY_S + 10)
-        answer = sock.recv(1 << 16)
-        took = time.monotonic() - begun
-    assert statuses(answer) == [408], answer
-    assert BODY_S - 1 < took < BODY_S + 5
+def test_a_body_that_never_ends(slow: Slow) -> None:
+    assert BODY_S - 1 < slow["endless_body"].result() < BODY_S + 5
 
 
-def test_a_reader_that_reads_nothing_is_cut(daemon: Daemon) -> None:
+def test_a_reader_that_reads_nothing_is_cut(slow: Slow) -> None:
     """Requests without end on one connection, and no answer taken: the daemon stops reading too."""
-    request = daemon.head("GET /openapi.json HTTP/1.1")
-    with daemon.connect() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.settimeout(1.0)
-        begun = time.monotonic()
-        while time.monotonic() - begun < BODY_S + 30:
-            try:
-                sock.sendall(request * 50)
-            except TimeoutError:
-                continue
-            except OSError:
-                break
-        else:
-            raise AssertionError("a reader that takes nothing is still served")
+    assert slow["deaf"].result() < BODY_S + 30
 
 
 def test_a_slow_reader_of_events_is_cut_and_resumes(daemon: Daemon) -> None:
