@@ -45,7 +45,10 @@ class InputView(TypedDict):
 
 
 class DatasetInputView(TypedDict):
-    """The dataset that a stage reads, one of its blocks for each task."""
+    """The dataset that a stage reads, one of its blocks for each task.
+
+    Beside a file as input it is the stage's own: the replicas of its chunks, while it runs.
+    """
 
     dataset: str
     name: str
@@ -98,7 +101,8 @@ class BatchView(TypedDict):
     ``done`` of its ``tasks`` are done, ``active`` are on a node. ``retried`` counts attempts that
     failed, ``reclaimed`` those that gave way to owners, ``resent`` inputs that had to be sent
     again because they did not arrive as they were, ``remote`` attempts that began on another node
-    than the one that their input had been sent to. ``reads`` counts the tasks that are, or were
+    than those where their input lay. Chunks of input files lie on ``replicas`` nodes (1: they are
+    sent into containers). ``reads`` counts the tasks that are, or were
     last, on a node by the kind of the copy of their block (``memory``, ``ssd``, ``hdd``), or
     ``brought``.
     """
@@ -113,6 +117,7 @@ class BatchView(TypedDict):
     done: int
     active: int
     retries: int
+    replicas: int
     retried: int
     reclaimed: int
     resent: int
@@ -223,6 +228,7 @@ def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
         done=states[TaskState.DONE],
         active=sum(states[state] for state in BUSY),
         retries=batch.spec.retries,
+        replicas=batch.spec.replicas,
         retried=batch.retried,
         reclaimed=batch.reclaimed,
         resent=batch.resent,

@@ -14,7 +14,8 @@ from tenure.model.dataset import Block, Dataset, Location
 class DatasetView(TypedDict):
     """A dataset. ``whole_blocks`` of its ``blocks`` have all of their replicas.
 
-    ``stored_bytes`` is what all copies take, on their way or not.
+    ``stored_bytes`` is what all copies take, on their way or not. ``batch``: it is the input of
+    that batch, and goes with it; "" of one that people put.
     """
 
     id: str
@@ -31,6 +32,7 @@ class DatasetView(TypedDict):
     stored_bytes: int
     is_pinned: bool
     path: str
+    batch: str
     created_at: str | None
     ready_at: str | None
     version: int
@@ -95,6 +97,7 @@ def dataset_view(dataset: Dataset, shelved: Shelved) -> DatasetView:
         stored_bytes=shelved.stored_bytes,
         is_pinned=dataset.is_pinned,
         path=spec.root,
+        batch=spec.batch,
         created_at=moment(dataset.created_us),
         ready_at=moment(dataset.ready_us),
         version=dataset.version,

@@ -47,6 +47,8 @@ COLUMNS: list[Column] = [
 
 
 def _pieces(stage: dict[str, Any]) -> str | None:
+    if stage["dataset"] and stage["input"]:
+        return f"{size(stage['input']['chunk_bytes'])}, kept as {stage['dataset']['name']}"
     if stage["dataset"]:
         return f"{stage['dataset']['name']}, blocks of {size(stage['dataset']['block_bytes'])}"
     return size(stage["input"]["chunk_bytes"]) if stage["input"] else None
@@ -91,8 +93,8 @@ WAITS: list[Column] = [
 ]
 PLAN = ("planned_at", "end_at", "solver", "is_proven", "why")
 FIELDS = (
-    "id name submitter state reason tasks done active retries retried reclaimed resent remote "
-    "reads submitted_at started_at promised_end_at finished_at"
+    "id name submitter state reason tasks done active retries retried reclaimed replicas resent "
+    "remote reads submitted_at started_at promised_end_at finished_at"
 )
 
 

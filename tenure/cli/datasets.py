@@ -38,6 +38,7 @@ COLUMNS: list[Column] = [
     ("TIERS", lambda d: ",".join(d["tiers"])),
     ("STORED", lambda d: size(d["stored_bytes"])),
     ("PINNED", lambda d: "yes" if d["is_pinned"] else ""),
+    ("BATCH", lambda d: d["batch"]),
     ("PUT", lambda d: ago(d["created_at"])),
     ("REASON", lambda d: d["reason"]),
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import replace
 
-from tenure.core import lending, planning, reading, roster, tasks
+from tenure.core import chunks, lending, planning, reading, roster, tasks
 from tenure.core.context import Context
 from tenure.core.index import Strand
 from tenure.model.batch import (
@@ -44,6 +44,7 @@ def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
     batch = ctx.put_batch(replace(batch, state=state))
     if batch.is_over:
         ctx.tables.schedules.drop(batch.id)
+        chunks.release(ctx, batch)
     ctx.publish(f"batch.{state.value}", batch.id, name=batch.spec.name, reason=batch.reason)
     return batch
 
@@ -56,17 +57,15 @@ def submit(ctx: Context, command: SubmitBatch) -> None:
     if command.batch in ctx.tables.batches:
         ctx.refuse(command, "duplicate_id", f"batch {command.batch} exists", status=409)
         return
-    problem = objection(ctx, command.spec)
+    command = replace(command, spec=chunks.kept(command.batch, command.spec))
+    problem = objection(ctx, command.batch, command.spec)
     if problem is None:
         planning.enlist(ctx, command)
         return
-    if not command.is_dry:
-        name = command.spec.name
-        ctx.publish("batch.refused", command.batch, name=name, code=problem.code)
-    ctx.reply(command, problem)
+    planning.turn_away(ctx, command, problem)
 
 
-def objection(ctx: Context, spec: BatchSpec) -> Problem | None:
+def objection(ctx: Context, key: str, spec: BatchSpec) -> Problem | None:
     """Return why a batch is refused without a plan, None if it may be planned. Changes nothing."""
     coming, coming_tasks = planning.expected(ctx)
     if len(ctx.index.open_batches) + coming >= ctx.params.max_batches:
@@ -87,7 +86,7 @@ def objection(ctx: Context, spec: BatchSpec) -> Problem | None:
         problem = _unfit(ctx, stage, number)
         if problem is not None:
             return problem
-    return None
+    return chunks.objection(ctx, key, spec)
 
 
 def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
@@ -102,7 +101,7 @@ def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
     lenders = [node for node in nodes if lending.is_lendable(ctx, node)]
     if not lenders:
         return Problem("no_lender", _no_lender(ctx, nodes), 422)
-    problem = reading.objection(ctx, stage)
+    problem = None if stage.keeps_chunks else reading.objection(ctx, stage)
     if problem is not None:
         return replace(problem, fields=(FieldError(f"{path}.input.dataset", problem.detail),))
     lenders = [node for node in lenders if lending.holds(node, stage)]
@@ -190,6 +189,7 @@ def review(ctx: Context, key: str) -> None:
     waiting = sum(len(strand.pending) for strand in strands)
     if batch.state is B.ACCEPTED and waiting < batch.spec.tasks:
         batch = to(ctx, replace(batch, started_us=ctx.now_us), B.RUNNING)
+    chunks.release(ctx, batch)
     if not any(strand.undone for strand in strands):
         to(ctx, replace(batch, finished_us=ctx.now_us), B.SUCCEEDED)
 
@@ -202,6 +202,7 @@ def tasks_of(ctx: Context, batch: Batch) -> list[Task]:
 def _wind_down(ctx: Context, batch: Batch) -> None:
     """Stop what is left; the batch is over when nothing of it can be running any more."""
     here = tasks_of(ctx, batch)
+    chunks.release(ctx, batch)
     for task in here:
         if task.state not in TASK_OVER:
             tasks.abandon(ctx, task, batch.reason)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tenure.core import power, replicas, tiers
+from tenure.core import lending, power, replicas, tiers
 from tenure.core.context import Context
 from tenure.core.shelves import (
     Standing,
@@ -171,13 +171,17 @@ def _begin(ctx: Context, block: Block, seats: Seats) -> str:
     if not _has_source(ctx, dataset, block):
         _note(ctx, block, "no copy of it can be read now")
         return "starved"
-    seat = _choose(ctx, dataset, block, seats.rows)
+    rows = seats.rows
+    if dataset.spec.batch and seats.is_busy:  # for one that lends an input waits
+        rows = tuple(seat for seat in rows if lending.is_said_to_lend(seat.node))
+    seat = _choose(ctx, dataset, block, rows)
     if seat is not None:
         send(ctx, block, seat.node.name, seat.tier)
         return "begun"
     if seats.is_busy:
         return "busy"
-    _wake(ctx, dataset, block)
+    if not dataset.spec.batch:
+        _wake(ctx, dataset, block)
     _note(ctx, block, "no tier of its kinds has room for another copy of it")
     return "starved"
 
@@ -201,8 +205,14 @@ def _note(ctx: Context, block: Block, note: str) -> None:
 
 
 def _has_source(ctx: Context, dataset: Dataset, block: Block) -> bool:
-    is_there = dataset.state is DatasetState.PUTTING
-    return is_there or bool(block.sha256 and replicas.offered(ctx, block))
+    is_offered = bool(block.sha256 and replicas.offered(ctx, block))
+    return is_offered or _is_from_file(dataset, is_offered=False)
+
+
+def _is_from_file(dataset: Dataset, *, is_offered: bool) -> bool:
+    """Whether a copy is made from the daemon's file: while it is put, or for want of another."""
+    is_kept = bool(dataset.spec.batch) and dataset.state is not DatasetState.FAILED
+    return dataset.state is DatasetState.PUTTING or (is_kept and not is_offered)
 
 
 def _choose(ctx: Context, dataset: Dataset, block: Block, seats: Sequence[Seat]) -> Seat | None:
@@ -220,7 +230,7 @@ def _choose(ctx: Context, dataset: Dataset, block: Block, seats: Sequence[Seat])
     for kinds in _kinds(ctx, dataset, block):
         here = [seat for seat in fitting if seat.tier.kind in kinds]
         if here:
-            return min(here, key=lambda seat: _rank(ctx, seat, racks))
+            return min(here, key=lambda seat: _rank(ctx, dataset, block, seat, racks))
     return None
 
 
@@ -244,12 +254,19 @@ def _kinds(ctx: Context, dataset: Dataset, block: Block) -> Iterator[frozenset[T
     yield frozenset(asked)
 
 
-def _rank(ctx: Context, seat: Seat, racks: set[str]) -> tuple[bool, int, float, str, str]:
-    """Another rack first, then the fewest copies on their way, then most room."""
+def _rank(
+    ctx: Context, dataset: Dataset, block: Block, seat: Seat, racks: set[str]
+) -> tuple[bool, bool, bool, int, float, str, str]:
+    """Where it is wanted first; another rack, the fewest copies on their way, then most room.
+
+    The input of a batch rather lies on nodes that lend: only there it is read.
+    """
     rack, name = seat.node.spec.rack, seat.node.name
+    is_idle = bool(dataset.spec.batch) and not lending.is_said_to_lend(seat.node)
     is_near = bool(rack) and len(racks) == 1 and rack in racks
     share = seat.free_bytes / seat.tier.capacity_bytes
-    return is_near, ctx.shelves.arriving.get(name, 0), -share, name, seat.tier.name
+    arriving = ctx.shelves.arriving.get(name, 0)
+    return name != block.home, is_idle, is_near, arriving, -share, name, seat.tier.name
 
 
 def send(ctx: Context, block: Block, node: str, tier: TierSpec) -> None:
@@ -267,7 +284,7 @@ def send(ctx: Context, block: Block, node: str, tier: TierSpec) -> None:
     )
     places = replicas.offered(ctx, block) if block.sha256 else ()
     here = [place for place in places if place.node == node]
-    if dataset.state is DatasetState.PUTTING and not here:
+    if not here and _is_from_file(dataset, is_offered=bool(places)):
         file = dataset.spec.files[block.file]
         path = f"{dataset.spec.root}/{file.name}" if file.name else dataset.spec.root
         origin = InputFile(path, file.size_bytes, file.mtime_ns)
@@ -403,6 +420,7 @@ def _failed(ctx: Context, block: Block, replica: Replica, outcome: Outcome) -> N
     if code in HOPELESS:
         _hopeless(ctx, block, note)
     elif code == "corrupted":
+        _count_resent(ctx, block)
         for place in replicas.offered(ctx, block):
             tiers.check(ctx, block, place.node, place.tier)
     elif code in ("tier_full", "no_tier", "no_image"):
@@ -413,10 +431,18 @@ def _failed(ctx: Context, block: Block, replica: Replica, outcome: Outcome) -> N
         tiers.survey_soon(ctx, replica.node)
 
 
+def _count_resent(ctx: Context, block: Block) -> None:
+    """Count an input that did not arrive as it was sent."""
+    dataset = ctx.tables.datasets.get(block.dataset)
+    batch = None if dataset is None else ctx.tables.batches.get(dataset.spec.batch)
+    if batch is not None:
+        ctx.put_batch(replace(batch, resent=batch.resent + 1))
+
+
 def _hopeless(ctx: Context, block: Block, note: str) -> None:
     """End a put whose files are not what they were."""
     dataset = ctx.tables.datasets[block.dataset]
-    if dataset.state is DatasetState.PUTTING:
+    if _is_from_file(dataset, is_offered=False) and not dataset.is_going:
         put_dataset(ctx, replace(dataset, state=DatasetState.FAILED, reason=note))
         ctx.publish("dataset.failed", dataset.id, name=dataset.spec.name, reason=note)
 

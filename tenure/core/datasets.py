@@ -8,11 +8,9 @@ name at once; block by block the records go, and the files with the last of them
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import replace
-from itertools import accumulate
 
-from tenure.core import copies, prefetching, replicas, tiers
+from tenure.core import copies, cuts, prefetching, replicas, tiers
 from tenure.core.context import Context
 from tenure.core.shelves import (
     Standing,
@@ -23,7 +21,7 @@ from tenure.core.shelves import (
     put_dataset,
     put_mark,
 )
-from tenure.model.dataset import Block, Dataset, DatasetSpec, DatasetState, Drop
+from tenure.model.dataset import Dataset, DatasetSpec, DatasetState, Drop
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import BlockDoubted, ChangeDataset, PutDataset
 from tenure.model.node import Node, Scheduling
@@ -45,7 +43,7 @@ def put(ctx: Context, command: PutDataset) -> None:
     if there is not None:
         _put_again(ctx, command, there)
         return
-    problem = _objection(ctx, command.spec)
+    problem = objection(ctx, command.spec)
     if problem is not None:
         ctx.publish("dataset.refused", command.dataset, name=command.spec.name, code=problem.code)
         ctx.reply(command, problem)
@@ -81,11 +79,11 @@ def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
 
 def _shape(spec: DatasetSpec) -> tuple[object, ...]:
     files = tuple((file.name, file.size_bytes) for file in spec.files)
-    return files, spec.block_bytes, spec.replicas, spec.tiers
+    return files, spec.block_bytes, spec.replicas, spec.tiers, spec.batch
 
 
-def _objection(ctx: Context, spec: DatasetSpec) -> Problem | None:
-    """Return why a dataset cannot be kept now, None if it can."""
+def objection(ctx: Context, spec: DatasetSpec, *, beside_bytes: int = 0) -> Problem | None:
+    """Return why a dataset cannot be kept now, beside what is to come, None if it can."""
     if len(ctx.tables.datasets) >= ctx.params.max_datasets:
         told = f"there are {ctx.params.max_datasets} datasets already: remove some"
         return Problem("too_many_datasets", told, 429)
@@ -100,19 +98,21 @@ def _objection(ctx: Context, spec: DatasetSpec) -> Problem | None:
     if not having:
         told = f"no node has a tier of kind {words}: name some under nodes[].tiers"
         return _problem("no_tiers", told, "tiers")
-    ready = [n for n in having if _can_be_written(ctx, n)]
+    ready = [n for n in having if _can_be_written(ctx, n, spec)]
     if len(ready) < spec.replicas:
         told = (
             f"{spec.replicas} replicas need as many nodes with a tier of kind {words} that can be "
         )
         told += f"written now; there are {len(ready)}: {_told(ctx, having)}"
         return _problem("too_few_nodes", told, "replicas")
-    return _no_room(ctx, spec, ready)
+    return _no_room(ctx, spec, ready, beside_bytes)
 
 
-def _can_be_written(ctx: Context, node: Node) -> bool:
+def _can_be_written(ctx: Context, node: Node, spec: DatasetSpec) -> bool:
+    if not spec.batch and replicas.is_wakeable(node):
+        return True  # no node is switched on for batches
     is_ready = replicas.standing(ctx, node.name) is Standing.READY
-    return replicas.is_wakeable(node) or (is_ready and node.scheduling is Scheduling.YES)
+    return is_ready and node.scheduling is Scheduling.YES
 
 
 def _problem(code: str, detail: str, field: str) -> Problem:
@@ -132,10 +132,13 @@ def _word(ctx: Context, node: Node) -> str:
     return next((mark.note for mark in notes if mark.note), "not looked at yet")
 
 
-def _no_room(ctx: Context, spec: DatasetSpec, nodes: list[Node]) -> Problem | None:
-    """Return a problem unless replicas on different nodes have room beside what is on its way."""
+def _no_room(ctx: Context, spec: DatasetSpec, nodes: list[Node], coming: int) -> Problem | None:
+    """Return a problem unless replicas on different nodes have room beside what is on its way.
+
+    ``coming`` bytes are to come that have no dataset yet.
+    """
     free = sum(min(_free(ctx, spec, node), spec.size_bytes) for node in nodes)
-    coming = sum(_outstanding(ctx, ctx.tables.datasets[key]) for key in ctx.shelves.open)
+    coming += sum(_outstanding(ctx, ctx.tables.datasets[key]) for key in ctx.shelves.open)
     need = spec.size_bytes * spec.replicas
     if need <= free - coming:
         return None
@@ -174,23 +177,10 @@ def grow(ctx: Context) -> None:
             continue
         count = min(room, dataset.spec.blocks - dataset.made)
         if count > 0:
-            for number in range(dataset.made, dataset.made + count):
-                put_block(ctx, _cut(ctx, dataset, number))
+            for block in cuts.blocks(ctx, dataset, range(dataset.made, dataset.made + count)):
+                put_block(ctx, block)
             put_dataset(ctx, replace(dataset, made=dataset.made + count))
             room -= count
-
-
-def _cut(ctx: Context, dataset: Dataset, number: int) -> Block:
-    """Return a block without copies: its file and where in that it lies."""
-    spec = dataset.spec
-    starts = ctx.shelves.cuts.get(dataset.id)
-    if starts is None:
-        starts = [0, *accumulate(spec.blocks_of(file) for file in spec.files)]
-        ctx.shelves.cuts[dataset.id] = starts
-    file = bisect_right(starts, number) - 1
-    offset = (number - starts[file]) * spec.block_bytes
-    length = min(spec.block_bytes, spec.files[file].size_bytes - offset)
-    return Block(dataset.id, number, file, offset, length)
 
 
 # changes
@@ -208,7 +198,12 @@ def change(ctx: Context, command: ChangeDataset) -> None:
             ctx.refuse(command, "removing", told, status=409)
             return
     elif command.verb == "remove":
-        _remove(ctx, dataset)
+        if dataset.spec.batch:
+            told = f"it is the input of batch {dataset.spec.batch}, and goes with it: "
+            told += f"tenure batch cancel {dataset.spec.batch}"
+            ctx.refuse(command, "in_use", told, status=409)
+            return
+        remove(ctx, dataset)
     elif command.verb == "verify":
         _verify(ctx, dataset)
     elif command.verb == "prefetch":
@@ -219,7 +214,8 @@ def change(ctx: Context, command: ChangeDataset) -> None:
     ctx.reply(command, ctx.tables.datasets.get(dataset.id) or dataset)
 
 
-def _remove(ctx: Context, dataset: Dataset) -> None:
+def remove(ctx: Context, dataset: Dataset) -> None:
+    """Begin to remove a dataset; its name is free at once, its records and files follow."""
     put_dataset(ctx, replace(dataset, state=D.REMOVING, is_pinned=False, reason=""))
     ctx.publish("dataset.removing", dataset.id, name=dataset.spec.name)
     ctx.arm(ctx.now_us, MACHINE, dataset.id)

@@ -27,11 +27,15 @@ def reported(ctx: Context, event: HarvestReported) -> None:
         return
     if mark.seq and event.oldest_seq > mark.seq and event.oldest_seq == fresh[0].seq:
         ctx.publish("harvest.gap", event.node, since_seq=mark.seq, until_seq=event.oldest_seq)
+        mark = replace(mark, gap_us=ctx.now_us)
     kills = [action for action in fresh if action.kind == "kill"]
     for action in kills:
         ctx.publish("harvest.kill", event.node, **_shown(action))
         if action.is_done:
             tasks.on_kill(ctx, event.node, action)
+    for action in (action for action in fresh if action.kind == "oom"):
+        ctx.publish("harvest.oom", event.node, **_shown(action))
+        tasks.on_kill(ctx, event.node, action)
     for kind in ("quota", "soft_memory"):
         if moves := [action for action in fresh if action.kind == kind]:
             _publish_moves(ctx, event.node, moves)

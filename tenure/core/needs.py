@@ -9,6 +9,7 @@ from itertools import groupby
 
 from tenure.core import forecasts, lending, tasks
 from tenure.core.context import Context
+from tenure.core.shelves import nodes_of
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.forecast import STEP_US
 from tenure.model.node import Node
@@ -77,8 +78,24 @@ class Survey:
             done = batch.spec.stage(need.name).count - strands[batch.id, need.name].undone
             runs = tuple((k, at, n) for (name, k, at), n in running if name == need.name)
             lies = tuple((k, n) for (name, k), n in ahead if name == need.name)
+            lies += self._lying(batch, batch.spec.stage(need.name))
             stages.append(replace(need, ended=done, running=runs, delivered=lies))
         return BatchNeed(batch.id, batch.spec.submitter, tuple(stages), max(1, batch.promised_us))
+
+    def _lying(self, batch: Batch, stage: StageSpec) -> tuple[tuple[int, int], ...]:
+        """Return on how many replicas tasks of a stage that wait could begin, by node's place.
+
+        A task counts on each node that has its chunk. O(tasks x replicas).
+        """
+        ctx, found = self._ctx, Counter[int]()
+        if not stage.keeps_chunks or stage.dataset is None:
+            return ()
+        for index in ctx.index.strands[batch.id, stage.name].pending:
+            number = ctx.tables.tasks[f"{batch.id}/{index}"].number
+            block = ctx.tables.blocks.get(stage.dataset.key(number))
+            names = () if block is None else nodes_of(block)
+            found.update(self._places[name] for name in names if name in self._places)
+        return tuple(sorted(found.items()))
 
     def _stages(self, spec: BatchSpec, shunned: Mapping[str, Counter[int]]) -> Iterator[StageNeed]:
         """Yield the stages; tasks that had to leave a node are a part of their own, elsewhere."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.core import answers, forecasts, needs, roster
+from tenure.core import answers, chunks, forecasts, needs, roster
 from tenure.core.context import Context
 from tenure.model.batch import Batch, Chunk, Forecasted, Task
 from tenure.model.effects import PlanBatches
@@ -261,8 +261,11 @@ def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
         if answers.recall(ctx, command):
             continue
         schedule = found.get(command.batch)
+        problem = chunks.objection(ctx, command.batch, command.spec)
         if schedule is None:
             _refuse(ctx, command, *refusals.get(command.batch, ("no_room", "")))
+        elif problem is not None:  # others have taken the room of its replicas meanwhile
+            turn_away(ctx, command, problem)
         elif command.is_dry:
             ctx.reply(command, Forecasted(schedule.end_us, schedule))
         else:
@@ -295,9 +298,15 @@ def _refuse(ctx: Context, command: SubmitBatch, code: str, detail: str) -> None:
         code, detail = "outside_window", f"it cannot end within the window of {hours:g} h: {detail}"
     else:
         code = "no_node" if code == "no_nodes" else "no_room"
+    turn_away(ctx, command, Problem(code, detail, 422))
+
+
+def turn_away(ctx: Context, command: SubmitBatch, problem: Problem) -> None:
+    """Refuse a batch; of one that was really submitted everybody may hear."""
     if not command.is_dry:
-        ctx.publish("batch.refused", command.batch, name=command.spec.name, code=code)
-    ctx.reply(command, Problem(code, detail, 422))
+        name = command.spec.name
+        ctx.publish("batch.refused", command.batch, name=name, code=problem.code)
+    ctx.reply(command, problem)
 
 
 def _accept(ctx: Context, command: SubmitBatch, schedule: Schedule) -> Batch:
@@ -307,11 +316,12 @@ def _accept(ctx: Context, command: SubmitBatch, schedule: Schedule) -> Batch:
     batch = ctx.put_batch(Batch(command.batch, seq, spec, ctx.now_us, schedule.end_us))
     index = 0
     for stage in spec.stages:
-        chunks = command.chunks.get(stage.name, ())
+        pieces = command.chunks.get(stage.name, ())
         for number in range(stage.count):
-            chunk: Chunk | None = chunks[number] if chunks else None
+            chunk: Chunk | None = pieces[number] if pieces else None
             ctx.put_task(Task(batch.id, index, stage.name, number, chunk, changed_us=ctx.now_us))
             index += 1
+    chunks.put(ctx, batch)
     end = iso(schedule.end_us)
     ctx.publish("batch.accepted", batch.id, name=spec.name, tasks=spec.tasks, end=end)
     return batch

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tenure.core import copies, inputs, lending, pins, prefetching, replicas, tasks
+from tenure.core import chunks, copies, inputs, lending, pins, prefetching, replicas, tasks
 from tenure.core.context import Context
 from tenure.model.batch import Batch, Reading, StageSpec, Task
 from tenure.model.dataset import Block, Location
@@ -29,6 +29,8 @@ OTHERS = 5
 LEAST_WEIGHT = 0.05
 #: A stage of which nothing could be placed is not matched again for so long: it costs milliseconds.
 REST_US = US // 4
+#: Problems that no waiting mends.
+HOPELESS = frozenset(("no_dataset", "input_changed"))
 #: Beside the copy itself: the helpers on both sides, checksums, a listing.
 BRING_US = 2 * US
 
@@ -44,8 +46,8 @@ class Wait:
 
 def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     """Place tasks of a stage over a dataset on the nodes that are free for it now."""
-    problem = objection(ctx, stage)
-    if problem is not None and problem.code == "no_dataset":
+    problem = chunks.failure(ctx, stage) if stage.keeps_chunks else objection(ctx, stage)
+    if problem is not None and problem.code in HOPELESS:
         _give_up(ctx, batch, problem.detail)
     if problem is not None or prefetching.is_held(ctx, batch, stage):
         return
@@ -177,6 +179,8 @@ def _begin(ctx: Context, wait: Wait, here: Location, fit: Fit) -> None:
     pins.touch(ctx, wait.block, here, task.key)
     is_ahead = prefetching.on_read(ctx, wait.block, here)
     reading = Reading(here.tier, here.kind, here.path, fit.cost, is_brought, is_ahead)
+    if is_brought:
+        tasks.count_remote(ctx, task)
     tasks.place(ctx, replace(task, reading=reading), node)
     ctx.ahead.reads[reading.word] += 1
 

@@ -137,8 +137,8 @@ def _sole(ctx: Context, node: str) -> Iterator[Block]:
         for key in ctx.shelves.held.get(f"{node}/{tier}", ()):
             block = ctx.tables.blocks[key]
             dataset = ctx.tables.datasets.get(block.dataset)
-            if dataset is None or dataset.is_going:
-                continue
+            if dataset is None or dataset.is_going or dataset.spec.batch:
+                continue  # of the input of a batch the daemon has the file
             here = block.on(node, tier)
             others = (r for r in block.replicas if r.node != node)
             is_here = here is not None and here.is_present
@@ -179,10 +179,12 @@ def is_wakeable(node: Node) -> bool:
 def is_needed(ctx: Context, node: str) -> bool:
     """Whether a node must stay on for its blocks: it has the last of one, or one is arriving.
 
-    While a dataset is being put every node with tiers may be asked for room.
+    While a dataset is being put every node with tiers may be asked for room. The input of a batch
+    keeps no node on.
     """
     if not ctx.shelves.tiers_at.get(node):
         return False
-    if any(ctx.tables.datasets[key].state is DatasetState.PUTTING for key in ctx.shelves.open):
+    open_ = (ctx.tables.datasets[key] for key in ctx.shelves.open)
+    if any(one.state is DatasetState.PUTTING and not one.spec.batch for one in open_):
         return True
     return ctx.shelves.arriving.get(node, 0) > 0 or is_sole(ctx, node)

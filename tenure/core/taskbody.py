@@ -86,7 +86,7 @@ def parts_of(ctx: Context, task: Task) -> tuple[Part, ...]:
     batch = ctx.tables.batches[task.batch]
     stage = batch.spec.stage(task.stage)
     parts = []
-    if stage.input is not None and task.chunk is not None:
+    if stage.input is not None and task.chunk is not None and task.reading is None:
         chunk = task.chunk
         parts.append(Part(CHUNK_NAME, stage.input.path, chunk.offset, chunk.length))
     if stage.shuffle:

@@ -52,6 +52,9 @@ OOM_NOTE = "killed for memory: it used more than it asked for"
 HOPELESS = frozenset(("input_changed", "no_input"))
 #: Refusals of containers whose block cannot be mounted.
 NO_MOUNT = frozenset(("bad_request", "start_failed"))
+#: Ends that look like an agent's doing, of which none can tell, that cost a task no retry. Each
+#: takes an agent that falls silent for a minute: a task that has had more of them ends itself so.
+MOST_UNPROVEN = 3
 #: Waits before another attempt grow with the tries, up to so many times ``Params.retry_us``.
 MOST_WAITS = 5
 
@@ -76,9 +79,8 @@ def place(ctx: Context, task: Task, node: Node) -> None:
     """Give a pending task its node and have its container created."""
     task = ctx.put_task(replace(task, node=node.name))
     stage = stage_of(ctx, task)
-    if task.sent_to not in ("", node.name):
-        batch = ctx.tables.batches[task.batch]
-        ctx.put_batch(replace(batch, remote=batch.remote + 1))
+    if task.sent_to not in ("", node.name) and task.reading is None:
+        count_remote(ctx, task)
     effect = CreateContainer(
         id=ctx.effect_id(),
         owner=f"{MACHINE}:{task.key}",
@@ -89,6 +91,12 @@ def place(ctx: Context, task: Task, node: Node) -> None:
     )
     to(ctx, task, S.CREATING, effect=effect.id)
     ctx.emit(effect)
+
+
+def count_remote(ctx: Context, task: Task) -> None:
+    """Count an attempt that begins where its input did not lie."""
+    batch = ctx.tables.batches[task.batch]
+    ctx.put_batch(replace(batch, remote=batch.remote + 1))
 
 
 def advance(ctx: Context, task: Task) -> None:
@@ -134,7 +142,7 @@ def _send(ctx: Context, task: Task, batch: Batch) -> None:
         node=task.node,
         engine_id=task.engine_id,
         parts=taskbody.parts_of(ctx, task),
-        source=stage.input,
+        source=stage.input if task.reading is None else None,
     )
     to(ctx, task, S.SENDING, effect=effect.id)
     ctx.emit(effect)
@@ -209,7 +217,8 @@ def _done(ctx: Context, task: Task, outcome: Done) -> None:
         to(ctx, task, S.CREATED, engine_id=outcome.value)
     elif task.state is S.SENDING:
         stage = stage_of(ctx, task)
-        has_input = stage.input is not None or bool(stage.shuffle)
+        is_sent = stage.input is not None and task.reading is None
+        has_input = is_sent or bool(stage.shuffle)
         to(ctx, task, S.READY, sent_to=task.node if has_input else "")
         if outcome.resent:
             _resent(ctx, task, outcome.resent)
@@ -325,6 +334,7 @@ def renew(ctx: Context, over: Task, *, shunned: str | None = None) -> None:
         shunned=over.node if shunned is None else shunned,
         note=over.note,
         sent_to=over.sent_to,
+        unproven=over.unproven,
     )
     ctx.arm(fresh.retry_us, MACHINE, fresh.key)
     ctx.put_task(fresh)
@@ -428,24 +438,45 @@ def _judge(ctx: Context, task: Task, *, is_covered: bool) -> None:
     code = 255 if task.exit_code is None else task.exit_code
     from_outside = code in ENGINE_END_CODES and task.note != OOM_NOTE
     judge_us = task.changed_us + JUDGE_US
-    if task.killed:
+    if task.killed and not (task.is_guess and task.note == OOM_NOTE):
         reclaim(ctx, task, task.killed)
     elif from_outside and ctx.tables.nodes[task.node].reconnected_us > (task.started_us or 0):
         lose(ctx, task, f"ended with its engine ({task.note})")
-    elif from_outside and not is_covered:
-        reclaim(ctx, task, f"killed ({task.note}), and its node's agent cannot tell by whom")
+    elif from_outside and not (is_covered and _is_known(ctx, task)):
+        _unproven(ctx, task, code)
     elif from_outside and ctx.now_us < judge_us:
         ctx.put_task(replace(task, retry_us=judge_us))
     else:
         fail(ctx, task, task.note, code=code)
 
 
+def _is_known(ctx: Context, task: Task) -> bool:
+    """Whether the journal of a task's node has lost nothing since the task began."""
+    mark = ctx.tables.harvests.get(task.node)
+    return mark is None or mark.gap_us <= (task.started_us or 0)
+
+
+def _unproven(ctx: Context, task: Task, code: int) -> None:
+    """Take an end for giving way, unless the task has often ended so and nobody could tell why."""
+    if task.unproven < MOST_UNPROVEN:
+        why = f"killed ({task.note}), and its node's agent cannot tell by whom"
+        reclaim(ctx, replace(task, unproven=task.unproven + 1), why)
+    else:
+        told = f"{task.note}, and {task.unproven} times before no agent could tell by whom"
+        fail(ctx, task, told, code=code)
+
+
 def on_kill(ctx: Context, node: str, action: HarvestAction) -> None:
-    """Note that a node's agent ended a task, or is about to have ended it."""
+    """Note that a node's agent ended a task, or is about to have ended it, or saw the kernel do."""
+    is_oom = action.kind == "oom"
+    is_guess = is_oom and not action.numbers.get("is_certain")
+    why = f"its node's agent ended it for its owners ({action.resource}, {action.reason})"
+    if is_oom:
+        why = "the kernel ended it, for its node was short of memory"
     for task in ctx.tasks_on(node):
-        if task.engine_id == action.task and task.state in (S.STARTING, S.RUNNING, S.EXITED):
-            why = f"its node's agent ended it for its owners ({action.resource}, {action.reason})"
-            ctx.put_task(replace(task, killed=why))
+        is_here = task.engine_id == action.task
+        if is_here and task.state in (S.STARTING, S.RUNNING, S.EXITED):
+            ctx.put_task(replace(task, killed=why, is_guess=is_guess))
 
 
 def on_node_off(ctx: Context, node: str) -> None:

@@ -476,8 +476,8 @@ def _broken(ctx: Context, block: Block, mark: str) -> None:
 def _mourn(ctx: Context, block: Block, why: str) -> None:
     """Tell that a block cannot be read any more, and what brings it back."""
     dataset = ctx.tables.datasets.get(block.dataset)
-    if dataset is None or dataset.is_going:
-        return
+    if dataset is None or dataset.is_going or dataset.spec.batch:
+        return  # of the input of a batch the daemon has the file
     reason = f"block {block.number}: {why}"
     put_dataset(ctx, replace(dataset, reason=f"{reason}: put the same files again"))
     ctx.publish("dataset.broken", dataset.id, name=dataset.spec.name, reason=reason)

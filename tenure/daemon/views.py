@@ -20,11 +20,13 @@ from tenure.core import (
     planning,
     power,
     queue,
+    reading,
     room,
     roster,
 )
 from tenure.core import drain as drains
 from tenure.core.context import Context
+from tenure.model.batch import StageSpec
 from tenure.model.booking import Booking
 from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
@@ -327,6 +329,8 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
         planned = ctx.roster.left.get((key, stage.name), 0)
         if before:
             why = f"for the end of {', '.join(before)}"
+        elif stage.dataset is not None:
+            why = _blocks_awaited(ctx, key, stage)
         elif not planning.is_planned(ctx, key):
             why = "for room: no plan holds the batch, so its tasks begin where there is room"
         elif planned < len(strand.pending):
@@ -335,6 +339,17 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
             why = f"for their turn: {roster.next_start(ctx, key, stage.name)}"
         found.append((stage.name, len(strand.pending), why))
     return found
+
+
+def _blocks_awaited(ctx: Context, key: str, stage: StageSpec) -> str:
+    """Return what the tasks of a stage over a dataset wait for; they begin where blocks lie."""
+    keys = (f"{key}/{index}" for index in ctx.index.strands[key, stage.name].pending)
+    looks = [reading.look_at(ctx, stage, ctx.tables.tasks[task]) for task in keys]
+    missing = sum(look is None or not look.places for look in looks)
+    if not missing:
+        return "for room on a node that holds their block, or to which it may be brought"
+    notes = sorted({look.block.note for look in looks if look is not None and look.block.note})
+    return "; ".join((f"for a copy of their block that can be read, {missing} of them", *notes[:3]))
 
 
 def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:

@@ -154,7 +154,7 @@ class StageSpec:
     tasks get ("": none), ``partitions`` how many such files its own tasks leave (0: its output is
     the batch's, or nobody's). ``run_us`` is what one task takes on a node of speed 1. ``input``
     None: its tasks get no chunks of a file; else ``chunk_bytes`` is the longest. ``dataset`` None:
-    they read no blocks of one.
+    they read no blocks of one. With both the chunks are the blocks of a dataset of the stage's own.
     ``max_runtime_us``: a task that runs for longer fails (0: it may run for ever).
     """
 
@@ -174,18 +174,26 @@ class StageSpec:
     dataset: DatasetInput | None = None
     max_runtime_us: int = 0
 
+    @property
+    def keeps_chunks(self) -> bool:
+        """Whether its chunks are kept as replicas in tiers, as long as it runs."""
+        return self.input is not None and self.dataset is not None
+
 
 @dataclass(frozen=True, slots=True)
 class BatchSpec:
     """A batch as submitted, after validation; stages stand behind those that they wait for.
 
-    ``submitter`` is whose it is, where room is shared between submitters.
+    ``submitter`` is whose it is, where room is shared between submitters. ``replicas`` above 1:
+    each chunk of an input file lies on so many nodes before its task begins; 1: it is sent into the
+    container of its task.
     """
 
     name: str
     stages: tuple[StageSpec, ...]
     retries: int = 2
     submitter: str = ""
+    replicas: int = 1
 
     def stage(self, name: str) -> StageSpec:
         """Return a stage; raises KeyError."""
@@ -227,7 +235,7 @@ class Batch:
     ``is_failing`` are set at once, the state follows when no task can be running any more.
     ``retried`` counts attempts that failed, ``reclaimed`` those that gave way to owners,
     ``resent`` inputs that did not arrive as they were sent, ``remote`` attempts that began on
-    another node than the one that their input had been sent to.
+    another node than those where their input lay: it had to be sent, or brought, there first.
     """
 
     id: str
@@ -263,9 +271,10 @@ class Task:
 
     ``effect`` is the effect under way; ``is_unsure``: only a listing newer than ``changed_us`` can
     tell what became of the last. ``failures`` cost a retry; ``mishaps`` were the fleet's fault,
-    ``reclaims`` its owners' gain. No new attempt before ``retry_us``, and rather not on
-    ``shunned``. ``killed`` is why its node's agent ended it, "" if that did not. ``reading`` is the
-    copy that it reads, of a stage over a dataset.
+    ``reclaims`` its owners' gain, ``unproven`` of them by its exit code alone. No new attempt
+    before ``retry_us``, and rather not on ``shunned``. ``killed`` is why its node's agent or kernel
+    ended it, "" if they did not; ``is_guess``: unless it met its own limit, which its engine says.
+    ``reading`` is the copy that it reads, of a stage over a dataset.
     ``start_us`` is
     when it is planned to begin (0: it is not). ``is_ahead``: its input is sent ahead of that, and
     it takes no room of its node yet. ``fetches`` of its output were in vain. ``sent_to`` is where
@@ -300,6 +309,8 @@ class Task:
     is_ahead: bool = False
     fetches: int = 0
     sent_to: str = ""
+    unproven: int = 0
+    is_guess: bool = False
 
     @property
     def key(self) -> str:

@@ -53,6 +53,9 @@ class DatasetSpec:
 
     Blocks of ``block_bytes`` (the last of a file is shorter) get ``replicas`` on different nodes,
     in tiers of the ``tiers`` kinds in turn; empty: durable ones, whichever has most room.
+    ``batch``: it is the input of that batch's ``stage``, kept as long as that runs. It is one file
+    then, and its blocks are the ``pieces`` chunks of the stage's tasks; the daemon's file remains a
+    source of them, so no copy is the last.
     """
 
     name: str
@@ -61,6 +64,9 @@ class DatasetSpec:
     block_bytes: int
     replicas: int = 2
     tiers: tuple[TierKind, ...] = ()
+    batch: str = ""
+    stage: str = ""
+    pieces: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -69,7 +75,7 @@ class DatasetSpec:
 
     def blocks_of(self, file: DatasetFile) -> int:
         """Return how many blocks a file has; an empty one has none."""
-        return -(-file.size_bytes // self.block_bytes)
+        return self.pieces or -(-file.size_bytes // self.block_bytes)
 
     @property
     def blocks(self) -> int:
@@ -127,7 +133,7 @@ class Block:
     ``sha256`` is "" until the first copy was made. ``pins`` are the keys of tasks that read it: it
     leaves no tier meanwhile. ``retry_us``: no new copy before then. ``broken`` names copies
     (node/tier) whose checksum was found wrong and which are the last, or which are not compared
-    yet: kept, and not offered.
+    yet: kept, and not offered. ``home`` is the node where a copy is wanted first, "" anywhere.
     """
 
     dataset: str
@@ -142,6 +148,7 @@ class Block:
     mishaps: int = 0
     note: str = ""
     broken: tuple[str, ...] = ()
+    home: str = ""
 
     @property
     def key(self) -> str:

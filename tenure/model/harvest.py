@@ -65,11 +65,15 @@ def guarded_parent(cgroup_driver: str, node_cgroup: str = "/") -> str:
 
 @dataclass(frozen=True, slots=True)
 class HarvestMark:
-    """A node's actions are published up to number ``seq``; ``kills`` of them ended tasks."""
+    """A node's actions are published up to number ``seq``; ``kills`` of them ended tasks.
+
+    Some before ``gap_us`` are not known: the journal had lost them when it was read then.
+    """
 
     node: str
     seq: int = 0
     kills: int = 0
+    gap_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ class HarvestAction:
     """What a node's controller did at ``at_us`` (the node's clock, microseconds UTC).
 
     ``seq`` rises, over the agent's restarts too. ``kind``: ``quota`` (all of harvest is held to
-    ``quota_m``), ``soft_memory``, ``kill`` (``task`` is the container's id, or its cgroup's name).
+    ``quota_m``), ``soft_memory``, ``kill`` (``task`` is the container's id, or its cgroup's name),
+    ``oom`` (the kernel ended the task, for the node was short of memory: reason ``short``).
     ``reason``: ``limit`` by Algorithm 3, ``margin`` (owners have entered the margin), ``saturated``
     (the node has no CPU to spare), ``stale`` (readings are missing), ``pressure`` (PSI), ``off``
     (let go of). ``is_done`` is False where it was only advised or failed, ``error`` why.

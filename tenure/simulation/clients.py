@@ -24,6 +24,7 @@ from tenure.model.events import (
 )
 from tenure.model.job import Job
 from tenure.model.units import US
+from tenure.simulation.lent import chunks_of
 from tenure.simulation.shell import SimShell
 from tenure.simulation.statistics import Statistics
 from tenure.simulation.worker import Worker
@@ -124,6 +125,7 @@ class Clients:
                 fingerprint=wish.name,
                 batch=f"b{self._ids}",
                 spec=wish.batch,
+                chunks=chunks_of(wish.batch),
             )
 
         return make

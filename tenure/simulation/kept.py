@@ -2,8 +2,9 @@
 
 Laws. L25: what is offered is truly there, and right. L26: of every block of a dataset that was
 ready, a right copy lies on some disk, whatever befell the fleet. L27: a node that goes off because
-it is empty leaves a right copy of each of its blocks on a node that is on. At the end (L5) every
-dataset has all of its replicas.
+it is empty leaves a right copy of each of its blocks on a node that is on. These two are not for
+the inputs of batches, of which the daemon has the file. At the end (L5) every dataset has all of
+its replicas, and no input of a batch is left.
 """
 
 from __future__ import annotations
@@ -159,6 +160,7 @@ class Kept:
         for block in self._table("blocks").values():
             dataset = datasets[block.dataset]
             is_kept = dataset.ready_us is not None and not dataset.is_going
+            is_kept = is_kept and not dataset.spec.batch  # of an input there is the file
             if is_kept and dataset.id not in self.revenant:
                 yield block
 
@@ -230,13 +232,15 @@ class Kept:
 
     def _open(self) -> list[Dataset]:
         datasets: list[Dataset] = list(self._table("datasets").values())
-        return [d for d in datasets if d.ready_us is None or d.is_going]
+        return [d for d in datasets if d.ready_us is None or d.is_going or d.spec.batch]
 
     def call_off(self) -> None:
         """Have people remove what cannot be put any more, for too few nodes are left."""
         nodes = self._table("nodes").values()
         having = sum(bool(node.spec.tiers) and not node.is_removed for node in nodes)
         for dataset in self._open():
+            if dataset.spec.batch:
+                continue  # it goes with its batch
             if dataset.spec.replicas > having or dataset.state is DatasetState.FAILED:
                 self._shell.around.story.strike("dataset_called_off")
                 self.change(dataset.id, "remove")

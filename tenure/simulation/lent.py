@@ -21,6 +21,8 @@ from tenure.model.batch import (
     Batch,
     BatchSpec,
     BatchState,
+    Chunk,
+    InputFile,
     StageSpec,
     Task,
     TaskState,
@@ -34,6 +36,7 @@ from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
 
 S = TaskState
+CHUNK = 4 * MIB
 
 
 def draw_batches(dice: Random, images: tuple[str, ...], *, is_calm: bool) -> list[BatchSpec]:
@@ -50,6 +53,22 @@ def _draw(dice: Random, name: str, images: tuple[str, ...], *, is_calm: bool) ->
         stages[0] = replace(stages[0], partitions=count)
         stages.append(replace(reduce, after=("map",), shuffle="map"))
     return BatchSpec(name, tuple(stages), retries=dice.choice((0, 1, 2)))
+
+
+def with_replicas(dice: Random, spec: BatchSpec) -> BatchSpec:
+    """Return a batch, which in every second case reads a file that is kept as replicas."""
+    if dice.random() < 0.5:
+        return spec
+    count = spec.stages[0].count
+    source = InputFile(f"/in/{spec.name}", count * CHUNK, 1)
+    first = replace(spec.stages[0], input=source, chunk_bytes=CHUNK)
+    return replace(spec, stages=(first, *spec.stages[1:]), replicas=dice.choice((2, 2, 3)))
+
+
+def chunks_of(spec: BatchSpec) -> dict[str, tuple[Chunk, ...]]:
+    """Return the chunks of the stages that read a file."""
+    reading = (stage for stage in spec.stages if stage.input is not None)
+    return {s.name: tuple(Chunk(i * CHUNK, CHUNK) for i in range(s.count)) for s in reading}
 
 
 def _stage(

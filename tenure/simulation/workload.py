@@ -16,8 +16,8 @@ from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tenure.placement.decide import POLICIES, TENURE
 from tenure.placement.policies import MILP
+from tenure.simulation import lent
 from tenure.simulation.behaviour import WORKER_ENDS
-from tenure.simulation.lent import draw_batches
 
 IMAGES = ("base:latest", "tool:latest")
 ABSENT = "absent:latest"
@@ -45,7 +45,15 @@ def batches(dice: Random, start_us: int, span_us: int, *, is_calm: bool) -> list
     """Return the batches that people ask for within ``span_us``."""
     return [
         Wish(start_us + dice.randrange(0, span_us // US) * US, spec.name, batch=spec)
-        for spec in draw_batches(dice, IMAGES, is_calm=is_calm)
+        for spec in lent.draw_batches(dice, IMAGES, is_calm=is_calm)
+    ]
+
+
+def with_replicas(dice: Random, wishes: list[Wish]) -> list[Wish]:
+    """Return batches, of which some have their input kept as replicas."""
+    return [
+        wish if wish.batch is None else replace(wish, batch=lent.with_replicas(dice, wish.batch))
+        for wish in wishes
     ]
 
 

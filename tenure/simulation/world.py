@@ -178,7 +178,10 @@ class World:
         """In every second run people submit batches, by dice of its own, and cancel some."""
         dice = Random(f"batches {self.seed}")
         span_us = self.span_us * 3 // 4
-        for wish in workload.batches(dice, START_US + US, span_us, is_calm=self.is_calm):
+        wishes = workload.batches(dice, START_US + US, span_us, is_calm=self.is_calm)
+        if any(spec.tiers for spec in self.specs):
+            wishes = workload.with_replicas(Random(f"replicas {self.seed}"), wishes)
+        for wish in wishes:
             self.timeline.at(wish.at_us, partial(self.clients.wish, wish))
         for _ in range(0 if self.is_calm else dice.choice((0, 0, 1))):
             at_us = START_US + dice.randrange(2 * US, self.span_us)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.harvest import PARAMS, grow, jumps
 from benchmarks.host import cores
 from benchmarks.lent import Agent, holding, removed, run, run_task
+from tenure.model.harvest import HarvestAction
 from testbed import Node, NodeSpec, Testbed, check
 from tests.faults.tenured import Tenured, until
 
@@ -52,6 +54,30 @@ def test_harvest_dies_before_an_owner_that_grows(agent: Agent) -> None:
     found = grow(agent, 2)
     assert all(growth.is_alive for growth in found), found
     assert all(growth.ended > 0 for growth in found), found
+
+
+def test_what_the_kernel_ends_first_is_told_as_the_nodes_want_of_memory(
+    agent: Agent, lent: Node
+) -> None:
+    agent.set(replace(PARAMS, memory_margin=0.0))  # it acts no sooner than the kernel
+    tasks = [run_task(lent, f"short{n}", holding(600)) for n in range(2)]
+    with removed([*tasks]) as made:
+        until(lambda: _held(agent) > 1100 * MIB, 30, "tasks that hold their memory")
+        made.append(run(lent, "fast", holding(1500)))
+        found = until(lambda: _ended_by_kernel(agent), 60, "what the kernel ended to be told")
+        assert {action.task for action in found} <= {task.id for task in tasks}
+        assert {action.reason for action in found} == {"short"}
+        assert made[-1].state["Running"], "the owner"
+        own = run_task(lent, "own", ["sh", "-c", "hold 200; exit 1"], Memory=64 * MIB)
+        made.append(own)
+        until(lambda: not own.state["Running"], 60, "the task to meet its own limit")
+        assert own.state["OOMKilled"]
+        told = [action for action in _ended_by_kernel(agent) if action.task == own.id]
+        assert not any(action.numbers["is_certain"] for action in told), "its own fault"
+
+
+def _ended_by_kernel(agent: Agent) -> list[HarvestAction]:
+    return [action for action in agent.actions(0) if action.kind == "oom"]
 
 
 def test_protection_goes_on_without_tenured(agent: Agent, lent: Node, tmp_path: Path) -> None:

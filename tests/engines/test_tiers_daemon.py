@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tenure.client.client import Client
-from tenure.model.errors import InvalidInput
+from tenure.daemon.inputs import cut
+from tenure.model.errors import Conflict, InvalidInput
 from testbed import IMAGE, NodeSpec, Testbed
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until
@@ -110,6 +111,12 @@ class Rig:
         )
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout)
+
+    def left(self) -> list[Path]:
+        """Return the blocks that lie in tiers."""
+        tiers = [tier for node in NODES for tier in self.client.node(node)["tiers"]]
+        walks = (os.walk(tier["path"]) for tier in tiers)  # folders go meanwhile
+        return [Path(f, n) for walk in walks for f, _, names in walk for n in names if "." not in n]
 
     def metric(self, line: str) -> bool:
         return line in self.client.metrics().splitlines()
@@ -211,3 +218,55 @@ def test_a_node_lost_in_the_middle_costs_no_data(rig: Rig) -> None:
         assert any(task["attempt"] > 1 for task in tasks)
     finally:
         rig.bed.power_on("a")
+
+
+def test_replicas_of_an_input_outlive_node_and_file_and_go_with_the_batch(rig: Rig) -> None:
+    until(rig.is_ready, SOON_S, "all nodes to lend")
+    path = rig.inputs / "kept.txt"
+    lines = [b"%d %s\n" % (n, b"x" * (n % 3000)) for n in range(4000)]
+    path.write_bytes(b"".join(lines))
+    _, chunks = cut(str(path), [rig.inputs], size_bytes=MIB, lines=None)
+    content = path.read_bytes()
+    cuts = [content[chunk.offset : chunk.offset + chunk.length] for chunk in chunks]
+    stage = {
+        "name": "read",
+        "command": ["sh", "-ec", f"sleep 3; {SUM}"],
+        "memory": "16MiB",
+        "cpus": 0.2,
+        "input": {"file": str(path), "split": {"size": "1MiB"}},
+        "estimate": {"task_s": 4},
+    }
+    document = {"name": "kept", "image": IMAGE, "stages": [stage], "replicas": 2, "retries": 0}
+    batch = rig.client.submit_batch(document)
+    name = f"{batch['id']}.read"
+    until(lambda: rig.client.dataset(name)["state"] == "ready", SOON_S, "two copies of all")
+    path.unlink()  # from now on there are only the replicas
+    assert rig.client.dataset(name)["whole_blocks"] == len(cuts)
+    with pytest.raises(Conflict) as refused:
+        rig.client.remove_dataset(name)
+    assert refused.value.code == "in_use"
+    found = rig.command("batch", "show", batch["id"], "--json")
+    assert (found["replicas"], found["stages"][0]["dataset"]["name"]) == (2, name)
+
+    def runs_on(node: str) -> bool:
+        rows = rig.client.batch_tasks(batch["id"])
+        return any(row["state"] == "running" and row["node"] == node for row in rows)
+
+    until(lambda: runs_on("b"), SOON_S, "a task to run on b", poll_s=0.1)
+    rig.bed.kill_node("b")
+    try:
+        until(lambda: rig.client.node("b")["state"] == "unreachable", SOON_S, "the loss to be seen")
+        rig.client.fence_node("b")
+        ended = rig.ended(batch["id"])
+        assert ended["retried"] == 0
+        told = {n: hashlib.sha256(cut_).hexdigest() for n, cut_ in enumerate(cuts)}
+        assert rig.sums(batch["id"]) == told
+        moved = [t for t in rig.client.batch_tasks(batch["id"]) if t["attempt"] > 1]
+        assert moved
+        assert {task["node"] for task in moved} <= {"a", "c"}
+        assert all(task["reading"] for task in moved)
+        assert ended["remote"] >= ended["reads"].get("brought", 0)
+        assert rig.client.datasets() == []
+    finally:
+        rig.bed.power_on("b")
+    until(lambda: not rig.left(), SOON_S, "no chunk to be left in any tier")

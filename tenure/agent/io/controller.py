@@ -17,6 +17,7 @@ from typing import Any
 
 from tenure.agent.gauges import Counters, observe
 from tenure.agent.io.actions import ActionJournal
+from tenure.agent.io.oom import OomWatch
 from tenure.agent.io.orders import Orders
 from tenure.agent.io.parent import Parent
 from tenure.agent.io.priority import Priority, hurry, lock_memory
@@ -77,6 +78,7 @@ class Controller:
     ) -> None:
         self._is_realtime = is_realtime
         self._parent, self._orders, self._journal = parent, orders, journal
+        self._oom = OomWatch(parent)
         self._read_capacity = capacity
         self._capacity = Resources()
         self._state = State()
@@ -120,6 +122,7 @@ class Controller:
         params = self._orders.current.params
         if params.mode == "off":
             self._before, self._state, self._seen, self._decision = None, State(), None, None
+            self._oom.close()
             return
         self._prepare()
         now, seen = self._observe(params)
@@ -129,6 +132,7 @@ class Controller:
         if params.mode == "act":
             for key in self._state.killing.keys() & decision.state.killing.keys():
                 self._parent.kill(key)  # what it forked while it was killed
+        self._note_starved(seen, decision)
         self._before, self._state = now, decision.state
         self._seen, self._decision = seen, decision
         self._count["looks"] += 1
@@ -210,12 +214,18 @@ class Controller:
         self._note(fault)
         return False
 
+    def _note_starved(self, seen: Observation, decision: Decision) -> None:
+        """Record the tasks that the kernel ended because the node was short of memory."""
+        killing = {*self._state.killing, *decision.state.killing}
+        for task in self._oom.look(killing):
+            numbers = _numbers(seen, decision) | {"is_certain": int(task.is_certain)}
+            key = container_of(task.key) or task.key
+            self._journal_action("oom", "short", numbers, task=key, resource="memory")
+
     def _record(
         self, action: Action, seen: Observation, decision: Decision, error: str, *, is_done: bool
     ) -> None:
-        at_us = time.time_ns() // 1000
-        self._seq = max(self._seq + 1, at_us)
-        numbers = _numbers(seen, decision) | {"look": self._count["looks"]}
+        numbers = _numbers(seen, decision)
         kind, task, resource_ = "quota", "", "cpu"
         if isinstance(action, SetQuota):
             numbers["quota_m"] = action.quota_m
@@ -226,11 +236,23 @@ class Controller:
         else:
             kind, resource_ = "soft_memory", "memory"
             numbers["soft_bytes"] = action.soft_bytes
-        self._journal.add(
-            HarvestAction(
-                self._seq, at_us, kind, action.reason, is_done, task, resource_, error, numbers
-            )
-        )
+        words = {"task": task, "resource": resource_, "error": error}
+        self._journal_action(kind, action.reason, numbers, is_done=is_done, **words)
+
+    def _journal_action(
+        self,
+        kind: str,
+        reason: str,
+        numbers: dict[str, int],
+        *,
+        is_done: bool = True,
+        **words: str,
+    ) -> None:
+        at_us = time.time_ns() // 1000
+        self._seq = max(self._seq + 1, at_us)
+        numbers = numbers | {"look": self._count["looks"]}
+        made = HarvestAction(self._seq, at_us, kind, reason, is_done, numbers=numbers, **words)
+        self._journal.add(made)
 
     def _note(self, fault: str) -> None:
         if fault and fault != self._fault:
@@ -252,6 +274,7 @@ class Controller:
         params = self._orders.current.params
         if params.mode == "act":
             self._note("; ".join(self._parent.set_quota(params.floor_m)))
+        self._oom.close()
         self._parent.close()
 
 

@@ -48,6 +48,16 @@ class Parent:
         """Return the parent's path below the root of cgroups."""
         return self._group
 
+    @property
+    def memory_folder(self) -> str:
+        """Return the parent's folder in the tree that accounts memory."""
+        return self._path("memory", self._group, "")
+
+    @property
+    def proc(self) -> str:
+        """Return where the node's ``/proc`` is."""
+        return self._proc
+
     def prepare(self) -> list[str]:
         """Make the parent where it is absent, with the least weight; returns what failed.
 

@@ -115,6 +115,9 @@ def _dataset(call: Call, ref: str, path: str) -> DatasetInput:
         fault = FieldError(path, told)
         raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(fault,)) from None
     spec = found.spec
+    if spec.batch:
+        told = f"dataset {spec.name} is the input of batch {spec.batch}, and goes with it"
+        raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(FieldError(path, told),))
     longest = max((min(spec.block_bytes, file.size_bytes) for file in spec.files), default=0)
     return DatasetInput(found.id, spec.name, spec.blocks, longest, spec.size_bytes)
 

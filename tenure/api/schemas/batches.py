@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
+from tenure.api.schemas.datasets import MAX_REPLICAS
 from tenure.api.schemas.fields import (
     MAX_MEMORY,
     MAX_TIME_S,
@@ -130,6 +131,14 @@ class BatchRequest(Strict):
     image: Image | None = Field(default=None, description="Of the stages that name none.")
     stages: list[StageRequest] = Field(min_length=1, max_length=MAX_STAGES)
     retries: int = Field(default=2, ge=0, le=100, description="Per task.")
+    replicas: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_REPLICAS,
+        description="Above 1: chunks of input files are kept on so many nodes, in their tiers, so "
+        "that a task that moves finds its own there. 1: each is sent into the container of its "
+        "task.",
+    )
     submitter: Name | None = Field(
         default=None, description="Whose it is, where room is shared between submitters."
     )
@@ -149,6 +158,9 @@ def require_sound(body: BatchRequest) -> None:
         faults += _order_faults(body, stage, path)
         faults += _work_faults(stage, path)
         faults += env_faults(stage.env, f"{path}.env")
+    if body.replicas > 1 and not any(s.input and s.input.file for s in body.stages):
+        told = "is for batches whose input is a file; a dataset has replicas of its own"
+        faults.append(FieldError("replicas", told))
     raise_faults(faults)
     circle = _circle({stage.name: waits_for(stage) for stage in body.stages})
     if circle:
@@ -251,7 +263,9 @@ def batch_spec(
     ``cuts`` are the inputs by stage, ``pullable`` says of each image whether a registry has it.
     """
     stages = [_stage(body, stage, cuts.get(stage.name), pullable) for stage in _ordered(body)]
-    return BatchSpec(body.name, tuple(stages), body.retries, body.submitter or "")
+    return BatchSpec(
+        body.name, tuple(stages), body.retries, body.submitter or "", replicas=body.replicas
+    )
 
 
 def _ordered(body: BatchRequest) -> list[StageRequest]:

@@ -14,6 +14,7 @@ from tenure.model.units import MIB
 
 #: A block is carried in one go and checked in one go: neither too short for that nor too long.
 MIN_BLOCK, MAX_BLOCK = 4096, 4 << 30
+MAX_REPLICAS = 16
 BlockSize = Annotated[
     int,
     BeforeValidator(memory_bytes),
@@ -52,7 +53,9 @@ class DatasetRequest(Strict):
         description="Absolute path of a file or a folder, in a folder of batches.input_dirs."
     )
     block: BlockSize = Field(default=128 * MIB, description="Files are cut into such blocks.")
-    replicas: int = Field(default=2, ge=1, le=16, description="Of each block, on as many nodes.")
+    replicas: int = Field(
+        default=2, ge=1, le=MAX_REPLICAS, description="Of each block, on as many nodes."
+    )
     tiers: list[Literal["memory", "ssd", "hdd"]] = Field(
         default=[],
         max_length=16,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core import lending, power, restore, room
+from tenure.core import lending, power, restore, room, tasks
 from tenure.core.params import Params
 from tenure.model.batch import Batch
 from tenure.model.effects import SendInput
@@ -16,9 +16,11 @@ from tenure.model.events import (
     CancelBatch,
     DrainNode,
     EffectEnded,
+    HarvestReported,
     NodeLost,
     Tick,
 )
+from tenure.model.harvest import HarvestAction
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.qos import QosParams
@@ -436,3 +438,58 @@ def test_a_margin_of_the_agent_that_is_larger_counts() -> None:
     ctx = bench.state.ctx
     spare = lending.spare_on(ctx, ctx.tables.nodes["n"])
     assert spare == SIZE - Resources(1000, 256 * MIB)
+
+
+def test_a_task_that_keeps_ending_so_while_agents_are_silent_costs_retries() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    for attempt in range(1, tasks.MOST_UNPROVEN + 2):
+        assert bench.task().attempt == attempt
+        bench.exit(0, bench.run(), 137)
+        for _ in range(20):
+            bench.told(outcome=Refused("agent_away", "no answer"))
+            if bench.task().state is not S.EXITED:
+                break
+            bench.say(Tick(at_us=0), after_us=5 * US)
+        for grave in list(bench.tables.graves.values()):
+            if grave.effect:
+                bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+        bench.say(Tick(at_us=0), after_us=30 * US)
+    assert (bench.batch().reclaimed, bench.batch().retried) == (tasks.MOST_UNPROVEN, 1)
+    assert "3 times before no agent could tell" in bench.batch().reason
+
+
+def test_a_journal_with_a_gap_proves_nothing() -> None:
+    bench = lender()
+    bench.lend("b", retries=0)
+    create = bench.run()
+    bench.killed(create.node, "e8")
+    gap = HarvestAction(90, 1, "kill", "limit", is_done=True, task="e9", resource="memory")
+    bench.exit(0, create, 137)
+    lost = HarvestReported(at_us=0, node=create.node, actions=(gap,), oldest_seq=90)
+    bench.say(lost, after_us=1)
+    bench.told()
+    assert (bench.task().attempt, bench.batch().reclaimed, bench.batch().retried) == (2, 1, 0)
+    assert "cannot tell by whom" in bench.task().note
+
+
+@pytest.mark.parametrize(
+    ("is_certain", "is_oom_killed", "retried"),
+    [(1, False, 0), (1, True, 0), (0, False, 0), (0, True, 1)],
+)
+def test_a_task_that_the_kernel_ended_for_its_node_costs_no_retry(
+    is_certain: int, is_oom_killed: bool, retried: int
+) -> None:
+    """Unless it may have met its own limit, and its engine says that it did."""
+    bench = lender()
+    bench.lend("b", retries=0)
+    create = bench.run()
+    action = HarvestAction(
+        5, 1, "oom", "short", is_done=True, task="e0", numbers={"is_certain": is_certain}
+    )
+    bench.exit(0, create, 137, is_oom_killed=is_oom_killed)
+    bench.say(HarvestReported(at_us=0, node=create.node, actions=(action,)))
+    bench.told()
+    assert (bench.batch().retried, bench.batch().reclaimed) == (retried, 1 - retried)
+    if not retried:
+        assert "its node was short of memory" in bench.task().note
