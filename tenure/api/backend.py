@@ -24,6 +24,7 @@ from tenure.model.dataset import Block, Dataset, DatasetFile, Location
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.events import Command
+from tenure.model.external import Look
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
 from tenure.model.node import AgentTold
@@ -95,6 +96,12 @@ class Backend(Protocol):
 
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         """Return the root of a file or folder and what lies in it; InvalidInput if it may not."""
+
+    async def hdfs_files(self, uri: str) -> Look:
+        """Return what lies at hdfs://NAME/path; InvalidInput, Conflict or Unavailable if nothing.
+
+        Each error names what was asked and what is to be done.
+        """
 
     def shelved(self, dataset: Dataset) -> Shelved:
         """Return how far the copies of a dataset are."""

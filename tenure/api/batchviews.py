@@ -60,7 +60,8 @@ class ReadingView(TypedDict):
     """The copy of its block that a task reads on its own node.
 
     ``cost`` is that of Eq. 1 of the Trident paper. ``is_brought``: from another node, for this
-    task. ``is_ahead``: it was prefetched.
+    task. ``is_ahead``: it was prefetched. Of a block in HDFS ``uri`` is its file, which the task
+    reads by itself, and ``is_remote`` says that it has no copy on its node.
     """
 
     tier: str
@@ -69,6 +70,8 @@ class ReadingView(TypedDict):
     cost: float
     is_brought: bool
     is_ahead: bool
+    uri: str
+    is_remote: bool
 
 
 class StageView(TypedDict):
@@ -294,6 +297,8 @@ def reading_view(reading: Reading | None) -> ReadingView | None:
         cost=reading.cost / 1000,
         is_brought=reading.is_brought,
         is_ahead=reading.is_ahead,
+        uri=reading.uri,
+        is_remote=reading.is_remote,
     )
 
 

@@ -15,7 +15,8 @@ class DatasetView(TypedDict):
     """A dataset. ``whole_blocks`` of its ``blocks`` have all of their replicas.
 
     ``stored_bytes`` is what all copies take, on their way or not. ``batch``: it is the input of
-    that batch, and goes with it; "" of one that people put.
+    that batch, and goes with it; "" of one that people put. ``source`` names the HDFS that its
+    blocks lie in, "": they are in our tiers.
     """
 
     id: str
@@ -33,16 +34,22 @@ class DatasetView(TypedDict):
     is_pinned: bool
     path: str
     batch: str
+    source: str
     created_at: str | None
     ready_at: str | None
     version: int
 
 
 class DatasetDetail(DatasetView):
-    """A dataset with where it lies; of ``unreadable_blocks`` no copy can be read now."""
+    """A dataset with where it lies; of ``unreadable_blocks`` no copy can be read now.
+
+    Of one in HDFS ``located_at`` is when that was last seen, ``fault`` why it could not be since.
+    """
 
     holdings: list[HoldingView]
     unreadable_blocks: int
+    located_at: str | None
+    fault: str
 
 
 class DatasetFileView(TypedDict):
@@ -98,6 +105,7 @@ def dataset_view(dataset: Dataset, shelved: Shelved) -> DatasetView:
         is_pinned=dataset.is_pinned,
         path=spec.root,
         batch=spec.batch,
+        source=spec.source,
         created_at=moment(dataset.created_us),
         ready_at=moment(dataset.ready_us),
         version=dataset.version,
@@ -112,7 +120,11 @@ def dataset_detail(
 ) -> DatasetDetail:
     """Return a dataset with where it lies."""
     return DatasetDetail(
-        **dataset_view(dataset, shelved), holdings=holdings, unreadable_blocks=unreadable
+        **dataset_view(dataset, shelved),
+        holdings=holdings,
+        unreadable_blocks=unreadable,
+        located_at=moment(shelved.seen_us or None),
+        fault=shelved.fault,
     )
 
 

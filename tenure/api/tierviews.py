@@ -40,7 +40,12 @@ class HoldingView(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """What the records alone do not tell of a dataset: whole blocks, and bytes of all copies."""
+    """What the records alone do not tell of a dataset: whole blocks, and bytes of all copies.
+
+    Of one in HDFS also when its blocks were located (0: not yet), and why not since.
+    """
 
     whole: int
     stored_bytes: int
+    seen_us: int = 0
+    fault: str = ""

@@ -46,6 +46,10 @@ COLUMNS: list[Column] = [
 ]
 
 
+def _reads(reading: dict[str, Any]) -> str:
+    return "remote" if reading["is_remote"] else str(reading["kind"])
+
+
 def _pieces(stage: dict[str, Any]) -> str | None:
     if stage["dataset"] and stage["input"]:
         return f"{size(stage['input']['chunk_bytes'])}, kept as {stage['dataset']['name']}"
@@ -70,7 +74,7 @@ TASKS: list[Column] = [
     ("NODE", lambda t: t["node"]),
     ("ATTEMPT", lambda t: t["attempt"]),
     ("RAN", lambda t: between(t["started_at"], t["finished_at"])),
-    ("READS", lambda t: t["reading"]["kind"] if t["reading"] else None),
+    ("READS", lambda t: _reads(t["reading"]) if t["reading"] else None),
     ("OUTPUT", lambda t: size(t["output_bytes"])),
     ("NOTE", lambda t: t["note"]),
 ]

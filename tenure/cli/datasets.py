@@ -35,7 +35,7 @@ COLUMNS: list[Column] = [
     ("FILES", lambda d: d["files"]),
     ("WHOLE", lambda d: f"{d['whole_blocks']}/{d['blocks']}"),
     ("REPLICAS", lambda d: d["replicas"]),
-    ("TIERS", lambda d: ",".join(d["tiers"])),
+    ("TIERS", lambda d: d["path"] if d["source"] else ",".join(d["tiers"])),
     ("STORED", lambda d: size(d["stored_bytes"])),
     ("PINNED", lambda d: "yes" if d["is_pinned"] else ""),
     ("BATCH", lambda d: d["batch"]),
@@ -105,6 +105,22 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
         dataset = _wait(session, dataset["id"], timeout)
     session.out.rows([dataset], COLUMNS)
     return 0 if dataset["state"] == "ready" or not is_waiting else 1
+
+
+@verb(app, "link")
+def link(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="Its name.")],
+    uri: Annotated[
+        str,
+        typer.Argument(help="hdfs://NAME/path, NAME of datasets.hdfs.", metavar="HDFS_URI"),
+    ],
+) -> None:
+    """Name a file or folder in HDFS as a dataset: its blocks stay there, tasks read them there."""
+    dataset = session.client.put_dataset({"name": name, "hdfs": uri})
+    told = f"{dataset['blocks']} blocks in {dataset['files']} files"
+    session.out.note(f"{name}: {size(dataset['bytes'])} in {told} of {dataset['path']}")
+    session.out.rows([dataset], COLUMNS)
 
 
 def _wait(session: Session, ref: str, timeout_s: float | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tenure.config.schema import (
     NodeSection,
     StatsSection,
 )
+from tenure.config.tiers import build_datasets
 from tenure.config.urls import parse_listener
 from tenure.model.access import SshOptions, TlsFiles
 from tenure.model.forecast import ForecastOptions
@@ -85,12 +86,7 @@ def build_settings(
             file.harvest.forecast.margin == "dynamic",
         ),
         prefetch=_prefetch(file),
-        datasets=made.DatasetSettings(
-            image=file.datasets.image,
-            lost_us=seconds_to_us(file.datasets.lost_after_s),
-            verify_us=file.datasets.verify_h * HOUR_US,
-            copies_per_node=file.datasets.copies_per_node,
-        ),
+        datasets=build_datasets(file.datasets),
         planner=build_planner(file.harvest.planner),
     )
 

@@ -74,6 +74,26 @@ def check_file(file: ConfigFile) -> Found:
         yield ("budgets", "moves_per_node"), "must not be more than moves_total"
 
 
+def check_hdfs(file: ConfigFile, nodes: Iterable[NodeSection]) -> Found:
+    """Find faults of the file systems that data already lies in, and against the nodes."""
+    known = {node.name for node in nodes}
+    for index, one in enumerate(file.datasets.hdfs):
+        here: Loc = ("datasets", "hdfs", index)
+        if one.name in [other.name for other in file.datasets.hdfs[:index]]:
+            yield (*here, "name"), "stands here twice"
+        if one.user and one.token_file is not None:
+            yield (*here, "token_file"), "stands beside user; a token names its user itself"
+        elif one.token_file is not None and not Path(one.token_file).is_file():
+            yield (*here, "token_file"), f"{one.token_file}: no such file"
+        if one.ca and not any(url.startswith("https:") for url in one.namenodes):
+            yield (*here, "ca"), "is used with https:// alone"
+        elif one.ca and not Path(one.ca).is_file():
+            yield (*here, "ca"), f"{one.ca}: no such file"
+        for host, name in one.nodes.items():
+            if name not in known:
+                yield (*here, "nodes", host), f"{name} is no node"
+
+
 def _check_stats(stats: StatsSection) -> Found:
     if stats.driver == "embedded":
         for key in sorted(_INFLUX_KEYS & stats.model_fields_set):

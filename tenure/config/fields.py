@@ -26,6 +26,7 @@ from tenure.config.urls import (
     check_engine_url,
     check_host_name,
     check_influx_url,
+    check_name_node_url,
     check_redis_url,
     parse_listener,
 )
@@ -134,6 +135,7 @@ ListenUrl = Annotated[Word, AfterValidator(_listener), _named("URL")]
 AgentUrl = Annotated[Word, AfterValidator(check_agent_url), _named("URL")]
 EngineUrl = Annotated[Word, AfterValidator(check_engine_url), _named("URL")]
 InfluxUrl = Annotated[Word, AfterValidator(check_influx_url), _named("URL")]
+NameNodeUrl = Annotated[Word, AfterValidator(check_name_node_url), _named("URL")]
 RedisUrl = Annotated[Word, AfterValidator(check_redis_url), _named("URL")]
 Mac = Annotated[Text, AfterValidator(_mac), _named("MAC address")]
 Ipv4 = Annotated[Word, AfterValidator(_ipv4), _named("IPv4 address")]

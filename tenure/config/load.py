@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tenure.config import defaults, environment
 from tenure.config.build import build_settings, default_cycles
-from tenure.config.checks import check_file, check_node, check_unique
+from tenure.config.checks import check_file, check_hdfs, check_node, check_unique
 from tenure.config.cyclesfile import read_cycles
 from tenure.config.faults import Faults, bounded
 from tenure.config.reach import check_ssh_folder
@@ -88,6 +88,9 @@ def _resolve(raw: dict[str, Any], path: Path | None, env: Mapping[str, str]) -> 
 def _reach_paths(raw: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Return where the paths of what reaches nodes stand: the mapping and the key in it."""
     found: list[tuple[Any, tuple[str, ...]]] = [(raw.get("tls"), ("cert", "key", "client_ca"))]
+    datasets = raw.get("datasets")
+    sources = datasets.get("hdfs") if isinstance(datasets, dict) else None
+    found += [(one, ("token_file", "ca")) for one in sources or () if isinstance(sources, list)]
     nodes = raw.get("nodes")
     for node in nodes if isinstance(nodes, list) else []:
         if isinstance(node, dict):
@@ -113,6 +116,8 @@ def _shaped(raw: dict[str, Any], faults: Faults) -> tuple[ConfigFile | None, lis
     nodes = _nodes(raw["nodes"], generations, faults)
     if file is not None:
         for loc, message in check_ssh_folder(file, nodes):
+            faults.add(loc, message)
+        for loc, message in check_hdfs(file, nodes):
             faults.add(loc, message)
         for loc, message in check_file(file):
             if generations is not None or loc[0] not in ("power", "generations"):

@@ -25,7 +25,7 @@ from tenure.config.schema import (
     SshSection,
 )
 from tenure.config.section import Section
-from tenure.config.tiers import TierSection
+from tenure.config.tiers import HdfsSection, TierSection
 
 TARGET = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -158,7 +158,8 @@ def _document() -> Iterator[str]:
 
 #: Sections within sections.
 _PARTS: dict[str, dict[str, type[Section]]] = {
-    "harvest": {"forecast": ForecastSection, "planner": PlannerSection}
+    "harvest": {"forecast": ForecastSection, "planner": PlannerSection},
+    "datasets": {"hdfs": HdfsSection},
 }
 _NODE_PARTS: dict[str, type[Section]] = {
     "tls": EngineTlsSection,

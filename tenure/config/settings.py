@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tenure.config.redaction import redacted
 from tenure.config.urls import Listener
 from tenure.model.access import TlsFiles
+from tenure.model.external import HdfsSpec
 from tenure.model.forecast import ForecastOptions
 from tenure.model.node import NodeSpec
 from tenure.model.plan import CycleSpec
@@ -116,12 +117,17 @@ class LendingSettings:
 
 @dataclass(frozen=True, slots=True)
 class DatasetSettings:
-    """``image`` is that of helper containers on nodes."""
+    """``image`` is that of helper containers on nodes; ``hdfs`` are file systems of others.
+
+    Where blocks lie there is believed for ``locate_us``.
+    """
 
     image: str = "busybox:stable"
     lost_us: int = 600_000_000
     verify_us: int = 168 * 3_600_000_000
     copies_per_node: int = 2
+    locate_us: int = 60_000_000
+    hdfs: tuple[HdfsSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,20 @@ def check_influx_url(text: str) -> str:
     return text
 
 
+def check_name_node_url(text: str) -> str:
+    """Return the WebHDFS address of a name node, or raise ValueError with a remedy."""
+    url = _split(text)
+    if url.scheme not in ("http", "https"):
+        raise ValueError("must be http://host:9870 or https://host:9871")
+    if not url.hostname or url.port is None:
+        raise ValueError("needs a host and a port: http://host:9870")
+    if url.username is not None or url.password is not None:
+        raise ValueError("takes no user or password; use user, or token_file")
+    if url.path not in ("", "/") or url.query or url.fragment:
+        raise ValueError("takes nothing after the port: /webhdfs/v1 is added")
+    return text.rstrip("/")
+
+
 def _split(text: str) -> SplitResult:
     if not text.isprintable() or " " in text:
         raise ValueError("holds blanks or control characters")

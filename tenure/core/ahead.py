@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from tenure.model.locality import PlannedCopy
 
-#: What a read counts as: the kind of its tier, or that its block was brought from another node.
-WORDS = ("memory", "ssd", "hdd", "brought")
+#: What a read counts as: the kind of its tier, that its block was brought from another node, or
+#: that it is read over the network from there.
+WORDS = ("memory", "ssd", "hdd", "brought", "remote")
 #: What a copy ahead can come to. begun: it was sent. done: it is in memory. hits: a task read it.
 #: wasted: its task read another copy, or nobody did before it was not wanted, or left. failed: it
 #: never arrived. dropped: it was planned, and not wanted any more before it was begun.
@@ -62,7 +63,8 @@ class Ahead:
     ``reads`` how often tasks began to read a copy of which kind.
     ``turn`` and ``seen`` are those of the shelves when copies, and tasks, were last looked at;
     ``rates_us`` is when the speeds of tiers are read again, ``rests_us`` when a stage is matched
-    again of which nothing could be placed.
+    again of which nothing could be placed, ``patience_us`` until when a task waits for a node that
+    has its block in HDFS.
     """
 
     courses: dict[str, Course] = field(default_factory=dict)
@@ -75,3 +77,4 @@ class Ahead:
     seen: int = -1
     rates_us: int = 0
     rests_us: dict[str, int] = field(default_factory=dict)
+    patience_us: dict[str, int] = field(default_factory=dict)

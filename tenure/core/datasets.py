@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import copies, cuts, prefetching, replicas, tiers
+from tenure.core import copies, cuts, external, prefetching, replicas, tiers
 from tenure.core.context import Context
 from tenure.core.shelves import (
     Standing,
@@ -40,6 +40,9 @@ MOST_TOLD = 8
 def put(ctx: Context, command: PutDataset) -> None:
     """Accept a new dataset, go on with one of the same files, or refuse."""
     there = replicas.dataset_of(ctx, command.spec.name)
+    if command.spec.is_external and (there is None or there.spec.is_external):
+        external.put(ctx, command, there)
+        return
     if there is not None:
         _put_again(ctx, command, there)
         return
@@ -79,7 +82,7 @@ def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
 
 def _shape(spec: DatasetSpec) -> tuple[object, ...]:
     files = tuple((file.name, file.size_bytes) for file in spec.files)
-    return files, spec.block_bytes, spec.replicas, spec.tiers, spec.batch
+    return files, spec.block_bytes, spec.replicas, spec.tiers, spec.batch, spec.source
 
 
 def objection(ctx: Context, spec: DatasetSpec, *, beside_bytes: int = 0) -> Problem | None:
@@ -187,7 +190,7 @@ def grow(ctx: Context) -> None:
 
 
 def change(ctx: Context, command: ChangeDataset) -> None:
-    """Pin, unpin, prefetch, check or remove a dataset."""
+    """Pin, unpin, prefetch, check, locate or remove a dataset."""
     dataset = ctx.tables.datasets.get(command.dataset)
     if dataset is None:
         ctx.refuse(command, "not_found", f"no dataset {command.dataset}", status=404)
@@ -204,18 +207,39 @@ def change(ctx: Context, command: ChangeDataset) -> None:
             ctx.refuse(command, "in_use", told, status=409)
             return
         remove(ctx, dataset)
-    elif command.verb == "verify":
+    elif dataset.spec.is_external:
+        _change_external(ctx, command, dataset)
+        return
+    else:
+        _change_own(ctx, command, dataset)
+    ctx.reply(command, ctx.tables.datasets.get(dataset.id) or dataset)
+
+
+def _change_own(ctx: Context, command: ChangeDataset, dataset: Dataset) -> None:
+    if command.verb == "locate":
+        return  # of our own blocks we always know
+    if command.verb == "verify":
         _verify(ctx, dataset)
     elif command.verb == "prefetch":
         prefetching.order(ctx, dataset)
     elif dataset.is_pinned is not (command.verb == "pin"):
         dataset = put_dataset(ctx, replace(dataset, is_pinned=command.verb == "pin"))
         ctx.publish(f"dataset.{command.verb}ned", dataset.id, name=dataset.spec.name)
-    ctx.reply(command, ctx.tables.datasets.get(dataset.id) or dataset)
+
+
+def _change_external(ctx: Context, command: ChangeDataset, dataset: Dataset) -> None:
+    if command.verb == "locate":
+        external.locate(ctx, command, dataset)
+        return
+    told = f"the blocks of dataset {dataset.spec.name} lie in HDFS, which keeps them: they can be "
+    told += "located and read by tasks; put them into tiers to pin, prefetch or check them here"
+    ctx.refuse(command, "external", told, status=409)
 
 
 def remove(ctx: Context, dataset: Dataset) -> None:
     """Begin to remove a dataset; its name is free at once, its records and files follow."""
+    if dataset.spec.is_external:
+        external.forget(ctx, dataset)
     put_dataset(ctx, replace(dataset, state=D.REMOVING, is_pinned=False, reason=""))
     ctx.publish("dataset.removing", dataset.id, name=dataset.spec.name)
     ctx.arm(ctx.now_us, MACHINE, dataset.id)

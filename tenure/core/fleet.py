@@ -23,6 +23,7 @@ from tenure.core import (
     deliberation,
     drain,
     executors,
+    external,
     forecasts,
     graves,
     harvest,
@@ -337,7 +338,7 @@ def _end(ctx: Context, key: str, outcome: Outcome) -> None:
     """Route the end of an effect to its owner; a second end finds nothing and is ignored."""
     effect = ctx.tables.effects.get(key)
     if effect is None:
-        if not planning.on_end(ctx, key, outcome):
+        if not planning.on_end(ctx, key, outcome) and not external.on_end(ctx, key, outcome):
             deliberation.on_end(ctx, key, outcome)
         return
     ctx.tables.effects.drop(key)
@@ -434,6 +435,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     copies.MACHINE: copies.on_timer,
     tiers.MACHINE: tiers.on_timer,
     prefetching.MACHINE: prefetching.on_timer,
+    external.MACHINE: external.on_timer,
 }
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,

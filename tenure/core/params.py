@@ -62,8 +62,8 @@ class Params:
     above a forecast lately is left free beside ``harvest_margin``; ``replica_lost_us`` after which
     the blocks of a node that does not answer are copied anew from elsewhere, ``scrub_us`` between
     two checks of every replica, ``copies_per_node`` at a time, ``helper_image`` of what does that
-    there; ``max_datasets`` and ``max_blocks`` of one dataset; ``prefetch`` is what is copied into
-    memory ahead.
+    there; ``locate_us`` how long locations of blocks in HDFS are believed; ``max_datasets`` and
+    ``max_blocks`` of one dataset; ``prefetch`` is what is copied into memory ahead.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -110,6 +110,7 @@ class Params:
     scrub_us: int = 168 * 3600 * US
     copies_per_node: int = 2
     helper_image: str = "busybox:stable"
+    locate_us: int = 60 * US
     max_datasets: int = 10_000
     max_blocks: int = 100_000
     task_fetches: int = 10

@@ -49,6 +49,7 @@ def settle(ctx: Context) -> None:
     _take_in(ctx)
     if not ctx.index.open_batches:
         ctx.ahead.rests_us.clear()
+        ctx.ahead.patience_us.clear()
     wanted = dict(_wanted(ctx))
     if ctx.params.prefetch.mode == "act":
         for key, (batch, stage) in wanted.items():
@@ -75,7 +76,9 @@ def _wanted(ctx: Context) -> Iterator[tuple[str, tuple[Batch, StageSpec]]]:
     open_ = (ctx.tables.batches[key] for key in ctx.index.open_batches)
     for batch in sorted(open_, key=lambda b: b.seq):
         for stage in () if batch.is_ending else batch.spec.stages:
-            if stage.dataset is not None and ctx.index.strands[batch.id, stage.name].pending:
+            if stage.dataset is None or stage.dataset.is_external:
+                continue
+            if ctx.index.strands[batch.id, stage.name].pending:
                 yield key_of(batch.id, stage.name), (batch, stage)
 
 

@@ -7,16 +7,31 @@ copy there, mounted read-only, and pins the block until it is over. For one that
 its block is brought there first, unless a node with a copy is free sooner; it is matched anew with
 all others then. So every task reads from its own node. What was matched is not kept beyond the
 moment: replicas, slots and tasks may be others with the next event.
+
+Blocks that lie in HDFS (``external``) are not ours to bring: a task that got a node without a copy
+waits for one with a copy, for no longer than reading over the network should take, and reads from
+where it is then. Which is at most twice the time of knowing beforehand (delay scheduling, Zaharia
+et al. 2010; how long is ours). A block that no node of ours has is read from anywhere at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tenure.core import chunks, copies, inputs, lending, pins, prefetching, replicas, tasks
+from tenure.core import (
+    chunks,
+    copies,
+    external,
+    inputs,
+    lending,
+    pins,
+    prefetching,
+    replicas,
+    tasks,
+)
 from tenure.core.context import Context
 from tenure.model.batch import Batch, Reading, StageSpec, Task
-from tenure.model.dataset import Block, Location
+from tenure.model.dataset import Block, Dataset, DatasetState, Location
 from tenure.model.errors import Problem
 from tenure.model.locality import Choice, Fit, Read, Seats
 from tenure.model.node import Node
@@ -37,11 +52,19 @@ BRING_US = 2 * US
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A task that waits, its block, and the copies of it that can be read now."""
+    """A task that waits, its block, and the copies of it that can be read now.
+
+    ``is_remote``: they may be read from other nodes too, and need not be on any of ours.
+    """
 
     task: Task
     block: Block
     places: tuple[Location, ...]
+    is_remote: bool = False
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self.places) or (self.is_remote and not self.block.note)
 
 
 def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
@@ -49,7 +72,7 @@ def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     problem = chunks.failure(ctx, stage) if stage.keeps_chunks else objection(ctx, stage)
     if problem is not None and problem.code in HOPELESS:
         _give_up(ctx, batch, problem.detail)
-    if problem is not None or prefetching.is_held(ctx, batch, stage):
+    if problem is not None or prefetching.is_held(ctx, batch, stage) or _is_unseen(ctx, stage):
         return
     key = prefetching.key_of(batch.id, stage.name)
     if ctx.now_us < ctx.ahead.rests_us.get(key, 0):
@@ -58,6 +81,13 @@ def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     seats = seats_of(ctx, stage)
     if any(seats.free) and not _match(ctx, batch, stage, seats):
         ctx.ahead.rests_us[key] = ctx.now_us + REST_US
+
+
+def _is_unseen(ctx: Context, stage: StageSpec) -> bool:
+    """Whether the blocks of a stage lie in HDFS and have to be located first."""
+    if stage.dataset is None or not stage.dataset.is_external:
+        return False
+    return external.look(ctx, ctx.tables.datasets[stage.dataset.id]) is None
 
 
 def _match(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
@@ -71,7 +101,9 @@ def _match(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
     for fit in ctx.localizer.match(seats, reads):
         wait = waits[fit.key]
         here = next((place for place in wait.places if place.node == fit.node), None)
-        if here is None:
+        if wait.is_remote:
+            is_placed |= _reach(ctx, stage, wait, fit)
+        elif here is None:
             _bring(ctx, stage, wait, fit.node)
         else:
             _begin(ctx, wait, here, fit)
@@ -88,6 +120,8 @@ def objection(ctx: Context, stage: StageSpec) -> Problem | None:
     if dataset is None or dataset.is_going:
         told = f"stage {stage.name}: the dataset {given.name} was removed"
         return Problem("no_dataset", told, 422)
+    if given.is_external:
+        return _changed(stage, dataset)
     if dataset.made < stage.count:
         told = f"stage {stage.name}: the dataset {given.name} is still being put; wait until it is "
         return Problem("dataset_not_ready", told + "ready: tenure dataset get", 409)
@@ -98,6 +132,16 @@ def objection(ctx: Context, stage: StageSpec) -> Problem | None:
     return None
 
 
+def _changed(stage: StageSpec, dataset: Dataset) -> Problem | None:
+    """Return that the files of a dataset in HDFS are others by now, None if they are not."""
+    if dataset.state is not DatasetState.FAILED:
+        return None
+    name = dataset.spec.name
+    told = f"stage {stage.name}: the files of dataset {name} are not those that were linked: "
+    told += f"{dataset.reason}; tenure dataset rm {name} and link it again"
+    return Problem("input_changed", told, 409)
+
+
 def _give_up(ctx: Context, batch: Batch, reason: str) -> None:
     ctx.put_batch(replace(batch, is_failing=True, reason=reason))
     ctx.touched_tasks.add(f"{batch.id}/0")
@@ -105,10 +149,13 @@ def _give_up(ctx: Context, batch: Batch, reason: str) -> None:
 
 
 def seats_of(ctx: Context, stage: StageSpec) -> Seats:
-    """Return the nodes with tiers, by name, and how many tasks of a stage each can take now."""
-    nodes = sorted(
-        (node for node in ctx.tables.nodes.values() if node.spec.tiers), key=lambda n: n.name
-    )
+    """Return the nodes that may read, by name, and how many tasks of a stage each can take now.
+
+    Those with tiers; all of them where blocks lie in HDFS.
+    """
+    is_any = stage.dataset is not None and stage.dataset.is_external
+    found = (node for node in ctx.tables.nodes.values() if is_any or node.spec.tiers)
+    nodes = sorted(found, key=lambda node: node.name)
     return Seats(
         tuple(node.name for node in nodes),
         tuple(node.spec.rack for node in nodes),
@@ -137,7 +184,7 @@ def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
         if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
             continue
         wait = None if _is_on_its_way(ctx, stage, task) else look_at(ctx, stage, task)
-        if wait is not None and wait.places:
+        if wait is not None and wait.is_readable:
             found.append(wait)
         if len(found) == inputs.most(ctx):
             break
@@ -146,8 +193,11 @@ def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
 
 def look_at(ctx: Context, stage: StageSpec, task: Task) -> Wait | None:
     """Return a task with its block and the copies that can be read, None if there is no block."""
-    block = None if stage.dataset is None else ctx.tables.blocks.get(stage.dataset.key(task.number))
-    return None if block is None else Wait(task, block, replicas.offered(ctx, block))
+    dataset = None if stage.dataset is None else ctx.tables.datasets.get(stage.dataset.id)
+    block = None if dataset is None else replicas.block_of(ctx, dataset, task.number)
+    if dataset is None or block is None:
+        return None
+    return Wait(task, block, replicas.offered(ctx, block), dataset.spec.is_external)
 
 
 def _is_on_its_way(ctx: Context, stage: StageSpec, task: Task) -> bool:
@@ -183,6 +233,32 @@ def _begin(ctx: Context, wait: Wait, here: Location, fit: Fit) -> None:
         tasks.count_remote(ctx, task)
     tasks.place(ctx, replace(task, reading=reading), node)
     ctx.ahead.reads[reading.word] += 1
+
+
+def _reach(ctx: Context, stage: StageSpec, wait: Wait, fit: Fit) -> bool:
+    """Place a task over a block in HDFS, unless a node that has it is worth waiting for."""
+    task, node = wait.task, ctx.tables.nodes[fit.node]
+    here = next((place for place in wait.places if place.node == fit.node), None)
+    if here is None and wait.places and _is_worth_waiting(ctx, stage, wait, node):
+        return False
+    ctx.ahead.patience_us.pop(task.key, None)
+    dataset = ctx.tables.datasets[wait.block.dataset]
+    reading = external.reading_of(ctx, dataset, wait.block, here, fit.cost)
+    tasks.place(ctx, replace(task, reading=reading), node)
+    ctx.ahead.reads[reading.word] += 1
+    return True
+
+
+def _is_worth_waiting(ctx: Context, stage: StageSpec, wait: Wait, node: Node) -> bool:
+    """Whether a slot beside a copy comes before reading over the network would be done."""
+    speed = node.capacity.net_bytes_per_s or inputs.USUAL_BYTES_PER_S
+    read_us = wait.block.length * US // max(1, min(speed, inputs.USUAL_BYTES_PER_S))
+    until_us = ctx.ahead.patience_us.setdefault(wait.task.key, ctx.now_us + read_us)
+    soonest_us = ctx.now_us + min(_frees_us(ctx, stage, place.node) for place in wait.places)
+    if ctx.now_us >= until_us or soonest_us >= until_us:
+        return False
+    ctx.arm(min(until_us, max(soonest_us, ctx.now_us + US)), tasks.MACHINE, wait.task.key)
+    return True
 
 
 def _bring(ctx: Context, stage: StageSpec, wait: Wait, name: str) -> None:

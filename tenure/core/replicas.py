@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tenure.core import external
 from tenure.core.context import Context
 from tenure.core.shelves import Standing, mark_of
 from tenure.model.dataset import Block, Dataset, DatasetState, Location, Replica, block_name
@@ -65,6 +66,9 @@ def tier_of(ctx: Context, replica: Replica) -> TierSpec | None:
 
 def offered(ctx: Context, block: Block) -> tuple[Location, ...]:
     """Return the copies of a block that can be read now, fastest kind first."""
+    dataset = ctx.tables.datasets.get(block.dataset)
+    if dataset is not None and dataset.spec.is_external:
+        return external.offered(ctx, dataset, block)
     found = []
     for replica in block.replicas:
         tier = tier_of(ctx, replica)
@@ -91,6 +95,9 @@ def speed_of(ctx: Context, node: str, tier: TierSpec) -> int:
 
 def blocks_of(ctx: Context, dataset: Dataset) -> Iterator[Block]:
     """Return the blocks of a dataset that were made so far, in their order."""
+    if dataset.spec.is_external:
+        yield from external.blocks_of(ctx, dataset)
+        return
     for number in range(dataset.made):
         block = ctx.tables.blocks.get(f"{dataset.id}/{number}")
         if block is not None:
@@ -101,6 +108,13 @@ def locations(ctx: Context, dataset: Dataset) -> Iterator[tuple[Block, tuple[Loc
     """Return each block of a dataset with the copies of it that can be read now (section 2.1)."""
     for block in blocks_of(ctx, dataset):
         yield block, offered(ctx, block)
+
+
+def block_of(ctx: Context, dataset: Dataset, number: int) -> Block | None:
+    """Return a block of a dataset, None if there is no record of it, or it was not seen."""
+    if dataset.spec.is_external:
+        return external.block_of(ctx, dataset, number)
+    return ctx.tables.blocks.get(f"{dataset.id}/{number}")
 
 
 def pending_on(ctx: Context, block: Block) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tenure.model.dataset import Block, Dataset, Replica, TierMark
 
@@ -55,7 +55,8 @@ class Shelves:
     ``chores`` are what a node does with its tiers at the moment, ``surveys`` the nodes whose tiers
     are to be looked at, not before ``again_us``; ``checks`` the blocks of a tier to be compared
     with their checksums; ``cuts`` the number of the first block of each file of a dataset;
-    ``sole`` in which turn it was found whether a node has the last copy of a block.
+    ``sole`` in which turn it was found whether a node has the last copy of a block; ``outlooks``
+    where the blocks of datasets in HDFS were last seen (``external``).
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class Shelves:
     checks: dict[str, dict[str, None]] = field(default_factory=dict)
     cuts: dict[str, list[int]] = field(default_factory=dict)
     sole: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    outlooks: dict[str, Any] = field(default_factory=dict)
     turn: int = 0
     settled: int = -1
 

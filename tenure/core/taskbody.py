@@ -68,7 +68,9 @@ def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:
             "Init": True,
         },
     }
-    if task.reading is not None:
+    if task.reading is not None and task.reading.uri:
+        body["Env"] += block_env(task.reading)
+    elif task.reading is not None:
         body["HostConfig"]["Mounts"] = [mount_of(task.reading)]
     if stage.command:
         body["Cmd"] = list(stage.command)
@@ -79,6 +81,16 @@ def mount_of(reading: Reading) -> dict[str, Any]:
     """Return the mount of the copy that a task reads; an engine without that file refuses it."""
     target = f"{INPUT_FOLDER}/{CHUNK_NAME}"
     return {"Type": "bind", "Source": reading.path, "Target": target, "ReadOnly": True}
+
+
+def block_env(reading: Reading) -> list[str]:
+    """Return where a task finds its block in HDFS: it is not ours to mount."""
+    return [
+        f"TENURE_BLOCK_URI={reading.uri}",
+        f"TENURE_BLOCK_URL={reading.url}",
+        f"TENURE_BLOCK_OFFSET={reading.offset}",
+        f"TENURE_BLOCK_LENGTH={reading.length}",
+    ]
 
 
 def parts_of(ctx: Context, task: Task) -> tuple[Part, ...]:

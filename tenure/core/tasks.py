@@ -258,7 +258,7 @@ def _refused(ctx: Context, task: Task, outcome: Refused) -> None:
         reason = f"stage {task.stage}: {outcome.detail or outcome.code}"
         ctx.put_batch(replace(batch, is_failing=True, reason=reason))
         lose(ctx, task, note)
-    elif task.reading is not None and outcome.code in NO_MOUNT:
+    elif task.reading is not None and task.reading.path and outcome.code in NO_MOUNT:
         tiers.survey_soon(ctx, task.node)  # the copy that it was to read may be gone
         lose(ctx, task, note, may_run=task.state is S.STARTING)
     elif task.state is S.STARTING and outcome.code == "start_failed":

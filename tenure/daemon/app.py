@@ -141,6 +141,7 @@ class Daemon:
             ssh_folder,
             settings.stats.interval_us,
             self._outputs,
+            settings.datasets.hdfs,
         )
         self.hands = Hands(ctx, ports)
         self.interpreter = Interpreter(self.hands, put)

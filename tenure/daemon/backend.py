@@ -34,6 +34,7 @@ from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.errors import NotFound, Problem, Unavailable
 from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
+from tenure.model.external import Look
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
 from tenure.model.node import AgentTold, Reach
@@ -192,6 +193,10 @@ class DaemonBackend:
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         """Return the root of a file or folder and its files as they are now."""
         return await asyncio.to_thread(inputs.listing, path, self._body.batches.input_dirs)
+
+    async def hdfs_files(self, uri: str) -> Look:
+        """Return what lies at a path of an HDFS."""
+        return await self._body.hands.sources.look(uri)
 
     def shelved(self, dataset: Dataset) -> Shelved:
         """Return how far the copies of a dataset are."""

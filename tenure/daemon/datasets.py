@@ -17,12 +17,12 @@ from typing import IO
 
 from tenure.api.tierviews import HoldingView, Shelved, TierView
 from tenure.api.views import moment
-from tenure.core import replicas
+from tenure.core import external, replicas
 from tenure.core.context import Context
 from tenure.core.shelves import mark_of
 from tenure.daemon.hands import Hands
 from tenure.daemon.loop import EventMaker
-from tenure.model.dataset import Block, Dataset, Location
+from tenure.model.dataset import Block, Dataset, Location, Replica
 from tenure.model.errors import Conflict, EngineError
 from tenure.model.events import BlockDoubted
 
@@ -33,6 +33,9 @@ PIECE_BYTES = 1 << 20
 
 def shelved(ctx: Context, dataset: Dataset) -> Shelved:
     """Return how far the copies of a dataset are."""
+    if dataset.spec.is_external:
+        outlook = external.outlook_of(ctx, dataset)
+        return Shelved(dataset.spec.blocks, 0, outlook.seen_us, outlook.fault)
     shelves = ctx.shelves
     return Shelved(shelves.whole.get(dataset.id, 0), shelves.stored.get(dataset.id, 0))
 
@@ -50,7 +53,7 @@ def holdings(ctx: Context, dataset: Dataset) -> tuple[list[HoldingView], int]:
                 HoldingView(
                     node=replica.node,
                     tier=replica.tier,
-                    kind="" if tier is None else tier.kind.value,
+                    kind=_kind_of(replica) if tier is None else tier.kind.value,
                     blocks=0,
                     bytes=0,
                     copying=0,
@@ -60,6 +63,12 @@ def holdings(ctx: Context, dataset: Dataset) -> tuple[list[HoldingView], int]:
             row["copying"] += not replica.is_present
             row["bytes"] += block.length
     return [found[key] for key in sorted(found)], unreadable
+
+
+def _kind_of(replica: Replica) -> str:
+    """Return the kind of a copy in HDFS, "" of one whose tier is configured no more."""
+    word, _, kind = replica.tier.partition("-")
+    return kind if word == external.TIER else ""
 
 
 def tiers(ctx: Context, name: str) -> list[TierView]:

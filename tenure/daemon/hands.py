@@ -19,6 +19,7 @@ from tenure.daemon.lending import Lending
 from tenure.daemon.loop import EventMaker
 from tenure.daemon.planner import Planner
 from tenure.daemon.solver import Solver
+from tenure.daemon.sources import Sources
 from tenure.engines.access import Access
 from tenure.engines.connection import WatchParams
 from tenure.engines.engine import Engine
@@ -31,6 +32,7 @@ from tenure.model.effects import (
     CopyBlock,
     Decide,
     EngineEffect,
+    LocateBlocks,
     PlanBatches,
     ProbePower,
     SendInput,
@@ -41,6 +43,7 @@ from tenure.model.effects import (
 )
 from tenure.model.errors import EngineError
 from tenure.model.events import ContainerSeen, Event, NodeListed, NodeLost
+from tenure.model.external import HdfsSpec
 from tenure.model.facts import (
     LABEL_CONTAINER,
     LABEL_EXECUTOR,
@@ -78,7 +81,7 @@ class Limb:
 class Ports:
     """What the hands are given: the inbox, the clock, where logs are kept, and cycle triggers.
 
-    ``outputs`` is the folder of what tasks of batches put out.
+    ``outputs`` is the folder of what tasks of batches put out, ``hdfs`` where data lies elsewhere.
     """
 
     put: Callable[[EventMaker], None]
@@ -89,6 +92,7 @@ class Ports:
     ssh_folder: Path | None = None
     sample_us: int = 30_000_000
     outputs: Path = Path("outputs")
+    hdfs: tuple[HdfsSpec, ...] = ()
 
 
 class Hands:
@@ -107,6 +111,7 @@ class Hands:
         self.lending = Lending(self.agents.client_of, self._published, ports.put)
         self._solver = Solver()
         self._planner = Planner()
+        self.sources = Sources(ports.hdfs)
 
     # nodes
 
@@ -183,6 +188,7 @@ class Hands:
             task.cancel()
         await self._solver.close()
         await self._planner.close()
+        await self.sources.close()
         await asyncio.gather(*(_let_go(limb) for limb in self._limbs.values()))
         await asyncio.gather(*self._closing, return_exceptions=True)
         await self.agents.close()
@@ -298,6 +304,10 @@ class Hands:
     async def plan(self, effect: PlanBatches) -> Outcome:
         """Have the holistic planner plan batches."""
         return await self._planner.plan(effect)
+
+    async def locate(self, effect: LocateBlocks) -> Outcome:
+        """Look where blocks lie in HDFS."""
+        return await self.sources.locate(effect)
 
     async def ask_journal(self, effect: AskJournal) -> Outcome:
         """Have the journal of a node's agent read up to now."""

@@ -14,6 +14,7 @@ from tenure.model.effects import (
     DurableEffect,
     Effect,
     EngineEffect,
+    LocateBlocks,
     PlanBatches,
     ProbePower,
     Question,
@@ -28,7 +29,7 @@ from tenure.model.outcome import Outcome, Refused, Unknown
 log = logging.getLogger(__name__)
 
 #: Kinds of effects that change nothing.
-QUESTIONS = frozenset(("decide", "plan_batches"))
+QUESTIONS = frozenset(("decide", "plan_batches", "locate_blocks"))
 
 
 class Hands(Protocol):
@@ -48,6 +49,9 @@ class Hands(Protocol):
 
     async def plan(self, effect: PlanBatches) -> Outcome:
         """Have the holistic planner plan batches."""
+
+    async def locate(self, effect: LocateBlocks) -> Outcome:
+        """Look where blocks lie in HDFS."""
 
     async def ask_journal(self, effect: AskJournal) -> Outcome:
         """Have the journal of a node's agent read up to now."""
@@ -105,6 +109,8 @@ class Interpreter:
             work = self._hands.decide(effect)
         elif isinstance(effect, PlanBatches):
             work = self._hands.plan(effect)
+        elif isinstance(effect, LocateBlocks):
+            work = self._hands.locate(effect)
         elif isinstance(effect, AskJournal):
             work = self._hands.ask_journal(effect)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.api.batchviews import reading_view
-from tenure.core import prefetching, reading, tasks
+from tenure.core import external, prefetching, reading, tasks
 from tenure.core.context import Context
 from tenure.model.batch import Task, TaskState
 
@@ -39,6 +39,8 @@ def _reason(ctx: Context, task: Task) -> str:
     stage = tasks.stage_of(ctx, task)
     if stage.dataset is None:
         return "its stage reads no dataset: it goes to any node with room"
+    if task.reading is not None and task.reading.is_remote:
+        return "it reads its block from HDFS over the network: no node with a copy was free soon"
     if task.reading is not None:
         kind = task.reading.kind.value
         how = "which was prefetched" if task.reading.is_ahead else "the cheapest match"
@@ -47,10 +49,24 @@ def _reason(ctx: Context, task: Task) -> str:
     return task.note if task.state is not TaskState.PENDING else _waits(ctx, task)
 
 
+def _waits_for_hdfs(ctx: Context, key: str, wait: reading.Wait | None) -> str:
+    dataset = ctx.tables.datasets.get(key)
+    if dataset is None:
+        return "its dataset was removed"
+    fault = external.outlook_of(ctx, dataset).fault
+    if fault:
+        return f"where its block lies in HDFS cannot be told: {fault}"
+    if wait is None:
+        return "where its block lies in HDFS is being looked up"
+    return wait.block.note or "for a slot on a node with a copy, or any other a moment later"
+
+
 def _waits(ctx: Context, task: Task) -> str:
     """Say what a task waits for."""
     stage = tasks.stage_of(ctx, task)
     wait = reading.look_at(ctx, stage, task)
+    if stage.dataset is not None and stage.dataset.is_external:
+        return _waits_for_hdfs(ctx, stage.dataset.id, wait)
     if wait is None or not wait.places:
         return "no copy of its block can be read now"
     if task.key in ctx.ahead.brought:

@@ -40,6 +40,7 @@ def params_of(settings: Settings) -> Params:
         replica_lost_us=settings.datasets.lost_us,
         scrub_us=settings.datasets.verify_us,
         copies_per_node=settings.datasets.copies_per_node,
+        locate_us=settings.datasets.locate_us,
         prefetch=PrefetchParams(**asdict(settings.prefetch)),
         max_open_tasks=settings.limits.tasks,
         plan_solver=settings.planner.solver,

@@ -111,7 +111,8 @@ class InputFile:
 class DatasetInput:
     """The dataset that a stage reads, one of its ``blocks`` for each task.
 
-    ``block_bytes`` is the longest of them, ``size_bytes`` all together.
+    ``block_bytes`` is the longest of them, ``size_bytes`` all together. ``is_external``: they lie
+    in HDFS, from where tasks read them.
     """
 
     id: str
@@ -119,6 +120,7 @@ class DatasetInput:
     blocks: int
     block_bytes: int
     size_bytes: int
+    is_external: bool = False
 
     def key(self, number: int) -> str:
         """Return the key of a block."""
@@ -130,7 +132,10 @@ class Reading:
     """The copy of its block that a task reads on its own node, mounted where chunks are.
 
     ``cost`` is what matching it there cost, in thousandths of a score. ``is_brought``: it was made
-    for this task, from another node; ``is_ahead``: it was prefetched.
+    for this task, from another node; ``is_ahead``: it was prefetched. Of a block in HDFS ``uri``
+    names the file and ``url`` where the block's bytes can be fetched, ``length`` of them from
+    ``offset``: the task reads it itself. ``is_remote``: from another node, for want of a slot on
+    one that has a copy.
     """
 
     tier: str
@@ -139,10 +144,17 @@ class Reading:
     cost: int
     is_brought: bool = False
     is_ahead: bool = False
+    uri: str = ""
+    url: str = ""
+    offset: int = 0
+    length: int = 0
+    is_remote: bool = False
 
     @property
     def word(self) -> str:
-        """Return what the read counts as: the kind of its tier, or that it was brought."""
+        """Return what the read counts as: the kind of its tier, brought, or remote."""
+        if self.is_remote:
+            return "remote"
         return "brought" if self.is_brought else self.kind.value
 
 

@@ -13,7 +13,8 @@ class DatasetState(StrEnum):
 
     failed: the put cannot go on, for its files are not what they were; what lies in the tiers
     stays, and a put of the same files goes on. removing: its name is free; copies that are under
-    way end before it is forgotten.
+    way end before it is forgotten. One whose data stays in HDFS is ready at once, and failed as
+    long as its files are others than when it was linked.
     """
 
     PUTTING = "putting"
@@ -25,8 +26,8 @@ class DatasetState(StrEnum):
 _D = DatasetState
 DATASET_TRANSITIONS: dict[DatasetState, tuple[DatasetState, ...]] = {
     _D.PUTTING: (_D.READY, _D.FAILED, _D.REMOVING),
-    _D.READY: (_D.PUTTING, _D.REMOVING),
-    _D.FAILED: (_D.PUTTING, _D.REMOVING),
+    _D.READY: (_D.PUTTING, _D.FAILED, _D.REMOVING),
+    _D.FAILED: (_D.PUTTING, _D.READY, _D.REMOVING),
     _D.REMOVING: (),
 }
 
@@ -40,11 +41,15 @@ class ReplicaState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DatasetFile:
-    """A file of a dataset as it was when it was put; ``name`` is relative, with slashes."""
+    """A file of a dataset as it was when it was put; ``name`` is relative, with slashes.
+
+    ``blocks`` is how many it was cut into by others, None where we cut it.
+    """
 
     name: str
     size_bytes: int
     mtime_ns: int
+    blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class DatasetSpec:
     ``batch``: it is the input of that batch's ``stage``, kept as long as that runs. It is one file
     then, and its blocks are the ``pieces`` chunks of the stage's tasks; the daemon's file remains a
     source of them, so no copy is the last.
+    With ``source`` nothing is put: ``root`` is a path of the HDFS of that name, its blocks stay
+    where they are, and ``block_bytes`` is the longest of them.
     """
 
     name: str
@@ -67,6 +74,12 @@ class DatasetSpec:
     batch: str = ""
     stage: str = ""
     pieces: int = 0
+    source: str = ""
+
+    @property
+    def is_external(self) -> bool:
+        """Whether its blocks lie in HDFS, not in our tiers."""
+        return bool(self.source)
 
     @property
     def size_bytes(self) -> int:
@@ -75,6 +88,8 @@ class DatasetSpec:
 
     def blocks_of(self, file: DatasetFile) -> int:
         """Return how many blocks a file has; an empty one has none."""
+        if file.blocks is not None:
+            return file.blocks
         return self.pieces or -(-file.size_bytes // self.block_bytes)
 
     @property

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tenure.model.batch import InputFile, Part
+from tenure.model.dataset import DatasetFile
 from tenure.model.placing import Ask, ClusterView
 from tenure.model.planning import PlanQuestion
 from tenure.model.tier import TierSpec
@@ -347,6 +348,23 @@ class PlanBatches:
 
 
 @dataclass(frozen=True, slots=True)
+class LocateBlocks:
+    """Look where the blocks of files below ``root`` lie in the HDFS ``source``.
+
+    A question that changes nothing, like ``Decide``. Ends ``Done`` with ``layout``; refused
+    ``input_changed`` or ``no_input`` where ``files`` are not what they were, ``unreachable``
+    where nobody could tell.
+    """
+
+    id: str
+    owner: str
+    source: str
+    root: str
+    files: tuple[DatasetFile, ...] = field(compare=False, repr=False)
+    kind: Literal["locate_blocks"] = "locate_blocks"
+
+
+@dataclass(frozen=True, slots=True)
 class Relist:
     """Have the node's watcher list soon; answered by ``NodeListed``, not by an end."""
 
@@ -385,7 +403,7 @@ FileEffect = SendInput | CollectOutput
 TierEffect = CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers
 EngineEffect = OneEngineEffect | TwoEngineEffect | FileEffect | TierEffect
 DurableEffect = EngineEffect | SwitchPower | ProbePower | AskJournal
-Question = Decide | PlanBatches
+Question = Decide | PlanBatches | LocateBlocks
 Effect = DurableEffect | Question | Relist | Reply | Trigger
 DURABLE_KINDS = frozenset(
     (

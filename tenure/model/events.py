@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tenure.model.batch import BatchSpec, Chunk
 from tenure.model.container import Profile
 from tenure.model.dataset import DatasetSpec
+from tenure.model.external import Layout
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.forecast import NodeForecast
 from tenure.model.harvest import Guard, HarvestAction
@@ -187,15 +188,22 @@ class CancelBatch(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutDataset(Command):
-    """Replies the ``Dataset``: a new one, or that of the same name and files, which goes on."""
+    """Replies the ``Dataset``: a new one, or that of the same name and files, which goes on.
+
+    ``layout`` is where the blocks of one in HDFS were found a moment ago.
+    """
 
     dataset: str
     spec: DatasetSpec
+    layout: Layout | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeDataset(Command):
-    """``verb`` is pin, unpin, prefetch, verify or remove. Replies the ``Dataset``."""
+    """``verb`` is pin, unpin, prefetch, verify, locate or remove. Replies the ``Dataset``.
+
+    To ``locate`` it replies once it is known where the blocks of one in HDFS lie now.
+    """
 
     record: ClassVar[tuple[str, str]] = ("datasets", "dataset")
 

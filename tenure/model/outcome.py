@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tenure.model.external import Layout
 from tenure.model.planning import PlanAnswer
 
 
@@ -15,7 +16,7 @@ class Done:
     container's own) and ``moved_bytes`` what was sent to the target. Of a decision ``counts`` are
     the nodes and how many executors each takes; of a look at tiers, files or tiers with a number.
     Of a block ``value`` is its SHA-256. ``resent`` is how often an input was sent anew.
-    ``plan`` is the holistic planner's answer.
+    ``plan`` is the holistic planner's answer, ``layout`` where the blocks of a dataset lie in HDFS.
     """
 
     value: str = ""
@@ -23,6 +24,7 @@ class Done:
     counts: tuple[tuple[str, int], ...] = ()
     resent: int = 0
     plan: PlanAnswer | None = None
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)

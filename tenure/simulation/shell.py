@@ -20,7 +20,7 @@ from tenure.model.effects import (
     AskJournal,
     Decide,
     Effect,
-    PlanBatches,
+    LocateBlocks,
     ProbePower,
     Question,
     Relist,
@@ -30,7 +30,7 @@ from tenure.model.effects import (
 )
 from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Started, Tick
 from tenure.model.node import NodeSpec
-from tenure.model.outcome import Done, Outcome
+from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.placing import Placer
 from tenure.placement.milp import outcome_of
 from tenure.simulation import remembered
@@ -258,7 +258,7 @@ class SimShell:
             self.around.power.switch(effect, self._ender(effect.id))
         elif isinstance(effect, ProbePower):
             self.around.power.probe(effect, self._ender(effect.id))
-        elif isinstance(effect, Decide | PlanBatches):
+        elif isinstance(effect, Question):
             self._think(effect)
         elif isinstance(effect, AskJournal):
             self.around.agents.ask(effect, self._ender(effect.id))
@@ -276,6 +276,8 @@ class SimShell:
         found: Outcome
         if isinstance(effect, Decide):
             found = outcome_of(effect.policy, effect.view, effect.ask, effect.now_us, SOLVE_S)
+        elif isinstance(effect, LocateBlocks):
+            found = Refused("unreachable", "the simulated fleet has no HDFS")
         else:
             found = Done(plan=answer(effect.question, Watch(lambda: 0.0, effect.limit_s)))
         end = self._ender(effect.id)

@@ -20,6 +20,7 @@ from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
 from tenure.daemon import datasets, energy, inputs, metrics, outputs, readings
 from tenure.daemon.loop import LoopStats
+from tenure.daemon.sources import Sources
 from tenure.harvest.admission import answer
 from tenure.harvest.io.solve import watch_for
 from tenure.locality.localizer import Tiers
@@ -60,6 +61,7 @@ from tenure.model.events import (
     NodeListed,
     Started,
 )
+from tenure.model.external import Look
 from tenure.model.facts import LABEL_JOB, ContainerFacts, EngineFacts
 from tenure.model.forecast import ForecastReport
 from tenure.model.harvest import Guard
@@ -132,6 +134,7 @@ class CoreBackend:
         self.used: list[Use] = []
         self.metered: list[Metered] = []
         self.measured: list[Measured] = []
+        self.sources = Sources(())
         self._bodies: dict[str, dict[str, Any]] = {}
         self.kept: dict[tuple[str, str], int] = {}
         self._news = asyncio.Event()
@@ -299,6 +302,9 @@ class CoreBackend:
 
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         return inputs.listing(path, (self.outputs,))
+
+    async def hdfs_files(self, uri: str) -> Look:
+        return await self.sources.look(uri)
 
     def shelved(self, dataset: Dataset) -> Shelved:
         return datasets.shelved(self.state.ctx, dataset)

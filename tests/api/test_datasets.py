@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tenure.daemon.sources import Sources
+from tenure.model.external import HdfsSpec
 from tests.api.server import Server, dataset_of
+from tests.webhdfs.server import NameNode
 
 
 def test_a_dataset_is_put_located_and_read(server: Server) -> None:
@@ -124,3 +128,66 @@ def test_a_folder_has_its_files_and_one_is_asked_for(server: Server) -> None:
     assert server.get("/v1/datasets/all/content").fields == ["file"]
     assert server.get("/v1/datasets/all/content?file=deep/er/one").body == b"1" * 5000
     assert server.get("/v1/datasets/all/content?file=../x").status == 404
+
+
+@pytest.fixture
+def lake(server: Server) -> Iterator[NameNode]:
+    with NameNode() as name_node:
+        spec = HdfsSpec("lake", (name_node.url,), nodes={"dn1.example": "n1", "10.0.0.3": "n2"})
+        server.backend.sources = Sources((spec,))
+        yield name_node
+        server.run(server.backend.sources.close())
+
+
+def test_what_lies_in_hdfs_is_shown_as_what_lies_in_tiers(server: Server, lake: NameNode) -> None:
+    answer = server.post("/v1/datasets", {"name": "logs", "hdfs": "hdfs://lake/logs"})
+    assert answer.status == 201, answer.body
+    made = answer.json
+    assert (made["state"], made["source"], made["blocks"], made["files"]) == ("ready", "lake", 3, 3)
+    assert made["path"] == "hdfs://lake/logs"
+    assert made["located_at"]
+    assert made["fault"] == ""
+    held = {(row["node"], row["kind"]): row["blocks"] for row in made["holdings"]}
+    assert held["n1", "ssd"] == 1
+    assert held["n2", "memory"] == 1
+    assert held["dn9.example", "memory"] == 1
+    assert made["unreadable_blocks"] == 1, "by none of our nodes"
+    rows = server.get("/v1/datasets/logs/blocks").json["items"]
+    assert [row["file"] for row in rows] == ["a.log", "a.log", "bar/b c.log"]
+    offered = {r["node"]: r["is_offered"] for r in rows[0]["replicas"]}
+    assert offered == {"n1": True, "dn2.example": False}
+    paths = {r["path"] for r in rows[0]["replicas"] if r["is_offered"]}
+    assert paths == {"hdfs://lake/logs/a.log"}
+    names = [row["name"] for row in server.get("/v1/datasets/logs/files").json["items"]]
+    assert names == ["a.log", "bar/b c.log", "bar/empty"]
+    content = server.get("/v1/datasets/logs/content?file=a.log")
+    assert (content.status, content.json["code"]) == (409, "external")
+    assert server.post("/v1/datasets/logs/pin", {}).json["code"] == "external"
+    again = server.post("/v1/datasets", {"name": "logs", "hdfs": "hdfs:///logs"})
+    assert again.json["id"] == made["id"], "the only one may be left out"
+    assert server.send("DELETE", "/v1/datasets/logs").status == 200
+    assert server.get("/v1/datasets/logs").status == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "field"),
+    [
+        ({"hdfs": "hdfs://lake/none"}, "no_input", "hdfs"),
+        ({"hdfs": "hdfs://sea/logs"}, "no_hdfs", "hdfs"),
+        ({"hdfs": "/logs"}, "bad_uri", "hdfs"),
+        ({"hdfs": None}, "invalid_input", "path"),
+        ({"path": "/srv/logs"}, "invalid_input", "hdfs"),
+        ({"replicas": 2}, "invalid_input", "replicas"),
+        ({"block": "1MiB"}, "invalid_input", "block"),
+    ],
+)
+def test_what_cannot_be_linked_is_named(
+    server: Server, lake: NameNode, change: dict[str, Any], code: str, field: str
+) -> None:
+    answer = server.post("/v1/datasets", {"name": "logs", "hdfs": "hdfs://lake/logs"} | change)
+    assert answer.status == 422, answer.body
+    assert (answer.json["code"], answer.fields) == (code, [field])
+    lake.fault = "standby"
+    away = server.post("/v1/datasets", {"name": "logs", "hdfs": "hdfs://lake/logs"})
+    assert (away.status, away.json["code"]) == (503, "hdfs_unavailable")
+    assert server.get("/v1/datasets").json["items"] == []

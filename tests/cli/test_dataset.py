@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tenure.cli.datasets import _inside
+from tenure.daemon.sources import Sources
 from tenure.model.errors import InvalidInput
+from tenure.model.external import HdfsSpec
 from tests.api.server import Server
 from tests.cli.conftest import Tenure
+from tests.webhdfs.server import NameNode
 
 
 @pytest.fixture
@@ -72,6 +75,28 @@ def test_a_batch_over_a_dataset_says_why_its_tasks_read_what_they_read(
     tasks = tenure("batch", "show", "scan", "--tasks")
     assert "logs, blocks of 4KiB" in tasks.out
     assert tenure("batch", "explain", "scan", "--task", "9").code == 1
+
+
+def test_link_names_files_in_hdfs_and_locate_shows_where_they_are(
+    tenure: Tenure, server: Server
+) -> None:
+    with NameNode() as name_node:
+        spec = HdfsSpec("lake", (name_node.url,), nodes={"dn1.example": "n1"})
+        server.backend.sources = Sources((spec,))
+        ran = tenure("dataset", "link", "logs", "hdfs://lake/logs")
+        assert ran.code == 0, ran.err
+        assert "in 3 blocks in 3 files of hdfs://lake/logs" in ran.err
+        assert "hdfs://lake/logs" in ran.lines[1]
+        located = tenure("dataset", "locate", "logs")
+        assert "n1/hdfs-ssd, dn2.example/hdfs-hdd (away)" in located.out.replace(
+            "dn2.example/hdfs-hdd (away), n1/hdfs-ssd", "n1/hdfs-ssd, dn2.example/hdfs-hdd (away)"
+        )
+        assert tenure("dataset", "pin", "logs").code == 1
+        assert "hdfs dfs -get" in tenure("dataset", "get", "logs", "--file", "a.log").err
+        gone = tenure("dataset", "link", "none", "hdfs://lake/none")
+        assert gone.code == 2
+        assert "File does not exist: /none" in gone.err
+        server.run(server.backend.sources.close())
 
 
 def test_get_brings_files_back(tenure: Tenure, inputs: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +20,11 @@ import pytest
 
 from tenure.client.client import Client
 from tenure.daemon.inputs import cut
-from tenure.model.errors import Conflict, InvalidInput
+from tenure.model.errors import Conflict, InvalidInput, TenureError
 from testbed import IMAGE, NodeSpec, Testbed
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until
+from tests.webhdfs.server import NameNode
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 NODES = ("a", "b", "c")
@@ -43,8 +45,8 @@ echo $TENURE_TASK $sum > /tenure/out/sum
 class Rig:
     """Three nodes with all kinds of tiers that lend, and a daemon."""
 
-    def __init__(self, bed: Testbed, tenured: Tenured, inputs: Path) -> None:
-        self.bed, self.tenured, self.inputs = bed, tenured, inputs
+    def __init__(self, bed: Testbed, tenured: Tenured, inputs: Path, lake: NameNode) -> None:
+        self.bed, self.tenured, self.inputs, self.lake = bed, tenured, inputs, lake
 
     @property
     def client(self) -> Client:
@@ -128,7 +130,13 @@ def digests(content: bytes) -> dict[int, str]:
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def lake() -> Iterator[NameNode]:
+    with NameNode() as name_node:
+        yield name_node
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory, lake: NameNode) -> Iterator[Rig]:
     inputs, disks = tmp_path_factory.mktemp("inputs"), tmp_path_factory.mktemp("tiers")
     memory = Path(tempfile.mkdtemp(prefix="tenure-", dir="/dev/shm"))
 
@@ -150,13 +158,18 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         "generations": ["nursery"],
         "harvest": {"mode": "act", "memory_margin": 0.2},
         "batches": {"input_dirs": [str(inputs)]},
-        "datasets": {"image": IMAGE, "lost_after_s": 3},
+        "datasets": {
+            "image": IMAGE,
+            "lost_after_s": 3,
+            "locate_s": 1,
+            "hdfs": [{"name": "lake", "namenodes": [lake.url], "nodes": {"dn3": "c"}}],
+        },
         "prefetch": {"mode": "off", "share": 1.0},
         "relist_s": 2,
     }
     try:
         with served(specs, tiers=tiers, stats={"interval_s": 30}, **told) as (bed, tenured):
-            rig = Rig(bed, tenured, inputs)
+            rig = Rig(bed, tenured, inputs, lake)
             until(rig.is_ready, SOON_S, "tiers to be looked at and agents to be heard of")
             yield rig
     finally:
@@ -195,6 +208,56 @@ def test_a_batch_over_no_dataset_is_refused_by_name(rig: Rig) -> None:
         rig.submit("nothing")
     assert refused.value.fields[0].path == "stages.0.input.dataset"
     assert "nothing" in refused.value.detail
+
+
+def lay(rig: Rig, hosts: Sequence[str]) -> list[bytes]:
+    """Have the replaying name node tell that the blocks of /data lie there; return them."""
+    contents = [bytes([65 + number]) * 1000 for number in range(len(hosts))]
+    rows = [(content, [host], ["DISK"]) for content, host in zip(contents, hosts, strict=True)]
+    rig.lake.add_file("/data", rows)
+    return contents
+
+
+def test_a_batch_over_hdfs_runs_where_its_blocks_are_by_now(rig: Rig) -> None:
+    hosts = ["a.example", "b", "dn3", "dn3", "b", "a.example"]
+    contents = lay(rig, [*reversed(hosts[1:]), "a"])
+    made = rig.client.put_dataset({"name": "lake", "hdfs": "hdfs://lake/data"})
+    assert (made["state"], made["blocks"]) == ("ready", 6)
+    lay(rig, hosts)  # they were moved meanwhile
+
+    def located() -> bool:
+        rows = rig.client.dataset_blocks("lake")
+        return [row["replicas"][0]["node"] for row in rows] == ["a", "b", "c", "c", "b", "a"]
+
+    until(located, SOON_S, "the blocks to be located anew")
+    until(rig.is_ready, SOON_S, "all nodes to lend")
+    script = "echo $TENURE_TASK $TENURE_BLOCK_OFFSET $TENURE_BLOCK_URL > /tenure/out/told"
+    found = rig.ended(rig.submit("lake", script)["id"])
+    tasks = rig.client.batch_tasks(found["id"])
+    beside = [task for task in tasks if not task["reading"]["is_remote"]]
+    assert len(beside) >= 4, found["reads"]
+    want = ["a", "b", "c", "c", "b", "a"]
+    assert all(task["node"] == want[task["number"]] for task in beside)
+    told = b"".join(rig.client.batch_output(found["id"])).decode().split("\n")
+    for line in filter(None, told):
+        number, offset, url = line.split()
+        assert int(offset) == 1000 * int(number)
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert answer.read() == contents[int(number)], "the task's own block and no more"
+    rig.lake.fault = "absent"
+    until(lambda: not _locates(rig), SOON_S, "the loss to be seen")
+    assert rig.client.dataset("lake")["state"] == "failed"
+    with pytest.raises(Conflict) as refused:
+        rig.submit("lake", script)
+    assert "File does not exist" in refused.value.detail
+    rig.client.remove_dataset("lake")
+
+
+def _locates(rig: Rig) -> bool:
+    try:
+        return bool(rig.client.dataset_blocks("lake"))
+    except TenureError:
+        return False
 
 
 def test_a_node_lost_in_the_middle_costs_no_data(rig: Rig) -> None:

@@ -119,7 +119,8 @@ def _dataset(call: Call, ref: str, path: str) -> DatasetInput:
         told = f"dataset {spec.name} is the input of batch {spec.batch}, and goes with it"
         raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(FieldError(path, told),))
     longest = max((min(spec.block_bytes, file.size_bytes) for file in spec.files), default=0)
-    return DatasetInput(found.id, spec.name, spec.blocks, longest, spec.size_bytes)
+    size = spec.size_bytes
+    return DatasetInput(found.id, spec.name, spec.blocks, longest, size, spec.is_external)
 
 
 async def submit(call: Call) -> web.Response:

@@ -21,12 +21,20 @@ from tenure.api.datasetviews import (
 from tenure.api.handlers.batches import BYTES
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
-from tenure.api.schemas.datasets import ContentQuery, DatasetRequest, FilesQuery, dataset_spec
+from tenure.api.schemas.datasets import (
+    ContentQuery,
+    DatasetRequest,
+    FilesQuery,
+    dataset_spec,
+    linked_spec,
+    require_one_way,
+)
 from tenure.api.schemas.queries import PageQuery
 from tenure.api.streams import open_stream
-from tenure.model.dataset import Block, Dataset
-from tenure.model.errors import NotFound
+from tenure.model.dataset import Block, Dataset, DatasetSpec
+from tenure.model.errors import Conflict, NotFound
 from tenure.model.events import ChangeDataset, PutDataset
+from tenure.model.external import Layout
 
 
 def _shown(call: Call, dataset: Dataset, *, status: int = 200) -> web.Response:
@@ -42,14 +50,23 @@ def _shown(call: Call, dataset: Dataset, *, status: int = 200) -> web.Response:
 async def put(call: Call) -> web.Response:
     """Put files as a dataset, or go on with a put of the same files; the copies are made then."""
     body = call.body_as(DatasetRequest)
-    if call.is_replay:  # the first answer is given again, whatever became of its files
-        spec = dataset_spec(body, body.path, ())
-    else:
-        root, files = await call.backend.dataset_files(body.path)
-        spec = dataset_spec(body, root, files)
+    require_one_way(body)
+    spec, layout = await _spec(call, body)
+    words = call.command()
     key = f"d-{secrets.token_hex(6)}"
-    dataset: Dataset = await call.ask(PutDataset(dataset=key, spec=spec, **call.command()))
+    dataset: Dataset = await call.ask(PutDataset(dataset=key, spec=spec, layout=layout, **words))
     return _shown(call, dataset, status=201)
+
+
+async def _spec(call: Call, body: DatasetRequest) -> tuple[DatasetSpec, Layout | None]:
+    """Return a dataset with its files as they are now; of one in HDFS where its blocks lie."""
+    if call.is_replay:  # the first answer is given again, whatever became of its files
+        return dataset_spec(body, "", ()), None
+    if body.hdfs is not None:
+        found = await call.backend.hdfs_files(body.hdfs)
+        return linked_spec(body.name, found), found.layout
+    root, files = await call.backend.dataset_files(body.path or "")
+    return dataset_spec(body, root, files), None
 
 
 async def listing(call: Call) -> web.StreamResponse:
@@ -85,9 +102,12 @@ async def files(call: Call) -> web.StreamResponse:
 
 
 async def blocks(call: Call) -> web.StreamResponse:
-    """List the blocks of a dataset and where their copies lie."""
+    """List the blocks of a dataset and where their copies lie; in HDFS they are located first."""
     dataset = lookup.dataset(call.backend.tables, call.part("id"))
     call.query_as(PageQuery)
+    if dataset.spec.is_external:
+        words = call.command()
+        await call.ask(ChangeDataset(dataset=dataset.id, verb="locate", **words))
 
     def key(block: Block) -> tuple[int | str, ...]:
         return (block.number,)
@@ -101,6 +121,9 @@ async def blocks(call: Call) -> web.StreamResponse:
 async def content(call: Call) -> web.StreamResponse:
     """Return a file of a dataset; each block is compared with its checksum before it is sent."""
     dataset = lookup.dataset(call.backend.tables, call.part("id"))
+    if dataset.spec.is_external:
+        told = f"dataset {dataset.spec.name} lies in HDFS: hdfs dfs -get {dataset.spec.root}"
+        raise Conflict(told, code="external")
     wanted = call.query_as(ContentQuery).file
     rows = dataset.spec.files
     if wanted is None and len(rows) != 1:

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from tenure.api.schemas.fields import Name, Strict, Text, memory_bytes
+from tenure.api.schemas.fields import Name, Strict, Text, memory_bytes, raise_faults
 from tenure.api.schemas.queries import PageQuery, Query
 from tenure.model.dataset import DatasetFile, DatasetSpec
+from tenure.model.errors import FieldError
+from tenure.model.external import Look
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB
 
@@ -32,7 +34,10 @@ BlockSize = Annotated[
 
 
 class DatasetRequest(Strict):
-    """Files of the daemon's machine that are to be kept as blocks in tiers of nodes."""
+    """Files that are to be kept as blocks in tiers of nodes, or that stay in an HDFS.
+
+    One of ``path`` and ``hdfs``; the rest is for ``path`` alone.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -49,8 +54,14 @@ class DatasetRequest(Strict):
     )
 
     name: Name
-    path: Text = Field(
-        description="Absolute path of a file or a folder, in a folder of batches.input_dirs."
+    path: Text | None = Field(
+        default=None,
+        description="Absolute path of a file or a folder, in a folder of batches.input_dirs.",
+    )
+    hdfs: Text | None = Field(
+        default=None,
+        description="hdfs://NAME/path of a file or folder, NAME being one of datasets.hdfs: its "
+        "blocks stay there, tasks run where they are and read them from there.",
     )
     block: BlockSize = Field(default=128 * MIB, description="Files are cut into such blocks.")
     replicas: int = Field(
@@ -74,7 +85,25 @@ class ContentQuery(Query):
     )
 
 
+def require_one_way(body: DatasetRequest) -> None:
+    """Raise InvalidInput unless it is said once where the files are, and nothing is in vain."""
+    ways = [key for key in ("path", "hdfs") if getattr(body, key) is not None]
+    if len(ways) != 1:
+        told = "is needed: where its files are, or hdfs" if not ways else "excludes path"
+        raise_faults([FieldError("path" if not ways else "hdfs", told)])
+    idle = sorted({"block", "replicas", "tiers"} & body.model_fields_set)
+    if body.hdfs is not None:
+        told = "is not for a dataset in HDFS, which cuts and keeps its blocks"
+        raise_faults([FieldError(key, told) for key in idle])
+
+
 def dataset_spec(body: DatasetRequest, root: str, files: tuple[DatasetFile, ...]) -> DatasetSpec:
     """Return a dataset with its files as they are now."""
     kinds = tuple(TierKind(kind) for kind in body.tiers)
     return DatasetSpec(body.name, root, files, body.block, body.replicas, kinds)
+
+
+def linked_spec(name: str, found: Look) -> DatasetSpec:
+    """Return a dataset whose blocks stay in HDFS, as they were found there."""
+    longest = max((block.length for block in found.layout.blocks), default=0)
+    return DatasetSpec(name, found.root, found.files, longest, replicas=0, source=found.source)

@@ -446,3 +446,32 @@ def test_any_text_is_read_or_is_a_fault(text: str) -> None:
     if not document.faults:
         again = read_text(yaml.safe_dump(document.value), "again")
         assert repr(again.value) == repr(document.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "path", "words"),
+    [
+        ("namenodes: []", "namenodes", "must not be empty"),
+        ("namenodes: [hdfs://nn:8020]", "namenodes.0", "http://host:9870"),
+        ("namenodes: [http://nn]", "namenodes.0", "a host and a port"),
+        ("namenodes: [http://u:p@nn:9870]", "namenodes.0", "token_file"),
+        ("namenodes: [http://nn:9870/webhdfs/v1]", "namenodes.0", "is added"),
+        ("user: a\n      token_file: nowhere", "token_file", "beside user"),
+        ("token_file: nowhere", "token_file", "no such file"),
+        ("ca: nowhere", "ca", "https:// alone"),
+        ("nodes: {dn1: moon}", "nodes.dn1", "moon is no node"),
+        ("timeout_s: 0", "timeout_s", "at least 0.1"),
+    ],
+)
+def test_one_fault_of_an_hdfs(tmp_path: Path, part: str, path: str, words: str) -> None:
+    head = "" if part.startswith("namenodes") else "namenodes: [http://nn:9870]\n      "
+    text = f"{NODE}datasets:\n  hdfs:\n    - name: lake\n      {head}{part}\n"
+    found = faults_of(tmp_path, text)
+    assert words in found[f"datasets.hdfs.0.{path}"], found
+
+
+def test_two_hdfs_of_one_name_are_a_fault(tmp_path: Path) -> None:
+    one = "    - {name: lake, namenodes: [http://nn:9870]}\n"
+    found = faults_of(tmp_path, f"{NODE}datasets:\n  hdfs:\n{one}{one}")
+    assert list(found) == ["datasets.hdfs.1.name"]
+    assert "stands here twice" in found["datasets.hdfs.1.name"]

@@ -453,3 +453,25 @@ power: {{price_per_kwh: 0.25}}
     assert (cloud.provider, cloud.instance, cloud.region) == ("ec2", "i-1", "r")
     assert cloud.credentials == str(keys)
     assert settings.power.price_nano_per_kwh == 250_000_000
+
+
+def test_an_hdfs_comes_out_in_the_models_units(write: Any, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("x")
+    text = """
+        datasets:
+          locate_s: 5
+          hdfs:
+            - name: lake
+              namenodes: [http://nn1:9870/, https://nn2:9871]
+              token_file: token
+              timeout_s: 2.5
+              nodes: {dn1.example: n}
+        nodes: [{name: n, url: tcp://10.0.0.1:2375, generation: nursery}]
+        """
+    settings = load(write(text), {})
+    assert settings.datasets.locate_us == 5_000_000
+    (spec,) = settings.datasets.hdfs
+    assert spec.name_nodes == ("http://nn1:9870", "https://nn2:9871")
+    assert (spec.user, spec.timeout_s, spec.nodes) == ("", 2.5, {"dn1.example": "n"})
+    assert spec.token_file == str(tmp_path / "token")
+    assert settings.redacted()["datasets"]["hdfs"][0]["name"] == "lake"

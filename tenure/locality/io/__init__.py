@@ -1,0 +1,1 @@
+"""What of locality needs the network: where blocks lie in HDFS."""
