@@ -27,6 +27,8 @@ from tenure.model.facts import LABEL_HELPER
 RUN_S = 900.0
 #: The most that a script may say: a listing of a tier's files.
 MOST_SAID = 32 << 20
+#: Engines that bound the logs of containers would keep the end of a listing alone.
+LOG_SIZE = "1g"
 #: Of helpers that work on tiers.
 KIND = "tier"
 
@@ -144,7 +146,7 @@ def _body(
             "CapDrop": ["ALL"],
             "CapAdd": ["DAC_OVERRIDE", "FOWNER", "CHOWN"],
             "SecurityOpt": ["no-new-privileges"],
-            "LogConfig": {"Type": "json-file", "Config": {}},
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_SIZE}},
             "Mounts": [
                 {"Type": "bind", "Source": m.source, "Target": m.target, "ReadOnly": m.is_read_only}
                 for m in mounts

@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import re
 import tarfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -44,6 +44,8 @@ TIER, FROM, TIERS = "/tier", "/from", "/tiers"
 #: In the fleet's folder of a tier once a block was kept there: a disk that is not mounted lacks it.
 MARKER = ".tier"
 MEASURE_BYTES = 32 << 20
+#: What the listing of a survey begins and ends with: an engine may keep less of it than was said.
+BEGIN, END = "B tenure", "E tenure"
 #: What a script says and ends with where a block is not what it should be.
 WRONG = 4
 _NAME = re.compile(r"tenure-[a-zA-Z0-9_.-]+(/[a-zA-Z0-9_.-]+){0,2}")
@@ -73,20 +75,32 @@ rm -f "/tier/$1" "/tier/$1.sum"
 df -Pk /tier | tail -n 1 | awk '{print $4}'
 """
 _DROP = 'cd /tier && rm -rf -- "$@"'
-#: Arguments: the folder, then the kind of each tier.
-_SURVEY = """
-folder=$1; shift; i=0
+#: Arguments: the folder, then the kind of each tier. A file that goes meanwhile is no fault, a
+#: folder that cannot be listed is: what lies there would be taken as gone.
+_SURVEY = f"""
+folder=$1; shift; i=0; seen=
+line="
+"
+echo "{BEGIN}"
+: > /find.err || exit 5
 for kind in "$@"; do
   cd "/tiers/$i" || exit 5
-  if [ "$kind" = memory ] && ! grep -q " /tiers/$i tmpfs " /proc/mounts; then
+  place=$(stat -c "%d:%i" .) || exit 5
+  if case "$seen" in *" $place "*) true;; *) false;; esac; then
+    echo "F $i is the directory of another tier too"
+  elif [ "$kind" = memory ] && ! grep -q " /tiers/$i tmpfs " /proc/mounts; then
     echo "F $i is no mounted tmpfs"
   elif ! mkdir -p "$folder"; then
     echo "F $i cannot be written"
   else
-    find "$folder" -type f -exec stat -c "S $i %s %n" {} +
+    find "$folder" -type f ! -path "*$line*" -exec stat -c "S $i %s %n" {{}} + 2> /find.err
+    why=$(grep -v "No such file" /find.err | head -n 1)
+    [ -z "$why" ] || echo "F $i cannot be listed: $why"
   fi
+  seen="$seen $place "
   i=$((i+1))
 done
+echo "{END}"
 """
 #: Arguments: lines of checksum and name.
 _CHECK = """
@@ -249,7 +263,7 @@ class TierWork:
     # what else is done with tiers
 
     async def _drop(self, effect: DropBlocks) -> Outcome:
-        names = [_sound(name) for name in effect.names]
+        names = [name for name in effect.names if _is_sound(name)]  # what else was asked for once
         mounts = [Mount(effect.path, TIER)]
         async with self.helpers.opened(effect.image, mounts, _DROP, names) as helper:
             code, said = await helper.run()
@@ -266,17 +280,7 @@ class TierWork:
             code, said = await helper.run()
         if code != 0:
             return Refused("engine_error", said.strip()[-200:])
-        counts = []
-        for line in said.splitlines():
-            word, _, rest = line.partition(" ")
-            number, _, rest = rest.partition(" ")
-            tier = there[int(number)] if number.isdigit() and int(number) < len(there) else None
-            if word == "F" and tier is not None:
-                faults.append(f"{tier.name} {tier.path} {rest}")
-            elif word == "S" and tier is not None:
-                size, _, name = rest.partition(" ")
-                counts.append((f"{tier.name}/{name}", int(size)))
-        return Done("\n".join(faults), counts=tuple(counts))
+        return await asyncio.to_thread(surveyed, said, there, faults)
 
     async def _present(self, effect: SurveyTiers) -> tuple[list[TierSpec], list[TierSpec]]:
         """Return the tiers whose directories are there, and those whose are not."""
@@ -324,15 +328,44 @@ class TierWork:
         return Done(counts=tuple(counts))
 
 
+def surveyed(said: str, there: Sequence[TierSpec], faults: Sequence[str]) -> Outcome:
+    """Return what a survey of the tiers ``there`` has said, after the ``faults`` of others.
+
+    Files whose names are none of tenure's are left out: they are not its own to remove.
+    """
+    found = [*faults]
+    lines = said.split("\n")
+    if BEGIN not in lines or END not in lines:
+        told = "the list of a tier's files came back cut: does the engine bound its logs?"
+        return Refused("engine_error", told)
+    counts = []
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        number, _, rest = rest.partition(" ")
+        tier = there[int(number)] if number.isdigit() and int(number) < len(there) else None
+        if word == "F" and tier is not None:
+            found.append(f"{tier.name} {tier.path} {rest}")
+        elif word == "S" and tier is not None:
+            size, _, name = rest.partition(" ")
+            if size.isdecimal() and _is_sound(name):
+                counts.append((f"{tier.name}/{name}", int(size)))
+    return Done("\n".join(found), counts=tuple(counts))
+
+
 def _mounts(tiers: list[TierSpec] | tuple[TierSpec, ...]) -> list[Mount]:
     return [Mount(tier.path, f"{TIERS}/{number}") for number, tier in enumerate(tiers)]
 
 
 def _sound(name: str) -> str:
     """Return a name within a tier; raise FileRefused for one that leads out of it."""
-    if not _NAME.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
+    if not _is_sound(name):
         raise FileRefused("bad_request", f"{name!r} is no name of a block")
     return name
+
+
+def _is_sound(name: str) -> bool:
+    parts = name.split("/")
+    return _NAME.fullmatch(name) is not None and not {".", ".."} & {*parts}
 
 
 class BlockPacking:

@@ -282,6 +282,8 @@ def test_files_that_go_are_made_good_and_strangers_removed(rig: Rig) -> None:
     stranger = file.parent.parent / "d-stranger" / "000001"
     stranger.parent.mkdir()
     stranger.write_bytes(b"x")
+    foreign = stranger.parent / "no name of ours"
+    foreign.write_bytes(b"x")
     file.unlink()
     rig.bed.kill_engine(node)
     rig.bed.restart_engine(node)
@@ -292,6 +294,8 @@ def test_files_that_go_are_made_good_and_strangers_removed(rig: Rig) -> None:
 
     until(is_good, SOON_S, "the file that went to be made good")
     until(lambda: not stranger.exists(), SOON_S, "what nobody knows to be removed")
+    assert foreign.exists()
+    foreign.unlink()
     assert rig.content("gone") == path.read_bytes()
     rig.removed("gone")
 
