@@ -106,7 +106,7 @@ class Backend(Protocol):
     def shelved(self, dataset: Dataset) -> Shelved:
         """Return how far the copies of a dataset are."""
 
-    def holdings(self, dataset: Dataset) -> tuple[list[HoldingView], int]:
+    def holdings(self, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:
         """Return what tiers hold of a dataset, and how many blocks cannot be read now."""
 
     def blocks(self, dataset: Dataset) -> Sequence[Block]:

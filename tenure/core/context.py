@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from tenure.core.ahead import Ahead
+from tenure.core.blockindex import Shelves, built
 from tenure.core.index import Index, Look, Strand, shift
 from tenure.core.line import queue_key
 from tenure.core.params import Params
-from tenure.core.shelves import Shelves, reindex
 from tenure.core.tables import Meta, PublicEvent, Tables
 from tenure.model.batch import Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
@@ -450,7 +450,7 @@ class Context:
         self._index_work()
         self._index_moves()
         self._index_batches()
-        reindex(self)
+        self.shelves = built(self.tables)
         tables = self.tables
         for job in tables.jobs.values():
             self._index_job(job)

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tenure.core import lending, power, replicas, tiers
+from tenure.core import inspection, lending, power, replicas, tiers
+from tenure.core.blockindex import Standing
 from tenure.core.context import Context
 from tenure.core.shelves import (
-    Standing,
     mark_of,
     put_block,
     put_dataset,
@@ -31,7 +31,6 @@ from tenure.model.dataset import (
     Block,
     Dataset,
     DatasetState,
-    Drop,
     Replica,
     ReplicaState,
 )
@@ -86,6 +85,7 @@ def settle(ctx: Context) -> None:
         del shelves.wanting[key]
         block = ctx.tables.blocks[key]
         if _is_enough(ctx, block):
+            finish(ctx, block.dataset)  # its last copy may be one that was found
             continue
         if seats is None:
             seats = _seats(ctx)
@@ -116,12 +116,28 @@ def on_timer(ctx: Context, key: str) -> None:
             ctx.arm(ctx.now_us + STARVED_US, MACHINE, "starved")
 
 
+def wake(ctx: Context) -> None:
+    """Have all blocks that wait for room or a source looked at now."""
+    ctx.shelves.wanting.update(ctx.shelves.starved)
+    ctx.shelves.starved.clear()
+    ctx.shelves.turn += 1
+
+
 def counts(ctx: Context, block: Block, replica: Replica) -> bool:
-    """Whether a copy, or one under way, counts towards those that a block is to have."""
+    """Whether a copy counts towards those that a block is to have.
+
+    One under way does, and so does one that was found and is about to be compared, or that may be
+    found in a tier of another name once its node was looked at.
+    """
     tier = replicas.tier_of(ctx, replica)
     mark = f"{replica.node}/{replica.tier}"
-    if tier is None or mark in block.broken or mark_of(ctx, replica.node, tier.name).fault:
+    if tier is None:
+        return replicas.standing(ctx, replica.node) is Standing.AWAY
+    if mark_of(ctx, replica.node, tier.name).fault:
         return False
+    if replica.is_present and mark in block.broken:
+        is_here = replicas.standing(ctx, replica.node) is Standing.READY
+        return is_here and ctx.shelves.doubts(mark, block.key)
     return replicas.standing(ctx, replica.node) in (Standing.READY, Standing.AWAY)
 
 
@@ -217,15 +233,14 @@ def _is_from_file(dataset: Dataset, *, is_offered: bool) -> bool:
 
 def _choose(ctx: Context, dataset: Dataset, block: Block, seats: Sequence[Seat]) -> Seat | None:
     """Return where the next copy of a block goes: its kinds in turn, elsewhere than the others."""
-    taken = {r.node for r in block.replicas if f"{r.node}/{r.tier}" not in block.broken}
+    taken = {r.node for r in block.replicas if not inspection.is_wrong(ctx, block, r)}
     racks = {ctx.tables.nodes[name].spec.rack for name in taken if name in ctx.tables.nodes}
-    name = replicas.name_of(ctx, block)
     fitting = [
         seat
         for seat in seats
         if seat.node.name not in taken
         and seat.free_bytes >= block.length
-        and not any(drop.name == name for drop in _drops(ctx, seat))
+        and not is_dropping(ctx, block, seat.node.name, seat.tier.name)
     ]
     for kinds in _kinds(ctx, dataset, block):
         here = [seat for seat in fitting if seat.tier.kind in kinds]
@@ -234,8 +249,10 @@ def _choose(ctx: Context, dataset: Dataset, block: Block, seats: Sequence[Seat])
     return None
 
 
-def _drops(ctx: Context, seat: Seat) -> tuple[Drop, ...]:
-    return mark_of(ctx, seat.node.name, seat.tier.name).drops
+def is_dropping(ctx: Context, block: Block, node: str, tier: str) -> bool:
+    """Whether a file of a block is still to be removed from a tier: a new one would go with it."""
+    name = replicas.name_of(ctx, block)
+    return any(drop.name == name for drop in mark_of(ctx, node, tier).drops)
 
 
 def _kinds(ctx: Context, dataset: Dataset, block: Block) -> Iterator[frozenset[TierKind]]:
@@ -310,8 +327,7 @@ def cache(ctx: Context, block: Block, node: str) -> bool:
             continue
         if block.on(node, tier.name) is not None or not replicas.offered(ctx, block):
             return False
-        name = replicas.name_of(ctx, block)
-        if any(drop.name == name for drop in mark_of(ctx, node, tier.name).drops):
+        if is_dropping(ctx, block, node, tier.name):
             continue
         if free_in(ctx, node, tier) >= block.length:
             send(ctx, block, node, tier)
@@ -389,10 +405,9 @@ def _arrived(ctx: Context, block: Block, replica: Replica, outcome: Done) -> Non
 
 def _bury_broken(ctx: Context, block: Block) -> None:
     """Remove copies that were kept only because they were the last."""
-    for mark in block.broken:
-        node, _, tier = mark.partition("/")
-        if block.on(node, tier) is not None and replicas.offered(ctx, block):
-            block = tiers.discard(ctx, block, node, tier)
+    for replica in block.replicas:
+        if inspection.is_wrong(ctx, block, replica) and replicas.offered(ctx, block):
+            block = tiers.discard(ctx, block, replica.node, replica.tier)
 
 
 def finish(ctx: Context, key: str) -> None:

@@ -15,16 +15,21 @@ def blocks(ctx: Context, dataset: Dataset, numbers: range) -> Iterator[Block]:
     if dataset.spec.batch:
         yield from _chunks(ctx, dataset, numbers)
         return
-    spec = dataset.spec
-    starts = ctx.shelves.cuts.get(dataset.id)
-    if starts is None:
-        starts = [0, *accumulate(spec.blocks_of(file) for file in spec.files)]
-        ctx.shelves.cuts[dataset.id] = starts
+    spec, first = dataset.spec, starts(ctx, dataset)
     for number in numbers:
-        file = bisect_right(starts, number) - 1
-        offset = (number - starts[file]) * spec.block_bytes
+        file = bisect_right(first, number) - 1
+        offset = (number - first[file]) * spec.block_bytes
         length = min(spec.block_bytes, spec.files[file].size_bytes - offset)
         yield Block(dataset.id, number, file, offset, length)
+
+
+def starts(ctx: Context, dataset: Dataset) -> Sequence[int]:
+    """Return the number of the first block of each file, and behind them that of all blocks."""
+    found = ctx.shelves.cuts.get(dataset.id)
+    if found is None:
+        counts = (dataset.spec.blocks_of(file) for file in dataset.spec.files)
+        found = ctx.shelves.cuts[dataset.id] = [0, *accumulate(counts)]
+    return found
 
 
 def _chunks(ctx: Context, dataset: Dataset, numbers: range) -> Iterator[Block]:
@@ -35,7 +40,7 @@ def _chunks(ctx: Context, dataset: Dataset, numbers: range) -> Iterator[Block]:
     """
     spec = dataset.spec
     first = ctx.tables.batches[spec.batch].spec.first_of(spec.stage)
-    nodes, ends = _starts(ctx, dataset)
+    nodes, ends = _planned(ctx, dataset)
     for number in numbers:
         chunk = ctx.tables.tasks[f"{spec.batch}/{first + number}"].chunk
         assert chunk is not None, "the tasks of such a stage have chunks"
@@ -43,7 +48,7 @@ def _chunks(ctx: Context, dataset: Dataset, numbers: range) -> Iterator[Block]:
         yield Block(dataset.id, number, 0, chunk.offset, chunk.length, home=home)
 
 
-def _starts(ctx: Context, dataset: Dataset) -> tuple[Sequence[str], Sequence[int]]:
+def _planned(ctx: Context, dataset: Dataset) -> tuple[Sequence[str], Sequence[int]]:
     """Return the nodes of a stage's planned starts, and how many tasks have begun with each."""
     schedule = ctx.tables.schedules.get(dataset.spec.batch)
     rows = () if schedule is None else schedule.starts

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenure.core import copies, cuts, external, prefetching, replicas, tiers
+from tenure.core.blockindex import Standing
 from tenure.core.context import Context
 from tenure.core.shelves import (
-    Standing,
     drop_block,
     drop_dataset,
     mark_of,
@@ -28,10 +28,14 @@ from tenure.model.node import Node, Scheduling
 from tenure.model.tier import DURABLE
 
 MACHINE = "dataset"
-#: Records of blocks that are made ahead of the copies, in all; the rest follows as these end.
+#: Records of a dataset's blocks that are made ahead of its copies; the rest follows as these end.
 AHEAD = 100
+#: As many at a time, for the record of the dataset, with all of its files, is written each time.
+STEP = 20
 #: Blocks whose records are removed in one go.
 TURN = 200
+#: Blocks of which the copies are asked to be checked in one go.
+WALK = 500
 D = DatasetState
 #: Nodes named in a refusal.
 MOST_TOLD = 8
@@ -68,16 +72,36 @@ def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
         remedy = f"tenure dataset rm {there.spec.name} first, or take another name"
         ctx.refuse(command, "name_taken", f"{told}: {remedy}", status=409, field="name")
         return
-    for block in replicas.blocks_of(ctx, there):
-        ctx.shelves.starved.pop(block.key, None)
-        ctx.shelves.wanting[block.key] = None
-    ctx.shelves.turn += 1
+    changed = _changed(ctx, there, command.spec)
+    if changed is not None:
+        told = f"{changed or command.spec.root} was changed since some of it was copied"
+        remedy = f"tenure dataset rm {there.spec.name} first"
+        ctx.refuse(command, "input_changed", f"{told}: {remedy}", status=409, field="path")
+        return
+    copies.wake(ctx)
     again = replace(there, spec=command.spec, state=D.PUTTING, reason="")
     dataset = put_dataset(ctx, again)
     if there.state is not D.PUTTING:
         ctx.publish("dataset.putting", dataset.id, name=dataset.spec.name, again=True)
     copies.finish(ctx, dataset.id)
     ctx.reply(command, ctx.tables.datasets[dataset.id])
+
+
+def _changed(ctx: Context, there: Dataset, spec: DatasetSpec) -> str | None:
+    """Return a file of which blocks are there as it was before: old and new must not be mixed.
+
+    Once all blocks were there, each that is copied anew is compared with what was put at first.
+    """
+    if there.ready_us is not None:
+        return None
+    starts = cuts.starts(ctx, there)
+    for number, (was, now) in enumerate(zip(there.spec.files, spec.files, strict=True)):
+        if was.mtime_ns != now.mtime_ns:
+            mine = range(starts[number], min(starts[number + 1], there.made))
+            rows = (ctx.tables.blocks.get(f"{there.id}/{row}") for row in mine)
+            if any(block is not None and block.sha256 for block in rows):
+                return now.name
+    return None
 
 
 def _shape(spec: DatasetSpec) -> tuple[object, ...]:
@@ -173,13 +197,15 @@ def grow(ctx: Context) -> None:
     """Make records of blocks that are to be copied next, datasets in the order of their arrival."""
     if not ctx.shelves.open or ctx.is_closing:
         return
-    room = AHEAD - len(ctx.shelves.wanting) - len(ctx.shelves.starved)
+    room = AHEAD
     open_ = (ctx.tables.datasets[key] for key in ctx.shelves.open)
     for dataset in sorted(open_, key=lambda d: d.seq):
         if dataset.state is not D.PUTTING or room <= 0:
             continue
-        count = min(room, dataset.spec.blocks - dataset.made)
-        if count > 0:
+        rest = cuts.starts(ctx, dataset)[-1] - dataset.made
+        behind = dataset.made - ctx.shelves.whole.get(dataset.id, 0)
+        count = min(room, rest, AHEAD - behind)
+        if count > 0 and count >= min(rest, STEP):
             for block in cuts.blocks(ctx, dataset, range(dataset.made, dataset.made + count)):
                 put_block(ctx, block)
             put_dataset(ctx, replace(dataset, made=dataset.made + count))
@@ -246,12 +272,26 @@ def remove(ctx: Context, dataset: Dataset) -> None:
 
 
 def _verify(ctx: Context, dataset: Dataset) -> None:
-    for block in replicas.blocks_of(ctx, dataset):
-        for replica in block.replicas:
+    ctx.shelves.walks[dataset.id] = 0
+    _walk(ctx, dataset)
+
+
+def _walk(ctx: Context, dataset: Dataset) -> None:
+    """Have the copies of the next blocks of a dataset checked."""
+    first = ctx.shelves.walks.pop(dataset.id)
+    until = min(dataset.made, first + WALK)
+    names = set()
+    for number in range(first, until):
+        block = ctx.tables.blocks.get(f"{dataset.id}/{number}")
+        for replica in () if block is None else block.replicas:
             if replica.is_present:
                 mark = f"{replica.node}/{replica.tier}"
-                ctx.shelves.checks.setdefault(mark, {})[block.key] = None
-    for name in sorted(node.name for node in ctx.tables.nodes.values() if node.spec.tiers):
+                ctx.shelves.checks.setdefault(mark, {})[f"{dataset.id}/{number}"] = None
+                names.add(replica.node)
+    if until < dataset.made:
+        ctx.shelves.walks[dataset.id] = until
+        ctx.arm(ctx.now_us, MACHINE, dataset.id)
+    for name in sorted(names):
         tiers.next_chore(ctx, name)
 
 
@@ -263,10 +303,12 @@ def doubted(ctx: Context, event: BlockDoubted) -> None:
 
 
 def on_timer(ctx: Context, key: str) -> None:
-    """Go on with a removal."""
+    """Go on with a removal, or with what is checked."""
     dataset = ctx.tables.datasets.get(key)
     if dataset is not None and dataset.is_going:
         _clear(ctx, dataset)
+    elif dataset is not None and key in ctx.shelves.walks:
+        _walk(ctx, dataset)
 
 
 def _clear(ctx: Context, dataset: Dataset) -> None:

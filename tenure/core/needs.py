@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from tenure.core import forecasts, lending, tasks
+from tenure.core.blockindex import nodes_of
 from tenure.core.context import Context
-from tenure.core.shelves import nodes_of
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.forecast import STEP_US
 from tenure.model.node import Node

@@ -264,6 +264,10 @@ def _is_worth_waiting(ctx: Context, stage: StageSpec, wait: Wait, node: Node) ->
 def _bring(ctx: Context, stage: StageSpec, wait: Wait, name: str) -> None:
     """Have a task's block copied to a node, unless it can run beside a copy sooner."""
     node = ctx.tables.nodes[name]
+    coming = _coming(ctx, node, wait.block)
+    if coming is not None:  # for another task, or because copies are missing
+        ctx.ahead.brought[wait.task.key] = (name, coming)
+        return
     tier = _store_on(ctx, node, wait.block)
     if tier is None or ctx.shelves.arriving.get(name, 0) >= ctx.params.copies_per_node:
         return
@@ -278,12 +282,24 @@ def _bring(ctx: Context, stage: StageSpec, wait: Wait, name: str) -> None:
     ctx.ahead.brought[wait.task.key] = (name, tier.name)
 
 
+def _coming(ctx: Context, node: Node, block: Block) -> str | None:
+    """Return the durable tier of a node into which a block is being copied already."""
+    for replica in block.replicas:
+        tier = replicas.tier_of(ctx, replica)
+        is_coming = replica.node == node.name and not replica.is_present
+        if is_coming and tier is not None and tier.kind in DURABLE:
+            return tier.name
+    return None
+
+
 def _store_on(ctx: Context, node: Node, block: Block) -> TierSpec | None:
     """Return the durable tier of a node with most room for a block, None if it fits in none."""
     found = [
         tier
         for tier in node.spec.tiers
         if tier.kind in DURABLE
+        and block.on(node.name, tier.name) is None
+        and not copies.is_dropping(ctx, block, node.name, tier.name)
         and copies.is_open(ctx, node.name, tier)
         and copies.free_in(ctx, node.name, tier) >= block.length
     ]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenure.core import external
+from tenure.core.blockindex import Standing
 from tenure.core.context import Context
-from tenure.core.shelves import Standing, mark_of
+from tenure.core.shelves import mark_of
 from tenure.model.dataset import Block, Dataset, DatasetState, Location, Replica, block_name
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.tier import DURABLE, TierSpec
@@ -74,7 +75,7 @@ def offered(ctx: Context, block: Block) -> tuple[Location, ...]:
         tier = tier_of(ctx, replica)
         if tier is None or not replica.is_present:
             continue
-        if f"{replica.node}/{replica.tier}" in block.broken or not _reads(ctx, replica):
+        if f"{replica.node}/{replica.tier}" in block.broken or not reads(ctx, replica):
             continue
         path = f"{tier.path}/{name_of(ctx, block)}"
         speed = speed_of(ctx, replica.node, tier)
@@ -83,8 +84,9 @@ def offered(ctx: Context, block: Block) -> tuple[Location, ...]:
     return tuple(sorted(found, key=lambda place: (kinds[place.kind], place.node, place.tier)))
 
 
-def _reads(ctx: Context, replica: Replica) -> bool:
-    is_readable = standing(ctx, replica.node) in READABLE
+def reads(ctx: Context, replica: Replica) -> bool:
+    """Whether what lies in the tier of a copy can be read now."""
+    is_readable = tier_of(ctx, replica) is not None and standing(ctx, replica.node) in READABLE
     return is_readable and not mark_of(ctx, replica.node, replica.tier).fault
 
 
@@ -167,6 +169,8 @@ def _stays(ctx: Context, block: Block, replica: Replica, stays: dict[str, bool])
         return False
     if f"{replica.node}/{replica.tier}" in block.broken:
         return False
+    if mark_of(ctx, replica.node, replica.tier).fault:
+        return False  # a disk that is not there now may never be again
     if replica.node not in stays:
         stays[replica.node] = standing(ctx, replica.node) is Standing.READY
     return stays[replica.node]

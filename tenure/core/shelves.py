@@ -1,108 +1,25 @@
-"""Datasets, blocks and tiers as indexes: what lies where, and how much room it takes.
-
-All of it is worked out of the records, which are changed by the functions here alone.
-"""
+"""Datasets, blocks and tiers as they are stored; what is indexed of them goes along."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
 
+from tenure.core.context import Context
 from tenure.model.dataset import Block, Dataset, Replica, TierMark
-
-if TYPE_CHECKING:
-    from tenure.core.context import Context
-
-
-class Standing(StrEnum):
-    """What the replicas on a node are worth.
-
-    ready: they can be read. away: the node is off, does not answer, or was not looked at since it
-    came back; they count. leaving: they can be read, and are copied elsewhere. lost: they do not
-    count any more.
-    """
-
-    READY = "ready"
-    AWAY = "away"
-    LEAVING = "leaving"
-    LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class Chore:
-    """What a node does with its tiers (one thing at a time): the effect, since when, of what."""
-
-    effect: str
-    kind: str
-    begun_us: int
-    tier: str = ""
-    items: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Shelves:
-    """Where blocks lie.
-
-    ``names`` are the ids of datasets by name, ``open`` those that are being put or removed;
-    ``held`` the keys of blocks in a tier (by ``node/tier``, copies under way included), ``used``
-    the bytes that these and what is to be dropped take; ``tiers_at`` the tiers of a node of which
-    anything is known; ``arriving`` the copies under way to a
-    node; ``whole`` how many blocks of a dataset have all of their replicas. ``wanting`` are blocks
-    to be looked at for copies, in order, ``starved`` those that wait for room or a source.
-    ``stored`` are the bytes of all copies of a dataset. ``standing`` is that of each node when it
-    was last looked at; ``turn`` changes with everything, ``settled`` is that of the last look.
-    ``chores`` are what a node does with its tiers at the moment, ``surveys`` the nodes whose tiers
-    are to be looked at, not before ``again_us``; ``checks`` the blocks of a tier to be compared
-    with their checksums; ``cuts`` the number of the first block of each file of a dataset;
-    ``sole`` in which turn it was found whether a node has the last copy of a block; ``outlooks``
-    where the blocks of datasets in HDFS were last seen (``external``).
-    """
-
-    names: dict[str, str] = field(default_factory=dict)
-    open: set[str] = field(default_factory=set)
-    held: dict[str, set[str]] = field(default_factory=dict)
-    used: dict[str, int] = field(default_factory=dict)
-    tiers_at: dict[str, set[str]] = field(default_factory=dict)
-    arriving: dict[str, int] = field(default_factory=dict)
-    whole: dict[str, int] = field(default_factory=dict)
-    wanting: dict[str, None] = field(default_factory=dict)
-    starved: dict[str, None] = field(default_factory=dict)
-    standing: dict[str, Standing] = field(default_factory=dict)
-    stored: dict[str, int] = field(default_factory=dict)
-    chores: dict[str, Chore] = field(default_factory=dict)
-    surveys: set[str] = field(default_factory=set)
-    again_us: dict[str, int] = field(default_factory=dict)
-    checks: dict[str, dict[str, None]] = field(default_factory=dict)
-    cuts: dict[str, list[int]] = field(default_factory=dict)
-    sole: dict[str, tuple[int, bool]] = field(default_factory=dict)
-    outlooks: dict[str, Any] = field(default_factory=dict)
-    turn: int = 0
-    settled: int = -1
 
 
 def put_dataset(ctx: Context, dataset: Dataset) -> Dataset:
     """Store a dataset."""
     dataset = replace(dataset, version=dataset.version + 1)
-    _index_dataset(ctx.shelves, dataset)
+    ctx.shelves.take_dataset(dataset)
     return ctx.tables.datasets.put(dataset.id, dataset)
-
-
-def _index_dataset(shelves: Shelves, dataset: Dataset) -> None:
-    if not dataset.is_going:
-        shelves.names[dataset.spec.name] = dataset.id
-    elif shelves.names.get(dataset.spec.name) == dataset.id:
-        del shelves.names[dataset.spec.name]
-    if dataset.state == "putting" or dataset.is_going:
-        shelves.open.add(dataset.id)
-    else:
-        shelves.open.discard(dataset.id)
 
 
 def drop_dataset(ctx: Context, dataset: Dataset) -> None:
     """Forget a dataset that has no blocks any more."""
     ctx.shelves.open.discard(dataset.id)
-    for kept in (ctx.shelves.whole, ctx.shelves.stored, ctx.shelves.cuts):
+    shelves = ctx.shelves
+    for kept in (shelves.whole, shelves.stored, shelves.cuts, shelves.walks):
         kept.pop(dataset.id, None)
     if ctx.shelves.names.get(dataset.spec.name) == dataset.id:
         del ctx.shelves.names[dataset.spec.name]
@@ -117,8 +34,7 @@ def put_block(ctx: Context, block: Block) -> Block:
     if old is not None:
         _count(ctx, old, -1)
     _count(ctx, block, 1)
-    ctx.shelves.wanting[block.key] = None
-    ctx.shelves.starved.pop(block.key, None)
+    ctx.shelves.want(block.key)
     return ctx.tables.blocks.put(block.key, block)
 
 
@@ -131,30 +47,7 @@ def drop_block(ctx: Context, block: Block) -> None:
 
 
 def _count(ctx: Context, block: Block, sign: int) -> None:
-    shelves = ctx.shelves
-    shelves.turn += 1
-    for replica in block.replicas:
-        mark = f"{replica.node}/{replica.tier}"
-        shelves.tiers_at.setdefault(replica.node, set()).add(replica.tier)
-        here = shelves.held.setdefault(mark, set())
-        here.add(block.key) if sign > 0 else here.discard(block.key)
-        shelves.used[mark] = shelves.used.get(mark, 0) + sign * block.length
-        if not replica.is_present:
-            shelves.arriving[replica.node] = shelves.arriving.get(replica.node, 0) + sign
-    stored = sign * block.length * len(block.replicas)
-    shelves.stored[block.dataset] = shelves.stored.get(block.dataset, 0) + stored
-    dataset = ctx.tables.datasets.get(block.dataset)
-    if dataset is not None and len(nodes_of(block)) >= dataset.spec.replicas:
-        shelves.whole[dataset.id] = shelves.whole.get(dataset.id, 0) + sign
-
-
-def nodes_of(block: Block) -> set[str]:
-    """Return the nodes on which a block is present in some tier, as it was put."""
-    return {
-        replica.node
-        for replica in block.replicas
-        if replica.is_present and f"{replica.node}/{replica.tier}" not in block.broken
-    }
+    ctx.shelves.count(block, ctx.tables.datasets.get(block.dataset), sign)
 
 
 def with_replica(block: Block, replica: Replica) -> Block:
@@ -189,21 +82,8 @@ def mark_of(ctx: Context, node: str, tier: str) -> TierMark:
 
 def drop_mark(ctx: Context, mark: TierMark) -> None:
     """Forget a tier that the configuration does not name any more."""
-    for kept in (ctx.shelves.held, ctx.shelves.used):
+    shelves = ctx.shelves
+    for kept in (shelves.held, shelves.used, shelves.checks, shelves.proofs):
         kept.pop(mark.key, None)
-    ctx.shelves.tiers_at.get(mark.node, set()).discard(mark.tier)
+    shelves.tiers_at.get(mark.node, set()).discard(mark.tier)
     ctx.tables.tiers.drop(mark.key)
-
-
-def reindex(ctx: Context) -> None:
-    """Build the indexes from freshly loaded tables."""
-    ctx.shelves = Shelves()
-    for dataset in ctx.tables.datasets.values():
-        _index_dataset(ctx.shelves, dataset)
-    for block in ctx.tables.blocks.values():
-        _count(ctx, block, 1)
-        ctx.shelves.wanting[block.key] = None
-    for mark in ctx.tables.tiers.values():
-        ctx.shelves.tiers_at.setdefault(mark.node, set()).add(mark.tier)
-        size = sum(drop.size_bytes for drop in mark.drops)
-        ctx.shelves.used[mark.key] = ctx.shelves.used.get(mark.key, 0) + size

@@ -202,7 +202,7 @@ class DaemonBackend:
         """Return how far the copies of a dataset are."""
         return datasets.shelved(self._ctx, dataset)
 
-    def holdings(self, dataset: Dataset) -> tuple[list[HoldingView], int]:
+    def holdings(self, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:
         """Return what tiers hold of a dataset, and how many blocks cannot be read now."""
         return datasets.holdings(self._ctx, dataset)
 

@@ -15,6 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import IO
 
+from tenure.api.backend import Steps
 from tenure.api.tierviews import HoldingView, Shelved, TierView
 from tenure.api.views import moment
 from tenure.core import external, replicas
@@ -29,6 +30,8 @@ from tenure.model.events import BlockDoubted
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
+#: Blocks counted in one go.
+STEP = 64
 
 
 def shelved(ctx: Context, dataset: Dataset) -> Shelved:
@@ -40,29 +43,38 @@ def shelved(ctx: Context, dataset: Dataset) -> Shelved:
     return Shelved(shelves.whole.get(dataset.id, 0), shelves.stored.get(dataset.id, 0))
 
 
-def holdings(ctx: Context, dataset: Dataset) -> tuple[list[HoldingView], int]:
+def holdings(ctx: Context, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:
     """Return what tiers hold of a dataset, and of how many blocks no copy can be read now."""
-    found: dict[tuple[str, str], HoldingView] = {}
+    found: dict[str, HoldingView] = {}
+    reads: dict[str, bool] = {}
     unreadable = 0
-    for block, places in replicas.locations(ctx, dataset):
-        unreadable += not places
+    for block in replicas.blocks_of(ctx, dataset):
+        is_read = dataset.spec.is_external and bool(replicas.offered(ctx, block))
         for replica in block.replicas:
-            tier = replicas.tier_of(ctx, replica)
-            row = found.setdefault(
-                (replica.node, replica.tier),
-                HoldingView(
-                    node=replica.node,
-                    tier=replica.tier,
-                    kind=_kind_of(replica) if tier is None else tier.kind.value,
-                    blocks=0,
-                    bytes=0,
-                    copying=0,
-                ),
-            )
+            mark = f"{replica.node}/{replica.tier}"
+            if mark not in found:
+                found[mark], reads[mark] = _holding(ctx, replica), replicas.reads(ctx, replica)
+            row = found[mark]
             row["blocks"] += replica.is_present
             row["copying"] += not replica.is_present
             row["bytes"] += block.length
-    return [found[key] for key in sorted(found)], unreadable
+            is_read |= replica.is_present and reads[mark] and mark not in block.broken
+        unreadable += not is_read
+        if block.number % STEP == 0:
+            yield
+    return sorted(found.values(), key=lambda row: (row["node"], row["tier"])), unreadable
+
+
+def _holding(ctx: Context, replica: Replica) -> HoldingView:
+    tier = replicas.tier_of(ctx, replica)
+    return HoldingView(
+        node=replica.node,
+        tier=replica.tier,
+        kind=_kind_of(replica) if tier is None else tier.kind.value,
+        blocks=0,
+        bytes=0,
+        copying=0,
+    )
 
 
 def _kind_of(replica: Replica) -> str:

@@ -1,8 +1,9 @@
 """Runs in which the state is put back from a backup: the fleet has gone on meanwhile.
 
 Beside the laws of every run: what ran at the restore and is still known is adopted, not stopped
-(R1), but for executors of a Spark driver that begins again; containers that the backup knows
-nothing of are left alone, and keep their node on (L4, L7).
+(R1), but for executors of a Spark driver that begins again, and for what runs unseen because its
+engine died while it started it: that is waited for as a copy that may run. Containers that the
+backup knows nothing of are left alone, and keep their node on (L4, L7).
 The ledger is not judged: what it billed since the backup is forgotten. Nor are datasets that were
 removed since the backup: their files are gone, and only their records come back.
 """
@@ -137,7 +138,8 @@ class RestoredWorld(World):
         for runs in self._runs:
             container = runs.container
             machine = self.around.machines[container.node]
-            is_there = container.is_alive and machine.answers
+            is_shown = container.is_alive and not machine.facts_of(container).is_torn
+            is_there = is_shown and machine.answers
             if is_there and self._is_meant_to_run(runs.owner) and self._is_served(container):
                 self._is_adopted(runs)
         self._runs = []

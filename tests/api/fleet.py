@@ -309,7 +309,7 @@ class CoreBackend:
     def shelved(self, dataset: Dataset) -> Shelved:
         return datasets.shelved(self.state.ctx, dataset)
 
-    def holdings(self, dataset: Dataset) -> tuple[list[HoldingView], int]:
+    def holdings(self, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:
         return datasets.holdings(self.state.ctx, dataset)
 
     def blocks(self, dataset: Dataset) -> Sequence[Block]:

@@ -30,6 +30,7 @@ from tenure.api.schemas.datasets import (
     require_one_way,
 )
 from tenure.api.schemas.queries import PageQuery
+from tenure.api.slices import TURNS
 from tenure.api.streams import open_stream
 from tenure.model.dataset import Block, Dataset, DatasetSpec
 from tenure.model.errors import Conflict, NotFound
@@ -37,11 +38,13 @@ from tenure.model.events import ChangeDataset, PutDataset
 from tenure.model.external import Layout
 
 
-def _shown(call: Call, dataset: Dataset, *, status: int = 200) -> web.Response:
+async def _shown(call: Call, dataset: Dataset, *, status: int = 200) -> web.Response:
     # a reply shows the moment of the answer; its ETag must be good for the next change
     dataset = call.backend.tables.datasets.get(dataset.id) or dataset
     location = f"/v1/datasets/{dataset.id}" if status == 201 else ""
-    holdings, unreadable = call.backend.holdings(dataset)
+    counted = call.request.app[TURNS].finish(call.backend.holdings(dataset))
+    holdings, unreadable = await counted
+    dataset = call.backend.tables.datasets.get(dataset.id) or dataset
     shelved = call.backend.shelved(dataset)
     detail = dataset_detail(dataset, shelved, holdings, unreadable)
     return call.record(detail, status=status, location=location)
@@ -55,7 +58,7 @@ async def put(call: Call) -> web.Response:
     words = call.command()
     key = f"d-{secrets.token_hex(6)}"
     dataset: Dataset = await call.ask(PutDataset(dataset=key, spec=spec, layout=layout, **words))
-    return _shown(call, dataset, status=201)
+    return await _shown(call, dataset, status=201)
 
 
 async def _spec(call: Call, body: DatasetRequest) -> tuple[DatasetSpec, Layout | None]:
@@ -84,7 +87,7 @@ async def listing(call: Call) -> web.StreamResponse:
 
 async def inspect(call: Call) -> web.Response:
     """Return one dataset with where it lies."""
-    return _shown(call, lookup.dataset(call.backend.tables, call.part("id")))
+    return await _shown(call, lookup.dataset(call.backend.tables, call.part("id")))
 
 
 async def files(call: Call) -> web.StreamResponse:
@@ -149,7 +152,7 @@ async def content(call: Call) -> web.StreamResponse:
 async def _change(call: Call, verb: str) -> web.Response:
     dataset = lookup.dataset(call.backend.tables, call.part("id"))
     words = call.command(changes=dataset.version)
-    return _shown(call, await call.ask(ChangeDataset(dataset=dataset.id, verb=verb, **words)))
+    return await _shown(call, await call.ask(ChangeDataset(dataset=dataset.id, verb=verb, **words)))
 
 
 async def pin(call: Call) -> web.Response:

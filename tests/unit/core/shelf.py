@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from tenure.core import replicas
+from tenure.core.blockindex import built
 from tenure.core.params import Params
 from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec
 from tenure.model.effects import (
@@ -87,7 +87,13 @@ class Shelf(Bench):
 
     def _is_restless(self) -> bool:
         shelves = self.state.ctx.shelves
-        return bool(shelves.wanting or shelves.open or shelves.again_us or shelves.starved)
+        return bool(
+            shelves.wanting
+            or shelves.open
+            or shelves.again_us
+            or shelves.starved
+            or shelves.comparing
+        )
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -194,14 +200,10 @@ class Shelf(Bench):
     def check(self) -> None:
         """Hold the indexes against the records."""
         ctx = self.state.ctx
-        kept = dataclasses.replace(ctx.shelves)
-        from tenure.core import shelves
-
-        shelves.reindex(ctx)
-        fresh = ctx.shelves
+        kept = ctx.shelves
+        fresh = built(ctx.tables)
         for field in ("names", "open", "held", "used", "arriving", "whole", "stored"):
             assert _full(getattr(kept, field)) == _full(getattr(fresh, field)), field
-        ctx.shelves = kept
         for mark, used in kept.used.items():
             name, _, row = mark.partition("/")
             spec = ctx.tables.nodes[name].spec.tier(row)
