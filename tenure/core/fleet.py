@@ -97,6 +97,8 @@ from tenure.model.placing import Placer
 
 #: Reviews feed each other at most this often per event; more would be a loop, and a defect.
 MAX_ROUNDS = 50
+#: The kinds of records, in the order of ``Tables``.
+TABLES = tuple(field.name for field in fields(Tables))
 
 
 class FleetState:
@@ -120,10 +122,10 @@ class FleetState:
 
     def load(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over stored records by kind. ``Started`` must be the next event."""
-        for field in fields(Tables):
-            table: Any = getattr(self.ctx.tables, field.name)
-            rows = dict(records.get(field.name, {}))
-            if field.name == "meta" and not rows:
+        for kind in TABLES:
+            table: Any = getattr(self.ctx.tables, kind)
+            rows = dict(records.get(kind, {}))
+            if kind == "meta" and not rows:
                 continue
             table.load(rows)
         self.ctx.now_us = self.ctx.meta.clock_us
@@ -171,11 +173,10 @@ class FleetState:
             following = ctx.meta.next_event + len(ctx.public)
             ctx.set_meta(next_event=following, revision=following - 1)
         records = {}
-        for field in fields(Tables):
-            table: Any = getattr(ctx.tables, field.name)
-            changed = table.take()
+        for kind in TABLES:
+            changed = getattr(ctx.tables, kind).take()
             if changed:
-                records[field.name] = changed
+                records[kind] = changed
         if records:
             meta = replace(ctx.meta, clock_us=ctx.now_us)
             ctx.tables.meta.load({"meta": meta})

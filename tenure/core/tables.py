@@ -70,6 +70,8 @@ class Table(Generic[R]):
 
     def take(self) -> dict[str, R | None]:
         """Return the changed records (None: removed) and forget that they changed."""
+        if not self._dirty:
+            return {}
         changed = {key: self._rows.get(key) for key in sorted(self._dirty)}
         self._dirty.clear()
         return changed

@@ -117,13 +117,15 @@ def waves(grid: Grid, stage: Stage, node: int, ready: int) -> Iterator[tuple[int
 
     No other choice has more of the stage's tasks started, and so ended, by any tick: the i-th of
     identical tasks can always start as early as it would in any other schedule (proof by
-    exchange in docs/harvest-planner.md). O(waves x duration).
+    exchange in docs/harvest-planner.md). O(ticks + waves x duration).
     """
     lasts = grid.problem.duration(stage, node)
     room = grid.room(stage, node, ready)
     there = grid.brought(stage, node, ready)
+    begins, ends = stretches(room, lasts)
     at, started = 0, 0
-    while at + lasts <= room.shape[0]:
+    while (k := int(np.searchsorted(ends, at + lasts))) < ends.shape[0]:
+        at = max(at, int(begins[k]))  # what a wave fills lies behind it: the others stay empty
         window = room[at : at + lasts]
         count = int(window.min())
         if there is not None:
@@ -139,6 +141,13 @@ def waves(grid: Grid, stage: Stage, node: int, ready: int) -> Iterator[tuple[int
             at = max(at + 1, int(np.searchsorted(there, started + 1)))
         else:
             return
+
+
+def stretches(room: Ints, lasts: int) -> tuple[Ints, Ints]:
+    """Return where stretches of at least ``lasts`` ticks with room begin, and end (exclusive)."""
+    edges = np.concatenate(([-1], np.flatnonzero(room <= 0), [room.shape[0]]))
+    is_long = np.diff(edges) > lasts
+    return edges[:-1][is_long] + 1, edges[1:][is_long]
 
 
 def earliest(grid: Grid, stage: Stage, ready: int) -> list[tuple[int, int, int]] | None:

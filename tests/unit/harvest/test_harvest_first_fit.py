@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tenure.harvest.first_fit import first_fit, random_first_fit
+from tenure.harvest.grid import Grid, waves
 from tenure.harvest.io.solve import plan
 from tenure.harvest.problem import Job, Problem
 from tenure.model.errors import InvalidInput
@@ -76,3 +77,26 @@ def test_bad_problems_and_solvers_are_refused() -> None:
         plan(replace(problem, step_ticks=0))
     with pytest.raises(InvalidInput, match="is none of"):
         plan(problem, "oracle")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_waves_are_what_trying_tick_by_tick_finds(seed: int) -> None:
+    """Free room with gaps, tasks of some ticks, with and without chunks on a slow link."""
+    dice = np.random.default_rng(seed)
+    link = None if seed % 2 else int(dice.integers(1, 40))
+    node = replace(flat("n", 4, 8), link_bytes_per_s=link)
+    work = stage("map", 9, float(10 * dice.integers(1, 4)), chunk_bytes=0 if link is None else 200)
+    grid = Grid.of(Problem((node,), (Job("j", (work,)),), 10.0, 2))
+    grid.cpu_m[0] = 1000 * dice.integers(0, 4, grid.ticks) * (dice.random(grid.ticks) < 0.8)
+    room, there = grid.room(work, 0, 3), grid.brought(work, 0, 3)
+    lasts = grid.problem.duration(work, 0)
+    found, started = [], 0
+    for at in range(room.shape[0] - lasts + 1):
+        count = int(room[at : at + lasts].min())
+        if there is not None:
+            count = min(count, int(there[at]) - started)
+        if count > 0:
+            found.append((3 + at, count))
+            room[at : at + lasts] -= count
+            started += count
+    assert list(waves(grid, work, 0, 3)) == found
