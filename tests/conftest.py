@@ -3,9 +3,12 @@
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
-settings.register_profile("busy", deadline=None)  # a busy machine is no fault of an example
+#: Without "explain": once an example fails that traces every line of the tries to make it smaller,
+#: which then take a test beyond its time-out, so that nobody is told what failed.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
+settings.register_profile("busy", deadline=None, phases=PHASES)  # a busy machine fails no example
 settings.load_profile("busy")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

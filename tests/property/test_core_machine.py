@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -332,4 +333,5 @@ def _filled(index: Any) -> dict[str, Any]:
 CoreMachine.TestCase.settings = settings(
     max_examples=80, stateful_step_count=60, deadline=None, derandomize=True
 )
-test_core_machine = CoreMachine.TestCase
+#: A failure is made smaller for up to five minutes; its time-out must not hide it.
+test_core_machine = pytest.mark.timeout(900)(CoreMachine.TestCase)
