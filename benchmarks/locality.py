@@ -8,7 +8,6 @@ over instances.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -24,7 +23,7 @@ from tenure.locality.schedule import NOTHING, OURS
 from tenure.locality.scores import SCORE, Scores, Tier
 from tenure.model.placing import Ints
 from tenure.model.units import MIB, US
-from tenure.simulation.sla.loops import cache_folder
+from tenure.simulation.sla.loops import kept_kernels
 
 Job = tuple[Blocks, Devices, Work, Ints]
 
@@ -96,8 +95,7 @@ def best_ms(run: Callable[[], object]) -> float:
 
 def compiled() -> Kernels:
     """Return the compiled kernels, warm; BenchError where numba is not installed."""
-    folder = cache_folder(os.environ)
-    kernels = compile_kernels(str(folder.parent) if folder is not None else "")
+    kernels = compile_kernels(kept_kernels())
     if kernels is None:
         raise BenchError("needs compiled kernels: pip install 'tenure[kernels]'")
     return kernels

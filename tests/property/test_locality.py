@@ -19,11 +19,12 @@ from tenure.locality.replicas import Preference
 from tenure.locality.schedule import NOTHING, OURS, Matching
 from tenure.locality.scores import Scores, thousandths
 from tenure.model.placing import Ints
+from tenure.simulation.sla.loops import kept_kernels
 
 SCORES = Scores()
 TIERS = [thousandths(score) for score in (1, 8, 20)]
 PENDING = thousandths(SCORES.pending)
-COMPILED = compile_kernels()
+COMPILED = compile_kernels(kept_kernels())
 KERNELS = [PLAIN] if COMPILED is None else [PLAIN, COMPILED]
 
 

@@ -25,6 +25,7 @@ from tenure.model.units import FOREVER_US, US
 from tenure.placement.desk import Desk
 from tenure.placement.planner import COMPILED_BOUNDS, Tools
 from tenure.placement.policies import Policies, _planning_code
+from tenure.simulation.sla.loops import kept_kernels
 from tests.unit.placement.build import N, ask_of, view_of
 
 PLAIN = Policies(bounds=COMPILED_BOUNDS)
@@ -212,7 +213,7 @@ def test_who_comes_on_one_look_gets_the_place_that_he_would_get_alone() -> None:
 def test_compiled_plans_equal_plain_ones() -> None:
     pytest.importorskip("numba")
     compiled = Policies(bounds=COMPILED_BOUNDS)
-    assert compiled.compile_planning()
+    assert compiled.compile_planning(kept_kernels())
     for seed in range(30):
         assert story(compiled, seed) == story(PLAIN, seed), seed
         assert on_one_look(compiled, seed) == on_one_look(PLAIN, seed), seed

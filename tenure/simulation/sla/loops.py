@@ -51,8 +51,7 @@ def admission_policies(policy: str, *, compiled: bool, patience: float = PATIENC
     """Return the door to the admission test, what it needs compiled if wanted and possible."""
     policies = Policies(patience=patience, bounds=COMPILED_BOUNDS)
     if compiled:
-        folder = cache_folder(os.environ)
-        cache = str(folder.parent) if folder is not None else ""
+        cache = kept_kernels()
         if policy == TENURE:
             policies.compile_planning(cache)
         else:
@@ -175,6 +174,12 @@ def cache_folder(env: Mapping[str, str], queue_policy: KernelRows = ()) -> Path 
     for folder in oldest_last[KEPT_LOOPS:]:
         shutil.rmtree(folder, ignore_errors=True)
     return mine if os.access(mine, os.W_OK) else None
+
+
+def kept_kernels() -> str:
+    """Return the folder for machine code of kernels of all versions, "" where none can be kept."""
+    folder = cache_folder(os.environ)
+    return str(folder.parent) if folder is not None else ""
 
 
 def _age(folder: Path) -> float:

@@ -6,7 +6,6 @@ Trident's sees all free slots each time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +22,7 @@ from tenure.locality.schedule import OURS
 from tenure.locality.scores import Scores, Tier
 from tenure.model.placing import Ints
 from tenure.model.units import US
-from tenure.simulation.sla.loops import cache_folder
+from tenure.simulation.sla.loops import kept_kernels
 from tenure.simulation.tiers.cluster import ClusterSpec
 from tenure.simulation.tiers.storage import Storage
 
@@ -45,8 +44,7 @@ CONTENTION = 1000
 @cache
 def kernels() -> Kernels:
     """Return the compiled kernels, the plain ones where there is no compiler."""
-    folder = cache_folder(os.environ)
-    return compile_kernels(str(folder.parent) if folder is not None else "") or PLAIN
+    return compile_kernels(kept_kernels()) or PLAIN
 
 
 def assign(

@@ -14,10 +14,11 @@ from tenure.locality.prefetch import NOT_COPIED, Blocks, Devices, Timing, Work, 
 from tenure.locality.prefetching import ALL, Prefetch, find_prefetch, select
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US, MIB, US
+from tenure.simulation.sla.loops import kept_kernels
 from tests.unit.locality.build import H, M, S
 
 TIMING = Timing()
-COMPILED = compile_kernels()
+COMPILED = compile_kernels(kept_kernels())
 
 
 def ints(*values: int) -> Ints:
