@@ -30,8 +30,8 @@ setup: $(STAMP) ## build .venv with everything the commands below need
 check: $(STAMP) ## format, lint, strict types, architecture, generated documents
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(BIN)/python -m pytest -q -n 2 tests/architecture tests/docs
+	@$(BIN)/mypy & $(BIN)/python -m pytest -q -n 2 tests/architecture tests/docs; tests=$$?; \
+	    wait $$! && exit $$tests
 
 unit: $(STAMP) ## the inner loop: unit, API and CLI tests
 	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/api tests/cli tests/architecture

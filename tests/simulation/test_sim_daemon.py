@@ -11,7 +11,7 @@ from benchmarks import rig
 from tenure.client.client import Client
 from tenure.client.target import parse
 
-RUN_S = 6
+RUN_S = 4
 JOB: dict[str, Any] = {
     "app": "a",
     "image": "simulated:1",
