@@ -48,7 +48,8 @@ class Shelves:
     the bytes that these and what is to be dropped take; ``tiers_at`` the tiers of a node of which
     anything is known; ``arriving`` the copies under way to a
     node; ``whole`` how many blocks of a dataset have all of their replicas. ``wanting`` are blocks
-    to be looked at for copies, in order, ``starved`` those that wait for room or a source.
+    to be looked at for copies, in order, ``starved`` those that wait for room or a source,
+    ``surplus`` those that have more copies than they are to have, and when that is looked into.
     ``stored`` are the bytes of all copies of a dataset. ``standing`` is that of each node when it
     was last looked at; ``turn`` changes with everything, ``settled`` is that of the last look.
     ``chores`` are what a node does with its tiers at the moment, ``surveys`` the nodes whose tiers
@@ -70,6 +71,7 @@ class Shelves:
     whole: dict[str, int] = field(default_factory=dict)
     wanting: dict[str, None] = field(default_factory=dict)
     starved: dict[str, None] = field(default_factory=dict)
+    surplus: dict[str, int] = field(default_factory=dict)
     standing: dict[str, Standing] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
     chores: dict[str, Chore] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tenure.core import inspection, lending, power, replicas, tiers
+from tenure.core import inspection, lending, power, replicas, surplus, tiers
 from tenure.core.blockindex import Standing
 from tenure.core.context import Context
 from tenure.core.shelves import (
@@ -84,8 +84,10 @@ def settle(ctx: Context) -> None:
             break
         del shelves.wanting[key]
         block = ctx.tables.blocks[key]
-        if _is_enough(ctx, block):
+        spare = _spare(ctx, block)
+        if spare >= 0:
             finish(ctx, block.dataset)  # its last copy may be one that was found
+            surplus.note(ctx, block, spare)
             continue
         if seats is None:
             seats = _seats(ctx)
@@ -141,12 +143,13 @@ def counts(ctx: Context, block: Block, replica: Replica) -> bool:
     return replicas.standing(ctx, replica.node) in (Standing.READY, Standing.AWAY)
 
 
-def _is_enough(ctx: Context, block: Block) -> bool:
+def _spare(ctx: Context, block: Block) -> int:
+    """Return on how many nodes more than it is to be a block lies; below 0 are missing."""
     dataset = ctx.tables.datasets.get(block.dataset)
     if dataset is None or dataset.is_going:
-        return True
+        return 0
     nodes = {r.node for r in block.replicas if counts(ctx, block, r)}
-    return len(nodes) >= dataset.spec.replicas
+    return len(nodes) - dataset.spec.replicas
 
 
 def _seats(ctx: Context) -> Seats:

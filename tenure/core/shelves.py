@@ -41,7 +41,7 @@ def put_block(ctx: Context, block: Block) -> Block:
 def drop_block(ctx: Context, block: Block) -> None:
     """Forget a block; its copies are not counted any more."""
     _count(ctx, block, -1)
-    for waiting in (ctx.shelves.wanting, ctx.shelves.starved):
+    for waiting in (ctx.shelves.wanting, ctx.shelves.starved, ctx.shelves.surplus):
         waiting.pop(block.key, None)
     ctx.tables.blocks.drop(block.key)
 
