@@ -68,8 +68,8 @@ image: $(STAMP) ## build the container image IMAGE on BASE (Python BASE_PYTHON)
 	@$(DOCKER) build --network none --build-arg BASE=$(BASE) \
 	    --build-arg VERSION=$$($(BIN)/python -c 'import tenure; print(tenure.__version__)') -t $(IMAGE) .
 
-testbed: $(STAMP) ## start NODES engines, print a ready tenured.yml, stop with Ctrl-C
-	@$(BIN)/python -m testbed up --nodes $(NODES)
+testbed: $(STAMP) ## start NODES engines, print a ready tenured.yml, stop with Ctrl-C (LEND=folder: for batches)
+	@$(BIN)/python -m testbed up --nodes $(NODES) $(if $(LEND),--lend $(LEND))
 
 docs: $(STAMP) ## write the generated documents again
 	@$(BIN)/python tools/write_docs.py

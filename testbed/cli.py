@@ -37,6 +37,13 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--no-live-restore", action="store_true", help="an engine's end ends containers"
     )
+    up.add_argument(
+        "--lend",
+        type=Path,
+        nargs="+",
+        metavar="INPUTS",
+        help="nodes that lend to batches, with agents and tiers; folders of their inputs",
+    )
     up.set_defaults(run=_up)
     down = commands.add_parser("down", help="take a testbed away, whoever owns it")
     which = down.add_mutually_exclusive_group(required=True)
@@ -66,11 +73,14 @@ def _say(text: str) -> None:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    from testbed import config
+    from testbed import config, lend
     from testbed.bed import Testbed
     from testbed.spec import default_specs, load_specs
 
-    specs = load_specs(arguments.spec) if arguments.spec else default_specs(arguments.nodes)
+    if arguments.lend:
+        lend.require()
+    usual = lend.specs if arguments.lend else default_specs
+    specs = load_specs(arguments.spec) if arguments.spec else usual(arguments.nodes)
     bed = Testbed(specs, arguments.dir, live_restore=not arguments.no_live_restore)
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -78,8 +88,12 @@ def _up(arguments: argparse.Namespace) -> int:
     _say(f"starting {len(specs)} nodes (the first start fetches the engine's packages)")
     began = time.monotonic()
     with bed:
+        given = config.config(bed.layout)
+        if arguments.lend:
+            lend.begin(bed.layout)
+            given = lend.config(bed.layout, given, arguments.lend)
         _say(f"ready after {time.monotonic() - began:.1f} s in {bed.directory}")
-        print(config.as_yaml(bed.layout), end="", flush=True)
+        print(config.to_yaml(given), end="", flush=True)
         ended.wait()
         _say("stopping")
     return 0

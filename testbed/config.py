@@ -89,4 +89,9 @@ def write(layout: Layout) -> Path:
 
 def as_yaml(layout: Layout) -> str:
     """Return the whole configuration as YAML."""
-    return _yaml(config(layout), 0).lstrip() + "\n"
+    return to_yaml(config(layout))
+
+
+def to_yaml(given: dict[str, Any]) -> str:
+    """Return a configuration as YAML."""
+    return _yaml(given, 0).lstrip() + "\n"

@@ -28,6 +28,8 @@ MAX_KEY = 255
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 #: Endings of pydantic's paths that name a branch of a union and mean nothing to a caller.
+#: How pydantic begins a rule that a value breaks.
+_SUBJECTS = ("Input", "String", "List", "Dictionary")
 _BRANCHES = ("function-before", "function-after", "list[", "dict[", "constrained-", "literal[")
 #: What a pattern means, in words.
 FORMS = {
@@ -194,5 +196,5 @@ def _message(kind: str, text: str) -> str:
     if kind == "missing":
         return "is required"
     text = text.removeprefix("Value error, ")
-    subject, is_rule, rule = text.partition(" should ")
-    return f"must {rule}" if is_rule and subject in ("Input", "String") else text
+    subject, is_rule, rule = text.replace(" after validation", "").partition(" should ")
+    return f"must {rule}" if is_rule and subject in _SUBJECTS else text

@@ -131,7 +131,8 @@ def run(
     """Submit a batch. With --wait or --output the exit code is 0 only if it succeeded."""
     _require_writable(output)
     batch = session.client.submit_batch(document(file))
-    session.out.note(f"{batch['name']}: {batch['tasks']} tasks, to end {batch['promised_end_at']}")
+    end = f"{ago(batch['promised_end_at'])} ({batch['promised_end_at']})"
+    session.out.note(f"{batch['name']}: {batch['tasks']} tasks, to end {end}")
     if not is_waiting and output is None:
         session.out.rows([batch], COLUMNS)
         return 0

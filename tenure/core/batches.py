@@ -108,14 +108,28 @@ def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
     if not lenders:
         detail = f"stage {stage.name}: no node that lends has its image, {stage.image}"
         return _problem("no_node", detail, path)
-    most = ((node.capacity - lending.margin_of(ctx, node), node.capacity) for node in lenders)
-    short = [exhausted(stage.request, left, capacity) for left, capacity in most]
-    if all(short):
-        missing = [name for name in DIMENSIONS if any(name in one for one in short)]
-        least = " and ".join(name.removesuffix("_m").removesuffix("_bytes") for name in missing)
-        detail = f"stage {stage.name}: no node has {least} enough to lend for one of its tasks"
-        return _problem("no_room", detail, path)
-    return None
+    return _too_large(ctx, stage, lenders, path)
+
+
+def _too_large(ctx: Context, stage: StageSpec, lenders: list[Node], path: str) -> Problem | None:
+    """Return that one task asks for more than any node could lend if its owners used nothing."""
+    most = [(node, node.capacity - lending.margin_of(ctx, node)) for node in lenders]
+    short = [exhausted(stage.request, left, node.capacity) for node, left in most]
+    if not all(short):
+        return None
+    missing = [name for name in DIMENSIONS if any(name in one for one in short)]
+    told = []
+    for name in missing:
+        node, left = max(most, key=lambda row: getattr(row[1], name))
+        asked, has = getattr(stage.request, name), max(0, getattr(left, name))
+        told.append(f"{_amount(name, asked)}, and {node.name} has the most, {_amount(name, has)}")
+    detail = f"stage {stage.name}: no node can lend what one of its tasks asks for: "
+    return _problem("no_room", f"{detail}{'; '.join(told)} after the margin", path)
+
+
+def _amount(name: str, value: int) -> str:
+    """Return what a task asks for in words: CPU or memory."""
+    return f"{value / 1000:g} CPUs" if name == "cpu_m" else f"{value} bytes of memory"
 
 
 def _no_lender(ctx: Context, nodes: list[Node]) -> str:

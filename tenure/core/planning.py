@@ -293,6 +293,7 @@ def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
 
 def _refuse(ctx: Context, command: SubmitBatch, code: str, detail: str) -> None:
     window_us = ctx.params.harvest_window_us
+    detail = detail.replace(command.batch, command.spec.name)  # what nobody has, nobody knows
     if code == "no_room" or max(stage.run_us for stage in command.spec.stages) > window_us:
         hours = window_us / 3600 / US
         code, detail = "outside_window", f"it cannot end within the window of {hours:g} h: {detail}"

@@ -493,3 +493,12 @@ def test_a_task_that_the_kernel_ended_for_its_node_costs_no_retry(
     assert (bench.batch().retried, bench.batch().reclaimed) == (retried, 1 - retried)
     if not retried:
         assert "its node was short of memory" in bench.task().note
+
+
+def test_what_asks_for_too_much_is_told_how_much_there_is() -> None:
+    bench = lender()
+    huge = bench.lend("b", stage(request=Resources(50_000, 64 * MIB)))
+    assert "50 CPUs, and n has the most, 1.8 CPUs after the margin" in huge.detail
+    both = bench.lend("b", stage(request=Resources(50_000, 1 << 40)))
+    assert "1099511627776 bytes of memory, and n has the most" in both.detail
+    assert both.fields[0].path == "stages.0"
