@@ -152,7 +152,7 @@ def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
         if not _expects_what_it_may(request):
             raise refused(417, "unknown_expectation", "must be 100-continue", field="Expect")
         query = checked_query(endpoint.query, _single(request)) if request.query_string else blank
-        raw = await _read(request, endpoint, options)
+        raw = b"" if endpoint.is_raw else await _read(request, endpoint, options)
         document = parse_json(raw) if raw else None
         body = None
         if endpoint.body is not None:

@@ -17,6 +17,7 @@ from typing import Any, NotRequired, Protocol, TypeVar
 from typing_extensions import TypedDict
 
 from tenure.api.tierviews import HoldingView, Shelved, TierView
+from tenure.api.uploadport import Uploads
 from tenure.core.tables import PublicEvent, Tables
 from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
@@ -96,6 +97,10 @@ class Backend(Protocol):
 
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         """Return the root of a file or folder and what lies in it; InvalidInput if it may not."""
+
+    @property
+    def uploads(self) -> Uploads:
+        """Return what keeps uploads."""
 
     async def hdfs_files(self, uri: str) -> Look:
         """Return what lies at hdfs://NAME/path; InvalidInput, Conflict or Unavailable if nothing.

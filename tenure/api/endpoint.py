@@ -20,7 +20,8 @@ class Endpoint:
     """``answer`` is the type of the JSON answer, or None for ``media`` of another kind.
 
     ``problems`` are the statuses it may refuse with beside those that every endpoint has.
-    ``is_open`` endpoints need no token; ``is_large`` ones take a plan's size of body;
+    ``is_open`` endpoints need no token; ``is_large`` ones take a plan's size of body, ``is_raw``
+    ones read a body of bytes by themselves, which a ``Content-Digest`` vouches for;
     ``is_keyed`` ones honour ``Idempotency-Key``, ``is_conditional`` ones ``If-Match``.
     """
 
@@ -36,6 +37,7 @@ class Endpoint:
     media: tuple[str, ...] = ("application/json",)
     is_open: bool = False
     is_large: bool = False
+    is_raw: bool = False
     is_keyed: bool = False
     is_conditional: bool = False
     example: Any = field(default=None, compare=False)

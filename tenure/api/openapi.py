@@ -95,6 +95,9 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
             "required": endpoint.needs_body,
             "content": {"application/json": {"schema": schemas.of(f"{endpoint.name}.body")}},
         }
+    if endpoint.is_raw:
+        media = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        operation["requestBody"] = {"required": True, "content": media}
     return operation
 
 
@@ -114,6 +117,13 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         why = "The ETag of the record that the change is meant for; 412 if it has changed."
         tags = {"type": "string", "maxLength": 255, "pattern": TAGS}
         found.append({"name": "If-Match", "in": "header", "schema": tags, "description": why})
+    if endpoint.is_raw:
+        why = "`sha-256=:BASE64:` of the body (RFC 9530)."
+        digest = {"type": "string", "maxLength": 255, "pattern": "^[ -~]*$"}
+        name = "Content-Digest"
+        found.append(
+            {"name": name, "in": "header", "required": True, "schema": digest, "description": why}
+        )
     if "text/event-stream" in endpoint.media:
         why = "The number of the last event seen; the stream goes on after it."
         number = {"type": "string", "pattern": "^[0-9]{0,18}$"}

@@ -49,6 +49,7 @@ from tenure.api.schemas.queries import (
     RemoveQuery,
     RunsQuery,
 )
+from tenure.api.uploadroutes import UPLOADS
 
 
 class NodePage(TypedDict):
@@ -471,6 +472,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *BATCHES,
     *READINGS,
     *DATASETS,
+    *UPLOADS,
     *CYCLES,
     *FORECASTS,
     *FLEET,

@@ -12,6 +12,7 @@ import typer
 from tenure.cli.output import Column, ago, size
 from tenure.cli.verb import Session, verb
 from tenure.cli.watching import POLL_S
+from tenure.client import uploading
 from tenure.client.client import Client
 from tenure.model.errors import FieldError, InvalidInput, TenureError
 
@@ -21,6 +22,8 @@ app = typer.Typer(
 
 #: A waiting command outlives a restart of the daemon.
 WAIT_PATIENCE_S = 120.0
+#: Between two words on how much was sent.
+TELL_S = 1.0
 Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="DATASET")]
 Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="DATASET...")]
 Timeout = Annotated[
@@ -74,7 +77,8 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     session: Session,
     name: Annotated[str, typer.Argument(help="Its name.")],
     path: Annotated[
-        str, typer.Argument(help="File or folder of the daemon's machine.", metavar="FILE|DIR")
+        str,
+        typer.Argument(help="File or folder, here or there.", metavar="FILE|DIR"),
     ],
     *,
     block: Annotated[str, typer.Option(help="Size of its blocks.")] = "128MiB",
@@ -85,15 +89,27 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     is_waiting: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait until every block has its copies.")
     ] = True,
+    is_sent: Annotated[
+        bool | None,
+        typer.Option(
+            "--upload/--no-upload",
+            help="Send the files to the daemon, or have it read its own (else: send them where "
+            "the daemon is reached over the network).",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Timeout = None,
 ) -> int:
     """Put a file or folder as a dataset; the same put again goes on where it was.
 
-    The daemon reads the files; they lie in a folder of batches.input_dirs.
+    Files that the daemon reads by itself lie in a folder of batches.input_dirs.
     """
+    whole = Path(os.path.normpath(Path.cwd() / path))
+    is_far = session.client.target.is_far if is_sent is None else is_sent
+    where = {"upload": _send(session, name, whole)} if is_far else {"path": str(whole)}
     body = {
         "name": name,
-        "path": os.path.normpath(Path.cwd() / path),
+        **where,
         "block": block,
         "replicas": replicas,
         "tiers": [kind.strip() for kind in tiers.split(",") if kind.strip()],
@@ -105,6 +121,19 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
         dataset = _wait(session, dataset["id"], timeout)
     session.out.rows([dataset], COLUMNS)
     return 0 if dataset["state"] == "ready" or not is_waiting else 1
+
+
+def _send(session: Session, name: str, path: Path) -> str:
+    """Send files to the daemon, telling how far it is at most once a second; return the id."""
+    told_s = 0.0
+
+    def tell(done: int, whole: int) -> None:
+        nonlocal told_s
+        if done == whole or time.monotonic() >= told_s + TELL_S:
+            told_s = time.monotonic()
+            session.out.note(f"{name}: {size(done)} of {size(whole)} sent")
+
+    return uploading.send(session.client, name, path, patience_s=WAIT_PATIENCE_S, tell=tell)
 
 
 @verb(app, "link")

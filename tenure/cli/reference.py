@@ -73,9 +73,10 @@ def _operation(method: str, path: str, operation: Json) -> Iterator[str]:
             why = f": {parameter['description']}" if "description" in parameter else ""
             yield f"- {parameter['in']} `{parameter['name']}` ({_type(parameter['schema'])}){why}"
     if "requestBody" in operation:
-        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        ((media, content),) = operation["requestBody"]["content"].items()
+        kind = _type(content["schema"]) if media == "application/json" else media
         need = "required" if operation["requestBody"]["required"] else "optional"
-        yield f"- body ({need}): {_type(schema)}"
+        yield f"- body ({need}): {kind}"
     answers = {s: r for s, r in operation["responses"].items() if s.startswith("2")}
     for status, response in answers.items():
         kinds = [

@@ -6,11 +6,13 @@ the daemon is away, for ``patience_s``: a restart of the daemon is no error to i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -208,6 +210,27 @@ class Client:
     def dataset_blocks(self, ref: str) -> list[Json]:
         """Return the blocks of a dataset with their copies."""
         return self._all(f"/v1/datasets/{_part(ref)}/blocks", {})
+
+    def begin_upload(self, name: str, files: Sequence[Mapping[str, Any]]) -> Json:
+        """Return the upload of these files (name, size, mtime_ns), begun already or new."""
+        return self._call("POST", "/v1/uploads", {"name": name, "files": files}, is_again=True)
+
+    def upload(self, key: str) -> Json:
+        """Return what of an upload is there."""
+        return self._get(f"/v1/uploads/{_part(key)}")
+
+    def send_chunk(self, key: str, number: int, offset: int, chunk: bytes) -> Json:
+        """Send a chunk of a file; raises Conflict ``wrong_offset`` where another is to come."""
+        path = f"/v1/uploads/{_part(key)}/files/{number}?offset={offset}"
+        digest = b64encode(hashlib.sha256(chunk).digest()).decode()
+        headers = {"Content-Digest": f"sha-256=:{digest}:"}
+        headers["Content-Type"] = "application/octet-stream"
+        found: Json = json.loads(self._try(Request("PUT", path, chunk, headers), is_again=False))
+        return found
+
+    def drop_upload(self, key: str) -> Json:
+        """Give an upload up."""
+        return self._call("DELETE", f"/v1/uploads/{_part(key)}", None)
 
     def dataset_content(self, ref: str, file: str) -> Iterator[bytes]:
         """Yield a file of a dataset. Raises Conflict ``unreadable``."""

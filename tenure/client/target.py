@@ -34,6 +34,11 @@ class Target:
     tls: ssl.SSLContext | None = None
 
     @property
+    def is_far(self) -> bool:
+        """Whether the daemon may be on another machine: it is reached over the network."""
+        return not self.socket_path and self.host not in LOOPBACK
+
+    @property
     def url(self) -> str:
         """Return the address as people write it."""
         if self.socket_path:
@@ -42,6 +47,7 @@ class Target:
         return f"{'https' if self.tls else 'tcp'}://{host}:{self.port}"
 
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MakeContext = Callable[[TlsFiles], ssl.SSLContext]
 """Makes a context that checks the host name; raises InvalidInput naming a faulty file."""
 

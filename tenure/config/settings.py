@@ -119,7 +119,8 @@ class LendingSettings:
 class DatasetSettings:
     """``image`` is that of helper containers on nodes; ``hdfs`` are file systems of others.
 
-    Where blocks lie there is believed for ``locate_us``.
+    Where blocks lie there is believed for ``locate_us``. ``upload_bytes`` of all uploads (0: none
+    are taken), each given up after ``upload_expire_us`` of rest.
     """
 
     image: str = "busybox:stable"
@@ -127,6 +128,8 @@ class DatasetSettings:
     verify_us: int = 168 * 3_600_000_000
     copies_per_node: int = 2
     locate_us: int = 60_000_000
+    upload_bytes: int = 10 << 30
+    upload_expire_us: int = 24 * 3_600_000_000
     hdfs: tuple[HdfsSpec, ...] = ()
 
 

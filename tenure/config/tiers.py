@@ -9,6 +9,7 @@ from pydantic import Field
 from tenure.config.fields import (
     FolderOrFile,
     Interval,
+    KeptSize,
     Name,
     NameNodeUrl,
     Positive,
@@ -73,6 +74,14 @@ class DatasetsSection(Section):
     )
     verify_h: Positive = stated(168, "Time between two checks of every replica by its checksum.")
     copies_per_node: Positive = stated(2, "Copies that are under way to one node at a time.")
+    upload_capacity: KeptSize = stated(
+        10 << 30,
+        "Bytes that files of other machines may take in `uploads` of `state_dir` until they are "
+        "in tiers; 0: none are taken.",
+    )
+    upload_expire_h: Positive = stated(
+        24, "An upload is removed of which nothing came for so long."
+    )
     locate_s: Interval = stated(
         60, "How long it is believed where the blocks of a file in HDFS lie."
     )
@@ -89,6 +98,8 @@ def build_datasets(section: DatasetsSection) -> DatasetSettings:
         verify_us=section.verify_h * HOUR_US,
         copies_per_node=section.copies_per_node,
         locate_us=seconds_to_us(section.locate_s),
+        upload_bytes=section.upload_capacity,
+        upload_expire_us=section.upload_expire_h * HOUR_US,
         hdfs=tuple(
             HdfsSpec(
                 name=one.name,

@@ -31,7 +31,7 @@ from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
 from tenure.core.tables import KINDS
-from tenure.daemon import kernels, outputs
+from tenure.daemon import kernels, outputs, uploads
 from tenure.daemon.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.clock import Clock
 from tenure.daemon.garbage import spare_records, undisturbed
@@ -62,6 +62,8 @@ log = logging.getLogger(__name__)
 MOVES_S = 30.0
 EFFECTS_S = 5.0
 UPKEEP_S = 60.0
+#: Between two looks for uploads that were put, or have rested too long.
+SWEEP_S = 5.0
 CONTACT_S = 0.7
 WARM_NODES = 20
 #: The routes with their schemas: a sixth of a second to import.
@@ -145,6 +147,14 @@ class Daemon:
         )
         self.hands = Hands(ctx, ports)
         self.interpreter = Interpreter(self.hands, put)
+        self._uploads = uploads.Uploads(
+            uploads.UploadParams(
+                settings.state_dir / "uploads",
+                settings.datasets.upload_bytes,
+                settings.datasets.upload_expire_us,
+            ),
+            self.clock.now_us,
+        )
         self.rhythm = Rhythm(ctx, self._rhythm_ports(put))
         self.listeners: Listeners | None = None
 
@@ -176,6 +186,8 @@ class Daemon:
         self._spawn(self._sampler().run(), "sampler")
         self._spawn(self.hands.lending.run(), "lending")
         self._spawn(self._upkeep(), "upkeep")
+        uploading = uploads.serve(self._uploads, lambda: self.state.tables, SWEEP_S)
+        self._spawn(uploading, "uploads")
         contact = asyncio.create_task(self._first_contact())
         await asyncio.to_thread(import_module, API_MODULE)  # while the engines think
         await contact
@@ -224,6 +236,7 @@ class Daemon:
             self.uses,
             settings.power.price_nano_per_kwh,
             BatchFolders(settings.batches.input_dirs, self._outputs),
+            self._uploads,
         )
         app = build_app(DaemonBackend(body), options)
         urls = [listener.url for listener in settings.listen]

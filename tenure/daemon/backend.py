@@ -27,6 +27,7 @@ from tenure.daemon.loop import CoreLoop
 from tenure.daemon.pasts import Pasts
 from tenure.daemon.rhythm import Rhythm
 from tenure.daemon.stats import health_of
+from tenure.daemon.uploads import Uploads
 from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
 from tenure.model.dataset import Block, Dataset, DatasetFile, Location
@@ -69,6 +70,7 @@ class Body:
     uses: UseStore
     price_nano_per_kwh: int | None
     batches: BatchFolders
+    uploads: Uploads
 
 
 class DaemonBackend:
@@ -193,6 +195,11 @@ class DaemonBackend:
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         """Return the root of a file or folder and its files as they are now."""
         return await asyncio.to_thread(inputs.listing, path, self._body.batches.input_dirs)
+
+    @property
+    def uploads(self) -> Uploads:
+        """Return what keeps uploads."""
+        return self._body.uploads
 
     async def hdfs_files(self, uri: str) -> Look:
         """Return what lies at a path of an HDFS."""

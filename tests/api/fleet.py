@@ -21,6 +21,7 @@ from tenure.core.tables import PublicEvent, Tables
 from tenure.daemon import datasets, energy, inputs, metrics, outputs, readings
 from tenure.daemon.loop import LoopStats
 from tenure.daemon.sources import Sources
+from tenure.daemon.uploads import UploadParams, Uploads
 from tenure.harvest.admission import answer
 from tenure.harvest.io.solve import watch_for
 from tenure.locality.localizer import Tiers
@@ -135,6 +136,8 @@ class CoreBackend:
         self.metered: list[Metered] = []
         self.measured: list[Measured] = []
         self.sources = Sources(())
+        self.uploads_at = Path(tempfile.gettempdir()) / "tenure-tests-no-uploads"
+        self._uploads = Uploads(UploadParams(self.uploads_at, capacity_bytes=0), self.now_us)
         self._bodies: dict[str, dict[str, Any]] = {}
         self.kept: dict[tuple[str, str], int] = {}
         self._news = asyncio.Event()
@@ -302,6 +305,10 @@ class CoreBackend:
 
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         return inputs.listing(path, (self.outputs,))
+
+    @property
+    def uploads(self) -> Uploads:
+        return self._uploads
 
     async def hdfs_files(self, uri: str) -> Look:
         return await self.sources.look(uri)

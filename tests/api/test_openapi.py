@@ -13,6 +13,7 @@ from tenure.api.links import LINKS
 from tenure.api.openapi import document
 from tenure.api.problems import ProblemView
 from tenure.api.routes import ENDPOINTS
+from tenure.daemon.uploads import UploadParams, Uploads
 from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
 
 
@@ -59,6 +60,9 @@ def test_answers_have_their_shapes(server: Server) -> None:
     words = ("", "/tasks", "/explain", "/tasks/{index}/explain")
     parts = {f"/v1/batches/{{id}}{word}": batch for word in words}
     parts |= {f"/v1/datasets/{{id}}{part}": dataset for part in ("", "/files", "/blocks")}
+    server.backend._uploads = Uploads(UploadParams(server.folder / "u"), server.backend.now_us)
+    upload = server.post("/v1/uploads", {"name": "sent", "files": [{"size": 1}]}).json["id"]
+    parts |= {"/v1/uploads/{id}": upload}
     parts |= {"/v1/jobs/{id}": job, "/v1/containers/{id}": "web-1", "/v1/runs/{id}": run}
     checked = 0
     for endpoint in ENDPOINTS:

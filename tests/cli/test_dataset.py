@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tenure.cli.datasets import _inside
+from tenure.client.client import Client
 from tenure.daemon.sources import Sources
+from tenure.daemon.uploads import UploadParams, Uploads
 from tenure.model.errors import InvalidInput
 from tenure.model.external import HdfsSpec
 from tests.api.server import Server
@@ -75,6 +78,44 @@ def test_a_batch_over_a_dataset_says_why_its_tasks_read_what_they_read(
     tasks = tenure("batch", "show", "scan", "--tasks")
     assert "logs, blocks of 4KiB" in tasks.out
     assert tenure("batch", "explain", "scan", "--task", "9").code == 1
+
+
+def test_files_of_this_machine_are_sent_and_gone_on_with(
+    tenure: Tenure, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.api.uploadviews.CHUNK_BYTES", 4000)
+    params = UploadParams(server.folder / "uploads")
+    keeper = server.backend._uploads = Uploads(params, server.backend.now_us)
+    mine = tmp_path / "mine"
+    (mine / "sub").mkdir(parents=True)
+    (mine / "data").write_bytes(b"0123456789" * 1000)
+    (mine / "sub" / "more").write_bytes(b"x" * 77)
+    (mine / "link").symlink_to("data")
+    assert "no plain file" in tenure("dataset", "put", "logs", str(mine), "--upload").err
+    (mine / "link").unlink()
+    cut, sent = Client.send_chunk, list[tuple[int, int]]()
+
+    def breaks(self: Client, key: str, number: int, offset: int, chunk: bytes) -> Any:
+        if len(sent) == 2:
+            raise KeyboardInterrupt
+        sent.append((number, offset))
+        return cut(self, key, number, offset, chunk)
+
+    monkeypatch.setattr(Client, "send_chunk", breaks)
+    words = ("dataset", "put", "logs", str(mine), "--upload", "--block", "4KiB")
+    assert tenure(*words).code != 0
+    monkeypatch.setattr(Client, "send_chunk", cut)
+    ran = tenure(*words)
+    assert ran.code == 0, ran.err
+    first = next(line for line in ran.err.splitlines() if "sent" in line)
+    assert first == "logs: 7.812KiB of 9.841KiB sent", "what was there is not sent again"
+    assert "logs: 9.841KiB of 9.841KiB sent" in ran.err
+    assert tenure("dataset", "get", "logs", "--file", "sub/more").out == "x" * 77
+    server.run(keeper.sweep(server.backend.tables))
+    assert not list(params.folder.iterdir())
+    assert (
+        "No such file" in tenure("dataset", "put", "none", str(tmp_path / "mine2"), "--upload").err
+    )
 
 
 def test_link_names_files_in_hdfs_and_locate_shows_where_they_are(

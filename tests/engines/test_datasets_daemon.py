@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tenure.client import uploading
 from tenure.client.client import Client
 from tenure.model.errors import Conflict, InvalidInput
 from testbed import IMAGE, NodeSpec, Testbed, docker_api
@@ -346,3 +347,30 @@ def test_a_tier_that_is_full_is_left_alone(rig: Rig) -> None:
         rig.put("more", rig.file("more", 30 * MIB), replicas=1, tiers=["memory"])
     assert refused.value.code == "no_room"
     rig.removed("fills")
+
+
+def test_an_upload_outlives_a_kill_of_the_daemon_and_is_cleared_once_it_is_put(
+    rig: Rig, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    (folder / "sub").mkdir(parents=True)
+    contents = {"sub/large": 20 * MIB + 5, "small": 100}
+    for name, size in contents.items():
+        (folder / name).write_bytes(random.Random(name).randbytes(size))
+    strikes: list[int] = []
+
+    def tell(done: int, whole: int) -> None:
+        if 0 < done < whole and not strikes:
+            strikes.append(done)
+            rig.tenured.kill()
+            rig.tenured.start()
+
+    key = uploading.send(rig.client, "sent", folder, patience_s=SOON_S, tell=tell)
+    assert strikes, "the daemon was killed in the middle"
+    rig.client.put_dataset({"name": "sent", "upload": key, "block": 4 * MIB})
+    rig.ready("sent")
+    for name, size in contents.items():
+        assert rig.content("sent", name) == random.Random(name).randbytes(size)
+    left = rig.tenured.state_dir / "uploads"
+    until(lambda: not list(left.iterdir()), SOON_S, "the upload to be cleared")
+    rig.removed("sent")

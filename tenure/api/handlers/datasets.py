@@ -19,6 +19,7 @@ from tenure.api.datasetviews import (
     file_views,
 )
 from tenure.api.handlers.batches import BYTES
+from tenure.api.handlers.uploads import owner_of
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.datasets import (
@@ -68,7 +69,11 @@ async def _spec(call: Call, body: DatasetRequest) -> tuple[DatasetSpec, Layout |
     if body.hdfs is not None:
         found = await call.backend.hdfs_files(body.hdfs)
         return linked_spec(body.name, found), found.layout
-    root, files = await call.backend.dataset_files(body.path or "")
+    if body.upload is not None:
+        owner = owner_of(call)
+        root, files = await call.backend.uploads.files_of(owner, body.upload, body.name)
+    else:
+        root, files = await call.backend.dataset_files(body.path or "")
     return dataset_spec(body, root, files), None
 
 

@@ -36,7 +36,7 @@ BlockSize = Annotated[
 class DatasetRequest(Strict):
     """Files that are to be kept as blocks in tiers of nodes, or that stay in an HDFS.
 
-    One of ``path`` and ``hdfs``; the rest is for ``path`` alone.
+    One of ``path``, ``upload`` and ``hdfs``; the rest is not for ``hdfs``.
     """
 
     model_config = ConfigDict(
@@ -57,6 +57,9 @@ class DatasetRequest(Strict):
     path: Text | None = Field(
         default=None,
         description="Absolute path of a file or a folder, in a folder of batches.input_dirs.",
+    )
+    upload: Text | None = Field(
+        default=None, description="Id of an upload of this name that is whole (`POST /v1/uploads`)."
     )
     hdfs: Text | None = Field(
         default=None,
@@ -87,10 +90,10 @@ class ContentQuery(Query):
 
 def require_one_way(body: DatasetRequest) -> None:
     """Raise InvalidInput unless it is said once where the files are, and nothing is in vain."""
-    ways = [key for key in ("path", "hdfs") if getattr(body, key) is not None]
+    ways = [key for key in ("path", "upload", "hdfs") if getattr(body, key) is not None]
     if len(ways) != 1:
-        told = "is needed: where its files are, or hdfs" if not ways else "excludes path"
-        raise_faults([FieldError("path" if not ways else "hdfs", told)])
+        told = f"excludes {ways[0]}" if ways else "is needed: where its files are; upload, or hdfs"
+        raise_faults([FieldError(ways[-1] if ways else "path", told)])
     idle = sorted({"block", "replicas", "tiers"} & body.model_fields_set)
     if body.hdfs is not None:
         told = "is not for a dataset in HDFS, which cuts and keeps its blocks"

@@ -1,0 +1,82 @@
+"""Uploads: begin or go on, ask what is there, send a chunk, give up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+from aiohttp import web
+
+from tenure.api.call import Call
+from tenure.api.guard import guard_of
+from tenure.api.problems import refused
+from tenure.api.schemas.uploads import ChunkQuery, UploadRequest, digest_of, upload_files
+from tenure.api.uploadviews import chunk_view, upload_view
+from tenure.model.errors import NotFound
+
+PIECE_BYTES = 1 << 18
+#: A chunk may take so many times as long as any other body.
+PATIENCE = 10
+
+
+def owner_of(call: Call) -> str:
+    """Return whose an upload is: a user of the unix socket, or an address over TCP."""
+    guard = guard_of(call.request)
+    return guard.peer if guard is not None else "unknown"
+
+
+async def begin(call: Call) -> web.Response:
+    """Announce files, or find how far the upload of the same files is."""
+    body = call.body_as(UploadRequest)
+    files = upload_files(body)
+    upload = await call.backend.uploads.begin(owner_of(call), body.name, files)
+    return call.json(upload_view(upload), status=201)
+
+
+async def inspect(call: Call) -> web.Response:
+    """Return what of an upload is there."""
+    upload = await call.backend.uploads.find(owner_of(call), call.part("id"))
+    return call.json(upload_view(upload))
+
+
+async def chunk(call: Call) -> web.Response:
+    """Send a chunk of a file; it is taken if it fits its checksum and follows what is there."""
+    offset = call.query_as(ChunkQuery).offset
+    text = call.part("number")
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise NotFound("files of an upload have numbers, from 0")
+    if call.request.content_type != "application/octet-stream":
+        told = "must be application/octet-stream"
+        raise refused(415, "unsupported_media", told, field="Content-Type")
+    digest = digest_of(call.request.headers.get("Content-Digest", ""))
+    pieces, number = _pieces(call), int(text)
+    key, owner = call.part("id"), owner_of(call)
+    try:
+        async with asyncio.timeout(call.options.body_s * PATIENCE):
+            found = await call.backend.uploads.take(owner, key, (number, offset), digest, pieces)
+    except TimeoutError:
+        told = f"the chunk did not arrive within {call.options.body_s * PATIENCE:g} s"
+        raise refused(408, "too_slow", told, field="body") from None
+    return call.json(chunk_view(found, number))
+
+
+async def _pieces(call: Call) -> AsyncIterator[bytes]:
+    """Yield the body; one that stalls ends with HttpProblem (408)."""
+    while True:
+        try:
+            async with asyncio.timeout(call.options.body_s):
+                piece = await call.request.content.read(PIECE_BYTES)
+        except (aiohttp.ClientError, web.RequestPayloadError, ConnectionError):
+            raise refused(400, "cut", "the chunk broke off", field="body") from None
+        except TimeoutError:
+            told = f"nothing of the chunk came for {call.options.body_s:g} s"
+            raise refused(408, "too_slow", told, field="body") from None
+        if not piece:
+            return
+        yield piece
+
+
+async def drop(call: Call) -> web.Response:
+    """Give an upload up; nothing of it stays."""
+    return call.json(upload_view(await call.backend.uploads.drop(owner_of(call), call.part("id"))))

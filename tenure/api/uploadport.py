@@ -1,0 +1,40 @@
+"""What the API needs of who keeps uploads (``tenure.daemon.uploads``)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from tenure.model.dataset import DatasetFile
+from tenure.model.upload import Upload, UploadFile
+
+
+class Uploads(Protocol):
+    """Uploads of clients; each knows its own alone."""
+
+    async def begin(self, owner: str, name: str, files: tuple[UploadFile, ...]) -> Upload:
+        """Return the upload of these files, begun already or new. Raises Conflict, Unavailable."""
+
+    async def find(self, owner: str, key: str) -> Upload:
+        """Return an upload; raises NotFound, of another client's too."""
+
+    async def take(
+        self,
+        owner: str,
+        key: str,
+        place: tuple[int, int],
+        digest: bytes,
+        pieces: AsyncIterator[bytes],
+    ) -> Upload:
+        """Add a chunk at (number of the file, offset). Raises Conflict, InvalidInput, Unavailable.
+
+        Nothing of a chunk that is not taken stays.
+        """
+
+    async def drop(self, owner: str, key: str) -> Upload:
+        """Give an upload up."""
+
+    async def files_of(
+        self, owner: str, key: str, name: str
+    ) -> tuple[str, tuple[DatasetFile, ...]]:
+        """Return root and files of a whole upload; Conflict ``upload_incomplete``, InvalidInput."""

@@ -1,0 +1,36 @@
+"""The endpoints of uploads."""
+
+from __future__ import annotations
+
+from tenure.api.endpoint import Endpoint
+from tenure.api.handlers import uploads
+from tenure.api.schemas.uploads import ChunkQuery, UploadRequest
+from tenure.api.uploadviews import ChunkView, UploadView
+
+UPLOADS = (
+    Endpoint(
+        "POST",
+        "/v1/uploads",
+        "uploads",
+        uploads.begin,
+        UploadView,
+        body=UploadRequest,
+        status=201,
+        problems=(409,),
+        is_large=True,
+    ),
+    Endpoint("GET", "/v1/uploads/{id}", "uploads", uploads.inspect, UploadView, problems=(404,)),
+    Endpoint(
+        "PUT",
+        "/v1/uploads/{id}/files/{number}",
+        "uploads",
+        uploads.chunk,
+        ChunkView,
+        query=ChunkQuery,
+        problems=(404, 408, 409, 415),
+        is_raw=True,
+    ),
+    Endpoint(
+        "DELETE", "/v1/uploads/{id}", "uploads", uploads.drop, UploadView, problems=(404, 409)
+    ),
+)

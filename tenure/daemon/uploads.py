@@ -1,0 +1,403 @@
+"""Files that clients send, on the daemon's disk until a dataset was put from them.
+
+``DIR/ID/manifest.json`` says what is to come, ``DIR/ID/content`` (a file, or a folder of files)
+holds it, and ``DIR/ID/received`` has a line for each chunk that is safely there. A chunk is written
+behind what is there, compared with its SHA-256, synced, and only then noted; what is not noted is
+cut off again, at once or by the next chunk. So a cut or ``kill -9`` costs the chunk that was on its
+way, and the client asks where to go on. All of it is bounded: bytes in all, uploads, chunks at a
+time, and how long an upload may rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tenure.core.tables import Tables
+from tenure.daemon.inputs import listing
+from tenure.model.dataset import DatasetFile, DatasetState
+from tenure.model.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
+from tenure.model.units import HOUR_US, MIB
+from tenure.model.upload import CHUNK_BYTES, Upload, UploadFile
+
+log = logging.getLogger(__name__)
+
+MANIFEST, CONTENT, RECEIVED = "manifest.json", "content", "received"
+#: Uploads that are open, and chunks that are on their way, at the same time.
+MAX_UPLOADS, MAX_BUSY = 100, 16
+#: What an upload leaves free on the disk: the daemon's own state lies there.
+SPARE_BYTES = 256 * MIB
+_ID = re.compile(r"u-[0-9a-f]{32}")
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+
+
+@dataclass(frozen=True, slots=True)
+class UploadParams:
+    """``capacity_bytes`` of all uploads, 0: none are taken; ``expire_us`` without a chunk."""
+
+    folder: Path
+    capacity_bytes: int = 10 << 30
+    expire_us: int = 24 * HOUR_US
+
+
+@dataclass(slots=True)
+class _Open:
+    """An upload as it is kept in memory; ``busy`` are the files that a chunk is coming for."""
+
+    name: str
+    owner: str
+    files: tuple[UploadFile, ...]
+    received: list[int]
+    touched_us: int
+    busy: set[int] = field(default_factory=set)
+    is_going: bool = False
+
+
+class Uploads:
+    """The open uploads. What lies in the folder is looked at when the first is asked for."""
+
+    def __init__(self, params: UploadParams, now_us: Callable[[], int]) -> None:
+        self._params = params
+        self._now_us = now_us
+        self._open: dict[str, _Open] = {}
+        self._is_loaded = False
+        self._loading = asyncio.Lock()
+        self._busy = 0
+
+    @property
+    def folder(self) -> Path:
+        """Return where uploads lie."""
+        return self._params.folder
+
+    # what clients ask for
+
+    async def begin(self, owner: str, name: str, files: tuple[UploadFile, ...]) -> Upload:
+        """Return the upload of these files: the one that was begun already, else a new one.
+
+        Another one of the same client and name is given up for it. Raises Conflict
+        ``upload_open`` where another client is bringing other files of that name, ``no_room``,
+        ``uploads_off``; Unavailable ``disk_full``.
+        """
+        await self._load()
+        for key, one in list(self._open.items()):
+            if one.name != name or one.is_going:
+                continue
+            if one.owner != owner:
+                told = f"another client is uploading {name}; it is given up after "
+                told += f"{self._params.expire_us // HOUR_US} h without a chunk: take another name"
+                raise Conflict(told, code="upload_open", fields=(FieldError("name", told),))
+            if one.files == files:
+                return self._shown(key)
+            self._require_idle(one)
+            await self._remove(key)
+        self._require_room(sum(file.size_bytes for file in files))
+        key = f"u-{secrets.token_hex(16)}"
+        self._open[key] = _Open(name, owner, files, [0] * len(files), self._now_us())
+        try:
+            with _disk():
+                await asyncio.to_thread(_make, self.folder / key, name, owner, files)
+        except BaseException:
+            await self._remove(key)
+            raise
+        return self._shown(key)
+
+    async def find(self, owner: str, key: str) -> Upload:
+        """Return an upload of this client; raises NotFound, of another's too."""
+        await self._load()
+        self._of(owner, key)
+        return self._shown(key)
+
+    async def take(
+        self,
+        owner: str,
+        key: str,
+        place: tuple[int, int],
+        digest: bytes,
+        pieces: AsyncIterator[bytes],
+    ) -> Upload:
+        """Add a chunk at ``place`` (number of the file, offset) and return how far it is then.
+
+        ``digest`` is its SHA-256. Raises Conflict ``wrong_offset`` (which tells the right one) or
+        ``upload_busy``, InvalidInput ``wrong_checksum`` or ``too_large``, Unavailable
+        ``disk_full`` or ``busy``; nothing of the chunk stays then.
+        """
+        await self._load()
+        one = self._of(owner, key)
+        number, offset = place
+        self._require_place(one, number, offset)
+        one.busy.add(number)
+        self._busy += 1
+        try:
+            most = min(CHUNK_BYTES, one.files[number].size_bytes - offset)
+            path = self.folder / key
+            with _disk():
+                target = path / _content(one.files[number].name)
+                chunk = await asyncio.to_thread(_Chunk, target, offset, most)
+                try:
+                    async for piece in pieces:
+                        await asyncio.to_thread(chunk.add, piece)
+                    end = await asyncio.to_thread(chunk.end, digest, path / RECEIVED, number)
+                finally:
+                    await asyncio.to_thread(chunk.close)
+            one.received[number], one.touched_us = end, self._now_us()
+        finally:
+            one.busy.discard(number)
+            self._busy -= 1
+        return self._shown(key)
+
+    async def drop(self, owner: str, key: str) -> Upload:
+        """Give an upload up; nothing of it stays."""
+        await self._load()
+        self._require_idle(self._of(owner, key))
+        shown = self._shown(key)
+        await self._remove(key)
+        return shown
+
+    async def files_of(
+        self, owner: str, key: str, name: str
+    ) -> tuple[str, tuple[DatasetFile, ...]]:
+        """Return where a whole upload lies and its files, to be put as the dataset ``name``.
+
+        Raises Conflict ``upload_incomplete``, InvalidInput for another name.
+        """
+        await self._load()
+        one = self._of(owner, key)
+        if one.name != name:
+            told = f"the upload is for the dataset {one.name}"
+            raise InvalidInput(told, fields=(FieldError("name", told),))
+        shown = self._shown(key)
+        if not shown.is_whole:
+            missing = shown.size_bytes - shown.received_bytes
+            told = f"{missing} bytes of the upload are still to come"
+            raise Conflict(told, code="upload_incomplete", fields=(FieldError("upload", told),))
+        one.touched_us = self._now_us()
+        path = str(self.folder / key / CONTENT)
+        return await asyncio.to_thread(listing, path, (self.folder,))
+
+    def _of(self, owner: str, key: str) -> _Open:
+        one = self._open.get(key)
+        if one is None or one.owner != owner or one.is_going:
+            raise NotFound("there is no such upload of yours; it may have been given up")
+        return one
+
+    def _shown(self, key: str) -> Upload:
+        one = self._open[key]
+        expires_us = one.touched_us + self._params.expire_us
+        return Upload(key, one.name, one.owner, one.files, tuple(one.received), expires_us)
+
+    def _require_place(self, one: _Open, number: int, offset: int) -> None:
+        if not 0 <= number < len(one.files):
+            raise NotFound(f"the upload has {len(one.files)} files, from 0")
+        self._require_idle(one, number)
+        if offset != one.received[number]:
+            told = f"byte {one.received[number]} of the file is to come next, not {offset}"
+            extra: dict[str, object] = {"received": one.received[number]}
+            fault = (FieldError("offset", told),)
+            raise Conflict(told, code="wrong_offset", fields=fault, extra=extra)
+        if self._busy >= MAX_BUSY:
+            raise Unavailable(f"{MAX_BUSY} chunks are on their way already", code="busy")
+
+    def _require_idle(self, one: _Open, number: int | None = None) -> None:
+        if one.busy if number is None else number in one.busy:
+            raise Conflict("a chunk of it is on its way; ask again", code="upload_busy")
+
+    def _require_room(self, size_bytes: int) -> None:
+        most = self._params.capacity_bytes
+        if not most:
+            told = "uploads are switched off: datasets.upload_capacity of tenured.yml"
+            raise Conflict(told, code="uploads_off")
+        if len(self._open) >= MAX_UPLOADS:
+            raise Conflict(f"{MAX_UPLOADS} uploads are open already", code="no_room")
+        taken = sum(f.size_bytes for one in self._open.values() for f in one.files)
+        if taken + size_bytes > most:
+            told = f"uploads may have {most} bytes in all (datasets.upload_capacity), {taken} are "
+            told += f"taken, and this one has {size_bytes}"
+            raise Conflict(told, code="no_room", fields=(FieldError("files", told),))
+        here = next(p for p in (self.folder, *self.folder.parents) if p.exists())
+        arrived = sum(sum(one.received) for one in self._open.values())
+        free = shutil.disk_usage(here).free - (taken - arrived) - SPARE_BYTES
+        if size_bytes > free:
+            told = f"the daemon's disk has room for {max(0, free)} more bytes of uploads"
+            raise Unavailable(told, code="disk_full")
+
+    # the folder
+
+    async def _load(self) -> None:
+        """Take over what lies in the folder, once."""
+        async with self._loading:
+            if not self._is_loaded:
+                self._open = await asyncio.to_thread(_found, self.folder)
+                self._is_loaded = True
+
+    async def _remove(self, key: str) -> None:
+        """Remove an upload: its id is unknown at once."""
+        one = self._open.get(key)
+        if one is not None:
+            one.is_going = True
+        await asyncio.to_thread(shutil.rmtree, self.folder / key, ignore_errors=True)
+        self._open.pop(key, None)
+
+    async def sweep(self, tables: Tables) -> None:
+        """Remove what was put, and what has rested too long; what is being put stays."""
+        if not self._is_loaded:
+            if not self.folder.exists():
+                return
+            await self._load()
+        states = _readers(self.folder, tables) if self._open else {}
+        for key, one in list(self._open.items()):
+            if one.is_going or one.busy or DatasetState.PUTTING in states.get(key, ()):
+                continue
+            is_put = DatasetState.READY in states.get(key, ())
+            if is_put or self._now_us() >= one.touched_us + self._params.expire_us:
+                log.info("upload %s of %s: %s", key, one.name, "put" if is_put else "expired")
+                await self._remove(key)
+
+
+def _readers(folder: Path, tables: Tables) -> dict[str, set[DatasetState]]:
+    """Return the states of the datasets that are put from uploads, by upload."""
+    head = f"{folder.resolve()}/"
+    found: dict[str, set[DatasetState]] = {}
+    for dataset in tables.datasets.values():
+        if dataset.spec.root.startswith(head):
+            key = dataset.spec.root.removeprefix(head).partition("/")[0]
+            found.setdefault(key, set()).add(dataset.state)
+    return found
+
+
+class _Chunk:
+    """A chunk that is being written: called in threads, one call at a time."""
+
+    def __init__(self, path: Path, offset: int, most: int) -> None:
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._handle = os.open(path, flags)
+        self._offset, self._end, self._most = offset, offset, most
+        self._sum = hashlib.sha256()
+        self._is_kept = False
+        os.ftruncate(self._handle, offset)  # what was never noted is not there
+
+    def add(self, piece: bytes) -> None:
+        """Write a piece; raises InvalidInput ``too_large`` beyond what may come."""
+        if self._end + len(piece) > self._offset + self._most:
+            told = f"at most {self._most} bytes may come here: {CHUNK_BYTES} in one chunk, and no "
+            raise InvalidInput(told + "more than the file was said to have", code="too_large")
+        self._sum.update(piece)
+        view = memoryview(piece)
+        while view:
+            written = os.pwrite(self._handle, view, self._end)
+            view, self._end = view[written:], self._end + written
+
+    def end(self, digest: bytes, received: Path, number: int) -> int:
+        """Note the chunk if it is right, and return where the file ends by then."""
+        if self._sum.digest() != digest:
+            told = "the chunk is not what its checksum says: send it again"
+            raise InvalidInput(told, code="wrong_checksum", fields=(FieldError("Digest", told),))
+        os.fsync(self._handle)
+        _append(received, f"{number} {self._end}\n")
+        self._is_kept = True
+        return self._end
+
+    def close(self) -> None:
+        """Let go of the file, cut back to where it was if the chunk is not kept."""
+        try:
+            if not self._is_kept:
+                os.ftruncate(self._handle, self._offset)
+        finally:
+            os.close(self._handle)
+
+
+@contextmanager
+def _disk() -> Iterator[None]:
+    """Tell of a disk that is full, or fails, as what it is."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise Unavailable("the daemon's disk is full", code="disk_full") from None
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise NotFound("the upload was given up meanwhile") from None
+        told = f"the daemon cannot write uploads: {error.strerror}"
+        raise Unavailable(told, code="disk_failed") from None
+
+
+def _append(path: Path, line: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        before = os.fstat(handle).st_size
+        try:
+            os.write(handle, line.encode())
+            os.fsync(handle)
+        except OSError:
+            os.ftruncate(handle, before)
+            raise
+    finally:
+        os.close(handle)
+
+
+def _content(name: str) -> Path:
+    """Return where a file lies in its upload's folder."""
+    return Path(CONTENT, name) if name else Path(CONTENT)
+
+
+def _make(here: Path, name: str, owner: str, files: tuple[UploadFile, ...]) -> None:
+    """Make the folder of an upload, with all of its files empty; its manifest comes last."""
+    here.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    here.mkdir(mode=0o700)
+    for file in files:
+        path = here / _content(file.name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+    (here / RECEIVED).touch(mode=0o600)
+    rows = [[file.name, file.size_bytes, file.mtime_ns] for file in files]
+    text = json.dumps({"name": name, "owner": owner, "files": rows})
+    part = here / f"{MANIFEST}.part"
+    with part.open("w") as handle:
+        handle.write(text)
+        handle.flush()
+        os.fsync(handle.fileno())
+    part.replace(here / MANIFEST)
+
+
+def _found(folder: Path) -> dict[str, _Open]:
+    """Return the uploads in a folder; what is none, and was made by us, is removed."""
+    found = {}
+    for here in folder.iterdir() if folder.is_dir() else ():
+        if not _ID.fullmatch(here.name):
+            continue
+        try:
+            found[here.name] = _loaded(here)
+        except (OSError, ValueError, TypeError, KeyError):
+            log.warning("upload %s cannot be gone on with, and is removed", here.name)
+            shutil.rmtree(here, ignore_errors=True)
+    return found
+
+
+def _loaded(here: Path) -> _Open:
+    text = json.loads((here / MANIFEST).read_text())
+    files = tuple(UploadFile(*row) for row in text["files"])
+    received = [0] * len(files)
+    for line in (here / RECEIVED).read_text().splitlines(keepends=True):
+        if line.endswith("\n"):  # one that was cut off notes nothing
+            number, end = map(int, line.split())
+            received[number] = max(received[number], end)
+    touched_us = int((here / RECEIVED).stat().st_mtime * 1_000_000)
+    return _Open(text["name"], text["owner"], files, received, touched_us)
+
+
+async def serve(uploads: Uploads, tables: Callable[[], Tables], every_s: float) -> None:
+    """Sweep for ever."""
+    while True:
+        with contextlib.suppress(OSError):
+            await uploads.sweep(tables())
+        await asyncio.sleep(every_s)

@@ -1,0 +1,334 @@
+"""Uploads over HTTP: sent by chunks, gone on with, bounded, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import socket
+import time
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.daemon import uploads
+from tenure.model.units import US
+from tenure.model.upload import CHUNK_BYTES
+from tests.api.server import TOKEN, Answer, Server
+
+TCP = {"Authorization": f"Bearer {TOKEN}"}
+CONTENT = bytes(range(256)) * 40
+CAPACITY = 1 << 20
+
+
+class Desk:
+    """A server that takes uploads, and a client that sends them."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.folder = server.folder / "uploads"
+        self.now_us = 1000 * US
+        self.begin_anew()
+
+    def begin_anew(self, **more: Any) -> None:
+        """Have what keeps uploads begin with what lies on the disk, as after a restart."""
+        words = {"capacity_bytes": CAPACITY, "expire_us": 60 * US} | more
+        params = uploads.UploadParams(self.folder, **words)
+        self.server.backend._uploads = uploads.Uploads(params, lambda: self.now_us)
+
+    def begin(self, *files: dict[str, Any], name: str = "data", is_tcp: bool = False) -> Answer:
+        rows = list(files) or [{"size": len(CONTENT), "mtime_ns": 7}]
+        body = json.dumps({"name": name, "files": rows}).encode()
+        headers = {"Content-Type": "application/json", **(TCP if is_tcp else {})}
+        return self.server.raw("POST", "/v1/uploads", body, headers=headers, is_tcp=is_tcp)
+
+    def send(
+        self,
+        key: str,
+        offset: int,
+        chunk: bytes,
+        *,
+        number: int | str = 0,
+        digest: bytes | None = None,
+        is_tcp: bool = False,
+        **headers: str,
+    ) -> Answer:
+        found = digest or hashlib.sha256(chunk).digest()
+        words = {
+            "Content-Type": "application/octet-stream",
+            "Content-Digest": f"sha-256=:{b64encode(found).decode()}:",
+            **(TCP if is_tcp else {}),
+        }
+        words |= {name.replace("_", "-"): value for name, value in headers.items()}
+        path = f"/v1/uploads/{key}/files/{number}?offset={offset}"
+        return self.server.raw("PUT", path, chunk, headers=words, is_tcp=is_tcp)
+
+    def sweep(self) -> None:
+        self.server.run(self.server.backend._uploads.sweep(self.server.backend.tables))
+
+    def left(self) -> list[str]:
+        """Return all files that lie on the disk."""
+        if not self.folder.exists():
+            return []
+        return sorted(str(p.relative_to(self.folder)) for p in self.folder.rglob("*"))
+
+
+@pytest.fixture
+def desk(server: Server) -> Desk:
+    return Desk(server)
+
+
+def test_chunks_become_a_dataset_and_the_folder_is_cleared(desk: Desk) -> None:
+    made = desk.begin()
+    assert made.status == 201, made.body
+    key = made.json["id"]
+    assert (made.json["received"], made.json["chunk_bytes"]) == (0, CHUNK_BYTES)
+    assert desk.send(key, 0, CONTENT[:5000]).json == {
+        "number": 0,
+        "bytes": len(CONTENT),
+        "received": 5000,
+    }
+    early = desk.server.post("/v1/datasets", {"name": "data", "upload": key, "block": 4096})
+    assert (early.status, early.json["code"]) == (409, "upload_incomplete")
+    assert desk.send(key, 5000, CONTENT[5000:]).json["received"] == len(CONTENT)
+    other = desk.server.post("/v1/datasets", {"name": "other", "upload": key})
+    assert (other.status, other.fields) == (422, ["name"])
+    put = desk.server.post("/v1/datasets", {"name": "data", "upload": key, "block": 4096})
+    assert put.status == 201, put.body
+    assert (put.json["state"], put.json["blocks"]) == ("ready", 3)
+    assert desk.server.get("/v1/datasets/data/content").body == CONTENT
+    assert desk.left()
+    desk.sweep()
+    assert desk.left() == []
+    assert desk.server.get(f"/v1/uploads/{key}").status == 404
+
+
+def test_a_folder_has_its_names_again(desk: Desk) -> None:
+    rows = [{"name": "a/b c.log", "size": 3}, {"name": "none", "size": 0}]
+    key = desk.begin(*rows).json["id"]
+    assert desk.send(key, 0, b"abc").status == 200
+    put = desk.server.post("/v1/datasets", {"name": "data", "upload": key})
+    assert put.status == 201, put.body
+    names = desk.server.get("/v1/datasets/data/files").json["items"]
+    assert [(row["name"], row["bytes"]) for row in names] == [("a/b c.log", 3), ("none", 0)]
+
+
+def test_the_same_files_go_on_where_they_were_also_after_a_restart(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    desk.send(key, 0, CONTENT[:4000])
+    again = desk.begin().json
+    assert (again["id"], again["files"][0]["received"]) == (key, 4000)
+    content = desk.folder / key / "content"
+    with content.open("ab") as file:
+        file.write(b"of a chunk that was cut off by kill -9")
+    with (desk.folder / key / "received").open("a") as file:
+        file.write("0 99")  # and its note, before it was whole
+    desk.begin_anew()
+    found = desk.server.get(f"/v1/uploads/{key}").json
+    assert found["received"] == 4000
+    wrong = desk.send(key, 0, CONTENT[:4000])
+    assert (wrong.status, wrong.json["code"]) == (409, "wrong_offset")
+    assert wrong.json["received"] == 4000
+    assert desk.send(key, 4000, CONTENT[4000:]).status == 200
+    assert content.read_bytes() == CONTENT
+
+
+def test_a_chunk_that_is_not_right_leaves_nothing(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    desk.send(key, 0, CONTENT[:100])
+    content = desk.folder / key / "content"
+    wrong = desk.send(key, 100, CONTENT[100:], digest=b"0" * 32)
+    assert (wrong.status, wrong.json["code"]) == (422, "wrong_checksum")
+    assert content.read_bytes() == CONTENT[:100]
+    long = desk.send(key, 100, CONTENT)
+    assert (long.status, long.json["code"]) == (422, "too_large")
+    assert content.read_bytes() == CONTENT[:100]
+    for header in ("", "md5=:eA==:", "sha-256=:eA==:", "sha-256=x", "sha-256=:*:"):
+        bad = desk.send(key, 100, b"x", Content_Digest=header)
+        assert (bad.status, bad.fields) == (422, ["Content-Digest"]), header
+    assert desk.send(key, 100, b"x", Content_Type="text/plain").status == 415
+    assert desk.send(key, 100, b"x", number=1).status == 404
+    assert desk.send(key, 100, b"x", number="x").status == 404
+    assert desk.send(key, -1, b"x").status == 422
+    assert desk.send(key, 100, CONTENT[100:]).status == 200
+
+
+def test_a_client_that_breaks_off_leaves_nothing_of_its_chunk(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    head = f"PUT /v1/uploads/{key}/files/0?offset=0 HTTP/1.1\r\nHost: localhost\r\n"
+    head += "Content-Type: application/octet-stream\r\nContent-Length: 10240\r\n"
+    head += f"Content-Digest: sha-256=:{b64encode(b'0' * 32).decode()}:\r\n\r\n"
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(str(desk.server.socket))
+        raw.sendall(head.encode() + CONTENT[:5000])
+        _until(lambda: (desk.folder / key / "content").stat().st_size > 0)
+    _until(lambda: (desk.folder / key / "content").stat().st_size == 0)
+    _until(lambda: desk.send(key, 0, CONTENT).status == 200)
+
+
+def _until(condition: Any) -> None:
+    until = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_an_upload_is_its_clients_alone(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    assert desk.server.raw("GET", f"/v1/uploads/{key}", headers=TCP, is_tcp=True).status == 404
+    assert desk.send(key, 0, b"x", is_tcp=True).status == 404
+    gone = desk.server.raw("DELETE", f"/v1/uploads/{key}", headers=TCP, is_tcp=True)
+    assert gone.status == 404
+    body = b'{"name": "data", "upload": "%s"}' % key.encode()
+    words = {**TCP, "Content-Type": "application/json"}
+    put = desk.server.raw("POST", "/v1/datasets", body, headers=words, is_tcp=True)
+    assert put.status == 404
+    taken = desk.begin(is_tcp=True)
+    assert (taken.status, taken.json["code"], taken.fields) == (409, "upload_open", ["name"])
+    assert key not in taken.body.decode()
+    assert desk.server.get(f"/v1/uploads/{key}").json["received"] == 0
+
+
+def test_other_files_of_the_name_begin_anew(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    desk.send(key, 0, CONTENT[:10])
+    fresh = desk.begin({"size": 5, "mtime_ns": 8}).json
+    assert fresh["id"] != key
+    assert desk.server.get(f"/v1/uploads/{key}").status == 404
+    assert not any(row.startswith(key) for row in desk.left())
+    dropped = desk.server.send("DELETE", f"/v1/uploads/{fresh['id']}")
+    assert dropped.status == 200
+    assert desk.left() == []
+
+
+def test_what_rests_too_long_expires(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    desk.now_us += 59 * US
+    desk.send(key, 0, CONTENT[:10])
+    desk.now_us += 59 * US
+    desk.sweep()
+    assert desk.server.get(f"/v1/uploads/{key}").status == 200
+    desk.now_us += 2 * US
+    desk.sweep()
+    assert desk.server.get(f"/v1/uploads/{key}").status == 404
+    assert desk.left() == []
+
+
+@pytest.mark.parametrize(
+    ("names", "path", "words"),
+    [
+        (["../up", "b"], "files.0.name", "no .."),
+        (["/etc/passwd", "b"], "files.0.name", "no empty part"),
+        (["a/../../b", "c"], "files.0.name", "no .."),
+        (["a//b", "c"], "files.0.name", "no empty part"),
+        (["a/.", "c"], "files.0.name", "no ."),
+        (["a\nb", "c"], "files.0.name", "printable"),
+        (["a" * 256, "c"], "files.0.name", "255 bytes"),
+        (["ä" * 128, "c"], "files.0.name", "255 bytes"),
+        (["/".join(["a" * 200] * 6), "c"], "files.0.name", "1024 bytes"),
+        (["a", "a"], "files.1.name", "twice"),
+        (["a", "a/b"], "files.0.name", "folder of another"),
+        (["", "b"], "files.0.name", "several files"),
+        (["a\0b"], "files.0.name", "NUL"),
+    ],
+)
+def test_names_that_would_not_stay_are_refused(
+    desk: Desk, names: list[str], path: str, words: str
+) -> None:
+    answer = desk.begin(*({"name": name, "size": 1} for name in names))
+    assert answer.status == 422, answer.body
+    assert answer.fields[0] == path
+    assert words in answer.json["errors"][0]["message"]
+    assert desk.left() == []
+
+
+def test_room_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = desk.begin({"size": CAPACITY + 1})
+    assert (whole.status, whole.json["code"]) == (409, "no_room")
+    assert "datasets.upload_capacity" in whole.json["detail"]
+    assert desk.begin({"size": CAPACITY - 1}, name="a").status == 201
+    assert desk.begin({"size": 2}, name="b").json["code"] == "no_room"
+    desk.begin_anew(capacity_bytes=0)
+    assert desk.begin(name="c").json["code"] == "uploads_off"
+    desk.begin_anew(capacity_bytes=1 << 60)
+    full = desk.begin({"size": 1 << 50}, name="c")
+    assert (full.status, full.json["code"]) == (503, "disk_full")
+    monkeypatch.setattr(uploads, "MAX_UPLOADS", 1)
+    assert desk.begin({"size": 1}, name="c").json["code"] == "no_room"
+
+
+def test_a_disk_that_fills_up_leaves_nothing_of_the_chunk(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = desk.begin().json["id"]
+    desk.send(key, 0, CONTENT[:100])
+
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    answer = desk.send(key, 100, CONTENT[100:])
+    assert (answer.status, answer.json["code"]) == (503, "disk_full")
+    monkeypatch.undo()
+    assert (desk.folder / key / "content").read_bytes() == CONTENT[:100]
+    assert desk.send(key, 100, CONTENT[100:]).status == 200
+
+
+def test_two_chunks_of_a_file_do_not_mix(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    keeper = desk.server.backend._uploads
+
+    async def both() -> list[Any]:
+        gate = asyncio.Event()
+
+        async def slow() -> Any:
+            yield CONTENT[:10]
+            await gate.wait()
+
+        async def quick() -> Any:
+            yield b"x"
+
+        owner = keeper._open[key].owner
+        digest = hashlib.sha256(CONTENT[:10]).digest()
+        first = asyncio.ensure_future(keeper.take(owner, key, (0, 0), digest, slow()))
+        await asyncio.sleep(0.05)
+        rows = await asyncio.gather(
+            keeper.take(owner, key, (0, 0), digest, quick()),
+            keeper.drop(owner, key),
+            return_exceptions=True,
+        )
+        await keeper.sweep(desk.server.backend.tables)
+        gate.set()
+        return [*rows, await first]
+
+    second, drop, first = desk.server.run(both())
+    assert second.code == drop.code == "upload_busy"
+    assert first.received == (10,)
+
+
+def test_what_is_no_upload_is_removed_and_what_is_not_ours_is_left(desk: Desk) -> None:
+    good = desk.begin().json["id"]
+    broken = desk.folder / f"u-{'0' * 32}"
+    broken.mkdir()
+    (broken / "manifest.json").write_text("{")
+    foreign = desk.folder / "notes"
+    foreign.write_text("x")
+    desk.begin_anew()
+    assert desk.server.get(f"/v1/uploads/{good}").status == 200
+    assert not broken.exists()
+    assert foreign.exists()
+
+
+def test_links_that_somebody_laid_are_not_followed(desk: Desk, tmp_path: Path) -> None:
+    key = desk.begin().json["id"]
+    target = tmp_path / "target"
+    target.write_bytes(b"safe")
+    content = desk.folder / key / "content"
+    content.unlink()
+    content.symlink_to(target)
+    answer = desk.send(key, 0, CONTENT)
+    assert (answer.status, answer.json["code"]) == (503, "disk_failed")
+    assert target.read_bytes() == b"safe"
