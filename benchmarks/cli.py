@@ -38,6 +38,7 @@ NAMES = (
     "simulations",
     "cycle",
     "planner",
+    "batches",
     "migration",
     "spark",
     "tiers",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from typing_extensions import TypedDict
 
@@ -77,7 +77,8 @@ class ReadingView(TypedDict):
 class StageView(TypedDict):
     """A stage; ``task_s`` is what a task takes on a node of speed 1, as estimated.
 
-    A task that runs for more than ``max_runtime_s`` fails (null: it may run for ever).
+    A task that runs for more than ``max_runtime_s`` fails (null: it may run for ever). The stage
+    should put out ``output_ratio`` bytes for each that it reads.
 
     ``states`` counts its tasks by state; of one that is tried again the present attempt counts.
     """
@@ -95,6 +96,7 @@ class StageView(TypedDict):
     dataset: DatasetInputView | None
     task_s: float | None
     max_runtime_s: float | None
+    output_ratio: float
     states: dict[str, int]
 
 
@@ -247,13 +249,13 @@ def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
 
 def batch_detail(batch: Batch, tasks: Sequence[Task]) -> BatchDetail:
     """Return a batch with its stages."""
-    stages = [stage_view(stage, tasks) for stage in batch.spec.stages]
+    states = Counter((task.stage, task.state.value) for task in tasks)
+    stages = [stage_view(stage, states) for stage in batch.spec.stages]
     return BatchDetail(**batch_view(batch, tasks), stages=stages)
 
 
-def stage_view(stage: StageSpec, tasks: Iterable[Task]) -> StageView:
-    """Return a stage with the states of its tasks."""
-    states = Counter(task.state.value for task in tasks if task.stage == stage.name)
+def stage_view(stage: StageSpec, states: Mapping[tuple[str, str], int]) -> StageView:
+    """Return a stage with the states of its tasks, counted by (stage, state)."""
     return StageView(
         name=stage.name,
         image=stage.image,
@@ -268,7 +270,8 @@ def stage_view(stage: StageSpec, tasks: Iterable[Task]) -> StageView:
         dataset=_dataset_view(stage.dataset),
         task_s=seconds(stage.run_us),
         max_runtime_s=seconds(stage.max_runtime_us or None),
-        states=dict(states),
+        output_ratio=stage.output_ratio,
+        states={state: count for (name, state), count in states.items() if name == stage.name},
     )
 
 

@@ -10,9 +10,10 @@ they get what is left anyway.
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tenure.core import chunks, lending, planning, reading, roster, tasks
+from tenure.core import chunks, lending, planning, reading, roster, slices, tasks
 from tenure.core.context import Context
 from tenure.core.index import Strand
 from tenure.model.batch import (
@@ -113,10 +114,10 @@ def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
 
 def _too_large(ctx: Context, stage: StageSpec, lenders: list[Node], path: str) -> Problem | None:
     """Return that one task asks for more than any node could lend if its owners used nothing."""
+    if not all(_short_of(ctx, stage, node) for node in lenders):  # most often the first fits
+        return None
     most = [(node, node.capacity - lending.margin_of(ctx, node)) for node in lenders]
     short = [exhausted(stage.request, left, node.capacity) for node, left in most]
-    if not all(short):
-        return None
     missing = [name for name in DIMENSIONS if any(name in one for one in short)]
     told = []
     for name in missing:
@@ -130,6 +131,11 @@ def _too_large(ctx: Context, stage: StageSpec, lenders: list[Node], path: str) -
 def _amount(name: str, value: int) -> str:
     """Return what a task asks for in words: CPU or memory."""
     return f"{value / 1000:g} CPUs" if name == "cpu_m" else f"{value} bytes of memory"
+
+
+def _short_of(ctx: Context, stage: StageSpec, node: Node) -> Sequence[str]:
+    """Return what a node has not enough of for a task of a stage, however idle."""
+    return exhausted(stage.request, node.capacity - lending.margin_of(ctx, node), node.capacity)
 
 
 def _no_lender(ctx: Context, nodes: list[Node]) -> str:
@@ -215,19 +221,23 @@ def tasks_of(ctx: Context, batch: Batch) -> list[Task]:
 
 def _wind_down(ctx: Context, batch: Batch) -> None:
     """Stop what is left; the batch is over when nothing of it can be running any more."""
-    here = tasks_of(ctx, batch)
     chunks.release(ctx, batch)
-    for task in here:
-        if task.state not in TASK_OVER:
+    for stage in batch.spec.stages:
+        for index in sorted(ctx.index.strands[batch.id, stage.name].open):
+            if ctx.slice.is_spent:
+                ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
+                return
+            task = ctx.tables.tasks[f"{batch.id}/{index}"]
+            ctx.slice.spend(slices.END if not task.node else slices.PLACE)
             tasks.abandon(ctx, task, batch.reason)
-    if any(grave.may_run for task in here for grave in ctx.graves_of(task.key)):
+    if ctx.index.haunts.get(batch.id):
         return
     state = B.CANCELLED if batch.is_cancelling else B.FAILED
     to(ctx, replace(batch, finished_us=ctx.now_us), state)
 
 
 def on_timer(ctx: Context, key: str) -> None:
-    """Go on with a task whose wait is over."""
+    """Go on with a task whose wait is over, or with a batch that ends."""
     ctx.touched_tasks.add(key)
     ctx.is_room_changed = True
 
@@ -238,7 +248,7 @@ def on_timer(ctx: Context, key: str) -> None:
 def settle(ctx: Context) -> None:
     """Take back what owners need, then give tasks to the nodes that can lend to them."""
     if not ctx.index.open_batches:
-        planning.ask(ctx)
+        planning.go_on(ctx)
         return
     for name in sorted(name for name, keys in ctx.index.tasks.items() if keys):
         _give_way(ctx, name)
@@ -287,10 +297,15 @@ def _serve(ctx: Context, batch: Batch) -> None:
 
 
 def _fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
-    seats = lending.seats(ctx, stage)
-    if not seats:
-        return
-    for task in list(roster.placeable(ctx, batch.id, stage.name)):
+    """Place tasks of a stage that no plan holds where there is room."""
+    seats = [] if ctx.slice.is_spent else lending.seats(ctx, stage)
+    for task in roster.placeable(ctx, batch.id, stage.name):
+        if ctx.slice.is_spent:
+            ctx.arm(ctx.now_us, roster.MACHINE, "rest")
+            return
+        if not seats:
+            return
+        ctx.slice.spend(slices.PLACE)
         # on another node than the one it had to leave, where there is one
         turn = int(len(seats) > 1 and seats[0][-1] == task.shunned)
         node = ctx.tables.nodes[seats.pop(turn)[-1]]
@@ -298,14 +313,14 @@ def _fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
         again = lending.seat(ctx, stage, node)
         if again is not None:
             insort(seats, again)
-        if not seats:
-            return
 
 
 def rearm(ctx: Context) -> None:
     """Set the timers of loaded tasks and have those of open batches reviewed."""
     for key in sorted(ctx.index.open_batches):
+        ctx.touched_tasks.add(key)
         for task in tasks_of(ctx, ctx.tables.batches[key]):
-            ctx.touched_tasks.add(task.key)
+            if task.state in TASK_OVER or task.node:
+                ctx.touched_tasks.add(task.key)
             if task.retry_us > ctx.now_us:
                 ctx.arm(task.retry_us, tasks.MACHINE, task.key)

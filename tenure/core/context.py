@@ -12,6 +12,7 @@ from tenure.core.blockindex import Shelves, built
 from tenure.core.index import Index, Look, Strand, shift
 from tenure.core.line import queue_key
 from tenure.core.params import Params
+from tenure.core.slices import Slice
 from tenure.core.tables import Meta, PublicEvent, Tables
 from tenure.model.batch import Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
@@ -57,13 +58,13 @@ class Context:
     prefetched; ``localizer`` decides that, and where tasks over datasets run.
     ``planning`` is what the holistic planner is asked, ``roster`` what
     its plan has nodes begin. ``starved`` says since when the tasks of a node have
-    had next to no CPU, ``offers`` is what nodes lend over time, as last reckoned.
+    had next to no CPU, ``offers`` is what nodes lend over time, as last reckoned, ``standings``
+    whether they may lend by their record and their agent.
+    ``slice`` is the work on batches that is left to this transaction.
     """
 
     def __init__(self, params: Params, placer: Placer, localizer: Localizer) -> None:
-        self.params = params
-        self.placer = placer
-        self.localizer = localizer
+        self.params, self.placer, self.localizer = params, placer, localizer
         self.now_us = 0
         self.tables = Tables()
         self.index = Index()
@@ -110,6 +111,8 @@ class Context:
         self.roster: Any = None
         self.starved: dict[str, int] = {}
         self.offers: dict[str, Any] = {}
+        self.standings: dict[str, Any] = {}
+        self.slice = Slice(params.slice_work)
 
     # effects, events, timers
 
@@ -291,8 +294,7 @@ class Context:
     def put_grave(self, grave: Grave) -> Grave:
         """Store a grave."""
         self.forget_loads(grave.node)
-        self.index.graves.setdefault(grave.node, set()).add(grave.id)
-        self.index.graves_of.setdefault(grave.owner, set()).add(grave.id)
+        self.index.bury(grave)
         self.is_room_changed = True
         return self.tables.graves.put(grave.id, grave)
 
@@ -300,11 +302,7 @@ class Context:
         """Forget a grave: its container is gone."""
         self.forget_loads(grave.node)
         self.tables.graves.drop(grave.id)
-        self.index.graves.get(grave.node, set()).discard(grave.id)
-        owned = self.index.graves_of.get(grave.owner, set())
-        owned.discard(grave.id)
-        if not owned:
-            self.index.graves_of.pop(grave.owner, None)
+        self.index.clear(grave)
         self.touch_owner(grave.owner)
         self.is_room_changed = True
 
@@ -322,6 +320,7 @@ class Context:
         self.guards.pop(node, None)
         self.starved.pop(node, None)
         self.offers.pop(node, None)
+        self.standings.pop(node, None)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a grave reviewed."""
@@ -495,5 +494,4 @@ class Context:
             if not move.is_over:
                 self._index_move(move)
         for grave in tables.graves.values():
-            self.index.graves.setdefault(grave.node, set()).add(grave.id)
-            self.index.graves_of.setdefault(grave.owner, set()).add(grave.id)
+            self.index.bury(grave)

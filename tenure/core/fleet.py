@@ -142,6 +142,7 @@ class FleetState:
         What an event touched is reviewed at once; the queue is served when all are taken in, so
         the same events in the same batches give the same effects.
         """
+        self.ctx.slice.renew()
         for group in together.groups(events):
             together.expect(self.ctx, group)
             for event in group:

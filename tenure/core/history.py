@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from tenure.core import answers, ledger
+from tenure.core import answers, drafts, ledger
 from tenure.core.context import Context
 from tenure.core.tables import Table
 from tenure.model.container import ContainerState, Service
@@ -59,11 +59,7 @@ def _excess_batches(ctx: Context) -> list[str]:
 
 def _forget_batch(ctx: Context, key: str) -> None:
     """Drop a batch with its tasks; what it put out goes with it (``daemon.outputs``)."""
-    batch = ctx.tables.batches[key]
-    for index in range(batch.spec.tasks):
-        ctx.tables.tasks.drop(f"{key}/{index}")
-    for stage in batch.spec.stages:
-        ctx.index.strands.pop((key, stage.name), None)
+    drafts.drop(ctx, key, ctx.tables.batches[key].spec)
     ctx.tables.batches.drop(key)
     ctx.tables.schedules.drop(key)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tenure.core.line import Key, Line
-from tenure.model.batch import Task, TaskState
+from tenure.model.batch import TASK_OVER, Task, TaskState
+from tenure.model.container import Grave
 
 
 @dataclass(slots=True)
@@ -16,7 +18,8 @@ class Index:
     executors without a node; ``unestimated`` of these are without an estimate, ``unknown``
     says where those that wait without one are in the line; ``removed`` are nodes that the
     configuration does not name any more; ``tasks`` those of batches by node, ``strands`` by
-    batch and stage.
+    batch and stage; ``haunts`` the graves that may run, by the job, batch or container that owns
+    them.
     """
 
     executors: dict[str, set[str]] = field(default_factory=dict)
@@ -43,23 +46,83 @@ class Index:
     tasks: dict[str, set[str]] = field(default_factory=dict)
     strands: dict[tuple[str, str], Strand] = field(default_factory=dict)
     open_batches: set[str] = field(default_factory=set)
+    haunts: dict[str, set[str]] = field(default_factory=dict)
+
+    def bury(self, grave: Grave) -> None:
+        """Take in a grave."""
+        self.graves.setdefault(grave.node, set()).add(grave.id)
+        self.graves_of.setdefault(grave.owner, set()).add(grave.id)
+        if grave.may_run:
+            self.haunts.setdefault(grave.owner.partition("/")[0], set()).add(grave.id)
+        else:
+            self._calm(grave)
+
+    def clear(self, grave: Grave) -> None:
+        """Forget a grave."""
+        self.graves.get(grave.node, set()).discard(grave.id)
+        owned = self.graves_of.get(grave.owner, set())
+        owned.discard(grave.id)
+        if not owned:
+            self.graves_of.pop(grave.owner, None)
+        self._calm(grave)
+
+    def _calm(self, grave: Grave) -> None:
+        owner = grave.owner.partition("/")[0]
+        haunting = self.haunts.get(owner, set())
+        haunting.discard(grave.id)
+        if not haunting:
+            self.haunts.pop(owner, None)
 
 
 @dataclass(slots=True)
 class Strand:
-    """The tasks of one stage: those that wait for a node, and how many are not done."""
+    """The tasks of one stage: those that wait for a node, and how many are not done.
+
+    ``again`` are those of ``pending`` that were tried before, ``open`` those that are not over.
+    What was never tried is taken in the order of its index, and never comes back as such: none
+    stands before ``first``, nor from ``end`` on.
+    """
 
     pending: set[int] = field(default_factory=set)
+    again: set[int] = field(default_factory=set)
+    open: set[int] = field(default_factory=set)
     undone: int = 0
+    first: int = 1 << 62
+    end: int = 0
 
     def take(self, old: Task | None, task: Task) -> None:
         """Count a task anew (None: it was not counted before)."""
         was_undone = old is not None and old.state is not TaskState.DONE
         self.undone += (task.state is not TaskState.DONE) - was_undone
-        if task.state is TaskState.PENDING:
-            self.pending.add(task.index)
-        else:
-            self.pending.discard(task.index)
+        if old is None:
+            self.first, self.end = min(self.first, task.index), max(self.end, task.index + 1)
+        for among, is_in in (
+            (self.pending, task.state is TaskState.PENDING),
+            (self.again, task.state is TaskState.PENDING and task.attempt > 1),
+            (self.open, task.state not in TASK_OVER),
+        ):
+            if is_in:
+                among.add(task.index)
+            else:
+                among.discard(task.index)
+
+    def waiting(self) -> Iterator[int]:
+        """Yield those that wait for a node: those that were tried before, then by index.
+
+        So that a few of ten thousand cost no walk over all. It may be left at any point.
+        """
+        yield from sorted(self.again)
+        yield from self.fresh()
+
+    def fresh(self) -> Iterator[int]:
+        """Yield those that were never tried, by index; what is placed meanwhile is left out."""
+        index = self.first
+        while index < self.end:
+            if index in self.pending and index not in self.again:
+                yield index
+            elif index == self.first:
+                self.first += 1
+            index += 1
 
 
 def shift(sets: dict[str, set[str]], old: str, new: str, key: str) -> None:

@@ -14,6 +14,7 @@ from tenure.core.context import Context
 from tenure.core.executors import is_node_ready
 from tenure.model.batch import EXITED, PREPARING, StageSpec, TaskState
 from tenure.model.forecast import STEP_US, SpareSteps
+from tenure.model.harvest import Guard
 from tenure.model.node import Node, Scheduling
 from tenure.model.resources import Resources, exhausted, total
 from tenure.model.units import FOREVER_US, HOUR_US, US, iso
@@ -144,9 +145,42 @@ def lent_on(ctx: Context, node: str) -> Resources:
     return total(here)
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether a node may lend by its record and by what its agent told, while both are the same."""
+
+    node: Node
+    guard: Guard | None
+    is_good: bool
+
+
 def is_lendable(ctx: Context, node: Node) -> bool:
-    """Whether tasks may begin on a node: nothing stands against it."""
-    return not objection(ctx, node)
+    """Whether tasks may begin on a node: nothing stands against it (``objection``).
+
+    What follows from the node's record and its agent is kept: this is asked of all nodes at once.
+    """
+    guard, kept = ctx.guards.get(node.name), ctx.standings.get(node.name)
+    if kept is None or kept.node is not node or kept.guard is not guard:
+        is_good = not (_unfit(node) or guards.objection(ctx, node))
+        kept = ctx.standings[node.name] = Standing(node, guard, is_good)
+    return (
+        kept.is_good
+        and node.name in ctx.fresh
+        and not _starving(ctx, node)
+        and not (ctx.params.needs_forecast and forecasts.in_force(ctx, node.name) is None)
+        and not power.is_leaving(ctx, node)
+    )
+
+
+def _unfit(node: Node) -> str:
+    """Return why a node does not lend by its record alone, "" where it may."""
+    if not is_said_to_lend(node):
+        return "it is not said to lend: set harvest.mode: act, and agent.url"
+    if not is_node_ready(node):
+        return f"it is {node.word}"
+    if node.scheduling is not Scheduling.YES or node.is_removed:
+        return "it takes no new work"
+    return ""
 
 
 def objection(ctx: Context, node: Node) -> str:
@@ -156,12 +190,9 @@ def objection(ctx: Context, node: Node) -> str:
     (a node whose agent is away lends nothing, what runs there goes on), and what these will take is
     forecast, unless present use may do.
     """
-    if not is_said_to_lend(node):
-        return "it is not said to lend: set harvest.mode: act, and agent.url"
-    if not is_node_ready(node):
-        return f"it is {node.word}"
-    if node.scheduling is not Scheduling.YES or node.is_removed:
-        return "it takes no new work"
+    why = _unfit(node)
+    if why:
+        return why
     if node.name not in ctx.fresh:  # not listed since it connected: what is there is not known
         return "it has not been listed yet"
     if power.is_leaving(ctx, node):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from tenure.core import forecasts, lending, tasks
+from tenure.core import forecasts, lending, slices, tasks
 from tenure.core.blockindex import nodes_of
 from tenure.core.context import Context
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec, Task, TaskState
@@ -28,16 +28,18 @@ def lenders(ctx: Context) -> list[Node]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What was begun of a batch: tasks by (stage, node's place, end), inputs by (stage, place)."""
+    """What was begun of a stage: tasks by (node's place, end), inputs that lie there by place."""
 
-    running: Counter[tuple[str, int, int]] = field(default_factory=Counter)
-    ahead: Counter[tuple[str, int]] = field(default_factory=Counter)
+    running: Counter[tuple[int, int]] = field(default_factory=Counter)
+    ahead: Counter[int] = field(default_factory=Counter)
 
 
 class Survey:
     """One look at the fleet for one question: ``nodes`` in the order of the question's offers.
 
-    Those that lend come first, by name, then others that still hold tasks.
+    Those that lend come first, by name, then others that still hold tasks. The look takes several
+    transactions (``go_on``), so it is of no single moment; what is left of a batch is told as of
+    when that is asked, and what began by then counts as begun wherever it was seen.
     """
 
     def __init__(self, ctx: Context) -> None:
@@ -49,15 +51,35 @@ class Survey:
         self.nodes = [*self.lenders, *(ctx.tables.nodes[name] for name in others)]
         self._places = {node.name: place for place, node in enumerate(self.nodes)}
         self._holders: dict[tuple[str, bool], tuple[int, ...]] = {}
-        self._progress = self._begun()
+        self._progress: dict[tuple[str, str], Progress] = {}
+        self._offers: list[Offer] = []
 
-    def offers(self, until_us: int) -> tuple[Offer, ...]:
-        """Return what the nodes lend until then; those where no task may begin offer nothing."""
-        count = len(self.lenders)
-        return tuple(
-            offer_of(self._ctx, node, until_us if place < count else 0)
-            for place, node in enumerate(self.nodes)
-        )
+    @property
+    def offers(self) -> tuple[Offer, ...]:
+        """Return what the nodes lend; those where no task may begin offer nothing."""
+        return tuple(self._offers)
+
+    def go_on(self, until_us: int) -> bool:
+        """Look at nodes, and what they lend until then; return whether that was the last."""
+        while len(self._offers) < len(self.nodes):
+            if self._ctx.slice.is_spent:
+                return False
+            self._look(len(self._offers), until_us)
+        return True
+
+    def _look(self, place: int, until_us: int) -> None:
+        ctx, known = self._ctx, self.nodes[place]
+        node = ctx.tables.nodes.get(known.name)
+        lends = node is not None and place < len(self.lenders) and lending.is_lendable(ctx, node)
+        self._offers.append(offer_of(ctx, node or known, until_us if lends else 0))
+        here = [] if node is None else ctx.tasks_on(known.name)
+        for task in here:
+            begun = self._progress.setdefault((task.batch, task.stage), Progress())
+            if task.is_ahead:
+                begun.ahead[place] += 1
+            else:
+                begun.running[place, end_us(ctx, task)] += 1
+        ctx.slice.spend(slices.NODE + len(here) // 2)
 
     def of_spec(self, key: str, spec: BatchSpec) -> BatchNeed:
         """Return all of a batch that is new."""
@@ -67,19 +89,22 @@ class Survey:
 
     def of_batch(self, batch: Batch) -> BatchNeed:
         """Return what is left of a batch: what runs stays, inputs that lie on nodes count."""
-        begun = self._progress.get(batch.id, Progress())
-        running, ahead = sorted(begun.running.items()), sorted(begun.ahead.items())
         shunned = {stage.name: self._shunned(batch, stage) for stage in batch.spec.stages}
         strands, stages = self._ctx.index.strands, []
         for need in self._stages(batch.spec, shunned):
             if need.is_rest:
                 stages.append(need)
                 continue
-            done = batch.spec.stage(need.name).count - strands[batch.id, need.name].undone
-            runs = tuple((k, at, n) for (name, k, at), n in running if name == need.name)
-            lies = tuple((k, n) for (name, k), n in ahead if name == need.name)
+            begun = self._progress.get((batch.id, need.name), Progress())
+            strand = strands[batch.id, need.name]
+            waiting = len(strand.pending) - sum(shunned[need.name].values())
+            held = begun.running.total() + begun.ahead.total()
+            done = max(0, need.count - waiting - held)
+            runs = tuple((k, at, n) for (k, at), n in sorted(begun.running.items()))
+            lies = tuple(sorted(begun.ahead.items()))
             lies += self._lying(batch, batch.spec.stage(need.name))
             stages.append(replace(need, ended=done, running=runs, delivered=lies))
+            self._ctx.slice.spend(slices.NODE + len(begun.running) // 8)
         return BatchNeed(batch.id, batch.spec.submitter, tuple(stages), max(1, batch.promised_us))
 
     def _lying(self, batch: Batch, stage: StageSpec) -> tuple[tuple[int, int], ...]:
@@ -110,7 +135,7 @@ class Survey:
                 work_us=stage.run_us,
                 cpu_m=stage.request.cpu_m,
                 memory_bytes=stage.request.memory_bytes,
-                chunk_bytes=input_bytes(spec, stage),
+                chunk_bytes=spec.sent_bytes(stage),
                 after=after,
                 nodes=self._holding(stage),
             )
@@ -128,7 +153,7 @@ class Survey:
         ctx, found, holding = self._ctx, Counter[int](), self._holding(stage)
         if len(holding) < 2:
             return found
-        for index in ctx.index.strands[batch.id, stage.name].pending:
+        for index in ctx.index.strands[batch.id, stage.name].again:
             node = ctx.tables.tasks[f"{batch.id}/{index}"].shunned
             if self._places.get(node, -1) in holding:
                 found[self._places[node]] += 1
@@ -141,17 +166,6 @@ class Survey:
             lend = enumerate(self.lenders)
             self._holders[key] = tuple(k for k, node in lend if lending.holds(node, stage))
         return self._holders[key]
-
-    def _begun(self) -> dict[str, Progress]:
-        found: dict[str, Progress] = {}
-        for place, node in enumerate(self.nodes):
-            for task in self._ctx.tasks_on(node.name):
-                begun = found.setdefault(task.batch, Progress())
-                if task.is_ahead:
-                    begun.ahead[task.stage, place] += 1
-                else:
-                    begun.running[task.stage, place, end_us(self._ctx, task)] += 1
-        return found
 
 
 def offer_of(ctx: Context, node: Node, until_us: int) -> Offer:
@@ -176,17 +190,6 @@ def offer_of(ctx: Context, node: Node, until_us: int) -> Offer:
         kept = ctx.offers[node.name] = (ctx.now_us, basis, offer)
     found: Offer = kept[2]
     return found
-
-
-def input_bytes(spec: BatchSpec, stage: StageSpec) -> int:
-    """Return what a task gets: its chunk, or its part of what the stage before it read.
-
-    How much a stage puts out is not known before; as much as it read is taken.
-    """
-    if not stage.shuffle:
-        return stage.chunk_bytes
-    source = spec.stage(stage.shuffle)
-    return source.chunk_bytes * source.count // max(1, stage.count)
 
 
 def end_us(ctx: Context, task: Task) -> int:

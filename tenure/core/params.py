@@ -63,7 +63,10 @@ class Params:
     the blocks of a node that does not answer are copied anew from elsewhere, ``scrub_us`` between
     two checks of every replica, ``copies_per_node`` at a time, ``helper_image`` of what does that
     there; ``locate_us`` how long locations of blocks in HDFS are believed; ``max_datasets`` and
-    ``max_blocks`` of one dataset; ``prefetch`` is what is copied into memory ahead.
+    ``max_blocks`` of one dataset; ``prefetch`` is what is copied into memory ahead;
+    ``slice_work`` is what one transaction does for batches, in units of some 20 microseconds,
+    before the rest is left to the next; ``reply_us`` after which who submitted a batch is told
+    that there is no plan, well before the API gives up on the answer.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -121,11 +124,15 @@ class Params:
     plan_cores: int = 2
     answer_us: int = 2 * US
     plan_limit_us: int = 30 * US
+    slice_work: int = 200
+    reply_us: int = 25 * US
 
     def __post_init__(self) -> None:
         if not self.generations:
             raise ValueError("generations must name at least one generation")
         times = self.grace_us, self.power_retry_us, self.runtime_us, self.verify_us, self.solve_us
+        if self.slice_work < 1:
+            raise ValueError("slice_work must be at least 1")
         if min(times) < 0:
             raise ValueError("times must not be negative")
         if min(self.headroom, self.hybrid_factor) < 1:

@@ -1,10 +1,15 @@
 """Batches are planned elsewhere, by the holistic planner; its answers are taken over here.
 
 Theory of operation. A submission that is not refused at once waits for a plan, as its request does;
-nothing of it is stored before. One question is open at a time: all open batches in the order of
-their arrival, and those that wait. The answer accepts or refuses each whole. What it says of when
-and where tasks begin is kept as the schedules of the batches and enacted by ``roster``. Where the
-plan is not proven, it is asked for once more with more time.
+it is told within ``Params.reply_us`` that there is none. One question is open at a time: all open
+batches in the order of their arrival, and those that wait. The answer accepts or refuses each
+whole. What it says of when and where tasks begin is kept as the schedules of the batches and
+enacted by ``roster``. Where the plan is not proven, it is asked for once more with more time.
+
+A question about a thousand nodes, and an answer for ten thousand tasks, are worked on in slices
+(``slices``), with other events between: a question is first a ``Draft``, an answer an ``Intake``.
+Nobody sees either before it is whole. Then, in one transaction, all schedules are taken over, the
+batches are stored, whose tasks lie there as drafts by then, and those who wait are answered.
 
 Reality departs from plans. The rest is planned anew (``want``) when other nodes lend, when tasks
 have to begin anew, and when nodes are ahead of their part or behind it. What was begun stays;
@@ -17,17 +22,18 @@ A question is not stored: after a restart all is planned anew, and who waited as
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from tenure.core import answers, chunks, forecasts, needs, roster
+from tenure.core import answers, chunks, drafts, forecasts, needs, roster, slices
 from tenure.core.context import Context
-from tenure.model.batch import Batch, Chunk, Forecasted, Task
+from tenure.core.inquiry import Aim, Asked, Draft, Intake, Offering, Planning
+from tenure.model.batch import Batch, Forecasted
 from tenure.model.effects import PlanBatches
 from tenure.model.errors import Problem
 from tenure.model.events import SubmitBatch
 from tenure.model.node import Node
 from tenure.model.outcome import Done, Outcome, Refused
-from tenure.model.planning import PlanAnswer, PlanQuestion, Schedule
+from tenure.model.planning import BatchNeed, PlanAnswer, PlanQuestion, Schedule
 from tenure.model.units import US, iso
 
 MACHINE = "planning"
@@ -41,45 +47,6 @@ SETTLE_US = US
 LOOK_US = US // 4
 #: Nodes that are ahead of the plan or behind it are no haste.
 DRIFT_US = 30 * US
-#: Which nodes lend, by name, and the run of a cycle that made the forecast of each.
-Offering = tuple[tuple[str, str], ...]
-
-
-@dataclass(slots=True)
-class Asked:
-    """A question that is open: who waits for it, and which nodes lent then."""
-
-    effect: str
-    until_us: int
-    commands: tuple[SubmitBatch, ...]
-    lenders: Offering
-    why: str
-    is_improving: bool = False
-
-    @property
-    def is_dry(self) -> bool:
-        return any(command.is_dry for command in self.commands)
-
-
-@dataclass(slots=True)
-class Planning:
-    """What is being planned.
-
-    ``why`` the rest is to be planned anew ("": it is not), from ``due_us`` on.
-    ``lenders`` are the nodes that the newest plan knows, ``unplanned`` the batches that it does
-    not hold; ``fails`` in a row had no answer.
-    """
-
-    waiting: list[SubmitBatch] = field(default_factory=list)
-    asked: Asked | None = None
-    why: str = ""
-    due_us: int = 0
-    is_improving: bool = False
-    lenders: Offering = ()
-    unplanned: frozenset[str] = frozenset()
-    fails: int = 0
-    drifted_us: int = 0
-    looked_us: int = 0
 
 
 def enlist(ctx: Context, command: SubmitBatch) -> None:
@@ -90,6 +57,7 @@ def enlist(ctx: Context, command: SubmitBatch) -> None:
         ctx.reply(command, Problem("queue_full", detail, 429))
         return
     state.waiting.append(command)
+    ctx.arm(command.at_us + ctx.params.reply_us, MACHINE, command.request)
     ask(ctx)
 
 
@@ -99,8 +67,8 @@ def expected(ctx: Context) -> tuple[int, int]:
     They count against the bounds of open ones: many that come at once are all planned together.
     """
     state = ctx.planning
-    asked = state.asked.commands if state.asked is not None else ()
-    found = [command.spec.tasks for command in (*state.waiting, *asked) if not command.is_dry]
+    rows = (*state.waiting, *state.planned)
+    found = [command.spec.tasks for command in rows if not command.is_dry]
     return len(found), sum(found)
 
 
@@ -113,6 +81,12 @@ def want(ctx: Context, why: str, *, wait_us: int = 0) -> None:
     ctx.arm(due_us, MACHINE, "all")
 
 
+def go_on(ctx: Context) -> None:
+    """Go on with what is being worked on, and ask what there is to ask."""
+    _take_in(ctx)
+    ask(ctx)
+
+
 def ask(ctx: Context) -> None:
     """Ask the planner, if there is something to ask and no answer is awaited."""
     while _must_ask_again(ctx):
@@ -120,15 +94,24 @@ def ask(ctx: Context) -> None:
 
 
 def _must_ask_again(ctx: Context) -> bool:
-    """Ask once; return whether nothing was asked though somebody waits still.
+    """Go on with a question, or begin one; return whether nothing was asked though somebody waits.
 
     Each call that returns true told somebody, or found that nothing is to be planned anew.
     """
     state = ctx.planning
-    if state.asked is not None and not (state.asked.is_improving and (state.waiting or state.why)):
+    if state.intake is not None or ctx.meta.is_restoring:
         return False
-    if ctx.meta.is_restoring:
-        return False
+    if state.draft is None:
+        state.draft = _begin(ctx)
+    return state.draft is not None and _drawn_up(ctx, state.draft) and _must_go_on(ctx, state.draft)
+
+
+def _begin(ctx: Context) -> Draft | None:
+    """Begin a question, if there is something to ask."""
+    state = ctx.planning
+    is_free = state.asked is None or state.asked.aim.is_improving
+    if not is_free or (state.asked is not None and not (state.waiting or state.why)):
+        return None
     state.waiting[:] = [one for one in state.waiting if not answers.recall(ctx, one)]
     is_due = bool(state.why) and ctx.now_us >= state.due_us
     commands = _next(state)
@@ -136,20 +119,53 @@ def _must_ask_again(ctx: Context) -> bool:
         commands = ()  # whose question says nothing of the others; it comes behind
     why = state.why if is_due else ("a submission" if commands else "more time for it")
     if not (commands or is_due or state.is_improving):
-        return False
-    survey = needs.Survey(ctx)
-    question = question_of(ctx, survey, commands)
+        return None
     del state.waiting[: len(commands)]
     is_improving, state.is_improving = not (commands or is_due), False
     state.why = "" if is_due else state.why  # where nothing is left of any batch too
-    if not survey.lenders or not question.batches:
+    state.asked = None
+    survey = needs.Survey(ctx)
+    open_ = sorted((ctx.tables.batches[key] for key in ctx.index.open_batches), key=_arrival)
+    aim = Aim(commands, why, is_improving)
+    lenders = _offering(ctx, survey.lenders)
+    return Draft(aim, survey, lenders, [batch.id for batch in open_])
+
+
+def _drawn_up(ctx: Context, draft: Draft) -> bool:
+    """Go on with a question; return whether it is whole. The rest is for the next transaction."""
+    window_us = ctx.params.harvest_window_us
+    if not draft.survey.go_on(ctx.now_us + window_us):
+        ctx.arm(ctx.now_us, MACHINE, "draft")
+        return False
+    while draft.left:
+        if ctx.slice.is_spent:
+            ctx.arm(ctx.now_us, MACHINE, "draft")
+            return False
+        batch = ctx.tables.batches.get(draft.left.pop(0))
+        if batch is None or batch.is_over or batch.is_ending:
+            continue
+        ctx.roster.placed.pop(batch.id, None)  # what begins from now on the answer does not know
+        need = draft.survey.of_batch(batch)
+        if any(stage.count > stage.ended for stage in need.stages):
+            draft.found.append(need)
+    return True
+
+
+def _must_go_on(ctx: Context, draft: Draft) -> bool:
+    """Send a question that is whole; return whether there is none though somebody waits."""
+    state, aim = ctx.planning, draft.aim
+    state.draft = None
+    commands = [command for command in aim.commands if command.request not in state.told]
+    found = [*draft.found, *(draft.survey.of_spec(one.batch, one.spec) for one in commands)]
+    if not draft.survey.lenders or not found:
         for command in commands:  # whoever lent when they came does not any more
             _tell(ctx, command, Problem("no_lender", "no node lends its idle capacity now", 422))
+        state.told.clear()
         return bool(state.waiting)
-    limit_us = ctx.params.plan_limit_us if is_improving else ctx.params.answer_us
+    limit_us = ctx.params.plan_limit_us if aim.is_improving else ctx.params.answer_us
     key, until_us = ctx.effect_id(), ctx.now_us + limit_us + LATE_US
-    state.asked = Asked(key, until_us, commands, _offering(ctx, survey.lenders), why, is_improving)
-    ctx.roster.placed.clear()
+    state.asked = Asked(aim, key, until_us, draft.lenders)
+    question = _question_of(ctx, draft.survey, found)
     ctx.emit(PlanBatches(key, f"{MACHINE}:all", question, limit_us / US))
     ctx.arm(until_us, MACHINE, "all")
     return False
@@ -179,19 +195,12 @@ def _next(state: Planning) -> tuple[SubmitBatch, ...]:
     return tuple(row)
 
 
-def question_of(
-    ctx: Context, survey: needs.Survey, commands: Sequence[SubmitBatch]
-) -> PlanQuestion:
+def _question_of(ctx: Context, survey: needs.Survey, found: Sequence[BatchNeed]) -> PlanQuestion:
     """Return what is to be planned: the rest of the open batches, then those that wait."""
-    open_ = sorted((ctx.tables.batches[key] for key in ctx.index.open_batches), key=_arrival)
-    left = [survey.of_batch(batch) for batch in open_ if not batch.is_ending]
-    found = [need for need in left if any(s.count > s.ended for s in need.stages)]
-    found += [survey.of_spec(command.batch, command.spec) for command in commands]
-    window_us = ctx.params.harvest_window_us
     return PlanQuestion(
         now_us=ctx.now_us,
-        window_us=window_us,
-        offers=survey.offers(ctx.now_us + window_us),
+        window_us=ctx.params.harvest_window_us,
+        offers=survey.offers,
         batches=tuple(found),
         solver=ctx.params.plan_solver,
         sharing=ctx.params.plan_sharing,
@@ -216,33 +225,40 @@ def on_end(ctx: Context, effect: str, outcome: Outcome) -> bool:
     if isinstance(outcome, Done) and outcome.plan is not None:
         state.fails = 0
         _take(ctx, asked, outcome.plan)
-    elif not asked.is_improving:
-        _without(ctx, asked, outcome)
+    else:
+        if not asked.aim.is_improving:
+            _without(ctx, asked.aim, outcome)
+        state.told.clear()
     ctx.is_room_changed = True
     ask(ctx)
     return True
 
 
-def _without(ctx: Context, asked: Asked, outcome: Outcome) -> None:
+def _without(ctx: Context, aim: Aim, outcome: Outcome) -> None:
     """Ask again where no plan came; after some tries tell those who wait, and go on without."""
     state = ctx.planning
     state.fails += 1
     is_hopeless = isinstance(outcome, Refused) and outcome.code == "no_solver"
+    commands = [command for command in aim.commands if command.request not in state.told]
     if state.fails < ASKS and not is_hopeless:
-        state.waiting[:0] = asked.commands
-        if not asked.commands:
-            want(ctx, asked.why, wait_us=SETTLE_US)
+        state.waiting[:0] = commands
+        if not aim.commands:
+            want(ctx, aim.why, wait_us=SETTLE_US)
         return
     detail = getattr(outcome, "detail", "") or "the planner gave no answer"
-    for command in asked.commands:
-        _tell(ctx, command, Problem("no_plan", f"it could not be planned: {detail}", 503))
-    if not asked.commands:
+    for command in commands:
+        _tell(ctx, command, _no_plan(detail))
+    if not aim.commands:
         for key in ctx.index.open_batches:
             ctx.tables.schedules.drop(key)
-        roster.rebuild(ctx)
+        roster.clear(ctx)
         state.unplanned = frozenset(ctx.index.open_batches)
         state.fails = 0
-        want(ctx, asked.why, wait_us=2 * DRIFT_US)
+        want(ctx, aim.why, wait_us=2 * DRIFT_US)
+
+
+def _no_plan(detail: str) -> Problem:
+    return Problem("no_plan", f"it could not be planned: {detail}", 503)
 
 
 def _tell(ctx: Context, command: SubmitBatch, problem: Problem) -> None:
@@ -251,14 +267,28 @@ def _tell(ctx: Context, command: SubmitBatch, problem: Problem) -> None:
         ctx.reply(command, problem)
 
 
-def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
-    """Answer those who wait, and take over the schedules of all."""
+def _tell_overdue(ctx: Context) -> None:
+    """Tell those who waited for too long: who is told later may have gone, and asked again."""
     state = ctx.planning
+    due_us = ctx.now_us - ctx.params.reply_us
+    late = [command for command in state.waiting if command.at_us <= due_us]
+    state.waiting[:] = [command for command in state.waiting if command.at_us > due_us]
+    for command in state.planned:
+        if command.at_us <= due_us and command.request not in state.told:
+            state.told.add(command.request)
+            late.append(command)
+    seconds = ctx.params.reply_us / US
+    for command in late:
+        _tell(ctx, command, _no_plan(f"the planner gave no answer within {seconds:g} s"))
+
+
+def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
+    """Answer those who get nothing stored, and begin to take over the schedules of all."""
     found = {schedule.batch: schedule for schedule in answer.schedules}
     refusals = {batch: (code, detail) for batch, code, detail in answer.refusals}
-    accepted = 0
-    for command in asked.commands:
-        if answers.recall(ctx, command):
+    coming: list[SubmitBatch] = []
+    for command in asked.aim.commands:
+        if command.request in ctx.planning.told or answers.recall(ctx, command):
             continue
         schedule = found.get(command.batch)
         problem = chunks.objection(ctx, command.batch, command.spec)
@@ -269,26 +299,65 @@ def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
         elif command.is_dry:
             ctx.reply(command, Forecasted(schedule.end_us, schedule))
         else:
-            accepted += 1
-            batch = _accept(ctx, command, schedule)
-            answers.remember(ctx, command, "batches", batch.id)
-            ctx.reply(command, batch)
-    if asked.is_dry:
+            coming.append(command)
+    if asked.aim.is_dry:
+        ctx.planning.told.clear()
         return
+    made = (task for command in coming for task in drafts.tasks_of(ctx, command))
+    listing = roster.Listing(ctx, found, coming)
+    ctx.planning.intake = Intake(asked, answer, found, tuple(coming), made, listing)
+    _take_in(ctx)
+
+
+def _take_in(ctx: Context) -> None:
+    """Go on with an answer; once all of it is there, it counts."""
+    intake = ctx.planning.intake
+    if intake is None:
+        return
+    for task in intake.tasks:
+        drafts.put(ctx, task)
+        ctx.slice.spend(slices.TASK)
+        if ctx.slice.is_spent:
+            break
+    if ctx.slice.is_spent or not intake.listing.go_on():
+        ctx.arm(ctx.now_us, MACHINE, "intake")
+        return
+    ctx.planning.intake = None
+    _conclude(ctx, intake)
+
+
+def _conclude(ctx: Context, intake: Intake) -> None:
+    """Store and answer what is accepted, and have the roster go by the new schedules."""
+    state, aim = ctx.planning, intake.asked.aim
+    accepted = 0
+    for command in intake.coming:
+        if command.request in state.told or answers.recall(ctx, command):
+            drafts.drop(ctx, command.batch, command.spec)
+            continue
+        problem = chunks.objection(ctx, command.batch, command.spec)
+        if problem is not None:  # others have taken the room of its replicas meanwhile
+            drafts.drop(ctx, command.batch, command.spec)
+            turn_away(ctx, command, problem)
+            continue
+        accepted += 1
+        batch = _accept(ctx, command, intake.schedules[command.batch])
+        answers.remember(ctx, command, "batches", batch.id)
+        ctx.reply(command, batch)
+    state.told.clear()
     for key in sorted(ctx.index.open_batches):
-        if key in found:
-            schedule = ctx.tables.schedules.put(key, replace(found[key], why=asked.why))
-            if schedule.starts and not asked.commands:
-                end = iso(schedule.end_us)
-                ctx.publish("batch.replanned", key, why=asked.why, end=end)
-        else:
+        found = intake.schedules.get(key)
+        if found is None:
             ctx.tables.schedules.drop(key)
-    state.lenders = asked.lenders
-    state.unplanned = frozenset(ctx.index.open_batches - found.keys())
-    is_open = any(not schedule.is_proven for schedule in answer.schedules)
+            continue
+        schedule = ctx.tables.schedules.put(key, replace(found, why=aim.why))
+        if schedule.starts and not aim.commands:
+            ctx.publish("batch.replanned", key, why=aim.why, end=iso(schedule.end_us))
+    state.lenders = intake.asked.lenders
+    state.unplanned = frozenset(ctx.index.open_batches - intake.schedules.keys())
+    is_open = any(not schedule.is_proven for schedule in intake.answer.schedules)
     is_longer = ctx.params.plan_limit_us > ctx.params.answer_us
     state.is_improving = bool(accepted) and is_open and is_longer
-    roster.rebuild(ctx)
+    roster.adopt(ctx, intake.listing)
 
 
 def _refuse(ctx: Context, command: SubmitBatch, code: str, detail: str) -> None:
@@ -311,17 +380,10 @@ def turn_away(ctx: Context, command: SubmitBatch, problem: Problem) -> None:
 
 
 def _accept(ctx: Context, command: SubmitBatch, schedule: Schedule) -> Batch:
-    """Store a batch with its tasks; its schedule goes with it."""
+    """Store a batch whose tasks lie there; its schedule goes with it."""
     spec, seq = command.spec, ctx.meta.next_seq
     ctx.set_meta(next_seq=seq + 1)
     batch = ctx.put_batch(Batch(command.batch, seq, spec, ctx.now_us, schedule.end_us))
-    index = 0
-    for stage in spec.stages:
-        pieces = command.chunks.get(stage.name, ())
-        for number in range(stage.count):
-            chunk: Chunk | None = pieces[number] if pieces else None
-            ctx.put_task(Task(batch.id, index, stage.name, number, chunk, changed_us=ctx.now_us))
-            index += 1
     chunks.put(ctx, batch)
     end = iso(schedule.end_us)
     ctx.publish("batch.accepted", batch.id, name=spec.name, tasks=spec.tasks, end=end)
@@ -334,28 +396,31 @@ def _accept(ctx: Context, command: SubmitBatch, schedule: Schedule) -> Batch:
 def review(ctx: Context) -> None:
     """Want the rest planned anew where reality departed from the plan; ask if it is time."""
     state = ctx.planning
+    _take_in(ctx)
     open_ = [ctx.tables.batches[key] for key in sorted(ctx.index.open_batches)]
     open_ = [batch for batch in open_ if not batch.is_ending]
-    if open_ and not state.why:
+    if open_ and not state.why and state.intake is None:
         _look(ctx, open_)
     ask(ctx)
 
 
 def _look(ctx: Context, open_: Sequence[Batch]) -> None:
+    """Compare the plan with what became of it."""
     state = ctx.planning
     if ctx.now_us < state.looked_us + LOOK_US:
         ctx.arm(state.looked_us + LOOK_US, MACHINE, "all")
         return
     state.looked_us = ctx.now_us
     now = _offering(ctx, needs.lenders(ctx))
-    before = state.asked.lenders if state.asked is not None else state.lenders
+    open_question = state.draft or state.asked
+    before = state.lenders if open_question is None else open_question.lenders
     if now != before:
         is_same = [name for name, _ in now] == [name for name, _ in before]
         why = "forecasts were revised" if is_same else "other nodes lend"
         if now:
             want(ctx, why, wait_us=SETTLE_US if state.lenders else 0)
         return
-    if state.asked is not None:
+    if open_question is not None:
         return
     if any(_is_short(ctx, batch) for batch in open_ if batch.id not in state.unplanned):
         want(ctx, "tasks have to begin anew", wait_us=SETTLE_US)
@@ -379,7 +444,8 @@ def _is_short(ctx: Context, batch: Batch) -> bool:
 
 
 def on_timer(ctx: Context, key: str) -> None:
-    """Give up an answer that is late, and look again."""
+    """Tell those who waited for too long, give up an answer that is late, and look again."""
+    _tell_overdue(ctx)
     asked = ctx.planning.asked
     if asked is not None and ctx.now_us >= asked.until_us:
         on_end(ctx, asked.effect, Refused("no_plan", "the planner gave no answer"))
@@ -399,5 +465,6 @@ def reset(ctx: Context) -> None:
 def rearm(ctx: Context) -> None:
     """Have all planned anew: what the plan knew is no longer known."""
     reset(ctx)
+    drafts.sweep(ctx)
     if ctx.index.open_batches:
         want(ctx, "the daemon restarted")

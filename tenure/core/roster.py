@@ -4,22 +4,30 @@ Theory of operation. The plan says how many tasks of which stage begin where and
 stage are alike, so the next one that waits takes the place. The order of a node's starts counts
 more than their times, for estimates are wrong: a start that is due and has no room waits for it,
 and one that is not due begins early where its node has room for as long as it lasts, unless it
-would keep what stands before it from its own time. Inputs are sent ahead: a task gets its container
-and its input shortly before it is due, and takes room of its node only when it begins.
+would keep what stands before it from its own time. Starts of stages that wait for others stand
+apart until the turn of these has come, so that however many there are, they hold up nobody. Inputs
+are sent ahead: a task gets its container and its input shortly before it is due, and takes room of
+its node only when it begins.
 
-What is here is worked out of the schedules when these change (``rebuild``); after a restart all is
-planned anew.
+What is here is worked out of the schedules when these change: a ``Listing`` is made in slices and
+adopted at once; what nodes began since the plan was asked for, and what lies there, is taken off
+node by node before any is served (``_reconcile``). Nodes are served in slices too, in a circle.
+After a restart all is planned anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.core import lending, tasks
+from tenure.core import lending, slices, tasks
 from tenure.core.context import Context
-from tenure.model.batch import Batch, StageSpec, Task, TaskState
+from tenure.model.batch import Batch, BatchSpec, StageSpec, Task, TaskState
+from tenure.model.events import SubmitBatch
 from tenure.model.node import Node
+from tenure.model.planning import Schedule
 from tenure.model.resources import exhausted
 from tenure.model.units import US, iso
 
@@ -30,6 +38,8 @@ MOST_LOOKED = 32
 AHEAD_US = 5 * US
 #: Where a link's speed is not stated, inputs are sent ahead as if it were this (bytes a second).
 ASSUMED_LINK = 20_000_000
+#: So many nodes are compared with their plan at a time.
+DRIFT_NODES = 64
 #: A task that had to leave a node gets another start there only so long after it was due.
 PATIENCE_US = 10 * US
 FAR_US = 1 << 62
@@ -49,88 +59,193 @@ class Entry:
 
 @dataclass(slots=True)
 class Roster:
-    """Entries by node in order of time; ``left`` how many there are of each (batch, stage).
+    """Entries by node in order of time, those ``apart`` by stage; ``left`` how many of each stage.
 
-    ``placed`` counts, by (batch, stage, node), what began since the newest question to the planner,
-    whose answer does not know of it. ``quiet`` are nodes that were served and need not be again
-    while what they lend is as it was, until a time; ``stir`` ends that.
+    ``latest`` is when the last start of a (batch, stage) was planned. ``placed`` counts, by batch,
+    then (stage, node), what began since the planner was told of it; ``taken`` is that of the plan
+    in force, which its ``unsettled`` nodes do not know of yet. ``quiet`` are nodes that were served
+    and need not be again while what they lend is as it was, until a time; ``stir`` ends that. The
+    circle goes on ``after`` a node.
     """
 
     entries: dict[str, list[Entry]] = field(default_factory=dict)
+    apart: dict[str, dict[Key, list[Entry]]] = field(default_factory=dict)
     left: dict[Key, int] = field(default_factory=dict)
-    placed: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    latest: dict[Key, int] = field(default_factory=dict)
+    placed: dict[str, Counter[Key]] = field(default_factory=dict)
+    taken: dict[str, Counter[Key]] = field(default_factory=dict)
+    unsettled: list[str] = field(default_factory=list)
     quiet: dict[str, tuple[lending.Look, int]] = field(default_factory=dict)
+    after: str = ""
+    looked: str = ""
 
 
-def rebuild(ctx: Context) -> None:
-    """Take over the schedules of all open batches; inputs that lie elsewhere are given up.
+class Listing:
+    """A roster in the making, of the schedules of open batches and of those to be accepted."""
 
-    O(starts).
+    def __init__(
+        self, ctx: Context, schedules: Mapping[str, Schedule], coming: Sequence[SubmitBatch]
+    ) -> None:
+        open_ = (ctx.tables.batches[key] for key in sorted(ctx.index.open_batches))
+        rows = [(batch.id, batch.seq, batch.spec) for batch in open_ if not batch.is_ending]
+        first = ctx.meta.next_seq
+        rows += [(one.batch, first + n, one.spec) for n, one in enumerate(coming)]
+        self._slice = ctx.slice
+        self._entries = _entries([row for row in rows if row[0] in schedules], schedules)
+        self.roster = Roster()
+
+    def go_on(self) -> bool:
+        """List starts; return whether that was the last. The rest is for the next transaction."""
+        for node, entry in self._entries:
+            self.roster.entries.setdefault(node, []).append(entry)
+            key = entry.batch, entry.stage
+            self.roster.left[key] = self.roster.left.get(key, 0) + entry.count
+            self.roster.latest[key] = max(self.roster.latest.get(key, 0), entry.at_us)
+            self._slice.spend(slices.ENTRY)
+            if self._slice.is_spent:
+                return False
+        return True
+
+
+def _entries(
+    rows: Sequence[tuple[str, int, BatchSpec]], schedules: Mapping[str, Schedule]
+) -> Iterator[tuple[str, Entry]]:
+    """Yield the planned starts of batches (id, order of arrival, what it is), with their nodes."""
+    for key, seq, spec in rows:
+        over_datasets = {stage.name for stage in spec.stages if stage.dataset is not None}
+        for start in schedules[key].starts:
+            if start.stage not in over_datasets:  # these begin where their blocks are (``reading``)
+                yield start.node, Entry(start.at_us, seq, key, start.stage, start.count)
+
+
+def adopt(ctx: Context, listing: Listing) -> None:
+    """Have nodes begin by a listing from now on."""
+    taken, ctx.roster = ctx.roster.placed, listing.roster
+    ctx.roster.taken = taken
+    busy = (name for name, keys in ctx.index.tasks.items() if keys)
+    ctx.roster.unsettled = sorted({*ctx.roster.entries, *busy}, reverse=True)
+
+
+def clear(ctx: Context) -> None:
+    """Have nodes begin nothing by plan: there is none. What was sent ahead begins when it may."""
+    ctx.roster = Roster()
+
+
+def _reconcile(ctx: Context, name: str) -> None:
+    """Take off a node's starts what began there since its plan was asked for, and what lies there.
+
+    Inputs that lie there for tasks that are planned elsewhere are given up.
     """
-    taken, roster = ctx.roster.placed, Roster()
-    ctx.roster = roster
-    lying = _ahead(ctx)
-    for key in sorted(ctx.index.open_batches):
-        batch, schedule = ctx.tables.batches[key], ctx.tables.schedules.get(key)
-        if schedule is None or batch.is_ending:
-            continue
-        ahead = lying.get(key, {})
-        over_datasets = {s.name for s in batch.spec.stages if s.dataset is not None}
-        for start in schedule.starts:
-            if start.stage in over_datasets:
-                continue  # they begin where their blocks are (``reading``)
-            count = start.count - _drawn(taken, (key, start.stage, start.node), start.count)
-            there = ahead.get((start.stage, start.node), [])
-            for task in there[:count]:
-                ctx.put_task(replace(task, start_us=start.at_us))
-            count, there[:count] = count - len(there[:count]), []
-            if count:
-                entry = Entry(start.at_us, batch.seq, key, start.stage, count)
-                roster.entries.setdefault(start.node, []).append(entry)
-                roster.left[key, start.stage] = roster.left.get((key, start.stage), 0) + count
-        for task in (task for rest in ahead.values() for task in rest):
+    roster = ctx.roster
+    lying = _ahead(ctx, name)
+    entries = sorted(roster.entries.get(name, ()), key=lambda entry: (entry.at_us, entry.seq))
+    for entry in entries:
+        key = entry.batch, entry.stage
+        _drop(roster, entry, _drawn(roster.taken, entry, name))
+        there = lying.get(key, [])[: entry.count]
+        for task in there:
+            ctx.put_task(replace(task, start_us=entry.at_us))
+        if there:
+            lying[key] = lying[key][len(there) :]
+            _drop(roster, entry, len(there))
+    for rest in lying.values():
+        for task in rest:
             tasks.withdraw(ctx, task)
-    for entries in roster.entries.values():
+            ctx.slice.spend(slices.PLACE)
+    ctx.slice.spend(slices.ENTRY * len(entries))
+    _sort_in(ctx, name, [entry for entry in entries if entry.count])
+
+
+def _sort_in(ctx: Context, name: str, entries: list[Entry]) -> None:
+    """Have those of a node's starts stand apart whose stage waits for another."""
+    roster, turns = ctx.roster, dict[Key, bool]()
+    roster.entries[name], apart = [], roster.apart.setdefault(name, {})
+    for entry in entries:
+        key = entry.batch, entry.stage
+        if key not in turns:
+            turns[key] = _has_turn_or_none(ctx, key)
+        if turns[key]:
+            roster.entries[name].append(entry)
+        else:
+            apart.setdefault(key, []).append(entry)
+
+
+def _has_turn_or_none(ctx: Context, key: Key) -> bool:
+    """Whether the turn of a stage has come, or never will."""
+    batch = ctx.tables.batches.get(key[0])
+    is_over = batch is None or batch.is_over or batch.is_ending
+    return batch is None or is_over or has_turn(ctx, batch, batch.spec.stage(key[1]))
+
+
+def _let_in(ctx: Context, name: str) -> None:
+    """Have those of a node's starts that stand apart take their places whose turn has come."""
+    roster = ctx.roster
+    apart = roster.apart.get(name)
+    due = [key for key in apart or () if _has_turn_or_none(ctx, key)]
+    if apart is not None and due:
+        entries = roster.entries.setdefault(name, [])
+        for key in due:
+            entries += apart.pop(key)
         entries.sort(key=lambda entry: (entry.at_us, entry.seq))
 
 
-def _count(ctx: Context, key: tuple[str, str, str]) -> None:
+def _count(ctx: Context, task: Task, node: str) -> None:
     """Count a task that began, for a plan that does not know of it."""
-    ctx.roster.placed[key] = ctx.roster.placed.get(key, 0) + 1
+    ctx.roster.placed.setdefault(task.batch, Counter())[task.stage, node] += 1
 
 
-def _drawn(counts: dict[tuple[str, str, str], int], key: tuple[str, str, str], most: int) -> int:
-    """Take up to ``most`` from a count and return how many."""
-    drawn = min(most, counts.get(key, 0))
+def _drawn(counts: Mapping[str, Counter[Key]], entry: Entry, node: str) -> int:
+    """Take as much from a count as a start is for, and return how many."""
+    of_batch = counts.get(entry.batch, Counter())
+    drawn = min(entry.count, of_batch[entry.stage, node])
     if drawn:
-        counts[key] -= drawn
+        of_batch[entry.stage, node] -= drawn
     return drawn
 
 
-def _ahead(ctx: Context) -> dict[str, dict[Key, list[Task]]]:
-    """Return the tasks whose input was sent ahead, by batch, stage and node."""
-    found: dict[str, dict[Key, list[Task]]] = {}
-    for node in sorted(ctx.index.tasks):
-        for task in ctx.tasks_on(node):
-            if task.is_ahead:
-                of_batch = found.setdefault(task.batch, {})
-                of_batch.setdefault((task.stage, node), []).append(task)
+def _drop(roster: Roster, entry: Entry, count: int) -> None:
+    """Take tasks off a start."""
+    entry.count -= count
+    roster.left[entry.batch, entry.stage] -= count
+
+
+def _ahead(ctx: Context, name: str) -> dict[Key, list[Task]]:
+    """Return the tasks of a node whose input was sent ahead, of batches that are planned."""
+    found: dict[Key, list[Task]] = {}
+    for task in ctx.tasks_on(name):
+        is_planned = task.is_ahead and task.batch in ctx.tables.schedules
+        if is_planned and not ctx.tables.batches[task.batch].is_ending:
+            found.setdefault((task.batch, task.stage), []).append(task)
     return found
 
 
 def serve(ctx: Context) -> None:
     """Give tasks to the nodes whose turn has come, and begin those whose input lies there."""
     turn, roster = _Turn(ctx), ctx.roster
+    while roster.unsettled and not ctx.slice.is_spent:
+        _reconcile(ctx, roster.unsettled.pop())
+    if roster.unsettled:
+        ctx.arm(ctx.now_us, MACHINE, "rest")
+        return
     busy = (name for name, keys in ctx.index.tasks.items() if keys)
-    for name in sorted({*busy, *roster.entries}):
+    names = sorted({*busy, *roster.entries})
+    begin = bisect_left(names, roster.after)
+    for name in (*names[begin:], *names[:begin]):
         node, quiet = ctx.tables.nodes.get(name), roster.quiet.get(name)
         is_same = quiet is not None and ctx.lent.get(name) is quiet[0]
         if node is None or (is_same and quiet is not None and ctx.now_us < quiet[1]):
             continue
+        if ctx.slice.is_spent:
+            roster.after = name
+            break
         if lending.is_lendable(ctx, node):
+            ctx.slice.spend(slices.NODE)
+            _let_in(ctx, name)
             turn.begin_ahead(name)
-            turn.serve(node, roster.entries.get(name, []))
-            roster.quiet[name] = (lending.look_at(ctx, node), turn.until_us(node))
+            if turn.serve(node):
+                roster.quiet[name] = (lending.look_at(ctx, node), turn.until_us(node))
+    if ctx.slice.is_spent:
+        ctx.arm(ctx.now_us, MACHINE, "rest")
 
 
 def stir(ctx: Context) -> None:
@@ -139,11 +254,19 @@ def stir(ctx: Context) -> None:
 
 
 @dataclass(slots=True)
+class _Waiting:
+    """Tasks of a stage that may be placed: those tried before, then the others as they are."""
+
+    again: list[Task]
+    fresh: Iterator[Task]
+
+
+@dataclass(slots=True)
 class _Turn:
     """One pass over the nodes; ``waiting`` are the tasks that may be placed, by stage."""
 
     ctx: Context
-    waiting: dict[Key, list[Task]] = field(default_factory=dict)
+    waiting: dict[Key, _Waiting] = field(default_factory=dict)
 
     def begin_ahead(self, name: str) -> None:
         """Let tasks whose input lies on a node take its room, in the order of their starts."""
@@ -160,18 +283,24 @@ class _Turn:
                     ctx.arm(task.start_us, MACHINE, name)
                 return
             ctx.put_task(replace(task, is_ahead=False))
-            _count(ctx, (task.batch, task.stage, name))
+            ctx.slice.spend(slices.BEGIN)
+            _count(ctx, task, name)
 
-    def serve(self, node: Node, entries: list[Entry]) -> None:
-        """Place what may be placed on a node."""
-        ctx = self.ctx
+    def serve(self, node: Node) -> bool:
+        """Place what may be placed on a node; return whether all of it was looked at."""
+        ctx, roster = self.ctx, self.ctx.roster
+        entries = roster.entries.get(node.name, [])
         ahead = (ctx.tables.tasks[key] for key in lending.look_at(ctx, node).ahead)
-        blocked_us = min((max(task.start_us, ctx.now_us) for task in ahead), default=FAR_US)
+        times = [task.start_us for task in ahead]
+        times += [rows[0].at_us for rows in roster.apart.get(node.name, {}).values()]
+        blocked_us = min((max(at_us, ctx.now_us) for at_us in times), default=FAR_US)
         for entry in entries[:MOST_LOOKED]:
+            if ctx.slice.is_spent:
+                break
             batch = ctx.tables.batches.get(entry.batch)
             is_over = batch is None or batch.is_over or batch.is_ending
             if batch is None or is_over or not ctx.index.strands[batch.id, entry.stage].pending:
-                self._drop(entry, entry.count)
+                _drop(roster, entry, entry.count)
                 continue
             stage = batch.spec.stage(entry.stage)
             if has_turn(ctx, batch, stage):
@@ -179,6 +308,7 @@ class _Turn:
             if entry.count:
                 blocked_us = min(blocked_us, max(entry.at_us, ctx.now_us))
         entries[:] = [entry for entry in entries if entry.count]
+        return not ctx.slice.is_spent
 
     def until_us(self, node: Node) -> int:
         """Return when a node that was served has to be looked at again, and have that happen."""
@@ -193,7 +323,7 @@ class _Turn:
 
     def _place(self, node: Node, entry: Entry, stage: StageSpec, blocked_us: int) -> None:
         ctx = self.ctx
-        while entry.count:
+        while entry.count and not ctx.slice.is_spent:
             look = lending.look_at(ctx, node)
             begins = self._has_room(node, stage, entry.at_us, blocked_us)
             is_soon = ctx.now_us >= entry.at_us - ahead_us(ctx, entry, node)
@@ -204,13 +334,10 @@ class _Turn:
             if task is None:
                 return
             tasks.place(ctx, replace(task, start_us=entry.at_us, is_ahead=not begins), node)
+            ctx.slice.spend(slices.PLACE)
             if begins:
-                _count(ctx, (entry.batch, entry.stage, node.name))
-            self._drop(entry, 1)
-
-    def _drop(self, entry: Entry, count: int) -> None:
-        entry.count -= count
-        self.ctx.roster.left[entry.batch, entry.stage] -= count
+                _count(ctx, task, node.name)
+            _drop(ctx.roster, entry, 1)
 
     def _next(self, entry: Entry, node: str) -> Task | None:
         """Return the next task of a stage that waits for a node, None if there is none for this.
@@ -218,16 +345,21 @@ class _Turn:
         Those that had to leave another node come first, those that had to leave this one only
         where nothing else came of the plan for a while.
         """
-        key = entry.batch, entry.stage
+        ctx, key = self.ctx, (entry.batch, entry.stage)
         if key not in self.waiting:
-            found = list(placeable(self.ctx, *key))
-            self.waiting[key] = sorted(found, key=lambda task: (not task.shunned, task.index))
+            strand = ctx.index.strands[key]
+            again = sorted(
+                _free(ctx, entry.batch, strand.again),
+                key=lambda task: (not task.shunned, task.index),
+            )
+            self.waiting[key] = _Waiting(again, _free(ctx, entry.batch, strand.fresh()))
         row = self.waiting[key]
-        waits = self.ctx.now_us < entry.at_us + PATIENCE_US and len(self.ctx.roster.entries) > 1
-        for place, task in enumerate(row):
+        others = len(ctx.roster.entries) > 1
+        waits = others and ctx.now_us < entry.at_us + PATIENCE_US
+        for place, task in enumerate(row.again):
             if not (waits and task.shunned == node):
-                return row.pop(place)
-        return None
+                return row.again.pop(place)
+        return next(row.fresh, None)
 
     def _has_room(self, node: Node, stage: StageSpec, at_us: int, blocked_us: int = FAR_US) -> bool:
         """Whether a task planned for ``at_us`` may begin on a node now."""
@@ -246,8 +378,12 @@ def has_turn(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
 
 
 def placeable(ctx: Context, batch: str, stage: str) -> Iterator[Task]:
-    """Yield the tasks of a stage that wait for a node and may begin, by index."""
-    for index in sorted(ctx.index.strands[batch, stage].pending):
+    """Yield the tasks of a stage that wait for a node and may begin: tried ones, then by index."""
+    yield from _free(ctx, batch, ctx.index.strands[batch, stage].waiting())
+
+
+def _free(ctx: Context, batch: str, indices: Iterable[int]) -> Iterator[Task]:
+    for index in indices:
         task = ctx.tables.tasks[f"{batch}/{index}"]
         is_waiting = ctx.now_us < task.retry_us
         if not is_waiting and not any(grave.may_run for grave in ctx.graves_of(task.key)):
@@ -256,36 +392,42 @@ def placeable(ctx: Context, batch: str, stage: str) -> Iterator[Task]:
 
 def ahead_us(ctx: Context, entry: Entry, node: Node) -> int:
     """Return how long before its start a task's input is sent."""
-    stage = ctx.tables.batches[entry.batch].spec.stage(entry.stage)
+    spec = ctx.tables.batches[entry.batch].spec
     link = node.capacity.net_bytes_per_s or ASSUMED_LINK
-    return AHEAD_US + stage.chunk_bytes * US // link
+    return AHEAD_US + spec.sent_bytes(spec.stage(entry.stage)) * US // link
 
 
 def drift(ctx: Context, slack_us: int) -> str:
     """Return in words how a node is off the plan by more than ``slack_us``, "" if none is.
 
     Behind it: what is due has no room, also where its input lies there already. Ahead of it: it has
-    nothing more to begin, and what it has room for is planned elsewhere for later.
-    O(entries + nodes x stages).
+    nothing more to begin, and what it has room for is planned elsewhere for later. ``DRIFT_NODES``
+    are looked at with each call, in a circle. O(stages) each.
     """
-    latest: dict[Key, int] = {}
-    for name, entries in sorted(ctx.roster.entries.items()):
-        for entry in entries:
-            key = entry.batch, entry.stage
-            latest[key] = max(latest.get(key, 0), entry.at_us)
-        node = ctx.tables.nodes.get(name)
-        if node is not None and entries and _is_late(ctx, node, entries[0], slack_us):
+    names = sorted(node.name for node in ctx.tables.nodes.values() if _may_drift(ctx, node))
+    begin = bisect_left(names, ctx.roster.looked)
+    circle = [*names[begin:], *names[:begin]]
+    ctx.roster.looked = circle[DRIFT_NODES] if len(circle) > DRIFT_NODES else ""
+    for name in circle[:DRIFT_NODES]:
+        node, entries = ctx.tables.nodes[name], ctx.roster.entries.get(name, [])
+        is_late = bool(entries) and _is_late(ctx, node, entries[0], slack_us)
+        if is_late or _is_stuck(ctx, node, slack_us):
             return f"{name} is behind its plan"
-    for name in sorted(name for name, keys in ctx.index.tasks.items() if keys):
-        node = ctx.tables.nodes.get(name)
-        if node is not None and _is_stuck(ctx, node, slack_us):
-            return f"{name} is behind its plan"
-    for node in list(ctx.tables.nodes.values()):
-        if not ctx.roster.entries.get(node.name) and lending.is_said_to_lend(node):
-            for key, at_us in sorted(latest.items()):
-                if _could_begin(ctx, node, key, at_us - slack_us):
-                    return f"{node.name} is ahead of its plan"
+        if not entries and not ctx.roster.apart.get(name) and _is_early(ctx, node, slack_us):
+            return f"{name} is ahead of its plan"
     return ""
+
+
+def _may_drift(ctx: Context, node: Node) -> bool:
+    return lending.is_said_to_lend(node) or bool(ctx.index.tasks.get(node.name))
+
+
+def _is_early(ctx: Context, node: Node, slack_us: int) -> bool:
+    """Whether a node with nothing more to begin could take something that is planned elsewhere."""
+    if not lending.is_said_to_lend(node):
+        return False
+    late = ((key, at) for key, at in ctx.roster.latest.items() if ctx.roster.left.get(key))
+    return any(_could_begin(ctx, node, key, at_us - slack_us) for key, at_us in sorted(late))
 
 
 def _is_late(ctx: Context, node: Node, entry: Entry, slack_us: int) -> bool:
@@ -309,7 +451,9 @@ def _is_stuck(ctx: Context, node: Node, slack_us: int) -> bool:
 
 def _could_begin(ctx: Context, node: Node, key: Key, before_us: int) -> bool:
     """Whether a task of a stage would end on an idle node before it is to begin elsewhere."""
-    batch = ctx.tables.batches[key[0]]
+    batch = ctx.tables.batches.get(key[0])
+    if batch is None or batch.is_over or batch.is_ending:
+        return False
     stage = batch.spec.stage(key[1])
     if ctx.now_us + lending.task_us(stage, node) > before_us or not has_turn(ctx, batch, stage):
         return False
@@ -318,7 +462,10 @@ def _could_begin(ctx: Context, node: Node, key: Key, before_us: int) -> bool:
 
 def next_start(ctx: Context, batch: str, stage: str) -> str:
     """Say where and when the next task of a stage is planned to begin."""
-    rows = ((name, entry) for name, entries in ctx.roster.entries.items() for entry in entries)
+    roster = ctx.roster
+    rows = [(name, e) for name, entries in roster.entries.items() for e in entries]
+    for name, apart in roster.apart.items():
+        rows += [(name, e) for e in apart.get((batch, stage), ())]
     mine = [(e.at_us, name) for name, e in rows if (e.batch, e.stage) == (batch, stage)]
     if not mine:
         return "no start of it is planned"

@@ -9,7 +9,7 @@ it would win nothing.
 
 from __future__ import annotations
 
-from tenure.core import lending, tasks
+from tenure.core import lending, slices, tasks
 from tenure.core.context import Context
 from tenure.model.batch import StageSpec, Task, TaskState
 
@@ -31,24 +31,33 @@ def on_timer(ctx: Context, key: str) -> None:
     since_us = ctx.starved.get(key)
     if since_us is None or ctx.now_us < since_us + ctx.params.starved_us:
         return
+    if ctx.slice.is_spent:  # others were starved at this moment too
+        ctx.arm(ctx.now_us, MACHINE, key)
+        return
     ctx.arm(ctx.now_us + ctx.params.starved_us, MACHINE, key)
     running = [task for task in ctx.tasks_on(key) if task.state is TaskState.RUNNING]
     room: dict[tuple[str, str], int] = {}
     for task in sorted(running, key=lambda t: (t.started_us or 0, t.index), reverse=True):
         stage = tasks.stage_of(ctx, task)
-        left = room.setdefault((task.batch, task.stage), _room_for(ctx, stage))
+        if (task.batch, task.stage) not in room:
+            room[task.batch, task.stage] = _room_for(ctx, stage, len(running))
+        left = room[task.batch, task.stage]
         if left > 0 and _is_worth_it(ctx, task, stage):
             room[task.batch, task.stage] = left - 1
             tasks.reclaim(ctx, task, "its node had no CPU for it for long, and others have")
+            ctx.slice.spend(slices.PLACE)
 
 
-def _room_for(ctx: Context, stage: StageSpec) -> int:
-    """Return how many tasks of a stage the nodes that lend have room for now."""
-    return sum(
-        lending.slots_on(stage, lending.look_at(ctx, node).free, node)
-        for node in ctx.tables.nodes.values()
-        if lending.is_lendable(ctx, node) and lending.holds(node, stage)
-    )
+def _room_for(ctx: Context, stage: StageSpec, most: int) -> int:
+    """Return how many tasks of a stage the nodes that lend have room for now, ``most`` or more."""
+    found = 0
+    for looked, node in enumerate(ctx.tables.nodes.values()):
+        if found >= most:
+            break
+        if lending.is_lendable(ctx, node) and lending.holds(node, stage):
+            found += lending.slots_on(stage, lending.look_at(ctx, node).free, node)
+        ctx.slice.spend(looked % slices.LOOKS == 0)
+    return found
 
 
 def _is_worth_it(ctx: Context, task: Task, stage: StageSpec) -> bool:

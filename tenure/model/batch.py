@@ -167,6 +167,8 @@ class StageSpec:
     the batch's, or nobody's). ``run_us`` is what one task takes on a node of speed 1. ``input``
     None: its tasks get no chunks of a file; else ``chunk_bytes`` is the longest. ``dataset`` None:
     they read no blocks of one. With both the chunks are the blocks of a dataset of the stage's own.
+    ``output_ratio``: what its tasks put out for each byte that they read, as estimated; it is
+    planned with where another stage shuffles from it.
     ``max_runtime_us``: a task that runs for longer fails (0: it may run for ever).
     """
 
@@ -185,6 +187,7 @@ class StageSpec:
     is_pullable: bool = False
     dataset: DatasetInput | None = None
     max_runtime_us: int = 0
+    output_ratio: float = 1.0
 
     @property
     def keeps_chunks(self) -> bool:
@@ -218,6 +221,21 @@ class BatchSpec:
         """Return the index of a stage's first task among those of all stages."""
         names = [stage.name for stage in self.stages]
         return sum(stage.count for stage in self.stages[: names.index(name)])
+
+    def sent_bytes(self, stage: StageSpec) -> int:
+        """Return what is sent to a task of a stage: its chunk, or its partitions as estimated.
+
+        Blocks of a dataset lie on its node.
+        """
+        if not stage.shuffle:
+            return stage.chunk_bytes
+        return self._output_bytes(self.stage(stage.shuffle)) // max(1, stage.count)
+
+    def _output_bytes(self, stage: StageSpec) -> int:
+        """Return what the tasks of a stage should put out together."""
+        each = stage.chunk_bytes if stage.dataset is None else stage.dataset.block_bytes
+        read = self.sent_bytes(stage) if stage.shuffle else each
+        return round(read * stage.count * stage.output_ratio)
 
     @property
     def tasks(self) -> int:

@@ -51,6 +51,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--stats-s", type=float, default=STATS_S, help="time of one-shot statistics"
     )
+    parser.add_argument("--lent", type=int, default=0, choices=(0, 1), help="their agents say so")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args(argv)
 
@@ -87,7 +88,9 @@ def _node(fleet: ServedFleet, options: argparse.Namespace, number: int) -> dict[
     generation = "young"
     if options.generations > 1:
         generation = GENERATIONS[number * options.generations // options.nodes]
-    return {"name": name, "url": f"unix://{options.dir}/{name}.sock", "generation": generation}
+    url = f"unix://{options.dir}/{name}.sock"
+    lent = {"agent": {"url": url}, "harvest": {"mode": "act"}} if options.lent else {}
+    return {"name": name, "url": url, "generation": generation, **lent}
 
 
 async def _end_of_input() -> None:

@@ -161,9 +161,10 @@ def on_commit(store: SimStore, machines: dict[str, Machine], changes: Changes) -
     fresh = changes.records.get("tasks", {})
     for key, batch in changes.records.get("batches", {}).items():
         if batch is not None and key not in store.table("batches"):
-            missing = [i for i in range(batch.spec.tasks) if f"{key}/{i}" not in fresh]
+            keys = (f"{key}/{i}" for i in range(batch.spec.tasks))
+            missing = [one for one in keys if one not in fresh and one not in store.table("tasks")]
             if missing:
-                raise LawBroken("L22", f"batch {key} is accepted without task {missing[0]}")
+                raise LawBroken("L22", f"batch {key} is accepted without its task {missing[0]}")
     return placed
 
 

@@ -46,6 +46,10 @@ def _lent(ctx: Context) -> str:
         del ctx.lent[name]
         if node is not None and lending.look_at(ctx, node) != look:
             return f"{name}: lends {look}, should be {ctx.lent[name]}"
+    for node in ctx.tables.nodes.values():
+        why = lending.objection(ctx, node)
+        if lending.is_lendable(ctx, node) is bool(why):
+            return f"{node.name}: may lend is {bool(why)}, and stands against it: {why!r}"
     return ""
 
 

@@ -22,6 +22,7 @@ from aiohttp import web
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
 from tenure.simulation import documents
+from tenure.simulation.guarding import PATHS, SimGuards
 from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.timeline import Timeline
 
@@ -44,6 +45,7 @@ class ServedFleet:
         self.folder = folder
         self._stats_s = stats_s
         self._readers: dict[str, set[asyncio.Queue[bytes]]] = {}
+        self._guards = SimGuards()
         self._runner = web.ServerRunner(
             web.Server(self._answer, access_log=None), shutdown_timeout=0.1
         )
@@ -120,6 +122,8 @@ class ServedFleet:
         parts = request.path.strip("/").split("/")
         if parts[0].startswith("v1."):
             parts = parts[1:]
+        if parts[0] in PATHS:
+            return await self._guards.answer(request, machine.name)
         if parts == ["events"]:
             return await self._stream(request, machine)
         if request.method == "GET":
@@ -144,16 +148,17 @@ class ServedFleet:
     async def _change(
         self, request: web.BaseRequest, machine: Machine, parts: list[str]
     ) -> web.Response:
-        body = json.loads(await request.read() or b"{}")
+        raw = await request.read()
+        body = {} if parts[-1] == "archive" else json.loads(raw or b"{}")
         match request.method, parts:
+            case "PUT", ["containers", ref, "archive"] if machine.find(ref):
+                return web.Response()
             case "POST", ["containers", "create"]:
                 return _created(machine.create(request.query["name"], body, pull=False))
             case "POST", ["containers", ref, "update"]:
                 return _done(machine.set_policy(ref, body["RestartPolicy"]))
-            case "POST", ["containers", ref, "start"]:
-                return _done(machine.start(ref))
-            case "POST", ["containers", ref, "stop"]:
-                return _done(machine.stop(ref))
+            case "POST", ["containers", ref, "start" | "stop" as verb]:
+                return _done(machine.start(ref) if verb == "start" else machine.stop(ref))
             case "DELETE", ["containers", ref] if machine.find(ref):
                 return _done(machine.retire(ref))
         return _absent("page")

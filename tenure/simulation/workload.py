@@ -96,6 +96,11 @@ def with_nursery(dice: Random, params: Params) -> Params:
     return replace(params, nursery_full=dice.choice(("next", "wait")))
 
 
+def with_slices(dice: Random, params: Params) -> Params:
+    """Return the parameters with how much work on batches one transaction does: little, mostly."""
+    return replace(params, slice_work=dice.choice((1, 8, 40, 200)))
+
+
 def movers(dice: Random, start_us: int, span_us: int) -> list[Wish]:
     """Return some more services, in every third run: small ones, so that many of them move."""
     found = []

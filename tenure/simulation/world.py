@@ -70,6 +70,7 @@ class World:
         configured = Configured(at_us=START_US, nodes=self.specs, cycles=cycles)
         params = workload.with_kinds(self.kinds, workload.draw_params(self.random))
         params = workload.with_nursery(Random(f"nursery {seed}"), params)
+        params = workload.with_slices(Random(f"slices {seed}"), params)
         self.shell = SimShell(self.around, params, placer, configured=configured)
         self.clients = Clients(self.shell, self.random, is_calm=self.is_calm, seed=seed)
         self.shell.askers = self.clients

@@ -74,7 +74,8 @@ def test_stages_come_one_behind_the_other_and_the_output_is_served(ending: Serve
     source = Path(ending.backend.outputs) / "input"
     source.write_bytes(b"a\nb\nc\n")
     given = {"file": str(source), "split": {"lines": 2}}
-    first = {"name": "m", "input": given, "tasks": None}
+    estimate = {"task_s": 1, "output_ratio": 0.5}
+    first = {"name": "m", "input": given, "tasks": None, "estimate": estimate}
     second = {"name": "r", "shuffle": "m", "tasks": 2}
     answer = ending.post("/v1/batches", stages(second, first))
     assert answer.status == 201, answer.body
@@ -82,6 +83,7 @@ def test_stages_come_one_behind_the_other_and_the_output_is_served(ending: Serve
     assert [stage["name"] for stage in batch["stages"]] == ["m", "r"]
     assert (batch["state"], batch["done"]) == ("succeeded", 4)
     assert batch["stages"][0]["partitions"] == 2
+    assert [stage["output_ratio"] for stage in batch["stages"]] == [0.5, 1.0]
     assert batch["stages"][0]["input"]["chunk_bytes"] == 4
     for index, text in ((2, b"x\n"), (3, b"y\n")):
         folder = Path(ending.backend.outputs) / batch["id"] / f"{index:05d}"
@@ -99,6 +101,11 @@ def test_stages_come_one_behind_the_other_and_the_output_is_served(ending: Serve
         ({"shuffle": "nobody"}, "stages.0.shuffle"),
         ({"estimate": {}}, "stages.0.estimate"),
         ({"estimate": {"bytes_per_s": 5.0}}, "stages.0.estimate.bytes_per_s"),
+        (
+            {"estimate": {"task_s": 1, "output_ratio": 0.5}},
+            "stages.0.estimate.output_ratio",
+        ),
+        ({"estimate": {"task_s": 1, "output_ratio": -1}}, "stages.0.estimate.output_ratio"),
         ({"input": {"file": "/x", "split": {"lines": 1}}}, "stages.0.tasks"),
         ({"tasks": None, "input": {"file": "/x"}}, "stages.0.input.split"),
         ({"tasks": None, "input": {"dataset": "d"}}, "stages.0.input.dataset"),

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from benchmarks.lent import holding, removed, run
 from tenure.cli.batches import document
@@ -29,6 +30,7 @@ from tests.faults.tenured import ROOT, Tenured, until
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 EXAMPLES = ROOT / "examples" / "batches"
+LENDING = ROOT / "examples" / "lending.yml"
 NODES = ("a", "b")
 MEGABYTES = float(os.environ.get("BATCH_MB", "3"))
 ENDS_S = 120.0 + 3 * MEGABYTES
@@ -101,7 +103,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("inputs")
     specs = [NodeSpec(name, "nursery", cpus=2, memory_bytes=512 << 20) for name in NODES]
     batches = {"input_dirs": [str(folder)]}
-    harvest = {"mode": "act", "memory_margin": 0.2}
+    (node,) = yaml.safe_load(LENDING.read_text())["nodes"]
+    harvest = node["harvest"]
     told: dict[str, Any] = {"harvest": harvest, "batches": batches, "generations": ["nursery"]}
     # rarely sampled, so that the agents see owners grow before the daemon does
     with served(specs, stats={"interval_s": 30}, **told) as (bed, tenured):

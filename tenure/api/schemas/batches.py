@@ -68,11 +68,20 @@ class BatchInput(Strict):
 
 
 class TaskEstimate(Strict):
-    """How long a task takes on a node of speed 1: one of the two."""
+    """How long a task takes on a node of speed 1, by one of the two, and how much it puts out."""
 
     task_s: Seconds | None = None
     bytes_per_s: float | None = Field(
         default=None, gt=0, le=1e15, description="Input that a task works through in a second."
+    )
+    output_ratio: float | None = Field(
+        default=None,
+        ge=0,
+        le=1e6,
+        description=(
+            "Bytes that the stage puts out for each byte that it reads (1 by default); the plan "
+            "counts the time of a shuffle from it by that."
+        ),
     )
 
 
@@ -108,7 +117,7 @@ WORDCOUNT: JsonDict = {
             "command": ["sh", "-c", "tr -cs a-z '\\n' < $TENURE_INPUT/chunk > ..."],
             "memory": "64MiB",
             "input": {"file": "/srv/inputs/text", "split": {"size": "64MiB"}},
-            "estimate": {"bytes_per_s": 5e6},
+            "estimate": {"bytes_per_s": 5e6, "output_ratio": 0.05},
         },
         {
             "name": "reduce",
@@ -214,6 +223,9 @@ def _work_faults(stage: StageRequest, path: str) -> list[FieldError]:
     elif given.bytes_per_s is not None and stage.input is None:
         told = "is for stages with an input; give task_s"
         faults.append(FieldError(f"{path}.estimate.bytes_per_s", told))
+    if given.output_ratio is not None and stage.input is None and stage.shuffle is None:
+        told = "is for stages that read an input or shuffle; leave it out"
+        faults.append(FieldError(f"{path}.estimate.output_ratio", told))
     return faults
 
 
@@ -312,4 +324,5 @@ def _stage(
         is_pullable=pullable.get(image, False),
         dataset=dataset,
         max_runtime_us=seconds_to_us(stage.max_runtime_s or 0),
+        output_ratio=1.0 if estimate.output_ratio is None else estimate.output_ratio,
     )

@@ -17,6 +17,8 @@ from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, MIB, NANO, US
 
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
 NODE = "nodes: [{name: a, url: 'unix:///a.sock', generation: nursery}]\n"
 ENV = {"HOME": "/home/ada"}
 
@@ -419,6 +421,17 @@ def test_settings_are_frozen() -> None:
 def test_the_documents_examples_are_accepted(write: Any) -> None:
     settings = load(write(EXAMPLE, EXAMPLE_CYCLES), ENV)
     assert [node.name for node in settings.nodes] == ["desk", "rack1", "cloud1"]
+
+
+@pytest.mark.parametrize("name", ["tenured.yml", "lending.yml"])
+def test_example_files_are_accepted(name: str) -> None:
+    settings = load(EXAMPLES / name, ENV)
+    lent = [node for node in settings.nodes if node.harvest is not None]
+    assert bool(lent) is (name == "lending.yml")
+    for node in lent:
+        assert node.harvest is not None
+        assert node.harvest.mode == "act"
+        assert node.agent is not None
 
 
 def test_the_document_is_up_to_date() -> None:

@@ -159,10 +159,12 @@ def test_a_batch_that_is_called_off_is_not_planned_anew() -> None:
 def test_an_answer_that_does_not_come_is_given_up() -> None:
     bench = asking()
     bench.submit_batch("b")
-    for tries in range(planning.ASKS):
-        assert bench.questions == tries + 1
-        late = bench.say(Tick(at_us=0), after_us=30 * US)
+    assert bench.say(Tick(at_us=0), after_us=18 * US)
+    assert bench.questions == 2
+    late = bench.say(Tick(at_us=0), after_us=7 * US)
     assert [e.value.code for e in late if isinstance(e, Reply)] == ["no_plan"]
+    bench.say(Tick(at_us=0), after_us=18 * US)
+    assert bench.questions == 2
 
 
 def test_the_rest_is_planned_anew_when_a_node_is_lost() -> None:
@@ -200,6 +202,15 @@ def test_an_input_is_sent_ahead_and_takes_no_room_until_its_start() -> None:
     bench.end(bench.open_of("collect", 0))
     assert bench.task(1).state is S.STARTING
     assert not bench.task(1).is_ahead
+
+
+def test_a_shuffle_is_planned_by_what_its_stages_are_said_to_put_out() -> None:
+    bench = asking()
+    first = stage("map", 4, input=FILE, chunk_bytes=1000, output_ratio=0.1)
+    second = stage("sum", 2, after=("map",), shuffle="map", output_ratio=3.0)
+    bench.submit_batch("b", first, second, stage("top", 1, after=("sum",), shuffle="sum"))
+    (need,) = bench.question.question.batches
+    assert [part.chunk_bytes for part in need.stages] == [1000, 200, 1200]
 
 
 def test_a_plan_that_has_it_elsewhere_takes_back_what_was_sent_ahead() -> None:
