@@ -253,16 +253,24 @@ def test_they_keep_no_node_on() -> None:
     assert not replicas.is_sole(made.state.ctx, "a")
 
 
+def surveyed(made: Any) -> needs.Survey:
+    """Return a look at all nodes."""
+    survey = needs.Survey(made.state.ctx)
+    while not survey.go_on(made.now_us):
+        made.state.ctx.slice.renew()
+    return survey
+
+
 def test_the_planner_is_told_where_they_lie() -> None:
     made = begun(library())
-    survey = needs.Survey(made.state.ctx)
+    survey = surveyed(made)
     (need,) = survey.of_batch(made.batch()).stages
     assert need.chunk_bytes == max(LENGTHS)
     assert sum(count for _, _, count in need.running) == len(LENGTHS)
     for index in range(len(LENGTHS)):
         made.exit(index, made.run(index), 3)
         made.told(index)
-    (rest,) = needs.Survey(made.state.ctx).of_batch(made.batch()).stages[:1]
+    (rest,) = surveyed(made).of_batch(made.batch()).stages[:1]
     waiting = len(made.state.ctx.index.strands["b", "map"].pending)
     assert waiting > 0
     assert sum(count for _, count in rest.delivered) == 2 * waiting
