@@ -5,6 +5,7 @@ All of it is worked out of the records, which are changed by the functions of ``
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,6 +13,9 @@ from typing import Any
 
 from tenure.core.tables import Tables
 from tenure.model.dataset import Block, Dataset
+
+#: Tiers, as pairs of a node and a name.
+Places = tuple[tuple[str, str], ...]
 
 
 class Standing(StrEnum):
@@ -50,7 +54,8 @@ class Shelves:
     node; ``whole`` how many blocks of a dataset have all of their replicas. ``wanting`` are blocks
     to be looked at for copies, in order, ``starved`` those that wait for room or a source,
     ``surplus`` those that have more copies than they are to have, and when that is looked into.
-    ``stored`` are the bytes of all copies of a dataset. ``standing`` is that of each node when it
+    ``stored`` are the bytes of all copies of a dataset, ``spread`` how many of its blocks on a node
+    have their other right copies in which tiers. ``standing`` is that of each node when it
     was last looked at; ``turn`` changes with everything, ``settled`` is that of the last look.
     ``chores`` are what a node does with its tiers at the moment, ``surveys`` the nodes whose tiers
     are to be looked at, not before ``again_us``; ``comparing`` what is left to do of a look that
@@ -74,6 +79,7 @@ class Shelves:
     surplus: dict[str, int] = field(default_factory=dict)
     standing: dict[str, Standing] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
+    spread: dict[str, dict[str, Counter[Places]]] = field(default_factory=dict)
     chores: dict[str, Chore] = field(default_factory=dict)
     surveys: set[str] = field(default_factory=set)
     again_us: dict[str, int] = field(default_factory=dict)
@@ -112,10 +118,22 @@ class Shelves:
             self.used[mark] = self.used.get(mark, 0) + sign * block.length
             if not replica.is_present:
                 self.arriving[replica.node] = self.arriving.get(replica.node, 0) + sign
+        self._count_spread(block, sign)
         stored = sign * block.length * len(block.replicas)
         self.stored[block.dataset] = self.stored.get(block.dataset, 0) + stored
         if dataset is not None and len(nodes_of(block)) >= dataset.spec.replicas:
             self.whole[dataset.id] = self.whole.get(dataset.id, 0) + sign
+
+    def _count_spread(self, block: Block, sign: int) -> None:
+        present = [replica for replica in block.replicas if replica.is_present]
+        places = [(replica.node, replica.tier) for replica in present]
+        good = [place for place in places if f"{place[0]}/{place[1]}" not in block.broken]
+        for node in {node for node, _ in places}:
+            here = self.spread.setdefault(node, {}).setdefault(block.dataset, Counter())
+            others = tuple(place for place in good if place[0] != node)
+            here[others] += sign
+            if not here[others]:
+                del here[others]
 
     def want(self, key: str) -> None:
         """Have a block looked at for copies."""

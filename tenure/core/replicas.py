@@ -141,49 +141,60 @@ def sole_blocks(ctx: Context, node: str) -> list[Block]:
     """Return the blocks of which this node has the only copy that is kept for good, by key.
 
     What lies on it in memory alone counts too; a copy elsewhere counts if it is in a durable tier
-    of a node that can be read and stays. O(blocks on the node).
+    of a node that can be read and stays. O(blocks on the node), unless there is none.
     """
-    return sorted(_sole(ctx, node), key=lambda block: block.key)
+    found = _sole(ctx, node) if is_sole(ctx, node) else ()
+    return sorted(found, key=lambda block: block.key)
 
 
 def _sole(ctx: Context, node: str) -> Iterator[Block]:
     """Yield them in no order."""
-    stays: dict[str, bool] = {}
+    stays: dict[tuple[str, str], bool] = {}
     for tier in ctx.shelves.tiers_at.get(node, ()):
         for key in ctx.shelves.held.get(f"{node}/{tier}", ()):
             block = ctx.tables.blocks[key]
-            dataset = ctx.tables.datasets.get(block.dataset)
-            if dataset is None or dataset.is_going or dataset.spec.batch:
-                continue  # of the input of a batch the daemon has the file
             here = block.on(node, tier)
-            others = (r for r in block.replicas if r.node != node)
-            is_here = here is not None and here.is_present
-            if is_here and not any(_stays(ctx, block, r, stays) for r in others):
+            if here is None or not here.is_present or not _is_ours_to_keep(ctx, block.dataset):
+                continue
+            others = (r for r in block.replicas if r.node != node and r.is_present)
+            right = (r for r in others if f"{r.node}/{r.tier}" not in block.broken)
+            if not any(_stays(ctx, (r.node, r.tier), stays) for r in right):
                 yield block
 
 
-def _stays(ctx: Context, block: Block, replica: Replica, stays: dict[str, bool]) -> bool:
-    """Whether a copy is kept for good on a node that can be read; ``stays`` remembers nodes."""
-    tier = tier_of(ctx, replica)
-    if not replica.is_present or tier is None or tier.kind not in DURABLE:
-        return False
-    if f"{replica.node}/{replica.tier}" in block.broken:
-        return False
-    if mark_of(ctx, replica.node, replica.tier).fault:
-        return False  # a disk that is not there now may never be again
-    if replica.node not in stays:
-        stays[replica.node] = standing(ctx, replica.node) is Standing.READY
-    return stays[replica.node]
+def _is_ours_to_keep(ctx: Context, key: str) -> bool:
+    """Whether the last copies of a dataset are kept; of the input of a batch there is the file."""
+    dataset = ctx.tables.datasets.get(key)
+    return dataset is not None and not dataset.is_going and not dataset.spec.batch
+
+
+def _stays(ctx: Context, place: tuple[str, str], stays: dict[tuple[str, str], bool]) -> bool:
+    """Whether what lies in a tier is kept for good, on a node that can be read; as remembered."""
+    if place not in stays:
+        node = ctx.tables.nodes.get(place[0])
+        tier = None if node is None else node.spec.tier(place[1])
+        is_durable = tier is not None and tier.kind in DURABLE
+        # a disk that is not there now may never be again
+        is_there = is_durable and not mark_of(ctx, *place).fault
+        stays[place] = is_there and standing(ctx, place[0]) is Standing.READY
+    return stays[place]
 
 
 def is_sole(ctx: Context, node: str) -> bool:
     """Whether a node has the last replica of some block: it is not switched off then.
 
-    Worked out anew only when something about blocks or nodes with tiers has changed.
+    Worked out anew only when something about blocks or nodes with tiers has changed. O(ways in
+    which blocks on the node are spread over others).
     """
     turn, found = ctx.shelves.sole.get(node, (-1, False))
     if turn != ctx.shelves.turn:
-        found = next(_sole(ctx, node), None) is not None
+        stays: dict[tuple[str, str], bool] = {}
+        found = any(
+            not any(_stays(ctx, place, stays) for place in others)
+            for key, spread in ctx.shelves.spread.get(node, {}).items()
+            if _is_ours_to_keep(ctx, key)
+            for others in spread
+        )
         ctx.shelves.sole[node] = ctx.shelves.turn, found
     return found
 

@@ -21,6 +21,8 @@ def drop_dataset(ctx: Context, dataset: Dataset) -> None:
     shelves = ctx.shelves
     for kept in (shelves.whole, shelves.stored, shelves.cuts, shelves.walks):
         kept.pop(dataset.id, None)
+    for spread in shelves.spread.values():
+        spread.pop(dataset.id, None)
     if ctx.shelves.names.get(dataset.spec.name) == dataset.id:
         del ctx.shelves.names[dataset.spec.name]
     ctx.tables.datasets.drop(dataset.id)

@@ -31,6 +31,8 @@ from tenure.model.tier import DURABLE, TierSpec
 from tenure.model.units import US
 
 MACHINE = "tier"
+#: The timer by which what looks have found is compared, a slice of one node at a time.
+COMPARE = "/compare"
 #: What ended badly is done again after this long; tiers with a fault are looked at as often.
 AGAIN_US = 10 * US
 FAULTY_US = 30 * US
@@ -151,12 +153,11 @@ def check(ctx: Context, block: Block, node: str, tier: str) -> None:
 
 def on_timer(ctx: Context, name: str) -> None:
     """Go on with what a node has to do."""
-    node = ctx.tables.nodes.get(name)
-    if node is None:
+    if name == COMPARE:
+        _compare(ctx, next(iter(ctx.shelves.comparing), ""))
         return
-    if name in ctx.shelves.comparing:
-        _compare(ctx, node)
-    else:
+    node = ctx.tables.nodes.get(name)
+    if node is not None:
         review(ctx, node)
 
 
@@ -292,7 +293,7 @@ def on_effect(ctx: Context, name: str, effect: str, outcome: Outcome) -> None:
     elif chore.kind == "survey":
         ctx.shelves.chores[name] = replace(chore, kind="compare")
         ctx.shelves.comparing[name] = inspection.compared(ctx, node, chore.begun_us, outcome)
-        _compare(ctx, node)
+        _compare(ctx, name)
         return
     elif chore.kind == "drop":
         mark = mark_of(ctx, name, chore.tier)
@@ -306,13 +307,14 @@ def on_effect(ctx: Context, name: str, effect: str, outcome: Outcome) -> None:
     review(ctx, node)
 
 
-def _compare(ctx: Context, node: Node) -> None:
-    """Go on with comparing what a look has found; what comes next once that is done."""
-    if next(ctx.shelves.comparing[node.name], "ended") is None:
-        ctx.arm(ctx.now_us, MACHINE, node.name)
-        return
-    _stop(ctx, node.name)
-    review(ctx, node)
+def _compare(ctx: Context, name: str) -> None:
+    """Go on with comparing what a look at a node has found, or with the next node's."""
+    comparing = ctx.shelves.comparing
+    if name in comparing and next(comparing[name], "ended") is not None:
+        _stop(ctx, name)
+        review(ctx, ctx.tables.nodes[name])
+    if comparing:
+        ctx.arm(ctx.now_us, MACHINE, COMPARE)
 
 
 def _not_done(ctx: Context, node: Node, chore: Chore, outcome: Outcome) -> None:

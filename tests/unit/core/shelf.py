@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.core import replicas
-from tenure.core.blockindex import built
+from tenure.core.blockindex import Shelves, built
 from tenure.core.params import Params
 from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec
 from tenure.model.effects import (
@@ -204,10 +204,18 @@ class Shelf(Bench):
         fresh = built(ctx.tables)
         for field in ("names", "open", "held", "used", "arriving", "whole", "stored"):
             assert _full(getattr(kept, field)) == _full(getattr(fresh, field)), field
+        assert _spread(kept) == _spread(fresh)
+        for name in [one.name for one in ctx.tables.nodes.values()]:
+            assert replicas.is_sole(ctx, name) == any(replicas._sole(ctx, name)), name
         for mark, used in kept.used.items():
             name, _, row = mark.partition("/")
             spec = ctx.tables.nodes[name].spec.tier(row)
             assert spec is None or used <= spec.capacity_bytes, mark
+
+
+def _spread(shelves: Shelves) -> Any:
+    rows = shelves.spread.items()
+    return {(node, key): counts for node, row in rows for key, counts in row.items() if counts}
 
 
 def _full(value: Any) -> Any:
