@@ -386,7 +386,10 @@ def _why_not_off(ctx: Context, node: Node) -> tuple[str, str] | None:
     if is_occupied(ctx, node):
         return "not_empty", f"node {node.name} is not empty: tenure node drain {node.name} first"
     if replicas.is_needed(ctx, node.name):
-        told = f"node {node.name} has the last replica of a block, or one is on its way there"
+        told = (
+            f"node {node.name} has the last replica of a block, one in its memory that a dataset "
+        )
+        told += "asks for, or one on its way"
         return "last_replica", f"{told}: tenure node drain {node.name} copies it elsewhere"
     if node.reach is not Reach.OK:
         return "unreachable", f"node {node.name} cannot be seen to be empty; fence it instead"

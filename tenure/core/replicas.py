@@ -7,9 +7,10 @@ checked by its checksum when it was made. ``locations`` is what tasks are matche
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tenure.core import external
-from tenure.core.blockindex import Standing
+from tenure.core.blockindex import Standing, nodes_of
 from tenure.core.context import Context
 from tenure.core.shelves import mark_of
 from tenure.model.dataset import Block, Dataset, DatasetState, Location, Replica, block_name
@@ -208,12 +209,42 @@ def is_wakeable(node: Node) -> bool:
 def is_needed(ctx: Context, node: str) -> bool:
     """Whether a node must stay on for its blocks: it has the last of one, or one is arriving.
 
-    While a dataset is being put every node with tiers may be asked for room. The input of a batch
-    keeps no node on.
+    So it must for a copy in memory that somebody asked for: it would be made anew elsewhere. While
+    a dataset is being put every node with tiers may be asked for room. The input of a batch keeps
+    no node on.
     """
     if not ctx.shelves.tiers_at.get(node):
         return False
     open_ = (ctx.tables.datasets[key] for key in ctx.shelves.open)
     if any(one.state is DatasetState.PUTTING and not one.spec.batch for one in open_):
         return True
-    return ctx.shelves.arriving.get(node, 0) > 0 or is_sole(ctx, node)
+    return ctx.shelves.arriving.get(node, 0) > 0 or is_sole(ctx, node) or _is_warm(ctx, node)
+
+
+def _is_warm(ctx: Context, name: str) -> bool:
+    """Whether a block would lie on too few nodes if what a node has in memory were lost.
+
+    O(blocks in its memory).
+    """
+    node = ctx.tables.nodes.get(name)
+    volatile = [t for t in node.spec.tiers if t.kind not in DURABLE] if node is not None else []
+    for tier in volatile:
+        for key in ctx.shelves.held.get(f"{name}/{tier.name}", ()):
+            block = ctx.tables.blocks[key]
+            dataset = ctx.tables.datasets.get(block.dataset)
+            if dataset is None or dataset.is_going or dataset.spec.batch:
+                continue
+            if tier.kind not in dataset.spec.tiers:
+                continue
+            left = replace(
+                block, replicas=tuple(r for r in block.replicas if not _goes(ctx, r, name))
+            )
+            if len(nodes_of(left)) < dataset.spec.replicas <= len(nodes_of(block)):
+                return True
+    return False
+
+
+def _goes(ctx: Context, replica: Replica, node: str) -> bool:
+    """Whether a copy would be lost if a node went off."""
+    tier = tier_of(ctx, replica)
+    return replica.node == node and tier is not None and tier.kind not in DURABLE

@@ -20,8 +20,8 @@ def shelf() -> Shelf:
     return Shelf(*(with_tiers(name, "memory", "ssd", "hdd") for name in THREE))
 
 
-def switchable(*names: str) -> Shelf:
-    specs = [with_tiers(name, "ssd", driver="command") for name in names]
+def switchable(*names: str, kinds: tuple[str, ...] = ("ssd",)) -> Shelf:
+    specs = [with_tiers(name, *kinds, driver="command") for name in names]
     shelf = Shelf(*specs)
     for name in names:
         for effect in [e for e in shelf.tables.effects.values() if e.node == name]:
@@ -45,6 +45,29 @@ def test_the_node_with_the_last_replica_is_never_switched_off() -> None:
     off = [e.node for e in shelf.effects if isinstance(e, SwitchPower) and e.to == "off"]
     assert len(off) == 1, "one of the two, never both"
     assert all(shelf.places("logs"))
+
+
+def test_a_copy_in_memory_that_was_asked_for_keeps_its_node_on() -> None:
+    shelf = switchable("a", "b", kinds=("memory", "ssd"))
+    shelf.put("logs", 1, replicas=2, tiers=(TierKind.SSD, TierKind.MEMORY))
+    shelf.work()
+    for _ in range(8):
+        for name in "ab":
+            shelf.listed(name)
+        shelf.wait(6)
+    warm = {node for places in shelf.places("logs") for node, tier in places if tier == "memory"}
+    off = {e.node for e in shelf.effects if isinstance(e, SwitchPower) and e.to == "off"}
+    assert warm
+    assert not warm & off, "it would be lost, and made anew on a node that is switched on for it"
+    assert not [e for e in shelf.effects if isinstance(e, SwitchPower) and e.to == "on"]
+    shelf.change("remove", shelf.dataset("logs").id)
+    shelf.work()
+    for _ in range(8):
+        for name in "ab":
+            if shelf.tables.nodes[name].power == "on":
+                shelf.listed(name)
+        shelf.wait(6)
+    assert [e for e in shelf.effects if isinstance(e, SwitchPower) and e.to == "off"]
 
 
 def test_two_nodes_seen_empty_at_one_moment_do_not_both_go_off() -> None:
