@@ -114,8 +114,11 @@ class Backend(Protocol):
     def holdings(self, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:
         """Return what tiers hold of a dataset, and how many blocks cannot be read now."""
 
-    def blocks(self, dataset: Dataset) -> Sequence[Block]:
-        """Return the blocks of a dataset that have records, in their order."""
+    def block_count(self, dataset: Dataset) -> int:
+        """Return how many blocks of a dataset are known: made, or seen in HDFS."""
+
+    def block(self, dataset: Dataset, number: int) -> Block | None:
+        """Return a block of a dataset, None if it is gone."""
 
     def places(self, block: Block) -> Sequence[Location]:
         """Return the copies of a block that can be read now."""

@@ -229,6 +229,12 @@ def block_of(ctx: Context, dataset: Dataset, number: int) -> Block | None:
     return _block(ctx, dataset, number, layout.blocks[number])
 
 
+def count_of(ctx: Context, dataset: Dataset) -> int:
+    """Return how many blocks a dataset had when it was last seen, 0 if it was not."""
+    layout = outlook_of(ctx, dataset).layout
+    return 0 if layout is None else len(layout.blocks)
+
+
 def blocks_of(ctx: Context, dataset: Dataset) -> Iterator[Block]:
     """Return the blocks of a dataset as they were last seen, in their order."""
     layout = outlook_of(ctx, dataset).layout

@@ -113,6 +113,11 @@ def locations(ctx: Context, dataset: Dataset) -> Iterator[tuple[Block, tuple[Loc
         yield block, offered(ctx, block)
 
 
+def count_of(ctx: Context, dataset: Dataset) -> int:
+    """Return how many blocks of a dataset have records, or were seen."""
+    return external.count_of(ctx, dataset) if dataset.spec.is_external else dataset.made
+
+
 def block_of(ctx: Context, dataset: Dataset, number: int) -> Block | None:
     """Return a block of a dataset, None if there is no record of it, or it was not seen."""
     if dataset.spec.is_external:

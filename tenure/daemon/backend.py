@@ -213,9 +213,13 @@ class DaemonBackend:
         """Return what tiers hold of a dataset, and how many blocks cannot be read now."""
         return datasets.holdings(self._ctx, dataset)
 
-    def blocks(self, dataset: Dataset) -> Sequence[Block]:
-        """Return the blocks of a dataset that have records, in their order."""
-        return list(replicas.blocks_of(self._ctx, dataset))
+    def block_count(self, dataset: Dataset) -> int:
+        """Return how many blocks of a dataset are known: made, or seen in HDFS."""
+        return replicas.count_of(self._ctx, dataset)
+
+    def block(self, dataset: Dataset, number: int) -> Block | None:
+        """Return a block of a dataset, None if it is gone."""
+        return replicas.block_of(self._ctx, dataset, number)
 
     def places(self, block: Block) -> Sequence[Location]:
         """Return the copies of a block that can be read now."""

@@ -319,8 +319,11 @@ class CoreBackend:
     def holdings(self, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:
         return datasets.holdings(self.state.ctx, dataset)
 
-    def blocks(self, dataset: Dataset) -> Sequence[Block]:
-        return list(replicas.blocks_of(self.state.ctx, dataset))
+    def block_count(self, dataset: Dataset) -> int:
+        return replicas.count_of(self.state.ctx, dataset)
+
+    def block(self, dataset: Dataset, number: int) -> Block | None:
+        return replicas.block_of(self.state.ctx, dataset, number)
 
     def places(self, block: Block) -> Sequence[Location]:
         return replicas.offered(self.state.ctx, block)
