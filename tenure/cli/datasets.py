@@ -105,15 +105,11 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     Files that the daemon reads by itself lie in a folder of batches.input_dirs.
     """
     whole = Path(os.path.normpath(Path.cwd() / path))
+    kinds = [kind.strip() for kind in tiers.split(",") if kind.strip()]
+    put = {"block": block, "replicas": replicas, "tiers": kinds}
     is_far = session.client.target.is_far if is_sent is None else is_sent
-    where = {"upload": _send(session, name, whole)} if is_far else {"path": str(whole)}
-    body = {
-        "name": name,
-        **where,
-        "block": block,
-        "replicas": replicas,
-        "tiers": [kind.strip() for kind in tiers.split(",") if kind.strip()],
-    }
+    where = {"upload": _send(session, name, whole, put)} if is_far else {"path": str(whole)}
+    body = {"name": name, **where, **put}
     dataset = session.client.put_dataset(body)
     blocks = f"{dataset['blocks']} blocks of {size(dataset['block_bytes'])}"
     session.out.note(f"{name}: {size(dataset['bytes'])} in {blocks}, {replicas} copies of each")
@@ -123,7 +119,7 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     return 0 if dataset["state"] == "ready" or not is_waiting else 1
 
 
-def _send(session: Session, name: str, path: Path) -> str:
+def _send(session: Session, name: str, path: Path, put: dict[str, Any]) -> str:
     """Send files to the daemon, telling how far it is at most once a second; return the id."""
     told_s = 0.0
 
@@ -133,7 +129,9 @@ def _send(session: Session, name: str, path: Path) -> str:
             told_s = time.monotonic()
             session.out.note(f"{name}: {size(done)} of {size(whole)} sent")
 
-    return uploading.send(session.client, name, path, patience_s=WAIT_PATIENCE_S, tell=tell)
+    return uploading.send(
+        session.client, name, path, patience_s=WAIT_PATIENCE_S, tell=tell, put=put
+    )
 
 
 @verb(app, "link")

@@ -211,9 +211,19 @@ class Client:
         """Return the blocks of a dataset with their copies."""
         return self._all(f"/v1/datasets/{_part(ref)}/blocks", {})
 
-    def begin_upload(self, name: str, files: Sequence[Mapping[str, Any]]) -> Json:
-        """Return the upload of these files (name, size, mtime_ns), begun already or new."""
-        return self._call("POST", "/v1/uploads", {"name": name, "files": files}, is_again=True)
+    def begin_upload(
+        self,
+        name: str,
+        files: Sequence[Mapping[str, Any]],
+        *,
+        put: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """Return the upload of these files (name, size, mtime_ns), begun already or new.
+
+        Refused if ``put`` (block, replicas, tiers) would be: there is no room, or no such tier.
+        """
+        body = {"name": name, "files": files, "put": put}
+        return self._call("POST", "/v1/uploads", body, is_again=True)
 
     def upload(self, key: str) -> Json:
         """Return what of an upload is there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +57,23 @@ def _fault(told: str) -> InvalidInput:
     return InvalidInput(told, fields=(FieldError("path", told),))
 
 
-def send(client: Client, name: str, path: Path, *, patience_s: float, tell: Tell) -> str:
+def send(  # noqa: PLR0913 - what is sent where, how long it may take, and who is told
+    client: Client,
+    name: str,
+    path: Path,
+    *,
+    patience_s: float,
+    tell: Tell,
+    put: Mapping[str, Any] | None = None,
+) -> str:
     """Bring a file or folder to the daemon and return the id of its upload.
 
-    ``tell`` is told how many of how many bytes are there. The daemon may be away for
+    ``put`` is how it is put then (block, replicas, tiers): refused before anything is sent if that
+    would be. ``tell`` is told how many of how many bytes are there. The daemon may be away for
     ``patience_s`` at a time. Raises TenureError; the same call again goes on where this one ended.
     """
     rows = files_of(path)
-    upload = client.begin_upload(name, rows)
+    upload = client.begin_upload(name, rows, put=put)
     done, whole, key = upload["received"], upload["bytes"], upload["id"]
     tell(done, whole)
     for row in upload["files"]:

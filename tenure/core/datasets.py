@@ -51,6 +51,9 @@ def put(ctx: Context, command: PutDataset) -> None:
         _put_again(ctx, command, there)
         return
     problem = objection(ctx, command.spec)
+    if command.is_dry:
+        ctx.reply(command, problem or Dataset(command.dataset, 0, command.spec, ctx.now_us))
+        return
     if problem is not None:
         ctx.publish("dataset.refused", command.dataset, name=command.spec.name, code=problem.code)
         ctx.reply(command, problem)
@@ -71,6 +74,9 @@ def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
         told = f"there is a dataset {there.spec.name} of other files, block size, replicas or tiers"
         remedy = f"tenure dataset rm {there.spec.name} first, or take another name"
         ctx.refuse(command, "name_taken", f"{told}: {remedy}", status=409, field="name")
+        return
+    if command.is_dry:
+        ctx.reply(command, there)
         return
     changed = _changed(ctx, there, command.spec)
     if changed is not None:

@@ -190,11 +190,13 @@ class CancelBatch(Command):
 class PutDataset(Command):
     """Replies the ``Dataset``: a new one, or that of the same name and files, which goes on.
 
-    ``layout`` is where the blocks of one in HDFS were found a moment ago.
+    ``layout`` is where the blocks of one in HDFS were found a moment ago. ``is_dry``: nothing is
+    put, and what a put would be answered is replied.
     """
 
     dataset: str
     spec: DatasetSpec
+    is_dry: bool = False
     layout: Layout | None = field(default=None, compare=False, repr=False)
 
 

@@ -116,6 +116,43 @@ def test_a_folder_has_its_names_again(desk: Desk) -> None:
     assert [(row["name"], row["bytes"]) for row in names] == [("a/b c.log", 3), ("none", 0)]
 
 
+def test_what_could_not_be_put_is_refused_before_it_is_sent(desk: Desk) -> None:
+    def begin(put: Any, size: int = 100) -> Answer:
+        body = {"name": "data", "files": [{"size": size, "mtime_ns": 7}], "put": put}
+        return desk.server.post("/v1/uploads", body)
+
+    few = begin({"replicas": 9})
+    assert (few.status, few.json["code"]) == (422, "too_few_nodes")
+    assert begin({"tiers": ["hdd"]}).json["code"] == "no_tiers"
+    assert begin({"tiers": ["tape"]}).fields == ["put.tiers.0"]
+    assert begin({"block": 4096}, 200 << 20).json["code"] == "no_room"
+    assert desk.left() == []
+    assert desk.server.get("/v1/datasets").json["items"] == []
+    events = [event.type for event in desk.server.backend.events]
+    assert not any(kind.startswith("dataset.") for kind in events), "nothing was asked for yet"
+    key = begin({"block": 4096}).json["id"]
+    assert desk.send(key, 0, b"x" * 100).status == 200
+    put = desk.server.post("/v1/datasets", {"name": "data", "upload": key, "block": 4096})
+    assert put.status == 201
+    taken = begin({"block": 4096}, 101)
+    assert (taken.status, taken.json["code"]) == (409, "name_taken")
+
+
+def test_a_file_has_the_time_of_its_owner_so_that_it_is_the_same_when_it_is_sent_again(
+    desk: Desk,
+) -> None:
+    rows = [{"name": "a", "size": 3, "mtime_ns": 5_000}, {"name": "b", "size": 0, "mtime_ns": 9}]
+    times = []
+    for _ in range(2):
+        key = desk.begin(*rows).json["id"]
+        desk.send(key, 0, b"ab")
+        desk.send(key, 2, b"c")
+        folder = desk.folder / key / "content"
+        times.append([(folder / name).stat().st_mtime_ns for name in ("a", "b")])
+        assert desk.server.send("DELETE", f"/v1/uploads/{key}").status == 200
+    assert times == [[5_000, 9]] * 2
+
+
 def test_the_same_files_go_on_where_they_were_also_after_a_restart(desk: Desk) -> None:
     key = desk.begin().json["id"]
     desk.send(key, 0, CONTENT[:4000])

@@ -11,9 +11,16 @@ from aiohttp import web
 from tenure.api.call import Call
 from tenure.api.guard import guard_of
 from tenure.api.problems import refused
-from tenure.api.schemas.uploads import ChunkQuery, UploadRequest, digest_of, upload_files
+from tenure.api.schemas.uploads import (
+    ChunkQuery,
+    UploadRequest,
+    digest_of,
+    foreseen_spec,
+    upload_files,
+)
 from tenure.api.uploadviews import chunk_view, upload_view
 from tenure.model.errors import NotFound
+from tenure.model.events import PutDataset
 
 PIECE_BYTES = 1 << 18
 #: A chunk may take so many times as long as any other body.
@@ -30,6 +37,10 @@ async def begin(call: Call) -> web.Response:
     """Announce files, or find how far the upload of the same files is."""
     body = call.body_as(UploadRequest)
     files = upload_files(body)
+    if body.put is not None:
+        words = call.command() | {"idempotency_key": "", "fingerprint": ""}
+        spec = foreseen_spec(body, body.put)
+        await call.ask(PutDataset(dataset="plan", spec=spec, is_dry=True, **words))
     upload = await call.backend.uploads.begin(owner_of(call), body.name, files)
     return call.json(upload_view(upload), status=201)
 

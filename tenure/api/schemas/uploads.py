@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
+from typing import Literal
 
 from pydantic import ConfigDict, Field
 
 from tenure.api.problems import refused
+from tenure.api.schemas.datasets import BlockSize
 from tenure.api.schemas.fields import Name, Strict, Text, raise_faults
 from tenure.api.schemas.queries import Query
+from tenure.model.dataset import DatasetFile, DatasetSpec
 from tenure.model.errors import FieldError
+from tenure.model.tier import TierKind
+from tenure.model.units import MIB
 from tenure.model.upload import UploadFile
 
 MAX_FILES = 10_000
@@ -27,8 +32,19 @@ class UploadedFile(Strict):
     mtime_ns: int = Field(default=0, ge=0, le=(1 << 63) - 1, description="When it was changed.")
 
 
+class PutOptions(Strict):
+    """As of the put that is to follow; see ``POST /v1/datasets``."""
+
+    block: BlockSize = Field(default=128 * MIB)
+    replicas: int = Field(default=2, ge=1, le=16)
+    tiers: list[Literal["memory", "ssd", "hdd"]] = Field(default=[], max_length=16)
+
+
 class UploadRequest(Strict):
-    """Files of another machine that are to become the dataset ``name``."""
+    """Files of another machine that are to become the dataset ``name``.
+
+    With ``put`` it is refused if that put would be now, before anything is sent.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -38,6 +54,7 @@ class UploadRequest(Strict):
 
     name: Name
     files: list[UploadedFile] = Field(min_length=1, max_length=MAX_FILES)
+    put: PutOptions | None = Field(default=None, description="How it is going to be put.")
 
 
 class ChunkQuery(Query):
@@ -63,6 +80,14 @@ def upload_files(body: UploadRequest) -> tuple[UploadFile, ...]:
         seen.add(name)
     raise_faults(faults)
     return tuple(UploadFile(file.name, file.size, file.mtime_ns) for file in body.files)
+
+
+def foreseen_spec(body: UploadRequest, put: PutOptions) -> DatasetSpec:
+    """Return the dataset that an upload is to become."""
+    files = (DatasetFile(file.name, file.size, file.mtime_ns) for file in body.files)
+    rows = tuple(sorted(files, key=lambda file: file.name))
+    kinds = tuple(TierKind(kind) for kind in put.tiers)
+    return DatasetSpec(body.name, "", rows, put.block, put.replicas, kinds)
 
 
 def _fault(name: str, *, is_single: bool) -> str:
