@@ -72,7 +72,7 @@ class Facts:
     """What the records say, of one moment each: nodes, cost by site, records by state.
 
     ``attempts`` counts those of the kept batches' tasks that ended before they were done, by why,
-    ``remote`` those that began elsewhere than where their input had been sent.
+    ``remote`` those that began where their input did not lie.
     ``downtimes`` holds number and seconds of the kept moves that are done, by method.
     """
 
@@ -209,7 +209,7 @@ class Collector:
         yield from families(facts.reading)
         yield GaugeMetricFamily(
             "tenure_batch_remote_tasks",
-            "Attempts of kept batches that began elsewhere than where their input had been sent",
+            "Attempts of kept batches that began where their input did not lie",
             facts.remote,
         )
         late = facts.late_jobs
