@@ -26,6 +26,7 @@ from tenure.model.units import US
 
 MACHINE = "service"
 NO_ROOM = "no node of its generation has room"
+VANISHED = "removed on its engine, not by tenure"
 #: One copy of a service: its node, its engine id ("" where never learned), its incarnation.
 Copy = tuple[str, str, int]
 S = ContainerState
@@ -302,7 +303,7 @@ def _absent(ctx: Context, service: Service) -> None:
         again(ctx, service, "container vanished from its engine")
     elif service.state not in (S.REMOVED, S.FAILED):
         ledger.end_stay(ctx, stay_of(service))
-        to(ctx, service, S.REMOVED, reason="removed on its engine, not by tenure")
+        to(ctx, service, S.REMOVED, reason=VANISHED)
 
 
 def _found_created(ctx: Context, service: Service, facts: ContainerFacts) -> None:

@@ -16,8 +16,10 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tenure.core.params import Params
+from tenure.core.services import VANISHED
 from tenure.core.tables import Tables
 from tenure.model.batch import BatchSpec, StageSpec
+from tenure.model.container import ContainerState, Service
 from tenure.model.effects import CreateContainer, Effect, Reply
 from tenure.model.events import (
     CancelBatch,
@@ -53,7 +55,7 @@ from tenure.model.plan import CycleSpec, Move, Plan
 from tenure.model.qos import QosParams
 from tenure.model.units import US
 from tenure.simulation import remembered
-from tenure.simulation.progress import CHECKS
+from tenure.simulation.progress import CHECKS, restored_service
 from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node
 
 NODES = (
@@ -91,7 +93,7 @@ class CoreMachine(RuleBasedStateMachine):
     def say(self, event: Event, after_us: int = US) -> None:
         before = {kind: dict(rows) for kind, rows in self.bench.records.items()}
         self.take(self.bench.say(event, after_us=after_us))
-        for kind, check in CHECKS.items():
+        for kind, check in (CHECKS | {"services": _service}).items():
             for key, row in self.bench.records.get(kind, {}).items():
                 check(before.get(kind, {}).get(key), row)
 
@@ -318,6 +320,13 @@ class CoreMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_remembered_is_what_the_records_say(self) -> None:
         remembered.check(self.bench.state.ctx)
+
+
+def _service(old: Service | None, new: Service | None) -> None:
+    """L3, and of L1 what holds where engines forget what they showed."""
+    restored_service(old, new)
+    if new is not None and new.state is ContainerState.REMOVED:
+        assert new.is_removing or new.reason == VANISHED
 
 
 def _filled(index: Any) -> dict[str, Any]:
