@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Generator
 from dataclasses import asdict, fields, replace
+from itertools import islice
 from typing import Any
 
 from tenure.api.lazy import Rows
@@ -13,6 +14,7 @@ from tenure.core import (
     board,
     forecasts,
     graves,
+    inputs,
     jobs,
     kinds,
     lending,
@@ -342,14 +344,19 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
 
 
 def _blocks_awaited(ctx: Context, key: str, stage: StageSpec) -> str:
-    """Return what the tasks of a stage over a dataset wait for; they begin where blocks lie."""
-    keys = (f"{key}/{index}" for index in ctx.index.strands[key, stage.name].pending)
-    looks = [reading.look_at(ctx, stage, ctx.tables.tasks[task]) for task in keys]
-    missing = sum(look is None or not look.places for look in looks)
+    """Return what the tasks of a stage over a dataset wait for; they begin where blocks lie.
+
+    Some of them are looked at: it is done on the loop.
+    """
+    some = islice(ctx.index.strands[key, stage.name].pending, inputs.MOST)
+    tasks_ = [ctx.tables.tasks[f"{key}/{index}"] for index in some]
+    looks = [reading.look_at(ctx, stage, task) for task in tasks_]
+    missing = sum(look is None or not look.is_readable for look in looks)
     if not missing:
         return "for room on a node that holds their block, or to which it may be brought"
     notes = sorted({look.block.note for look in looks if look is not None and look.block.note})
-    return "; ".join((f"for a copy of their block that can be read, {missing} of them", *notes[:3]))
+    told = f"for a copy of their block that can be read, {missing} of {len(looks)}"
+    return "; ".join((told, *notes[:3]))
 
 
 def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:

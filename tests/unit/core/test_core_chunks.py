@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.core import needs, replicas
+from tenure.daemon import views
 from tenure.model.batch import (
     Batch,
     BatchSpec,
@@ -319,6 +320,16 @@ def test_people_cannot_remove_the_input_of_a_batch_or_take_its_name() -> None:
     assert "tenure batch cancel b" in reply.value.detail
     assert is_refused(made.put("b.map", 2), "name_taken")
     assert made.dataset("b.map") == dataset
+
+
+def test_what_waits_for_its_first_copy_says_so() -> None:
+    made = library()
+    assert isinstance(ask(made), Batch)
+    ((name, waiting, why),) = views.batch_waits(made.state.ctx, "b")
+    assert (name, waiting) == ("map", len(LENGTHS))
+    assert why.startswith("for a copy of their block that can be read, 4 of 4")
+    made.work()
+    assert views.batch_waits(made.state.ctx, "b") == []
 
 
 def test_two_batches_at_once_do_not_take_the_same_room() -> None:
