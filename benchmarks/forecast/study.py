@@ -22,8 +22,8 @@ from tenure.harvest.forecast.scores import Scores, score
 LEVELS = (0.95, 0.97, 0.98, 0.985, 0.99, 0.993, 0.996, 0.998)
 #: Fixed margins of the paper, shares of the capacity.
 MARGINS = (0.01, 0.02, 0.05, 0.10)
-#: Both kinds of baseline over two spans; a forecast has to beat the best of the four.
-BASELINE_DAYS = (2, 7)
+#: Both kinds of baseline over three spans; a forecast has to beat the best of the six.
+BASELINE_DAYS = (2, 7, 21)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Gradient-boosted quantiles: trees that learn the tail from all series of a fleet at once.
 
 The trees learn what a plane leaves over: a plane follows levels beyond those it has seen, trees
-alone cannot; trees bend it where the tail is not linear. Measured, both together lose less than
-either, and less than the mean of both.
+alone cannot; trees bend it where the tail is not linear. Both together lose less than either, but
+a small fleet's few days are better told by their own quantile, and machines that begin work by the
+clock by what they did then: what is forecast is a mixture of all four (``mixture.py``).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from tenure.harvest.forecast.features import COLUMNS
 from tenure.harvest.forecast.grid import Floats
-from tenure.harvest.forecast.linear import Linear, fit_linear
+from tenure.harvest.forecast.linear import Linear, fit_linear, rolling
 
 #: Of a leaf: at the 0.99 quantile six of 600 rows lie above it; with fewer, leaves follow single
 #: peaks.
@@ -21,6 +23,7 @@ MIN_LEAF_ROWS = 600
 #: A small fleet has leaves of at most this share of its rows, so that some splits are left.
 MAX_LEAF_SHARE = 0.05
 TREES, LEAVES, RATE = 60, 8, 0.1
+SEASONAL = COLUMNS.index("max_of_weeks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +33,21 @@ class Boosted:
     plane: Linear
     trees: Any
 
-    def predict(self, columns: Floats) -> Floats:
-        """Return the quantile (rows,) of (rows, columns), in units of spread."""
+    def forecasts(self, columns: Floats) -> Floats:
+        """Return four quantiles (rows, 4) of (rows, columns), in units of spread.
+
+        They are the rolling one, the most of the same time of day of the last weeks, the plane's,
+        and that of the plane with its trees.
+        """
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(1, "openmp"):
             trees = self.trees.predict(columns)
-        made: Floats = (self.plane.predict(columns) + trees).astype(np.float32)
-        return made
+        plane = self.plane.predict(columns)
+        past = rolling(columns)
+        seasonal = np.where(np.isnan(columns[:, SEASONAL]), past, columns[:, SEASONAL])
+        made: Floats = np.stack([past, seasonal, plane, plane + trees], axis=1)
+        return made.astype(np.float32)
 
 
 def fit_boosted(columns: Floats, target: Floats, quantile: float) -> Boosted:

@@ -20,9 +20,12 @@ from tenure.harvest.forecast.grid import (
     Panel,
 )
 
-#: Days that features look back; older ones are forgotten.
+#: Days that make a history and a rhythm; of older ones only how high use may get is remembered.
 LOOK_BACK_DAYS = 7
+#: Bursts come once in weeks: what the quantile of a week has forgotten, three weeks still know.
+MEMORY_DAYS = 21
 HOUR_BLOCKS = 4
+HALF_HOUR_BLOCKS = 2
 #: Share of the capacity under which differences are noise, and share of the level.
 FLOOR, FLOOR_OF_LEVEL = 0.002, 0.05
 SERIES_COLUMNS = (
@@ -30,10 +33,12 @@ SERIES_COLUMNS = (
     "max_1d", "median_2d", "q99_2d", "max_2d", "mean_7d", "q90_7d", "q99_7d", "q999_7d", "max_7d",
     "daily_mean_std", "daily_mean_step", "daily_q99_std", "daily_q99_max", "miss_mean", "miss_max",
     "day_correlation", "level_ratio", "history_days",
+    "q97_7d", "q99_14d", "q99_21d", "q999_21d", "max_21d", "memory_days",
 )  # fmt: skip
 STEP_COLUMNS = (
     "mean_lag1", "max_lag1", "wide_lag1", "max_lag2", "wide_lag2", "max_lag7", "mean_of_days",
-    "max_of_days", "wide_of_days", "second_of_days", "ahead_h", "hour_sin", "hour_cos", "weekday",
+    "max_of_days", "wide_of_days", "second_of_days", "max_of_weeks", "ahead_h", "hour_sin",
+    "hour_cos", "weekday",
 )  # fmt: skip
 COLUMNS = (*SERIES_COLUMNS, *STEP_COLUMNS)
 
@@ -44,40 +49,45 @@ class Known:
 
     A value v of the series is ``level + spread * z`` (both (series,), spread > 0), and all columns
     that are amounts of use are such z. ``history`` is observed steps as days, (series,), of the
-    days looked back on: older ones tell the columns nothing.
+    days looked back on: older ones tell no more than how high use has got. ``most`` is the most
+    that was observed in ``MEMORY_DAYS``, (series,), NaN of nothing.
     """
 
     columns: Floats
     level: Floats
     spread: Floats
     history: Floats
+    most: Floats
 
 
 def known_at(panel: Panel, origin: int) -> Known:
-    """Return what is known of every series before step ``origin``; O(series x week log week)."""
-    week = panel.window(origin, LOOK_BACK_DAYS * DAY_STEPS)
-    quantiles = _Quantiles(week)
+    """Return what is known of every series before step ``origin``; each is sorted once a span."""
+    memory = panel.window(origin, MEMORY_DAYS * DAY_STEPS)
+    week = memory[:, -LOOK_BACK_DAYS * DAY_STEPS :]
+    quantiles = _Quantiles(memory)
     level = quantiles.at(2, 0.5)
     level = np.where(np.isnan(level), quantiles.at(7, 0.5), level)
     mean = _mean(week)
-    spread = quantiles.at(7, 0.99) - quantiles.at(7, 0.5)
+    spread = quantiles.at(MEMORY_DAYS, 0.99) - quantiles.at(7, 0.5)
     spread = np.fmax(np.fmax(spread, FLOOR_OF_LEVEL * mean), FLOOR).astype(np.float32)
-    week_z = (week - level[:, None]) / spread[:, None]
-    quantiles = quantiles.scaled(level, spread)
-    fixed = _series_columns(week_z, quantiles, level / spread)
-    moving = _step_columns(week_z, panel.start_s + origin * STEP_S)
+    memory_z = (memory - level[:, None]) / spread[:, None]
+    week_z = memory_z[:, -week.shape[1] :]
+    most = quantiles.at(MEMORY_DAYS, 1.0)
+    fixed = _series_columns(week_z, quantiles.scaled(level, spread), level / spread)
+    moving = _step_columns(memory_z, panel.start_s + origin * STEP_S)
     shape = (len(panel.names), DAY_BLOCKS, fixed.shape[1])
     columns = np.concatenate([np.broadcast_to(fixed[:, None, :], shape), moving], axis=2)
     history = np.isfinite(week).sum(axis=1) / DAY_STEPS
-    return Known(columns.astype(np.float32), level, spread, history.astype(np.float32))
+    return Known(columns.astype(np.float32), level, spread, history.astype(np.float32), most)
 
 
 class _Quantiles:
-    """Quantiles of the last 1, 2 and 7 days of every series, each sorted once."""
+    """Quantiles of the last days of every series, each span sorted once."""
 
-    def __init__(self, week: Floats) -> None:
+    def __init__(self, memory: Floats) -> None:
         self._sorted = {
-            days: np.sort(week[:, -days * DAY_STEPS :], axis=1) for days in (1, 2, LOOK_BACK_DAYS)
+            days: np.sort(memory[:, -days * DAY_STEPS :], axis=1)
+            for days in (1, 2, LOOK_BACK_DAYS, 14, MEMORY_DAYS)
         }
         self._count = {days: np.isfinite(part).sum(axis=1) for days, part in self._sorted.items()}
 
@@ -87,6 +97,11 @@ class _Quantiles:
         rank = np.clip(np.ceil(quantile * count).astype(np.intp) - 1, 0, None)
         found = np.take_along_axis(part, rank[:, None], axis=1)[:, 0]
         return np.where(count > 0, found, np.nan).astype(np.float32)
+
+    def days(self, span: int) -> Floats:
+        """Return how many of the last ``span`` days were observed, (series,)."""
+        days: Floats = (self._count[span] / DAY_STEPS).astype(np.float32)
+        return days
 
     def scaled(self, level: Floats, spread: Floats) -> _Quantiles:
         """Return those of (value - level) / spread."""
@@ -140,6 +155,9 @@ def _series_columns(week: Floats, quantiles: _Quantiles, level_ratio: Floats) ->
         _std(means), means[:, -1] - means[:, -2], _std(tops), _max(tops), _mean(misses),
         _max(misses), _day_correlation(days, means), level_ratio,
         np.isfinite(week).sum(axis=1) / DAY_STEPS,
+        quantiles.at(7, 0.97), quantiles.at(14, 0.99), quantiles.at(MEMORY_DAYS, 0.99),
+        quantiles.at(MEMORY_DAYS, 0.999), quantiles.at(MEMORY_DAYS, 1.0),
+        quantiles.days(MEMORY_DAYS),
     ]  # fmt: skip
     return np.stack(columns, axis=1).astype(np.float32)
 
@@ -155,13 +173,15 @@ def _day_correlation(days: Floats, means: Floats) -> Floats:
     return found
 
 
-def _step_columns(week: Floats, origin_s: int) -> Floats:
+def _step_columns(memory: Floats, origin_s: int) -> Floats:
     """Return STEP_COLUMNS, (series, DAY_BLOCKS, columns): the same time of the days before."""
-    series = len(week)
-    blocks = week.reshape(series, LOOK_BACK_DAYS * DAY_BLOCKS, BLOCK_STEPS)
+    series = len(memory)
+    blocks = memory.reshape(series, MEMORY_DAYS * DAY_BLOCKS, BLOCK_STEPS)
+    whole = _max(blocks)
+    weeks = _around(whole, HALF_HOUR_BLOCKS).reshape(series, MEMORY_DAYS, DAY_BLOCKS)
+    most = whole[:, -LOOK_BACK_DAYS * DAY_BLOCKS :]
     by_day = (series, LOOK_BACK_DAYS, DAY_BLOCKS)
-    mean = _mean(blocks).reshape(by_day)
-    most = _max(blocks)
+    mean = _mean(blocks[:, -LOOK_BACK_DAYS * DAY_BLOCKS :]).reshape(by_day)
     near, wide = (_around(most, reach).reshape(by_day) for reach in (1, HOUR_BLOCKS))
     over_days = np.moveaxis(near, 1, -1)
     second = np.sort(np.where(np.isnan(over_days), -np.inf, over_days), axis=-1)[..., -2]
@@ -169,6 +189,7 @@ def _step_columns(week: Floats, origin_s: int) -> Floats:
     columns = [
         mean[:, -1], near[:, -1], wide[:, -1], near[:, -2], wide[:, -2], near[:, 0],
         _mean(np.moveaxis(mean, 1, -1)), _max(over_days), _max(np.moveaxis(wide, 1, -1)), second,
+        _max(np.moveaxis(weeks, 1, -1)),
     ]  # fmt: skip
     block_s = STEP_S * BLOCK_STEPS
     times_s = origin_s + np.arange(DAY_BLOCKS) * block_s

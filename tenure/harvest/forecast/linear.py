@@ -15,8 +15,8 @@ SMOOTH = 0.05
 CLIP = 5.0
 #: Pull towards the rolling quantile, as if so many rows argued for it: a small fleet keeps near it.
 RIDGE_ROWS = 300.0
-#: What the plane corrects: the quantile of the last days.
-BASE = COLUMNS.index("q99_7d")
+#: What the plane corrects: the quantile of the last weeks.
+BASE = COLUMNS.index("q99_21d")
 MAX_ITERATIONS = 300
 
 
@@ -28,10 +28,14 @@ class Linear:
     scale: Doubles
     weights: Doubles
 
+    def forecasts(self, columns: Floats) -> Floats:
+        """Return the plane's quantile as the only one, (rows, 1)."""
+        return self.predict(columns)[:, None]
+
     def predict(self, columns: Floats) -> Floats:
         """Return the quantile (rows,) of (rows, columns), in units of spread."""
         plane = _standard(columns, self.mean, self.scale) @ self.weights
-        made: Floats = (_base(columns) + plane).astype(np.float32)
+        made: Floats = (rolling(columns) + plane).astype(np.float32)
         return made
 
 
@@ -48,7 +52,7 @@ def fit_linear(columns: Floats, target: Floats, quantile: float) -> Linear:
     scale = np.sqrt(np.nansum((columns - mean) ** 2, axis=0) / count)
     scale = np.where(scale > 1e-6, scale, 1.0)
     design = _standard(columns, mean, scale)
-    target = target - _base(columns)
+    target = target - rolling(columns)
     start = np.zeros(design.shape[1])
     start[0] = np.quantile(target, quantile)
     pull = RIDGE_ROWS / len(target)
@@ -67,7 +71,7 @@ def fit_linear(columns: Floats, target: Floats, quantile: float) -> Linear:
     return Linear(mean, scale, found.x)
 
 
-def _base(columns: Floats) -> Floats:
+def rolling(columns: Floats) -> Floats:
     """Return the rolling quantile (rows,) in units of spread; nothing is known: the level."""
     return np.nan_to_num(columns[:, BASE])
 

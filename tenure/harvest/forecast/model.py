@@ -15,10 +15,14 @@ from tenure.harvest.forecast.calibration import Errors, offsets
 from tenure.harvest.forecast.features import LOOK_BACK_DAYS, Known, known_at
 from tenure.harvest.forecast.grid import BLOCK_STEPS, DAY_BLOCKS, DAY_STEPS, Floats, Panel
 from tenure.harvest.forecast.linear import fit_linear
+from tenure.harvest.forecast.mixture import shares
 from tenure.harvest.forecast.rows import Rows
 from tenure.model.errors import InvalidInput
 
 ModelName = Literal["linear", "boosted"]
+#: Added to a forecast, a share of the capacity: use that is the same as it is not above it, however
+#: level and spread are rounded.
+GRAIN = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,10 @@ class Forecast:
 
 
 class Model(Protocol):
-    """What a fit returns: quantiles (rows,) of (rows, columns), in units of spread."""
+    """What a fit returns: quantiles of (rows, columns), in units of spread."""
 
-    def predict(self, columns: Floats) -> Floats:
-        """Return the quantile of each row."""
+    def forecasts(self, columns: Floats) -> Floats:
+        """Return one or more quantiles of each row, (rows, forecasts)."""
 
 
 FITS: Mapping[ModelName, Callable[[Floats, Floats, float], Model]] = {
@@ -100,11 +104,15 @@ class Fitted:
     trained_rows: int
 
     def calibrated(self, quantile: float) -> Forecast:
-        """Return the forecast moved, machine by machine, to cover ``quantile``."""
+        """Return the forecast moved, machine by machine, to cover ``quantile``.
+
+        It is never above the capacity but where as much was seen.
+        """
         known = self.known
-        moved = offsets(self.errors, len(known.level), quantile)
+        moved = offsets(self.errors, known.spread, quantile)
         made = known.level[:, None] + known.spread[:, None] * (self.ahead + moved[:, None])
-        values = np.repeat(np.maximum(made, 0), BLOCK_STEPS, axis=1).astype(np.float32)
+        made = np.clip(made, 0, np.fmax(known.most, 1.0)[:, None]) + GRAIN
+        values = np.repeat(made, BLOCK_STEPS, axis=1).astype(np.float32)
         values[known.history < self.params.min_history_days] = np.nan
         return Forecast(values, known.history, self.trained_rows)
 
@@ -121,12 +129,20 @@ def fit(panel: Panel, params: ForecastParams) -> Fitted:
     """Learn from all of ``panel``: what was known at past origins, and what came the day after."""
     known = known_at(panel, panel.steps)
     learned = _learn_from(panel, params)
-    errors = _errors(learned, params, now=panel.steps)
+    judged, errors = _judged(learned, params)
     ahead = np.full((len(panel.names), DAY_BLOCKS), np.nan, dtype=np.float32)
-    if len(errors.error):
+    weights = shares(errors, judged, len(panel.names), params.quantile)
+    if len(judged):
         columns = known.columns.reshape(-1, known.columns.shape[2])
-        ahead = _fit(learned, params).predict(columns).reshape(ahead.shape)
-    return Fitted(known, ahead, errors, params, len(learned) if len(errors.error) else 0)
+        made = _fit(learned, params).forecasts(columns).reshape(*ahead.shape, -1)
+        ahead = np.einsum("mbf,mf->mb", made, weights).astype(np.float32)
+    missed = Errors(
+        (errors * weights[judged.series]).sum(axis=1).astype(np.float32),
+        judged.spread,
+        judged.series,
+        panel.steps - judged.origin,
+    )
+    return Fitted(known, ahead, missed, params, len(learned) if len(judged) else 0)
 
 
 def _learn_from(panel: Panel, params: ForecastParams) -> Rows:
@@ -148,14 +164,13 @@ def _fit(learned: Rows, params: ForecastParams) -> Model:
     return FITS[params.model](learned.columns, learned.target, params.quantile)
 
 
-def _errors(learned: Rows, params: ForecastParams, *, now: int) -> Errors:
-    """Return what models would have missed that were fitted without the time around.
+def _judged(learned: Rows, params: ForecastParams) -> tuple[Rows, Floats]:
+    """Return rows, and what models missed there that were fitted without the time around.
 
     The origins are parted into ``folds`` spans; each is forecast by a model of the others, a day's
-    distance kept, so that no step is both learned from and judged.
+    distance kept, so that no step is both learned from and judged. Errors are (rows, forecasts).
     """
-    none = np.zeros(0, dtype=np.intp)
-    found = [Errors(np.zeros(0, dtype=np.float32), none, none)]
+    parts: list[tuple[Rows, Floats]] = []
     for span in np.array_split(np.unique(learned.origin), params.folds):
         if not len(span):
             continue
@@ -165,10 +180,9 @@ def _errors(learned: Rows, params: ForecastParams, *, now: int) -> Errors:
         )
         if is_clear.any():
             judged = learned.where(is_judged)
-            made = _fit(learned.where(is_clear), params).predict(judged.columns)
-            found.append(Errors(judged.target - made, judged.series, now - judged.origin))
-    return Errors(
-        np.concatenate([part.error for part in found]),
-        np.concatenate([part.series for part in found]),
-        np.concatenate([part.age for part in found]),
-    )
+            made = _fit(learned.where(is_clear), params).forecasts(judged.columns)
+            parts.append((judged, judged.target[:, None] - made))
+    if not parts:
+        nothing = learned.where(np.zeros(len(learned), dtype=np.bool_))
+        return nothing, np.zeros((0, 1), dtype=np.float32)
+    return rows.joined([part for part, _ in parts]), np.concatenate([error for _, error in parts])

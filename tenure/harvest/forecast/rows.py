@@ -67,6 +67,11 @@ def rows_of(
         empty = np.zeros(0, dtype=np.float32)
         none = np.zeros(0, dtype=np.intp)
         return Rows(np.zeros((0, len(COLUMNS)), dtype=np.float32), empty, empty, none, none)
+    return joined(parts)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of one or more parts."""
     return Rows(
         *(np.concatenate([getattr(part, name) for part in parts]) for name in Rows.__slots__)
     )

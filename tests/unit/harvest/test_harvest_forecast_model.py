@@ -4,18 +4,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tenure.harvest.forecast.backtest import rolling_origins
 from tenure.harvest.forecast.baselines import rolling_quantile, seasonal_naive
-from tenure.harvest.forecast.calibration import TAKEN, Errors, offsets
+from tenure.harvest.forecast.calibration import REACH, TAKEN, Errors, offsets
 from tenure.harvest.forecast.features import COLUMNS, known_at
 from tenure.harvest.forecast.grid import DAY_STEPS, Floats, Panel
 from tenure.harvest.forecast.linear import fit_linear
 from tenure.harvest.forecast.margin import base_of_equal_harvest, dynamic_margin, harvest
-from tenure.harvest.forecast.model import Forecast, ForecastParams, ModelName, fit, forecast
-from tenure.harvest.forecast.rows import past_origins
+from tenure.harvest.forecast.mixture import shares
+from tenure.harvest.forecast.model import ForecastParams, ModelName, fit, forecast
+from tenure.harvest.forecast.rows import Rows, past_origins
 from tenure.harvest.forecast.scores import pinball, score
 from tenure.model.errors import InvalidInput
 
@@ -38,19 +40,14 @@ def panel() -> Panel:
     return daily(12, 9)
 
 
-@pytest.fixture(scope="module")
-def made(panel: Panel) -> Forecast:
-    return forecast(panel.until(8 * DAY_STEPS), PARAMS)
-
-
 def loss_of(panel: Panel, values: Floats) -> float:
     return float(np.nanmean(pinball(panel.values[:, -DAY_STEPS:], values, 0.99)))
 
 
-def test_a_day_with_a_rhythm_is_covered_at_less_loss_than_by_the_baselines(
-    panel: Panel, made: Forecast
-) -> None:
+def test_a_day_with_a_rhythm_is_covered_at_less_loss_than_by_the_baselines() -> None:
+    panel = daily(40, 9)
     past = panel.until(8 * DAY_STEPS)
+    made = forecast(past, PARAMS)
     seen = panel.values[:, -DAY_STEPS:]
     assert 0.975 <= np.mean(seen <= made.values) <= 0.999
     ours = loss_of(panel, made.values)
@@ -184,24 +181,119 @@ def test_the_plane_has_the_quantiles_coverage() -> None:
     assert np.mean(target <= plane.predict(columns)) == pytest.approx(0.9, abs=0.01)
 
 
+def missed(
+    errors: Floats, series: NDArray[np.intp], age: NDArray[np.intp], *, spread: float = 0.1
+) -> Errors:
+    return Errors(errors, np.full_like(errors, spread), series, age)
+
+
+def spreads(count: int) -> Floats:
+    return np.full(count, 0.1, dtype=np.float32)
+
+
 def test_offsets_reach_the_quantile_and_lean_to_a_machines_own_errors() -> None:
     random = np.random.default_rng(5)
-    series = np.repeat(np.arange(4), 4_000)
-    errors = random.normal(0, np.where(series == 3, 5.0, 1.0)).astype(np.float32)
-    age = np.tile(np.arange(4_000), 4)
-    found = offsets(Errors(errors, series, age), 4, 0.95) / TAKEN
-    assert np.mean(errors <= found[series]) == pytest.approx(0.95, abs=0.02)
-    assert found[3] > found[0]
-    none = np.zeros(0, dtype=np.intp)
-    assert offsets(Errors(np.zeros(0, dtype=np.float32), none, none), 2, 0.95).tolist() == [0, 0]
+    series = np.repeat(np.arange(4), 400_000)
+    errors = random.normal(0, np.where(series == 3, 0.5, 0.1)).astype(np.float32)
+    age = np.tile(np.arange(400_000), 4)
+    found = offsets(missed(errors, series, age // 20), spreads(4), 0.95) / TAKEN
+    # of 168 days of machines a higher quantile is taken
+    assert 0.955 < np.mean(errors <= found[series]) < 0.985
+    assert found[3] > 1.1 * found[0]
+    none, empty = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.float32)
+    assert offsets(missed(empty, none, none), spreads(2), 0.95).tolist() == [0, 0]
+
+
+def test_fewer_days_are_met_with_more_caution() -> None:
+    errors = np.tile(np.linspace(0, 1, 480, dtype=np.float32), 300)
+    days = np.repeat(np.arange(300), 480)
+    series = np.zeros(len(days), dtype=np.intp)
+    found = [
+        float(offsets(missed(errors[:n], series[:n], 0 * series[:n]), spreads(1), 0.9)[0])
+        for n in (480, 144_000)
+    ]
+    whole = offsets(missed(errors, days % 30, days // 30 * DAY_STEPS), spreads(30), 0.9)[0]
+    assert found[0] / TAKEN == pytest.approx(1 - 0.1 / 101, abs=0.01)
+    assert found[0] == pytest.approx(found[1], abs=0.01), "days count, not samples of them"
+    assert whole / TAKEN == pytest.approx(1 - 0.1 * 300 / 400, abs=0.01)
+
+
+def test_a_machines_own_errors_are_amounts_and_not_multiples_of_its_spread() -> None:
+    """What one that had been idle began with is not added again, many times as large."""
+    errors = np.full(480, 1.0, dtype=np.float32)
+    now = np.zeros(480, dtype=np.intp)
+    found = offsets(missed(errors, now, now, spread=0.01), np.array([0.5, 0.01], np.float32), 0.5)
+    assert found[0] <= found[1] == pytest.approx(TAKEN)
+    own = offsets(missed(-errors, now, now, spread=0.01), np.array([0.5], np.float32), 0.005)
+    assert own[0] == pytest.approx(-0.02 * TAKEN, abs=1e-3)
+
+
+def test_no_error_counts_as_more_than_its_bound() -> None:
+    errors = np.full(480, 400.0, dtype=np.float32)
+    now = np.zeros(480, dtype=np.intp)
+    assert offsets(missed(errors, now, now), spreads(2), 0.9).tolist() == [REACH * TAKEN] * 2
 
 
 def test_old_errors_fade() -> None:
-    errors = np.array([5.0] * 100 + [0.0] * 100, dtype=np.float32)
+    errors = np.array([1.0] * 100 + [0.0] * 100, dtype=np.float32)
     series = np.zeros(200, dtype=np.intp)
-    age = np.array([100 * DAY_STEPS] * 100 + [0] * 100)
-    assert offsets(Errors(errors, series, age), 1, 0.9)[0] == pytest.approx(0, abs=1e-6)
-    assert offsets(Errors(errors, series, age * 0), 1, 0.9)[0] == pytest.approx(5 * TAKEN, abs=1e-6)
+    age = np.array([200 * DAY_STEPS] * 100 + [0] * 100)
+    assert offsets(missed(errors, series, age), spreads(1), 0.9)[0] == pytest.approx(0, abs=1e-6)
+    fresh = offsets(missed(errors, series, age * 0), spreads(1), 0.9)[0]
+    assert fresh == pytest.approx(TAKEN, abs=1e-6)
+
+
+def judged(series: NDArray[np.intp], origin: NDArray[np.intp]) -> Rows:
+    empty = np.zeros(len(series), dtype=np.float32)
+    return Rows(np.zeros((len(series), len(COLUMNS)), np.float32), empty, empty, series, origin)
+
+
+def test_forecasts_count_by_what_they_lost_to_a_machine_and_to_its_fleet() -> None:
+    random = np.random.default_rng(6)
+    noise = random.normal(0, 1, 40_000)
+    series, origin = np.repeat(np.arange(2), 20_000), np.tile(np.arange(20_000), 2)
+    # the first forecast knows both machines, the second machine 0, the third machine 1
+    wide = np.where(series == 0, 1, 3)
+    errors = np.stack([noise, noise * wide, noise * 3 / wide], axis=1).astype(np.float32)
+    found = shares(errors, judged(series, origin), 2, 0.99)
+    assert found.sum(axis=1).tolist() == pytest.approx([1, 1])
+    assert found[0, 0] > found[0, 1] > 10 * found[0, 2]
+    assert found[1, 0] > found[1, 2] > 10 * found[1, 1]
+    # a machine that nobody judged has the fleet's
+    more = shares(errors[:20_000], judged(series[:20_000], origin[:20_000]), 2, 0.99)
+    assert more[1].tolist() == pytest.approx([0.5, 0.5, 0], abs=0.01)
+    none = judged(series[:0], origin[:0])
+    assert shares(errors[:0], none, 2, 0.99).tolist() == [[1 / 3] * 3] * 2
+
+
+def test_one_row_out_of_reach_decides_nothing() -> None:
+    errors = np.random.default_rng(7).normal(0, 1, (20_000, 2)).astype(np.float32)
+    one = np.zeros(20_000, dtype=np.intp)
+    before = shares(errors, judged(one, one), 1, 0.99)
+    errors[0, 0] = 1e6
+    assert shares(errors, judged(one, one), 1, 0.99) == pytest.approx(before, abs=0.1)
+
+
+def test_no_more_is_forecast_than_there_is_unless_more_was_seen() -> None:
+    random = np.random.default_rng(8)
+    # machines that do nothing, or all they can
+    values = np.repeat(random.random((4, 9 * 24)) < 0.3, DAY_STEPS // 24, axis=1)
+    values = (values * np.array([[0.9], [0.98], [1.0], [1.3]])).astype(np.float32)
+    panel = Panel(("a", "b", "c", "burst"), values, 0)
+    most = forecast(panel, ForecastParams(max_rows=4_000)).values.max(axis=1)
+    assert (most[:3] <= 1.0001).all()
+    assert 1.0 < most[3] <= 1.3001
+
+
+def test_a_burst_of_two_weeks_ago_is_remembered() -> None:
+    panel = daily(1, 20)
+    panel.values[0, 8 * DAY_STEPS : 8 * DAY_STEPS + 200] = 0.9
+    known = known_at(panel, panel.steps)
+    told = known.columns[0, 0, [COLUMNS.index(name) for name in ("q99_7d", "q99_21d", "max_21d")]]
+    week, weeks, most = known.level[0] + known.spread[0] * told
+    assert week < 0.75
+    assert (weeks, most, known.most[0]) == pytest.approx((0.9, 0.9, 0.9))
+    assert known.history[0] == 7
 
 
 def test_a_dynamic_margin_follows_what_was_measured_and_knows_nothing_of_what_comes() -> None:
