@@ -92,6 +92,9 @@ class Backend(Protocol):
     def explain_task(self, task: Task) -> Mapping[str, Any]:
         """Return what a task reads where, at which cost, and the alternatives. JSON-able."""
 
+    def explain_executor(self, executor: Executor) -> Mapping[str, Any]:
+        """Return which blocks an executor reads where, and the alternatives. JSON-able."""
+
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
         """Return size and bytes of a batch's output. Raises Conflict or NotFound ``no_output``."""
 

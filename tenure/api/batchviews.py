@@ -7,13 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from typing_extensions import TypedDict
 
+from tenure.api.readingviews import (
+    DatasetInputView,
+    ReadingView,
+    dataset_input_view,
+    reading_view,
+)
 from tenure.api.views import moment, seconds
 from tenure.model.batch import (
     Batch,
-    DatasetInput,
     Forecasted,
     InputFile,
-    Reading,
     StageSpec,
     Task,
     TaskState,
@@ -42,36 +46,6 @@ class InputView(TypedDict):
     file: str
     size_bytes: int
     chunk_bytes: int
-
-
-class DatasetInputView(TypedDict):
-    """The dataset that a stage reads, one of its blocks for each task.
-
-    Beside a file as input it is the stage's own: the replicas of its chunks, while it runs.
-    """
-
-    dataset: str
-    name: str
-    blocks: int
-    block_bytes: int
-
-
-class ReadingView(TypedDict):
-    """The copy of its block that a task reads on its own node.
-
-    ``cost`` is that of Eq. 1 of the Trident paper. ``is_brought``: from another node, for this
-    task. ``is_ahead``: it was prefetched. Of a block in HDFS ``uri`` is its file, which the task
-    reads by itself, and ``is_remote`` says that it has no copy on its node.
-    """
-
-    tier: str
-    kind: str
-    path: str
-    cost: float
-    is_brought: bool
-    is_ahead: bool
-    uri: str
-    is_remote: bool
 
 
 class StageView(TypedDict):
@@ -267,7 +241,7 @@ def stage_view(stage: StageSpec, states: Mapping[tuple[str, str], int]) -> Stage
         shuffle=stage.shuffle,
         partitions=stage.partitions,
         input=_input_view(stage.input, stage.chunk_bytes),
-        dataset=_dataset_view(stage.dataset),
+        dataset=dataset_input_view(stage.dataset),
         task_s=seconds(stage.run_us),
         max_runtime_s=seconds(stage.max_runtime_us or None),
         output_ratio=stage.output_ratio,
@@ -279,30 +253,6 @@ def _input_view(source: InputFile | None, chunk_bytes: int) -> InputView | None:
     if source is None:
         return None
     return InputView(file=source.path, size_bytes=source.size_bytes, chunk_bytes=chunk_bytes)
-
-
-def _dataset_view(source: DatasetInput | None) -> DatasetInputView | None:
-    if source is None:
-        return None
-    return DatasetInputView(
-        dataset=source.id, name=source.name, blocks=source.blocks, block_bytes=source.block_bytes
-    )
-
-
-def reading_view(reading: Reading | None) -> ReadingView | None:
-    """Return the copy that a task reads."""
-    if reading is None:
-        return None
-    return ReadingView(
-        tier=reading.tier,
-        kind=reading.kind.value,
-        path=reading.path,
-        cost=reading.cost / 1000,
-        is_brought=reading.is_brought,
-        is_ahead=reading.is_ahead,
-        uri=reading.uri,
-        is_remote=reading.is_remote,
-    )
 
 
 def task_view(task: Task) -> TaskView:

@@ -10,10 +10,11 @@ from tenure.core.tables import Table, Tables
 from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Service
 from tenure.model.dataset import Dataset
-from tenure.model.errors import NotFound
+from tenure.model.errors import FieldError, InvalidInput, NotFound
 from tenure.model.job import Job
 from tenure.model.node import Node
 from tenure.model.plan import Run
+from tenure.model.reading import DatasetInput
 
 R = TypeVar("R")
 W = TypeVar("W", Job, Batch)
@@ -69,6 +70,23 @@ def dataset(tables: Tables, ref: str) -> Dataset:
     if named is not None:
         return named
     return _by_prefix(tables.datasets, ref, "dataset", lambda row: not row.is_going)
+
+
+def dataset_input(tables: Tables, ref: str, path: str) -> DatasetInput:
+    """Return a dataset as the input of a job or a stage; InvalidInput names the field ``path``."""
+    try:
+        found = dataset(tables, ref)
+    except NotFound as error:
+        told = f"{error.detail}; see tenure dataset ls"
+        fault = FieldError(path, told)
+        raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(fault,)) from None
+    spec = found.spec
+    if spec.batch:
+        told = f"dataset {spec.name} is the input of batch {spec.batch}, and goes with it"
+        raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(FieldError(path, told),))
+    longest = max((min(spec.block_bytes, file.size_bytes) for file in spec.files), default=0)
+    size = spec.size_bytes
+    return DatasetInput(found.id, spec.name, spec.blocks, longest, size, spec.is_external)
 
 
 def container(tables: Tables, ref: str) -> Service:

@@ -1,32 +1,17 @@
-"""The endpoint of what tasks over datasets read."""
+"""The endpoints of what tasks and executors over datasets read."""
 
 from __future__ import annotations
 
 from typing_extensions import TypedDict
 
-from tenure.api.batchviews import ReadingView
 from tenure.api.endpoint import Endpoint
-from tenure.api.handlers import readings
-
-
-class CopyView(TypedDict):
-    """A copy of a block that can be read now."""
-
-    node: str
-    tier: str
-    kind: str
+from tenure.api.handlers import jobs, readings
+from tenure.api.readingviews import ChoiceView, CopyView, ReadingView
 
 
 class BlockCopiesView(TypedDict):
     number: int
     copies: list[CopyView]
-
-
-class ChoiceView(TypedDict):
-    """A node that a task could have, free or not, and what it would cost there."""
-
-    node: str
-    cost: float
 
 
 class TaskExplanation(TypedDict):
@@ -46,7 +31,44 @@ class TaskExplanation(TypedDict):
     scores: dict[str, float]
 
 
+class ExecutorBlockView(TypedDict):
+    """A block of an executor: the copy that it reads, those that there are, and costs elsewhere.
+
+    ``reading`` null: it is not settled yet.
+    """
+
+    number: int
+    file: str
+    reading: ReadingView | None
+    copies: list[CopyView]
+    choices: list[ChoiceView]
+
+
+class ExecutorExplanation(TypedDict):
+    """What an executor reads and why there; ``waits_for`` is what keeps its input from it.
+
+    Of each block ``choices`` are the cheapest nodes as things are now; ``scores`` what costs are
+    made of, and what was learned of copies.
+    """
+
+    executor: int
+    state: str
+    node: str
+    reason: str
+    waits_for: str
+    blocks: list[ExecutorBlockView]
+    scores: dict[str, float]
+
+
 READINGS = (
+    Endpoint(
+        "GET",
+        "/v1/jobs/{id}/executors/{index}/explain",
+        "jobs",
+        jobs.explain_executor,
+        ExecutorExplanation,
+        problems=(404, 409),
+    ),
     Endpoint(
         "GET",
         "/v1/batches/{id}/tasks/{index}/explain",

@@ -9,6 +9,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from tenure.api.readingviews import DatasetInputView, ReadingView
+
 
 class ResourcesView(TypedDict):
     """Cores, bytes and bytes per second; 0 for disk or net of a node means "not stated"."""
@@ -126,7 +128,8 @@ class AgentView(TypedDict):
 class EstimateView(TypedDict):
     """T_C^L and T_C^H; ``source`` is given, learned (from ``runs`` runs) or unknown.
 
-    ``safety`` is the factor on a learned mean, already in the times.
+    ``safety`` is the factor on a learned mean, already in the times. ``read_s`` is what reading its
+    part of a dataset takes an executor at least, as of the submission; the times are no less.
     """
 
     local_s: float | None
@@ -134,6 +137,7 @@ class EstimateView(TypedDict):
     source: str
     runs: int
     safety: float
+    read_s: float | None
 
 
 class AdmissionView(TypedDict):
@@ -169,6 +173,7 @@ class JobView(TypedDict):
     image: str
     command: list[str]
     spark: SparkView | None
+    input: DatasetInputView | None
     executors: int
     cpus: float
     memory_bytes: int
@@ -204,7 +209,8 @@ class JobView(TypedDict):
 class ExecutorView(TypedDict):
     """One executor in its current attempt; ``is_unsure``: only a listing can tell how it is.
 
-    ``role`` is executor, or driver for number 0 of a Spark job.
+    ``role`` is executor, or driver for number 0 of a Spark job. Of jobs over a dataset ``blocks``
+    are those that it reads, ``readings`` the copies of them, in their order.
     """
 
     index: int
@@ -222,6 +228,8 @@ class ExecutorView(TypedDict):
     mishaps: int
     is_unsure: bool
     note: str
+    blocks: list[int]
+    readings: list[ReadingView]
 
 
 class JobDetail(JobView):

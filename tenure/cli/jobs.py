@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +48,14 @@ COLUMNS: list[Column] = [
     ("COST", lambda j: usd(j["cost_usd"])),
     ("REASON", lambda j: j["reason"]),
 ]
+
+
+def _tiers_of(readings: list[dict[str, Any]]) -> str:
+    """Say how many blocks are read from which kind of tier."""
+    kinds = Counter("brought" if r["is_brought"] else r["kind"] for r in readings)
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+
+
 EXECUTORS: list[Column] = [
     ("EXECUTOR", lambda e: "driver" if e.get("role") == "driver" else e["index"]),
     ("STATE", lambda e: e["state"]),
@@ -54,6 +63,7 @@ EXECUTORS: list[Column] = [
     ("ATTEMPT", lambda e: e["attempt"]),
     ("RAN", lambda e: between(e["started_at"], e["finished_at"])),
     ("EXIT", lambda e: e["exit_code"]),
+    ("READS", lambda e: _tiers_of(e["readings"])),
     ("NOTE", lambda e: e["note"]),
 ]
 FIELDS = (
@@ -99,7 +109,7 @@ def _tell(session: Session, document: dict[str, Any], error: TenureError) -> Non
 
 
 PROMISES = {
-    "best_effort": "best effort (a job ahead of it has no estimate)",
+    "best_effort": "best effort (one ahead of it has no estimate, or its input cannot be read)",
     "unknown": "unknown (it has no estimate yet; its app's first runs will give one)",
 }
 
@@ -131,6 +141,7 @@ def inspect(session: Session, job: Ref) -> None:
 
     def render(found: dict[str, Any]) -> None:
         pairs = [(name, found[name]) for name in FIELDS.split()]
+        pairs.append(("dataset", (found["input"] or {}).get("name")))
         session.out.fields([*pairs, ("promise", _promise(found)), ("cost", usd(found["cost_usd"]))])
         session.out.table(found["executor_states"], EXECUTORS)
 
@@ -146,27 +157,61 @@ REASONS: list[Column] = [
 ]
 
 
+BLOCKS: list[Column] = [
+    ("BLOCK", lambda b: b["number"]),
+    ("FILE", lambda b: b["file"]),
+    ("READ FROM", lambda b: (b["reading"] or {}).get("kind", "")),
+    ("COST", lambda b: (b["reading"] or {}).get("cost", "")),
+    ("COPIES", lambda b: [f"{c['node']}/{c['tier']}" for c in b["copies"]]),
+    ("CHEAPEST NODES", lambda b: [f"{c['node']} ({c['cost']:g})" for c in b["choices"]]),
+]
+
+
 @verb(app, "explain")
-def explain(session: Session, job: Ref) -> None:
-    """Say why a job is where it is, node by node."""
+def explain(
+    session: Session,
+    job: Ref,
+    *,
+    executor: Annotated[
+        int | None, typer.Option(min=0, help="Of this one: which copies of its blocks it reads.")
+    ] = None,
+) -> None:
+    """Say why a job is where it is, node by node, or what an executor reads where, and why."""
+    if executor is None:
+        found = session.client.explain_job(job)
+        session.out.data(found, lambda found: _show_explained(session, found))
+    else:
+        found = session.client.explain_executor(job, executor)
+        session.out.data(found, lambda found: _show_read(session, found))
 
-    def render(found: dict[str, Any]) -> None:
-        shown = {k: v for k, v in found.items() if not isinstance(v, (dict, list)) or k == "ahead"}
-        placement = found.get("placement") or {}
-        shown |= {k: v for k, v in placement.items() if k not in ("nodes", "room_us")}
-        if found.get("plan"):
-            # that one executor has no room now, or has, is not why it waits
-            shown |= {"reason": found["reason"], "plan": found["plan"]["summary"]}
-            shown.pop("summary", None)
-        session.out.fields(shown.items())
-        if placement.get("nodes"):
-            session.out.table(placement["nodes"], REASONS)
-        for executor in found.get("executors", ()):
-            for why in ("lost", "blocked"):
-                if why in executor:
-                    session.out.fields([("executor", executor["index"]), *executor[why].items()])
 
-    session.out.data(session.client.explain_job(job), render)
+def _show_explained(session: Session, found: dict[str, Any]) -> None:
+    shown = {k: v for k, v in found.items() if not isinstance(v, (dict, list)) or k == "ahead"}
+    placement = found.get("placement") or {}
+    shown |= {k: v for k, v in placement.items() if k not in ("nodes", "room_us")}
+    if found.get("plan"):
+        # that one executor has no room now, or has, is not why it waits
+        shown |= {"reason": found["reason"], "plan": found["plan"]["summary"]}
+        shown.pop("summary", None)
+    session.out.fields(shown.items())
+    if placement.get("nodes"):
+        session.out.table(placement["nodes"], REASONS)
+    for executor in found.get("executors", ()):
+        for why in ("lost", "blocked"):
+            if why in executor:
+                session.out.fields([("executor", executor["index"]), *executor[why].items()])
+        if "input" in executor:
+            told = executor["input"]
+            reads = ", ".join(f"{count} {kind}" for kind, count in told["reads"].items())
+            pairs = [("executor", executor["index"]), ("blocks", told["blocks"]), ("reads", reads)]
+            session.out.fields([*pairs, ("cost", told["cost"]), ("waits for", told["waits_for"])])
+
+
+def _show_read(session: Session, found: dict[str, Any]) -> None:
+    words = ("executor", "state", "node", "reason", "waits_for")
+    session.out.fields([(name, found[name]) for name in words])
+    if found["blocks"]:
+        session.out.table(found["blocks"], BLOCKS)
 
 
 @verb(app, "plan", error_code=255)
@@ -194,6 +239,14 @@ def _answers(session: Session, answers: list[dict[str, Any]]) -> None:
     session.out.table(offered, OFFERS)
 
 
+def _read(answer: dict[str, Any]) -> str:
+    """Say what an executor reads of a dataset, and what that takes at least."""
+    found = answer.get("input")
+    if not found:
+        return ""
+    return f"{found['blocks_each']} of {found['blocks']} blocks each, {found['read_s']:.3g} s"
+
+
 ANSWERS: list[Column] = [
     ("NAME", lambda a: a["name"]),
     ("ACCEPTED", lambda a: a.get("is_accepted")),
@@ -201,6 +254,7 @@ ANSWERS: list[Column] = [
     ("START", lambda a: a.get("start")),
     ("END", lambda a: a.get("end")),
     ("COST", lambda a: usd((a.get("cost_nano_usd") or 0) / 1e9)),
+    ("READ", _read),
     ("DETAIL", lambda a: a.get("detail")),
 ]
 OFFERS: list[Column] = [

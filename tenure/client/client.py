@@ -127,6 +127,10 @@ class Client:
         """Return why a job is where it is."""
         return self._get(f"/v1/jobs/{_part(ref)}/explain")
 
+    def explain_executor(self, ref: str, executor: int) -> Json:
+        """Return which blocks an executor of a job reads where, and why."""
+        return self._get(f"/v1/jobs/{_part(ref)}/executors/{executor}/explain")
+
     def cancel_job(self, ref: str) -> Json:
         """Cancel a job."""
         return self._call("POST", f"/v1/jobs/{_part(ref)}/cancel", {}, is_again=True)

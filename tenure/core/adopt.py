@@ -12,7 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tenure.core import executors, graves, jobs, kinds, ledger, moves, room, services, spark, tasks
+from tenure.core import (
+    executors,
+    graves,
+    jobs,
+    kinds,
+    ledger,
+    moves,
+    pins,
+    room,
+    services,
+    spark,
+    tasks,
+)
 from tenure.core.context import GONE_SERVICE, UNPLACED_SERVICE, Context
 from tenure.core.steps import is_committed
 from tenure.model.batch import TaskState
@@ -111,7 +123,7 @@ def _adopt_executor(ctx: Context, executor: Executor, copy: Sighting) -> None:
     ledger.end_stay(ctx, executors.stay_of(executor))
     adopted = ctx.put_executor(
         replace(
-            spark.adopted(executor, copy.facts),
+            spark.adopted(pins.adopted(ctx, executor, copy.facts), copy.facts),
             attempt=copy.turn,
             node=copy.node,
             state=ExecutorState.RUNNING,

@@ -59,8 +59,12 @@ class Course:
 class Ahead:
     """Courses by key; copies under way and made, by the block's key; outcomes by their word.
 
-    ``brought`` are the node and tier to which the block of a task that waits is being copied,
-    ``reads`` how often tasks began to read a copy of which kind.
+    ``brought`` are the node and tier to which the block of a task or executor that waits is being
+    copied, ``reads`` how often tasks and executors began to read a copy of which kind.
+    ``readers`` are executors whose copies are to be chosen, with the turn of the shelves of their
+    last look (-1: none yet), ``deals`` the blocks of their jobs that no executor has got yet;
+    ``leaving`` are executors that read no more and have blocks pinned; at ``served_us`` there are
+    ``allowed`` more blocks of all these to be looked at.
     ``turn`` and ``seen`` are those of the shelves when copies, and tasks, were last looked at;
     ``rates_us`` is when the speeds of tiers are read again, ``rests_us`` when a stage is matched
     again of which nothing could be placed, ``patience_us`` until when a task waits for a node that
@@ -72,6 +76,11 @@ class Ahead:
     made: dict[str, Made] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     brought: dict[str, tuple[str, str]] = field(default_factory=dict)
+    readers: dict[str, int] = field(default_factory=dict)
+    deals: dict[str, list[int]] = field(default_factory=dict)
+    leaving: dict[str, None] = field(default_factory=dict)
+    served_us: int = -1
+    allowed: int = 0
     reads: Counter[str] = field(default_factory=Counter)
     turn: int = -1
     seen: int = -1

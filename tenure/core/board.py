@@ -96,7 +96,7 @@ class Row:
     turn: int
 
 
-KindKey = tuple[tuple[Constraint, ...], tuple[str, ...], str, bool]
+KindKey = tuple[tuple[Constraint, ...], tuple[str, ...], str, bool, bool]
 
 
 class Board:
@@ -223,7 +223,8 @@ class Board:
     def _kind(self, ctx: Context, job: Job) -> Kind:
         spec = job.spec
         image = "" if spec.is_pullable else spec.image
-        key = spec.constraints, job.avoid, image, spec.spark is not None
+        is_spark, is_reader = spec.spark is not None, spec.dataset is not None
+        key = spec.constraints, job.avoid, image, is_spark, is_reader
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= MAX_KINDS:

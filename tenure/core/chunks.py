@@ -18,9 +18,10 @@ from dataclasses import replace
 from tenure.core import datasets, lending
 from tenure.core.context import Context
 from tenure.core.shelves import put_dataset
-from tenure.model.batch import Batch, BatchSpec, DatasetInput, StageSpec
+from tenure.model.batch import Batch, BatchSpec, StageSpec
 from tenure.model.dataset import Dataset, DatasetFile, DatasetSpec, DatasetState
 from tenure.model.errors import FieldError, Problem
+from tenure.model.reading import DatasetInput
 
 
 def kept(key: str, spec: BatchSpec) -> BatchSpec:

@@ -274,6 +274,7 @@ def remove(ctx: Context, dataset: Dataset) -> None:
         external.forget(ctx, dataset)
     put_dataset(ctx, replace(dataset, state=D.REMOVING, is_pinned=False, reason=""))
     ctx.publish("dataset.removing", dataset.id, name=dataset.spec.name)
+    ctx.touched_jobs |= ctx.index.open_jobs  # those that were to read it end
     ctx.arm(ctx.now_us, MACHINE, dataset.id)
 
 

@@ -12,19 +12,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import graves, ledger, spark
+from tenure.core import graves, ledger, pins, spark, taskbody, tiers
 from tenure.core.context import Context
+from tenure.model.batch import CHUNK_NAME, INPUT_FOLDER
 from tenure.model.container import Grave
 from tenure.model.effects import CreateContainer, Relist, StartContainer
 from tenure.model.facts import (
     LABEL_ATTEMPT,
+    LABEL_BLOCKS,
     LABEL_EXECUTOR,
     LABEL_FLEET,
     LABEL_GENERATION,
     LABEL_JOB,
     ContainerFacts,
 )
-from tenure.model.job import EXECUTOR_TRANSITIONS, Executor, ExecutorState, Job
+from tenure.model.job import EXECUTOR_TRANSITIONS, Executor, ExecutorState, Job, JobSpec
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
@@ -37,6 +39,8 @@ ENGINE_END_CODES = frozenset((137, 143, 255))
 #: An engine that goes down ends its containers before it is missed: so long such an exit may be
 #: its doing. A silent death is noticed within two pings of 3 s each and the 2 s between them.
 JUDGE_US = 10 * US
+#: Refusals of containers whose block cannot be mounted.
+NO_MOUNT = frozenset(("bad_request", "start_failed"))
 
 
 def to(ctx: Context, executor: Executor, state: ExecutorState, **changes: Any) -> Executor:
@@ -72,6 +76,9 @@ def advance(ctx: Context, executor: Executor, job: Job) -> None:
 def _create(ctx: Context, executor: Executor, job: Job) -> None:
     if executor.attempt > 1 and any(g.may_run for g in ctx.graves_of(executor.key)):
         return  # the attempt before may still be running: no executor runs twice
+    if not pins.are_there(ctx, executor, job):
+        _choose_copies(ctx, executor)
+        return
     joined = spark.joined(ctx, executor, job)
     if joined is None:
         return  # where its driver listens is not known yet
@@ -86,6 +93,13 @@ def _create(ctx: Context, executor: Executor, job: Job) -> None:
     )
     to(ctx, executor, S.CREATING, effect=effect.id)
     ctx.emit(effect)
+
+
+def _choose_copies(ctx: Context, executor: Executor) -> None:
+    """Have ``readers`` choose the copies that an executor reads, anew where one has gone."""
+    ctx.ahead.readers.setdefault(executor.key, -1)
+    if executor.readings:
+        ctx.put_executor(replace(executor, readings=()))
 
 
 def _start(ctx: Context, executor: Executor) -> None:
@@ -130,7 +144,26 @@ def body_of(ctx: Context, executor: Executor, job: Job) -> dict[str, Any]:
     }
     if spec.command:
         body["Cmd"] = list(spec.command)
+    if spec.dataset is not None:
+        _give_input(body, executor, spec)
     return spark.dressed(ctx, body, executor, job)
+
+
+def _give_input(body: dict[str, Any], executor: Executor, spec: JobSpec) -> None:
+    """Add the blocks of an executor, read-only, and what names them."""
+    body["HostConfig"]["Mounts"] = [
+        taskbody.mount_of(reading, block_file(spec, number))
+        for number, reading in zip(executor.blocks, executor.readings, strict=True)
+    ]
+    numbers = " ".join(map(str, executor.blocks))
+    body["Labels"][LABEL_BLOCKS] = numbers
+    body["Env"] += [f"TENURE_INPUT={INPUT_FOLDER}", f"TENURE_BLOCKS={numbers}"]
+
+
+def block_file(spec: JobSpec, number: int) -> str:
+    """Return a block's name in the folder of inputs: ``chunk`` where nobody reads more than one."""
+    is_sole = spec.dataset is not None and spec.dataset.blocks <= spec.executors
+    return CHUNK_NAME if is_sole else f"{CHUNK_NAME}-{number:05d}"
 
 
 def on_effect(ctx: Context, executor: Executor, effect: str, outcome: Outcome) -> None:
@@ -158,6 +191,9 @@ def _refused(ctx: Context, executor: Executor, outcome: Refused) -> None:
         lose(ctx, executor, note, is_elsewhere=True)
     elif outcome.code == "no_such_container":
         lose(ctx, executor, note)
+    elif executor.readings and outcome.code in NO_MOUNT:
+        tiers.survey_soon(ctx, executor.node)  # a copy that it was to read may be gone
+        lose(ctx, executor, note, may_run=executor.state is S.STARTING)
     elif executor.state is S.STARTING and outcome.code in ("engine_error", "start_blocked"):
         # its engine's trouble, not its own; what was told to start may run until it is removed
         lose(ctx, executor, note, may_run=True)
@@ -187,6 +223,8 @@ def end(  # noqa: PLR0913 - how an attempt ended is these things
         failures=executor.failures + (code != 0),
     )
     ledger.end_stay(ctx, stay_of(executor))
+    if pins.has_succeeded(ended):
+        pins.leave(ctx, ended)
     inter(ctx, ended, may_run=may_run)
     ctx.publish("executor.exited", executor.key, node=executor.node, exit_code=code, note=note)
 
@@ -221,6 +259,8 @@ def renew(ctx: Context, over: Executor, *, node: str) -> Executor:
     kept = ctx.tables.nodes.get(node)
     if kept is not None and kept.scheduling is not Scheduling.YES:
         node = ""
+    if node != over.node:
+        pins.move_out(ctx, over, ctx.tables.jobs[over.job])
     wait = ctx.params.retry_us * min(over.failures + over.mishaps, 5)
     fresh = Executor(
         job=over.job,
@@ -233,6 +273,7 @@ def renew(ctx: Context, over: Executor, *, node: str) -> Executor:
         placed_us=ctx.now_us,
         retry_us=ctx.now_us + wait,
         note=over.note,
+        blocks=over.blocks,
     )
     ctx.arm(fresh.retry_us, MACHINE, fresh.key)
     if node:
@@ -282,7 +323,8 @@ def place(ctx: Context, executor: Executor, node: str) -> Executor:
 def unplace(ctx: Context, executor: Executor) -> Executor:
     """Take an executor off a node to which nothing was ever sent for this attempt."""
     ledger.end_stay(ctx, stay_of(executor))
-    fresh = replace(executor, node="", attempt=executor.attempt + 1, changed_us=ctx.now_us)
+    turn = executor.attempt + 1
+    fresh = replace(executor, node="", attempt=turn, readings=(), changed_us=ctx.now_us)
     return ctx.put_executor(fresh)
 
 

@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from tenure.core import shelves
 from tenure.core.context import Context
-from tenure.model.batch import Reading
 from tenure.model.dataset import (
     Block,
     Dataset,
@@ -31,6 +30,7 @@ from tenure.model.events import ChangeDataset, PutDataset
 from tenure.model.external import Layout, OuterBlock
 from tenure.model.node import Node, Power, Reach
 from tenure.model.outcome import Done, Outcome, Refused
+from tenure.model.reading import Reading
 from tenure.model.tier import TierKind
 from tenure.model.units import US
 

@@ -39,6 +39,7 @@ from tenure.core import (
     power,
     prefetching,
     queue,
+    readers,
     reading,
     requests,
     restore,
@@ -230,6 +231,7 @@ def _settle(ctx: Context) -> None:
         datasets.grow(ctx)
         copies.settle(ctx)
         reading.notice(ctx)
+        readers.serve(ctx)
         if not ctx.is_room_changed or ctx.meta.is_restoring:
             return
         ctx.is_room_changed = False
@@ -308,6 +310,7 @@ def _started(ctx: Context, event: Started) -> None:
         datasets,
         prefetching,
         pins,
+        readers,
         planning,
     )
     for machine in machines:
@@ -440,6 +443,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     tiers.MACHINE: tiers.on_timer,
     prefetching.MACHINE: prefetching.on_timer,
     external.MACHINE: external.on_timer,
+    readers.MACHINE: readers.on_timer,
 }
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import agenda, application, board, estimates, executors, room, together
+from tenure.core import (
+    agenda,
+    application,
+    board,
+    estimates,
+    executors,
+    pins,
+    readers,
+    room,
+    together,
+)
 from tenure.core.context import UNDER_WAY, Context
 from tenure.core.line import queue_key
 from tenure.core.objections import is_planned, objection
@@ -43,6 +53,8 @@ def to(ctx: Context, job: Job, state: JobState, reason: str = "") -> Job:
         raise AssertionError(f"job {job.id}: {job.state} -> {state}")
     job = ctx.put_job(replace(job, state=state, reason=reason or job.reason))
     ctx.publish(f"job.{state.value}", job.id, name=job.spec.name, reason=job.reason)
+    if job.is_over:
+        pins.leave_all(ctx, job)
     return job
 
 
@@ -88,7 +100,8 @@ def _accept(ctx: Context, command: SubmitJob, job: Job) -> None:
 
 def new_job(ctx: Context, key: str, spec: JobSpec) -> Job:
     """Return a job as it would be accepted now; its estimate is fixed from here on."""
-    return Job(key, ctx.meta.next_seq, spec, ctx.now_us, estimate=estimates.estimate_for(ctx, spec))
+    estimate = estimates.estimate_for(ctx, spec)
+    return readers.counted(ctx, Job(key, ctx.meta.next_seq, spec, ctx.now_us, estimate=estimate))
 
 
 def judge(ctx: Context, job: Job) -> tuple[Admission | Problem, Agenda | None]:
@@ -133,9 +146,14 @@ def _admit(ctx: Context, job: Job) -> Admitted | RefusedJob:
 
 
 def _class_of(ctx: Context, job: Job) -> str:
-    """Return what can be promised: nothing certain where the job or what is ahead is unknown."""
+    """Return what can be promised: nothing certain where the job or what is ahead is unknown.
+
+    Nor where it is to read blocks of which no copy can be read now.
+    """
     if not job.is_estimated:
         return "unknown"
+    if readers.is_unsure(ctx, job):
+        return "best_effort"
     mine = queue_key(job)
     is_firm = not ctx.index.unestimated and all(mine < key for key in ctx.index.unknown.values())
     return "admitted" if is_firm else "best_effort"
@@ -208,6 +226,10 @@ def review(ctx: Context, key: str) -> None:
         if application.dismiss(ctx, job):
             _succeed(ctx, job)
         return
+    lost = readers.loss(ctx, job)
+    if lost:
+        fail(ctx, job, None, lost)
+        job = ctx.tables.jobs[key]
     if not (job.is_cancelling or job.is_failing):
         _retry(ctx, job)
         application.regroup(ctx, ctx.tables.jobs[key])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tenure.core import bookings
+from tenure.core import bookings, readers
 from tenure.core.context import Context
 from tenure.model.errors import FieldError, Problem
 from tenure.model.job import JobSpec
@@ -25,7 +25,12 @@ def objection(ctx: Context, spec: JobSpec, beside: Collection[str] = ()) -> Prob
     if spec.spark is not None and not any(n.spec.host for n in ctx.tables.nodes.values()):
         detail = "no node has an address that others reach it by; set nodes[].address"
         return Problem("no_address", detail, 422, (FieldError("kind", detail),))
-    waits = len(ctx.index.line) + len(beside)
+    return readers.objection(ctx, spec) or _no_room(ctx, spec, len(beside))
+
+
+def _no_room(ctx: Context, spec: JobSpec, beside: int) -> Problem | None:
+    """Return why the queue takes no more jobs, None where it does."""
+    waits = len(ctx.index.line) + beside
     if waits >= ctx.params.max_queue:
         detail = f"the queue holds {waits} jobs, its limit; try again later"
         return Problem("queue_full", detail, 429)

@@ -16,6 +16,7 @@ et al. 2010; how long is ours). A block that no node of ours has is read from an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tenure.core import (
@@ -30,11 +31,12 @@ from tenure.core import (
     tasks,
 )
 from tenure.core.context import Context
-from tenure.model.batch import Batch, Reading, StageSpec, Task
+from tenure.model.batch import Batch, StageSpec, Task
 from tenure.model.dataset import Block, Dataset, DatasetState, Location
 from tenure.model.errors import Problem
 from tenure.model.locality import Choice, Fit, Read, Seats
 from tenure.model.node import Node
+from tenure.model.reading import DatasetInput, Reading
 from tenure.model.tier import DURABLE, TierSpec
 from tenure.model.units import FOREVER_US, US
 
@@ -78,7 +80,7 @@ def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     if ctx.now_us < ctx.ahead.rests_us.get(key, 0):
         ctx.arm(ctx.ahead.rests_us[key], prefetching.MACHINE, key)
         return
-    seats = seats_of(ctx, stage)
+    seats = seats_for(ctx, stage)
     if any(seats.free) and not _match(ctx, batch, stage, seats):
         ctx.ahead.rests_us[key] = ctx.now_us + REST_US
 
@@ -113,21 +115,18 @@ def _match(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
 
 def objection(ctx: Context, stage: StageSpec) -> Problem | None:
     """Return why a stage cannot read its dataset, None if it reads none or can."""
-    given = stage.dataset
+    given, who = stage.dataset, f"stage {stage.name}: "
     if given is None:
         return None
     dataset = ctx.tables.datasets.get(given.id)
-    if dataset is None or dataset.is_going:
-        told = f"stage {stage.name}: the dataset {given.name} was removed"
-        return Problem("no_dataset", told, 422)
-    if given.is_external:
+    if given.is_external and dataset is not None and not dataset.is_going:
         return _changed(stage, dataset)
-    if dataset.made < stage.count:
-        told = f"stage {stage.name}: the dataset {given.name} is still being put; wait until it is "
-        return Problem("dataset_not_ready", told + "ready: tenure dataset get", 409)
+    problem = dataset_objection(ctx, given)
+    if problem is not None:
+        return replace(problem, detail=f"{who}{problem.detail}")
     nodes = [node for node in ctx.tables.nodes.values() if lending.is_said_to_lend(node)]
     if not any(node.spec.tiers for node in nodes):
-        told = f"stage {stage.name}: no node that lends has tiers to read a dataset from: name some"
+        told = f"{who}no node that lends has tiers to read a dataset from: name some"
         return Problem("no_tiers", told + " under nodes[].tiers", 422)
     return None
 
@@ -142,24 +141,44 @@ def _changed(stage: StageSpec, dataset: Dataset) -> Problem | None:
     return Problem("input_changed", told, 409)
 
 
+def dataset_objection(ctx: Context, given: DatasetInput) -> Problem | None:
+    """Return why nobody can begin to read a dataset, None if it can be read."""
+    dataset = ctx.tables.datasets.get(given.id)
+    if dataset is None or dataset.is_going:
+        return Problem("no_dataset", f"the dataset {given.name} was removed", 422)
+    if dataset.made >= given.blocks:
+        return None
+    told = (
+        f"the dataset {given.name} is still being put; wait until it is ready: tenure dataset get"
+    )
+    if dataset.state is DatasetState.FAILED:
+        told = f"the put of the dataset {given.name} has failed ({dataset.reason}): put it again"
+    return Problem("dataset_not_ready", told, 409)
+
+
 def _give_up(ctx: Context, batch: Batch, reason: str) -> None:
     ctx.put_batch(replace(batch, is_failing=True, reason=reason))
     ctx.touched_tasks.add(f"{batch.id}/0")
     ctx.is_room_changed = True
 
 
-def seats_of(ctx: Context, stage: StageSpec) -> Seats:
+def seats_for(ctx: Context, stage: StageSpec) -> Seats:
     """Return the nodes that may read, by name, and how many tasks of a stage each can take now.
 
     Those with tiers; all of them where blocks lie in HDFS.
     """
     is_any = stage.dataset is not None and stage.dataset.is_external
+    return seats_of(ctx, lambda node: _slots(ctx, stage, node), is_any=is_any)
+
+
+def seats_of(ctx: Context, slots: Callable[[Node], int], *, is_any: bool = False) -> Seats:
+    """Return the nodes with tiers (``is_any``: all), and how many readers each can take."""
     found = (node for node in ctx.tables.nodes.values() if is_any or node.spec.tiers)
     nodes = sorted(found, key=lambda node: node.name)
     return Seats(
         tuple(node.name for node in nodes),
         tuple(node.spec.rack for node in nodes),
-        tuple(_slots(ctx, stage, node) for node in nodes),
+        tuple(map(slots, nodes)),
     )
 
 
@@ -216,10 +235,16 @@ def _is_on_its_way(ctx: Context, stage: StageSpec, task: Task) -> bool:
 
 def _read(ctx: Context, stage: StageSpec, wait: Wait) -> Read:
     assert stage.dataset is not None
-    pending = replicas.pending_on(ctx, wait.block)
-    rows = tuple(inputs.copy_of(place, is_pending=place.node in pending) for place in wait.places)
-    weight = max(LEAST_WEIGHT, wait.block.length / stage.dataset.block_bytes)
-    return Read(wait.task.index, rows, weight)
+    return read_of(ctx, stage.dataset, wait.block, wait.places, wait.task.index)
+
+
+def read_of(
+    ctx: Context, given: DatasetInput, block: Block, places: tuple[Location, ...], key: int
+) -> Read:
+    """Return a block to be read, by its copies in ``places``, as it is matched."""
+    pending = replicas.pending_on(ctx, block)
+    rows = tuple(inputs.copy_of(place, is_pending=place.node in pending) for place in places)
+    return Read(key, rows, max(LEAST_WEIGHT, block.length / given.block_bytes))
 
 
 def _begin(ctx: Context, wait: Wait, here: Location, fit: Fit) -> None:
@@ -268,7 +293,7 @@ def _bring(ctx: Context, stage: StageSpec, wait: Wait, name: str) -> None:
     if coming is not None:  # for another task, or because copies are missing
         ctx.ahead.brought[wait.task.key] = (name, coming)
         return
-    tier = _store_on(ctx, node, wait.block)
+    tier = store_on(ctx, node, wait.block)
     if tier is None or ctx.shelves.arriving.get(name, 0) >= ctx.params.copies_per_node:
         return
     speed = min(place.bytes_per_s or inputs.USUAL_BYTES_PER_S for place in wait.places)
@@ -292,7 +317,7 @@ def _coming(ctx: Context, node: Node, block: Block) -> str | None:
     return None
 
 
-def _store_on(ctx: Context, node: Node, block: Block) -> TierSpec | None:
+def store_on(ctx: Context, node: Node, block: Block) -> TierSpec | None:
     """Return the durable tier of a node with most room for a block, None if it fits in none."""
     found = [
         tier
@@ -325,7 +350,7 @@ def choices(ctx: Context, task: Task) -> list[Choice]:
     if wait is None:
         return []
     found: list[Choice] = ctx.localizer.choices(
-        seats_of(ctx, stage), _read(ctx, stage, wait), OTHERS
+        seats_for(ctx, stage), _read(ctx, stage, wait), OTHERS
     )
     return found
 

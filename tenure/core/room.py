@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from tenure.core.context import Context
 from tenure.core.estimates import estimate_of
 from tenure.model.container import ContainerState, Migration, Service, Step
-from tenure.model.job import Executor, Job
+from tenure.model.job import Executor, Job, JobSpec
 from tenure.model.matching import satisfies
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Ask, Bools
 from tenure.model.resources import Resources, larger, total
+from tenure.model.tier import DURABLE
 
 IDLE_SERVICE = frozenset(
     (ContainerState.STOPPED, ContainerState.EXITED, ContainerState.REMOVED, ContainerState.FAILED)
@@ -226,15 +227,25 @@ def never_for(job: Job, node: Node, generations: tuple[str, ...]) -> str:
     spec = job.spec
     if node.spec.generation not in generations:
         return "generation"
-    if node.name in job.avoid:
-        return "avoided"
+    return "avoided" if node.name in job.avoid else _lacks(spec, node)
+
+
+def _lacks(spec: JobSpec, node: Node) -> str:
+    """Return the code of what a node lacks for a job, or ""."""
     if not all(satisfies(node.spec, constraint) for constraint in spec.constraints):
         return "constraint"
     if not spec.is_pullable and node.images and not has_image(node, spec.image):
         return "image"
     if spec.spark is not None and not node.spec.host:
         return "address"
+    if spec.dataset is not None and not can_read(node):
+        return "tiers"
     return ""
+
+
+def can_read(node: Node) -> bool:
+    """Whether blocks can be brought to a node, to be read there: it has a durable tier."""
+    return any(tier.kind in DURABLE for tier in node.spec.tiers)
 
 
 def has_image(node: Node, image: str) -> bool:

@@ -10,7 +10,6 @@ from tenure.model.batch import (
     INPUT_FOLDER,
     OUTPUT_FOLDER,
     Part,
-    Reading,
     Task,
     partition_name,
 )
@@ -25,6 +24,7 @@ from tenure.model.facts import (
 )
 from tenure.model.harvest import OOM_SCORE_ADJ, cgroup_parent
 from tenure.model.node import Node
+from tenure.model.reading import Reading
 
 #: The least weight that cgroups know: beside any owner a task gets next to nothing.
 CPU_SHARES = 2
@@ -77,9 +77,12 @@ def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:
     return body
 
 
-def mount_of(reading: Reading) -> dict[str, Any]:
-    """Return the mount of the copy that a task reads; an engine without that file refuses it."""
-    target = f"{INPUT_FOLDER}/{CHUNK_NAME}"
+def mount_of(reading: Reading, name: str = CHUNK_NAME) -> dict[str, Any]:
+    """Return the mount of a copy that is read; an engine without that file refuses it.
+
+    ``name`` is that of the block in the folder of inputs.
+    """
+    target = f"{INPUT_FOLDER}/{name}"
     return {"Type": "bind", "Source": reading.path, "Target": target, "ReadOnly": True}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tenure.core import graves, guards, pins, taskbody, tiers
 from tenure.core.context import Context
-from tenure.core.executors import ENGINE_END_CODES, JUDGE_US, is_node_ready
+from tenure.core.executors import ENGINE_END_CODES, JUDGE_US, NO_MOUNT, is_node_ready
 from tenure.model.batch import (
     TASK_TRANSITIONS,
     Batch,
@@ -50,8 +50,6 @@ GRACE_S = 1
 OOM_NOTE = "killed for memory: it used more than it asked for"
 #: Refusals that mean that the batch can never succeed.
 HOPELESS = frozenset(("input_changed", "no_input"))
-#: Refusals of containers whose block cannot be mounted.
-NO_MOUNT = frozenset(("bad_request", "start_failed"))
 #: Ends that look like an agent's doing, of which none can tell, that cost a task no retry. Each
 #: takes an agent that falls silent for a minute: a task that has had more of them ends itself so.
 MOST_UNPROVEN = 3

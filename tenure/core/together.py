@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tenure.core import board, estimates
+from tenure.core import board, estimates, readers
 from tenure.core.context import Context
 from tenure.core.line import queue_key
 from tenure.core.objections import is_planned, objection
@@ -82,7 +82,8 @@ def _newcomers(ctx: Context, commands: Sequence[SubmitJob]) -> list[Job]:
         names.add(spec.name)
         keys.add(key)
         estimate = estimates.estimate_for(ctx, spec)
-        jobs.append(Job(command.job, seq + len(jobs), spec, ctx.now_us, estimate=estimate))
+        job = Job(command.job, seq + len(jobs), spec, ctx.now_us, estimate=estimate)
+        jobs.append(readers.counted(ctx, job))
     return jobs
 
 

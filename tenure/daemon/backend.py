@@ -247,6 +247,10 @@ class DaemonBackend:
         """Return what a task reads where, at which cost, and the alternatives."""
         return readings.explain(self._ctx, task)
 
+    def explain_executor(self, executor: Executor) -> dict[str, Any]:
+        """Return which blocks an executor reads where, at which cost, and the alternatives."""
+        return readings.explain_executor(self._ctx, executor)
+
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
         """Return the latest drain of a node, or what one would do now."""
         return views.drain(self._ctx, node, is_dry=is_dry)

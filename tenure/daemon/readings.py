@@ -1,13 +1,19 @@
-"""Why a task over a dataset is where it is: the copy it reads, its cost, and what else there is."""
+"""Why a reader of a dataset is where it is: the copies it reads, their cost, what else there is."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
-from tenure.api.batchviews import reading_view
-from tenure.core import external, prefetching, reading, tasks
+from tenure.api.readingviews import reading_view
+from tenure.core import executors, external, prefetching, readers, reading, replicas, tasks
 from tenure.core.context import Context
-from tenure.model.batch import Task, TaskState
+from tenure.model.batch import INPUT_FOLDER, Task, TaskState
+from tenure.model.dataset import Location
+from tenure.model.job import Executor, Job
+from tenure.model.reading import DatasetInput, Reading
 
 
 def explain(ctx: Context, task: Task) -> dict[str, Any]:
@@ -25,13 +31,16 @@ def explain(ctx: Context, task: Task) -> dict[str, Any]:
     }
     wait = reading.look_at(ctx, stage, task)
     if wait is not None:
-        places = [{"node": p.node, "tier": p.tier, "kind": p.kind.value} for p in wait.places]
-        found["block"] = {"number": wait.block.number, "copies": places}
+        found["block"] = {"number": wait.block.number, "copies": _copies(wait.places)}
         found["choices"] = [
             {"node": choice.node, "cost": choice.cost / 1000}
             for choice in reading.choices(ctx, task)
         ]
     return found
+
+
+def _copies(places: Iterable[Location]) -> list[dict[str, str]]:
+    return [{"node": p.node, "tier": p.tier, "kind": p.kind.value} for p in places]
 
 
 def _reason(ctx: Context, task: Task) -> str:
@@ -75,3 +84,68 @@ def _waits(ctx: Context, task: Task) -> str:
     if prefetching.is_held(ctx, ctx.tables.batches[task.batch], stage):
         return "its stage is held back for copies into memory that are worth it"
     return "no node that is free for it now is worth it: others were matched, or a slot is awaited"
+
+
+# executors
+
+
+def summary(ctx: Context, job: Job, executor: Executor) -> dict[str, Any]:
+    """Return in short what an executor of a job over a dataset reads, and what it waits for."""
+    kinds = Counter(reading.word for reading in executor.readings)
+    return {
+        "blocks": len(executor.blocks),
+        "reads": dict(sorted(kinds.items())),
+        "cost": sum(reading.cost for reading in executor.readings) / 1000,
+        "waits_for": readers.waits_for(ctx, job, executor),
+    }
+
+
+def explain_executor(ctx: Context, executor: Executor) -> dict[str, Any]:
+    """Return which copies an executor reads and why; ``choices`` are the cheapest nodes of each."""
+    job = ctx.tables.jobs[executor.job]
+    waits_for, given = readers.waits_for(ctx, job, executor), job.spec.dataset
+    return {
+        "executor": executor.index,
+        "state": executor.state.value,
+        "node": executor.node,
+        "reason": _why_there(job, executor, waits_for),
+        "waits_for": waits_for,
+        "blocks": [_block(ctx, job, given, *row) for row in _rows(executor)] if given else [],
+        "scores": dict(ctx.localizer.told()),
+    }
+
+
+def _rows(executor: Executor) -> Iterator[tuple[int, Reading | None]]:
+    return zip_longest(executor.blocks, executor.readings)
+
+
+def _block(
+    ctx: Context, job: Job, given: DatasetInput, number: int, reading: Reading | None
+) -> dict[str, Any]:
+    block = ctx.tables.blocks.get(given.key(number))
+    places = () if block is None else replicas.offered(ctx, block)
+    return {
+        "number": number,
+        "file": f"{INPUT_FOLDER}/{executors.block_file(job.spec, number)}",
+        "reading": reading_view(reading),
+        "copies": _copies(places),
+        "choices": [
+            {"node": choice.node, "cost": choice.cost / 1000}
+            for choice in readers.choices(ctx, given, number)
+        ],
+    }
+
+
+def _why_there(job: Job, executor: Executor, waits_for: str) -> str:
+    """Say in a sentence what an executor reads, or why not yet."""
+    if job.spec.dataset is None:
+        return "its job reads no dataset: its policy alone chose its node"
+    if not executor.readings:
+        return waits_for or executor.note or "its job has no place yet"
+    kinds = Counter(reading.word for reading in executor.readings)
+    told = ", ".join(f"{count} in {word}" for word, count in sorted(kinds.items()))
+    told = told.replace("in brought", "brought there for it")
+    return (
+        f"its policy chose {executor.node}; of the blocks of {job.spec.dataset.name} it reads "
+        f"{len(executor.blocks)} there, by the cheapest matching of all blocks: {told}"
+    )

@@ -28,6 +28,7 @@ from tenure.core import (
 )
 from tenure.core import drain as drains
 from tenure.core.context import Context
+from tenure.daemon import readings
 from tenure.model.batch import StageSpec
 from tenure.model.booking import Booking
 from tenure.model.container import ContainerState, Profile, Service
@@ -38,7 +39,7 @@ from tenure.model.job import Admission, Job, JobSpec, JobState
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Forecast
 from tenure.model.resources import Resources
-from tenure.model.units import HOUR_US, iso
+from tenure.model.units import HOUR_US, US, iso
 from tenure.placement.policies import Policies
 
 GONE = (ContainerState.REMOVED, ContainerState.FAILED)
@@ -132,6 +133,8 @@ def _executor(ctx: Context, job: Job, key: str) -> dict[str, Any]:
         "attempt": executor.attempt,
         "note": executor.note,
     }
+    if job.spec.dataset is not None:
+        shown["input"] = readings.summary(ctx, job, executor)
     if node is not None and not executor.is_over and node.unreachable_us is not None:
         shown["lost"] = lost(ctx, node)
     blocking = next((grave for grave in ctx.graves_of(key) if grave.reason), None)
@@ -178,7 +181,14 @@ def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> dict[str, Any]:
         {"policy": offer.policy, "site": offer.site, **_promised(offer.answer)}
         for offer in offers.offers(ctx, job)
     ]
-    return {**_promised(jobs.appraise(ctx, job)), "offers": found}
+    answer = {**_promised(jobs.appraise(ctx, job)), "offers": found}
+    given = spec.dataset
+    if given is not None:
+        share = -(-given.blocks // spec.executors)
+        read_s = job.estimate.read_us / US
+        answer["input"] = {"dataset": given.name, "blocks": given.blocks}
+        answer["input"] |= {"blocks_each": share, "read_s": read_s}
+    return answer
 
 
 def _promised(answer: Admission | Problem) -> dict[str, Any]:

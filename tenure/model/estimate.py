@@ -27,7 +27,8 @@ class Estimate:
 
     ``source`` is given (by the user), learned (from ``runs`` earlier runs of its app), or unknown
     (nobody knows: its maximum run time or an assumption). ``safety`` is the factor on the learned
-    mean, in thousandths. ``hybrid_us`` is never below ``local_us``.
+    mean, in thousandths. ``hybrid_us`` is never below ``local_us``. ``read_us`` is what reading its
+    part of a dataset takes an executor at least (0: it reads none); neither is below it.
     """
 
     local_us: int
@@ -35,6 +36,7 @@ class Estimate:
     source: str
     runs: int = 0
     safety_milli: int = 1000
+    read_us: int = 0
 
 
 #: Of jobs stored before estimates were kept.

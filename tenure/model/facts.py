@@ -11,6 +11,8 @@ LABEL_ATTEMPT = "tenure.attempt"
 LABEL_ROLE = "tenure.role"
 LABEL_PORT = "tenure.port"
 LABEL_DRIVER = "tenure.driver"
+#: Of an executor over a dataset: the numbers of the blocks that it reads.
+LABEL_BLOCKS = "tenure.blocks"
 LABEL_CONTAINER = "tenure.container"
 LABEL_INCARNATION = "tenure.incarnation"
 LABEL_GENERATION = "tenure.generation"

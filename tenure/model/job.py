@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from tenure.model.estimate import NO_ESTIMATE, Estimate
+from tenure.model.reading import DatasetInput, Reading
 from tenure.model.resources import Resources
 
 
@@ -92,7 +93,8 @@ class JobSpec:
     ``estimate_local_us`` is T_C^L, ``estimate_hybrid_us`` T_C^H (never below T_C^L), as the user
     states them; what the job counts with is ``Job.estimate``.
     ``is_pullable`` says that a registry offers the image; otherwise only nodes that hold it serve.
-    ``spark`` None: the executors are plain containers of ``command``.
+    ``spark`` None: the executors are plain containers of ``command``. ``dataset`` None: they read
+    no blocks of one.
     """
 
     name: str
@@ -115,6 +117,7 @@ class JobSpec:
     on_unreachable: str = "wait"
     is_pullable: bool = False
     spark: SparkSpec | None = None
+    dataset: DatasetInput | None = None
 
     @property
     def containers(self) -> int:
@@ -196,6 +199,9 @@ class Executor:
     it is seen exited with a code that may be its engine's doing, and not judged yet.
     Of Spark jobs number 0 is the driver: ``port`` is its master's, ``driver_attempt`` of the others
     the driver's attempt that they were made for (0: not made yet).
+    Of jobs over a dataset ``blocks`` are the numbers of those that it reads, the same in all of its
+    attempts, and ``readings`` the copies that this attempt reads, in their order; empty until they
+    are chosen.
     """
 
     job: str
@@ -218,6 +224,8 @@ class Executor:
     note: str = ""
     port: int = 0
     driver_attempt: int = 0
+    blocks: tuple[int, ...] = ()
+    readings: tuple[Reading, ...] = ()
 
     @property
     def key(self) -> str:

@@ -26,6 +26,7 @@ REMEDIES = {
     "constraint": "excluded by a constraint of the job",
     "generation": "its generation takes no executors",
     "address": "how other nodes reach it is not known: set `address` of the node in tenured.yml",
+    "tiers": "has no durable tier to read a dataset from: name one under `tiers` of the node",
     "image": "does not hold the image: load it there, or name one that a registry offers",
     "avoided": "turned out to be unable to run this job before",
     "removed": "no longer in the configuration",

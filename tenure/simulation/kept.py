@@ -3,14 +3,16 @@
 Laws. L25: what is offered is truly there, and right. L26: of every block of a dataset that was
 ready, a right copy lies on some disk, whatever befell the fleet. L27: a node that goes off because
 it is empty leaves a right copy of each of its blocks on a node that is on. These two are not for
-the inputs of batches, of which the daemon has the file. At the end (L5) every dataset has all of
-its replicas, and no input of a batch is left.
+the inputs of batches, of which the daemon has the file. L28: an executor over a dataset begins
+with right copies of all of its blocks on its host, and those of a job that succeeded have read each
+block once. At the end (L5) every dataset has all of its replicas, and no input of a batch is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -26,14 +28,19 @@ from tenure.model.dataset import (
 from tenure.model.effects import Reply
 from tenure.model.errors import Problem
 from tenure.model.events import ChangeDataset, Command, PutDataset
+from tenure.model.job import Executor, JobSpec, JobState
 from tenure.model.node import NodeSpec
+from tenure.model.reading import DatasetInput
+from tenure.model.resources import Resources
 from tenure.model.tier import DURABLE, TierKind, TierSpec
 from tenure.model.units import MIB, US
+from tenure.placement.decide import TENURE
 from tenure.simulation.clients import PATIENCE_US, Clients
 from tenure.simulation.disks import ROTTEN, digest_of
-from tenure.simulation.machine import Machine
+from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.shell import SimShell
 from tenure.simulation.story import LawBroken
+from tenure.simulation.workload import IMAGES, Wish
 
 BLOCK = 8 * MIB
 TIERS = (
@@ -83,6 +90,9 @@ class Kept:
             timeline.at(at_us, self._meddle)
         for _ in range(0 if self._is_calm else dice.choice((0, 0, 3))):
             timeline.at(start_us + dice.randrange(span_us // 2, span_us), self._rot)
+        for number in range(dice.choice((0, 2, 5))):
+            at_us = start_us + dice.randrange(10 * US, span_us)
+            timeline.at(at_us, partial(self._submit, f"reader{number}"))
         timeline.after(LOOK_US, self._look)
 
     def _draw(self, number: int) -> DatasetSpec:
@@ -127,6 +137,34 @@ class Kept:
         found = sorted(self._table("datasets"))
         if found:
             self.change(self._dice.choice(found), self._dice.choice(verbs))
+
+    def _submit(self, name: str) -> None:
+        """Have somebody submit a job over a dataset that is there."""
+        dice = self._dice
+        found = [d for d in self._table("datasets").values() if d.ready_us and not d.is_going]
+        if self.is_over or not found:
+            return
+        dataset: Dataset = dice.choice(sorted(found, key=lambda d: d.id))
+        blocks, size = dataset.spec.blocks, dataset.spec.size_bytes
+        given = DatasetInput(dataset.id, dataset.spec.name, blocks, BLOCK, size)
+        run_s = dice.choice((1, 5, 20))
+        failing, code = (0, 0) if self._is_calm else dice.choice(((0, 0), (0, 0), (1, 3), (1, 137)))
+        at_us = self._shell.around.timeline.now_us
+        spec = JobSpec(
+            name=name,
+            app="reader",
+            image=IMAGES[0],
+            command=("work", str(run_s), str(failing), str(code)),
+            executors=dice.randint(1, min(4, blocks)),
+            request=Resources(dice.choice((250, 500)), 64 * MIB),
+            deadline_us=at_us + (run_s + 600) * US if dice.random() < 0.5 else None,
+            estimate_local_us=run_s * US,
+            estimate_hybrid_us=run_s * US,
+            policy=dice.choice(("ff", "exact", TENURE)),
+            retries=dice.choice((1, 2)),
+            dataset=given,
+        )
+        self._clients.wish(Wish(at_us, name, job=spec))
 
     def change(self, key: str, verb: str) -> None:
         """Change a dataset."""
@@ -214,6 +252,32 @@ class Kept:
             ]
             if here and not others and block.key not in self.rotten:
                 raise LawBroken("L27", f"{machine.name} goes off with the last of {block.key}")
+
+    def begins(self, container: SimContainer) -> None:
+        """L28, when a process of an executor begins that reads blocks."""
+        host = container.body.get("HostConfig") or {}
+        disks = self._machines[container.node].disks
+        for mount in host.get("Mounts") or ():
+            path = str(mount["Source"])
+            _, _, name = path.partition(f"/{FOLDER}/")
+            dataset, _, number = name.partition("/")
+            key = f"{dataset}/{int(number)}"
+            there = disks.find(path)
+            is_right = there is not None and there[0] == digest_of(f"{FOLDER}/{name}")
+            if not is_right and key not in self.rotten:
+                raise LawBroken("L28", f"{container.id} begins, and {path} is {there}")
+
+    def ended_right(self) -> None:
+        """L28, at the end: who succeeded has read each block once."""
+        executors: dict[str, Executor] = self._table("executors")
+        for job in self._table("jobs").values():
+            if job.spec.dataset is None or job.state is not JobState.SUCCEEDED:
+                continue
+            crew = [executors[f"{job.id}/{index}"] for index in range(job.spec.executors)]
+            read = sorted(number for one in crew for number in one.blocks)
+            if read != list(range(job.spec.dataset.blocks)):
+                raise LawBroken("L28", f"job {job.id} succeeded, and has read {read}")
+            self._shell.around.story.strike("job_read_its_dataset")
 
     def unrest(self) -> Iterator[str]:
         """L5: yield the datasets that have not what they are to have."""

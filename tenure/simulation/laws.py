@@ -10,7 +10,7 @@ L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by runni
 the core keeps between events is what its records say, is ``remembered``. L18: what moved live goes
 on with the memory that it had. L19 to L22, of batches, are ``lent``,
 L23, of what agents ended, is ``agents``. L24, what is planned from the fleet as it is can be
-enacted, is the ``worker``'s. L25 to L27, of datasets, are ``kept``.
+enacted, is the ``worker``'s. L25 to L28, of datasets, are ``kept``.
 """
 
 from __future__ import annotations

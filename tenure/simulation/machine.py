@@ -120,6 +120,9 @@ class Machine:
             if not pull:
                 return Refused("no_image", body["Image"])
             self.images = tuple(sorted((*self.images, body["Image"])))
+        missing = self._unmounted(body)
+        if missing:
+            return Refused("bad_request", f"bind source path does not exist: {missing}")
         self._made += 1
         key = f"{self.name}-{self._made}"
         policy = dict((body.get("HostConfig") or {}).get("RestartPolicy") or {"Name": "no"})
@@ -127,6 +130,12 @@ class Machine:
         self.containers[key] = made
         self.witness.changed(made, "create")
         return Done(key)
+
+    def _unmounted(self, body: dict[str, Any]) -> str:
+        """Return a file that is to be mounted and is not there, "" for none."""
+        mounts = (body.get("HostConfig") or {}).get("Mounts") or ()
+        sources = (str(mount["Source"]) for mount in mounts)
+        return next((source for source in sources if self.disks.find(source) is None), "")
 
     def start(self, key: str, *, how: str = "asked", checkpoint: str = "") -> Outcome:
         """Start a container, or restore it; one that runs counts as done."""
@@ -137,7 +146,7 @@ class Machine:
             return _left(container)
         if container.is_alive:
             return Done()
-        if behaviour_of(container.body).is_unstartable:
+        if behaviour_of(container.body).is_unstartable or self._unmounted(container.body):
             return Refused("start_failed", "no such file")
         if checkpoint and checkpoint not in container.checkpoints:
             return Refused("start_failed", f"no checkpoint {checkpoint}")

@@ -99,6 +99,7 @@ class World:
         """Have the laws look at a new process."""
         self._tell(f"    {container.id} ({container.name}) runs, {how}")
         self.around.laws.started(container, how=how)
+        self.kept.begins(container)
 
     def changed(self, container: SimContainer, what: str) -> None:
         """Let the watchers have a hint."""
@@ -356,6 +357,7 @@ class World:
         self.around.laws.on_restart()
         healed.jobs_ended_right(store)
         lent.ended_right(store)
+        self.kept.ended_right()
         if self.is_calm:
             healed.deadlines_met(store)
         slack_us = 10_000 if self.is_calm else self._slack_us()

@@ -299,6 +299,9 @@ class CoreBackend:
     def explain_task(self, task: Task) -> dict[str, Any]:
         return readings.explain(self.state.ctx, task)
 
+    def explain_executor(self, executor: Executor) -> dict[str, Any]:
+        return readings.explain_executor(self.state.ctx, executor)
+
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
         files = outputs.files_of(self.outputs, batch)
         return sum(path.stat().st_size for path in files), outputs.read(files)

@@ -80,6 +80,7 @@ def test_defaults(server: Server) -> None:
         "source": "given",
         "runs": 0,
         "safety": 1.0,
+        "read_s": None,
     }
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tenure.api.body import MAX_DEPTH, faults, is_sound
 from tenure.api.handlers.logs import last_lines
+from tenure.api.jobviews import constraint_text
 from tenure.api.options import Options
 from tenure.api.pages import Listing, select
 from tenure.api.schemas.containers import reservation
 from tenure.api.schemas.fields import memory_bytes
 from tenure.api.schemas.queries import PageQuery
 from tenure.api.slices import Turns
-from tenure.api.views import constraint_text
 from tenure.model.resources import Resources
 from tenure.placement.constraints import parse
 

@@ -14,7 +14,7 @@ from tenure.daemon.sources import Sources
 from tenure.daemon.uploads import UploadParams, Uploads
 from tenure.model.errors import InvalidInput
 from tenure.model.external import HdfsSpec
-from tests.api.server import Server
+from tests.api.server import JOB, Server
 from tests.cli.conftest import Tenure
 from tests.webhdfs.server import NameNode
 
@@ -171,3 +171,26 @@ def test_what_is_refused_names_field_and_remedy(tenure: Tenure, inputs: Path) ->
 def test_names_that_lead_out_of_a_folder_are_not_written(name: str) -> None:
     with pytest.raises(InvalidInput):
         _inside(name)
+
+
+def test_a_job_over_a_dataset_says_why_its_executors_read_what_they_read(
+    tenure: Tenure, inputs: Path
+) -> None:
+    tenure("dataset", "put", "logs", str(inputs / "data"), "--block", "4KiB")
+    body = {**JOB, "name": "scan", "executors": 3, "input": {"dataset": "logs"}}
+    would = tenure("job", "plan", "-", stdin=json.dumps(body))
+    assert would.code == 1
+    assert "1 of 3 blocks each" in would.out
+    assert tenure("job", "run", "-", stdin=json.dumps(body)).code == 0
+    shown = tenure("job", "inspect", "scan")
+    assert "logs" in shown.out
+    assert "READS" in shown.out
+    assert "ssd" in shown.out or "brought" in shown.out
+    assert tenure("job", "explain", "scan").out.count("cost") == 3
+    told = tenure("job", "explain", "scan", "--executor", "1")
+    assert "/tenure/in/chunk" in told.out
+    assert "by the cheapest matching" in told.out
+    (block,) = tenure("job", "explain", "scan", "--executor", "1", "--json").json["blocks"]
+    assert block["reading"]["cost"] > 0
+    assert [c["cost"] for c in block["choices"]] == sorted(c["cost"] for c in block["choices"])
+    assert tenure("job", "explain", "scan", "--executor", "9").code == 1

@@ -1,4 +1,4 @@
-"""Batches over datasets on real engines: where tasks run, what they read, and what a loss costs."""
+"""Batches and jobs over datasets on real engines: who reads what where, and what a loss costs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import tempfile
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 
 from tenure.client.client import Client
 from tenure.daemon.inputs import cut
-from tenure.model.errors import Conflict, InvalidInput, TenureError
+from tenure.model.errors import Conflict, EngineError, InvalidInput, TenureError
 from testbed import IMAGE, NodeSpec, Testbed
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until
@@ -39,6 +40,18 @@ SUM = """
 sum=$(sha256sum < /tenure/in/chunk | cut -d' ' -f1)
 if ( echo x >> /tenure/in/chunk ) 2>/dev/null; then sum=written; fi
 echo $TENURE_TASK $sum > /tenure/out/sum
+"""
+
+
+#: The same of an executor, for each of its blocks.
+SUMS = """
+for chunk in /tenure/in/*; do
+  number=${chunk##*chunk-}
+  sum=$(sha256sum < $chunk | cut -d' ' -f1)
+  if ( echo x >> $chunk ) 2>/dev/null; then sum=written; fi
+  echo $number $sum
+done
+echo "blocks $TENURE_BLOCKS" >&2
 """
 
 
@@ -73,6 +86,58 @@ class Rig:
         }
         return self.client.submit_batch({"name": name, "image": IMAGE, "stages": [stage]} | more)
 
+    def run_job(self, name: str, cpus: float, script: str = SUMS, **more: Any) -> dict[str, Any]:
+        """Submit a job over a dataset, of three executors if not told otherwise."""
+        job = {
+            "name": f"job-{name}",
+            "image": IMAGE,
+            "command": ["sh", "-ec", script],
+            "executors": 3,
+            "cpus": cpus,
+            "memory": "32MiB",
+            "input": {"dataset": name},
+            "estimate": {"local_s": 5},
+        }
+        return self.client.submit_job(job | more)
+
+    def job_ended(self, job: str) -> dict[str, Any]:
+        def over() -> dict[str, Any] | None:
+            found = self.client.job(job)
+            return found if found["finished_at"] else None
+
+        found: dict[str, Any] = until(over, SOON_S, f"{job} to end", poll_s=0.1)
+        assert found["state"] == "succeeded", found
+        return found
+
+    def job_sums(self, job: dict[str, Any]) -> dict[int, str]:
+        """Return what the executors of a job told of their blocks; each must be its own."""
+        sums: dict[int, str] = {}
+        for executor in job["executor_states"]:
+            told_of = partial(self.log, job["id"], executor["index"])
+            text = until(told_of, SOON_S, "its log to be kept").decode()
+            rows = dict(line.split(maxsplit=1) for line in text.splitlines())
+            assert rows.pop("blocks").split() == [str(n) for n in executor["blocks"]]
+            told = {int(number): digest for number, digest in rows.items()}
+            assert sorted(told) == executor["blocks"]
+            sums |= told
+        return sums
+
+    def log(self, job: str, executor: int) -> bytes | None:
+        """Return what an executor told, None while its container is being removed."""
+        try:
+            return b"".join(self.client.job_logs(job, executor))
+        except EngineError:
+            return None
+
+    def reads(self) -> Counter[str]:
+        """Return how many blocks were read from which tier so far."""
+        found: Counter[str] = Counter()
+        for line in self.client.metrics().splitlines():
+            if line.startswith("tenure_block_reads_total{"):
+                labels, _, value = line.rpartition(" ")
+                found[labels.split('"')[1]] = int(float(value))
+        return found
+
     def ended(self, batch: str) -> dict[str, Any]:
         def over() -> dict[str, Any] | None:
             found = self.client.batch(batch)
@@ -86,6 +151,13 @@ class Rig:
         text = b"".join(self.client.batch_output(batch)).decode()
         rows = [line.split() for line in text.splitlines()]
         return {int(number): digest for number, digest in rows}
+
+    def bring_back(self, node: str) -> None:
+        """Switch on a node that was lost and fenced, and give it work again."""
+        self.bed.power_on(node)
+        # a fence cordons: without a word from people nothing new begins there, here as anywhere
+        until(lambda: self.client.node(node)["state"] == "cordoned", SOON_S, "it to be back")
+        self.client.schedule_node(node, "yes")
 
     def is_in_memory(self, name: str) -> bool:
         return all(
@@ -260,6 +332,33 @@ def _locates(rig: Rig) -> bool:
         return False
 
 
+def test_a_job_reads_each_block_once_on_its_readers_node(rig: Rig) -> None:
+    content = rig.put("wide")
+    before = rig.reads()
+    job = rig.job_ended(rig.run_job("wide", 1.1)["id"])
+    assert rig.job_sums(job) == digests(content), "right bytes, each once, nothing writable"
+    crew = job["executor_states"]
+    assert {executor["node"] for executor in crew} == set(NODES), "one on each"
+    assert [len(executor["blocks"]) for executor in crew] == [BLOCKS // 3] * 3
+    places = {
+        block["number"]: {(r["node"], r["tier"]) for r in block["replicas"]}
+        for block in rig.client.dataset_blocks("wide")
+    }
+    kinds: Counter[str] = Counter()
+    for executor in crew:
+        for number, reading in zip(executor["blocks"], executor["readings"], strict=True):
+            kinds["brought" if reading["is_brought"] else reading["kind"]] += 1
+            assert reading["is_brought"] or (executor["node"], reading["tier"]) in places[number]
+    assert rig.reads() - before == kinds
+    told = rig.command("job", "explain", job["id"], "--executor", "0", "--json")
+    assert [block["number"] for block in told["blocks"]] == crew[0]["blocks"]
+    for block in told["blocks"]:
+        assert block["reading"]["cost"] > 0
+        assert [c["cost"] for c in block["choices"]] == sorted(c["cost"] for c in block["choices"])
+        assert len(block["choices"]) == len(NODES)
+    rig.client.remove_dataset("wide")
+
+
 def test_a_node_lost_in_the_middle_costs_no_data(rig: Rig) -> None:
     content = rig.put("lossy")
     until(rig.is_ready, SOON_S, "all nodes to lend")
@@ -280,10 +379,7 @@ def test_a_node_lost_in_the_middle_costs_no_data(rig: Rig) -> None:
         assert {task["node"] for task in tasks if task["attempt"] > 1} <= {"b", "c"}
         assert any(task["attempt"] > 1 for task in tasks)
     finally:
-        rig.bed.power_on("a")
-    # a fence cordons: without a word from people nothing new begins there, here as anywhere
-    until(lambda: rig.client.node("a")["state"] == "cordoned", SOON_S, "the node to be back")
-    rig.client.schedule_node("a", "yes")
+        rig.bring_back("a")
     rig.client.remove_dataset("lossy")
     until(lambda: not rig.left(), SOON_S, "its blocks to be gone")
 
@@ -336,5 +432,30 @@ def test_replicas_of_an_input_outlive_node_and_file_and_go_with_the_batch(rig: R
         assert ended["remote"] >= ended["reads"].get("brought", 0)
         assert rig.client.datasets() == []
     finally:
-        rig.bed.power_on("b")
+        rig.bring_back("b")
     until(lambda: not rig.left(), SOON_S, "no chunk to be left in any tier")
+
+
+def test_a_job_that_loses_a_node_reads_the_same_blocks_elsewhere(rig: Rig) -> None:
+    content = rig.put("torn")
+    # a node cannot hold both; on two nodes the second follows the first
+    job = rig.run_job("torn", 1.1, f"sleep 4; {SUMS}", executors=2)
+
+    def running() -> bool:
+        return bool(rig.client.job(job["id"])["state"] == "running")
+
+    until(running, SOON_S, "executors to run", poll_s=0.1)
+    before = rig.client.job(job["id"])["executor_states"]
+    lost = before[0]["node"]
+    rig.bed.kill_node(lost)
+    try:
+        until(lambda: rig.client.node(lost)["state"] == "unreachable", SOON_S, "the loss")
+        rig.client.fence_node(lost)
+        found = rig.job_ended(job["id"])
+        assert rig.job_sums(found) == digests(content)
+        for was, now in zip(before, found["executor_states"], strict=True):
+            assert now["blocks"] == was["blocks"]
+            assert (now["attempt"] > 1) is (was["node"] == lost)
+            assert now["node"] != lost
+    finally:
+        rig.bring_back(lost)

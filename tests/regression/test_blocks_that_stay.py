@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tenure.core import replicas
-from tenure.core.reading import _store_on
+from tenure.core.reading import store_on
 from tenure.core.shelves import mark_of, put_block, put_dataset, put_mark, without_replica
 from tenure.daemon.datasets import holdings
 from tenure.model.dataset import Block, DatasetFile, DatasetState, Drop, Replica, ReplicaState
@@ -98,11 +98,11 @@ def test_a_block_is_not_brought_to_where_its_file_is_still_being_removed() -> No
     ctx, block = shelf.state.ctx, shelf.blocks("logs")[0]
     [[(where, _)]] = shelf.places("logs")
     there = ctx.tables.nodes["b" if where == "a" else "a"]
-    assert _store_on(ctx, there, block) is not None
+    assert store_on(ctx, there, block) is not None
     mark = mark_of(ctx, there.name, "ssd")
     put_mark(ctx, replace(mark, drops=(Drop(replicas.name_of(ctx, block), block.length),)))
-    assert _store_on(ctx, there, block) is None
-    assert _store_on(ctx, ctx.tables.nodes[where], block) is None, "a copy is there"
+    assert store_on(ctx, there, block) is None
+    assert store_on(ctx, ctx.tables.nodes[where], block) is None, "a copy is there"
 
 
 def test_blocks_that_cannot_be_read_hold_no_other_put_up() -> None:

@@ -38,12 +38,12 @@ from tenure.model.batch import (
     BatchSpec,
     BatchState,
     Chunk,
-    DatasetInput,
     Forecasted,
     Task,
 )
 from tenure.model.errors import FieldError, InvalidInput, NotFound
 from tenure.model.events import CancelBatch, SubmitBatch
+from tenure.model.reading import DatasetInput
 
 BYTES = {"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff"}
 
@@ -95,7 +95,8 @@ async def _spec(call: Call) -> tuple[BatchSpec, dict[str, tuple[Chunk, ...]]]:
 async def _cut(call: Call, stage: StageRequest, number: int) -> Cut | DatasetInput:
     given = stage.input
     if given is not None and given.dataset is not None:
-        return _dataset(call, given.dataset, f"stages.{number}.input.dataset")
+        path = f"stages.{number}.input.dataset"
+        return lookup.dataset_input(call.backend.tables, given.dataset, path)
     if given is None or given.file is None or given.split is None:
         raise TypeError("a sound batch names file and split of an input")
     try:
@@ -104,23 +105,6 @@ async def _cut(call: Call, stage: StageRequest, number: int) -> Cut | DatasetInp
         path = f"stages.{number}.input.file"
         fault = FieldError(path, error.detail)
         raise InvalidInput(f"{path}: {error.detail}", code=error.code, fields=(fault,)) from None
-
-
-def _dataset(call: Call, ref: str, path: str) -> DatasetInput:
-    """Return a dataset as the input of a stage."""
-    try:
-        found = lookup.dataset(call.backend.tables, ref)
-    except NotFound as error:
-        told = f"{error.detail}; see tenure dataset ls"
-        fault = FieldError(path, told)
-        raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(fault,)) from None
-    spec = found.spec
-    if spec.batch:
-        told = f"dataset {spec.name} is the input of batch {spec.batch}, and goes with it"
-        raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(FieldError(path, told),))
-    longest = max((min(spec.block_bytes, file.size_bytes) for file in spec.files), default=0)
-    size = spec.size_bytes
-    return DatasetInput(found.id, spec.name, spec.blocks, longest, size, spec.is_external)
 
 
 async def submit(call: Call) -> web.Response:

@@ -10,11 +10,11 @@ from aiohttp import web
 from tenure.api import lookup
 from tenure.api.call import Call
 from tenure.api.handlers.logs import log_response
+from tenure.api.jobviews import job_detail, job_view
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
 from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
-from tenure.api.views import job_detail, job_view
 from tenure.core.tables import Tables
 from tenure.model.errors import NotFound
 from tenure.model.events import CancelJob, SubmitJob
@@ -60,6 +60,9 @@ async def _spec(call: Call) -> JobSpec:
     spec = job_spec(body, terms)
     if terms.is_replay:
         return spec
+    if body.input is not None:
+        tables, path = call.backend.tables, "input.dataset"
+        spec = replace(spec, dataset=lookup.dataset_input(tables, body.input.dataset, path))
     return replace(spec, is_pullable=await check_image(call, body.image, "image"))
 
 
@@ -110,6 +113,17 @@ async def explain(call: Call) -> web.Response:
     """Say why a job is where it is, node by node."""
     job = lookup.job(call.backend.tables, call.part("id"))
     return call.json(call.backend.explain(job.id))
+
+
+async def explain_executor(call: Call) -> web.Response:
+    """Say which blocks an executor reads where, at which cost, and what the alternatives are."""
+    tables = call.backend.tables
+    job, index = lookup.job(tables, call.part("id")), call.part("index")
+    executor = tables.executors.get(f"{job.id}/{int(index)}") if index.isdecimal() else None
+    if executor is None:
+        told = f"job {job.spec.name} has executors 0 to {job.spec.containers - 1}"
+        raise NotFound(f"no executor {lookup.shown(index)}: {told}")
+    return call.json(call.backend.explain_executor(executor))
 
 
 async def cancel(call: Call) -> web.Response:

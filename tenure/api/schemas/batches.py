@@ -24,8 +24,9 @@ from tenure.api.schemas.fields import (
     raise_faults,
 )
 from tenure.api.schemas.jobs import Command, Env
-from tenure.model.batch import BatchSpec, Chunk, DatasetInput, InputFile, StageSpec
+from tenure.model.batch import BatchSpec, Chunk, InputFile, StageSpec
 from tenure.model.errors import FieldError
+from tenure.model.reading import DatasetInput
 from tenure.model.resources import Resources
 from tenure.model.units import US, seconds_to_us
 

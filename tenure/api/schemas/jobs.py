@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from tenure.api.schemas.fields import (
     raise_faults,
 )
 from tenure.api.schemas.spark import SparkRequest, spark_spec
+from tenure.model.batch import INPUT_FOLDER
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.job import Constraint, JobSpec, SparkSpec
 from tenure.model.resources import Resources
@@ -106,6 +108,12 @@ class Estimate(Strict):
     hybrid_s: Seconds | None = None
 
 
+class JobInput(Strict):
+    """The dataset that the executors of a job read: each some of its blocks, no block twice."""
+
+    dataset: Name = Field(description="Name or id of a dataset.")
+
+
 class JobRequest(Strict):
     """A deadline job: ``executors`` identical containers that start together.
 
@@ -137,6 +145,7 @@ class JobRequest(Strict):
     memory: Memory
     kind: Literal["containers", "spark"] = "containers"
     spark: SparkRequest | None = Field(default=None, description="For kind spark.")
+    input: JobInput | None = Field(default=None, description="What the executors read.")
     app: Name | None = Field(default=None, description="Whose run it is; the name by default.")
     command: Command = Field(default=[])
     executors: int = Field(default=1, ge=1, le=MAX_EXECUTORS)
@@ -174,7 +183,7 @@ class Terms:
 
 
 def job_spec(job: JobRequest, terms: Terms) -> JobSpec:
-    """Translate a job; whether its image is pullable nobody has asked yet.
+    """Translate a job; whether its image is pullable nobody has asked yet, nor for its dataset.
 
     Raises InvalidInput with every fault that the model alone cannot see.
     """
@@ -192,6 +201,7 @@ def job_spec(job: JobRequest, terms: Terms) -> JobSpec:
     faults += [FieldError(f"labels.{key}", taken) for key in job.labels if key.startswith(Reserved)]
     faults += env_faults(job.env)
     spark = _spark(job, faults)
+    faults += _input_faults(job)
     raise_faults(faults)
     return JobSpec(
         name=job.name,
@@ -214,6 +224,28 @@ def job_spec(job: JobRequest, terms: Terms) -> JobSpec:
         on_unreachable=job.on_unreachable,
         spark=spark,
     )
+
+
+def _input_faults(job: JobRequest) -> list[FieldError]:
+    """Return what stands against reading a dataset."""
+    if job.input is None:
+        return []
+    if job.kind == "spark":
+        told = "is for plain containers: a Spark application reads its input itself"
+        return [FieldError("input", told)]
+    told = f"hides the blocks of the input, which lie in {INPUT_FOLDER}: mount it elsewhere"
+    return [
+        FieldError(f"volumes.{i}", told)
+        for i, volume in enumerate(job.volumes)
+        if _hides_input(volume.split(":")[1])
+    ]
+
+
+def _hides_input(target: str) -> bool:
+    """Whether a volume mounted at ``target`` covers the folder of inputs, or lies in it."""
+    words = posixpath.normpath(target).strip("/").split("/")
+    folder = INPUT_FOLDER.strip("/").split("/")
+    return words == [""] or words[: len(folder)] == folder[: len(words)]
 
 
 def _spark(job: JobRequest, faults: list[FieldError]) -> SparkSpec | None:

@@ -13,7 +13,6 @@ from tenure.model.batch import (
     Batch,
     BatchSpec,
     Chunk,
-    DatasetInput,
     InputFile,
     StageSpec,
     TaskState,
@@ -29,6 +28,7 @@ from tenure.model.events import (
     Tick,
 )
 from tenure.model.outcome import Done, Refused
+from tenure.model.reading import DatasetInput
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import node
 from tests.unit.core.lender import AGENT, stage

@@ -8,13 +8,14 @@ import pytest
 
 from tenure.core import external, reading, replicas
 from tenure.core.params import Params
-from tenure.model.batch import BatchState, DatasetInput, StageSpec, TaskState
+from tenure.model.batch import BatchState, StageSpec, TaskState
 from tenure.model.dataset import Dataset, DatasetFile, DatasetSpec, DatasetState
 from tenure.model.effects import LocateBlocks, Reply
 from tenure.model.errors import Problem
 from tenure.model.events import ChangeDataset, EffectEnded, PutDataset, Tick
 from tenure.model.external import Layout, OuterBlock, Spot
 from tenure.model.outcome import Done, Outcome, Refused
+from tenure.model.reading import DatasetInput
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import node
@@ -160,7 +161,7 @@ def crowded(run_us: int) -> tuple[Lake, int]:
     lake = Lake(lends("n1"), lends("n2"))
     lake.link(layout(*([(Spot("n1", H),)] * 4)))
     scan = lake.over(4, run_us=run_us)
-    slots = reading.seats_of(lake.state.ctx, scan).free[0]
+    slots = reading.seats_for(lake.state.ctx, scan).free[0]
     assert 0 < slots < 4
     lake.lend("b", scan)
     return lake, slots

@@ -10,9 +10,10 @@ import pytest
 
 from tenure.core import reading
 from tenure.core.params import Params, PrefetchParams
-from tenure.model.batch import Batch, DatasetInput, StageSpec, Task, TaskState
+from tenure.model.batch import Batch, StageSpec, Task, TaskState
 from tenure.model.effects import CopyBlock, CreateContainer
 from tenure.model.outcome import Refused
+from tenure.model.reading import DatasetInput
 from tenure.model.tier import TierKind
 from tenure.model.units import US
 from tests.unit.core.lender import AGENT, Lender, stage
