@@ -62,7 +62,8 @@ class Server:
         self._options = options(**changes)
         self._make = make
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        # a start that fails leaves it behind: it must not keep the tests from ending
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.backend: CoreBackend
         self._listeners: Listeners

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,8 +30,11 @@ class NameNode(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         super().__init__((host, 0), _Handler)
+        self._scheme = "https" if tls else "http"
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.replies: dict[str, Any] = copy.deepcopy(WRITTEN["replies"])
         self.contents: dict[str, bytes] = {}
         self.calls: list[tuple[str, dict[str, str]]] = []
@@ -43,7 +47,7 @@ class NameNode(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         host, port = self.server_address[:2]
-        return f"http://{host!s}:{port}"
+        return f"{self._scheme}://{host!s}:{port}"
 
     def close(self) -> None:
         self.shutdown()

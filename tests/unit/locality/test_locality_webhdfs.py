@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from tenure.locality.io.webhdfs import WebHdfs, difference, split_uri
 from tenure.model.errors import Conflict, InvalidInput, TenureError, Unavailable
 from tenure.model.external import HdfsSpec, Look, Spot
 from tenure.model.tier import TierKind
+from testbed.certificates import Authority
 from tests.webhdfs.server import NameNode
 
 M, S, H = TierKind.MEMORY, TierKind.SSD, TierKind.HDD
@@ -41,6 +44,19 @@ def look(*servers: NameNode, path: str = "/logs", **more: Any) -> Look:
             await source.close()
 
     return asyncio.run(ask())
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl in PATH")
+def test_a_name_node_behind_tls_is_asked_if_its_authority_is_trusted(tmp_path: Path) -> None:
+    ours, other = Authority(tmp_path / "ours"), Authority(tmp_path / "other")
+    files = ours.issue(tmp_path / "server", ["127.0.0.1"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.cert, files.key)
+    with NameNode(tls=context) as server:
+        assert len(look(server, ca=str(ours.cert)).files) == 3
+        for ca in (str(other.cert), ""):
+            with pytest.raises(Unavailable, match="certificate"):
+                look(server, ca=ca)
 
 
 def test_a_folder_is_its_files_and_their_blocks(name_node: NameNode) -> None:
