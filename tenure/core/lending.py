@@ -178,8 +178,12 @@ def _unfit(node: Node) -> str:
         return "it is not said to lend: set harvest.mode: act, and agent.url"
     if not is_node_ready(node):
         return f"it is {node.word}"
-    if node.scheduling is not Scheduling.YES or node.is_removed:
-        return "it takes no new work"
+    if node.is_removed:
+        return "the configuration names it no longer"
+    if node.scheduling is Scheduling.CORDONED:  # a node that was fenced by word is
+        return f"it is cordoned: tenure node uncordon {node.name}"
+    if node.scheduling is not Scheduling.YES:
+        return "it takes no new work: it is being drained"
     return ""
 
 

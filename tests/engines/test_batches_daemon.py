@@ -370,4 +370,8 @@ def test_a_killed_node_has_the_rest_planned_anew_and_finished_elsewhere(rig: Rig
         assert "other nodes lend" in whys
     finally:
         rig.bed.power_on("b")
+    until(lambda: rig.client.node("b")["reach"] == "ok", 40, "b to be back")
+    assert "tenure node uncordon b" in rig.objection("b")  # a fence by word cordons
+    rig.client.schedule_node("b", "yes")
+    until(rig.is_lending, 40, "b to lend again")
     until(rig.is_empty, 30, "all containers to be removed")

@@ -16,12 +16,14 @@ from tenure.model.events import (
     CancelBatch,
     DrainNode,
     EffectEnded,
+    FenceNode,
     HarvestReported,
     NodeLost,
+    ScheduleNode,
     Tick,
 )
 from tenure.model.harvest import HarvestAction
-from tenure.model.node import NodeSpec
+from tenure.model.node import NodeSpec, Scheduling
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
@@ -502,3 +504,40 @@ def test_what_asks_for_too_much_is_told_how_much_there_is() -> None:
     both = bench.lend("b", stage(request=Resources(50_000, 1 << 40)))
     assert "1099511627776 bytes of memory, and n has the most" in both.detail
     assert both.fields[0].path == "stages.0"
+
+
+def test_a_node_that_was_fenced_by_word_says_how_it_lends_again() -> None:
+    bench = lender(lends("n"))
+    ctx = bench.state.ctx
+    bench.say(NodeLost(at_us=0, node="n"))
+    bench.say(FenceNode(at_us=0, request="f", node="n"))
+    bench.connect("n")
+    back = ctx.tables.nodes["n"]
+    assert lending.objection(ctx, back) == "it is cordoned: tenure node uncordon n"
+    assert not lending.is_lendable(ctx, back)
+    bench.say(ScheduleNode(at_us=0, request="u", node="n", to=Scheduling.YES))
+    assert lending.is_lendable(ctx, ctx.tables.nodes["n"])
+
+
+def test_whether_a_node_lends_follows_all_that_it_depends_on() -> None:
+    bench = lender(lends("n"), starved_us=10 * US)
+    ctx = bench.state.ctx
+
+    def lends_now() -> bool:
+        found = lending.is_lendable(ctx, ctx.tables.nodes["n"])
+        assert found is not bool(lending.objection(ctx, ctx.tables.nodes["n"]))
+        return found
+
+    assert lends_now()
+    bench.guard("n", fault="it is blind")
+    assert not lends_now()
+    bench.guard("n")
+    assert lends_now()
+    bench.guard("n", is_at_floor=True)
+    assert lends_now()
+    bench.say(Tick(at_us=0), after_us=11 * US)
+    assert not lends_now()
+    bench.guard("n")
+    assert lends_now()
+    bench.say(NodeLost(at_us=0, node="n"))
+    assert not lends_now()
