@@ -64,7 +64,7 @@ class Params:
     two checks of every replica, ``copies_per_node`` at a time, ``helper_image`` of what does that
     there; ``locate_us`` how long locations of blocks in HDFS are believed; ``max_datasets`` and
     ``max_blocks`` of one dataset; ``prefetch`` is what is copied into memory ahead;
-    ``slice_work`` is what one transaction does for batches, in units of some 20 microseconds,
+    ``slice_work`` is what one transaction does for batches, in units of some 10 microseconds,
     before the rest is left to the next; ``reply_us`` after which who submitted a batch is told
     that there is no plan, well before the API gives up on the answer.
     """
@@ -124,7 +124,7 @@ class Params:
     plan_cores: int = 2
     answer_us: int = 2 * US
     plan_limit_us: int = 30 * US
-    slice_work: int = 200
+    slice_work: int = 500
     reply_us: int = 25 * US
 
     def __post_init__(self) -> None:
