@@ -256,7 +256,8 @@ def _deal(ctx: Context, job: Job) -> None:
         if numbers:
             for number in numbers:
                 pins.hold(ctx, ctx.tables.blocks[given.key(number)], executor.key)
-            ctx.put_executor(replace(executor, blocks=(*executor.blocks, *sorted(numbers))))
+            every = tuple(sorted((*executor.blocks, *numbers)))
+            ctx.put_executor(replace(executor, blocks=every))
     given_out = {number for numbers in got.values() for number in numbers}
     ctx.ahead.deals[job.id] = [number for number in left if number not in given_out]
     if not ctx.ahead.deals[job.id]:

@@ -80,6 +80,7 @@ def test_shares_differ_by_one_at_most(crew: int, more: int, count: int) -> None:
     made.work()
     executors = made.crew()
     assert sorted(n for e in executors for n in e.blocks) == list(range(crew + more))
+    assert all(list(e.blocks) == sorted(e.blocks) for e in executors)
     sizes = [len(e.blocks) for e in executors]
     assert max(sizes) - min(sizes) <= 1
     held = made.places("data")
