@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, islice
 
 from tenure.core import forecasts, lending, slices, tasks
 from tenure.core.blockindex import nodes_of
@@ -18,6 +18,8 @@ from tenure.model.units import US
 
 #: A task that lasts longer than estimated is expected to end after this part of its time more.
 OVERDUE = 10
+#: Tasks of a stage whose replicas are looked at: a question is asked between other events.
+MOST_LOOKED = 1_000
 
 
 def lenders(ctx: Context) -> list[Node]:
@@ -110,17 +112,21 @@ class Survey:
     def _lying(self, batch: Batch, stage: StageSpec) -> tuple[tuple[int, int], ...]:
         """Return on how many replicas tasks of a stage that wait could begin, by node's place.
 
-        A task counts on each node that has its chunk. O(tasks x replicas).
+        A task counts on each node that has its chunk. Of many every so manyth is looked at, and
+        counts for the others: O(``MOST_LOOKED`` x replicas).
         """
         ctx, found = self._ctx, Counter[int]()
         if not stage.keeps_chunks or stage.dataset is None:
             return ()
-        for index in ctx.index.strands[batch.id, stage.name].pending:
+        pending = ctx.index.strands[batch.id, stage.name].pending
+        step = -(-len(pending) // MOST_LOOKED) or 1
+        for index in islice(pending, 0, None, step):
             number = ctx.tables.tasks[f"{batch.id}/{index}"].number
             block = ctx.tables.blocks.get(stage.dataset.key(number))
             names = () if block is None else nodes_of(block)
             found.update(self._places[name] for name in names if name in self._places)
-        return tuple(sorted(found.items()))
+        ctx.slice.spend(len(pending) // step // slices.LOOKS)
+        return tuple(sorted((place, count * step) for place, count in found.items()))
 
     def _stages(self, spec: BatchSpec, shunned: Mapping[str, Counter[int]]) -> Iterator[StageNeed]:
         """Yield the stages; tasks that had to leave a node are a part of their own, elsewhere."""

@@ -277,6 +277,24 @@ def test_the_planner_is_told_where_they_lie() -> None:
     assert sum(count for _, count in rest.delivered) == 2 * waiting
 
 
+def test_of_many_tasks_some_tell_where_all_of_them_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(needs, "MOST_LOOKED", 2)
+    made = begun(library())
+    made.state.ctx.index.strands["b", "map"].pending.update(range(len(LENGTHS)))
+    asked: list[str] = []
+    blocks = made.state.ctx.tables.blocks
+    found = type(blocks).get
+
+    def get(table: Any, key: str) -> Any:
+        asked.append(key)
+        return found(table, key)
+
+    monkeypatch.setattr(type(blocks), "get", get)
+    (rest,) = surveyed(made).of_batch(made.batch()).stages[:1]
+    assert len([key for key in asked if "/" in key and key.startswith("d-")]) == 2
+    assert sum(count for _, count in rest.delivered) == 2 * len(LENGTHS)
+
+
 @pytest.mark.parametrize(
     ("made", "code", "told"),
     [
