@@ -106,7 +106,7 @@ def serve(ctx: Context, queue: Sequence[Job]) -> None:
     is_early = _has_come_early(ctx, memory, here) or is_left
     is_due = memory.rotation.left > 0 and memory.rotation.due_us <= ctx.now_us
     sitting = _sitting(ctx, memory, here)
-    if is_early or is_due or sitting is None:
+    if is_early or is_due or sitting is None or _is_passing(ctx, sitting):
         site, rows = situation(ctx, here), planned(ctx, queue)
         agenda = ctx.placer.plan(site, rows, rotation=memory.rotation, is_early=is_early)
         _take(ctx, agenda)
@@ -122,6 +122,22 @@ def _sitting(ctx: Context, memory: Memory, here: Scene) -> Sitting | None:
     found = memory.sitting
     is_true = found is not None and found.here is here and found.turn == ctx.index.line.turn
     return found if is_true else None
+
+
+def _is_passing(ctx: Context, sitting: Sitting) -> bool:
+    """Whether a start has come that passes a higher priority, in a plan made for who came.
+
+    A promise asks nobody who would be passed so: a pass does.
+    """
+    if sitting.look is None:
+        return False
+    due: list[int] = []
+    later: list[int] = []
+    for key, one in sitting.bookings.items():
+        job = ctx.tables.jobs.get(key)
+        if job is not None and key in ctx.index.line:
+            (due if one.start_us <= ctx.now_us else later).append(job.spec.priority)
+    return bool(due and later and min(due) < max(later))
 
 
 def _sweep(ctx: Context) -> bool:

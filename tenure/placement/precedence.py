@@ -136,29 +136,37 @@ def put_back(horizon: Horizon, job: int, taste: Taste) -> bool:
     return False
 
 
+def make_way(horizon: Horizon, lesser: Ints, job: int, taste: Taste) -> bool:
+    """Put ``lesser``, who were taken out, back behind a job that was put; False if that hurts.
+
+    Then they are where they were, and the job is taken out. O(lesser) placements.
+    """
+    plan, nodes = horizon.plan, horizon.off_us.shape[0]
+    old = [spot_of(plan, one, nodes) for one in lesser]
+    was_late, done = plan.is_late[lesser], 0
+    while done < lesser.shape[0] and put_back(horizon, lesser[done], taste):
+        done += 1
+    if done == lesser.shape[0]:
+        return True
+    for k in range(done):
+        take_out(horizon, lesser[k])
+    take_out(horizon, job)
+    for k in range(lesser.shape[0]):
+        settle(horizon, lesser[k], old[k], was_late[k])
+    return False
+
+
 def push_aside(horizon: Horizon, lesser: Ints, job: int, taste: Taste) -> bool:
     """Plan a job before ``lesser``, put back behind it; False, and nothing changed, if that hurts.
 
     O(lesser) placements.
     """
-    plan, nodes = horizon.plan, horizon.off_us.shape[0]
-    old = [spot_of(plan, one, nodes) for one in lesser]
-    was_late = plan.is_late[lesser]
     for one in lesser:
         take_out(horizon, one)
-    is_fine, done = add(horizon, job, taste), 0
-    is_in = is_fine
-    while is_fine and done < lesser.shape[0]:
-        is_fine = put_back(horizon, lesser[done], taste)
-        done += 1 if is_fine else 0
-    if is_fine:
-        return True
-    for k in range(done):
-        take_out(horizon, lesser[k])
-    if is_in:
-        take_out(horizon, job)
-    for k in range(lesser.shape[0]):
-        settle(horizon, lesser[k], old[k], was_late[k])
+    if add(horizon, job, taste):
+        return make_way(horizon, lesser, job, taste)
+    for one in lesser:
+        book(horizon.line, horizon.plan, horizon.jobs, one, 1)
     return False
 
 
@@ -193,11 +201,13 @@ def go_before(horizon: Horizon, line: Ints, job: int, taste: Taste) -> bool:
     if old.start_us == horizon.now_us + 1:
         avoid_overdue(horizon, job)
     spot = in_time(horizon, job, taste)
+    jobs.eligible[job] = could
+    if spot.mode > 0 and (spot.start_us < old.start_us or was_late):
+        settle(horizon, job, spot, False)
+        if make_way(horizon, lesser, job, taste):
+            return True
+        note(plan, job, old, was_late)
+        return False
     for one in lesser:
         book(horizon.line, plan, jobs, one, 1)
-    is_earlier = spot.mode > 0 and (spot.start_us < old.start_us or was_late)
-    is_before = is_earlier and push_aside(horizon, lesser, job, taste)
-    jobs.eligible[job] = could
-    if is_earlier and not is_before:
-        note(plan, job, old, was_late)
-    return is_before
+    return False

@@ -355,6 +355,7 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     precedence.fits_where_it_was,
     precedence.take_out,
     precedence.put_back,
+    precedence.make_way,
     precedence.push_aside,
     precedence.avoid_overdue,
     precedence.go_before,

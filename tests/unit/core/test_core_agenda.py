@@ -503,3 +503,15 @@ def test_who_waits_for_an_overdue_job_goes_on_waiting_when_others_come() -> None
         assert fleet.state("waits") is JobState.WAITING
     fleet.finish("runs")
     assert fleet.state("waits") is JobState.RUNNING
+
+
+def test_who_waits_for_an_overdue_job_is_not_passed_when_somebody_comes_at_that_moment() -> None:
+    fleet = _high_before_low()
+    ends_us = fleet.bench.tables.jobs["r2"].end_estimate_us
+    fleet.wait(ends_us - 2 * US - US // 2)
+    fleet.finish("r2")  # hardly earlier than estimated
+    assert (fleet.state("high"), fleet.state("low")) == (JobState.WAITING, JobState.WAITING)
+    fleet.submit("new", 10, 50000, priority=-1)
+    assert fleet.bench.now_us > fleet.bench.tables.jobs["low"].admission.start_us
+    assert fleet.state("low") is JobState.WAITING
+    assert fleet.state("high") is JobState.RUNNING
