@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tenure.core.index import Strand
 from tenure.core.params import Params
 from tenure.core.services import VANISHED
 from tenure.core.tables import Tables
@@ -336,7 +337,14 @@ def _filled(index: Any) -> dict[str, Any]:
         value = getattr(index, name)
         is_map = isinstance(value, dict)
         found[name] = {k: v for k, v in value.items() if v} if is_map else value
+    found["strands"] = {key: _looked_through(strand) for key, strand in index.strands.items()}
     return found
+
+
+def _looked_through(strand: Strand) -> tuple[Strand, list[int]]:
+    """Return a copy whose ``first``, which moves on when somebody looks, has done so."""
+    copy = replace(strand)
+    return copy, list(copy.fresh())
 
 
 CoreMachine.TestCase.settings = settings(
