@@ -286,6 +286,8 @@ class Board:
                 need = ctx.tables.jobs[executor.job].spec.request
                 end_us = room.end_estimate_us(ctx, executor)
                 due.append((i, need.cpu_m, need.memory_bytes, end_us))
+            going = [grave.request for grave in ctx.graves_on(node.name) if grave.may_run]
+            due += [(i, need.cpu_m, need.memory_bytes, 0) for need in going]
         return "" if found == sorted(due) else f"running: {found}, should be {sorted(due)}"
 
     def _asks_problem(self, ctx: Context, mine: Scene) -> str:

@@ -1,4 +1,4 @@
-"""When running executors will give back their room: one row each, kept between events."""
+"""When what runs will give back its room: a row each, kept between events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class Occupants:
     """Rows of executors by the node they are on; a row that is free has node ``NOBODY``.
 
     ``started_us`` is -1 until an executor started. From then on it ends after its estimate, as
-    ``room.end_estimate_us`` says; before, it waits for its node and its retry.
+    ``room.end_estimate_us`` says; before, it waits for its node and its retry. A container that is
+    being removed is a row of its own, overdue: its room comes back too.
     """
 
     def __init__(self) -> None:
@@ -30,12 +31,16 @@ class Occupants:
         self._columns[0][rows] = NOBODY
         self._free += rows
         here = ctx.executors_on(name)
-        if not here:
+        going = [grave.request for grave in ctx.graves_on(name) if grave.may_run]
+        count = len(here) + len(going)
+        if not count:
             return
-        if len(self._free) < len(here):
-            self._grow(len(here))
-        rows = self._rows[name] = [self._free.pop() for _ in here]
-        for row, executor in zip(rows, here, strict=True):
+        if len(self._free) < count:
+            self._grow(count)
+        rows = self._rows[name] = [self._free.pop() for _ in range(count)]
+        for row, need in zip(rows[len(here) :], going, strict=True):
+            self._columns[:, row] = (position, need.cpu_m, need.memory_bytes, 0, 0, 0, 0)
+        for row, executor in zip(rows[: len(here)], here, strict=True):
             job = ctx.tables.jobs[executor.job]
             need = job.spec.request
             started_us = -1 if executor.started_us is None else executor.started_us

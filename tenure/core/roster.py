@@ -239,11 +239,12 @@ def serve(ctx: Context) -> None:
             roster.after = name
             break
         if lending.is_lendable(ctx, node):
-            ctx.slice.spend(slices.NODE)
             _let_in(ctx, name)
             turn.begin_ahead(name)
             if turn.serve(node):
                 roster.quiet[name] = (lending.look_at(ctx, node), turn.until_us(node))
+            # not before: where that is all there is to spend, nobody would ever be served
+            ctx.slice.spend(slices.NODE)
     if ctx.slice.is_spent:
         ctx.arm(ctx.now_us, MACHINE, "rest")
 

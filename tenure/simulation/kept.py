@@ -141,7 +141,8 @@ class Kept:
     def _submit(self, name: str) -> None:
         """Have somebody submit a job over a dataset that is there."""
         dice = self._dice
-        found = [d for d in self._table("datasets").values() if d.ready_us and not d.is_going]
+        rows = (d for d in self._table("datasets").values() if d.ready_us and not d.is_going)
+        found = [d for d in rows if not d.spec.batch]  # the API lets nobody name those
         if self.is_over or not found:
             return
         dataset: Dataset = dice.choice(sorted(found, key=lambda d: d.id))

@@ -270,6 +270,15 @@ def test_room_that_comes_in_time_goes_first_to_who_waits_for_an_overdue_job() ->
     assert fleet.state("low") is JobState.WAITING
 
 
+def test_room_of_what_is_being_removed_is_counted_on() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 1000)
+    fleet.bench.say(CancelJob(at_us=0, request="c", job="runs"))
+    answer = fleet.submit("next", 50, 10)  # the engine has not removed the other one yet
+    assert not isinstance(answer, Problem)
+    assert fleet.state("next") is JobState.RUNNING
+
+
 def test_who_waits_for_an_overdue_job_starts_when_it_ends() -> None:
     fleet = Planned("a")
     fleet.submit("runs", 100)

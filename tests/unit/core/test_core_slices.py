@@ -68,6 +68,15 @@ def test_a_large_batch_is_there_at_once_and_never_in_part() -> None:
     assert sum(task.state is S.CREATING for task in bench.tables.tasks.values()) > 0
 
 
+def test_the_least_work_at_a_time_comes_to_an_end_too() -> None:
+    bench = sliced(slice_work=1)
+    bench.submit_batch("b", stage(count=LARGE))
+    rest(bench)
+    bench.answer()
+    rest(bench)
+    assert sum(task.state is S.CREATING for task in bench.tables.tasks.values()) > 0
+
+
 @pytest.mark.parametrize("slices", [1, 5, 13])
 def test_a_daemon_that_ends_amid_an_answer_has_accepted_nothing(slices: int) -> None:
     bench = sliced()
