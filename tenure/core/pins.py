@@ -94,6 +94,7 @@ def leave(ctx: Context, executor: Executor) -> None:
 def leave_all(ctx: Context, job: Job) -> None:
     """Have the blocks of a job that is over let go of."""
     if job.spec.dataset is not None:
+        ctx.ahead.deals.pop(job.id, None)
         for executor in ctx.executors_of(job.id):
             leave(ctx, executor)
 
@@ -143,6 +144,9 @@ def adopted(ctx: Context, executor: Executor, facts: ContainerFacts) -> Executor
         block = ctx.tables.blocks.get(dataset.key(number))
         if block is not None:
             hold(ctx, block, executor.key)
+    left = ctx.ahead.deals.get(executor.job)
+    if left is not None:  # the backup was made while blocks were shared out: these are by now
+        ctx.ahead.deals[executor.job] = [number for number in left if number not in told]
     return replace(executor, blocks=numbers or executor.blocks, readings=())
 
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tenure.core import readers
+from tenure.core import pins, readers
 from tenure.model.effects import CopyBlock
 from tenure.model.events import CancelJob, FenceNode, Tick
-from tenure.model.facts import LABEL_BLOCKS
+from tenure.model.facts import LABEL_BLOCKS, ContainerFacts
 from tenure.model.job import ExecutorState, Job
 from tenure.model.outcome import Refused
 from tenure.model.reading import DatasetInput
@@ -327,6 +327,34 @@ def test_many_blocks_are_shared_out_some_at_a_time() -> None:
     assert sorted(n for e in made.crew() for n in e.blocks) == list(range(150))
     assert [len(e.blocks) for e in made.crew()] == [50, 50, 50]
     assert len(made.effects) > before
+
+
+def test_a_job_that_ends_while_its_blocks_are_shared_out_leaves_nothing() -> None:
+    made = library("ssd")
+    made.put("logs", 150, replicas=2)
+    made.work()
+    made.over("logs", 3)
+    assert made.state.ctx.ahead.deals
+    made.say(CancelJob(at_us=0, request="c", job="j"))
+    made.wait(30)
+    assert made.job().state == "cancelled"
+    ahead = made.state.ctx.ahead
+    assert (ahead.deals, ahead.leaving, ahead.brought) == ({}, {}, {})
+    assert not any(made.pins("logs"))
+
+
+def test_blocks_of_a_container_that_was_found_are_not_shared_out_again() -> None:
+    made = library("ssd")
+    made.put("logs", 150, replicas=2)
+    made.work()
+    made.over("logs", 3)
+    ctx, executor = made.state.ctx, made.crew()[0]
+    before = list(ctx.ahead.deals["j"])
+    found = [*executor.blocks, *before[:3]]
+    labels = {LABEL_BLOCKS: " ".join(map(str, found))}
+    facts = ContainerFacts("c", "n", "busybox", "running", labels=labels)
+    assert pins.adopted(ctx, executor, facts).blocks == tuple(sorted(found))
+    assert ctx.ahead.deals["j"] == before[3:]
 
 
 def test_pins_and_shares_outlive_a_restart() -> None:
