@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -105,8 +106,13 @@ def _open(
     headers = {"Accept": "application/json", "User-Agent": "tenure", **request.headers}
     if target.token:
         headers["Authorization"] = f"Bearer {target.token}"
+    body: bytes | io.BytesIO | None = request.body
+    if request.body is not None and len(request.body) > CHUNK_BYTES:
+        # in pieces, each with its own time: all of it at once is too much for a slow link
+        headers["Content-Length"] = str(len(request.body))
+        body, connection.blocksize = io.BytesIO(request.body), CHUNK_BYTES
     try:
-        connection.request(request.method, request.path, request.body, headers)
+        connection.request(request.method, request.path, body, headers)
         return connection, connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         connection.close()

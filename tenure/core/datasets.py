@@ -75,14 +75,15 @@ def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
         remedy = f"tenure dataset rm {there.spec.name} first, or take another name"
         ctx.refuse(command, "name_taken", f"{told}: {remedy}", status=409, field="name")
         return
-    if command.is_dry:
-        ctx.reply(command, there)
-        return
-    changed = _changed(ctx, there, command.spec)
+    changed = _changed(ctx, there, command.spec, is_dry=command.is_dry)
     if changed is not None:
-        told = f"{changed or command.spec.root} was changed since some of it was copied"
+        what = changed or command.spec.root or "the file"
+        told = f"{what} was changed since some of it was copied"
         remedy = f"tenure dataset rm {there.spec.name} first"
         ctx.refuse(command, "input_changed", f"{told}: {remedy}", status=409, field="path")
+        return
+    if command.is_dry:
+        ctx.reply(command, there)
         return
     copies.wake(ctx)
     again = replace(there, spec=command.spec, state=D.PUTTING, reason="")
@@ -93,8 +94,10 @@ def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
     ctx.reply(command, ctx.tables.datasets[dataset.id])
 
 
-def _changed(ctx: Context, there: Dataset, spec: DatasetSpec) -> str | None:
+def _changed(ctx: Context, there: Dataset, spec: DatasetSpec, *, is_dry: bool) -> str | None:
     """Return a file of which blocks are there as it was before: old and new must not be mixed.
+
+    Of files that are still to be sent (``is_dry``) some may have no time yet.
 
     Once all blocks were there, each that is copied anew is compared with what was put at first.
     """
@@ -102,7 +105,8 @@ def _changed(ctx: Context, there: Dataset, spec: DatasetSpec) -> str | None:
         return None
     starts = cuts.starts(ctx, there)
     for number, (was, now) in enumerate(zip(there.spec.files, spec.files, strict=True)):
-        if was.mtime_ns != now.mtime_ns:
+        is_untold = is_dry and not now.mtime_ns
+        if was.mtime_ns != now.mtime_ns and not is_untold:
             mine = range(starts[number], min(starts[number + 1], there.made))
             rows = (ctx.tables.blocks.get(f"{there.id}/{row}") for row in mine)
             if any(block is not None and block.sha256 for block in rows):

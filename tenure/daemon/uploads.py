@@ -20,6 +20,7 @@ import os
 import re
 import secrets
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -63,6 +64,10 @@ class _Open:
     touched_us: int
     busy: set[int] = field(default_factory=set)
     is_going: bool = False
+    size_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size_bytes = sum(file.size_bytes for file in self.files)
 
 
 class Uploads:
@@ -74,6 +79,7 @@ class Uploads:
         self._open: dict[str, _Open] = {}
         self._is_loaded = False
         self._loading = asyncio.Lock()
+        self._beginning = asyncio.Lock()
         self._busy = 0
 
     @property
@@ -91,6 +97,10 @@ class Uploads:
         ``uploads_off``; Unavailable ``disk_full``.
         """
         await self._load()
+        async with self._beginning:  # who asks at the same time finds it whole
+            return await self._begin(owner, name, files)
+
+    async def _begin(self, owner: str, name: str, files: tuple[UploadFile, ...]) -> Upload:
         for key, one in list(self._open.items()):
             if one.name != name or one.is_going:
                 continue
@@ -139,21 +149,20 @@ class Uploads:
         self._require_place(one, number, offset)
         one.busy.add(number)
         self._busy += 1
+        path = self.folder / key
+        chunk = _Chunk(path / CONTENT, one.files[number], offset)
         try:
-            most = min(CHUNK_BYTES, one.files[number].size_bytes - offset)
-            path = self.folder / key
             with _disk():
-                target = path / _content(one.files[number].name)
-                chunk = await asyncio.to_thread(_Chunk, target, offset, most)
-                chunk.file = one.files[number]
                 try:
+                    await asyncio.to_thread(chunk.open)
                     async for piece in pieces:
                         await asyncio.to_thread(chunk.add, piece)
-                    end = await asyncio.to_thread(chunk.end, digest, path / RECEIVED, number)
+                    await asyncio.to_thread(chunk.end, digest, path / RECEIVED, number)
                 finally:
                     await asyncio.to_thread(chunk.close)
-            one.received[number], one.touched_us = end, self._now_us()
         finally:
+            if chunk.is_kept:  # also where the caller was cut off while it was noted
+                one.received[number], one.touched_us = chunk.end_bytes, self._now_us()
             one.busy.discard(number)
             self._busy -= 1
         return self._shown(key)
@@ -221,7 +230,7 @@ class Uploads:
             raise Conflict(told, code="uploads_off")
         if len(self._open) >= MAX_UPLOADS:
             raise Conflict(f"{MAX_UPLOADS} uploads are open already", code="no_room")
-        taken = sum(f.size_bytes for one in self._open.values() for f in one.files)
+        taken = sum(one.size_bytes for one in self._open.values())
         if taken + size_bytes > most:
             told = f"uploads may have {most} bytes in all (datasets.upload_capacity), {taken} are "
             told += f"taken, and this one has {size_bytes}"
@@ -247,7 +256,7 @@ class Uploads:
         one = self._open.get(key)
         if one is not None:
             one.is_going = True
-        await asyncio.to_thread(shutil.rmtree, self.folder / key, ignore_errors=True)
+        await asyncio.to_thread(_clear, self.folder / key)
         self._open.pop(key, None)
 
     async def sweep(self, tables: Tables) -> None:
@@ -278,47 +287,74 @@ def _readers(folder: Path, tables: Tables) -> dict[str, set[DatasetState]]:
 
 
 class _Chunk:
-    """A chunk that is being written: called in threads, one call at a time."""
+    """A chunk that is being written, by calls in threads.
 
-    def __init__(self, path: Path, offset: int, most: int) -> None:
-        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._handle = os.open(path, flags)
-        self._offset, self._end, self._most = offset, offset, most
+    A call whose caller was cut off goes on in its thread, so calls wait for each other: a handle
+    that was let go of may be another file's by then, and what is noted must not be cut off.
+    """
+
+    def __init__(self, content: Path, file: UploadFile, offset: int) -> None:
+        self._path = content / file.name if file.name else content
+        self._file = file
+        self._offset = offset
+        self._most = min(CHUNK_BYTES, file.size_bytes - offset)
         self._sum = hashlib.sha256()
-        self._is_kept = False
-        self.file = UploadFile("", -1)
-        os.ftruncate(self._handle, offset)  # what was never noted is not there
+        self._lock = threading.Lock()
+        self._handle = -1
+        self._is_closed = False
+        self.end_bytes = offset
+        self.is_kept = False
+
+    def open(self) -> None:
+        """Open the file, cut to what was noted of it."""
+        with self._turn():
+            self._handle = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            os.ftruncate(self._handle, self._offset)
 
     def add(self, piece: bytes) -> None:
         """Write a piece; raises InvalidInput ``too_large`` beyond what may come."""
-        if self._end + len(piece) > self._offset + self._most:
-            told = f"at most {self._most} bytes may come here: {CHUNK_BYTES} in one chunk, and no "
-            raise InvalidInput(told + "more than the file was said to have", code="too_large")
-        self._sum.update(piece)
-        view = memoryview(piece)
-        while view:
-            written = os.pwrite(self._handle, view, self._end)
-            view, self._end = view[written:], self._end + written
+        with self._turn():
+            if self.end_bytes + len(piece) > self._offset + self._most:
+                told = f"at most {self._most} bytes may come here: {CHUNK_BYTES} in one chunk, and "
+                told += "no more than the file was said to have"
+                raise InvalidInput(told, code="too_large")
+            self._sum.update(piece)
+            view = memoryview(piece)
+            while view:
+                written = os.pwrite(self._handle, view, self.end_bytes)
+                view, self.end_bytes = view[written:], self.end_bytes + written
 
-    def end(self, digest: bytes, received: Path, number: int) -> int:
-        """Note the chunk if it is right, and return where the file ends by then."""
-        if self._sum.digest() != digest:
-            told = "the chunk is not what its checksum says: send it again"
-            raise InvalidInput(told, code="wrong_checksum", fields=(FieldError("Digest", told),))
-        if self._end == self.file.size_bytes:
-            _date(self._handle, self.file)
-        os.fsync(self._handle)
-        _append(received, f"{number} {self._end}\n")
-        self._is_kept = True
-        return self._end
+    def end(self, digest: bytes, received: Path, number: int) -> None:
+        """Note the chunk if it is right."""
+        with self._turn():
+            if self._sum.digest() != digest:
+                told = "the chunk is not what its checksum says: send it again"
+                fault = (FieldError("Digest", told),)
+                raise InvalidInput(told, code="wrong_checksum", fields=fault)
+            if self.end_bytes == self._file.size_bytes:
+                _date(self._handle, self._file)
+            os.fsync(self._handle)
+            _append(received, f"{number} {self.end_bytes}\n")
+            self.is_kept = True
 
     def close(self) -> None:
         """Let go of the file, cut back to where it was if the chunk is not kept."""
-        try:
-            if not self._is_kept:
-                os.ftruncate(self._handle, self._offset)
-        finally:
-            os.close(self._handle)
+        with self._lock:
+            self._is_closed = True
+            if self._handle < 0:
+                return
+            try:
+                if not self.is_kept:
+                    os.ftruncate(self._handle, self._offset)
+            finally:
+                os.close(self._handle)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        with self._lock:
+            if self._is_closed:
+                raise OSError(errno.EBADF, "the chunk was given up")
+            yield
 
 
 @contextmanager
@@ -346,7 +382,8 @@ def _append(path: Path, line: str) -> None:
     try:
         before = os.fstat(handle).st_size
         try:
-            os.write(handle, line.encode())
+            if os.write(handle, line.encode()) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(handle)
         except OSError:
             os.ftruncate(handle, before)
@@ -392,22 +429,46 @@ def _found(folder: Path) -> dict[str, _Open]:
             continue
         try:
             found[here.name] = _loaded(here)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, LookupError):
             log.warning("upload %s cannot be gone on with, and is removed", here.name)
-            shutil.rmtree(here, ignore_errors=True)
+            _clear(here)
     return found
 
 
+def _clear(here: Path) -> None:
+    """Remove the folder of an upload, its manifest first: half removed it is none any more."""
+    with contextlib.suppress(OSError):
+        (here / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(here, ignore_errors=True)
+
+
 def _loaded(here: Path) -> _Open:
+    """Return the upload in a folder; raises where it is none, or files lack what was noted."""
     text = json.loads((here / MANIFEST).read_text())
     files = tuple(UploadFile(*row) for row in text["files"])
-    received = [0] * len(files)
-    for line in (here / RECEIVED).read_text().splitlines(keepends=True):
-        if line.endswith("\n"):  # one that was cut off notes nothing
-            number, end = map(int, line.split())
-            received[number] = max(received[number], end)
     touched_us = int((here / RECEIVED).stat().st_mtime * 1_000_000)
+    received = _noted(here / RECEIVED, len(files))
+    for file, end in zip(files, received, strict=True):
+        there = (here / _content(file.name)).lstat().st_size
+        if not end <= min(there, file.size_bytes):
+            raise ValueError(f"{end} bytes of {file.name!r} were noted, {there} are there")
     return _Open(text["name"], text["owner"], files, received, touched_us)
+
+
+def _noted(path: Path, count: int) -> list[int]:
+    """Return how much was noted of each file; a note that was cut off is removed: it says nothing.
+
+    Raises ValueError or IndexError for what is no note.
+    """
+    received = [0] * count
+    text = path.read_text()
+    whole, _, torn = text.rpartition("\n")
+    if torn:
+        os.truncate(path, len(text) - len(torn))
+    for line in whole.splitlines():
+        number, end = map(int, line.split())
+        received[number] = max(received[number], end)
+    return received
 
 
 async def serve(uploads: Uploads, tables: Callable[[], Tables], every_s: float) -> None:

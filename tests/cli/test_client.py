@@ -49,6 +49,32 @@ def test_discovery(folder: Path) -> None:
     assert "from-file" not in repr(by_env)
 
 
+def test_a_large_body_may_take_longer_than_each_of_its_parts(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "slow.sock"))
+        listener.listen()
+        got = bytearray()
+
+        def read_slowly() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                while len(got.partition(b"\r\n\r\n")[2]) < 2 << 20:
+                    got.extend(connection.recv(1 << 17))
+                    time.sleep(0.05)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
+                connection.sendall(b'{"taken": 1}')
+
+        reader = threading.Thread(target=read_slowly, daemon=True)
+        reader.start()
+        client = Client(Target(socket_path=str(folder / "slow.sock")), timeout_s=0.4)
+        assert client.send_chunk("u-1", 0, 0, bytes(2 << 20)) == {"taken": 1}
+        reader.join(10)
+    head, _, body = bytes(got).partition(b"\r\n\r\n")
+    assert b"Content-Length: 2097152\r\n" in head + b"\r\n"
+    assert b"Transfer-Encoding" not in head
+    assert body == bytes(2 << 20)
+
+
 def test_the_user_s_own_socket_is_found(folder: Path) -> None:
     own = folder / ".local/state/tenure"
     own.mkdir(parents=True)

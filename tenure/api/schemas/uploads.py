@@ -21,6 +21,8 @@ from tenure.model.upload import UploadFile
 MAX_FILES = 10_000
 #: Of the file system: a name's bytes, and a path's.
 MAX_PART_BYTES, MAX_PATH_BYTES = 255, 1024
+#: Folders that a file may lie in, one within the other: each is made.
+MAX_DEPTH = 32
 SHA256_BYTES = 32
 
 
@@ -67,10 +69,12 @@ def upload_files(body: UploadRequest) -> tuple[UploadFile, ...]:
     """Return the files; raises InvalidInput with every name that would not stay in its folder."""
     faults: list[FieldError] = []
     names = [file.name for file in body.files]
-    folders = {name[:i] for name in names for i, char in enumerate(name) if char == "/"}
+    faulty = [_fault(name, is_single=len(names) == 1) for name in names]
+    sound = (name for name, why in zip(names, faulty, strict=True) if not why)
+    folders = {name[:i] for name in sound for i, char in enumerate(name) if char == "/"}
     seen: set[str] = set()
     for number, name in enumerate(names):
-        why = _fault(name, is_single=len(names) == 1)
+        why = faulty[number]
         if not why and name in seen:
             why = "stands twice"
         if not why and name in folders:
@@ -98,6 +102,12 @@ def _fault(name: str, *, is_single: bool) -> str:
         return "must be a path within the dataset: no empty part, no . and no .."
     if not name.isprintable():
         return "must be printable"
+    return _excess(name, parts)
+
+
+def _excess(name: str, parts: list[str]) -> str:
+    if len(parts) > MAX_DEPTH + 1:
+        return f"lies in more than {MAX_DEPTH} folders"
     if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
         return f"has a part of more than {MAX_PART_BYTES} bytes"
     if len(name.encode()) > MAX_PATH_BYTES:

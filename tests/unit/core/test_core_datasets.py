@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tenure.core import copies, replicas
 from tenure.model.dataset import DatasetFile
 from tenure.model.effects import CopyBlock
+from tenure.model.events import PutDataset
 from tenure.model.outcome import Outcome, Refused, Unknown
 from tenure.model.tier import TierKind
 from tests.unit.core.shelf import BLOCK, FAST, Shelf, is_refused, with_tiers
@@ -288,6 +290,24 @@ def test_a_put_goes_on_after_a_restart(shelf: Shelf) -> None:
     assert all(len(nodes) == 2 for nodes in shelf.nodes_of("logs"))
     assert sum(map(shelf.files, THREE)) == 60
     shelf.check()
+
+
+def test_a_dry_put_tells_of_files_that_changed_before_they_are_sent(shelf: Shelf) -> None:
+    shelf.put("logs", 5)
+    for effect in [e for e in shelf.tables.effects.values() if e.kind == "copy_block"][:3]:
+        shelf.end(effect, shelf.perform(effect))
+    spec = shelf.dataset("logs").spec
+
+    def dry(mtime_ns: int) -> Any:
+        files = tuple(replace(file, mtime_ns=mtime_ns) for file in spec.files)
+        sent = replace(spec, root="", files=files)
+        words: dict[str, Any] = {"dataset": "plan", "spec": sent, "is_dry": True}
+        return shelf._reply(shelf.say(PutDataset(at_us=0, request=f"dry {mtime_ns}", **words)))
+
+    assert is_refused(dry(2), "input_changed")
+    for same in (spec.files[0].mtime_ns, 0):  # 0: its time is that of its arrival
+        assert dry(same).id == shelf.dataset("logs").id
+    assert shelf.dataset("logs").spec == spec
 
 
 def test_a_put_whose_file_changed_fails_and_goes_on_with_the_right_one(shelf: Shelf) -> None:
