@@ -117,7 +117,7 @@ def _strays(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[
     count = 0
     while part := list(islice(rows, SLICE)):
         if count > MOST_STRAYS:
-            ctx.shelves.surveys.add(mark.node)
+            ctx.shelves.strewn.add(mark.node)
             return
         doomed = {drop.name for drop in mark_of(ctx, mark.node, mark.tier).drops}
         strays = []
@@ -169,6 +169,14 @@ def _adopt(ctx: Context, block: Block, mark: TierMark) -> bool:
     return True
 
 
+def rescued(ctx: Context, mark: TierMark, drop: Drop) -> bool:
+    """Keep a file that was to go, and by now is a copy of a block that can be read nowhere."""
+    block = _block_of(ctx, drop.name)
+    if block is None or drop.size_bytes != block.length or replicas.offered(ctx, block):
+        return False
+    return block.on(mark.node, mark.tier) is None and _adopt(ctx, block, mark)
+
+
 def _is_lacking(ctx: Context, block: Block, mark: TierMark) -> bool:
     """Whether a block is to have a copy in a tier: too few others can be read now.
 
@@ -203,6 +211,8 @@ def give_up(ctx: Context, block: Block, node: str, tier: str) -> Block:
 def checked(ctx: Context, node: Node, chore: Chore, right: Mapping[str, int]) -> None:
     """Replace copies that are not what they were; the last of a block is kept, and not offered."""
     mark = f"{node.name}/{chore.tier}"
+    if node.spec.tier(chore.tier) is None:
+        return  # it is named no longer: its last copies stay on record for when it is again
     for key in chore.items:
         was_in_doubt = ctx.shelves.doubts(mark, key)
         ctx.shelves.proofs.get(mark, {}).pop(key, None)

@@ -94,6 +94,7 @@ def _configure_one(ctx: Context, spec: NodeSpec) -> None:
     if node.is_removed:
         node = ctx.put_node(replace(node, is_removed=False))
         drain.named_again(ctx, node.name)
+    tiers.on_configured(ctx, node, spec)
     node = replace(ctx.tables.nodes[spec.name], spec=spec)
     if spec.capacity is not None:
         node = replace(node, capacity=usable(spec, Resources()))

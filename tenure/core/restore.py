@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from tenure.core import adopt, graves, ledger, power, room
 from tenure.core.context import Context
+from tenure.core.shelves import put_mark
 from tenure.core.tables import Meta
 from tenure.model.effects import Relist
 from tenure.model.events import Command, FenceNode, ScheduleNode
@@ -51,9 +52,16 @@ def marked(meta: Meta, now_us: int) -> Meta:
 
 
 def begin(ctx: Context) -> None:
-    """Believe no stored power state: a node that was off may have been switched on since."""
+    """Believe no stored power state: a node that was off may have been switched on since.
+
+    Nor what was to be removed from tiers: the file may be the last copy of a block by now. A look
+    at the tier finds what is still to go.
+    """
     if not ctx.meta.is_restoring:
         return
+    for mark in list(ctx.tables.tiers.values()):
+        if mark.drops:
+            put_mark(ctx, replace(mark, drops=()))
     ctx.publish("state.restored", "tenured", restored_us=ctx.meta.restored_us)
     for node in list(ctx.tables.nodes.values()):
         if node.power is Power.OFF:

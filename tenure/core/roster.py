@@ -295,14 +295,17 @@ class _Turn:
         times = [task.start_us for task in ahead]
         times += [rows[0].at_us for rows in roster.apart.get(node.name, {}).values()]
         blocked_us = min((max(at_us, ctx.now_us) for at_us in times), default=FAR_US)
-        for entry in entries[:MOST_LOOKED]:
-            if ctx.slice.is_spent:
+        looked = 0
+        for entry in entries:
+            if ctx.slice.is_spent or looked == MOST_LOOKED:
                 break
             batch = ctx.tables.batches.get(entry.batch)
             is_over = batch is None or batch.is_over or batch.is_ending
             if batch is None or is_over or not ctx.index.strands[batch.id, entry.stage].pending:
                 _drop(roster, entry, entry.count)
-                continue
+                ctx.slice.spend(slices.ENTRY)
+                continue  # however many there are, they hide nobody behind them
+            looked += 1
             stage = batch.spec.stage(entry.stage)
             if has_turn(ctx, batch, stage):
                 self._place(node, entry, stage, blocked_us)

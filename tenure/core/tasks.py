@@ -357,9 +357,9 @@ def abandon(ctx: Context, task: Task, note: str) -> None:
 
 def bury(ctx: Context, over: Task, *, may_run: bool) -> None:
     """Have the container of an attempt that is over removed once its log is kept."""
+    pins.release(ctx, over)
     if not over.node:
         return
-    pins.release(ctx, over)
     key = f"{over.key}/{over.attempt}"
     grave = Grave(
         id=key,

@@ -25,7 +25,7 @@ from tenure.core.shelves import (
 )
 from tenure.model.dataset import Block, Drop
 from tenure.model.effects import CheckBlocks, DropBlocks, MeasureTiers, SurveyTiers
-from tenure.model.node import Node, Power, Reach
+from tenure.model.node import Node, NodeSpec, Power, Reach
 from tenure.model.outcome import Done, Outcome
 from tenure.model.tier import DURABLE, TierSpec
 from tenure.model.units import US
@@ -112,12 +112,23 @@ def forget_node(ctx: Context, name: str) -> None:
     for kept in (shelves.standing, shelves.again_us, shelves.arriving):
         kept.pop(name, None)
     shelves.surveys.discard(name)
+    shelves.strewn.discard(name)
 
 
 def _stop(ctx: Context, name: str) -> None:
     """Wait no more for what a node does with its tiers."""
     ctx.shelves.chores.pop(name, None)
     ctx.shelves.comparing.pop(name, None)
+
+
+def on_configured(ctx: Context, node: Node, spec: NodeSpec) -> None:
+    """Have a node looked at before anything on it is offered, if a tier has another path now."""
+    for tier in spec.tiers:
+        old = node.spec.tier(tier.name)
+        if old is not None and old.path != tier.path:
+            put_mark(ctx, replace(mark_of(ctx, node.name, tier.name), surveyed_us=0))
+            _stop(ctx, node.name)  # it was of the path before
+            ctx.shelves.again_us.pop(node.name, None)
 
 
 def on_node_off(ctx: Context, name: str) -> None:
@@ -176,13 +187,17 @@ def next_chore(ctx: Context, name: str) -> None:
     elif name in ctx.shelves.surveys or not replicas.is_surveyed(ctx, node):
         _survey(ctx, node)
     else:
-        is_begun = _drop(ctx, node) or _check(ctx, node) or _measure(ctx, node)
-        if not is_begun:
+        is_begun = _drop(ctx, node)
+        if not is_begun and name in ctx.shelves.strewn:  # what was found so far is gone
+            _survey(ctx, node)
+            return
+        if not (is_begun or _check(ctx, node) or _measure(ctx, node)):
             _rest(ctx, node)
 
 
 def _survey(ctx: Context, node: Node) -> None:
     ctx.shelves.surveys.discard(node.name)
+    ctx.shelves.strewn.discard(node.name)
     folder = replicas.folder_of(ctx)
     key, owner = ctx.effect_id(), f"{MACHINE}:{node.name}"
     tiers = node.spec.tiers
@@ -193,9 +208,15 @@ def _survey(ctx: Context, node: Node) -> None:
 def _drop(ctx: Context, node: Node) -> bool:
     for tier in node.spec.tiers:
         mark = mark_of(ctx, node.name, tier.name)
-        rows = (drop.name for drop in mark.drops if _is_droppable(ctx, drop))
-        names = tuple(islice(rows, MOST_NAMES))
-        if names and not mark.fault:
+        if mark.fault:
+            continue
+        rows = list(islice((d for d in mark.drops if _is_droppable(ctx, d)), MOST_NAMES))
+        kept = {drop for drop in rows if inspection.rescued(ctx, mark, drop)}
+        if kept:
+            left = tuple(drop for drop in mark.drops if drop not in kept)
+            put_mark(ctx, replace(mark, drops=left))
+        names = tuple(drop.name for drop in rows if drop not in kept)
+        if names:
             key, owner = ctx.effect_id(), f"{MACHINE}:{node.name}"
             ctx.shelves.chores[node.name] = Chore(key, "drop", ctx.now_us, tier.name, names)
             image = ctx.params.helper_image
@@ -234,6 +255,8 @@ def _check(ctx: Context, node: Node) -> bool:
             image = ctx.params.helper_image
             ctx.emit(CheckBlocks(effect, owner, node.name, image, tier.path, tuple(sums)))
             return True
+        if proofs or checks:  # all that were looked at are of copies that are gone
+            ctx.arm(ctx.now_us, MACHINE, node.name)
     return False
 
 

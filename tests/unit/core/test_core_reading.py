@@ -12,6 +12,7 @@ from tenure.core import reading
 from tenure.core.params import Params, PrefetchParams
 from tenure.model.batch import Batch, StageSpec, Task, TaskState
 from tenure.model.effects import CopyBlock, CreateContainer
+from tenure.model.events import CancelBatch
 from tenure.model.outcome import Refused
 from tenure.model.reading import DatasetInput
 from tenure.model.tier import TierKind
@@ -166,6 +167,20 @@ def test_a_block_is_brought_where_no_node_that_holds_it_is_free_soon() -> None:
     made.work()
     assert [{node for node, _ in rows} for rows in made.places("logs")] == [{holder}], "not kept"
     made.check()
+
+
+def test_nothing_is_brought_any_more_for_a_batch_that_was_cancelled() -> None:
+    made = library(nodes="ab")
+    made.put("logs", 1, replicas=1)
+    made.work()
+    ((holder, _),) = made.places("logs")[0]
+    made.guard(holder, mode="off")
+    made.scan("logs", 1)
+    assert made.state.ctx.ahead.brought
+    made.say(CancelBatch(at_us=0, request="c", batch="b"))
+    assert made.batch().is_over
+    assert not made.state.ctx.ahead.brought, "surplus copies would stay for good"
+    made.work()
 
 
 def test_nothing_is_brought_while_a_slot_beside_the_copy_is_free_soon() -> None:

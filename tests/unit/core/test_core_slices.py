@@ -238,6 +238,33 @@ def test_starts_of_a_stage_that_waits_hold_up_nobody_behind_them() -> None:
     assert bench.task(0, "b").state is S.CREATING
 
 
+@pytest.mark.parametrize("work", [1, 500])
+def test_starts_of_a_batch_that_was_cancelled_hold_up_nobody_behind_them(work: int) -> None:
+    bench = asking(lends("n"), plan_solver="first_fit", slice_work=work)
+    bench.submit_batch("a", stage(count=300, run_us=100 * US))
+    rest(bench)
+    bench.answer()
+    rest(bench)
+    bench.submit_batch("b", stage(count=1, run_us=100 * US))
+    rest(bench)
+    bench.answer()
+    rest(bench)
+    entries = bench.state.ctx.roster.entries["n"]
+    assert len(entries) > 2 * roster.MOST_LOOKED
+    assert entries[-1].batch == "b"
+    for entry in entries:  # all of them are late
+        entry.at_us = bench.now_us - 60 * US
+    bench.say(CancelBatch(at_us=0, request="c", batch="a"), after_us=1)
+    rest(bench)
+    for effect in list(bench.tables.effects.values()):
+        if effect.owner.startswith("task:a/"):
+            bench.end(effect, Refused("no_image", "gone"))
+    bench.listed("n")
+    rest(bench)
+    assert bench.task(0, "b").state is S.CREATING
+    assert not entries
+
+
 def test_a_stage_whose_turn_comes_takes_its_place() -> None:
     bench = asking(lends("n"), plan_solver="first_fit")
     bench.submit_batch("b", stage("map"), stage("reduce", count=5, after=("map",)))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tenure.core import replicas
-from tenure.model.effects import Relist, SwitchPower
-from tenure.model.events import DrainNode, NodeListed
+from tenure.core import inspection, replicas, tiers
+from tenure.core.shelves import mark_of
+from tenure.model.dataset import Drop
+from tenure.model.effects import CheckBlocks, Relist, SwitchPower
+from tenure.model.events import DrainNode, NodeListed, Tick
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import Bench
 from tests.unit.core.shelf import FAST, Shelf, with_tiers
+from tests.unit.core.test_core_restore import backup, put_back
 
 THREE = ("a", "b", "c")
 
@@ -222,3 +227,100 @@ def test_no_copies_begin_while_the_daemon_closes_or_elsewhere(shelf: Shelf) -> N
     shelf.put("logs", 3)
     assert not shelf.has_open("copy_block")
     assert not [e for e in shelf.effects if isinstance(e, Relist) and e.node not in THREE]
+
+
+def test_copies_that_are_gone_do_not_hold_up_the_check_of_others() -> None:
+    shelf = Shelf(with_tiers("a"))
+    shelf.put("logs", 1, replicas=1)
+    shelf.work()
+    gone = dict.fromkeys(f"d-0/{number}" for number in range(3 * tiers.MOST_NAMES))
+    (block,) = shelf.blocks("logs")
+    ctx = shelf.state.ctx
+    ctx.shelves.checks["a/ssd"] = gone | {block.key: None}
+    tiers.next_chore(ctx, "a")
+    shelf.wait(1)
+    assert [e.sums for e in shelf.done if isinstance(e, CheckBlocks)] == [
+        ((replicas.name_of(ctx, block), block.sha256),)
+    ]
+    assert not ctx.shelves.checks["a/ssd"]
+
+
+def test_a_restored_state_removes_nothing_that_is_the_last_copy_by_now() -> None:
+    shelf = Shelf(*(with_tiers(name) for name in "ab"))
+    shelf.put("logs", 1, replicas=1)
+    shelf.work()
+    (block,) = shelf.blocks("logs")
+    ((held, _),) = shelf.places("logs")[0]
+    other = "b" if held == "a" else "a"
+    name = replicas.name_of(shelf.state.ctx, block)
+    older = backup(shelf)  # the block was to go from the other node then
+    older["tiers"][f"{other}/ssd"] = replace(
+        older["tiers"][f"{other}/ssd"], drops=(Drop(name, block.length),)
+    )
+    # since then it has moved there
+    shelf.disks[other, "/mnt/ssd"] = {name: shelf.disks[held, "/mnt/ssd"].pop(name)}
+    put_back(shelf, older)
+    for node in "ab":
+        shelf.connect_again(node)
+        shelf.listed(node)
+    for node in "ab":
+        shelf.listed(node)
+    shelf.work()
+    assert name in shelf.disks[other, "/mnt/ssd"]
+    assert shelf.nodes_of("logs") == [{other}]
+    shelf.check()
+
+
+def test_what_was_to_go_stays_where_it_is_the_last_copy_by_then() -> None:
+    shelf = Shelf(*(with_tiers(name) for name in "ab"))
+    shelf.put("logs", 1, replicas=2)
+    shelf.work()
+    (block,) = shelf.blocks("logs")
+    ctx = shelf.state.ctx
+    inspection.give_up(ctx, block, "b", "ssd")  # its node has something else to do first
+    shelf.lose("a")
+    tiers.next_chore(ctx, "b")
+    shelf.work_now()
+    assert shelf.nodes_of("logs") == [{"b"}]
+    assert not mark_of(ctx, "b", "ssd").drops
+    shelf.find("a")
+    shelf.wait(10)
+    assert shelf.nodes_of("logs") == [{"a", "b"}]
+    shelf.check()
+
+
+def test_a_tier_at_another_path_is_looked_at_before_it_is_read() -> None:
+    before = [with_tiers(name) for name in "ab"]
+    shelf = Shelf(*before)
+    shelf.put("logs", 2, replicas=2)
+    shelf.work()
+    moved = replace(before[0], tiers=(replace(before[0].tiers[0], path="/mnt/new"),))
+    shelf.configure(moved, before[1])
+    assert shelf.nodes_of("logs") == [{"b"}] * 2
+    shelf.work_now()
+    assert shelf.nodes_of("logs") == [{"b"}] * 2
+    assert "disk mounted" in shelf.tables.tiers["a/ssd"].fault
+    shelf.configure(*before)
+    shelf.work_now()
+    assert shelf.nodes_of("logs") == [{"a", "b"}] * 2
+    shelf.check()
+
+
+def test_files_without_a_record_are_removed_before_more_are_looked_for() -> None:
+    shelf = Shelf(with_tiers("a"))
+    shelf.put("logs", 1, replicas=1)
+    shelf.work()
+    disk = shelf.disks["a", "/mnt/ssd"]
+    folder = replicas.folder_of(shelf.state.ctx)
+    for number in range(3 * inspection.MOST_STRAYS):
+        disk[f"{folder}/d-gone/{number:06}"] = ("", 1)
+    tiers.survey_soon(shelf.state.ctx, "a")
+    most = 0
+    while shelf.tables.effects or shelf.state.ctx.shelves.comparing:
+        shelf.say(Tick(at_us=0), after_us=1)
+        most = max(most, len(mark_of(shelf.state.ctx, "a", "ssd").drops))
+        for effect in list(shelf.tables.effects.values()):
+            shelf.end(effect, shelf.perform(effect))
+    assert most <= inspection.MOST_STRAYS + inspection.SLICE
+    assert shelf.files("a") == 1
+    shelf.check()
