@@ -349,6 +349,17 @@ def test_a_tier_that_is_full_is_left_alone(rig: Rig) -> None:
     rig.removed("fills")
 
 
+def _is_put(rig: Rig, body: dict[str, Any]) -> bool:
+    """Put a dataset; False where too few nodes were looked at since the daemon has started."""
+    try:
+        rig.client.put_dataset(body)
+    except InvalidInput as error:
+        if "not looked at yet" not in error.detail:
+            raise
+        return False
+    return True
+
+
 def test_an_upload_outlives_a_kill_of_the_daemon_and_is_cleared_once_it_is_put(
     rig: Rig, tmp_path: Path
 ) -> None:
@@ -367,7 +378,8 @@ def test_an_upload_outlives_a_kill_of_the_daemon_and_is_cleared_once_it_is_put(
 
     key = uploading.send(rig.client, "sent", folder, patience_s=SOON_S, tell=tell)
     assert strikes, "the daemon was killed in the middle"
-    rig.client.put_dataset({"name": "sent", "upload": key, "block": 4 * MIB})
+    body = {"name": "sent", "upload": key, "block": 4 * MIB}
+    until(partial(_is_put, rig, body), SOON_S, "tiers to be looked at after the start")
     rig.ready("sent")
     for name, size in contents.items():
         assert rig.content("sent", name) == random.Random(name).randbytes(size)
