@@ -15,7 +15,6 @@ from tenure.config.load import load, validate
 from tenure.placement.constraints import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CONFIGS = ("tenured.yml",)
 
 
 def below(folder: str) -> list[Path]:
@@ -55,8 +54,15 @@ def test_configuration_is_accepted_with_its_cycles() -> None:
     assert {node.generation for node in settings.nodes} == set(settings.generations)
 
 
+def test_the_fleet_that_lends_is_accepted() -> None:
+    path = EXAMPLES / "lending.yml"
+    assert validate(path, {}) == []
+    assert any(node.harvest is not None for node in load(path, {}).nodes)
+
+
 def test_no_example_is_forgotten() -> None:
     checked = {*below("jobs"), *below("containers"), *below("spark"), EXAMPLES / "tenured.yml"}
+    checked.add(EXAMPLES / "lending.yml")
     checked |= {path.with_suffix(".py") for path in below("spark")}  # the programs that they name
     checked |= {*below("batches"), EXAMPLES / "batches" / "generate.py"}
     checked.add(EXAMPLES / "cycles.yml")
