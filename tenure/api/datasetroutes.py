@@ -51,7 +51,7 @@ DATASETS = (
         DatasetDetail,
         body=DatasetRequest,
         status=201,
-        problems=(409, 410),
+        problems=(404, 409, 410),  # 404: of an upload that is not there
         is_keyed=True,
     ),
     Endpoint("GET", "/v1/datasets", "datasets", datasets.listing, DatasetPage, query=PageQuery),

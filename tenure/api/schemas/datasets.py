@@ -59,7 +59,9 @@ class DatasetRequest(Strict):
         description="Absolute path of a file or a folder, in a folder of batches.input_dirs.",
     )
     upload: Text | None = Field(
-        default=None, description="Id of an upload of this name that is whole (`POST /v1/uploads`)."
+        default=None,
+        min_length=1,
+        description="Id of an upload of this name that is whole (`POST /v1/uploads`).",
     )
     hdfs: Text | None = Field(
         default=None,
