@@ -1,0 +1,134 @@
+"""Uploads whose chunks, notes or beginnings are cut off, or meet others."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from tenure.daemon import uploads
+from tenure.model.upload import UploadFile
+from tests.api.test_uploads import CONTENT, Desk, desk
+
+__all__ = ["desk"]  # the fixture
+
+
+class Slowed:
+    """A call that waits, in its thread, until it may go on."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        self.is_begun, self.may_go_on = threading.Event(), threading.Event()
+
+    def __call__(self, *args: Any) -> Any:
+        self.is_begun.set()
+        assert self.may_go_on.wait(10)
+        return self._call(*args)
+
+
+def _cut_off(desk: Desk, key: str, slowed: Slowed) -> None:
+    """Cut off whoever sends a chunk while a call of its thread lasts, as a shutdown does."""
+    keeper = desk.server.backend._uploads
+
+    async def run() -> None:
+        async def pieces() -> Any:
+            yield CONTENT
+
+        digest, owner = hashlib.sha256(CONTENT).digest(), keeper._open[key].owner
+        sent = asyncio.ensure_future(keeper.take(owner, key, (0, 0), digest, pieces()))
+        await asyncio.to_thread(slowed.is_begun.wait, 10)
+        sent.cancel()
+        done, _ = await asyncio.wait([sent], timeout=0.2)
+        assert not done, "what its thread does to the file is not over"
+        slowed.may_go_on.set()
+        await asyncio.wait([sent])
+        assert sent.cancelled()
+
+    desk.server.run(run())
+
+
+def test_a_chunk_that_is_cut_off_while_it_is_noted_is_there(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = desk.begin().json["id"]
+    slowed = Slowed(uploads._append)
+    monkeypatch.setattr(uploads, "_append", slowed)
+    _cut_off(desk, key, slowed)
+    for _ in range(2):
+        assert desk.server.get(f"/v1/uploads/{key}").json["received"] == len(CONTENT)
+        assert (desk.folder / key / "content").read_bytes() == CONTENT
+        desk.begin_anew()
+
+
+def test_a_chunk_that_is_cut_off_while_it_is_written_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = desk.begin().json["id"]
+    slowed = Slowed(os.pwrite)
+    monkeypatch.setattr(os, "pwrite", slowed)
+    _cut_off(desk, key, slowed)
+    monkeypatch.undo()
+    assert (desk.folder / key / "content").read_bytes() == b""
+    assert desk.send(key, 0, CONTENT).status == 200
+
+
+def test_a_note_that_was_cut_off_does_not_spoil_the_next(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    desk.send(key, 0, CONTENT[:4000])
+    with (desk.folder / key / "received").open("a") as file:
+        file.write("0 99")
+    for end in (5000, len(CONTENT)):
+        desk.begin_anew()
+        at = desk.server.get(f"/v1/uploads/{key}").json["received"]
+        assert desk.send(key, at, CONTENT[at:end]).json["received"] == end
+
+
+@pytest.mark.parametrize("note", ["1 5", "0 99999999", "-1 5", "0 x", "0 1 2"])
+def test_what_cannot_have_been_noted_is_begun_anew(desk: Desk, note: str) -> None:
+    key = desk.begin().json["id"]
+    with (desk.folder / key / "received").open("a") as file:
+        file.write(f"{note}\n")
+    desk.begin_anew()
+    assert desk.begin().json["id"] != key
+    assert not (desk.folder / key).exists()
+
+
+@pytest.mark.parametrize("length", [None, 0, 3999])
+def test_bytes_that_were_noted_and_are_not_there_are_sent_again(
+    desk: Desk, length: int | None
+) -> None:
+    key = desk.begin().json["id"]
+    desk.send(key, 0, CONTENT[:4000])
+    content = desk.folder / key / "content"
+    if length is None:
+        content.unlink()
+    else:
+        os.truncate(content, length)
+    desk.begin_anew()
+    again = desk.begin().json
+    assert (again["id"] != key, again["received"]) == (True, 0)
+    assert desk.send(again["id"], 0, CONTENT).status == 200
+
+
+def test_who_begins_the_same_at_the_same_time_gets_one_that_is_whole(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = desk.server.backend._uploads
+    slowed = Slowed(uploads._make)
+    monkeypatch.setattr(uploads, "_make", slowed)
+    files = (UploadFile("", 5, 1),)
+
+    async def both() -> list[Any]:
+        rows = [asyncio.ensure_future(keeper.begin("me", "data", files)) for _ in range(2)]
+        await asyncio.to_thread(slowed.is_begun.wait, 10)
+        done, _ = await asyncio.wait(rows, timeout=0.1)
+        assert not done, "its files are not made yet"
+        slowed.may_go_on.set()
+        return await asyncio.gather(*rows)
+
+    first, second = desk.server.run(both())
+    assert first.id == second.id
