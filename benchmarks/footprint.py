@@ -130,22 +130,23 @@ async def _look(daemon: Daemon, look_s: float) -> list[Figure]:
 def _with_kernels() -> dict[str, float]:
     """Return the memory of a daemon whose fleet is large enough for compiled kernels."""
     say(f"footprint: memory with kernels, {KERNEL_NODES} simulated engines")
-    with _large_fleet() as daemon:
-        run(_submit(daemon))
+    with large_fleet() as daemon:
+        run(submit_first(daemon))
         daemon.compiled()
         daemon.rest(LOADED_S)
         return memory_mib(daemon.pid)
 
 
 @contextmanager
-def _large_fleet() -> Iterator[Daemon]:
+def large_fleet() -> Iterator[Daemon]:
+    """Run a daemon with so many simulated engines that kernels are compiled."""
     with folder() as path, engines(path / "e", nodes=KERNEL_NODES) as fleet:
         daemon = Daemon(path / "d", {"nodes": fleet.nodes})
         with running(daemon):
             yield daemon
 
 
-async def _submit(daemon: Daemon) -> None:
+async def submit_first(daemon: Daemon) -> None:
     """Have one job placed: it is what makes a daemon load its kernels."""
     job = {
         "name": "first",

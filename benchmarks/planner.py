@@ -7,7 +7,7 @@ plan is judged by ``tenure.harvest.check`` before its figures count.
 from __future__ import annotations
 
 import multiprocessing
-import resource
+import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
+from benchmarks.host import memory_mib
 from benchmarks.planner_problems import LINK_BYTES_PER_S, data_centre
 
 #: The paper's PC-2 and its window.
@@ -48,7 +49,7 @@ def solve(ask: dict[str, Any]) -> dict[str, float]:
     begun = time.perf_counter()
     found = plan(problem, ask["solver"], time_limit_s=ask["limit_s"], cores=2, told=told)
     took_s = time.perf_counter() - begun
-    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak_mib = memory_mib(os.getpid())["hwm"]
     faults = violations(problem, found)
     if faults or found.scheduled != problem.tasks:
         raise BenchError(f"{ask}: {found.scheduled} tasks planned, faults: {faults[:3]}")

@@ -344,10 +344,9 @@ REMOTE = (
     """Percent of tasks that start on a host where their chunk is not; means over everything."""
 )
 FIGURE_4 = """\
-PC-1 on one draw of the first set, margin 5 %, chunks of 128 MB. Each plan in a process of its own.
-The kernel tells no peak memory below that of the process which began it, so equal figures say no
-more than "at most" (what the planner needs by itself: [benchmarks.md](benchmarks.md#planner)); the
-paper's: 2.1 GB for CP, 1.8 for GA, 1.3 for LS."""
+PC-1 on one draw of the first set, margin 5 %, chunks of 128 MB. Each plan in a process of its
+own; MiB: the most that it held, interpreter and all. The paper's: 2.1 GB for CP, 1.8 for GA, 1.3
+for LS."""
 FIGURE_5 = """\
 Cuckoo with its own controller (tasks end for CPU and memory) and with Algorithm 3 (CPU
 is throttled); 128 MB. Medians over draws and margins; `fewer` by pairs in which the old one ended

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import resource
+import os
 import time
 from typing import Any
 
+from benchmarks.host import memory_mib
 from tenure.harvest.io.solve import plan
 from tenure.harvest.problem import Problem
 from tenure.harvest.progress import Progress
@@ -52,5 +53,5 @@ def measured(problem: Problem, solver: str) -> Json:
         "makespan_s": found.makespan * problem.tick_s,
         "refused": why_not(found),
         "is_proven": found.is_optimal,
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mib": memory_mib(os.getpid())["hwm"],
     }

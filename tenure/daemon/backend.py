@@ -99,8 +99,6 @@ class DaemonBackend:
             raise Unavailable("too many events are waiting; try again shortly", code="busy")
         if isinstance(command, RequestRun):
             await self._body.rhythm.require_worker()
-        if isinstance(command, SubmitJob):
-            self._body.warm()
         if isinstance(command, CreateService):
             command = await self._at_home(command)
         reply = self._body.interpreter.expect(command.request)
@@ -109,6 +107,8 @@ class DaemonBackend:
             value = await reply
         finally:
             self._body.interpreter.forget(command.request)
+        if isinstance(command, SubmitJob):
+            self._body.warm()  # by now policies were asked, and know which kernels they want
         if isinstance(value, Problem):
             raise HttpProblem(value)
         return value

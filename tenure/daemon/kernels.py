@@ -45,6 +45,7 @@ async def load(compiling: Callable[[str], bool], directory: Path, bundle: str) -
     argv = [sys.executable, "-m", MODULE, str(directory)]
     child = Tethered(argv if bundle == PLACEMENT else [*argv, bundle])
     child.start()
+    log.info("%s runs uncompiled until its kernels are compiled or loaded", bundle)
     try:
         while child.is_alive:  # noqa: ASYNC110 - a process tells of its end to who asks
             await asyncio.sleep(LOOK_S)

@@ -6,6 +6,9 @@ import os
 
 from benchmarks import scale, submissions
 from benchmarks.figures import Report
+from benchmarks.footprint import large_fleet, submit_first
+from benchmarks.http import run
+from benchmarks.rig import until
 
 
 def keys(report: Report) -> set[str]:
@@ -24,3 +27,11 @@ def test_submissions() -> None:
 def test_scale() -> None:
     found = keys(scale.measure(is_quick=True))
     assert {"cpu_cores", "rss_mib", "livez_p50_ms", "submit_p50_ms", "nodes_p50_ms"} <= found
+
+
+def test_the_first_job_of_a_large_fleet_has_kernels_compiled() -> None:
+    with large_fleet() as daemon:
+        assert "kernels" not in daemon.process.log.read_text()
+        run(submit_first(daemon))
+        told = "planning runs uncompiled until its kernels are compiled or loaded"
+        until(lambda: told in daemon.process.log.read_text(), 30.0, "kernels to be compiled")
