@@ -6,13 +6,14 @@ What only a later stage needed goes when the batch is over; the rest is kept for
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from io import BufferedReader
 from pathlib import Path
 
 from tenure.core.tables import Tables
 from tenure.core.taskbody import folder_of
+from tenure.engines.held import held
 from tenure.model.batch import Batch, BatchState
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.units import HOUR_US
@@ -43,8 +44,8 @@ def files_of(folder: Path, batch: Batch) -> list[Path]:
 async def read(files: list[Path]) -> AsyncIterator[bytes]:
     """Yield the bytes of files one after another."""
     for path in files:
-        with await asyncio.to_thread(path.open, "rb") as file:
-            while block := await asyncio.to_thread(file.read, PIECE_BYTES):
+        async with held(path.open, "rb") as file:
+            while block := await file.use(BufferedReader.read, PIECE_BYTES):
                 yield block
 
 

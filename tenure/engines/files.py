@@ -16,12 +16,13 @@ import tarfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import BinaryIO
 
 from tenure.engines import paths
 from tenure.engines.carried import CarryRefused, outcome_of
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
+from tenure.engines.held import held
 from tenure.engines.tarstream import Member, members
 from tenure.engines.transport import Transport
 from tenure.engines.volumes import archive
@@ -215,20 +216,17 @@ def _header(name: str, mode: int, size: int) -> bytes:
 
 async def read_piece(piece: Piece) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a piece. Raises FileRefused where there are fewer."""
-    file = await asyncio.to_thread(_opened, piece)
     left = piece.length
-    try:
+    async with held(_opened, piece) as file:
         while left:
-            block = await asyncio.to_thread(file.read, min(PIECE_BYTES, left))
+            block = await file.use(BufferedReader.read, min(PIECE_BYTES, left))
             if not block:
                 raise FileRefused("input_changed", f"{piece.file} has become shorter")
             left -= len(block)
             yield block
-    finally:
-        file.close()
 
 
-def _opened(piece: Piece) -> BinaryIO:
+def _opened(piece: Piece) -> BufferedReader:
     try:
         file = piece.file.open("rb")
     except OSError as error:
@@ -261,17 +259,15 @@ def _plain_name(member: Member) -> str:
 
 
 async def _write(path: Path, content: AsyncIterator[bytes]) -> None:
-    file = await asyncio.to_thread(path.open, "wb")
-    try:
+    async with held(path.open, "wb") as file:
         waiting = bytearray()
         async for piece in content:
             waiting += piece
             if len(waiting) >= PIECE_BYTES:
                 full, waiting = waiting, bytearray()
-                await asyncio.to_thread(file.write, full)
-        await asyncio.to_thread(file.write, waiting)
-    finally:
-        await asyncio.to_thread(file.close)
+                await file.use(BufferedWriter.write, full)
+        await file.use(BufferedWriter.write, waiting)
+        await file.use(BufferedWriter.close)  # off the loop: what is still buffered is written
 
 
 def _empty(folder: Path) -> None:

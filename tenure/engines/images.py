@@ -7,7 +7,6 @@ that it has; they are left out of the archive.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import tarfile
@@ -18,7 +17,8 @@ from urllib.parse import quote
 
 from tenure.engines import leftovers, paths
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer, parsed
-from tenure.engines.layers import MEMORY_BYTES, squashed
+from tenure.engines.held import held
+from tenure.engines.layers import MEMORY_BYTES, member_of, spooled, squashed
 from tenure.engines.transport import Transport
 from tenure.model.errors import EngineUnclear
 
@@ -67,8 +67,8 @@ class Images:
             return image, await self._whole(ref, image)
         with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as spool:
             await self._save(ref, spool)
-            with await asyncio.to_thread(_thinned, spool, known) as thin:
-                sent = await self._load(_chunks(thin))
+            async with held(_thinned, spool, known) as thin:
+                sent = await self._load(_chunks(thin.thing))
         if await inspect(self._target, image) is None:  # an engine that wants every layer's file
             sent += await self._whole(ref, image)
         return image, sent
@@ -79,9 +79,9 @@ class Images:
         with tempfile.SpooledTemporaryFile(MEMORY_BYTES) as spool:
             await self._save(ref, spool)
             for left_out in dict.fromkeys((min(known, base), 0)):  # or it wants every layer's file
-                archive, image = await asyncio.to_thread(squashed, spool, base, left_out)
-                with archive:
-                    sent += await self._load(_chunks(archive))
+                async with held(squashed, spool, base, left_out) as made:
+                    sent += await self._load(_chunks(made.thing.archive))
+                    image = made.thing.image
                 if await inspect(self._target, image) is not None:
                     return image, sent
         raise EngineAnswer(HTTP_NOT_FOUND, f"the target did not take image {ref} in one layer")
@@ -180,19 +180,21 @@ def _layers(document: dict[str, Any]) -> list[str]:
 
 
 def _thinned(spool: IO[bytes], known: int) -> IO[bytes]:
-    """Return a saved image's archive without the files of its ``known`` lowest layers."""
+    """Return a saved image's archive without the files of its ``known`` lowest layers.
+
+    The caller closes it.
+    """
     spool.seek(0)
-    thin = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
-    with tarfile.open(fileobj=spool) as whole, tarfile.open(fileobj=thin, mode="w") as out:
-        member = whole.extractfile("manifest.json")
-        if member is None:
-            raise EngineUnclear("the saved image has no manifest")
-        files = json.load(member)[0]["Layers"]
+    with (
+        spooled() as thin,
+        tarfile.open(fileobj=spool) as whole,
+        tarfile.open(fileobj=thin, mode="w") as out,
+    ):
+        files = json.load(member_of(whole, "manifest.json"))[0]["Layers"]
         dropped = set(files[:known]) - set(files[known:])
         for entry in whole:
             if entry.name not in dropped:
                 out.addfile(entry, whole.extractfile(entry) if entry.isreg() else None)
-    thin.seek(0)
     return thin
 
 

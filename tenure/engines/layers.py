@@ -12,8 +12,10 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, Any
 
@@ -117,47 +119,71 @@ def _path(name: str) -> PurePosixPath:
     return PurePosixPath("/", name).relative_to("/")
 
 
+@contextmanager
+def spooled() -> Iterator[IO[bytes]]:
+    """Give a file to write an archive to, which is then read from its begin by who closes it.
+
+    It is closed here if the writing fails.
+    """
+    out = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - as said
+    try:
+        yield out
+        out.seek(0)
+    except BaseException:
+        out.close()
+        raise
+
+
 def merged(layers: Sequence[IO[bytes]]) -> IO[bytes]:
-    """Return one layer that does what ``layers``, the lowest first, do together."""
-    out = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
-    with tarfile.open(fileobj=out, mode="w") as tar:
+    """Return one layer that does what ``layers``, the lowest first, do; the caller closes it."""
+    with spooled() as out, tarfile.open(fileobj=out, mode="w") as tar:
         merger = Merger(tar)
         for layer in reversed(layers):
             with tarfile.open(fileobj=layer) as opened:
                 merger.under(opened)
-    out.seek(0)
     return out
 
 
-def squashed(saved: IO[bytes], base: int, known: int) -> tuple[IO[bytes], str]:
-    """Return a saved image whose layers above the ``base`` lowest are one, and its id.
+@dataclass(frozen=True, slots=True)
+class Squashed:
+    """A saved image, and the id that it has where it is loaded."""
+
+    archive: IO[bytes]
+    image: str
+
+    def close(self) -> None:
+        """Let go of the archive."""
+        self.archive.close()
+
+
+def squashed(saved: IO[bytes], base: int, known: int) -> Squashed:
+    """Return a saved image whose layers above the ``base`` lowest are one; the caller closes it.
 
     The files of its ``known`` lowest layers, at most ``base``, are left out.
     """
     saved.seek(0)
     with tarfile.open(fileobj=saved) as whole:
-        manifest = json.load(_member(whole, "manifest.json"))[0]
-        config = json.load(_member(whole, manifest["Config"]))
+        manifest = json.load(member_of(whole, "manifest.json"))[0]
+        config = json.load(member_of(whole, manifest["Config"]))
         files = manifest["Layers"]
-        with merged([_member(whole, name) for name in files[base:]]) as upper:
+        with merged([member_of(whole, name) for name in files[base:]]) as upper:
             lower = config["rootfs"]["diff_ids"][:base]
             config["rootfs"]["diff_ids"] = [*lower, f"sha256:{_digest(upper)}"]
             config["history"] = _history(config, base)
             text = json.dumps(config).encode()
             key = hashlib.sha256(text).hexdigest()
             row = {"Config": f"{key}.json", "RepoTags": None, "Layers": [*files[:base], MERGED]}
-            out = tempfile.SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
-            with tarfile.open(fileobj=out, mode="w") as tar:
+            with spooled() as out, tarfile.open(fileobj=out, mode="w") as tar:
                 _add(tar, f"{key}.json", io.BytesIO(text))
                 for name in dict.fromkeys(files[known:base]):
-                    _add(tar, name, _member(whole, name))
+                    _add(tar, name, member_of(whole, name))
                 _add(tar, MERGED, upper)
                 _add(tar, "manifest.json", io.BytesIO(json.dumps([row]).encode()))
-    out.seek(0)
-    return out, f"sha256:{key}"
+    return Squashed(out, f"sha256:{key}")
 
 
-def _member(whole: tarfile.TarFile, name: str) -> IO[bytes]:
+def member_of(whole: tarfile.TarFile, name: str) -> IO[bytes]:
+    """Return a file of a saved image; raises EngineUnclear if it has none of that name."""
     try:
         found = whole.extractfile(name)
     except KeyError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import threading
 from typing import Any
 
 import pytest
@@ -13,21 +12,9 @@ import pytest
 from tenure.daemon import uploads
 from tenure.model.upload import UploadFile
 from tests.api.test_uploads import CONTENT, Desk, desk
+from tests.slowed import LIMIT_S, Slowed
 
 __all__ = ["desk"]  # the fixture
-
-
-class Slowed:
-    """A call that waits, in its thread, until it may go on."""
-
-    def __init__(self, call: Any) -> None:
-        self._call = call
-        self.is_begun, self.may_go_on = threading.Event(), threading.Event()
-
-    def __call__(self, *args: Any) -> Any:
-        self.is_begun.set()
-        assert self.may_go_on.wait(10)
-        return self._call(*args)
 
 
 def _cut_off(desk: Desk, key: str, slowed: Slowed) -> None:
@@ -40,7 +27,7 @@ def _cut_off(desk: Desk, key: str, slowed: Slowed) -> None:
 
         digest, owner = hashlib.sha256(CONTENT).digest(), keeper._open[key].owner
         sent = asyncio.ensure_future(keeper.take(owner, key, (0, 0), digest, pieces()))
-        await asyncio.to_thread(slowed.is_begun.wait, 10)
+        assert await asyncio.to_thread(slowed.is_begun.wait, LIMIT_S)
         sent.cancel()
         done, _ = await asyncio.wait([sent], timeout=0.2)
         assert not done, "what its thread does to the file is not over"
@@ -124,7 +111,7 @@ def test_who_begins_the_same_at_the_same_time_gets_one_that_is_whole(
 
     async def both() -> list[Any]:
         rows = [asyncio.ensure_future(keeper.begin("me", "data", files)) for _ in range(2)]
-        await asyncio.to_thread(slowed.is_begun.wait, 10)
+        assert await asyncio.to_thread(slowed.is_begun.wait, LIMIT_S)
         done, _ = await asyncio.wait(rows, timeout=0.1)
         assert not done, "its files are not made yet"
         slowed.may_go_on.set()

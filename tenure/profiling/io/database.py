@@ -53,6 +53,7 @@ class Database:
         try:
             await database._in_thread(database._connect)
         except BaseException:
+            database._thread.submit(database._disconnect)  # from what it was cut off in
             database._thread.shutdown(wait=False)
             raise
         return database

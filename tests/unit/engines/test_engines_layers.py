@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
+from contextlib import closing
 from typing import IO, Any
 
 import pytest
@@ -158,15 +159,15 @@ def saved(*layers: Tree) -> IO[bytes]:
 @pytest.mark.parametrize("known", [0, 1])
 def test_a_saved_image_keeps_its_base_and_all_else(known: int) -> None:
     base: Tree = {"a": b"0", "b": b"0"}
-    archive, key = squashed(saved(base, {"a": None}, {"c": b"2"}), 1, known)
-    with archive, tarfile.open(fileobj=archive) as tar:
+    made = squashed(saved(base, {"a": None}, {"c": b"2"}), 1, known)
+    with closing(made), tarfile.open(fileobj=made.archive) as tar:
         files = {name: tar.extractfile(name) for name in tar.getnames()}
         contents = {name: file.read() for name, file in files.items() if file is not None}
     (row,) = json.loads(contents["manifest.json"])
     assert row["Layers"] == ["l0/layer.tar", "merged/layer.tar"]
     assert ("l0/layer.tar" in contents) == (known == 0)
     text = contents[row["Config"]]
-    assert key == f"sha256:{hashlib.sha256(text).hexdigest()}"
+    assert made.image == f"sha256:{hashlib.sha256(text).hexdigest()}"
     config = json.loads(text)
     one = contents["merged/layer.tar"]
     assert config["rootfs"]["diff_ids"][1:] == [f"sha256:{hashlib.sha256(one).hexdigest()}"]

@@ -17,7 +17,7 @@ import pytest
 from tenure.model.container import Profile
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.io import influx, influx_apps, sketches, tables
+from tenure.profiling.io import database, influx, influx_apps, sketches, tables
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.retention import Retention
@@ -25,6 +25,7 @@ from tenure.profiling.io.schema import STEPS
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, Sample
 from testbed import tied
+from tests.slowed import Slowed, cut_off, until
 
 HOUR = HOUR_US
 FIVE = 300 * US
@@ -207,6 +208,29 @@ async def test_closed_is_closed(tmp_path: Path) -> None:
     await store.close()
     with pytest.raises(StatsUnavailable, match="closed"):
         await store.write([row(START_US)])
+
+
+async def test_a_file_that_is_opened_for_nobody_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon may be told to end while it starts."""
+    opened: list[sqlite3.Connection] = []
+    plain = database._connect
+
+    def noted(path: Path, schema: Schema) -> sqlite3.Connection:
+        opened.append(plain(path, schema))
+        return opened[-1]
+
+    slowed = Slowed(noted)
+    monkeypatch.setattr(database, "_connect", slowed)
+    await cut_off(EmbeddedStats.open(tmp_path / "s.db"), slowed)
+    await until(lambda: bool(opened) and not _open_files(tmp_path))
+
+
+def _open_files(folder: Path) -> list[str]:
+    """Return this process's open files in ``folder``."""
+    handles = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+    return [path for path in handles if path.startswith(f"{folder}/")]
 
 
 async def test_a_long_write_does_not_hold_up_the_loop(store: EmbeddedStats) -> None:
