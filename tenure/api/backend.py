@@ -16,7 +16,7 @@ from typing import Any, NotRequired, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
-from tenure.api.tierviews import HoldingView, Shelved, TierView
+from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.api.uploadport import Uploads
 from tenure.core.tables import PublicEvent, Tables
 from tenure.model.batch import Batch, Chunk, InputFile, Task
@@ -128,6 +128,9 @@ class Backend(Protocol):
 
     def tiers(self, node: str) -> list[TierView]:
         """Return the tiers of a node, and what is in them."""
+
+    def strays(self) -> list[StrayView]:
+        """Return the blocks in tiers that no record knows, by dataset, node and tier."""
 
     def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         """Yield a file of a dataset; Conflict ``unreadable`` where a block has no good copy."""

@@ -6,9 +6,10 @@ from typing_extensions import TypedDict
 
 from tenure.api.datasetviews import BlockView, DatasetDetail, DatasetFileView, DatasetView
 from tenure.api.endpoint import Endpoint, Handler
-from tenure.api.handlers import datasets
+from tenure.api.handlers import datasets, strays
 from tenure.api.schemas.datasets import ContentQuery, DatasetRequest, FilesQuery
 from tenure.api.schemas.queries import PageQuery
+from tenure.api.tierviews import DiscardedView, StrayView
 
 
 class DatasetPage(TypedDict):
@@ -23,6 +24,11 @@ class DatasetFilePage(TypedDict):
 
 class BlockPage(TypedDict):
     items: list[BlockView]
+    next_cursor: str | None
+
+
+class StrayPage(TypedDict):
+    items: list[StrayView]
     next_cursor: str | None
 
 
@@ -98,5 +104,9 @@ DATASETS = (
         DatasetDetail,
         problems=WRITE,
         is_conditional=True,
+    ),
+    Endpoint("GET", "/v1/strays", "datasets", strays.listing, StrayPage, query=PageQuery),
+    Endpoint(
+        "DELETE", "/v1/strays/{id}", "datasets", strays.discard, DiscardedView, problems=CONFLICT
     ),
 )

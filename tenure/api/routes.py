@@ -24,6 +24,7 @@ from tenure.api.readingroutes import READINGS
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
 from tenure.api.schemas.fleet import (
+    AcceptTierRequest,
     ClaimRequest,
     DrainRequest,
     FailRequest,
@@ -49,6 +50,7 @@ from tenure.api.schemas.queries import (
     RemoveQuery,
     RunsQuery,
 )
+from tenure.api.tierviews import TierView
 from tenure.api.uploadroutes import UPLOADS
 
 
@@ -184,6 +186,15 @@ NODES = (
         body=FenceRequest,
         problems=WRITE,
         is_conditional=True,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/nodes/{name}/tiers/{tier}/accept",
+        "nodes",
+        nodes.accept_tier,
+        TierView,
+        body=AcceptTierRequest,
+        problems=(404, 409),
     ),
 )
 CONTAINERS = (

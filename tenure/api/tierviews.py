@@ -27,6 +27,29 @@ class TierView(TypedDict):
     fault: str
 
 
+class StrayView(TypedDict):
+    """Blocks in a tier that no record knows, in ``path`` on the node; their files have numbers.
+
+    ``is_known``: their dataset is, whose put may go on; else nobody needs them but their owner.
+    """
+
+    dataset: str
+    node: str
+    tier: str
+    path: str
+    blocks: int
+    bytes: int
+    is_known: bool
+
+
+class DiscardedView(TypedDict):
+    """What of a dataset is being removed."""
+
+    dataset: str
+    blocks: int
+    bytes: int
+
+
 class HoldingView(TypedDict):
     """How many blocks of a dataset lie in a tier of a node, present or on their way."""
 

@@ -15,8 +15,11 @@ class Uploads(Protocol):
     async def begin(self, owner: str, name: str, files: tuple[UploadFile, ...]) -> Upload:
         """Return the upload of these files, begun already or new. Raises Conflict, Unavailable."""
 
-    async def find(self, owner: str, key: str) -> Upload:
-        """Return an upload; raises NotFound, of another client's too."""
+    async def listing(self, owner: str | None) -> list[Upload]:
+        """Return the open uploads of a client (None: of all), by name."""
+
+    async def find(self, owner: str | None, key: str) -> Upload:
+        """Return an upload; raises NotFound, of another client's than ``owner`` too."""
 
     async def take(
         self,
@@ -31,8 +34,8 @@ class Uploads(Protocol):
         Nothing of a chunk that is not taken stays.
         """
 
-    async def drop(self, owner: str, key: str) -> Upload:
-        """Give an upload up."""
+    async def drop(self, owner: str | None, key: str) -> Upload:
+        """Give an upload up. Raises NotFound as ``find`` does, Conflict ``upload_busy``."""
 
     async def files_of(
         self, owner: str, key: str, name: str

@@ -32,6 +32,18 @@ class UploadView(TypedDict):
     expires_at: str | None
 
 
+class OpenUploadView(TypedDict):
+    """An upload in a list; ``client`` is who began it."""
+
+    id: str
+    name: str
+    client: str
+    files: int
+    bytes: int
+    received: int
+    expires_at: str | None
+
+
 class ChunkView(TypedDict):
     """What is there of the file after a chunk."""
 
@@ -53,6 +65,19 @@ def upload_view(upload: Upload) -> UploadView:
             UploadFileView(number=i, name=file.name, bytes=file.size_bytes, received=received)
             for i, (file, received) in enumerate(rows)
         ],
+        expires_at=moment(upload.expires_us),
+    )
+
+
+def open_upload_view(upload: Upload) -> OpenUploadView:
+    """Return an upload as a list shows it."""
+    return OpenUploadView(
+        id=upload.id,
+        name=upload.name,
+        client=upload.owner,
+        files=len(upload.files),
+        bytes=upload.size_bytes,
+        received=upload.received_bytes,
         expires_at=moment(upload.expires_us),
     )
 

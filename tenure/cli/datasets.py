@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from tenure.cli.verb import Session, verb
 from tenure.cli.watching import POLL_S
 from tenure.client import uploading
 from tenure.client.client import Client
-from tenure.model.errors import FieldError, InvalidInput, TenureError
+from tenure.model.errors import FieldError, InvalidInput, TenureError, Unavailable
 
 app = typer.Typer(
     help="Datasets in the storage tiers of nodes: put, get, locate.", no_args_is_help=True
@@ -22,6 +23,8 @@ app = typer.Typer(
 
 #: A waiting command outlives a restart of the daemon.
 WAIT_PATIENCE_S = 120.0
+#: So long a put waits for a first look at tiers.
+LOOK_S = 60.0
 #: Between two words on how much was sent.
 TELL_S = 1.0
 Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="DATASET")]
@@ -60,6 +63,33 @@ BLOCKS: list[Column] = [
     ("SIZE", lambda b: size(b["bytes"])),
     ("COPIES", lambda b: ", ".join(_copy(r) for r in b["replicas"])),
     ("NOTE", lambda b: b["note"]),
+]
+
+
+ABANDONED: list[Column] = [
+    ("ID", lambda u: u["id"]),
+    ("NAME", lambda u: u["name"]),
+    ("SENT", lambda u: f"{size(u['received'])}/{size(u['bytes'])}"),
+]
+UPLOADS: list[Column] = [
+    *ABANDONED,
+    ("FILES", lambda u: u["files"]),
+    ("CLIENT", lambda u: u["client"]),
+    ("EXPIRES", lambda u: u["expires_at"]),
+]
+STRAYS: list[Column] = [
+    ("DATASET", lambda s: s["dataset"]),
+    ("NODE", lambda s: s["node"]),
+    ("TIER", lambda s: s["tier"]),
+    ("BLOCKS", lambda s: s["blocks"]),
+    ("SIZE", lambda s: size(s["bytes"])),
+    ("KNOWN", lambda s: "yes" if s["is_known"] else ""),
+    ("FOLDER", lambda s: s["path"]),
+]
+DISCARDED: list[Column] = [
+    ("DATASET", lambda s: s["dataset"]),
+    ("BLOCKS", lambda s: s["blocks"]),
+    ("SIZE", lambda s: size(s["bytes"])),
 ]
 
 
@@ -108,15 +138,35 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     kinds = [kind.strip() for kind in tiers.split(",") if kind.strip()]
     put = {"block": block, "replicas": replicas, "tiers": kinds}
     is_far = session.client.target.is_far if is_sent is None else is_sent
-    where = {"upload": _send(session, name, whole, put)} if is_far else {"path": str(whole)}
-    body = {"name": name, **where, **put}
-    dataset = session.client.put_dataset(body)
+
+    def ask() -> dict[str, Any]:
+        where = {"upload": _send(session, name, whole, put)} if is_far else {"path": str(whole)}
+        return session.client.put_dataset({"name": name, **where, **put})
+
+    dataset = _once_looked_at(session, name, ask)
     blocks = f"{dataset['blocks']} blocks of {size(dataset['block_bytes'])}"
     session.out.note(f"{name}: {size(dataset['bytes'])} in {blocks}, {replicas} copies of each")
     if is_waiting:
         dataset = _wait(session, dataset["id"], timeout)
     session.out.rows([dataset], COLUMNS)
     return 0 if dataset["state"] == "ready" or not is_waiting else 1
+
+
+def _once_looked_at(
+    session: Session, name: str, ask: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Ask again while tiers are about to be looked at: the daemon may have begun a moment ago."""
+    until, told = time.monotonic() + LOOK_S, ""
+    while True:
+        try:
+            return ask()
+        except Unavailable as error:
+            if error.code != "not_looked_at" or time.monotonic() >= until:
+                raise
+            if error.detail != told:
+                told = error.detail
+                session.out.note(f"{name}: {told}")
+        time.sleep(POLL_S[-1])
 
 
 def _send(session: Session, name: str, path: Path, put: dict[str, Any]) -> str:
@@ -286,6 +336,42 @@ def verify(session: Session, datasets: Refs) -> None:
 def rm(session: Session, datasets: Refs) -> None:
     """Remove datasets; their names are free at once."""
     session.out.rows([session.client.remove_dataset(ref) for ref in datasets], COLUMNS)
+
+
+@verb(app, "uploads")
+def uploads(session: Session) -> None:
+    """List uploads that are not put yet: over the socket all, over the network one's own."""
+    session.out.rows(session.client.uploads(), UPLOADS)
+
+
+@verb(app, "abandon")
+def abandon(
+    session: Session,
+    uploads: Annotated[list[str], typer.Argument(help="Ids of uploads.", metavar="UPLOAD...")],
+) -> None:
+    """Give uploads up: what was sent is removed, and their names are free."""
+    rows = [session.client.drop_upload(key) for key in uploads]
+    session.out.rows(rows, ABANDONED)
+
+
+@verb(app, "strays")
+def strays(session: Session) -> None:
+    """List blocks in tiers that no record knows: of what was put after a backup was taken.
+
+    A folder has the blocks of a dataset in files with their numbers; those of a single file, one
+    after another, are that file. They stay until they are discarded.
+    """
+    session.out.rows(session.client.strays(), STRAYS, key="dataset")
+
+
+@verb(app, "discard")
+def discard(
+    session: Session,
+    datasets: Annotated[list[str], typer.Argument(help="Ids, of strays.", metavar="DATASET...")],
+) -> None:
+    """Remove the strays of datasets from all tiers; they cannot be had back."""
+    rows = [session.client.discard_strays(key) for key in datasets]
+    session.out.rows(rows, DISCARDED, key="dataset")
 
 
 def _change(session: Session, datasets: list[str], change: str) -> None:

@@ -6,16 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from tenure.cli import draining, nodeagent
+from tenure.cli import draining, nodeagent, nodetiers
 from tenure.cli.output import Column, ago, size, usd
 from tenure.cli.verb import Session, verb
 from tenure.model.errors import InvalidInput
 
 app = typer.Typer(
-    help="Nodes: list, inspect, cordon, drain, maintain, switch, fence; their agents.",
+    help="Nodes: list, inspect, cordon, drain, maintain, switch, fence; their agents and tiers.",
     no_args_is_help=True,
 )
 app.add_typer(nodeagent.app, name="agent")
+app.add_typer(nodetiers.app, name="tier")
 
 Name = Annotated[str, typer.Argument(help="The node's name.", metavar="NODE")]
 Why = Annotated[str, typer.Option("--reason", help="Why; shown with the node.")]

@@ -78,6 +78,11 @@ class Client:
         path = f"/v1/nodes/{_part(name)}/power"
         return self._call("POST", path, {"to": to}, headers=_if_match(version))
 
+    def accept_tier(self, node: str, tier: str, *, gives_up: bool = False) -> Json:
+        """Say that the disk of a tier was replaced; return the tier."""
+        path = f"/v1/nodes/{_part(node)}/tiers/{_part(tier)}/accept"
+        return self._call("POST", path, {"gives_up": gives_up})
+
     def fence_node(self, name: str, *, version: int | None = None) -> Json:
         """Declare that nothing runs on the node any more.
 
@@ -229,6 +234,10 @@ class Client:
         body = {"name": name, "files": files, "put": put}
         return self._call("POST", "/v1/uploads", body, is_again=True)
 
+    def uploads(self) -> list[Json]:
+        """Return the open uploads that this client may see, by name."""
+        return self._all("/v1/uploads", {})
+
     def upload(self, key: str) -> Json:
         """Return what of an upload is there."""
         return self._get(f"/v1/uploads/{_part(key)}")
@@ -250,6 +259,14 @@ class Client:
         """Yield a file of a dataset. Raises Conflict ``unreadable``."""
         path = f"/v1/datasets/{_part(ref)}/content?{urlencode({'file': file})}"
         return stream(self.target, Request("GET", path), FOLLOW_TIMEOUT_S)
+
+    def strays(self) -> list[Json]:
+        """Return the blocks in tiers that no record knows, by dataset, node and tier."""
+        return self._all("/v1/strays", {})
+
+    def discard_strays(self, dataset: str) -> Json:
+        """Have the blocks of a dataset that no record knows removed."""
+        return self._call("DELETE", f"/v1/strays/{_part(dataset)}", None)
 
     def change_dataset(self, ref: str, verb: str) -> Json:
         """``verb`` is pin, unpin, prefetch or verify."""

@@ -49,9 +49,9 @@ class Shelves:
 
     ``names`` are the ids of datasets by name, ``open`` those that are being put or removed;
     ``held`` the keys of blocks in a tier (by ``node/tier``, copies under way included), ``used``
-    the bytes that these and what is to be dropped take; ``tiers_at`` the tiers of a node of which
-    anything is known; ``arriving`` the copies under way to a
-    node; ``whole`` how many blocks of a dataset have all of their replicas. ``wanting`` are blocks
+    the bytes that these, what is to be dropped and strays take; ``tiers_at`` the tiers of a node of
+    which anything is known; ``arriving`` the copies under way to a node;
+    ``whole`` how many blocks of a dataset have all of their replicas. ``wanting`` are blocks
     to be looked at for copies, in order, ``starved`` those that wait for room or a source,
     ``surplus`` those that have more copies than they are to have, and when that is looked into.
     ``stored`` are the bytes of all copies of a dataset, ``spread`` how many of its blocks on a node
@@ -167,6 +167,5 @@ def built(tables: Tables) -> Shelves:
         shelves.wanting[block.key] = None
     for mark in tables.tiers.values():
         shelves.tiers_at.setdefault(mark.node, set()).add(mark.tier)
-        size = sum(drop.size_bytes for drop in mark.drops)
-        shelves.used[mark.key] = shelves.used.get(mark.key, 0) + size
+        shelves.used[mark.key] = shelves.used.get(mark.key, 0) + mark.spoken_for_bytes
     return shelves

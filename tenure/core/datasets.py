@@ -24,8 +24,9 @@ from tenure.core.shelves import (
 from tenure.model.dataset import Dataset, DatasetSpec, DatasetState, Drop
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import BlockDoubted, ChangeDataset, PutDataset
-from tenure.model.node import Node, Scheduling
+from tenure.model.node import Node, Power, Scheduling
 from tenure.model.tier import DURABLE
+from tenure.model.units import US
 
 MACHINE = "dataset"
 #: Records of a dataset's blocks that are made ahead of its copies; the rest follows as these end.
@@ -39,6 +40,10 @@ WALK = 500
 D = DatasetState
 #: Nodes named in a refusal.
 MOST_TOLD = 8
+#: A node that does not answer for no longer may do so any moment: the daemon may just have started.
+COMING_US = 10 * US
+#: When to ask again where tiers are about to be looked at, in seconds.
+SOON_S = 2.0
 
 
 def put(ctx: Context, command: PutDataset) -> None:
@@ -130,19 +135,46 @@ def objection(ctx: Context, spec: DatasetSpec, *, beside_bytes: int = 0) -> Prob
         )
         return _problem("too_many_blocks", told, "block")
     kinds = frozenset(spec.tiers) or DURABLE
-    words = " or ".join(sorted(kinds))
     having = [n for n in ctx.tables.nodes.values() if any(t.kind in kinds for t in n.spec.tiers)]
     if not having:
+        words = " or ".join(sorted(kinds))
         told = f"no node has a tier of kind {words}: name some under nodes[].tiers"
         return _problem("no_tiers", told, "tiers")
     ready = [n for n in having if _can_be_written(ctx, n, spec)]
+    problem = _lacking(ctx, spec, (having, ready), beside_bytes)
+    if problem is None:
+        return None
+    soon = [n for n in having if n not in ready and _is_about_to_be_ready(ctx, n)]
+    if soon and _lacking(ctx, spec, (having, [*ready, *soon]), beside_bytes) is None:
+        told = f"it can be kept once these were looked at: {_told(ctx, soon)}; try again"
+        return Problem("not_looked_at", told, 503, extra={"retry_after_s": SOON_S})
+    return problem
+
+
+def _lacking(
+    ctx: Context, spec: DatasetSpec, nodes: tuple[list[Node], list[Node]], beside_bytes: int
+) -> Problem | None:
+    """Return why nodes cannot keep a dataset: those ``having`` its tiers, ``ready`` of them."""
+    having, ready = nodes
     if len(ready) < spec.replicas:
+        words = " or ".join(sorted(frozenset(spec.tiers) or DURABLE))
         told = (
             f"{spec.replicas} replicas need as many nodes with a tier of kind {words} that can be "
         )
         told += f"written now; there are {len(ready)}: {_told(ctx, having)}"
         return _problem("too_few_nodes", told, "replicas")
     return _no_room(ctx, spec, ready, beside_bytes)
+
+
+def _is_about_to_be_ready(ctx: Context, node: Node) -> bool:
+    """Whether a node came, or may come, a moment ago and its tiers were not looked at yet."""
+    if node.is_removed or node.scheduling is not Scheduling.YES or node.power is not Power.ON:
+        return False
+    if replicas.standing(ctx, node.name) is not Standing.AWAY:
+        return False
+    if any(mark_of(ctx, node.name, tier.name).note for tier in node.spec.tiers):
+        return False  # it was tried
+    return node.unreachable_us is None or ctx.now_us < node.unreachable_us + COMING_US
 
 
 def _can_be_written(ctx: Context, node: Node, spec: DatasetSpec) -> bool:

@@ -46,6 +46,7 @@ from tenure.core import (
     roster,
     services,
     starved,
+    strays,
     surplus,
     tasks,
     tiers,
@@ -57,6 +58,7 @@ from tenure.core.params import Params
 from tenure.core.tables import Changes, Tables
 from tenure.model.effects import Effect
 from tenure.model.events import (
+    AcceptTier,
     BlockDoubted,
     CancelBatch,
     CancelDrain,
@@ -70,6 +72,7 @@ from tenure.model.events import (
     ContainerSeen,
     CreateService,
     CycleDue,
+    DiscardStrays,
     DrainNode,
     EffectEnded,
     Event,
@@ -408,6 +411,8 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     PutDataset: datasets.put,
     ChangeDataset: datasets.change,
     BlockDoubted: datasets.doubted,
+    AcceptTier: tiers.accept,
+    DiscardStrays: strays.discard,
     CreateService: requests.create,
     ChangeService: requests.change,
     ScheduleNode: nodes.schedule,

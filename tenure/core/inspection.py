@@ -6,7 +6,7 @@ not looked at before the end. What the records say and is not there is lost. Wha
 record knows is removed, but for a copy of a block of which too few can be read: a tier may have
 another name now, a node may have been forgotten, a state restored from a backup. Such a copy is
 kept as one that is not offered (``broken``) and in doubt: it counts as one under way until its
-checksum is found right.
+checksum is found right. What a restored state does not know is kept too (``strays``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
-from tenure.core import replicas
+from tenure.core import replicas, strays
 from tenure.core.blockindex import Chore
 from tenure.core.context import Context
 from tenure.core.shelves import (
@@ -33,6 +33,8 @@ from tenure.model.tier import DURABLE, TierSpec
 
 #: Files of the fleet in its folder of a tier that are no blocks.
 MARKER, MEASURED = ".tier", ".measure"
+#: The fault of a disk that was kept on before and lacks even the mark of the fleet.
+UNMOUNTED = "is not where blocks were kept before: is its disk mounted?"
 #: Files of a list that are sorted in one go, and files or copies that are compared in one go.
 ROWS, SLICE = 2000, 250
 #: Files without a record that one look has removed; more are found by the next.
@@ -58,17 +60,19 @@ def compared(ctx: Context, node: Node, begun_us: int, outcome: Done) -> Iterator
             yield from _missed(ctx, mark, begun_us, here)
             yield from _strays(ctx, mark, here)
         mark = mark_of(ctx, node.name, spec.name)
-        put_mark(ctx, replace(mark, surveyed_us=begun_us, fault=fault, note=""))
+        left = replace(mark, surveyed_us=begun_us, fault=fault, note="", is_accepted=False)
+        put_mark(ctx, left)
 
 
 def _unmounted(ctx: Context, mark: TierMark, spec: TierSpec, found: Mapping[str, int]) -> str:
     """Return a fault where blocks were kept and now not even the mark of the fleet is there."""
-    if spec.kind not in DURABLE or f"{replicas.folder_of(ctx)}/{MARKER}" in found:
+    is_there = mark.is_accepted or f"{replicas.folder_of(ctx)}/{MARKER}" in found
+    if spec.kind not in DURABLE or is_there:
         return ""
     for key in ctx.shelves.held.get(mark.key, ()):
         replica = ctx.tables.blocks[key].on(mark.node, mark.tier)
         if replica is not None and replica.is_present:
-            return f"{spec.path} is not where blocks were kept before: is its disk mounted?"
+            return f"{spec.path} {UNMOUNTED}"
     return ""
 
 
@@ -114,27 +118,31 @@ def _strays(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[
     What is to go is stored before the next slice: no copy of the same name begins meanwhile.
     """
     rows = iter(found.items())
-    count = 0
+    count, tally = 0, strays.Tally()
     while part := list(islice(rows, SLICE)):
         if count > MOST_STRAYS:
             ctx.shelves.strewn.add(mark.node)
+            strays.note(ctx, mark, tally, is_whole=False)
             return
         doomed = {drop.name for drop in mark_of(ctx, mark.node, mark.tier).drops}
-        strays = []
+        going = []
         for name, size in part:
             if {name, name.rsplit("/", 1)[0]} & doomed or _is_expected(ctx, name):
                 continue
             block = _block_of(ctx, name)
             if block is not None and block.on(mark.node, mark.tier) is not None:
                 continue
-            if block is None or size != block.length or not _adopt(ctx, block, mark):
-                strays.append(Drop(name, size))
-        if strays:
-            count += len(strays)
+            if _is_of_a_block(name) and strays.is_stray(ctx, block):
+                tally.add(name, size)
+            elif block is None or size != block.length or not _adopt(ctx, block, mark):
+                going.append(Drop(name, size))
+        if going:
+            count += len(going)
             kept = mark_of(ctx, mark.node, mark.tier)
-            put_mark(ctx, replace(kept, drops=(*kept.drops, *strays)))
+            put_mark(ctx, replace(kept, drops=(*kept.drops, *going)))
         if len(part) == SLICE:
             yield
+    strays.note(ctx, mark, tally, is_whole=True)
 
 
 def _is_expected(ctx: Context, name: str) -> bool:
@@ -148,12 +156,18 @@ def _is_expected(ctx: Context, name: str) -> bool:
     return dataset is not None and dataset.is_going
 
 
+def _is_of_a_block(name: str) -> bool:
+    """Whether a file of a tier is named as that of a whole block is."""
+    number = name.rpartition("/")[2]
+    return name.count("/") > 1 and number.isascii() and number.isdigit()
+
+
 def _block_of(ctx: Context, name: str) -> Block | None:
     """Return the block that a file of a tier is named after."""
+    if not _is_of_a_block(name):
+        return None
     _, _, key = name.partition("/")
     dataset, _, number = key.partition("/")
-    if not (number.isascii() and number.isdigit()):
-        return None
     block = ctx.tables.blocks.get(f"{dataset}/{int(number)}")
     return block if block is not None and replicas.name_of(ctx, block) == name else None
 

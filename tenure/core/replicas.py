@@ -214,9 +214,9 @@ def is_wakeable(node: Node) -> bool:
 def is_needed(ctx: Context, node: str) -> bool:
     """Whether a node must stay on for its blocks: it has the last of one, or one is arriving.
 
-    So it must for a copy in memory that somebody asked for: it would be made anew elsewhere. While
-    a dataset is being put every node with tiers may be asked for room. The input of a batch keeps
-    no node on.
+    So it must for a copy in memory that somebody asked for: it would be made anew elsewhere; and
+    for strays in memory. While a dataset is being put every node with tiers may be asked for room.
+    The input of a batch keeps no node on.
     """
     if not ctx.shelves.tiers_at.get(node):
         return False
@@ -234,6 +234,8 @@ def _is_warm(ctx: Context, name: str) -> bool:
     node = ctx.tables.nodes.get(name)
     volatile = [t for t in node.spec.tiers if t.kind not in DURABLE] if node is not None else []
     for tier in volatile:
+        if mark_of(ctx, name, tier.name).strays:
+            return True
         for key in ctx.shelves.held.get(f"{name}/{tier.name}", ()):
             block = ctx.tables.blocks[key]
             dataset = ctx.tables.datasets.get(block.dataset)

@@ -67,10 +67,10 @@ def without_replica(block: Block, node: str, tier: str) -> Block:
 
 
 def put_mark(ctx: Context, mark: TierMark) -> TierMark:
-    """Store what is known of a tier; what is to be dropped takes room there."""
+    """Store what is known of a tier; what is to be dropped and what is a stray takes room there."""
     old = ctx.tables.tiers.get(mark.key)
-    was = 0 if old is None else sum(drop.size_bytes for drop in old.drops)
-    now = sum(drop.size_bytes for drop in mark.drops)
+    was = 0 if old is None else old.spoken_for_bytes
+    now = mark.spoken_for_bytes
     ctx.shelves.used[mark.key] = ctx.shelves.used.get(mark.key, 0) + now - was
     ctx.shelves.tiers_at.setdefault(mark.node, set()).add(mark.tier)
     ctx.shelves.turn += 1

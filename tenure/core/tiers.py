@@ -23,8 +23,9 @@ from tenure.core.shelves import (
     mark_of,
     put_mark,
 )
-from tenure.model.dataset import Block, Drop
+from tenure.model.dataset import Block, Drop, TierMark
 from tenure.model.effects import CheckBlocks, DropBlocks, MeasureTiers, SurveyTiers
+from tenure.model.events import AcceptTier
 from tenure.model.node import Node, NodeSpec, Power, Reach
 from tenure.model.outcome import Done, Outcome
 from tenure.model.tier import DURABLE, TierSpec
@@ -144,7 +145,7 @@ def on_node_off(ctx: Context, name: str) -> None:
                 copy = block.on(name, tier.name)
                 if copy is not None and copy.is_present:
                     inspection.lose(ctx, block, name, tier.name)
-            put_mark(ctx, replace(mark_of(ctx, name, tier.name), drops=()))
+            put_mark(ctx, replace(mark_of(ctx, name, tier.name), drops=(), strays=()))
 
 
 # chores
@@ -154,6 +155,51 @@ def survey_soon(ctx: Context, name: str) -> None:
     """Have the tiers of a node looked at, though what is known to be there stays offered."""
     ctx.shelves.surveys.add(name)
     next_chore(ctx, name)
+
+
+def accept(ctx: Context, command: AcceptTier) -> None:
+    """Have the next look at a disk that was replaced take what it lacks as lost, or refuse.
+
+    O(blocks in the tier) where the node has the last copy of one.
+    """
+    node = ctx.tables.nodes.get(command.node)
+    if node is None or node.spec.tier(command.tier) is None:
+        told = f"no node {command.node} with a tier {command.tier}"
+        ctx.refuse(command, "not_found", told, status=404)
+        return
+    mark = mark_of(ctx, command.node, command.tier)
+    if not mark.fault.endswith(inspection.UNMOUNTED):
+        told = f"tier {mark.key} does not lack the disk that it was on"
+        told += f", its fault is another: {mark.fault}" if mark.fault else ": it has no fault"
+        ctx.refuse(command, "no_fault", told, status=409)
+        return
+    block = None if command.gives_up else _last_in(ctx, mark)
+    if block is not None:
+        dataset = ctx.tables.datasets.get(block.dataset)
+        name = block.dataset if dataset is None else dataset.spec.name
+        told = f"blocks can be read nowhere else now, such as block {block.number} of dataset "
+        told += f"{name}: mount the old disk, or say that they are given up"
+        ctx.refuse(command, "last_copies", told, status=409)
+        return
+    mark = put_mark(ctx, replace(mark, is_accepted=True))
+    ctx.publish("tier.accepted", mark.key, gives_up=command.gives_up)
+    ctx.shelves.again_us.pop(node.name, None)
+    survey_soon(ctx, node.name)
+    ctx.reply(command, mark)
+
+
+def _last_in(ctx: Context, mark: TierMark) -> Block | None:
+    """Return a block in a tier that can be read nowhere else, None if there is none."""
+    if not replicas.is_sole(ctx, mark.node):
+        return None
+    rows = (ctx.tables.blocks[key] for key in ctx.shelves.held.get(mark.key, ()))
+    for block in rows:
+        dataset = ctx.tables.datasets.get(block.dataset)
+        is_kept = dataset is not None and not dataset.is_going and not dataset.spec.batch
+        here = block.on(mark.node, mark.tier)
+        if is_kept and here is not None and here.is_present and not replicas.offered(ctx, block):
+            return block  # what lies in a tier with a fault is not offered
+    return None
 
 
 def check(ctx: Context, block: Block, node: str, tier: str) -> None:

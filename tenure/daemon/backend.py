@@ -12,7 +12,7 @@ from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
-from tenure.api.tierviews import HoldingView, Shelved, TierView
+from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.core import ledger, replicas, restore
 from tenure.core.context import Context
 from tenure.core.tables import PublicEvent, Tables
@@ -228,6 +228,10 @@ class DaemonBackend:
     def tiers(self, node: str) -> list[TierView]:
         """Return the tiers of a node, and what is in them."""
         return datasets.tiers(self._ctx, node)
+
+    def strays(self) -> list[StrayView]:
+        """Return the blocks in tiers that no record knows, by dataset, node and tier."""
+        return datasets.strays(self._ctx)
 
     def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         """Yield a file of a dataset."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from tenure.api.backend import Steps
-from tenure.api.tierviews import HoldingView, Shelved, TierView
+from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.api.views import moment
 from tenure.core import external, replicas
 from tenure.core.context import Context
@@ -104,6 +104,28 @@ def tiers(ctx: Context, name: str) -> list[TierView]:
         )
         found.append(row)
     return found
+
+
+def strays(ctx: Context) -> list[StrayView]:
+    """Return the blocks in tiers that no record knows, by dataset, node and tier."""
+    found = []
+    for mark in ctx.tables.tiers.values():
+        node = ctx.tables.nodes.get(mark.node)
+        tier = None if node is None else node.spec.tier(mark.tier)
+        if tier is None:
+            continue
+        for stray in mark.strays:
+            row = StrayView(
+                dataset=stray.dataset,
+                node=mark.node,
+                tier=mark.tier,
+                path=f"{tier.path}/{replicas.folder_of(ctx)}/{stray.dataset}",
+                blocks=stray.blocks,
+                bytes=stray.size_bytes,
+                is_known=stray.dataset in ctx.tables.datasets,
+            )
+            found.append(row)
+    return sorted(found, key=lambda row: (row["dataset"], row["node"], row["tier"]))
 
 
 class Reader:

@@ -123,8 +123,18 @@ class Uploads:
             raise
         return self._shown(key)
 
-    async def find(self, owner: str, key: str) -> Upload:
-        """Return an upload of this client; raises NotFound, of another's too."""
+    async def listing(self, owner: str | None) -> list[Upload]:
+        """Return the open uploads of a client (None: of all), by name."""
+        await self._load()
+        mine = [
+            self._shown(key)
+            for key, one in self._open.items()
+            if not one.is_going and owner in (None, one.owner)
+        ]
+        return sorted(mine, key=lambda upload: (upload.name, upload.id))
+
+    async def find(self, owner: str | None, key: str) -> Upload:
+        """Return an upload of this client (None: anybody's); raises NotFound, of another's too."""
         await self._load()
         self._of(owner, key)
         return self._shown(key)
@@ -167,7 +177,7 @@ class Uploads:
             self._busy -= 1
         return self._shown(key)
 
-    async def drop(self, owner: str, key: str) -> Upload:
+    async def drop(self, owner: str | None, key: str) -> Upload:
         """Give an upload up; nothing of it stays."""
         await self._load()
         self._require_idle(self._of(owner, key))
@@ -196,9 +206,9 @@ class Uploads:
         path = str(self.folder / key / CONTENT)
         return await asyncio.to_thread(listing, path, (self.folder,))
 
-    def _of(self, owner: str, key: str) -> _Open:
+    def _of(self, owner: str | None, key: str) -> _Open:
         one = self._open.get(key)
-        if one is None or one.owner != owner or one.is_going:
+        if one is None or one.is_going or owner not in (None, one.owner):
             raise NotFound("there is no such upload of yours; it may have been given up")
         return one
 

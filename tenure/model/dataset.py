@@ -188,8 +188,19 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class Stray:
+    """Whole blocks in a tier that are of a dataset, or a part of one, which no record knows."""
+
+    dataset: str
+    blocks: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class TierMark:
-    """What is known of a node's tier. ``drops`` are files that still take room there.
+    """What is known of a node's tier. ``drops`` are files that still take room there, ``strays``
+    blocks that are kept though no record knows them. ``is_accepted``: by an operator's word its
+    disk is another one, so the next look takes what is missing as lost.
 
     ``surveyed_us``: as of then the files there are those of the records; 0: nobody looked.
     ``fault`` is why nothing can be kept or read there, "" nothing; ``note`` why it could not be
@@ -208,10 +219,17 @@ class TierMark:
     retry_us: int = 0
     bytes_per_s: int = 0
     measured_us: int = 0
+    strays: tuple[Stray, ...] = ()
+    is_accepted: bool = False
 
     @property
     def key(self) -> str:
         return f"{self.node}/{self.tier}"
+
+    @property
+    def spoken_for_bytes(self) -> int:
+        """The bytes that files take which are no copy of a block: to be removed, or strays."""
+        return sum(drop.size_bytes for drop in self.drops) + sum(s.size_bytes for s in self.strays)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,6 +214,25 @@ class ChangeDataset(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptTier(Command):
+    """Take an operator's word that the disk of a tier was replaced. Replies the ``TierMark``.
+
+    ``gives_up``: also where blocks are lost that can be read nowhere else now.
+    """
+
+    node: str
+    tier: str
+    gives_up: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardStrays(Command):
+    """Have blocks of a dataset that no record knows removed. Replies a ``Stray``: their sum."""
+
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockDoubted(Event):
     """Somebody read a block there and found another checksum; it is checked on its node."""
 

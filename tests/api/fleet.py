@@ -13,7 +13,7 @@ from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
-from tenure.api.tierviews import HoldingView, Shelved, TierView
+from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.core import ledger, replicas
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
@@ -333,6 +333,9 @@ class CoreBackend:
 
     def tiers(self, node: str) -> list[TierView]:
         return datasets.tiers(self.state.ctx, node)
+
+    def strays(self) -> list[StrayView]:
+        return datasets.strays(self.state.ctx)
 
     async def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         path = Path(dataset.spec.root, dataset.spec.files[file].name)

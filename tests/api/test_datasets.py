@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tenure.core.inspection import UNMOUNTED
+from tenure.core.shelves import mark_of, put_mark
 from tenure.daemon.sources import Sources
+from tenure.model.dataset import Stray
 from tenure.model.external import HdfsSpec
+from tenure.model.node import Reach
 from tests.api.server import Server, dataset_of
 from tests.webhdfs.server import NameNode
 
@@ -191,3 +196,65 @@ def test_what_cannot_be_linked_is_named(
     away = server.post("/v1/datasets", {"name": "logs", "hdfs": "hdfs://lake/logs"})
     assert (away.status, away.json["code"]) == (503, "hdfs_unavailable")
     assert server.get("/v1/datasets").json["items"] == []
+
+
+def _mark(server: Server, **changes: Any) -> None:
+    """Have the records say something of the tier of n1."""
+
+    def change() -> None:
+        ctx = server.backend.state.ctx
+        put_mark(ctx, replace(mark_of(ctx, "n1", "ssd"), **changes))
+
+    server.on_loop(change)
+
+
+def test_strays_are_listed_and_discarded(server: Server) -> None:
+    made = server.post("/v1/datasets", dataset_of(server)).json
+    assert server.get("/v1/strays").json["items"] == []
+    found = (Stray("d-0123456789ab", 2, 8000), Stray(made["id"], 1, 4096))
+    _mark(server, strays=found)
+    rows = {row["dataset"]: row for row in server.get("/v1/strays").json["items"]}
+    stray = rows["d-0123456789ab"]
+    assert (stray["node"], stray["tier"], stray["blocks"], stray["bytes"]) == ("n1", "ssd", 2, 8000)
+    assert stray["path"].startswith("/mnt/ssd/tenure-")
+    assert stray["path"].endswith("/d-0123456789ab")
+    assert [rows[key]["is_known"] for key in ("d-0123456789ab", made["id"])] == [False, True]
+    assert len(server.get("/v1/strays?limit=1").json["items"]) == 1
+    gone = server.send("DELETE", "/v1/strays/d-0123456789ab")
+    assert gone.json == {"dataset": "d-0123456789ab", "blocks": 2, "bytes": 8000}
+    again = server.send("DELETE", "/v1/strays/d-0123456789ab")
+    assert (again.status, again.json["code"]) == (404, "not_found")
+    known = server.send("DELETE", f"/v1/strays/{made['id']}")
+    assert (known.status, known.json["code"]) == (409, "in_use")
+
+
+def test_a_disk_that_was_replaced_is_accepted(server: Server) -> None:
+    path = "/v1/nodes/n1/tiers/ssd/accept"
+    sound = server.post(path, {})
+    assert (sound.status, sound.json["code"]) == (409, "no_fault")
+    for wrong in ("/v1/nodes/n1/tiers/tape/accept", "/v1/nodes/n99/tiers/ssd/accept"):
+        assert server.post(wrong, {}).status == 404
+    assert server.post(path, {"gives_up": "certainly not"}).fields == ["gives_up"]
+    _mark(server, fault=f"/mnt/ssd {UNMOUNTED}")
+    assert server.get("/v1/nodes/n1").json["tiers"][0]["fault"]
+    found = server.post(path, {})
+    assert (found.status, found.json["name"]) == (200, "ssd")
+    assert server.get("/v1/nodes/n1").json["tiers"][0]["fault"] == ""
+
+
+def test_a_put_before_the_tiers_were_looked_at_says_when_to_come_again(server: Server) -> None:
+    server.on_loop(_begin_anew, server)
+    body = dataset_of(server)
+    early = server.post("/v1/datasets", body)
+    assert (early.status, early.json["code"]) == (503, "not_looked_at")
+    assert early.headers["Retry-After"] == "2"
+    upload = {"name": "data", "files": [{"size": 5}], "put": {"block": 4096}}
+    assert server.post("/v1/uploads", upload).json["code"] == "not_looked_at"
+
+
+def _begin_anew(server: Server) -> None:
+    """Have no engine have answered yet, as after a start of the daemon."""
+    ctx = server.backend.state.ctx
+    for node in list(ctx.tables.nodes.values()):
+        since_us = server.backend.now_us()
+        ctx.put_node(replace(node, reach=Reach.UNREACHABLE, unreachable_us=since_us))

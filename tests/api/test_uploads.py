@@ -10,6 +10,7 @@ import socket
 import time
 import tracemalloc
 from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from tenure.api.schemas.uploads import UploadedFile, UploadRequest, upload_files
 from tenure.daemon import uploads
+from tenure.model.dataset import DatasetState
 from tenure.model.errors import InvalidInput
 from tenure.model.units import US
 from tenure.model.upload import CHUNK_BYTES
@@ -230,6 +232,42 @@ def test_an_upload_is_its_clients_alone(desk: Desk) -> None:
     assert (taken.status, taken.json["code"], taken.fields) == (409, "upload_open", ["name"])
     assert key not in taken.body.decode()
     assert desk.server.get(f"/v1/uploads/{key}").json["received"] == 0
+    mine = desk.server.raw("GET", "/v1/uploads", headers=TCP, is_tcp=True).json
+    assert mine["items"] == []
+
+
+def test_over_the_socket_all_uploads_are_listed_and_may_be_given_up(desk: Desk) -> None:
+    far = desk.begin(name="far", is_tcp=True).json["id"]
+    near = desk.begin(name="near").json["id"]
+    desk.send(near, 0, CONTENT[:5000])
+    rows = desk.server.get("/v1/uploads").json["items"]
+    assert [(row["name"], row["id"], row["received"], row["files"]) for row in rows] == [
+        ("far", far, 0, 1),
+        ("near", near, 5000, 1),
+    ]
+    assert rows[0]["client"] == "127.0.0.1"
+    assert rows[0]["client"] != rows[1]["client"]
+    own = desk.server.raw("GET", "/v1/uploads", headers=TCP, is_tcp=True).json["items"]
+    assert [row["id"] for row in own] == [far]
+    assert desk.server.send("DELETE", f"/v1/uploads/{far}").status == 200
+    assert [row["id"] for row in desk.server.get("/v1/uploads").json["items"]] == [near]
+    assert not [path for path in desk.left() if path.startswith(far)]
+    assert desk.begin(name="far").status == 201, "the name is free"
+
+
+def test_an_upload_that_is_being_put_is_not_given_up(desk: Desk) -> None:
+    key = desk.begin().json["id"]
+    desk.send(key, 0, CONTENT)
+    made = desk.server.post("/v1/datasets", {"name": "data", "upload": key, "block": 4096}).json
+    dataset = desk.server.backend.tables.datasets[made["id"]]
+    putting = replace(dataset, state=DatasetState.PUTTING)
+    desk.server.on_loop(desk.server.backend.tables.datasets.put, dataset.id, putting)
+    kept = desk.server.send("DELETE", f"/v1/uploads/{key}")
+    assert (kept.status, kept.json["code"]) == (409, "in_use")
+    assert "dataset rm data" in kept.json["detail"]
+    desk.server.on_loop(desk.server.backend.tables.datasets.put, dataset.id, dataset)
+    assert desk.server.send("DELETE", f"/v1/uploads/{key}").status == 200
+    assert desk.left() == []
 
 
 def test_other_files_of_the_name_begin_anew(desk: Desk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 
 from tenure.cli.datasets import _inside
 from tenure.client.client import Client
+from tenure.core.shelves import mark_of, put_mark
 from tenure.daemon.sources import Sources
 from tenure.daemon.uploads import UploadParams, Uploads
+from tenure.model.dataset import Stray
 from tenure.model.errors import InvalidInput
 from tenure.model.external import HdfsSpec
+from tenure.model.node import Reach
 from tests.api.server import JOB, Server
 from tests.cli.conftest import Tenure
 from tests.webhdfs.server import NameNode
@@ -194,3 +198,60 @@ def test_a_job_over_a_dataset_says_why_its_executors_read_what_they_read(
     assert block["reading"]["cost"] > 0
     assert [c["cost"] for c in block["choices"]] == sorted(c["cost"] for c in block["choices"])
     assert tenure("job", "explain", "scan", "--executor", "9").code == 1
+
+
+def test_uploads_are_listed_and_abandoned(tenure: Tenure, server: Server) -> None:
+    params = UploadParams(server.folder / "uploads")
+    server.backend._uploads = Uploads(params, server.backend.now_us)
+    body = {"name": "far", "files": [{"name": "a", "size": 10}, {"name": "b", "size": 20}]}
+    key = server.post("/v1/uploads", body).json["id"]
+    assert tenure("dataset", "uploads", "-q").lines == [key]
+    shown = tenure("dataset", "uploads")
+    assert "far" in shown.out
+    assert "0B/30B" in shown.out
+    gone = tenure("dataset", "abandon", key, "--json")
+    assert (gone.code, gone.json[0]["id"]) == (0, key)
+    assert tenure("dataset", "uploads", "--json").json == []
+    assert tenure("dataset", "abandon", key).code == 1
+
+
+def test_strays_are_listed_and_discarded(tenure: Tenure, server: Server) -> None:
+    def change() -> None:
+        ctx = server.backend.state.ctx
+        mark = mark_of(ctx, "n1", "ssd")
+        put_mark(ctx, replace(mark, strays=(Stray("d-0123456789ab", 2, 8192),)))
+
+    server.on_loop(change)
+    shown = tenure("dataset", "strays")
+    assert "/d-0123456789ab" in shown.out
+    assert "8KiB" in shown.out
+    assert tenure("dataset", "strays", "--json").json[0]["blocks"] == 2
+    assert tenure("dataset", "discard", "d-0123456789ab", "-q").lines == ["d-0123456789ab"]
+    assert tenure("dataset", "strays", "--json").json == []
+    refused = tenure("dataset", "discard", "d-0123456789ab")
+    assert refused.code == 1
+    assert "no tier has strays" in refused.err
+
+
+def test_a_put_waits_for_the_first_look_at_tiers(
+    tenure: Tenure, server: Server, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon has just started: its nodes answer while the command waits."""
+
+    def reach(word: Reach) -> None:
+        ctx = server.backend.state.ctx
+        for name in ("n1", "n2", "n4"):
+            node, since_us = ctx.tables.nodes[name], server.backend.now_us()
+            ctx.put_node(replace(node, reach=word, unreachable_us=since_us))
+
+    server.on_loop(reach, Reach.UNREACHABLE)
+
+    def look(_seconds: float) -> None:
+        server.on_loop(reach, Reach.OK)
+
+    monkeypatch.setattr("tenure.cli.verb.PATIENCE_S", 0.0)  # what any request waits for
+    monkeypatch.setattr("tenure.cli.datasets.time.sleep", look)
+    ran = tenure("dataset", "put", "logs", str(inputs / "data"), "--block", "4KiB")
+    assert ran.code == 0, ran.err
+    assert "looked at" in ran.err
+    assert "3/3" in ran.lines[1]

@@ -387,7 +387,8 @@ ELSEWHERE = {
     "config": Path(__file__).with_name("test_files.py").read_text(),
     "batch": Path(__file__).with_name("test_batch.py").read_text(),
     "forecast": Path(__file__).with_name("test_forecast.py").read_text(),
-    "node": Path(__file__).with_name("test_node_agent.py").read_text(),
+    "node": Path(__file__).with_name("test_node_agent.py").read_text()
+    + Path(__file__).with_name("test_node_tiers.py").read_text(),
     "dataset": Path(__file__).with_name("test_dataset.py").read_text(),
 }
 LEAVES = list(_leaves(typer.main.get_command(app)))

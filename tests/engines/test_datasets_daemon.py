@@ -19,7 +19,7 @@ import pytest
 
 from tenure.client import uploading
 from tenure.client.client import Client
-from tenure.model.errors import Conflict, InvalidInput
+from tenure.model.errors import Conflict, InvalidInput, NotFound
 from testbed import IMAGE, NodeSpec, Testbed, docker_api
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until
@@ -349,17 +349,6 @@ def test_a_tier_that_is_full_is_left_alone(rig: Rig) -> None:
     rig.removed("fills")
 
 
-def _is_put(rig: Rig, body: dict[str, Any]) -> bool:
-    """Put a dataset; False where too few nodes were looked at since the daemon has started."""
-    try:
-        rig.client.put_dataset(body)
-    except InvalidInput as error:
-        if "not looked at yet" not in error.detail:
-            raise
-        return False
-    return True
-
-
 def test_an_upload_outlives_a_kill_of_the_daemon_and_is_cleared_once_it_is_put(
     rig: Rig, tmp_path: Path
 ) -> None:
@@ -378,11 +367,70 @@ def test_an_upload_outlives_a_kill_of_the_daemon_and_is_cleared_once_it_is_put(
 
     key = uploading.send(rig.client, "sent", folder, patience_s=SOON_S, tell=tell)
     assert strikes, "the daemon was killed in the middle"
-    body = {"name": "sent", "upload": key, "block": 4 * MIB}
-    until(partial(_is_put, rig, body), SOON_S, "tiers to be looked at after the start")
+    other = rig.client.begin_upload("other", [{"name": "", "size": 9, "mtime_ns": 1}])["id"]
+    assert {row["id"]: row["name"] for row in rig.client.uploads()} == {
+        key: "sent",
+        other: "other",
+    }
+    rig.client.drop_upload(other)
+    # where the tiers were not looked at since the start, the client asks again
+    rig.client.put_dataset({"name": "sent", "upload": key, "block": 4 * MIB})
     rig.ready("sent")
     for name, size in contents.items():
         assert rig.content("sent", name) == random.Random(name).randbytes(size)
     left = rig.tenured.state_dir / "uploads"
     until(lambda: not list(left.iterdir()), SOON_S, "the upload to be cleared")
     rig.removed("sent")
+
+
+def _tenured(rig: Rig, *words: str) -> None:
+    argv = [sys.executable, "-m", "tenure.cli.daemon", *words]
+    argv += ["--config", str(rig.tenured.config_file)]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _tier(rig: Rig, node: str, name: str) -> dict[str, Any]:
+    return next(row for row in rig.client.node(node)["tiers"] if row["name"] == name)
+
+
+def test_a_restore_removes_nothing_that_was_put_since_and_a_replaced_disk_is_accepted(
+    rig: Rig, tmp_path: Path
+) -> None:
+    old, new = rig.file("old", 2 * MIB), rig.file("new", 3 * MIB)
+    rig.put("old", old, tiers=["ssd"])
+    rig.ready("old")
+    _tenured(rig, "backup", str(tmp_path / "backup"))
+    made = rig.put("new", new, tiers=["hdd"])
+    rig.ready("new")
+    lying = [file for copies in rig.copies("new") for *_, file in copies]
+    node, _, file = rig.copies("old")[0][0]
+    rig.tenured.stop()
+    shutil.rmtree(file.parent.parent)  # the disk was replaced by an empty one
+    _tenured(rig, "restore", str(tmp_path / "backup"))
+    rig.tenured.start()
+    with pytest.raises(NotFound):
+        rig.client.dataset("new")
+
+    def strays() -> list[dict[str, Any]]:
+        return [row for row in rig.client.strays() if row["dataset"] == made["id"]]
+
+    found = until(
+        lambda: sum(row["blocks"] for row in strays()) == 6 and strays(), SOON_S, "all strays"
+    )
+    assert not any(row["is_known"] for row in found)
+    assert {Path(row["path"]) for row in found} == {file.parent for file in lying}
+    blocks = {file.name: file for file in lying}
+    whole = b"".join(blocks[name].read_bytes() for name in sorted(blocks))
+    assert whole == new.read_bytes(), "one after another the blocks are the file"
+    with pytest.raises(Conflict) as sound:
+        rig.client.accept_tier(node, "hdd")
+    assert sound.value.code == "no_fault"
+    until(lambda: _tier(rig, node, "ssd")["fault"], SOON_S, "the other disk to be noticed")
+    rig.client.accept_tier(node, "ssd")
+    until(lambda: not _tier(rig, node, "ssd")["fault"], SOON_S, "it to be taken")
+    rig.until("old", lambda d: d["whole_blocks"] == d["blocks"], "be whole again")
+    assert rig.content("old") == old.read_bytes()
+    assert rig.client.discard_strays(made["id"])["blocks"] == 6
+    until(lambda: not any(file.exists() for file in lying), SOON_S, "strays to go by word")
+    rig.removed("old")

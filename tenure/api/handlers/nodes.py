@@ -11,12 +11,19 @@ from tenure.api.call import Call
 from tenure.api.nodedetail import NodeDetail
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
-from tenure.api.schemas.fleet import DrainRequest, FenceRequest, NodeChange, PowerRequest
+from tenure.api.schemas.fleet import (
+    AcceptTierRequest,
+    DrainRequest,
+    FenceRequest,
+    NodeChange,
+    PowerRequest,
+)
 from tenure.api.shapes import DrainView, NodeView
 from tenure.api.views import agent_view, drain_view, node_view
 from tenure.model.container import ContainerState
 from tenure.model.drain import Drain, DrainPlan, DrainReport
 from tenure.model.events import (
+    AcceptTier,
     CancelDrain,
     Command,
     DrainNode,
@@ -148,6 +155,15 @@ async def power(call: Call) -> web.Response:
     to = call.body_as(PowerRequest).to
     common = call.command(changes=node.version)
     return await _ask(call, PowerNode(node=node.name, to=to, **common))
+
+
+async def accept_tier(call: Call) -> web.Response:
+    """Take an operator's word that the disk of a tier was replaced; what it lacks is lost."""
+    node, tier = lookup.node(call.backend.tables, call.part("name")), call.part("tier")
+    gives_up = call.body_as(AcceptTierRequest).gives_up
+    await call.ask(AcceptTier(node=node.name, tier=tier, gives_up=gives_up, **call.command()))
+    rows = call.backend.tiers(node.name)
+    return call.json(next(row for row in rows if row["name"] == tier))
 
 
 async def fence(call: Call) -> web.Response:

@@ -9,8 +9,11 @@ import aiohttp
 from aiohttp import web
 
 from tenure.api.call import Call
+from tenure.api.gate import is_unix
 from tenure.api.guard import guard_of
+from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
+from tenure.api.schemas.queries import PageQuery
 from tenure.api.schemas.uploads import (
     ChunkQuery,
     UploadRequest,
@@ -18,9 +21,11 @@ from tenure.api.schemas.uploads import (
     foreseen_spec,
     upload_files,
 )
-from tenure.api.uploadviews import chunk_view, upload_view
-from tenure.model.errors import NotFound
+from tenure.api.uploadviews import chunk_view, open_upload_view, upload_view
+from tenure.model.dataset import DatasetState
+from tenure.model.errors import Conflict, NotFound
 from tenure.model.events import PutDataset
+from tenure.model.upload import Upload
 
 PIECE_BYTES = 1 << 18
 #: A chunk may take so many times as long as any other body.
@@ -31,6 +36,22 @@ def owner_of(call: Call) -> str:
     """Return whose an upload is: a user of the unix socket, or an address over TCP."""
     guard = guard_of(call.request)
     return guard.peer if guard is not None else "unknown"
+
+
+def asker_of(call: Call) -> str | None:
+    """Return whose uploads one may see and give up: over the unix socket everybody's (None)."""
+    return None if is_unix(call.request) else owner_of(call)
+
+
+async def listing(call: Call) -> web.StreamResponse:
+    """List the open uploads: over the unix socket all of them, over TCP those of this address."""
+    call.query_as(PageQuery)
+
+    def key(upload: Upload) -> tuple[int | str, ...]:
+        return upload.name, upload.id
+
+    rows = await call.backend.uploads.listing(asker_of(call))
+    return await page(call, rows, Listing(key, open_upload_view))
 
 
 async def begin(call: Call) -> web.Response:
@@ -47,7 +68,7 @@ async def begin(call: Call) -> web.Response:
 
 async def inspect(call: Call) -> web.Response:
     """Return what of an upload is there."""
-    upload = await call.backend.uploads.find(owner_of(call), call.part("id"))
+    upload = await call.backend.uploads.find(asker_of(call), call.part("id"))
     return call.json(upload_view(upload))
 
 
@@ -89,5 +110,12 @@ async def _pieces(call: Call) -> AsyncIterator[bytes]:
 
 
 async def drop(call: Call) -> web.Response:
-    """Give an upload up; nothing of it stays."""
-    return call.json(upload_view(await call.backend.uploads.drop(owner_of(call), call.part("id"))))
+    """Give an upload up; nothing of it stays. One that a dataset is being put from is kept."""
+    upload = await call.backend.uploads.find(asker_of(call), call.part("id"))
+    for dataset in call.backend.tables.datasets.values():
+        parts = dataset.spec.root.split("/")
+        if dataset.state is DatasetState.PUTTING and upload.id in parts:
+            told = f"dataset {dataset.spec.name} is being put from it: "
+            told += f"tenure dataset rm {dataset.spec.name} first"
+            raise Conflict(told, code="in_use")
+    return call.json(upload_view(await call.backend.uploads.drop(asker_of(call), upload.id)))

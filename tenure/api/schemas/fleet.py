@@ -71,6 +71,17 @@ class PowerRequest(Strict):
     to: Literal["on", "off"]
 
 
+class AcceptTierRequest(Strict):
+    """An operator's word that the disk of a tier was replaced for good: what it lacks is lost.
+
+    ``gives_up``: also where blocks are lost that can be read nowhere else now.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"gives_up": False}]})
+
+    gives_up: bool = False
+
+
 class FenceRequest(Strict):
     """An operator's word that nothing runs on the node any more; ``confirm`` repeats its name."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,11 +11,13 @@ from tenure.core import inspection, replicas, tiers
 from tenure.core.shelves import mark_of
 from tenure.model.dataset import Drop
 from tenure.model.effects import CheckBlocks, Relist, SwitchPower
-from tenure.model.events import DrainNode, NodeListed, Tick
+from tenure.model.errors import Problem
+from tenure.model.events import AcceptTier, DrainNode, NodeListed, Tick
+from tenure.model.outcome import Refused
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import Bench
-from tests.unit.core.shelf import FAST, Shelf, with_tiers
+from tests.unit.core.shelf import FAST, Shelf, is_refused, with_tiers
 from tests.unit.core.test_core_restore import backup, put_back
 
 THREE = ("a", "b", "c")
@@ -324,3 +327,86 @@ def test_files_without_a_record_are_removed_before_more_are_looked_for() -> None
     assert most <= inspection.MOST_STRAYS + inspection.SLICE
     assert shelf.files("a") == 1
     shelf.check()
+
+
+def accept(shelf: Shelf, node: str, tier: str, *, gives_up: bool = False) -> Any:
+    shelf._requests += 1
+    request = f"r{shelf._requests}"
+    asked = AcceptTier(at_us=0, request=request, node=node, tier=tier, gives_up=gives_up)
+    return shelf._reply(shelf.say(asked))
+
+
+def test_a_disk_that_was_replaced_is_accepted_and_its_blocks_are_copied_anew() -> None:
+    shelf = Shelf(*(with_tiers(name) for name in "ab"))
+    shelf.put("logs", 3, replicas=2)
+    shelf.work()
+    assert is_refused(accept(shelf, "a", "ssd"), "no_fault")
+    assert is_refused(accept(shelf, "a", "tape"), "not_found")
+    shelf.disks["a", "/mnt/ssd"] = {}
+    shelf.lose("a")
+    shelf.find("a")
+    assert mark_of(shelf.state.ctx, "a", "ssd").fault
+    assert shelf.nodes_of("logs") == [{"b"}] * 3
+    assert not isinstance(accept(shelf, "a", "ssd"), Problem)
+    shelf.work()
+    assert not mark_of(shelf.state.ctx, "a", "ssd").fault
+    assert not mark_of(shelf.state.ctx, "a", "ssd").is_accepted
+    assert shelf.nodes_of("logs") == [{"a", "b"}] * 3
+    shelf.check()
+
+
+def test_a_replaced_disk_with_the_last_copies_is_accepted_only_where_they_are_given_up() -> None:
+    shelf = Shelf(*(with_tiers(name) for name in "ab"))
+    shelf.put("logs", 2, replicas=1)
+    shelf.work()
+    lying = {node for places in shelf.nodes_of("logs") for node in places}
+    node = sorted(lying)[0]
+    mine = shelf.disks[node, "/mnt/ssd"]
+    shelf.disks[node, "/mnt/ssd"] = {}
+    shelf.lose(node)
+    shelf.find(node)
+    assert is_refused(accept(shelf, node, "ssd"), "last_copies")
+    assert not mark_of(shelf.state.ctx, node, "ssd").is_accepted
+    # the old disk is found again before anything was given up
+    shelf.disks[node, "/mnt/ssd"] = mine
+    shelf.wait(40)
+    assert all(shelf.places("logs"))
+    shelf.disks[node, "/mnt/ssd"] = {}
+    shelf.lose(node)
+    shelf.find(node)
+    assert not isinstance(accept(shelf, node, "ssd", gives_up=True), Problem)
+    shelf.work()
+    shelf.wait(5)
+    assert "put the same files again" in shelf.dataset("logs").reason
+    assert not mark_of(shelf.state.ctx, node, "ssd").fault
+    shelf.check()
+
+
+def test_a_put_before_the_first_look_is_asked_to_come_again() -> None:
+    shelf = Shelf(*(with_tiers(name) for name in "ab"))
+    shelf.lose("a")
+    early = shelf.put("logs", 1, replicas=2)
+    assert is_refused(early, "not_looked_at")
+    assert (early.status, early.extra) == (503, {"retry_after_s": 2.0})
+    assert "a unreachable" in early.detail
+    assert is_refused(shelf.put("wide", 1, replicas=3), "too_few_nodes"), "that helps nothing"
+    shelf.wait(11)
+    assert is_refused(shelf.put("logs", 1, replicas=2), "too_few_nodes"), "it does not come"
+    shelf.away.discard("a")
+    shelf.connect_again("a")
+    assert is_refused(shelf.put("logs", 1, replicas=2), "not_looked_at")
+    assert is_refused(shelf.put("big", 150, replicas=1), "not_looked_at"), "a has the room"
+    shelf.listed("a")
+    shelf.work()
+    assert shelf.put("logs", 1, replicas=2).state == "putting"
+
+
+def test_a_tier_that_cannot_be_looked_at_is_not_waited_for() -> None:
+    shelf = Shelf(with_tiers("a"))
+    shelf.lose("a")
+    shelf.away.discard("a")
+    shelf.failing["survey_tiers"] = Refused("no_image", "no such image")
+    shelf.connect_again("a")
+    shelf.listed("a")
+    shelf.work_now()
+    assert is_refused(shelf.put("logs", 1, replicas=1), "too_few_nodes")

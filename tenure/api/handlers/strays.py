@@ -1,0 +1,33 @@
+"""Strays: blocks in tiers that no record knows, after a restore; list, discard."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from tenure.api.call import Call
+from tenure.api.pages import Listing, page
+from tenure.api.schemas.queries import PageQuery
+from tenure.api.tierviews import DiscardedView, StrayView
+from tenure.model.dataset import Stray
+from tenure.model.events import DiscardStrays
+
+
+async def listing(call: Call) -> web.StreamResponse:
+    """List blocks in tiers that no record knows, by dataset: what a restored state lacks."""
+    call.query_as(PageQuery)
+
+    def key(row: StrayView) -> tuple[int | str, ...]:
+        return row["dataset"], row["node"], row["tier"]
+
+    def show(row: StrayView) -> StrayView:
+        return row
+
+    return await page(call, call.backend.strays(), Listing(key, show))
+
+
+async def discard(call: Call) -> web.Response:
+    """Have the blocks of a dataset that no record knows removed from all tiers."""
+    command = DiscardStrays(dataset=call.part("id"), **call.command())
+    found: Stray = await call.ask(command)
+    view = DiscardedView(dataset=found.dataset, blocks=found.blocks, bytes=found.size_bytes)
+    return call.json(view)

@@ -1,0 +1,31 @@
+"""``tenure node tier``, against the API over the real core."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core.inspection import UNMOUNTED
+from tenure.core.shelves import mark_of, put_mark
+from tests.api.server import Server
+from tests.cli.conftest import Tenure
+
+
+def test_tiers_are_listed_and_a_replaced_disk_is_accepted(tenure: Tenure, server: Server) -> None:
+    shown = tenure("node", "tier", "ls", "n1")
+    assert shown.code == 0, shown.err
+    assert "/mnt/ssd" in shown.out
+    assert tenure("node", "tier", "ls", "n1", "-q").lines == ["ssd"]
+    sound = tenure("node", "tier", "accept", "n1", "ssd")
+    assert sound.code == 1
+    assert "it has no fault" in sound.err
+
+    def fail() -> None:
+        ctx = server.backend.state.ctx
+        put_mark(ctx, replace(mark_of(ctx, "n1", "ssd"), fault=f"/mnt/ssd {UNMOUNTED}"))
+
+    server.on_loop(fail)
+    assert "is its disk mounted?" in tenure("node", "tier", "ls", "n1").out
+    ran = tenure("node", "tier", "accept", "n1", "ssd", "--give-up", "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.json[0]["name"], ran.json[0]["fault"]) == ("ssd", "")
+    assert tenure("node", "tier", "accept", "n1", "tape").code == 1
