@@ -21,6 +21,14 @@ MOST = 256
 USUAL_BYTES_PER_S = 160 << 20
 #: How often the speeds of tiers are read.
 RATES_US = 30 * US
+#: Of bringing a block from another node what is beside the copy itself: the helpers on both sides,
+#: checksums, a listing.
+BRING_US = 2 * US
+
+
+def bring_us(length: int, bytes_per_s: int = USUAL_BYTES_PER_S) -> int:
+    """Return how long bringing so many bytes to a node takes, read at this speed."""
+    return BRING_US + length * US // max(1, bytes_per_s)
 
 
 def most(ctx: Context) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import groupby
 
-from tenure.core import forecasts, lending, slices, tasks
-from tenure.core.blockindex import nodes_of
+from tenure.core import forecasts, inputs, lending, replicas, slices, tasks
 from tenure.core.context import Context
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec, Task, TaskState
+from tenure.model.dataset import Block
 from tenure.model.forecast import STEP_US
 from tenure.model.node import Node
 from tenure.model.planning import BatchNeed, Offer, StageNeed
@@ -55,6 +55,7 @@ class Survey:
         self._holders: dict[tuple[str, bool], tuple[int, ...]] = {}
         self._progress: dict[tuple[str, str], Progress] = {}
         self._offers: list[Offer] = []
+        self._reads: dict[str, bool] = {}
 
     @property
     def offers(self) -> tuple[Offer, ...]:
@@ -85,8 +86,11 @@ class Survey:
 
     def of_spec(self, key: str, spec: BatchSpec) -> BatchNeed:
         """Return all of a batch that is new."""
-        nowhere: dict[str, Counter[int]] = {}
-        stages = self._stages(spec, nowhere)
+        stages = []
+        for need in self._stages(spec, {}):
+            given = spec.stage(need.name)
+            numbers = range(0 if given.keeps_chunks else given.count)
+            stages.append(replace(need, copies=self._copies(given, need, numbers)))
         return BatchNeed(key, spec.submitter, tuple(stages))
 
     def of_batch(self, batch: Batch) -> BatchNeed:
@@ -94,56 +98,84 @@ class Survey:
         shunned = {stage.name: self._shunned(batch, stage) for stage in batch.spec.stages}
         strands, stages = self._ctx.index.strands, []
         for need in self._stages(batch.spec, shunned):
+            given, strand = batch.spec.stage(need.name), strands[batch.id, need.name]
             if need.is_rest:
-                stages.append(need)
+                (place,) = set(self._holding(given)) - set(need.nodes)
+                copies = self._copies(given, need, shunned[need.name][place], batch.id)
+                stages.append(replace(need, copies=copies))
                 continue
             begun = self._progress.get((batch.id, need.name), Progress())
-            strand = strands[batch.id, need.name]
-            waiting = len(strand.pending) - sum(shunned[need.name].values())
+            away = {index for indices in shunned[need.name].values() for index in indices}
+            waiting = len(strand.pending) - len(away)
             held = begun.running.total() + begun.ahead.total()
             done = max(0, need.count - waiting - held)
             runs = tuple((k, at, n) for (k, at), n in sorted(begun.running.items()))
-            lies = tuple(sorted(begun.ahead.items()))
-            lies += self._lying(batch, batch.spec.stage(need.name))
-            stages.append(replace(need, ended=done, running=runs, delivered=lies))
+            lies, copies = tuple(sorted(begun.ahead.items())), ()
+            if given.dataset is not None:
+                waits = [index for index in strand.pending if index not in away]
+                lies, copies = (), self._copies(given, need, waits, batch.id)
+            stages.append(replace(need, ended=done, running=runs, delivered=lies, copies=copies))
             self._ctx.slice.spend(slices.NODE + len(begun.running) // 8)
         return BatchNeed(batch.id, batch.spec.submitter, tuple(stages), max(1, batch.promised_us))
 
-    def _lying(self, batch: Batch, stage: StageSpec) -> tuple[tuple[int, int], ...]:
-        """Return on how many replicas tasks of a stage that wait could begin, by node's place.
+    def _copies(
+        self, stage: StageSpec, need: StageNeed, waits: Sequence[int], batch: str = ""
+    ) -> tuple[tuple[tuple[int, ...], int], ...]:
+        """Return how many tasks that wait have their input on which nodes, by their places.
 
-        A task counts on each node that has its chunk. Of many every so manyth is looked at, and
-        counts for the others: O(``MOST_LOOKED`` x replicas).
+        ``waits`` are indices in a batch, of one that is new numbers in the stage. What is being
+        brought for a task counts as there. Of many every so manyth is looked at, and counts for
+        the others: O(``MOST_LOOKED`` x replicas).
         """
-        ctx, found = self._ctx, Counter[int]()
-        if not stage.keeps_chunks or stage.dataset is None:
+        ctx = self._ctx
+        if stage.dataset is None or stage.dataset.is_external:
             return ()
-        pending = ctx.index.strands[batch.id, stage.name].pending
-        step = -(-len(pending) // MOST_LOOKED) or 1
-        for index in islice(pending, 0, None, step):
-            number = ctx.tables.tasks[f"{batch.id}/{index}"].number
+        found, may_run = Counter[tuple[int, ...]](), frozenset(need.nodes)
+        step = -(-len(waits) // MOST_LOOKED) or 1
+        for at in waits[::step]:
+            number = ctx.tables.tasks[f"{batch}/{at}"].number if batch else at
             block = ctx.tables.blocks.get(stage.dataset.key(number))
-            names = () if block is None else nodes_of(block)
-            found.update(self._places[name] for name in names if name in self._places)
-        ctx.slice.spend(len(pending) // step // slices.LOOKS)
-        return tuple(sorted((place, count * step) for place, count in found.items()))
+            names = set() if block is None else self._readable(block)
+            names.add(ctx.ahead.brought.get(f"{batch}/{at}", ("", ""))[0])
+            places = {self._places[name] for name in names if name in self._places}
+            found[tuple(sorted(places & may_run))] += step
+        ctx.slice.spend(len(waits) // step // slices.LOOKS)
+        return tuple(sorted(found.items()))
 
-    def _stages(self, spec: BatchSpec, shunned: Mapping[str, Counter[int]]) -> Iterator[StageNeed]:
+    def _readable(self, block: Block) -> set[str]:
+        """Return the nodes that have a copy of a block which can be read, as the look found it."""
+        found = set()
+        for one in block.replicas:
+            mark = f"{one.node}/{one.tier}"
+            if not one.is_present or mark in block.broken:
+                continue
+            if mark not in self._reads:
+                self._reads[mark] = replicas.reads(self._ctx, one)
+            if self._reads[mark]:
+                found.add(one.node)
+        return found
+
+    def _stages(
+        self, spec: BatchSpec, shunned: Mapping[str, Mapping[int, Sequence[int]]]
+    ) -> Iterator[StageNeed]:
         """Yield the stages; tasks that had to leave a node are a part of their own, elsewhere."""
         places: dict[str, list[int]] = {}
         count = 0
         for stage in spec.stages:
             after = tuple(sorted(place for name in stage.after for place in places[name]))
-            apart = shunned.get(stage.name, Counter())
+            apart = shunned.get(stage.name, {})
+            is_block = stage.dataset is not None and not stage.dataset.is_external
+            block_bytes = stage.dataset.block_bytes if stage.dataset and is_block else 0
             whole = StageNeed(
                 name=stage.name,
-                count=stage.count - sum(apart.values()),
+                count=stage.count - sum(map(len, apart.values())),
                 work_us=stage.run_us,
                 cpu_m=stage.request.cpu_m,
                 memory_bytes=stage.request.memory_bytes,
-                chunk_bytes=spec.sent_bytes(stage),
+                chunk_bytes=block_bytes or spec.sent_bytes(stage),
                 after=after,
                 nodes=self._holding(stage),
+                bring_us=inputs.bring_us(block_bytes) if is_block else 0,
             )
             yield whole
             places[stage.name] = [count]
@@ -151,18 +183,18 @@ class Survey:
                 count += 1
                 places[stage.name].append(count)
                 others = tuple(place for place in whole.nodes if place != node)
-                yield replace(whole, count=tasks_, nodes=others, is_rest=True)
+                yield replace(whole, count=len(tasks_), nodes=others, is_rest=True)
             count += 1
 
-    def _shunned(self, batch: Batch, stage: StageSpec) -> Counter[int]:
-        """Return how many waiting tasks of a stage had to leave a node, where there are others."""
-        ctx, found, holding = self._ctx, Counter[int](), self._holding(stage)
+    def _shunned(self, batch: Batch, stage: StageSpec) -> dict[int, list[int]]:
+        """Return the waiting tasks of a stage that had to leave a node, where there are others."""
+        ctx, found, holding = self._ctx, dict[int, list[int]](), self._holding(stage)
         if len(holding) < 2:
             return found
         for index in ctx.index.strands[batch.id, stage.name].again:
             node = ctx.tables.tasks[f"{batch.id}/{index}"].shunned
             if self._places.get(node, -1) in holding:
-                found[self._places[node]] += 1
+                found.setdefault(self._places[node], []).append(index)
         return found
 
     def _holding(self, stage: StageSpec) -> tuple[int, ...]:

@@ -117,7 +117,7 @@ def _least_us(block: Block, places: Iterable[Location], names: set[str]) -> int:
     if near:
         return block.length * US // max(near)
     far = [_speed(place) for place in there]
-    return reading.BRING_US + 2 * block.length * US // max(far) if far else 0
+    return inputs.BRING_US + 2 * block.length * US // max(far) if far else 0
 
 
 def _speed(place: Location) -> int:

@@ -48,8 +48,6 @@ LEAST_WEIGHT = 0.05
 REST_US = US // 4
 #: Problems that no waiting mends.
 HOPELESS = frozenset(("no_dataset", "input_changed"))
-#: Beside the copy itself: the helpers on both sides, checksums, a listing.
-BRING_US = 2 * US
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +296,7 @@ def _bring(ctx: Context, stage: StageSpec, wait: Wait, name: str) -> None:
         return
     speed = min(place.bytes_per_s or inputs.USUAL_BYTES_PER_S for place in wait.places)
     link = node.capacity.net_bytes_per_s or speed
-    bring_us = BRING_US + wait.block.length * US // max(1, min(speed, link))
+    bring_us = inputs.bring_us(wait.block.length, min(speed, link))
     waits_us = min(_frees_us(ctx, stage, place.node) for place in wait.places)
     if waits_us <= bring_us:
         ctx.arm(ctx.now_us + max(US, waits_us), tasks.MACHINE, wait.task.key)

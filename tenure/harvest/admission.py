@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tenure.harvest import planner
+from tenure.harvest import copies, planner
 from tenure.harvest.fair import fair
 from tenure.harvest.first_fit import list_plan
 from tenure.harvest.grid import Grid, allowed, waves
 from tenure.harvest.problem import MAX_TICKS, Job, Node, Problem, Running, Stage
 from tenure.harvest.progress import Watch
 from tenure.harvest.replan import Delivered, Ended, State, rest
-from tenure.harvest.solution import Solution
+from tenure.harvest.solution import Solution, Start
 from tenure.model.forecast import STEP_US
 from tenure.model.planning import (
     BatchNeed,
@@ -72,7 +73,7 @@ def chosen(question: PlanQuestion, problem: Problem, watch: Watch) -> Solution:
     kept = {j for j, batch in enumerate(question.batches) if batch.promised_us} - refused_of(base)
     late = {j: max(promised_tick(question, problem, j), ends_of(problem, base)[j]) for j in kept}
     if question.sharing == "fair":
-        shared = fair(problem)
+        shared = copies.planned(problem, fair)
         return base if refused_of(shared) & kept else shared
     if question.solver == "first_fit":
         return base
@@ -91,7 +92,11 @@ def chosen(question: PlanQuestion, problem: Problem, watch: Watch) -> Solution:
 
 def by_arrival(problem: Problem) -> Solution:
     """Return a plan by list scheduling in the order in which batches arrived."""
-    return list_plan(problem, range(len(problem.jobs)), spread, "first_fit")
+
+    def solve(asked: Problem) -> Solution:
+        return list_plan(asked, range(len(asked.jobs)), spread, "first_fit")
+
+    return copies.planned(problem, solve)
 
 
 def spread(grid: Grid, stage: Stage, ready: int) -> list[tuple[int, int, int]] | None:
@@ -219,6 +224,8 @@ def job_of(batch: BatchNeed) -> Job:
             chunk_bytes=stage.chunk_bytes,
             after=stage.after,
             nodes=stage.nodes,
+            copies=stage.copies,
+            bring_s=stage.bring_us / US,
         )
         for stage in batch.stages
     )
@@ -255,11 +262,13 @@ def answer_of(question: PlanQuestion, problem: Problem, plan: Solution) -> PlanA
     out = {refusal.job: refusal for refusal in plan.refusals}
     ends, tick_us = ends_of(problem, plan), round(problem.tick_s * US)
     starts: list[list[PlannedStart]] = [[] for _ in question.batches]
+    fetched = brought(problem, plan)
     for start in sorted(plan.starts, key=lambda s: (s.tick, s.stage, s.node)):
         stage = question.batches[start.job].stages[start.stage].name
         at_us = question.now_us + start.tick * tick_us
         node = question.offers[start.node].node
-        starts[start.job].append(PlannedStart(stage, node, at_us, start.count))
+        row = PlannedStart(stage, node, at_us, start.count, fetched.get(start, 0))
+        starts[start.job].append(row)
     blank = Schedule("", (), 0, plan.solver, plan.is_optimal, question.now_us)
     schedules = tuple(
         replace(
@@ -275,3 +284,26 @@ def answer_of(question: PlanQuestion, problem: Problem, plan: Solution) -> PlanA
         (question.batches[j].batch, refusal.code, refusal.detail) for j, refusal in out.items()
     )
     return PlanAnswer(schedules, refusals)
+
+
+def brought(problem: Problem, plan: Solution) -> dict[Start, int]:
+    """Return to how many tasks of starts their input is brought from another node.
+
+    Those that begin first on a node do so beside a copy (``Solution.beside``). Tasks whose input
+    lies nowhere yet are not told from the others: of a stage no more are brought than have copies.
+    """
+    there: Counter[tuple[int, int, int]] = Counter()
+    left: Counter[tuple[int, int]] = Counter()
+    for (j, s), stage in copies.stages_of(problem):
+        left[j, s] = sum(count for where, count in stage.copies if where)
+    for one in plan.beside:
+        there[one.job, one.stage, one.node] += one.count
+        left[one.job, one.stage] -= one.count
+    found: dict[Start, int] = {}
+    for start in sorted(plan.starts, key=lambda start: start.tick):
+        of, on = (start.job, start.stage), (start.job, start.stage, start.node)
+        beside = min(start.count, there[on])
+        there[on] -= beside
+        found[start] = max(0, min(start.count - beside, left[of]))
+        left[of] -= found[start]
+    return found

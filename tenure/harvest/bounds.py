@@ -295,7 +295,8 @@ class Rows:
 
 def likeness(stage: Stage) -> tuple[object, ...]:
     """Return what makes tasks of two stages alike."""
-    return (stage.work_s, stage.cpu_m, stage.memory_bytes, stage.nodes, stage.chunk_bytes)
+    needs = (stage.work_s, stage.cpu_m, stage.memory_bytes)
+    return (*needs, stage.nodes, stage.chunk_bytes, stage.bring_s)
 
 
 def cores(stage: Stage) -> int:

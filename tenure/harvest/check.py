@@ -5,6 +5,7 @@ It shares nothing with the solvers but the types, and goes tick by tick through 
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +40,8 @@ def violations(problem: Problem, plan: Solution) -> list[str]:
     if found:
         return found
     read = Read.of(problem, plan)
-    for law in (all_or_nothing, within_window, dependencies, capacity, delivery, objective):
+    laws = (all_or_nothing, within_window, dependencies, capacity, copies, delivery, objective)
+    for law in laws:
         found += law(read)
     return found
 
@@ -148,6 +150,31 @@ def capacity(read: Read) -> Iterator[str]:
                     break
 
 
+def copies(read: Read) -> Iterator[str]:
+    """Yield tasks said to begin beside their input that it does not lie beside (ours).
+
+    Of a class no more than it has, on nodes where its input lies, and nowhere more than begin.
+    """
+    taken: dict[tuple[int, int, int], int] = defaultdict(int)
+    there: dict[tuple[int, int, int], int] = defaultdict(int)
+    for one in read.plan.beside:
+        key = (one.job, one.stage)
+        known = read.problem.jobs[one.job].stages[one.stage].copies if read.of_stage[key] else ()
+        if one.count < 1 or not 0 <= one.place < len(known) or one.node not in known[one.place][0]:
+            yield f"copies: {one} begins where its input does not lie"
+            return
+        taken[*key, one.place] += one.count
+        there[one.node, *key] += one.count
+    for (j, s, place), count in taken.items():
+        has = read.problem.jobs[j].stages[s].copies[place][1]
+        if count > has:
+            yield f"copies: {count} tasks of jobs[{j}].stages[{s}].copies[{place}], which has {has}"
+    for where, count in there.items():
+        begin = sum(start.count for start in read.on_node.get(where, ()))
+        if count > begin:
+            yield f"copies: {count} tasks beside their input at {where}, where {begin} begin"
+
+
 def delivery(read: Read) -> Iterator[str]:
     """Yield nodes where tasks start before the link can have brought their chunks (ours).
 
@@ -157,9 +184,12 @@ def delivery(read: Read) -> Iterator[str]:
     """
     for k, node in enumerate(read.problem.nodes):
         rate = read.problem.link_bytes(k)
-        if rate is None:
-            continue
         needs = sorted(sent(read, k))  # (tick, release, bytes)
+        if rate is None:
+            late = (need for need in needs if need[0] < need[1])
+            for tick, ready, _ in late:
+                yield f"delivery: {node.name} needs by {tick} what can be sent from {ready} on"
+            continue
         for ready in sorted({release for _, release, _ in needs}):
             total = 0
             for tick, group in groupby(needs, key=lambda need: need[0]):
@@ -174,19 +204,28 @@ def delivery(read: Read) -> Iterator[str]:
 
 
 def sent(read: Read, node: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (tick, release, bytes) of what must be sent to a node by each tick."""
+    """Yield (tick, release, bytes) of what must be sent to a node by each tick.
+
+    What is sent by a tick can be read some ticks later (``Stage.bring_s``).
+    """
     for j, job in enumerate(read.problem.jobs):
         for s, stage in enumerate(job.stages):
             starts = read.on_node.get((node, j, s))
             if not starts or not stage.chunk_bytes:
                 continue
             here = sum(count for k, count in stage.present if k == node)
+            here += sum(
+                one.count
+                for one in read.plan.beside
+                if (one.job, one.stage, one.node) == (j, s, node)
+            )
+            lag = math.ceil(stage.bring_s / read.problem.tick_s - 1e-9)
             ready = max(read.problem.begin, release(read, j, s))
             for start in starts:
                 missing = max(0, start.count - here)
                 here = max(0, here - start.count)
                 if missing:
-                    yield start.tick, ready, missing * stage.chunk_bytes
+                    yield start.tick - lag, ready, missing * stage.chunk_bytes
 
 
 def objective(read: Read) -> Iterator[str]:

@@ -216,16 +216,22 @@ class Model:
         for k in range(len(self.problem.nodes)):
             rate = self.problem.link_bytes(k)
             rows = [(j, s, row) for j, s, row in self.on_node(k) if row.stage.chunk_bytes]
-            if rate is None or not rows:
+            if rate is None:
+                self.add_lags(k, rows)
                 continue
-            simple = [row for _, _, row in rows if not row.stage.after and not here(row.stage, k)]
+            if not rows:
+                continue
+            simple = [row for _, _, row in rows if not row.stage.after and not row.stage.here(k)]
             sent = [
                 self.sent(j, s, k, rate)
                 for j, s, row in rows
-                if row.stage.after or here(row.stage, k)
+                if row.stage.after or row.stage.here(k)
             ]
             for t in range(self.limit):
-                needed = [row.stage.chunk_bytes * row.by(t) for row in simple]
+                needed = [
+                    row.stage.chunk_bytes * row.by(t + self.problem.lag(row.stage))
+                    for row in simple
+                ]
                 needed += [line[t] for line in sent]
                 needed = [term for term in needed if not is_zero(term)]
                 if needed:
@@ -234,6 +240,20 @@ class Model:
                 grown = [line[t] - line[t - 1] for line in sent if not is_zero(line[t])]
                 if len(grown) > 1:
                     self.model.add(sum(grown) <= rate)
+
+    def add_lags(self, k: int, rows: list[tuple[int, int, Row]]) -> None:
+        """Add that chunks can be read so long after they were sent, of a node without a link."""
+        for j, s, row in rows:
+            stage, lag = row.stage, self.problem.lag(row.stage)
+            switches = [self.switch(j, p) for p in self.waited_for(j, s)] if lag else []
+            for t in range(self.limit if lag else 0):
+                if is_zero(row.by(t)):
+                    continue
+                if t < self.problem.begin + lag:
+                    self.model.add(row.by(t) <= stage.here(k))
+                for switch in switches:
+                    sent = switch[t - lag] if t >= lag else 0
+                    self.model.add(row.by(t) <= stage.here(k) + stage.tasks * sent)
 
     def sent(self, j: int, s: int, k: int, rate: int) -> list[Any]:
         """Return L(s, k, .) of one stage: never falls, waits for the stage's input."""
@@ -249,10 +269,11 @@ class Model:
             self.model.add(line[t] - line[t - 1] <= rate)
             for switch in switches:
                 self.model.add(line[t] - line[t - 1] <= rate * switch[t - 1])
+        lag = self.problem.lag(stage)
         for t in range(self.limit):
             if not is_zero(row.by(t)):
-                needed = stage.chunk_bytes * (row.by(t) - here(stage, k))
-                self.model.add(line[t] >= needed)
+                needed = stage.chunk_bytes * (row.by(t) - stage.here(k))
+                self.model.add(line[max(0, t - lag)] >= needed)
         return line
 
     def maximise_tasks(self, watch: Watch, limit_s: float, cores: int) -> Answer:
@@ -313,11 +334,6 @@ class Model:
                 if count > before:
                     yield Start(j, s, k, t, count - before)
                 before = max(before, count)
-
-
-def here(stage: Stage, node: int) -> int:
-    """Return how many chunks of a stage are on a node already."""
-    return sum(count for k, count in stage.present if k == node)
 
 
 def is_zero(term: Any) -> bool:

@@ -137,15 +137,15 @@ class Slots:
         for where in replicas(self.problem, stage, self.rounds):
             times = {}
             for k in where:
-                rate = self.problem.link_bytes(k)
-                times[k] = ready
+                rate, lag = self.problem.link_bytes(k), self.problem.lag(stage)
+                times[k] = ready + lag
                 if rate is not None and stage.chunk_bytes and not stage.after:
                     self.sent[k] += stage.chunk_bytes
-                    times[k] = self.problem.begin - (-self.sent[k] // rate)
+                    times[k] = self.problem.begin - (-self.sent[k] // rate) + lag
             found.append(times)
         return found
 
     def fetch(self, stage: Stage, node: int) -> int:
         """Return the ticks that a chunk takes from another node."""
-        rate = self.problem.link_bytes(node)
-        return 0 if rate is None else -(-stage.chunk_bytes // rate)
+        rate, lag = self.problem.link_bytes(node), self.problem.lag(stage)
+        return lag if rate is None else -(-stage.chunk_bytes // rate) + lag

@@ -72,13 +72,17 @@ class Grid:
 
         None where chunks need not be waited for.
         """
-        row = self.link[node]
-        if row is None or not stage.chunk_bytes:
+        row, lag = self.link[node], self.problem.lag(stage)
+        if not self.problem.must_bring(stage, node):
             return None
-        here = sum(count for k, count in stage.present if k == node)
-        total = np.zeros(row.shape[0] - ready, dtype=np.int64)
+        there = np.full(self.ticks - ready, stage.here(node), dtype=np.int64)
+        if row is None:
+            there[max(ready, self.problem.begin) + lag - ready :] = MANY
+            return there
+        total = np.zeros(there.shape[0], dtype=np.int64)
         np.cumsum(row[ready:-1], out=total[1:])
-        return total // stage.chunk_bytes + here
+        there[lag:] += total[: max(0, there.shape[0] - lag)] // stage.chunk_bytes
+        return there
 
     def take(self, stage: Stage, node: int, tick: int, count: int) -> None:
         """Take what ``count`` tasks need that start at ``tick``; a negative count gives it back."""
@@ -89,8 +93,7 @@ class Grid:
     def send(self, stage: Stage, node: int, ready: int, count: int) -> None:
         """Take the link's next free time from ``ready`` on for ``count`` chunks of a stage."""
         row = self.link[node]
-        here = sum(chunks for k, chunks in stage.present if k == node)
-        amount = max(0, count - here) * stage.chunk_bytes
+        amount = max(0, count - stage.here(node)) * stage.chunk_bytes
         if row is None or not amount:
             return
         before = np.minimum(np.cumsum(row[ready:]), amount)

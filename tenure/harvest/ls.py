@@ -213,9 +213,17 @@ class Board:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the score leaves out something: the sending of what earlier stages wrote."""
+        """Whether the score leaves out something.
+
+        That is the sending of what earlier stages wrote, or of stages of which chunks are present,
+        and the time from the end of a sending until a chunk can be read.
+        """
         is_linked = any(rate is not None for rate in self.rate)
-        return is_linked and any(stage.after and stage.chunk_bytes for stage in self.stages)
+        return any(
+            self.problem.lag(stage) or (is_linked and (stage.after or stage.present))
+            for stage in self.stages
+            if stage.chunk_bytes
+        )
 
     def earliest(self, i: int, node: int) -> int | None:
         """Return the first tick at which a task fits a node and ends earlier than now."""
@@ -251,7 +259,7 @@ class Board:
                     self.overload += (new < 0) - (old < 0)
         self.starts[at][start] += sign
         self.ends[at][start + lasts] += sign
-        if not stage.after:
+        if not (stage.after or stage.present):
             self.needed[node][start] += sign * stage.chunk_bytes
 
     def settle(self, keys: range | set[int], nodes: range | set[int]) -> None:

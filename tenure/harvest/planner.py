@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tenure.harvest import copies
 from tenure.harvest.cp import cp
 from tenure.harvest.cuckoo import cuckoo
 from tenure.harvest.fair import fair
@@ -69,6 +70,8 @@ SOLVERS: dict[str, Solver] = {
 }
 #: With less time than this ``cp`` would not come to its bounds.
 LEAST_S = 0.25
+#: Solvers that can prove optima.
+EXACT = ("auto", "cp")
 
 
 def plan(
@@ -77,7 +80,8 @@ def plan(
     """Return a plan of all jobs that fit, as many tasks as can be, then as early as can be.
 
     ``watch`` has the time limit and who is told of progress, ``cores`` how many may be used,
-    ``seed`` makes solvers that draw at random repeatable. ``auto`` chooses by time.
+    ``seed`` makes solvers that draw at random repeatable. ``auto`` chooses by time. Where tasks
+    have copies of their input on nodes, plans that ``watch`` is told of count all of them.
     ``Unavailable``: the solver's library is not installed.
     ``InvalidInput``: the problem is not well formed (each fault named), or no such solver.
     """
@@ -88,6 +92,10 @@ def plan(
     if solver not in SOLVERS:
         text = f"{solver!r} is none of {', '.join(SOLVERS)}"
         raise InvalidInput(f"solver: {text}", fields=(FieldError("solver", text),))
-    found = SOLVERS[solver](problem, watch, cores, seed)
+
+    def solve(asked: Problem) -> Solution:
+        return SOLVERS[solver](asked, watch, cores, seed)
+
+    found = copies.planned(problem, solve, is_exact=solver in EXACT)
     watch.tell(found)
     return found

@@ -47,7 +47,10 @@ class Stage:
     its node before it starts. The stage begins when all stages in ``after`` (smaller indices in
     the same job) have ended (Eq. 5); only then the chunks of such a stage, which are those stages'
     output, can be sent. ``nodes``: indices of the nodes that may run it, None for all.
-    ``present``: (node, chunks) that are there already and need not be sent.
+    ``present``: (node, chunks) that are there already and need not be sent. ``copies``: classes of
+    tasks by where their input lies, as (nodes, tasks): each may begin on any of these without
+    sending, but on one alone. ``bring_s``: how long after its last byte a chunk that was sent can
+    be read, however fast the link.
     """
 
     name: str
@@ -59,6 +62,12 @@ class Stage:
     after: tuple[int, ...] = ()
     nodes: tuple[int, ...] | None = None
     present: tuple[tuple[int, int], ...] = ()
+    copies: tuple[tuple[tuple[int, ...], int], ...] = ()
+    bring_s: float = 0.0
+
+    def here(self, node: int) -> int:
+        """Return how many of its chunks are ``present`` on a node."""
+        return sum(count for k, count in self.present if k == node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,15 @@ class Problem:
         """Return Te(i, k) in ticks, at least 1."""
         exact = stage.work_s / self.nodes[node].speed / self.tick_s
         return max(1, math.ceil(exact - 1e-9))
+
+    def lag(self, stage: Stage) -> int:
+        """Return how many ticks after its last byte a chunk of a stage can be read."""
+        return math.ceil(stage.bring_s / self.tick_s - 1e-9) if stage.chunk_bytes else 0
+
+    def must_bring(self, stage: Stage, node: int) -> bool:
+        """Whether chunks of a stage that are not on a node have to be waited for there."""
+        is_linked = self.nodes[node].link_bytes_per_s is not None
+        return stage.chunk_bytes > 0 and (is_linked or self.lag(stage) > 0)
 
     def link_bytes(self, node: int) -> int | None:
         """Return what reaches a node in one tick, None where links are not modelled."""
@@ -178,8 +196,19 @@ def stage_faults(stage: Stage, index: int, nodes: int) -> Iterator[Fault]:
         yield "after", "must name stages before this one, so that none waits for itself"
     if any(not 0 <= node < nodes for node in stage.nodes or ()):
         yield "nodes", f"must be indices of the {nodes} nodes"
+    yield from input_faults(stage, nodes)
+
+
+def input_faults(stage: Stage, nodes: int) -> Iterator[Fault]:
+    """Yield what is wrong with what is said of a stage's input."""
     if any(not 0 <= node < nodes or count < 0 for node, count in stage.present):
         yield "present", f"must be pairs of a node's index (below {nodes}) and a count"
+    if any(count < 0 or any(not 0 <= k < nodes for k in where) for where, count in stage.copies):
+        yield "copies", f"must be pairs of nodes' indices (below {nodes}) and a count"
+    if stage.copies and stage.present:
+        yield "copies", "not beside present: of what is there once, a class of one node each"
+    if not (stage.bring_s >= 0 and math.isfinite(stage.bring_s)):
+        yield "bring_s", "must be a number of seconds, not negative"
 
 
 def running_faults(problem: Problem) -> Iterator[Fault]:

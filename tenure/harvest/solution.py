@@ -28,6 +28,17 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """``count`` tasks of a stage's class ``copies[place]`` begin on a node beside their input."""
+
+    job: int
+    stage: int
+    place: int
+    node: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a job is not in the plan: ``code`` is one of ``REFUSALS``, ``detail`` for people."""
 
@@ -43,6 +54,8 @@ class Solution:
     ``scheduled`` tasks (Eq. 2) and ``makespan`` in ticks (Eq. 3; 0 if nothing is scheduled).
     ``most_scheduled`` and ``least_makespan`` are proven bounds, None where the solver has none;
     the second holds for plans with as many tasks as this one or more. ``solver``: who made it.
+    ``beside``: which classes of tasks begin where copies of their input lie; of a stage on a node
+    those begin first, chunks of the others are sent.
     """
 
     starts: tuple[Start, ...]
@@ -52,6 +65,7 @@ class Solution:
     solver: str
     most_scheduled: int | None = None
     least_makespan: int | None = None
+    beside: tuple[Beside, ...] = ()
 
     @property
     def is_optimal(self) -> bool:

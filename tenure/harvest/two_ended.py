@@ -96,8 +96,8 @@ def lasts_of(problem: Problem, order: Sequence[int]) -> list[Key]:
 
 def waits_for_links(problem: Problem, order: Sequence[int]) -> bool:
     """Whether chunks of a last stage have to be brought to any node."""
-    return has_links(problem) and any(
-        problem.jobs[j].stages[s].chunk_bytes for j, s in lasts_of(problem, order)
+    return any(
+        waits_for_chunks(problem, problem.jobs[j].stages[s]) for j, s in lasts_of(problem, order)
     )
 
 
@@ -202,13 +202,12 @@ def alike(
 
 def is_free(problem: Problem, stage: Stage) -> bool:
     """Whether a stage waits for nothing, neither stages nor chunks."""
-    has_chunks = stage.chunk_bytes > 0 and has_links(problem)
-    return not stage.after and not has_chunks and stage.tasks > 0
+    return not stage.after and not waits_for_chunks(problem, stage) and stage.tasks > 0
 
 
-def has_links(problem: Problem) -> bool:
-    """Whether chunks have to be waited for on any node."""
-    return any(node.link_bytes_per_s is not None for node in problem.nodes)
+def waits_for_chunks(problem: Problem, stage: Stage) -> bool:
+    """Whether chunks of a stage have to be waited for on any node."""
+    return any(problem.must_bring(stage, k) for k in range(len(problem.nodes)))
 
 
 def together(problem: Problem, group: Sequence[Key]) -> Stage:

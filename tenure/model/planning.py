@@ -36,6 +36,8 @@ class StageNeed:
     ``delivered``: (node, tasks) whose input lies there and which have not begun. ``nodes`` may run
     it. A task takes ``work_us`` on a node of speed 1; ``after`` are the stages before. ``is_rest``:
     it is the part of the stage before it in the list that may run on other nodes alone.
+    ``copies``: (nodes, tasks) whose input lies on each of these, of tasks that have not begun;
+    elsewhere it has to be brought, which takes ``bring_us`` beside its way over the link.
     """
 
     name: str
@@ -50,6 +52,8 @@ class StageNeed:
     running: tuple[tuple[int, int, int], ...] = ()
     delivered: tuple[tuple[int, int], ...] = ()
     is_rest: bool = False
+    copies: tuple[tuple[tuple[int, ...], int], ...] = ()
+    bring_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +81,16 @@ class PlanQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStart:
-    """``count`` tasks of a stage that begin together on a node."""
+    """``count`` tasks of a stage that begin together on a node.
+
+    To ``brought`` of them their input is brought from other nodes.
+    """
 
     stage: str
     node: str
     at_us: int
     count: int
+    brought: int = 0
 
 
 @dataclass(frozen=True, slots=True)

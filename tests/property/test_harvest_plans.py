@@ -19,7 +19,7 @@ from tenure.harvest.progress import Watch
 from tenure.harvest.replan import foreseen, rest
 from tenure.harvest.solution import Refusal, solution
 from tenure.harvest.two_ended import shortened
-from tests.unit.harvest.problems import assert_feasible, best, data_centre, tiny
+from tests.unit.harvest.problems import assert_feasible, best, data_centre, tiny, with_copies
 
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -39,6 +39,26 @@ def test_cp_equals_brute_force(problem: Problem) -> None:
     assert_feasible(problem, found)
     assert found.is_optimal
     assert found.score == best(problem)
+
+
+@given(with_copies())
+@settings(SLOW, max_examples=200)
+def test_plans_beside_copies_equal_brute_force(problem: Problem) -> None:
+    """Which node each task reads its input on is chosen too, and what is brought takes its time."""
+    found = plan(problem, "cp", time_limit_s=30.0, cores=1)
+    assert_feasible(problem, found)
+    assert found.is_optimal
+    assert found.score == best(problem)
+
+
+@given(with_copies(), st.sampled_from(["first_fit", "fair", "ga", "ls"]))
+@settings(SLOW, max_examples=100)
+def test_all_solvers_keep_to_where_copies_lie(problem: Problem, solver: str) -> None:
+    ticks = iter(range(1_000_000))
+    watch = Watch(lambda: next(ticks) / 10, 2.0)
+    found = planner.plan(problem, watch, solver=solver, seed=3)
+    assert_feasible(problem, found)
+    assert found.score >= plan(problem, "cp", time_limit_s=30.0, cores=1).score
 
 
 @given(tiny())

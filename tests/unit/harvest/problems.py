@@ -1,14 +1,15 @@
 """Problems for the planner's tests: drawn tiny ones, an oracle for them, and the paper's sizes."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations_with_replacement
+from dataclasses import replace
+from itertools import combinations_with_replacement, product
 
 from hypothesis import strategies as st
 
 from benchmarks.planner_problems import GIB, data_centre
 from tenure.harvest.check import violations
 from tenure.harvest.problem import Job, Node, Problem, Running, Stage
-from tenure.harvest.solution import Refusal, Solution, Start, solution
+from tenure.harvest.solution import Beside, Refusal, Solution, Start, solution
 
 __all__ = ["GIB", "data_centre"]
 
@@ -72,6 +73,25 @@ def tiny(draw: st.DrawFn) -> Problem:
     return Problem(nodes, tuple(jobs), 1.0, step_ticks, running)
 
 
+@st.composite
+def with_copies(draw: st.DrawFn) -> Problem:
+    """The same, of whose tasks some have their input on nodes, and bringing it takes time."""
+    problem = draw(tiny())
+    nodes = range(len(problem.nodes))
+    wheres = st.sampled_from([(), (0,), (nodes[-1],), tuple(nodes)])
+
+    def changed(stage: Stage) -> Stage:
+        classes = draw(st.lists(st.tuples(wheres, st.integers(0, 2)), max_size=2))
+        bring_s = draw(st.sampled_from([0.0, 0.5, 1.0, 3.0]))
+        present = () if classes else stage.present
+        size = draw(st.sampled_from([stage.chunk_bytes, 2]))
+        lies = replace(stage, copies=tuple(classes), present=present)
+        return replace(lies, chunk_bytes=size, bring_s=bring_s)
+
+    jobs = (replace(job, stages=tuple(map(changed, job.stages))) for job in problem.jobs)
+    return replace(problem, jobs=tuple(jobs))
+
+
 def best(problem: Problem) -> tuple[int, int]:
     """Return the score of the best of all plans (``Solution.score``), trying every one."""
     jobs = range(len(problem.jobs))
@@ -93,9 +113,28 @@ def fits(problem: Problem, chosen: Sequence[int], limit: int) -> bool:
     stages = [(j, s) for j in chosen for s in range(len(problem.jobs[j].stages))]
     out = [Refusal(j, "no_room") for j in range(len(problem.jobs)) if j not in chosen]
     return any(
-        not violations(problem, solution(problem, starts, out, "oracle"))
+        not violations(problem, replace(solution(problem, starts, out, "oracle"), beside=beside))
         for starts in every(problem, stages, limit, [])
+        for beside in every_beside(problem, starts)
     )
+
+
+def every_beside(problem: Problem, starts: Sequence[Start]) -> Iterator[tuple[Beside, ...]]:
+    """Yield every way in which tasks may begin beside copies of their input."""
+    begun = {(start.job, start.stage, start.node) for start in starts}
+    rows = [
+        [Beside(j, s, place, node, n) for n in range(count + 1)]
+        for j, s, node in sorted(begun)
+        for place, (where, count) in enumerate(problem.jobs[j].stages[s].copies)
+        if node in where
+    ]
+    for picked in product(*rows):
+        taken: dict[tuple[int, int, int], int] = {}
+        for one in picked:
+            key = (one.job, one.stage, one.place)
+            taken[key] = taken.get(key, 0) + one.count
+        if all(n <= problem.jobs[j].stages[s].copies[c][1] for (j, s, c), n in taken.items()):
+            yield tuple(one for one in picked if one.count)
 
 
 def every(

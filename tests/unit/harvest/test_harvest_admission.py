@@ -81,6 +81,49 @@ def test_what_runs_stays_and_what_was_sent_is_not_sent_again() -> None:
     assert [(s.node, s.at_us) for s in of(again, "x").starts] == [("b", NOW)]
 
 
+def begins(found: PlanAnswer, name: str) -> list[tuple[str, int, int, int]]:
+    """Return (node, seconds from now, tasks, brought) of a batch's starts."""
+    rows = [(s.node, (s.at_us - NOW) // US, s.count, s.brought) for s in of(found, name).starts]
+    return sorted(rows)
+
+
+@pytest.mark.parametrize("solver", ["auto", "first_fit"])
+def test_tasks_begin_beside_their_input_where_that_is_soonest(solver: str) -> None:
+    """Of four blocks two lie on either node, one of them on b alone, the others anywhere."""
+    blocks = ((), 0), ((0,), 1), ((0, 1), 2), ((1,), 1)
+    stage = need("read", 4, chunk_bytes=MIB, copies=blocks, bring_us=20 * US)
+    found = planned(asked(batch("x", stage), solver=solver))
+    assert begins(found, "x") == [("a", 0, 2, 0), ("b", 0, 2, 0)]
+
+
+@pytest.mark.parametrize("solver", ["auto", "first_fit", "fair"])
+def test_a_copy_counts_once_however_many_nodes_have_one(solver: str) -> None:
+    """Two of four tasks have copies, on both nodes; the others wait for what is brought."""
+    words = {"sharing": "fair"} if solver == "fair" else {"solver": solver}
+    stage = need("read", 4, chunk_bytes=MIB, copies=(((0, 1), 2), ((2,), 2)), bring_us=20 * US)
+    offers = (offer("a"), offer("b"), offer("full", 0))
+    found = planned(asked(batch("x", stage), offers=offers, **words))
+    assert sum(count for _, at_s, count, _ in begins(found, "x") if at_s == 0) == 2
+    assert sum(brought for *_, brought in begins(found, "x")) == 2
+    assert ends_s(found) == {"x": 80}
+
+
+def test_bringing_takes_its_time_on_the_link_and_beside_it() -> None:
+    offers = (offer("a", 0), offer("b", link_bytes_per_s=MIB))
+    lies = (((0,), 3),)
+    stage = need("read", 3, chunk_bytes=30 * MIB, copies=lies, bring_us=6 * US)
+    found = planned(asked(batch("x", stage), offers=offers))
+    ticks_of_5_s = [("b", 40, 1, 1), ("b", 70, 1, 1), ("b", 100, 1, 1)]
+    assert begins(found, "x") == ticks_of_5_s
+
+
+def test_what_lies_nowhere_yet_is_sent_and_not_brought() -> None:
+    stage = need("read", 2, chunk_bytes=MIB, copies=(((), 1), ((0,), 1)), nodes=(1,), bring_us=US)
+    assert sum(brought for *_, brought in begins(planned(asked(batch("x", stage))), "x")) == 1
+    fresh = replace(stage, copies=())
+    assert sum(brought for *_, brought in begins(planned(asked(batch("x", fresh))), "x")) == 0
+
+
 def test_a_newcomer_does_not_push_what_was_promised() -> None:
     """The least makespan would have the long one begin first."""
     short = batch("short", need("s", 4, 30), promised_us=NOW + 30 * US)

@@ -6,8 +6,9 @@ import pytest
 
 from tenure.harvest.check import violations
 from tenure.harvest.first_fit import first_fit
+from tenure.harvest.io.solve import plan
 from tenure.harvest.problem import Job, Node, Problem, Running, Stage, faults, unused
-from tenure.harvest.solution import Refusal, Solution, Start, solution, tasks_of
+from tenure.harvest.solution import Beside, Refusal, Solution, Start, solution, tasks_of
 from tests.unit.harvest.problems import GIB, data_centre, flat, map_reduce, stage
 
 #: One node with two cores for 4 steps of 2 ticks of 10 s; two maps of 1 tick, a reduce of 2.
@@ -19,6 +20,11 @@ def test_a_right_plan_has_no_faults() -> None:
     assert violations(PROBLEM, RIGHT) == []
     assert (RIGHT.scheduled, RIGHT.makespan) == (3, 3)
     assert list(tasks_of(RIGHT, 0, 0)) == [(0, 0), (0, 0)]
+
+
+def with_stage(**more: object) -> Problem:
+    """The same problem, of a job of one stage."""
+    return replace(PROBLEM, jobs=(Job("j", (stage("a", 1, 1, **more),)),))
 
 
 def altered(*starts: Start) -> Solution:
@@ -102,6 +108,29 @@ def test_tasks_that_run_take_room_and_hold_up_what_follows() -> None:
     assert first_fit(problem).makespan == 5
 
 
+def test_what_begins_beside_its_input_is_as_said_and_the_rest_is_brought() -> None:
+    """A class of tasks has no more beside copies than it has, and these where they lie."""
+    nodes = (replace(flat("a", 2, 2), link_bytes_per_s=2), flat("b", 2, 2))
+    read = stage("read", 3, 1, chunk_bytes=2, bring_s=1.0, copies=(((0,), 1), ((1,), 1)))
+    problem = Problem(nodes, (Job("j", (read,)),), 1.0, 2)
+    starts = [Start(0, 0, 0, 0, 1), Start(0, 0, 1, 0, 1), Start(0, 0, 1, 1, 1)]
+    begun = solution(problem, starts, (), "hand")
+    told = (Beside(0, 0, 0, 0, 1), Beside(0, 0, 1, 1, 1))
+    assert violations(problem, replace(begun, beside=told)) == []
+    for wrong, law in (
+        ((), "delivery"),
+        ((*told, Beside(0, 0, 0, 1, 1)), "does not lie"),
+        ((*told, Beside(0, 0, 1, 1, 1)), "which has 1"),
+        ((Beside(0, 0, 0, 0, 2),), "where 1 begin"),
+        ((Beside(0, 0, 7, 0, 1),), "does not lie"),
+    ):
+        assert any(law in x for x in violations(problem, replace(begun, beside=wrong)))
+    for tick, is_there in ((1, False), (2, True)):  # one tick on the link, one until it is read
+        linked = solution(problem, [*starts[:2], Start(0, 0, 0, tick, 1)], (), "hand")
+        assert (violations(problem, replace(linked, beside=told)) == []) == is_there
+    assert plan(problem).makespan == 2
+
+
 def test_unused_capacity_is_eq_1_and_never_negative() -> None:
     assert unused(4000, [0.0, 0.5, 0.95, 1.0], 0.1) == (3600, 1600, 0, 0)
 
@@ -128,6 +157,9 @@ def test_unused_capacity_is_eq_1_and_never_negative() -> None:
             "jobs.0.stages.0.nodes",
         ),
         (replace(PROBLEM, running=(Running(3, 0, 0, 1, 1),)), "running.0"),
+        (with_stage(copies=(((4,), 1),)), "jobs.0.stages.0.copies"),
+        (with_stage(copies=(((0,), 1),), present=((0, 1),)), "jobs.0.stages.0.copies"),
+        (with_stage(bring_s=-1.0), "jobs.0.stages.0.bring_s"),
     ],
 )
 def test_what_cannot_be_planned_is_told_by_its_field(problem: Problem, path: str) -> None:
