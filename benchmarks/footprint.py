@@ -166,6 +166,7 @@ def _notes(plan: Plan) -> tuple[str, ...]:
         f"{len(SPECS)} real engines, {plan.containers} containers that stay where they are, "
         "sampling every 30 s, one client that reads all containers once a second. CPU is utime + "
         "stime of the process `tenured` alone, its Redis, cron and worker are others.",
-        "Start to ready: from the fork to the file that says where the API listens.",
+        "Start to ready: from the fork to the file that says where the API listens; its code is "
+        "compiled, as pip leaves it.",
         f"With kernels: {KERNEL_NODES} simulated engines and one job, once the daemon is at rest.",
     )

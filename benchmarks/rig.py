@@ -71,6 +71,17 @@ def until(condition: Callable[[], Any], timeout_s: float, what: str, *, poll_s: 
     return found
 
 
+def _environment() -> dict[str, str]:
+    """Return what a user's daemon finds: no settings of ours, and code that is compiled.
+
+    What pip copies it compiles. Code that is run from where it was written is compiled by its first
+    start, but for where the environment forbids to keep that: then each start compiles it anew.
+    """
+    named = {key: text for key, text in os.environ.items() if not key.startswith("TENURE_")}
+    named.pop("PYTHONDONTWRITEBYTECODE", None)
+    return named
+
+
 class Daemon:
     """A `tenured run` with everything at defaults but what ``config`` says.
 
@@ -91,7 +102,7 @@ class Daemon:
             [*pinned, str(TENURED), "run", "--config", str(self.file)],
             path / "state",
             path / "tenured.log",
-            env={key: text for key, text in os.environ.items() if not key.startswith("TENURE_")},
+            env=_environment(),
         )
 
     @property

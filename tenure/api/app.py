@@ -50,7 +50,21 @@ def build_app(backend: Backend, options: Options) -> web.Application:
     return app
 
 
+async def complete() -> None:
+    """Have the checks of all bodies and queries made, which the first request of each would do.
+
+    One after another between other work; never in a thread, for pydantic makes no model's twice at
+    once.
+    """
+    for endpoint in ENDPOINTS:
+        for model in (endpoint.query, endpoint.body):
+            if model is not None:
+                model.model_rebuild()
+                await asyncio.sleep(0)
+
+
 async def _openapi(_: web.Request) -> web.StreamResponse:
+    await complete()
     text = await asyncio.to_thread(_document)
     return web.Response(body=text, content_type="application/json")
 
@@ -146,12 +160,12 @@ def _http_problem(
 
 def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
     """Return aiohttp's handler of an endpoint: check the query and body, then call it."""
-    blank = endpoint.query()
+    blank = cache(endpoint.query)
 
     async def serve(request: web.Request) -> web.StreamResponse:
         if not _expects_what_it_may(request):
             raise refused(417, "unknown_expectation", "must be 100-continue", field="Expect")
-        query = checked_query(endpoint.query, _single(request)) if request.query_string else blank
+        query = checked_query(endpoint.query, _single(request)) if request.query_string else blank()
         raw = b"" if endpoint.is_raw else await _read(request, endpoint, options)
         document = parse_json(raw) if raw else None
         body = None

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from croniter import croniter
-from croniter.croniter import CroniterError
-
 from tenure.config.cycleschema import CycleSection
 from tenure.config.reach import check_agent, check_listeners, check_node_reach
 from tenure.config.schema import (
@@ -234,6 +231,8 @@ def cron_fault(text: str) -> str:
         return f"must have five fields{blanks}: minute hour day month weekday, as in */5 * * * *"
     if not all(_CRON_FIELD.match(field) for field in fields):
         return "may hold numbers, names of months and weekdays, and * , / - # L only"
+    from croniter import CroniterError, croniter  # who has intervals alone need not wait for it
+
     try:
         croniter(text, _SAMPLE_TIME).get_next()
     except (CroniterError, ValueError, ArithmeticError) as error:

@@ -18,9 +18,12 @@ def required(description: str) -> Any:
 
 
 class Section(BaseModel):
-    """A mapping with known keys; an empty one (``power:`` and nothing below) means defaults."""
+    """A mapping with known keys; an empty one (``power:`` and nothing below) means defaults.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Only those that are validated by themselves have checks made, when they first are.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from tenure.core import board, room, start
 from tenure.core.board import Scene
 from tenure.core.context import Context
+from tenure.model.arrays import np
 from tenure.model.booking import Booking
 from tenure.model.job import Job, JobState
 from tenure.model.node import Node

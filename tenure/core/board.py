@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-
 from tenure.core import ledger, room
 from tenure.core.context import Context
 from tenure.core.occupants import Occupants
+from tenure.model.arrays import np
 from tenure.model.job import Constraint, Job, JobSpec
 from tenure.model.node import Node, Power
 from tenure.model.placing import NEVER, Ask, Bools, ClusterView, Ints, Queued, Running

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from tenure.core import board, room
 from tenure.core.context import Context
+from tenure.model.arrays import np
 from tenure.model.container import Service
 from tenure.model.node import Power
 from tenure.model.placing import Ask, Bools

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tenure.core.context import Context
 from tenure.core.room import run_estimate_us
+from tenure.model.arrays import np
 from tenure.model.placing import Ints, Running
 
 START_ROWS = 64

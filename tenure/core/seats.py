@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tenure.core import board, room
 from tenure.core.context import Context
+from tenure.model.arrays import np
 from tenure.model.container import Service
 from tenure.model.node import Node, Power
 from tenure.model.placing import Ask, Bools, Ints

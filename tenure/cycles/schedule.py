@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from croniter import croniter
-from croniter.croniter import CroniterError
-
 from tenure.model.errors import InvalidInput
 from tenure.model.plan import CycleSpec
 from tenure.model.units import US
@@ -30,10 +27,16 @@ class Timing:
     def __post_init__(self) -> None:
         if bool(self.cron) == bool(self.interval_us):
             raise InvalidInput("a cycle needs either cron or an interval")
-        if self.cron and (len(self.cron.split()) != 5 or not croniter.is_valid(self.cron)):
+        if self.cron and not _is_cron(self.cron):
             raise InvalidInput(f"not five cron fields: {self.cron!r}")
         if self.interval_us and (self.interval_us < US or self.interval_us % US):
             raise InvalidInput("an interval is whole seconds, at least one")
+
+
+def _is_cron(text: str) -> bool:
+    from croniter import croniter  # who has intervals alone need not wait for it
+
+    return len(text.split()) == 5 and bool(croniter.is_valid(text))
 
 
 def timing_of(spec: CycleSpec) -> Timing:
@@ -45,6 +48,8 @@ def next_due(timing: Timing, after_us: int) -> int | None:
     """Return the first due time strictly after ``after_us``; None where there is none (30 Feb)."""
     if timing.interval_us:
         return (after_us // timing.interval_us + 1) * timing.interval_us
+    from croniter import CroniterError, croniter
+
     # Cron counts in whole seconds, so the begin of the second gives the same next minute.
     start = datetime.fromtimestamp(after_us // US, UTC)
     try:
@@ -69,6 +74,8 @@ def latest_due(timing: Timing, after_us: int, until_us: int) -> int | None:
     if timing.interval_us:
         at_us = until_us // timing.interval_us * timing.interval_us
     else:
+        from croniter import CroniterError, croniter
+
         # croniter's own step back excludes the start, so begin one second later.
         start = datetime.fromtimestamp(until_us // US + 1, UTC)
         try:

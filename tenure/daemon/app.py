@@ -15,7 +15,7 @@ import signal
 import ssl
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -50,7 +50,8 @@ from tenure.model.errors import TenureError
 from tenure.model.events import Closing, Configured
 from tenure.model.node import Power, Reach
 from tenure.placement.constraints import parse as parse_constraint
-from tenure.placement.policies import Policies
+from tenure.placement.late import late
+from tenure.placement.late import load as load_policies
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts
 from tenure.profiling.io.uses import UseStore
 from tenure.store.pruning import Bounds
@@ -66,7 +67,7 @@ UPKEEP_S = 60.0
 SWEEP_S = 5.0
 CONTACT_S = 0.7
 WARM_NODES = 20
-#: The routes with their schemas: a sixth of a second to import.
+#: The routes with their schemas: a twentieth of a second to import.
 API_MODULE = "tenure.api.app"
 #: A thread that wrote to the disk waits at most this long for the busy event loop, each time that
 #: it goes on: Python's 5 ms would be a commit's largest part.
@@ -93,16 +94,19 @@ class Daemon:
         begun = time.monotonic()
         sys.setswitchinterval(SWITCH_S)
         self._notifier.begin()
+        # while databases are opened and the engines think
+        loop = asyncio.get_running_loop()
+        importing = loop.run_in_executor(None, import_module, API_MODULE)
         try:
             await self._open()
-            await self._serve(begun)
+            await self._serve(begun, importing)
         finally:
             await self._notifier.end()
         return 1 if self._failure is not None else 0
 
-    async def _serve(self, begun: float) -> None:
+    async def _serve(self, begun: float, importing: Awaitable[Any]) -> None:
         try:
-            await self._start()
+            await self._start(importing)
             log.info("ready after %.2f s: %s", time.monotonic() - begun, self._addresses())
             self._notifier.ready(self._status())
             await self._stopping.wait()
@@ -117,7 +121,7 @@ class Daemon:
         settings = self._settings
         bounds = Bounds(events=settings.limits.events, logs_bytes=settings.limits.logs_bytes)
         self.store = Store.open(settings.state_dir / "state.db", KINDS, bounds=bounds)
-        self.policies = Policies(patience=settings.placement.patience)
+        self.policies = late(settings.placement.patience)
         fleet = f"f-{os.urandom(6).hex()}"
         self.localizer = Tiers()
         self.state = FleetState(
@@ -176,7 +180,7 @@ class Daemon:
         order = {"parent": os.getpid(), "redis_url": redis_url, "host": host, "token": token}
         return json.dumps(order)
 
-    async def _start(self) -> None:
+    async def _start(self, importing: Awaitable[Any]) -> None:
         settings = self._settings
         await self.loop.start()
         self.hands.configure(settings.nodes)
@@ -188,10 +192,9 @@ class Daemon:
         self._spawn(self._upkeep(), "upkeep")
         uploading = uploads.serve(self._uploads, lambda: self.state.tables, SWEEP_S)
         self._spawn(uploading, "uploads")
-        contact = asyncio.create_task(self._first_contact())
-        await asyncio.to_thread(import_module, API_MODULE)  # while the engines think
-        await contact
+        await asyncio.gather(self._first_contact(), importing)
         await self._listen()
+        self._spawn(_catch_up(), "imports", is_finite=True)
         self._spawn(self.rhythm.run(), "rhythm")
         self._signals()
 
@@ -404,6 +407,14 @@ class Daemon:
         deadline = time.monotonic() + MOVES_S
         while self.state.ctx.is_mid_move() and time.monotonic() < deadline:
             await self.loop.wait_commit(0.5)
+
+
+async def _catch_up() -> None:
+    """Have ready what the first requests need, and nobody before: policies, checks of bodies."""
+    from tenure.api.app import complete
+
+    await asyncio.to_thread(load_policies)
+    await complete()
 
 
 def _configured(settings: Settings) -> EventMaker:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
@@ -39,11 +39,13 @@ from tenure.model.external import Look
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
 from tenure.model.node import AgentTold, Reach
-from tenure.placement.policies import Policies
 from tenure.profiling.apps import app_of
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.io.uses import UseStore
 from tenure.store.store import Store
+
+if TYPE_CHECKING:
+    from tenure.placement.policies import Policies
 
 
 @dataclass(frozen=True, slots=True)

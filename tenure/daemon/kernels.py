@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tenure.cycles.io.tether import Tethered
-from tenure.placement.kernels import compile_kernels, compile_planning, fingerprint
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +92,7 @@ def give_back(library: str, *, maps: Path = Path("/proc/self/maps")) -> int:
 def main(argv: list[str]) -> int:
     """Compile into the directory named; 1 where there is no compiler."""
     from tenure.locality.kernels import name_of_code
+    from tenure.placement.kernels import fingerprint
 
     directory = Path(argv[1])
     os.nice(NICE)
@@ -102,6 +102,18 @@ def main(argv: list[str]) -> int:
             shutil.rmtree(old, ignore_errors=True)
     compiling = MAKERS[(argv[2:] or [PLACEMENT])[0]]
     return 0 if compiling(str(directory)) is not None else 1
+
+
+def _compile_placement(directory: str) -> object | None:
+    from tenure.placement.kernels import compile_kernels
+
+    return compile_kernels(directory)
+
+
+def _compile_planning(directory: str) -> object | None:
+    from tenure.placement.kernels import compile_planning
+
+    return compile_planning(directory)
 
 
 def _compile_locality(directory: str) -> object | None:
@@ -116,8 +128,8 @@ def _compile_locality(directory: str) -> object | None:
 
 #: What compiles each bundle; None where there is no compiler.
 MAKERS: Mapping[str, Callable[[str], object | None]] = {
-    PLACEMENT: compile_kernels,
-    PLANNING: compile_planning,
+    PLACEMENT: _compile_placement,
+    PLANNING: _compile_planning,
     LOCALITY: _compile_locality,
 }
 

@@ -13,13 +13,11 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from tenure.daemon.child import IDLE_S, Child, ChildEnded, serve
+from tenure.model.arrays import np
 from tenure.model.effects import Decide
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.placing import Ask, ClusterView
-from tenure.placement.milp import outcome_of
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +73,8 @@ def question_of(effect: Decide) -> bytes:
 
 def answer_to(line: str) -> str:
     """Return the answer to a question, as a line without its end."""
+    from tenure.placement.milp import outcome_of  # the child's alone
+
     words = json.loads(line)
     view = ClusterView(**_typed(words["view"]))
     ask = Ask(**_typed(words["ask"]))

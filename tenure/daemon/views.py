@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Generator
 from dataclasses import asdict, fields, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenure.api.lazy import Rows
 from tenure.core import (
@@ -40,7 +40,9 @@ from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Forecast
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US, iso
-from tenure.placement.policies import Policies
+
+if TYPE_CHECKING:
+    from tenure.placement.policies import Policies
 
 GONE = (ContainerState.REMOVED, ContainerState.FAILED)
 _DIMENSIONS = tuple(field.name for field in fields(Resources))

@@ -14,13 +14,10 @@ from tenure.placement.ff import ff
 from tenure.placement.fifo import fifo
 from tenure.placement.fifo_c import fifo_c, fifo_c_free
 from tenure.placement.gio import gio
+from tenure.placement.names import POLICIES
 
-#: Policies for jobs by number: kernels cannot take strings.
-POLICIES = ("ff", "gio", "exact", "fifo", "fifo_c", "fifo_c_free", "asq")
+#: The numbers of ``POLICIES``.
 FF, GIO, EXACT, FIFO, FIFO_C, FIFO_C_FREE, ASQ = range(len(POLICIES))
-#: The policy that plans the whole queue (``rolling``). Where one job alone is asked about, it is
-#: answered as ``exact``.
-TENURE = "tenure"
 PLANNED = len(POLICIES)
 
 #: A policy's number, then the numbers of a ``Need`` in their order.

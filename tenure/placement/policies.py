@@ -38,9 +38,7 @@ from tenure.placement.decide import (
     LOCAL,
     MODES,
     PLANNED,
-    POLICIES,
     REASONS,
-    TENURE,
     entail,
     question_of,
 )
@@ -54,13 +52,14 @@ from tenure.placement.kernels import (
     compile_planning,
 )
 from tenure.placement.milp import decide_milp
+from tenure.placement.names import EVERY, MILP, POLICIES, TENURE
 from tenure.placement.plan import Bounds
 from tenure.placement.random import random
 from tenure.placement.spread import spread
 
 #: Slow, so ``stand_in`` is asked where an answer cannot wait. Schedules foresee its jobs as those
 #: of ``exact``, which places them at the same cost.
-MILP, INSTEAD_OF_MILP = "milp", "exact"
+INSTEAD_OF_MILP = "exact"
 #: The numbers under which kernels know the policies for jobs that are asked about alone.
 CODES = {name: code for code, name in enumerate(POLICIES)} | {MILP: EXACT, TENURE: EXACT}
 #: How much of its slack a job may spend on saving, 0 to 1, where nobody says.
@@ -124,7 +123,7 @@ class Policies:
 
     def policies(self) -> tuple[str, ...]:
         """Return the names of the policies for jobs."""
-        return (*POLICIES, TENURE, MILP)
+        return EVERY
 
     def stand_in(self, policy: str) -> str:
         """Return the policy that answers at once in the stead of a slow one, itself if it does."""

@@ -34,7 +34,7 @@ from tenure.model.reading import DatasetInput
 from tenure.model.resources import Resources
 from tenure.model.tier import DURABLE, TierKind, TierSpec
 from tenure.model.units import MIB, US
-from tenure.placement.decide import TENURE
+from tenure.placement.names import TENURE
 from tenure.simulation.clients import PATIENCE_US, Clients
 from tenure.simulation.disks import ROTTEN, digest_of
 from tenure.simulation.machine import Machine, SimContainer

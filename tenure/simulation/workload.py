@@ -14,8 +14,7 @@ from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.placement.decide import POLICIES, TENURE
-from tenure.placement.policies import MILP
+from tenure.placement.names import MILP, POLICIES, TENURE
 from tenure.simulation import lent
 from tenure.simulation.behaviour import WORKER_ENDS
 

@@ -29,12 +29,13 @@ class Codec:
     """
 
     def __init__(self, kinds: Mapping[str, Any], upgrades: Upgrades | None = None) -> None:
-        self._adapters = {kind: _adapter(type_) for kind, type_ in kinds.items()}
+        self._kinds = dict(kinds)
+        self._adapters: dict[str, TypeAdapter[Any]] = {}
         self._upgrades = upgrades or {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        return tuple(self._adapters)
+        return tuple(self._kinds)
 
     def version(self, kind: str) -> int:
         """Return the version that records of ``kind`` are written with, from 1."""
@@ -42,7 +43,7 @@ class Codec:
 
     def encode(self, kind: str, key: str, record: Any) -> str:
         """Return the JSON of a record; raise Unstorable if it would not read back equal."""
-        adapter = self._adapters.get(kind)
+        adapter = self._adapter(kind)
         if adapter is None:
             raise Unstorable(f"there is no kind of record named {kind!r}")
         try:
@@ -55,7 +56,7 @@ class Codec:
 
     def decode(self, kind: str, key: str, version: int, text: str) -> Any:
         """Return the record; raise StoreDamaged, or StoreTooNew for a later ``version``."""
-        adapter = self._adapters.get(kind)
+        adapter = self._adapter(kind)
         if adapter is None or version > self.version(kind):
             raise StoreTooNew(
                 f"the record {kind} {key!r} (version {version}) was written by a later version of "
@@ -70,6 +71,17 @@ class Codec:
                 f"the record {kind} {key!r} cannot be read ({_first_line(error)}): "
                 "put a backup of the database in place, or report this as a defect"
             ) from error
+
+    def _adapter(self, kind: str) -> TypeAdapter[Any] | None:
+        """Return the adapter of a kind, None for one that is unknown.
+
+        Made when it is first needed: all of them take a thirtieth of a second, and a fleet without
+        batches or datasets needs no adapters of theirs.
+        """
+        adapter = self._adapters.get(kind)
+        if adapter is None and kind in self._kinds:
+            adapter = self._adapters[kind] = _adapter_of(self._kinds[kind])
+        return adapter
 
     def _upgraded(self, kind: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         for upgrade in self._upgrades[kind][version - 1 :]:
@@ -89,7 +101,7 @@ def encode_event(body: Mapping[str, Any], seq: int) -> str:
         raise Unstorable(f"the event {seq} cannot be written as JSON: {error}") from error
 
 
-def _adapter(type_: Any) -> TypeAdapter[Any]:
+def _adapter_of(type_: Any) -> TypeAdapter[Any]:
     if get_origin(type_) in (Union, UnionType):
         return TypeAdapter(Annotated[type_, Discriminator("kind")])
     return TypeAdapter(type_)

@@ -130,7 +130,7 @@ def test_only_wiring_rooms_import_several_adapters() -> None:
 def test_the_simulator_defines_no_policy_of_its_own() -> None:
     """It runs the product's kernels: nothing in it decides where executors go."""
     from tenure.locality.kernels import Kernels
-    from tenure.placement.decide import POLICIES
+    from tenure.placement.names import POLICIES
     from tenure.placement.policies import SERVICE_POLICIES
 
     deciders = {*POLICIES, *SERVICE_POLICIES, "decide", "choose", "pick", "place", "head_of_line"}

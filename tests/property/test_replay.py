@@ -13,7 +13,7 @@ from tenure.model.placing import Occupied, Queued
 from tenure.model.units import US
 from tenure.placement.arrays import ends_of, fleet_of, jobs_of
 from tenure.placement.course import Rules, open_chronicle, open_course
-from tenure.placement.decide import POLICIES
+from tenure.placement.names import POLICIES
 from tenure.placement.policies import Policies
 from tenure.placement.replay import TO_THE_END, Arrivals, replay
 from tenure.simulation.sla.generator import PaperParams, generate

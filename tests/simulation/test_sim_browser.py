@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tenure.placement.decide import POLICIES
+from tenure.placement.names import POLICIES
 from tenure.simulation import Options, simulate
 from tenure.simulation.sla import plots, report
 from tenure.simulation.sla.compare import Study, run_study, summarise

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tenure.placement.binding import bind_loop
-from tenure.placement.decide import NO_ROOM, POLICIES, decide
+from tenure.placement.decide import NO_ROOM, decide
+from tenure.placement.names import POLICIES
 from tenure.simulation import Options, simulate
 from tenure.simulation.sla import run
 from tenure.simulation.sla.generator import PaperParams, generate

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.model.errors import InvalidInput
 from tenure.model.units import US
-from tenure.placement.decide import POLICIES
+from tenure.placement.names import POLICIES
 from tenure.placement.policies import Policies
 from tenure.simulation import Cluster, Options, Result, Workload, simulate
 from tenure.simulation.sla.generator import LOADS, PaperParams, generate

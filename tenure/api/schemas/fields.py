@@ -40,9 +40,12 @@ _MEMORY = re.compile(r"^([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(?:([kmgtp])(ib|b)?|b)?$
 
 
 class Strict(BaseModel):
-    """Unknown fields are faults, and no value is turned into another type."""
+    """Unknown fields are faults, and no value is turned into another type.
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    Its check is made when it is first needed, or by ``app.complete``.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 def memory_bytes(value: Any) -> Any:

@@ -42,7 +42,7 @@ MAX_SEQ = 2**62
 
 
 class Query(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class NoQuery(Query):

@@ -21,12 +21,12 @@ from tenure.placement import replay, rolling, wholesale
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need, lend
 from tenure.placement.binding import Loop, bind_loop
 from tenure.placement.course import Rules, open_chronicle, open_course
-from tenure.placement.decide import POLICIES, TENURE
 from tenure.placement.kernels import LEAVES_FIRST, fingerprint, lender
 from tenure.placement.milp import decide_milp
+from tenure.placement.names import MILP, POLICIES, TENURE
 from tenure.placement.plan import open_plan
 from tenure.placement.planner import COMPILED_BOUNDS
-from tenure.placement.policies import MILP, PATIENCE, Policies
+from tenure.placement.policies import PATIENCE, Policies
 from tenure.placement.replay import TO_THE_END, Arrivals
 
 #: Policies that a simulation may take time for, beside those of the daemon.

@@ -21,7 +21,8 @@ from tenure.placement.course import (
     Chronicle,
     Course,
 )
-from tenure.placement.decide import MODES, NO_NODE, NO_ROOM, TENURE
+from tenure.placement.decide import MODES, NO_NODE, NO_ROOM
+from tenure.placement.names import TENURE
 from tenure.simulation.sla.cluster import Cluster
 from tenure.simulation.sla.options import Options
 from tenure.simulation.sla.workload import Workload

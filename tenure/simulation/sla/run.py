@@ -10,7 +10,8 @@ import numpy as np
 from tenure.model.placing import Ints
 from tenure.placement.arrays import Ends, Fleet, Jobs
 from tenure.placement.course import close_spans, open_chronicle, open_course
-from tenure.placement.decide import EXACT, PLANNED, POLICIES, TENURE
+from tenure.placement.decide import EXACT, PLANNED
+from tenure.placement.names import POLICIES, TENURE
 from tenure.placement.plan import Plan, open_plan
 from tenure.placement.planner import COMPILED_BOUNDS
 from tenure.placement.replay import TO_THE_END, Arrivals

@@ -25,7 +25,8 @@ from tenure.placement.course import (
     open_chronicle,
     open_course,
 )
-from tenure.placement.decide import LOCAL, NO_NODE, NO_ROOM, POLICIES
+from tenure.placement.decide import LOCAL, NO_NODE, NO_ROOM
+from tenure.placement.names import POLICIES
 from tenure.placement.replay import TO_THE_END, Arrivals
 from tests.unit.placement.build import N, ask_of, queued, view_of
 
