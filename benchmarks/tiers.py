@@ -2,8 +2,8 @@
 
 SSD and HDD of each node are loop devices, limited to what the testbed calls theirs by the kernel's
 throttle on each task's own group, for a limit on a parent does not bound its children. A task reads
-its block once, from the beginning to the end, when its limit stands; before that the block has left
-the page cache. So figures are of cold reads, and those of memory of a tmpfs.
+its block once, from the beginning to the end, when its limit stands; the blocks leave the page
+cache right before that. So figures are of cold reads, and those of memory of a tmpfs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -55,7 +55,7 @@ class Plan:
     """``blocks`` of ``block_bytes`` in each dataset."""
 
     blocks: int = 9
-    block_bytes: int = 32 * MIB
+    block_bytes: int = 64 * MIB
 
 
 FULL = Plan()
@@ -96,8 +96,9 @@ def measure(*, is_quick: bool) -> Report:
 def _note(plan: Plan) -> str:
     return (
         f"Three nodes on one machine; blocks of {plan.block_bytes // MIB} MiB. SSD and HDD are "
-        "loop devices limited to 400 and 160 MB/s for each task, memory is a tmpfs; before a timed "
-        "read the block has left the page cache. The clock of a task has hundredths of a second."
+        "loop devices limited to 400 and 160 MB/s for each task, memory is a tmpfs; right before a "
+        "timed read all blocks are dropped from the page cache. What a task reads in its first "
+        "tenth of a second the kernel does not hold back. Its clock has hundredths of a second."
     )
 
 
@@ -135,16 +136,10 @@ class Rig:
         until(lambda: not list(self._files()), ENDS_S, f"the files of {name} to go")
 
     def _files(self) -> Iterator[Path]:
-        for disk in self.disks.values():
-            yield from disk.path.rglob("[0-9][0-9][0-9][0-9][0-9][0-9]")
+        return _blocks_of(self.disks.values())
 
     def scan(self, name: str) -> tuple[dict[str, Any], list[float]]:
         """Read a dataset by a batch, cold; return the batch and each task's milliseconds."""
-        for path in self._files():
-            handle = os.open(path, os.O_RDONLY)
-            os.fsync(handle)  # what is still to be written stays in the cache
-            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(handle)
         limits = len(NODES) * len(LIMITS)
         stage = {
             "name": "read",
@@ -258,17 +253,34 @@ def _number(device: str) -> str:
     return f"{os.major(found)}:{os.minor(found)}"
 
 
+def _blocks_of(disks: Iterable[Disk]) -> Iterator[Path]:
+    for disk in disks:
+        yield from disk.path.rglob("[0-9][0-9][0-9][0-9][0-9][0-9]")
+
+
+def _leave_the_cache(disks: Iterable[Disk]) -> None:
+    for path in _blocks_of(disk for disk in disks if disk.device):
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        os.fsync(handle)  # what is still to be written stays in the cache
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(handle)
+
+
 @contextmanager
-def _limiting(nodes: Sequence[Node] | Any, disks: Any) -> Iterator[None]:
+def _limiting(nodes: Sequence[Node] | Any, disks: Iterable[Disk]) -> Iterator[None]:
     """Limit what each task reads from each device, from a moment after its group is made."""
     mount = cgroups.controller("blkio")
     assert mount is not None
+    disks = list(disks)
     rules = [
         f"{disk.device} {LIMITS[disk.path.name]}" for disk in disks if disk.path.name in LIMITS
     ]
     parents = [mount / node.cgroup_parent.strip("/") / "tenure-harvest" for node in nodes]
     ended = threading.Event()
-    thread = threading.Thread(target=_limit, args=(parents, rules, ended), name="limits")
+    thread = threading.Thread(target=_limit, args=(parents, rules, disks, ended), name="limits")
     thread.start()
     try:
         yield
@@ -277,7 +289,9 @@ def _limiting(nodes: Sequence[Node] | Any, disks: Any) -> Iterator[None]:
         thread.join()
 
 
-def _limit(parents: Sequence[Path], rules: Sequence[str], ended: threading.Event) -> None:
+def _limit(
+    parents: Sequence[Path], rules: Sequence[str], disks: Sequence[Disk], ended: threading.Event
+) -> None:
     done: set[Path] = set()
     while not ended.wait(LOOK_S):
         for parent in parents:
@@ -286,11 +300,13 @@ def _limit(parents: Sequence[Path], rules: Sequence[str], ended: threading.Event
             except OSError:
                 continue
             for group in groups:
-                if group not in done and _set(group, rules):
+                if group not in done and _set(group, rules, disks):
                     done.add(group)
 
 
-def _set(group: Path, rules: Sequence[str]) -> bool:
+def _set(group: Path, rules: Sequence[str], disks: Sequence[Disk]) -> bool:
+    """Have a task begin to read: it does so with the last of its limits."""
+    _leave_the_cache(disks)
     try:
         for rule in rules:
             (group / LIMIT).write_text(rule)

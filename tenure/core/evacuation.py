@@ -167,20 +167,17 @@ def _copies(ctx: Context, node: Node) -> list[Blocker]:
 
 def _blocks(ctx: Context, node: Node) -> list[Blocker]:
     """Return the datasets with blocks on this node alone: those are copied elsewhere first."""
-    sole: dict[str, int] = {}
-    notes: dict[str, str] = {}
-    for block in replicas.sole_blocks(ctx, node.name):
-        sole[block.dataset] = sole.get(block.dataset, 0) + 1
-        notes[block.dataset] = block.note or notes.get(block.dataset, "")
     found = []
+    sole = replicas.sole_counts(ctx, node.name)
+    notes = replicas.notes_on(ctx, node.name) if sole else {}
     for key, count in sorted(sole.items()):
         name = ctx.tables.datasets[key].spec.name
         reason = f"{count} blocks of dataset {name} are on this node alone"
         remedy = "wait; they are copied to other nodes"
-        if notes[key]:
+        if key in notes:
             reason = f"{reason}: {notes[key]}"
             remedy = f"give other nodes tiers with room for them, or tenure dataset rm {name}"
-        is_passing = not notes[key] and _answers(node)
+        is_passing = key not in notes and _answers(node)
         found.append(Blocker("dataset", key, name, "last_replica", reason, remedy, is_passing))
     return found
 

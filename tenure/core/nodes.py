@@ -111,7 +111,7 @@ def retire(ctx: Context) -> None:
             for grave in ctx.graves_on(name):
                 ctx.drop_grave(grave)  # no listing of that engine will ever show it gone
         is_empty = not room.is_busy(ctx, node.name) and not replicas.is_sole(ctx, node.name)
-        if is_empty and not node.effect:
+        if is_empty and not node.effect and tiers.clear_node(ctx, node.name):
             ledger.close_interval(ctx, node.name)
             drain.forget(ctx, node.name)
             ctx.strangers.pop(node.name, None)

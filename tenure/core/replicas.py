@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from tenure.core import external
 from tenure.core.blockindex import Standing, nodes_of
@@ -17,6 +18,8 @@ from tenure.model.dataset import Block, Dataset, DatasetState, Location, Replica
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.tier import DURABLE, TierSpec
 
+#: Blocks that wait for a copy and are asked why.
+MOST_NOTED = 500
 #: What makes a node's replicas readable.
 READABLE = frozenset((Standing.READY, Standing.LEAVING))
 
@@ -143,29 +146,34 @@ def dataset_of(ctx: Context, ref: str) -> Dataset | None:
     return found if found is not None or key is None else ctx.tables.datasets[key]
 
 
-def sole_blocks(ctx: Context, node: str) -> list[Block]:
-    """Return the blocks of which this node has the only copy that is kept for good, by key.
+def sole_counts(ctx: Context, node: str) -> dict[str, int]:
+    """Return of how many blocks this node has the only copy that is kept for good, by dataset.
 
     What lies on it in memory alone counts too; a copy elsewhere counts if it is in a durable tier
-    of a node that can be read and stays. O(blocks on the node), unless there is none.
+    of a node that can be read and stays. O(ways in which blocks are spread over other nodes).
     """
-    found = _sole(ctx, node) if is_sole(ctx, node) else ()
-    return sorted(found, key=lambda block: block.key)
-
-
-def _sole(ctx: Context, node: str) -> Iterator[Block]:
-    """Yield them in no order."""
     stays: dict[tuple[str, str], bool] = {}
-    for tier in ctx.shelves.tiers_at.get(node, ()):
-        for key in ctx.shelves.held.get(f"{node}/{tier}", ()):
+    found: dict[str, int] = {}
+    for key, spread in ctx.shelves.spread.get(node, {}).items():
+        if _is_ours_to_keep(ctx, key):
+            rows = spread.items()
+            count = sum(n for o, n in rows if not any(_stays(ctx, place, stays) for place in o))
+            found |= {key: count} if count else {}
+    return found
+
+
+def notes_on(ctx: Context, node: str) -> dict[str, str]:
+    """Return why blocks on a node get no other copy, one reason for each dataset.
+
+    Of the first that wait for one.
+    """
+    found: dict[str, str] = {}
+    for waiting in (ctx.shelves.starved, ctx.shelves.wanting):
+        for key in islice(waiting, MOST_NOTED):
             block = ctx.tables.blocks[key]
-            here = block.on(node, tier)
-            if here is None or not here.is_present or not _is_ours_to_keep(ctx, block.dataset):
-                continue
-            others = (r for r in block.replicas if r.node != node and r.is_present)
-            right = (r for r in others if f"{r.node}/{r.tier}" not in block.broken)
-            if not any(_stays(ctx, (r.node, r.tier), stays) for r in right):
-                yield block
+            if block.note and any(replica.node == node for replica in block.replicas):
+                found.setdefault(block.dataset, block.note)
+    return found
 
 
 def _is_ours_to_keep(ctx: Context, key: str) -> bool:

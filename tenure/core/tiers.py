@@ -39,6 +39,8 @@ AGAIN_US = 10 * US
 FAULTY_US = 30 * US
 #: What came late is found by looking this often.
 SURVEY_US = 3600 * US
+#: Blocks of a tier that are given up in one event.
+MOST_GIVEN_UP = 250
 #: Names in one effect, and bytes read by one check.
 MOST_NAMES = 200
 MOST_CHECKED = 4 << 30
@@ -84,11 +86,28 @@ def _forget_tiers(ctx: Context, node: Node) -> None:
     for key in _marks(ctx, node.name):
         tier = key.partition("/")[2]
         if node.spec.tier(tier) is None:
-            for block in [ctx.tables.blocks[row] for row in ctx.shelves.held.get(key, ())]:
+            for block in _fading(ctx, key):
                 if _has_others(ctx, block, key):
                     inspection.lose(ctx, block, node.name, tier)
             if not ctx.shelves.held.get(key):
                 drop_mark(ctx, mark_of(ctx, node.name, tier))
+
+
+def _fading(ctx: Context, key: str) -> list[Block]:
+    """Return the next blocks of a tier that is given up, of those that lay there when that began.
+
+    The rest follows in the next event.
+    """
+    fading = ctx.shelves.fading
+    if key not in fading:
+        fading[key] = iter(list(ctx.shelves.held.get(key, ())))
+    rows = list(islice(fading[key], MOST_GIVEN_UP))
+    if len(rows) < MOST_GIVEN_UP:
+        del fading[key]
+    else:
+        ctx.arm(ctx.now_us, MACHINE, key.partition("/")[0])
+    blocks = (ctx.tables.blocks.get(row) for row in rows)
+    return [block for block in blocks if block is not None]
 
 
 def _has_others(ctx: Context, block: Block, mark: str) -> bool:
@@ -101,13 +120,22 @@ def _has_others(ctx: Context, block: Block, mark: str) -> bool:
     return bool(marks - {mark, *block.broken})
 
 
-def forget_node(ctx: Context, name: str) -> None:
-    """Give up everything on a node that is forgotten."""
+def clear_node(ctx: Context, name: str) -> bool:
+    """Give up what lies on a node that is to be forgotten; return whether that was all of it."""
     for key in _marks(ctx, name):
         tier = key.partition("/")[2]
-        for block in [ctx.tables.blocks[row] for row in ctx.shelves.held.get(key, ())]:
-            inspection.lose(ctx, block, name, tier)
-        drop_mark(ctx, mark_of(ctx, name, tier))
+        for block in _fading(ctx, key):
+            if block.on(name, tier) is not None:
+                inspection.lose(ctx, block, name, tier)
+        if key in ctx.shelves.fading:
+            return False
+    return True
+
+
+def forget_node(ctx: Context, name: str) -> None:
+    """Forget a node that nothing lies on any more."""
+    for key in _marks(ctx, name):
+        drop_mark(ctx, mark_of(ctx, name, key.partition("/")[2]))
     _stop(ctx, name)
     shelves = ctx.shelves
     for kept in (shelves.standing, shelves.again_us, shelves.arriving):
@@ -124,6 +152,8 @@ def _stop(ctx: Context, name: str) -> None:
 
 def on_configured(ctx: Context, node: Node, spec: NodeSpec) -> None:
     """Have a node looked at before anything on it is offered, if a tier has another path now."""
+    for key in _marks(ctx, node.name):
+        ctx.shelves.fading.pop(key, None)  # it may be named again
     for tier in spec.tiers:
         old = node.spec.tier(tier.name)
         if old is not None and old.path != tier.path:
@@ -215,6 +245,8 @@ def on_timer(ctx: Context, name: str) -> None:
         return
     node = ctx.tables.nodes.get(name)
     if node is not None:
+        if node.is_removed:
+            ctx.is_room_changed = True  # the rest of what lies on it may go, and the node then
         review(ctx, node)
 
 
@@ -227,6 +259,8 @@ def next_chore(ctx: Context, name: str) -> None:
         return
     if ctx.is_closing or ctx.meta.is_restoring or name not in ctx.fresh:
         return
+    if node.is_removed and any(key in ctx.shelves.fading for key in _marks(ctx, name)):
+        return  # what is given up by now lies there still
     again_us = ctx.shelves.again_us.get(name, 0)
     if ctx.now_us < again_us:
         ctx.arm(again_us, MACHINE, name)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tenure.locality.io.webhdfs import WebHdfs
 
 #: Errors that mean that the files are not what they were.
-GONE = frozenset(("no_input", "input_changed", "not_a_file", "bad_name", "too_many_files"))
+GONE = frozenset(
+    ("no_input", "input_changed", "not_a_file", "bad_name", "too_many_files", "too_many_blocks")
+)
 
 
 class Sources:

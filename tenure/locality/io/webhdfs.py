@@ -37,6 +37,9 @@ T = TypeVar("T")
 MakeContext = Callable[[TlsFiles], ssl.SSLContext]
 #: Files of one dataset, and folders that are looked into for them.
 MAX_FILES, MAX_FOLDERS = 10_000, 1_000
+#: Blocks of one dataset, as of one in tiers; more are not asked for. Where a name node does not say
+#: how long those of a file are, they are taken for as long as HDFS usually makes them.
+MAX_BLOCKS, USUAL_BLOCK = 100_000, 128 << 20
 #: Blocks that are asked for at a time: half a megabyte of reply.
 WINDOW = 1_000
 #: The longest reply that is read, and the longest token.
@@ -90,6 +93,8 @@ class WebHdfs:
 
     async def _look(self, path: str) -> Look:
         rows = await self._files(path)
+        # as stated: no block but the last of a file is shorter
+        _require_few(path, sum(-(-s.length // (s.block_size or USUAL_BLOCK)) for _, s in rows))
         parts = await _gathered([self._blocks(path, *row, i) for i, row in enumerate(rows)])
         files = tuple(
             DatasetFile(name, status.length, status.modified_ms * 1_000_000, len(blocks))
@@ -153,6 +158,7 @@ class WebHdfs:
         for offset in range(0, status.length, step):
             length = min(step, status.length - offset)
             found += await self._range(path, number, offset, length)
+            _require_few(path, len(found))
         try:
             blocks = joined(found, status.length)
         except BadReply as error:
@@ -290,6 +296,12 @@ def _is_unknown_op(found: Refusal, op: str) -> bool:
 
 def _fault(code: str, told: str) -> InvalidInput:
     return InvalidInput(told, code=code, fields=(FieldError("hdfs", told),))
+
+
+def _require_few(path: str, blocks: int) -> None:
+    if blocks > MAX_BLOCKS:
+        told = f"{path} of HDFS has more than {MAX_BLOCKS} blocks: link less of it"
+        raise _fault("too_many_blocks", told)
 
 
 def _denied(name: str, told: str) -> InvalidInput:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tenure.core import replicas
 from tenure.core.blockindex import Shelves, built
+from tenure.core.context import Context
 from tenure.core.params import Params
 from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec
 from tenure.model.effects import (
@@ -206,11 +208,29 @@ class Shelf(Bench):
             assert _full(getattr(kept, field)) == _full(getattr(fresh, field)), field
         assert _spread(kept) == _spread(fresh)
         for name in [one.name for one in ctx.tables.nodes.values()]:
-            assert replicas.is_sole(ctx, name) == any(replicas._sole(ctx, name)), name
+            sole = _sole_on(ctx, name)
+            assert replicas.is_sole(ctx, name) == bool(sole), name
+            assert replicas.sole_counts(ctx, name) == sole, name
         for mark, used in kept.used.items():
             name, _, row = mark.partition("/")
             spec = ctx.tables.nodes[name].spec.tier(row)
             assert spec is None or used <= spec.capacity_bytes, mark
+
+
+def _sole_on(ctx: Context, node: str) -> dict[str, int]:
+    """Return the blocks that lie for good on this node alone, by dataset, counted one by one."""
+    found: Counter[str] = Counter()
+    for block in ctx.tables.blocks.values():
+        dataset = ctx.tables.datasets.get(block.dataset)
+        if dataset is None or dataset.is_going or dataset.spec.batch:
+            continue
+        there = [r for r in block.replicas if r.is_present]
+        right = [r for r in there if f"{r.node}/{r.tier}" not in block.broken]
+        others = [(r.node, r.tier) for r in right if r.node != node]
+        is_here = any(r.node == node for r in there)
+        if is_here and not any(replicas._stays(ctx, place, {}) for place in others):
+            found[block.dataset] += 1
+    return dict(found)
 
 
 def _spread(shelves: Shelves) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -410,3 +411,48 @@ def test_a_tier_that_cannot_be_looked_at_is_not_waited_for() -> None:
     shelf.listed("a")
     shelf.work_now()
     assert is_refused(shelf.put("logs", 1, replicas=1), "too_few_nodes")
+
+
+def test_what_lies_on_a_node_that_is_forgotten_is_given_up_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiers, "MOST_GIVEN_UP", 2)
+    shelf = Shelf(*(with_tiers(name) for name in THREE))
+    shelf.put("logs", 40, replicas=3)
+    shelf.work()
+    shelf.configure(with_tiers("a"), with_tiers("b"))
+    files = shelf.files("c")
+    left = [40]
+    while "c" in shelf.tables.nodes:
+        before = shelf.now_us
+        shelf.say(Tick(at_us=0), after_us=1)
+        left.append(sum(len(block.replicas) == 3 for block in shelf.blocks("logs")))
+        shelf.work_now()
+        assert shelf.now_us < before + 60 * US
+        assert len(left) < 100
+    steps = [a - b for a, b in pairwise(left)]
+    assert sum(steps) == 40
+    assert max(steps) <= 10, "an event asks several times whether the node may go"
+    assert shelf.files("c") == files, "what lies on its disks is left alone"
+    assert shelf.nodes_of("logs") == [{"a", "b"}] * 40
+    shelf.check()
+
+
+def test_a_node_that_is_named_again_while_it_is_given_up_has_its_blocks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tiers, "MOST_GIVEN_UP", 2)
+    shelf = Shelf(*(with_tiers(name) for name in THREE))
+    shelf.put("logs", 7, replicas=3)
+    shelf.work()
+    shelf.configure(with_tiers("a"), with_tiers("b"))
+    while all(len(block.replicas) == 3 for block in shelf.blocks("logs")):
+        shelf.say(Tick(at_us=0), after_us=1)
+    assert "c" in shelf.tables.nodes
+    shelf.configure(*(with_tiers(name) for name in THREE))
+    shelf.connect_again("c")
+    shelf.listed("c")
+    shelf.work()
+    shelf.wait(60)
+    assert shelf.nodes_of("logs") == [set(THREE)] * 7
+    shelf.check()

@@ -251,6 +251,31 @@ def test_links_and_too_many_files_are_refused(
         look(name_node)
 
 
+@pytest.mark.parametrize("block_size", [134217728, 0])
+def test_files_of_absurd_lengths_are_refused_before_their_blocks_are_asked_for(
+    name_node: NameNode, block_size: int
+) -> None:
+    rows = name_node.replies["LISTSTATUS /logs"]["FileStatuses"]["FileStatus"]
+    rows[0] |= {"length": 1 << 62, "blockSize": block_size}
+    with pytest.raises(InvalidInput, match="more than 100000 blocks") as error:
+        look(name_node)
+    assert error.value.code == "too_many_blocks"
+    assert not [query for _, query in name_node.calls if "offset" in query]
+
+
+def test_more_blocks_than_a_length_allows_are_refused(
+    name_node: NameNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = name_node.replies["LISTSTATUS /logs"]["FileStatuses"]["FileStatus"]
+    rows[0]["blockSize"] = 1 << 40  # by which it would be a single one
+    monkeypatch.setattr("tenure.locality.io.webhdfs.MAX_BLOCKS", 2)
+    del rows[1:]
+    assert len(look(name_node).layout.blocks) == 2
+    monkeypatch.setattr("tenure.locality.io.webhdfs.MAX_BLOCKS", 1)
+    with pytest.raises(InvalidInput, match="more than 1 blocks"):
+        look(name_node)
+
+
 def test_replies_that_never_end_are_not_read(
     name_node: NameNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
