@@ -9,11 +9,10 @@ cache right before that. So figures are of cold reads, and those of memory of a 
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,8 @@ from benchmarks.lent import Agent
 from benchmarks.rig import Daemon, folder, running, say, until
 from tenure.client.client import Client
 from tenure.client.target import parse
-from testbed import IMAGE, Node, NodeSpec, Testbed, cgroups
+from testbed import IMAGE, Node, NodeSpec, Testbed, cgroups, disks
+from testbed.disks import Disk
 
 MIB = 1 << 20
 NODES = ("a", "b", "c")
@@ -62,14 +62,6 @@ FULL = Plan()
 QUICK = Plan(blocks=4, block_bytes=4 * MIB)
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """A mounted file system: its directory, and the device as ``major:minor``; "" for memory."""
-
-    path: Path
-    device: str
-
-
 def measure(*, is_quick: bool) -> Report:
     """Read every tier, then a dataset on SSD and HDD before and after it was prefetched."""
     plan = QUICK if is_quick else FULL
@@ -77,16 +69,16 @@ def measure(*, is_quick: bool) -> Report:
         raise BenchError("the blkio controller of cgroup version 1 is not mounted")
     with ExitStack() as stack:
         path = stack.enter_context(folder())
-        disks = {
+        mounted = {
             (node, kind): stack.enter_context(_disk(path, node, kind, plan))
             for node in NODES
             for kind in KINDS
         }
         specs = [NodeSpec(name, "nursery", cpus=2, memory_bytes=NODE_BYTES) for name in NODES]
         bed = stack.enter_context(Testbed(specs, path / "bed"))
-        stack.enter_context(_limiting(bed.nodes.values(), disks.values()))
-        client = stack.enter_context(_daemon(stack, path, bed, disks, plan))
-        rig = Rig(client, path / "inputs", disks, plan)
+        stack.enter_context(_limiting(bed.nodes.values(), mounted.values()))
+        client = stack.enter_context(_daemon(stack, path, bed, mounted, plan))
+        rig = Rig(client, path / "inputs", mounted, plan)
         until(rig.is_ready, READY_S, "the tiers to be looked at and the agents to be heard of")
         figures = [figure_of(kind, rig.read_tier(kind)) for kind in KINDS]
         figures += _prefetched(rig)
@@ -213,44 +205,13 @@ def _is_in_memory(rig: Rig) -> bool:
     )
 
 
-@contextmanager
-def _disk(path: Path, node: str, kind: str, plan: Plan) -> Iterator[Disk]:
+def _disk(path: Path, node: str, kind: str, plan: Plan) -> AbstractContextManager[Disk]:
     """Mount what a tier of a node lies on; the engines begin with it."""
     where = path / "tiers" / node / kind
-    where.mkdir(parents=True)
     size = 2 * plan.blocks * plan.block_bytes + 64 * MIB
     if kind == "memory":
-        _do("mount", "-t", "tmpfs", "-o", f"size={size // 2}", "tenure-tier", str(where))
-        try:
-            yield Disk(where, "")
-        finally:
-            _do("umount", "-l", str(where))
-        return
-    image = path / f"{node}-{kind}.img"
-    with image.open("wb") as file:
-        file.truncate(size)
-    _do("mkfs.ext4", "-q", "-F", "-m", "0", str(image))
-    loop = _do("losetup", "-f", "--show", str(image))
-    try:
-        _do("mount", loop, str(where))
-        try:
-            yield Disk(where, _number(loop))
-        finally:
-            _do("umount", "-l", str(where))
-    finally:
-        _do("losetup", "-d", loop)
-
-
-def _do(*argv: str) -> str:
-    ran = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        raise BenchError(f"{' '.join(argv)}: {ran.stderr.strip()}")
-    return ran.stdout.strip()
-
-
-def _number(device: str) -> str:
-    found = os.stat(device).st_rdev
-    return f"{os.major(found)}:{os.minor(found)}"
+        return disks.memory(where, size // 2)
+    return disks.loop(where, path / f"{node}-{kind}.img", size)
 
 
 def _blocks_of(disks: Iterable[Disk]) -> Iterator[Path]:
