@@ -12,18 +12,23 @@ from tenure.model.locality import PlannedCopy
 WORDS = ("memory", "ssd", "hdd", "brought", "remote")
 #: What a copy ahead can come to. begun: it was sent. done: it is in memory. hits: a task read it.
 #: wasted: its task read another copy, or nobody did before it was not wanted, or left. failed: it
-#: never arrived. dropped: it was planned, and not wanted any more before it was begun.
-OUTCOMES = ("begun", "done", "hits", "wasted", "failed", "dropped")
+#: never arrived. dropped: it was planned, and not wanted any more before it was begun. cancelled:
+#: nor while it was made.
+OUTCOMES = ("begun", "done", "hits", "wasted", "failed", "dropped", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A copy under way for ``course``, begun as one of ``sharing`` from its device."""
+    """A copy under way for ``course``, begun as one of ``sharing`` from its device.
+
+    ``is_aborted``: nobody waits for it any more, and it is being cancelled.
+    """
 
     row: PlannedCopy
     course: str
     begun_us: int
     sharing: int
+    is_aborted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

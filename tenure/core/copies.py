@@ -429,6 +429,14 @@ def finish(ctx: Context, key: str) -> None:
 def _failed(ctx: Context, block: Block, replica: Replica, outcome: Outcome) -> None:
     """Try again later, elsewhere where that may help."""
     code = outcome.code if isinstance(outcome, Refused) else "unknown"
+    dataset = ctx.tables.datasets.get(block.dataset)
+    if dataset is None or dataset.is_going:  # it may have come to its end all the same
+        name = f"{replicas.folder_of(ctx)}/{block.dataset}"
+        tiers.drop_folder(ctx, f"{replica.node}/{replica.tier}", name, 0)
+    if code == "aborted":  # as we wished: nothing ails the block, nor the tier
+        put_block(ctx, without_replica(block, replica.node, replica.tier))
+        tiers.survey_soon(ctx, replica.node)
+        return
     note = f"{code}: {getattr(outcome, 'detail', '')}"[:300]
     mishaps = block.mishaps + 1
     retry_us = ctx.now_us + RETRY_US * min(mishaps, MOST_WAITS)

@@ -19,9 +19,8 @@ from tenure.core.shelves import (
     mark_of,
     put_block,
     put_dataset,
-    put_mark,
 )
-from tenure.model.dataset import Dataset, DatasetSpec, DatasetState, Drop
+from tenure.model.dataset import Dataset, DatasetSpec, DatasetState
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import BlockDoubted, ChangeDataset, PutDataset
 from tenure.model.node import Node, Power, Scheduling
@@ -371,7 +370,7 @@ def _clear(ctx: Context, dataset: Dataset) -> None:
             drop_block(ctx, block)
     name = f"{replicas.folder_of(ctx)}/{dataset.id}"
     for mark, size in sorted(sizes.items()):
-        _to_drop(ctx, mark, name, size)
+        tiers.drop_folder(ctx, mark, name, size)
     if made:
         put_dataset(ctx, replace(dataset, made=made))
         if made <= dataset.made - TURN:
@@ -381,15 +380,6 @@ def _clear(ctx: Context, dataset: Dataset) -> None:
     ctx.publish("dataset.removed", dataset.id, name=dataset.spec.name)
     for node in sorted(node.name for node in ctx.tables.nodes.values() if node.spec.tiers):
         tiers.next_chore(ctx, node)
-
-
-def _to_drop(ctx: Context, key: str, name: str, size_bytes: int) -> None:
-    """Have a folder removed from a tier once its dataset is forgotten; it takes room until then."""
-    node, _, tier = key.partition("/")
-    mark = mark_of(ctx, node, tier)
-    was = sum(drop.size_bytes for drop in mark.drops if drop.name == name)
-    others = tuple(drop for drop in mark.drops if drop.name != name)
-    put_mark(ctx, replace(mark, drops=(*others, Drop(name, was + size_bytes))))
 
 
 def rearm(ctx: Context) -> None:

@@ -132,7 +132,7 @@ def _strays(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[
             block = _block_of(ctx, name)
             if block is not None and block.on(mark.node, mark.tier) is not None:
                 continue
-            if _is_of_a_block(name) and strays.is_stray(ctx, block):
+            if _is_of_a_block(name) and strays.is_stray(ctx, mark, name, block):
                 tally.add(name, size)
             elif block is None or size != block.length or not _adopt(ctx, block, mark):
                 going.append(Drop(name, size))

@@ -5,7 +5,8 @@ asks to have in memory, a plan says which blocks to copy from which device (Algo
 fits). Its copies go in the order in which the model ends them, as many at a time from one device as
 the plan was made for, and one plan follows another while tasks wait. A copy counts as a hit when a
 task reads it, and as waste when its task reads another copy, or nobody does before the batch ends
-or the copy leaves memory. What is not begun when its task begins, or the batch ends, is not copied.
+or the copy leaves memory. What is not begun when its task begins, or the batch ends, is not copied,
+and what is under way then is cancelled, unless somebody else waits for it.
 
 Nothing of this is stored: after a restart plans are made anew, and what was copied before is memory
 like any other.
@@ -14,12 +15,14 @@ like any other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tenure.core import copies, inputs, replicas
 from tenure.core.ahead import Course, Made, UnderWay
 from tenure.core.context import Context
 from tenure.model.batch import Batch, StageSpec
-from tenure.model.dataset import Block, Dataset, Location
+from tenure.model.dataset import Block, Dataset, Location, Replica
+from tenure.model.effects import Abort
 from tenure.model.locality import PlannedCopy, PrefetchPlan
 from tenure.model.tier import TierKind
 from tenure.model.units import US
@@ -60,6 +63,7 @@ def settle(ctx: Context) -> None:
         elif key not in wanted:
             _end(ctx, key, course)
         _begin(ctx, key, course)
+    _cancel(ctx)
 
 
 def hold(ctx: Context) -> None:
@@ -212,7 +216,7 @@ def _take_in(ctx: Context) -> None:
         state = None if block is None else _since_us(ctx, block, one.row.node)
         if state is None:
             del ahead.under_way[key]
-            ahead.counts["failed"] += 1
+            ahead.counts["cancelled" if one.is_aborted else "failed"] += 1
         elif state >= 0:
             del ahead.under_way[key]
             ahead.counts["done"] += 1
@@ -221,11 +225,36 @@ def _take_in(ctx: Context) -> None:
             _settle_late(ctx, key, one)
 
 
+def _cancel(ctx: Context) -> None:
+    """Give up copies under way that nobody waits for any more."""
+    for key, one in list(ctx.ahead.under_way.items()):
+        if one.is_aborted or _is_wanted(ctx, key, one):
+            continue
+        block = ctx.tables.blocks.get(key)
+        for replica in () if block is None else block.replicas:
+            if replica.node == one.row.node and not replica.is_present and _is_memory(ctx, replica):
+                ctx.ahead.under_way[key] = replace(one, is_aborted=True)
+                ctx.emit(Abort(replica.effect))
+
+
+def _is_wanted(ctx: Context, block: str, one: UnderWay) -> bool:
+    """Whether some course still waits for the block of a copy."""
+    dataset, _, number = block.rpartition("/")
+    return any(
+        course.dataset == dataset and _is_awaited(ctx, key, course, int(number))
+        for key, course in ctx.ahead.courses.items()
+    )
+
+
+def _is_memory(ctx: Context, replica: Replica) -> bool:
+    tier = replicas.tier_of(ctx, replica)
+    return tier is not None and tier.kind is TierKind.MEMORY
+
+
 def _since_us(ctx: Context, block: Block, node: str) -> int | None:
     """Return since when a copy is in a node's memory, -1 while it comes, None if neither."""
     for replica in block.replicas:
-        tier = replicas.tier_of(ctx, replica)
-        if replica.node == node and tier is not None and tier.kind is TierKind.MEMORY:
+        if replica.node == node and _is_memory(ctx, replica):
             return replica.since_us if replica.is_present else -1
     return None
 

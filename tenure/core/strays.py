@@ -2,9 +2,10 @@
 
 Theory of operation (ours). A state that was put back from a backup is older than the tiers: what
 was put since lies in them, and no record tells of it. Such blocks may be the only ones of their
-dataset, so once a state was restored no look at a tier has a block removed whose dataset, or whose
-checksum, no record knows. They take room, are told of, and are found anew by each look; an operator
-has them removed. Where a put that the backup knew goes on, its blocks are not strays any more.
+dataset, so the first whole look at a tier since then has no block removed whose dataset, or whose
+checksum, no record knows. They take room, are told of, and stay through later looks; an operator
+has them removed. Where a put that the backup knew goes on, its blocks are not strays any more. What
+comes later without a record is what a copy left whose end was not waited for.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from tenure.model.dataset import Block, Drop, Stray, TierMark
 from tenure.model.events import DiscardStrays
 
 
-def is_stray(ctx: Context, block: Block | None) -> bool:
+def is_stray(ctx: Context, mark: TierMark, name: str, block: Block | None) -> bool:
     """Whether a block's file in a tier is kept though no record tells what it is to be.
 
-    ``block`` is the record of its name, if there is one.
+    ``block`` is the record of its ``name``, if there is one.
     """
-    return bool(ctx.meta.restored_us) and (block is None or not block.sha256)
+    if not ctx.meta.restored_us or (block is not None and block.sha256):
+        return False
+    is_first = mark.known_us < ctx.meta.restored_us
+    return is_first or any(stray.dataset == name.split("/")[1] for stray in mark.strays)
 
 
 @dataclass(slots=True)
@@ -49,9 +53,10 @@ def note(ctx: Context, mark: TierMark, tally: Tally, *, is_whole: bool) -> None:
     for drop in mark.drops:  # discarded while it was being looked at
         rows.pop(drop.name.rpartition("/")[2], None)
     found = tuple(rows[key] for key in sorted(rows))
+    known_us = ctx.now_us if is_whole else mark.known_us
+    put_mark(ctx, replace(mark, strays=found, known_us=known_us))
     if found == mark.strays:
         return
-    put_mark(ctx, replace(mark, strays=found))
     blocks, size = sum(s.blocks for s in found), sum(s.size_bytes for s in found)
     ctx.publish("tier.strays", mark.key, datasets=len(found), blocks=blocks, bytes=size)
 

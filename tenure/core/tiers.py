@@ -157,7 +157,8 @@ def on_configured(ctx: Context, node: Node, spec: NodeSpec) -> None:
     for tier in spec.tiers:
         old = node.spec.tier(tier.name)
         if old is not None and old.path != tier.path:
-            put_mark(ctx, replace(mark_of(ctx, node.name, tier.name), surveyed_us=0))
+            mark = mark_of(ctx, node.name, tier.name)
+            put_mark(ctx, replace(mark, surveyed_us=0, known_us=0))
             _stop(ctx, node.name)  # it was of the path before
             ctx.shelves.again_us.pop(node.name, None)
 
@@ -444,6 +445,15 @@ def discard(ctx: Context, block: Block, node: str, tier: str) -> Block:
     block = inspection.give_up(ctx, block, node, tier)
     next_chore(ctx, node)
     return block
+
+
+def drop_folder(ctx: Context, key: str, name: str, size_bytes: int) -> None:
+    """Have a folder removed from a tier once its dataset is forgotten; it takes room until then."""
+    node, _, tier = key.partition("/")
+    mark = mark_of(ctx, node, tier)
+    was = sum(drop.size_bytes for drop in mark.drops if drop.name == name)
+    others = tuple(drop for drop in mark.drops if drop.name != name)
+    put_mark(ctx, replace(mark, drops=(*others, Drop(name, was + size_bytes))))
 
 
 def _measured(ctx: Context, node: Node, chore: Chore, speeds: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tenure.daemon.loop import EventMaker
 from tenure.model.effects import (
+    Abort,
     AskJournal,
     Decide,
     DurableEffect,
@@ -70,7 +71,10 @@ class Interpreter:
         self._hands = hands
         self._put = put
         self._tasks: set[asyncio.Task[None]] = set()
+        self._deeds: dict[str, asyncio.Task[None]] = {}
+        self._aborted: set[str] = set()
         self._replies: dict[str, asyncio.Future[Any]] = {}
+        self._is_closing = False
         self.counts: dict[tuple[str, str], int] = {}
 
     def expect(self, request: str) -> asyncio.Future[Any]:
@@ -92,6 +96,8 @@ class Interpreter:
                 self._hands.relist(effect.node)
             elif isinstance(effect, Trigger):
                 self._hands.trigger(effect)
+            elif isinstance(effect, Abort):
+                self._abort(effect.effect)
             else:
                 self._spawn(effect)
 
@@ -118,15 +124,29 @@ class Interpreter:
         task = asyncio.create_task(self._finish(effect.id, effect.kind, work), name=effect.kind)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        self._deeds[effect.id] = task
+
+    def _abort(self, key: str) -> None:
+        """Cancel what carries out an effect; what it holds is let go of before its end is told."""
+        task = self._deeds.get(key)
+        if task is not None:
+            self._aborted.add(key)
+            # after its first step: what has not begun would end without a word
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     async def _finish(self, key: str, kind: str, work: Awaitable[Outcome]) -> None:
         try:
             outcome = await work
         except asyncio.CancelledError:
-            raise
+            if key not in self._aborted or self._is_closing:
+                raise
+            outcome = Refused("aborted", "it was given up")
         except Exception:
             log.exception("effect %s (%s) ended by a defect; taken as unknown", key, kind)
             outcome = Unknown("a defect; see the log")
+        finally:
+            self._deeds.pop(key, None)
+            self._aborted.discard(key)
         word = type(outcome).__name__.lower()
         self.counts[kind, word] = self.counts.get((kind, word), 0) + 1
         if isinstance(outcome, Refused):
@@ -142,6 +162,7 @@ class Interpreter:
 
         Questions are not waited for: they are asked again then.
         """
+        self._is_closing = True
         deeds = [task for task in self._tasks if task.get_name() not in QUESTIONS]
         if deeds:
             await asyncio.wait(deeds, timeout=grace_s)

@@ -199,7 +199,8 @@ class Stray:
 @dataclass(frozen=True, slots=True)
 class TierMark:
     """What is known of a node's tier. ``drops`` are files that still take room there, ``strays``
-    blocks that are kept though no record knows them. ``is_accepted``: by an operator's word its
+    blocks that are kept though no record knows them; all files were looked through at ``known_us``
+    last. ``is_accepted``: by an operator's word its
     disk is another one, so the next look takes what is missing as lost.
 
     ``surveyed_us``: as of then the files there are those of the records; 0: nobody looked.
@@ -220,6 +221,7 @@ class TierMark:
     bytes_per_s: int = 0
     measured_us: int = 0
     strays: tuple[Stray, ...] = ()
+    known_us: int = 0
     is_accepted: bool = False
 
     @property

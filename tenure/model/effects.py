@@ -382,6 +382,17 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Abort:
+    """Give up the copy of the effect ``effect``: it ends as refused (``aborted``).
+
+    Best effort: it may end as it would have. This itself has no end.
+    """
+
+    effect: str
+    kind: Literal["abort"] = "abort"
+
+
+@dataclass(frozen=True, slots=True)
 class Trigger:
     """Have a worker run a cycle now (manual run or catch-up); best effort."""
 
@@ -404,7 +415,7 @@ TierEffect = CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers
 EngineEffect = OneEngineEffect | TwoEngineEffect | FileEffect | TierEffect
 DurableEffect = EngineEffect | SwitchPower | ProbePower | AskJournal
 Question = Decide | PlanBatches | LocateBlocks
-Effect = DurableEffect | Question | Relist | Reply | Trigger
+Effect = DurableEffect | Question | Relist | Reply | Trigger | Abort
 DURABLE_KINDS = frozenset(
     (
         "create",

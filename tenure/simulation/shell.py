@@ -17,6 +17,7 @@ from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
 from tenure.locality.localizer import Tiers
 from tenure.model.effects import (
+    Abort,
     AskJournal,
     Decide,
     Effect,
@@ -246,12 +247,10 @@ class SimShell:
     def _dispatch(self, effect: Effect) -> None:
         self._tell(f"  < {told_effect(effect)}")
         self.around.laws.on_dispatch(effect)
-        if isinstance(effect, Reply):
-            if self.askers is not None:
-                self.askers.on_reply(effect)
-        elif isinstance(effect, Trigger):
-            if self.askers is not None:
-                self.askers.on_trigger(effect)
+        if isinstance(effect, Reply | Trigger):
+            self._answer(effect)
+        elif isinstance(effect, Abort):
+            pass  # as if it came too late: the copy ends as it would have
         elif isinstance(effect, Relist):
             self.around.watchers.relist(effect.node)
         elif isinstance(effect, SwitchPower):
@@ -264,6 +263,14 @@ class SimShell:
             self.around.agents.ask(effect, self._ender(effect.id))
         else:
             self.around.wire.send(effect, self._ender(effect.id))
+
+    def _answer(self, effect: Reply | Trigger) -> None:
+        if self.askers is None:
+            return
+        if isinstance(effect, Reply):
+            self.askers.on_reply(effect)
+        else:
+            self.askers.on_trigger(effect)
 
     def _think(self, effect: Question) -> None:
         """Have the real solver or planner think; the daemon may hear of it late, or not at all."""

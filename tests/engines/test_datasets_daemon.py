@@ -434,3 +434,19 @@ def test_a_restore_removes_nothing_that_was_put_since_and_a_replaced_disk_is_acc
     assert rig.client.discard_strays(made["id"])["blocks"] == 6
     until(lambda: not any(file.exists() for file in lying), SOON_S, "strays to go by word")
     rig.removed("old")
+
+
+def _prefetched(rig: Rig, outcome: str) -> float:
+    word = f'tenure_prefetch_copies_total{{outcome="{outcome}"}} '
+    lines = rig.client.metrics().splitlines()
+    return next(float(line.removeprefix(word)) for line in lines if line.startswith(word))
+
+
+def test_copies_into_memory_that_nobody_wants_any_more_are_cancelled(rig: Rig) -> None:
+    rig.put("brief", rig.file("brief", 6 * MIB), replicas=2, tiers=["ssd", "hdd"])
+    rig.ready("brief")
+    rig.client.change_dataset("brief", "prefetch")
+    rig.client.remove_dataset("brief")
+    until(lambda: _prefetched(rig, "cancelled") >= 1, SOON_S, "copies to be cancelled")
+    until(lambda: not any(map(rig.helpers, NODES)), SOON_S, "their helpers to be removed")
+    rig.removed()

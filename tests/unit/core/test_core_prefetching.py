@@ -10,7 +10,8 @@ from tenure.core import prefetching
 from tenure.core.params import PrefetchParams
 from tenure.locality.localizer import Tiers
 from tenure.model.batch import TaskState
-from tenure.model.effects import CopyBlock
+from tenure.model.effects import Abort, CopyBlock
+from tenure.model.events import CancelBatch
 from tenure.model.locality import PrefetchAsk, PrefetchPlan
 from tenure.model.outcome import Refused
 from tenure.model.tier import TierKind
@@ -121,7 +122,6 @@ def test_a_cancelled_batch_copies_no_more() -> None:
     made.scan("logs", 60)
     begun = len(copying(made))
     assert made.state.ctx.ahead.courses["b/scan"].queue
-    from tenure.model.events import CancelBatch
 
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     made.work_now()
@@ -229,3 +229,49 @@ def test_a_restart_plans_anew() -> None:
     run_all_after_restart = [t.state for t in made.tasks()]
     assert run_all_after_restart
     made.check()
+
+
+def aborted(made: Library) -> list[str]:
+    return [effect.effect for effect in made.effects if isinstance(effect, Abort)]
+
+
+def test_copies_under_way_that_nobody_waits_for_any_more_are_cancelled() -> None:
+    made = shelved(60, prefetch=PrefetchParams(policy="all", share=1.0, per_device=1))
+    made.scan("logs", 60)
+    begun = {effect.id: effect for effect in copying(made)}
+    assert begun
+    assert not aborted(made)
+    made.say(CancelBatch(at_us=0, request="c", batch="b"))
+    assert set(aborted(made)) == set(begun), "each of them, once"
+    for effect in begun.values():
+        made.end(effect, Refused("aborted", "it was given up"))
+    made.wait(10)
+    assert counts(made)["cancelled"] == len(begun)
+    assert not counts(made).get("failed")
+    assert not made.state.ctx.ahead.under_way
+    assert all({tier for _, tier in places} == {"hdd"} for places in made.places("logs"))
+    assert not any(block.mishaps or block.note for block in made.blocks("logs"))
+    assert sorted(aborted(made)) == sorted(begun)
+    made.check()
+
+
+def test_a_copy_that_was_cancelled_too_late_is_memory_like_any_other() -> None:
+    made = shelved(60, prefetch=PrefetchParams(policy="all", share=1.0, per_device=1))
+    made.scan("logs", 60)
+    begun = copying(made)
+    made.say(CancelBatch(at_us=0, request="c", batch="b"))
+    made.work_now()
+    made.wait(10)
+    found = counts(made)
+    assert found["wasted"] == found["done"] == len(begun)
+    assert not found.get("cancelled")
+    made.check()
+
+
+def test_a_copy_that_another_batch_waits_for_is_not_cancelled() -> None:
+    made = shelved(60, prefetch=PrefetchParams(policy="all", share=1.0, per_device=1))
+    made.scan("logs", 60)
+    assert copying(made)
+    made.change("prefetch", made.dataset("logs").id)
+    made.say(CancelBatch(at_us=0, request="c", batch="b"))
+    assert not aborted(made)

@@ -134,3 +134,32 @@ def test_many_files_of_copies_that_were_cut_hide_no_strays() -> None:
     assert not [name for name in disk if name.endswith(".part")]
     assert strays(shelf) == {key: 6}
     assert shelf.files("a") == 4
+
+
+def test_what_comes_after_the_first_look_is_no_stray() -> None:
+    shelf, key = restored()
+    folder = replicas.folder_of(shelf.state.ctx)
+    late = f"{folder}/d-late/000000"
+    shelf.disks["a", "/mnt/ssd"][late] = ("x", BLOCK)
+    shelf.wait(2 * 3600)
+    assert late not in shelf.disks["a", "/mnt/ssd"]
+    assert strays(shelf) == {key: 6}
+
+
+def test_a_disk_that_comes_back_after_the_restore_has_its_strays() -> None:
+    shelf = Shelf(*(with_tiers(name, mib=40) for name in "ab"))
+    shelf.put("old", 2)
+    shelf.work()
+    older = backup(shelf)
+    made = shelf.put("new", 3)
+    shelf.work()
+    put_back(shelf, older)
+    disk = shelf.disks["a", "/mnt/ssd"]
+    shelf.disks["a", "/mnt/ssd"] = {}
+    look(shelf)
+    assert mark_of(shelf.state.ctx, "a", "ssd").fault
+    assert strays(shelf) == {made.id: 3}
+    shelf.disks["a", "/mnt/ssd"] = disk
+    shelf.wait(60)
+    assert strays(shelf) == {made.id: 6}
+    shelf.check()

@@ -14,7 +14,7 @@ from tenure.model.dataset import Drop
 from tenure.model.effects import CheckBlocks, Relist, SwitchPower
 from tenure.model.errors import Problem
 from tenure.model.events import AcceptTier, DrainNode, NodeListed, Tick
-from tenure.model.outcome import Refused
+from tenure.model.outcome import Refused, Unknown
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import Bench
@@ -455,4 +455,19 @@ def test_a_node_that_is_named_again_while_it_is_given_up_has_its_blocks_again(
     shelf.work()
     shelf.wait(60)
     assert shelf.nodes_of("logs") == [set(THREE)] * 7
+    shelf.check()
+
+
+def test_a_copy_whose_end_is_not_known_leaves_nothing_of_a_removed_dataset() -> None:
+    shelf = Shelf(*(with_tiers(name) for name in "ab"))
+    made = shelf.put("logs", 1, replicas=1)
+    (copy,) = shelf.tables.effects.values()
+    shelf.change("remove", made.id)
+    shelf.perform(copy)  # it comes to its end, and nobody hears of it
+    assert shelf.files(copy.node) == 1
+    shelf.end(copy, Unknown("cut"))
+    shelf.work()
+    shelf.wait(10)
+    assert made.id not in shelf.tables.datasets
+    assert shelf.files(copy.node) == 0
     shelf.check()
