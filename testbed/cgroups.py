@@ -21,7 +21,7 @@ from testbed.errors import TestbedError
 
 _PERIOD_US = 100_000
 _UNREACHED_BYTES_PER_S = 1 << 40
-_END_TIMEOUT_S = 10.0
+_END_TIMEOUT_S = 30.0
 _POLL_S = 0.003
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from testbed import tied
 from testbed.errors import TestbedError
 
-READY_S = 40.0
+READY_S = 90.0
 #: Moves in flight get 30 s from the daemon, everything else a few.
 STOP_S = 45.0
 _TAIL_LINES = 40

@@ -18,7 +18,7 @@ from testbed.spec import NodeSpec
 #: The image that the examples name; it is the testbed's own here.
 EXAMPLES_IMAGE = ("busybox", "1")
 _CPUS, _MEMORY_BYTES = 2.0, 2 << 30
-_READY_S = 20.0
+_READY_S = 60.0
 
 
 def specs(count: int) -> list[NodeSpec]:

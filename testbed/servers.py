@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import random
 import shutil
 import signal
 import socket
@@ -16,14 +17,17 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from testbed import binaries, tied
 from testbed.errors import TestbedError
 
-START_S = 15.0
-STOP_S = 10.0
+START_S = 60.0
+STOP_S = 30.0
+#: The first and the last port of those that connections get.
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 CONFIG = """\
 reporting-disabled = true
@@ -65,10 +69,16 @@ def binary(package: str, program: str) -> Path:
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a loopback port that nobody has now, and that the kernel gives to no connection.
+
+    Else one could have it before the server does, or while that is started again.
+    """
+    first = int(EPHEMERAL.read_text().split()[0])
+    for port in random.sample(range(max(1024, first // 2), first), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise TestbedError("no loopback port is free")
 
 
 class Server:

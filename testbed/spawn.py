@@ -20,7 +20,7 @@ _DETACH = """echo $$ > "$0" || exit 1
 log=$1; out=$2; shift 2
 setsid "$@" </dev/null >>"$out" 2>>"$log" &
 echo $!"""
-_RUN_TIMEOUT_S = 20.0
+_RUN_TIMEOUT_S = 60.0
 _LOG_TAIL_BYTES = 2000
 
 

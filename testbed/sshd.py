@@ -16,7 +16,7 @@ from testbed import binaries, cgroups, spawn
 from testbed.errors import TestbedError
 from testbed.layout import SSH_PORT, Layout
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 _POLL_S = 0.02
 _PACKAGE = "openssh-server"
 _LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp

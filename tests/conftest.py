@@ -3,12 +3,17 @@
 import signal
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 
 #: Without "explain": once an example fails that traces every line of the tries to make it smaller,
 #: which then take a test beyond its time-out, so that nobody is told what failed.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
-settings.register_profile("busy", deadline=None, phases=PHASES)  # a busy machine fails no example
+#: A busy machine fails no example, neither by the time that it takes nor by that to make it up.
+BUSY = settings(deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("busy", BUSY)
+#: What ``make test`` loads: the same examples in each run, so that what fails was changed. New ones
+#: are looked for by ``make unit``, ``make prop`` and whoever runs a file.
+settings.register_profile("same", BUSY, derandomize=True)
 settings.load_profile("busy")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -76,8 +76,9 @@ class Carrier:
     async def _arrived(self, engine_id: str) -> Digests:
         """Return the digests of what is in the input folder of a container."""
         found: Digests = {}
-        async with aclosing(archive(self.transport, engine_id, INPUT_FOLDER)) as chunks:
-            async for member in members(chunks):
+        source = archive(self.transport, engine_id, INPUT_FOLDER)
+        async with aclosing(source) as chunks, aclosing(members(chunks)) as entries:
+            async for member in entries:
                 if member.is_file:
                     digest = hashlib.sha256()
                     async for piece in member.content:
@@ -101,8 +102,9 @@ class Carrier:
     async def _fetch(self, effect: CollectOutput, partial: Path) -> int:
         total = files = 0
         source = archive(self.transport, effect.engine_id, OUTPUT_FOLDER)
-        async with aclosing(self._present(source, effect.engine_id)) as chunks:
-            async for member in members(chunks):
+        present = self._present(source, effect.engine_id)
+        async with aclosing(present) as chunks, aclosing(members(chunks)) as entries:
+            async for member in entries:
                 name = _plain_name(member)
                 if not name:
                     continue

@@ -113,6 +113,7 @@ class Registry:
             await task
         finally:
             task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _in_thread(self, asked: str, call: Callable[[], T]) -> T:
         """Run a blocking call of the docker package; raise EngineError for what it raises."""

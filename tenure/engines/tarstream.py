@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
 from tenure.model.errors import EngineUnclear
@@ -56,7 +56,7 @@ class _Reader:
         return bytes(found)
 
 
-async def members(chunks: AsyncIterator[bytes]) -> AsyncIterator[Member]:
+async def members(chunks: AsyncIterator[bytes]) -> AsyncGenerator[Member, None]:
     """Yield the members of a tar archive. Raises EngineUnclear for what is none, or is cut.
 
     Of extended headers (pax, GNU long names) nothing is used but that they name the next member.

@@ -30,7 +30,7 @@ from tests.agent.trees import HOST, A, v1, write
 
 ROOT = Path(__file__).parents[2]
 PARAMS = QosParams(period_us=50_000)
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Running:

@@ -22,7 +22,7 @@ from testbed import certificates, tied
 from tests.agent.trees import HOST, A, rapl, v2, write
 
 ROOT = Path(__file__).parents[2]
-READY_S = 20.0
+READY_S = 60.0
 #: Heavy libraries of the daemon: a node's agent is not to be noticed.
 HEAVY = ("numpy", "numba", "pandas", "pydantic", "sklearn", "docker", "redis", "rq", "yaml")
 

@@ -22,7 +22,7 @@ from tests.api.fleet import CoreBackend
 
 T = TypeVar("T")
 TOKEN = "test-token-1"
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def options(**changes: Any) -> Options:

@@ -119,7 +119,7 @@ def test_a_head_has_its_time(folder: Path, first: bytes) -> None:
     try:
         with _connect(server) as sock:
             sock.sendall(first)
-            assert _cut_after(sock) < 5
+            assert _cut_after(sock) < 30
     finally:
         server.close()
 
@@ -128,9 +128,11 @@ def test_an_idle_connection_has_its_time(folder: Path) -> None:
     server = Server(folder, terms=Terms(patience=QUICK))
     try:
         with _connect(server) as sock:
+            begun = time.monotonic()
             sock.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert sock.recv(4096).startswith(b"HTTP/1.1 200")
-            assert 0.2 < _cut_after(sock) < 5
+            assert _cut_after(sock) < 30
+            assert time.monotonic() - begun > QUICK.idle_s / 2
     finally:
         server.close()
 
@@ -141,11 +143,12 @@ def test_a_stream_is_not_idle(folder: Path) -> None:
         head = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
         with _connect(server) as sock:
             sock.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
-            until = time.monotonic() + 3
+            begun = time.monotonic()
             beats = b""
-            while time.monotonic() < until:
-                beats += sock.recv(4096)
-            assert beats.count(b"heartbeat") > 5
+            while beats.count(b"heartbeat") < 6 or time.monotonic() - begun < 2 * QUICK.idle_s:
+                some = sock.recv(4096)
+                assert some, "it was cut"
+                beats += some
     finally:
         server.close()
 

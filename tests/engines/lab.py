@@ -83,7 +83,7 @@ def _id() -> str:
     return f"effect{next(_numbers)}"
 
 
-async def eventually(look: Callable[[], Awaitable[T]], timeout_s: float = 15.0) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], timeout_s: float = 30.0) -> T:
     """Return the first true answer of ``look``; fail with the last one after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not (last := await look()):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from testbed import Node
 from tests.engines.conftest import QUICK
 from tests.engines.lab import Kept, Lab
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.engines
 WORDS = b"INTACT words\n"
 
 
@@ -36,9 +36,6 @@ def collecting(engine_id: str, limit_bytes: int = 1 << 20) -> CollectOutput:
     return CollectOutput("e2", "task:b/0", "node1", engine_id, "b/00000", limit_bytes)
 
 
-Pipe = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
 class Link:
     """A link to an engine that spoils the first ``count`` inputs that pass over it."""
 
@@ -47,25 +44,26 @@ class Link:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, here = await asyncio.open_unix_connection(self._target)
-        ways = [self._there(reader, here), _back(there, writer)]
-        await asyncio.gather(*ways, return_exceptions=True)
+        with closing(writer), closing(here):
+            ways = [_passed(reader, here, self._spoil), _passed(there, writer, bytes)]
+            await asyncio.gather(*ways)
 
-    async def _there(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _spoil(self, data: bytes) -> bytes:
+        if self._left and WORDS in data:
+            self._left -= 1
+            return data.replace(b"INTACT", b"BROKEN")
+        return data
+
+
+async def _passed(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    change: Callable[[bytes], bytes],
+) -> None:
+    with closing(writer), suppress(ConnectionError):
         while data := await reader.read(1 << 16):
-            if self._left and WORDS in data:
-                self._left -= 1
-                data = data.replace(b"INTACT", b"BROKEN")
-            writer.write(data)
+            writer.write(change(data))
             await writer.drain()
-        writer.close()
-
-
-async def _back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
 
 
 @asynccontextmanager

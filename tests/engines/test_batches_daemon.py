@@ -301,7 +301,8 @@ def test_a_killed_daemon_loses_nothing_and_starts_nothing_twice(rig: Rig) -> Non
 
 
 def _is_beyond(rig: Rig, batch_id: str, done: int) -> bool:
-    return bool(rig.client.batch(batch_id)["done"] > done)
+    found = rig.client.batch(batch_id)
+    return bool(found["done"] > done or found["finished_at"])
 
 
 def refusal(rig: Rig, document: dict[str, Any]) -> InvalidInput:

@@ -17,7 +17,7 @@ from testbed import check, docker_api
 from tests.faults.drained import IMAGE, Pair, paired
 from tests.faults.tenured import ROOT, until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,12 @@ from tenure.config.certificates import client_context
 from tenure.model.errors import TenureError
 from testbed import IMAGE, NodeSpec, Testbed, certificates, check, docker_api, tied
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
 HOSTILE = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
 
-def until(look: Callable[[], Any], timeout_s: float = 40.0) -> Any:
+def until(look: Callable[[], Any], timeout_s: float = 120.0) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (found := look()):
         assert time.monotonic() < deadline, f"still {found!r} after {timeout_s} s"
@@ -200,7 +200,7 @@ def test_a_job_runs(fleet: Fleet, which: str) -> None:
         state = str(fleet.client.job(job["id"])["state"])
         return state if state in ("succeeded", "failed") else ""
 
-    assert until(ended, 60) == "succeeded"
+    assert until(ended) == "succeeded"
 
 
 def test_a_wrong_authority_shows_in_the_note_and_is_mended_by_a_reload(fleet: Fleet) -> None:
@@ -236,10 +236,10 @@ def test_a_cut_ssh_shows_as_unreachable_and_heals(fleet: Fleet) -> None:
     try:
         until(lambda: fleet.node("f1")["state"] == "unreachable")
         assert fleet.node("f1")["note"]
-        until(lambda: "ssh to" in fleet.node("f1")["note"], 60)
+        until(lambda: "ssh to" in fleet.node("f1")["note"])
     finally:
         fleet.bed.heal("f1")
-    until(lambda: fleet.node("f1")["state"] == "ready", 60)
+    until(lambda: fleet.node("f1")["state"] == "ready")
     assert fleet.node("f1")["note"] == ""
 
 
@@ -263,7 +263,7 @@ def test_killed_and_started_again_and_stopped_nothing_is_left(fleet: Fleet) -> N
     until(lambda: fleet.node("f1")["state"] == "ready")
     assert len(fleet.ssh_pids()) == 1
     fleet.end(signal.SIGKILL)
-    until(lambda: not fleet.ssh_pids(), 10)
+    until(lambda: not fleet.ssh_pids())
     fleet.start()
     until(lambda: fleet.node("f1")["state"] == "ready")
     assert len(fleet.ssh_pids()) == 1

@@ -106,7 +106,7 @@ class Rig:
             return found if found["finished_at"] else None
 
         found: dict[str, Any] = until(over, SOON_S, f"{job} to end", poll_s=0.1)
-        assert found["state"] == "succeeded", found
+        assert found["state"] == "succeeded", (found["reason"], found)
         return found
 
     def job_sums(self, job: dict[str, Any]) -> dict[int, str]:
@@ -144,7 +144,7 @@ class Rig:
             return found if found["finished_at"] else None
 
         found: dict[str, Any] = until(over, SOON_S, f"{batch} to end", poll_s=0.1)
-        assert found["state"] == "succeeded", found
+        assert found["state"] == "succeeded", (found["reason"], found)
         return found
 
     def sums(self, batch: str) -> dict[int, str]:

@@ -17,8 +17,9 @@ from testbed import IMAGE
 from tests.faults.tenured import Tenured
 
 WAIT_S = 30.0
-#: How late an answer to a bystander may come on two busy cores; a stalled loop is later than this.
-LATE_S = 2.0
+#: How late an answer to a bystander may come on two cores that others keep busy as well; a loop
+#: that waits for a slow client is later than this.
+LATE_S = 6.0
 
 
 @dataclass

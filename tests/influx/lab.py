@@ -39,7 +39,7 @@ async def open_store(folder: Path, url: str, **changed: Any) -> InfluxStats:
     return store
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 15.0) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
     """Wait until ``condition`` is true; fails after ``timeout_s``."""
     end_s = time.monotonic() + timeout_s
     while not condition():

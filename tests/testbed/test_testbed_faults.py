@@ -53,7 +53,7 @@ def test_a_dead_node_says_nothing_and_boots_again(bed: Testbed, run: Call, call:
     with socket.create_connection((node.address, 2375), timeout=2) as connection:
         began = time.monotonic()
         bed.kill_node("node1")
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5  # a proper stop would wait for the container
         connection.settimeout(0.3)
         with pytest.raises(TimeoutError):  # no FIN, no RST
             connection.recv(1)

@@ -67,12 +67,12 @@ def test_off_ends_containers_and_on_finds_their_state(
     restarted = run(node, "sleep", "1000", RestartPolicy={"Name": "always"})
     began = time.monotonic()
     bed.power_off("node2")
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 20
     assert not cgroups.processes(bed.layout.node_group("node2"))
     bed.power_on("node2")
     state = call(node, "GET", f"/containers/{clean}/json")["State"]
     assert (state["Running"], state["ExitCode"]) == (False, 143)
-    wait(lambda: call(node, "GET", f"/containers/{restarted}/json")["State"]["Running"], 5)
+    wait(lambda: call(node, "GET", f"/containers/{restarted}/json")["State"]["Running"], 20)
     bed.power_off("node2")
 
 
@@ -85,7 +85,7 @@ def test_off_ends_what_will_not_end_by_itself(bed: Testbed, run: Call, call: Cal
     bed.freeze("node2")
     began = time.monotonic()
     bed.power_off("node2")
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < 30
     assert not cgroups.processes(bed.layout.node_group("node2"))
 
 

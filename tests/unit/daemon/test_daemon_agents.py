@@ -115,7 +115,7 @@ async def test_one_that_is_away_is_told_of_once(
 async def test_one_that_is_let_go_of_while_it_is_asked(far: Far, agents: Agents) -> None:
     far.go.clear()
     asking = asyncio.create_task(agents.read("n", 0))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await far.came.wait()
     agents.configure([])
     assert await asking is None

@@ -94,7 +94,7 @@ class Told:
         return [type(event) for event in self.events]
 
     async def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while not condition():
             assert time.monotonic() < deadline, self.events
             await asyncio.sleep(0.01)
@@ -209,6 +209,7 @@ async def test_where_an_event_has_it_look(
         await told.until(lambda: NodeListed in told.kinds())
         before = len(engine.calls)
         engine.happens(action, "c1", labels)
+        await told.until(lambda: not call or call in engine.calls[before:])
         await asyncio.sleep(0.25)
         after = {name for name in engine.calls[before:] if name in ("listing", "inspect", "fresh")}
     assert after == ({call} if call else set())

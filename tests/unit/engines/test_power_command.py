@@ -89,7 +89,7 @@ async def test_a_time_out_is_unknown_and_kills_the_whole_group(tmp_path: Path) -
     began = time.monotonic()
     assert isinstance(await DRIVER.switch(_spec(script, 0.5), "on"), Unknown)
     assert isinstance(await DRIVER.probe(_spec("sleep 1000", 0.2)), Unknown)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     for pid in pids.read_text().split():
         await _until(partial(_is_gone, int(pid)))
 
@@ -106,11 +106,10 @@ async def test_cancelling_kills_the_command(tmp_path: Path) -> None:
 
 async def test_what_a_command_leaves_running_neither_delays_nor_dies(tmp_path: Path) -> None:
     """As an engine started by the on command: it keeps our output open and writes to it later."""
-    mark, pids = tmp_path / "mark", tmp_path / "pids"
-    later = f"echo $$ > {pids}; sleep 0.5; echo still here && touch {mark}"
-    began = time.monotonic()
+    mark, ended = tmp_path / "mark", tmp_path / "ended"
+    later = f"until [ -e {ended} ]; do sleep 0.05; done; echo still here && touch {mark}"
     assert await DRIVER.switch(_spec(f"setsid sh -c '{later}' & exit 0"), "on") == Done("on")
-    assert time.monotonic() - began < 0.4
+    ended.touch()
     await _until(mark.exists)
 
 

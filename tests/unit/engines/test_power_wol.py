@@ -25,7 +25,7 @@ def card() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         listener.bind(("0.0.0.0", 0))
-        listener.settimeout(5)
+        listener.settimeout(30)
         yield listener
 
 

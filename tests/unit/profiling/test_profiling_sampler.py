@@ -207,7 +207,7 @@ async def test_run_sweeps_at_its_interval_until_cancelled(store: EmbeddedStats) 
     fleet = Fleet()
     sampler = fleet.sampler(store, interval_us=US // 100)
     running = asyncio.create_task(sampler.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(fleet.seen) < 3:
             await asyncio.sleep(0.01)
             fleet.now_us += US
