@@ -13,7 +13,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tenure.core import chunks, lending, planning, reading, roster, slices, tasks
+from tenure.core import chunks, lending, openings, planning, reading, roster, slices, tasks
 from tenure.core.context import Context
 from tenure.core.index import Strand
 from tenure.model.batch import (
@@ -36,6 +36,8 @@ S = TaskState
 B = BatchState
 #: Nodes that a refusal names with what stands against each.
 MAX_TOLD = 5
+#: Nodes that are looked at for tasks that no plan holds, whether they leave planned ones room.
+MOST_SEATS = 64
 
 
 def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
@@ -290,15 +292,18 @@ def _serve(ctx: Context, batch: Batch) -> None:
     for stage in batch.spec.stages:
         is_waiting = bool(ctx.index.strands[batch.id, stage.name].pending)
         if is_waiting and roster.has_turn(ctx, batch, stage):
-            if stage.dataset is not None:
-                reading.fill(ctx, batch, stage)
-            elif not planning.is_planned(ctx, batch.id):
+            is_planned = planning.is_planned(ctx, batch.id)
+            if stage.dataset is not None and (roster.is_matched(stage) or not is_planned):
+                reading.fill(ctx, batch, stage, is_planned=is_planned)
+            elif stage.dataset is not None:
+                openings.fill(ctx, batch, stage)
+            elif not is_planned:
                 _fill(ctx, batch, stage)
 
 
 def _fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     """Place tasks of a stage that no plan holds where there is room."""
-    seats = [] if ctx.slice.is_spent else lending.seats(ctx, stage)
+    seats = [] if ctx.slice.is_spent else _seats(ctx, stage)
     for task in roster.placeable(ctx, batch.id, stage.name):
         if ctx.slice.is_spent:
             ctx.arm(ctx.now_us, roster.MACHINE, "rest")
@@ -311,8 +316,15 @@ def _fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
         node = ctx.tables.nodes[seats.pop(turn)[-1]]
         tasks.place(ctx, task, node)
         again = lending.seat(ctx, stage, node)
-        if again is not None:
+        if again is not None and roster.is_left(ctx, stage, node):
             insort(seats, again)
+
+
+def _seats(ctx: Context, stage: StageSpec) -> list[lending.Seat]:
+    """Return nodes for one more task of a stage that no plan holds, the best first."""
+    nodes = ctx.tables.nodes
+    found = lending.seats(ctx, stage)[:MOST_SEATS]
+    return [seat for seat in found if roster.is_left(ctx, stage, nodes[seat[-1]])]
 
 
 def rearm(ctx: Context) -> None:

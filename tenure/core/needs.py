@@ -124,8 +124,8 @@ class Survey:
         """Return how many tasks that wait have their input on which nodes, by their places.
 
         ``waits`` are indices in a batch, of one that is new numbers in the stage. What is being
-        brought for a task counts as there. Of many every so manyth is looked at, and counts for
-        the others: O(``MOST_LOOKED`` x replicas).
+        brought for a task counts as there; what lies nowhere yet is left out. Of many every so
+        manyth is looked at, and counts for the others: O(``MOST_LOOKED`` x replicas).
         """
         ctx = self._ctx
         if stage.dataset is None or stage.dataset.is_external:
@@ -136,9 +136,11 @@ class Survey:
             number = ctx.tables.tasks[f"{batch}/{at}"].number if batch else at
             block = ctx.tables.blocks.get(stage.dataset.key(number))
             names = set() if block is None else self._readable(block)
-            names.add(ctx.ahead.brought.get(f"{batch}/{at}", ("", ""))[0])
+            coming = ctx.ahead.brought.get(f"{batch}/{at}")
+            names |= set() if coming is None else {coming[0]}
             places = {self._places[name] for name in names if name in self._places}
-            found[tuple(sorted(places & may_run))] += step
+            if names:
+                found[tuple(sorted(places & may_run))] += step
         ctx.slice.spend(len(waits) // step // slices.LOOKS)
         return tuple(sorted(found.items()))
 

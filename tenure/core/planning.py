@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tenure.core import answers, chunks, drafts, forecasts, needs, roster, slices
+from tenure.core import answers, chunks, drafts, drift, forecasts, needs, roster, slices
 from tenure.core.context import Context
 from tenure.core.inquiry import Aim, Asked, Draft, Intake, Offering, Planning
 from tenure.model.batch import Batch, Forecasted
@@ -426,17 +426,17 @@ def _look(ctx: Context, open_: Sequence[Batch]) -> None:
         want(ctx, "tasks have to begin anew", wait_us=SETTLE_US)
     elif ctx.now_us >= state.drifted_us + DRIFT_US:
         is_without = any(batch.id in state.unplanned for batch in open_)
-        drift = roster.drift(ctx, DRIFT_US) or ("a batch has no plan" if is_without else "")
-        if drift:
+        off = drift.drift(ctx, DRIFT_US) or ("a batch has no plan" if is_without else "")
+        if off:
             state.drifted_us = ctx.now_us
-            want(ctx, drift)
+            want(ctx, off)
 
 
 def _is_short(ctx: Context, batch: Batch) -> bool:
     """Whether more tasks of a batch wait for a node than are planned."""
     for stage in batch.spec.stages:
-        if stage.dataset is not None:
-            continue  # its tasks begin where their blocks are
+        if roster.is_matched(stage):
+            continue
         waiting = len(ctx.index.strands[batch.id, stage.name].pending)
         if waiting > ctx.roster.left.get((batch.id, stage.name), 0):
             return True

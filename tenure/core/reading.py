@@ -1,12 +1,14 @@
 """Tasks over datasets: matched to nodes by where their blocks lie, which are pinned meanwhile.
 
 Theory of operation. Whenever a stage over a dataset may place tasks, the first of those that wait
-are matched at once to the free slots of the nodes that lend: the cheapest of the largest matchings
-(Eq. 1 to 3 of the Trident paper). A task that got a node with a copy of its block reads the fastest
-copy there, mounted read-only, and pins the block until it is over. For one that got a node without,
-its block is brought there first, unless a node with a copy is free sooner; it is matched anew with
-all others then. So every task reads from its own node. What was matched is not kept beyond the
-moment: replicas, slots and tasks may be others with the next event.
+are matched at once to the slots that they may have: the cheapest of the largest matchings (Eq. 1 to
+3 of the Trident paper). Which slots these are the plan says (``openings``); of a batch that no plan
+holds, and of blocks in HDFS, all that are free, as described here. A task that got a node with a
+copy of its block reads the fastest copy there, mounted read-only, and pins the block until it is
+over. For one that got a node without, its block is brought there first, unless a node with a copy
+is free sooner; it is matched anew with all others then. So every task reads from its own node. What
+was matched is not kept beyond the moment: replicas, slots and tasks may be others with the next
+event.
 
 Blocks that lie in HDFS (``external``) are not ours to bring: a task that got a node without a copy
 waits for one with a copy, for no longer than reading over the network should take, and reads from
@@ -28,6 +30,7 @@ from tenure.core import (
     pins,
     prefetching,
     replicas,
+    roster,
     tasks,
 )
 from tenure.core.context import Context
@@ -67,20 +70,41 @@ class Wait:
         return bool(self.places) or (self.is_remote and not self.block.note)
 
 
-def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
-    """Place tasks of a stage over a dataset on the nodes that are free for it now."""
+def fill(ctx: Context, batch: Batch, stage: StageSpec, *, is_planned: bool) -> None:
+    """Place tasks of a stage over a dataset on the nodes that are free for it now.
+
+    Those that no plan holds keep to what planned starts leave.
+    """
+    if not may_fill(ctx, batch, stage):
+        return
+
+    def free(node: Node) -> int:
+        is_left = is_planned or roster.is_left(ctx, stage, node)
+        return slots(ctx, stage, node) if is_left else 0
+
+    seats = seats_of(ctx, free, is_any=stage.dataset is not None and stage.dataset.is_external)
+    if any(seats.free) and not _match(ctx, batch, stage, seats):
+        rest(ctx, batch, stage)
+
+
+def may_fill(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
+    """Whether tasks of a stage may be placed now; a batch that never can is given up."""
     problem = chunks.failure(ctx, stage) if stage.keeps_chunks else objection(ctx, stage)
     if problem is not None and problem.code in HOPELESS:
         _give_up(ctx, batch, problem.detail)
     if problem is not None or prefetching.is_held(ctx, batch, stage) or _is_unseen(ctx, stage):
-        return
+        return False
     key = prefetching.key_of(batch.id, stage.name)
     if ctx.now_us < ctx.ahead.rests_us.get(key, 0):
         ctx.arm(ctx.ahead.rests_us[key], prefetching.MACHINE, key)
-        return
-    seats = seats_for(ctx, stage)
-    if any(seats.free) and not _match(ctx, batch, stage, seats):
-        ctx.ahead.rests_us[key] = ctx.now_us + REST_US
+        return False
+    return True
+
+
+def rest(ctx: Context, batch: Batch, stage: StageSpec) -> None:
+    """Have a stage of which nothing could be placed not be matched again at once."""
+    key = prefetching.key_of(batch.id, stage.name)
+    ctx.ahead.rests_us[key] = ctx.now_us + REST_US
 
 
 def _is_unseen(ctx: Context, stage: StageSpec) -> bool:
@@ -97,16 +121,16 @@ def _match(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
         return False
     inputs.learn_rates(ctx)
     is_placed = False
-    reads = [_read(ctx, stage, wait) for wait in waits.values()]
+    reads = [read(ctx, stage, wait) for wait in waits.values()]
     for fit in ctx.localizer.match(seats, reads):
         wait = waits[fit.key]
         here = next((place for place in wait.places if place.node == fit.node), None)
         if wait.is_remote:
             is_placed |= _reach(ctx, stage, wait, fit)
         elif here is None:
-            _bring(ctx, stage, wait, fit.node)
+            bring(ctx, stage, wait, fit.node)
         else:
-            _begin(ctx, wait, here, fit)
+            begin(ctx, wait, here, fit)
             is_placed = True
     return is_placed
 
@@ -166,7 +190,7 @@ def seats_for(ctx: Context, stage: StageSpec) -> Seats:
     Those with tiers; all of them where blocks lie in HDFS.
     """
     is_any = stage.dataset is not None and stage.dataset.is_external
-    return seats_of(ctx, lambda node: _slots(ctx, stage, node), is_any=is_any)
+    return seats_of(ctx, lambda node: slots(ctx, stage, node), is_any=is_any)
 
 
 def seats_of(ctx: Context, slots: Callable[[Node], int], *, is_any: bool = False) -> Seats:
@@ -180,7 +204,8 @@ def seats_of(ctx: Context, slots: Callable[[Node], int], *, is_any: bool = False
     )
 
 
-def _slots(ctx: Context, stage: StageSpec, node: Node) -> int:
+def slots(ctx: Context, stage: StageSpec, node: Node) -> int:
+    """Return how many tasks of a stage a node can take now."""
     if lending.seat(ctx, stage, node) is None:
         return 0
     look = lending.look_at(ctx, node)
@@ -200,7 +225,7 @@ def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
         task = ctx.tables.tasks[f"{batch.id}/{index}"]
         if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
             continue
-        wait = None if _is_on_its_way(ctx, stage, task) else look_at(ctx, stage, task)
+        wait = None if is_on_its_way(ctx, stage, task) else look_at(ctx, stage, task)
         if wait is not None and wait.is_readable:
             found.append(wait)
         if len(found) == inputs.most(ctx):
@@ -217,7 +242,7 @@ def look_at(ctx: Context, stage: StageSpec, task: Task) -> Wait | None:
     return Wait(task, block, replicas.offered(ctx, block), dataset.spec.is_external)
 
 
-def _is_on_its_way(ctx: Context, stage: StageSpec, task: Task) -> bool:
+def is_on_its_way(ctx: Context, stage: StageSpec, task: Task) -> bool:
     """Whether a task's block is being brought to a node for it."""
     brought = ctx.ahead.brought.get(task.key)
     if brought is None or stage.dataset is None:
@@ -231,7 +256,8 @@ def _is_on_its_way(ctx: Context, stage: StageSpec, task: Task) -> bool:
     return False
 
 
-def _read(ctx: Context, stage: StageSpec, wait: Wait) -> Read:
+def read(ctx: Context, stage: StageSpec, wait: Wait) -> Read:
+    """Return a task that waits as it is matched."""
     assert stage.dataset is not None
     return read_of(ctx, stage.dataset, wait.block, wait.places, wait.task.index)
 
@@ -245,7 +271,7 @@ def read_of(
     return Read(key, rows, max(LEAST_WEIGHT, block.length / given.block_bytes))
 
 
-def _begin(ctx: Context, wait: Wait, here: Location, fit: Fit) -> None:
+def begin(ctx: Context, wait: Wait, here: Location, fit: Fit) -> None:
     """Place a task where it reads a copy, and pin its block."""
     task, node = wait.task, ctx.tables.nodes[here.node]
     is_brought = ctx.ahead.brought.pop(task.key, None) == (here.node, here.tier)
@@ -284,8 +310,13 @@ def _is_worth_waiting(ctx: Context, stage: StageSpec, wait: Wait, node: Node) ->
     return True
 
 
-def _bring(ctx: Context, stage: StageSpec, wait: Wait, name: str) -> None:
-    """Have a task's block copied to a node, unless it can run beside a copy sooner."""
+def bring(
+    ctx: Context, stage: StageSpec, wait: Wait, name: str, *, is_planned: bool = False
+) -> None:
+    """Have a task's block copied to a node, unless it can run beside a copy sooner.
+
+    ``is_planned``: the plan has weighed that.
+    """
     node = ctx.tables.nodes[name]
     coming = _coming(ctx, node, wait.block)
     if coming is not None:  # for another task, or because copies are missing
@@ -294,15 +325,21 @@ def _bring(ctx: Context, stage: StageSpec, wait: Wait, name: str) -> None:
     tier = store_on(ctx, node, wait.block)
     if tier is None or ctx.shelves.arriving.get(name, 0) >= ctx.params.copies_per_node:
         return
+    if not is_planned and _is_sooner_elsewhere(ctx, stage, wait, node):
+        return
+    copies.send(ctx, wait.block, name, tier)
+    ctx.ahead.brought[wait.task.key] = (name, tier.name)
+
+
+def _is_sooner_elsewhere(ctx: Context, stage: StageSpec, wait: Wait, node: Node) -> bool:
+    """Whether a slot beside a copy should be free before a block could be brought to a node."""
     speed = min(place.bytes_per_s or inputs.USUAL_BYTES_PER_S for place in wait.places)
     link = node.capacity.net_bytes_per_s or speed
     bring_us = inputs.bring_us(wait.block.length, min(speed, link))
     waits_us = min(_frees_us(ctx, stage, place.node) for place in wait.places)
     if waits_us <= bring_us:
         ctx.arm(ctx.now_us + max(US, waits_us), tasks.MACHINE, wait.task.key)
-        return
-    copies.send(ctx, wait.block, name, tier)
-    ctx.ahead.brought[wait.task.key] = (name, tier.name)
+    return waits_us <= bring_us
 
 
 def _coming(ctx: Context, node: Node, block: Block) -> str | None:
@@ -348,7 +385,7 @@ def choices(ctx: Context, task: Task) -> list[Choice]:
     if wait is None:
         return []
     found: list[Choice] = ctx.localizer.choices(
-        seats_for(ctx, stage), _read(ctx, stage, wait), OTHERS
+        seats_for(ctx, stage), read(ctx, stage, wait), OTHERS
     )
     return found
 

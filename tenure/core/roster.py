@@ -22,13 +22,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.core import lending, slices, tasks
+from tenure.core import inputs, lending, needs, slices, tasks
 from tenure.core.context import Context
 from tenure.model.batch import Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.events import SubmitBatch
 from tenure.model.node import Node
 from tenure.model.planning import Schedule
-from tenure.model.resources import exhausted
+from tenure.model.resources import Resources, exhausted, total
 from tenure.model.units import US, iso
 
 MACHINE = "roster"
@@ -38,8 +38,8 @@ MOST_LOOKED = 32
 AHEAD_US = 5 * US
 #: Where a link's speed is not stated, inputs are sent ahead as if it were this (bytes a second).
 ASSUMED_LINK = 20_000_000
-#: So many nodes are compared with their plan at a time.
-DRIFT_NODES = 64
+#: So many starts of a node keep their room from tasks that no plan holds.
+NEXT_STARTS = 8
 #: A task that had to leave a node gets another start there only so long after it was due.
 PATIENCE_US = 10 * US
 FAR_US = 1 << 62
@@ -48,36 +48,44 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class Entry:
-    """``count`` planned starts of a stage on a node that were not taken yet."""
+    """``count`` planned starts of a stage on a node that were not taken yet.
+
+    For ``brought`` of them the input is still to be brought from another node.
+    """
 
     at_us: int
     seq: int
     batch: str
     stage: str
     count: int
+    brought: int = 0
 
 
 @dataclass(slots=True)
 class Roster:
     """Entries by node in order of time, those ``apart`` by stage; ``left`` how many of each stage.
 
-    ``latest`` is when the last start of a (batch, stage) was planned. ``placed`` counts, by batch,
+    ``latest`` is when the last start of a (batch, stage) was planned, ``ends_us`` when the last of
+    its tasks is to end. ``placed`` counts, by batch,
     then (stage, node), what began since the planner was told of it; ``taken`` is that of the plan
     in force, which its ``unsettled`` nodes do not know of yet. ``quiet`` are nodes that were served
     and need not be again while what they lend is as it was, until a time; ``stir`` ends that. The
-    circle goes on ``after`` a node.
+    circle goes on ``after`` a node. ``cursors`` are how far the tasks of stages over datasets were
+    looked at in vain.
     """
 
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     apart: dict[str, dict[Key, list[Entry]]] = field(default_factory=dict)
     left: dict[Key, int] = field(default_factory=dict)
     latest: dict[Key, int] = field(default_factory=dict)
+    ends_us: dict[Key, int] = field(default_factory=dict)
     placed: dict[str, Counter[Key]] = field(default_factory=dict)
     taken: dict[str, Counter[Key]] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)
     quiet: dict[str, tuple[lending.Look, int]] = field(default_factory=dict)
     after: str = ""
     looked: str = ""
+    cursors: dict[Key, int] = field(default_factory=dict)
 
 
 class Listing:
@@ -90,7 +98,8 @@ class Listing:
         rows = [(batch.id, batch.seq, batch.spec) for batch in open_ if not batch.is_ending]
         first = ctx.meta.next_seq
         rows += [(one.batch, first + n, one.spec) for n, one in enumerate(coming)]
-        self._slice = ctx.slice
+        self._slice, self._nodes = ctx.slice, ctx.tables.nodes
+        self._specs = {key: spec for key, _, spec in rows}
         self._entries = _entries([row for row in rows if row[0] in schedules], schedules)
         self.roster = Roster()
 
@@ -101,10 +110,17 @@ class Listing:
             key = entry.batch, entry.stage
             self.roster.left[key] = self.roster.left.get(key, 0) + entry.count
             self.roster.latest[key] = max(self.roster.latest.get(key, 0), entry.at_us)
+            end_us = entry.at_us + self._task_us(node, entry)
+            self.roster.ends_us[key] = max(self.roster.ends_us.get(key, 0), end_us)
             self._slice.spend(slices.ENTRY)
             if self._slice.is_spent:
                 return False
         return True
+
+    def _task_us(self, name: str, entry: Entry) -> int:
+        node = self._nodes.get(name)
+        stage = self._specs[entry.batch].stage(entry.stage)
+        return 0 if node is None else lending.task_us(stage, node)
 
 
 def _entries(
@@ -112,10 +128,18 @@ def _entries(
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the planned starts of batches (id, order of arrival, what it is), with their nodes."""
     for key, seq, spec in rows:
-        over_datasets = {stage.name for stage in spec.stages if stage.dataset is not None}
-        for start in schedules[key].starts:
-            if start.stage not in over_datasets:  # these begin where their blocks are (``reading``)
-                yield start.node, Entry(start.at_us, seq, key, start.stage, start.count)
+        matched = {stage.name for stage in spec.stages if is_matched(stage)}
+        for s in schedules[key].starts:
+            if s.stage not in matched:
+                yield s.node, Entry(s.at_us, seq, key, s.stage, s.count, s.brought)
+
+
+def is_matched(stage: StageSpec) -> bool:
+    """Whether the tasks of a stage begin as they are matched, not by the plan: over HDFS.
+
+    Where such blocks lie is not known to the planner.
+    """
+    return stage.dataset is not None and stage.dataset.is_external
 
 
 def adopt(ctx: Context, listing: Listing) -> None:
@@ -189,6 +213,19 @@ def _let_in(ctx: Context, name: str) -> None:
         entries.sort(key=lambda entry: (entry.at_us, entry.seq))
 
 
+def take(ctx: Context, task: Task, node: str) -> None:
+    """Count a task over a dataset that begins (``openings``): it takes a start of its node.
+
+    Where none is planned there, one that is planned elsewhere is left over, and goes with the last
+    of those that wait.
+    """
+    _count(ctx, task, node)
+    for entry in ctx.roster.entries.get(node, ()):
+        if (entry.batch, entry.stage) == (task.batch, task.stage) and entry.count:
+            _drop(ctx.roster, entry, 1)
+            return
+
+
 def _count(ctx: Context, task: Task, node: str) -> None:
     """Count a task that began, for a plan that does not know of it."""
     ctx.roster.placed.setdefault(task.batch, Counter())[task.stage, node] += 1
@@ -206,6 +243,7 @@ def _drawn(counts: Mapping[str, Counter[Key]], entry: Entry, node: str) -> int:
 def _drop(roster: Roster, entry: Entry, count: int) -> None:
     """Take tasks off a start."""
     entry.count -= count
+    entry.brought = min(entry.brought, entry.count)
     roster.left[entry.batch, entry.stage] -= count
 
 
@@ -279,7 +317,7 @@ class _Turn:
             stage = tasks.stage_of(ctx, task)
             if task.state is not TaskState.READY:
                 continue
-            if not self._has_room(node, stage, task.start_us):
+            if not has_room(ctx, node, stage, task.start_us):
                 if task.start_us > ctx.now_us:
                     ctx.arm(task.start_us, MACHINE, name)
                 return
@@ -291,11 +329,7 @@ class _Turn:
         """Place what may be placed on a node; return whether all of it was looked at."""
         ctx, roster = self.ctx, self.ctx.roster
         entries = roster.entries.get(node.name, [])
-        ahead = (ctx.tables.tasks[key] for key in lending.look_at(ctx, node).ahead)
-        times = [task.start_us for task in ahead]
-        times += [rows[0].at_us for rows in roster.apart.get(node.name, {}).values()]
-        blocked_us = min((max(at_us, ctx.now_us) for at_us in times), default=FAR_US)
-        looked = 0
+        blocked_us, looked = blocked_before_us(ctx, node), 0
         for entry in entries:
             if ctx.slice.is_spent or looked == MOST_LOOKED:
                 break
@@ -307,9 +341,9 @@ class _Turn:
                 continue  # however many there are, they hide nobody behind them
             looked += 1
             stage = batch.spec.stage(entry.stage)
-            if has_turn(ctx, batch, stage):
+            if stage.dataset is None and has_turn(ctx, batch, stage):
                 self._place(node, entry, stage, blocked_us)
-            if entry.count:
+            if entry.count:  # one over a dataset waits for the task that is matched to it
                 blocked_us = min(blocked_us, max(entry.at_us, ctx.now_us))
         entries[:] = [entry for entry in entries if entry.count]
         return not ctx.slice.is_spent
@@ -329,7 +363,7 @@ class _Turn:
         ctx = self.ctx
         while entry.count and not ctx.slice.is_spent:
             look = lending.look_at(ctx, node)
-            begins = self._has_room(node, stage, entry.at_us, blocked_us)
+            begins = has_room(ctx, node, stage, entry.at_us, blocked_us)
             is_soon = ctx.now_us >= entry.at_us - ahead_us(ctx, entry, node)
             most = ctx.params.preparing
             if (look.preparing >= most) or not (begins or (is_soon and len(look.ahead) < most)):
@@ -365,15 +399,54 @@ class _Turn:
                 return row.again.pop(place)
         return next(row.fresh, None)
 
-    def _has_room(self, node: Node, stage: StageSpec, at_us: int, blocked_us: int = FAR_US) -> bool:
-        """Whether a task planned for ``at_us`` may begin on a node now."""
-        ctx, run_us = self.ctx, lending.task_us(stage, node)
-        if ctx.now_us < at_us and ctx.now_us + run_us > blocked_us:
+
+def blocked_before_us(ctx: Context, node: Node) -> int:
+    """Return when the first start of a node is due that its row does not show.
+
+    That is one whose input lies there, or whose stage waits for another.
+    """
+    ahead = (ctx.tables.tasks[key] for key in lending.look_at(ctx, node).ahead)
+    times = [task.start_us for task in ahead]
+    times += [rows[0].at_us for rows in ctx.roster.apart.get(node.name, {}).values()]
+    return min((max(at_us, ctx.now_us) for at_us in times), default=FAR_US)
+
+
+def has_room(
+    ctx: Context, node: Node, stage: StageSpec, at_us: int, blocked_us: int = FAR_US
+) -> bool:
+    """Whether a task planned for ``at_us`` may begin on a node now.
+
+    One that is not due has to end before ``blocked_us``, when something else is.
+    """
+    run_us = lending.task_us(stage, node)
+    if ctx.now_us < at_us and ctx.now_us + run_us > blocked_us:
+        return False
+    free = lending.look_at(ctx, node).free
+    if run_us > lending.AHEAD_US or exhausted(stage.request, free, node.capacity):
+        free = lending.free_on(ctx, node, run_us)  # what comes later is no reason
+    return not exhausted(stage.request, free, node.capacity)
+
+
+def is_left(ctx: Context, stage: StageSpec, node: Node) -> bool:
+    """Whether a task of a stage that no plan holds keeps no planned start from its room on a node.
+
+    The next ones that begin there before it would end must fit beside it and what runs then: what
+    is due waits for room that comes a moment later. O(tasks there).
+    """
+    run_us, batches = lending.task_us(stage, node), ctx.tables.batches
+    rows = [ctx.roster.entries.get(node.name, []), *ctx.roster.apart.get(node.name, {}).values()]
+    open_ = (e for row in rows for e in row[:NEXT_STARTS] if e.batch in ctx.index.open_batches)
+    next_ = sorted(open_, key=lambda entry: entry.at_us)[:NEXT_STARTS]
+    before = [entry for entry in next_ if entry.at_us < ctx.now_us + run_us]
+    here = [task for task in ctx.tasks_on(node.name) if before and not task.is_ahead]
+    ends = [(needs.end_us(ctx, task), tasks.stage_of(ctx, task).request) for task in here]
+    spare, planned = lending.spare_on(ctx, node, run_us), Resources()
+    for entry in before:
+        planned += batches[entry.batch].spec.stage(entry.stage).request.scaled(entry.count)
+        runs = total(request for end_us, request in ends if end_us > max(entry.at_us, ctx.now_us))
+        if exhausted(stage.request, spare - planned - runs, node.capacity):
             return False
-        free = lending.look_at(ctx, node).free
-        if run_us > lending.AHEAD_US or exhausted(stage.request, free, node.capacity):
-            free = lending.free_on(ctx, node, run_us)  # what comes later is no reason
-        return not exhausted(stage.request, free, node.capacity)
+    return True
 
 
 def has_turn(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
@@ -395,73 +468,13 @@ def _free(ctx: Context, batch: str, indices: Iterable[int]) -> Iterator[Task]:
 
 
 def ahead_us(ctx: Context, entry: Entry, node: Node) -> int:
-    """Return how long before its start a task's input is sent."""
+    """Return how long before its start a task's input is sent, or brought from another node."""
     spec = ctx.tables.batches[entry.batch].spec
-    link = node.capacity.net_bytes_per_s or ASSUMED_LINK
-    return AHEAD_US + spec.sent_bytes(spec.stage(entry.stage)) * US // link
-
-
-def drift(ctx: Context, slack_us: int) -> str:
-    """Return in words how a node is off the plan by more than ``slack_us``, "" if none is.
-
-    Behind it: what is due has no room, also where its input lies there already. Ahead of it: it has
-    nothing more to begin, and what it has room for is planned elsewhere for later. ``DRIFT_NODES``
-    are looked at with each call, in a circle. O(stages) each.
-    """
-    names = sorted(node.name for node in ctx.tables.nodes.values() if _may_drift(ctx, node))
-    begin = bisect_left(names, ctx.roster.looked)
-    circle = [*names[begin:], *names[:begin]]
-    ctx.roster.looked = circle[DRIFT_NODES] if len(circle) > DRIFT_NODES else ""
-    for name in circle[:DRIFT_NODES]:
-        node, entries = ctx.tables.nodes[name], ctx.roster.entries.get(name, [])
-        is_late = bool(entries) and _is_late(ctx, node, entries[0], slack_us)
-        if is_late or _is_stuck(ctx, node, slack_us):
-            return f"{name} is behind its plan"
-        if not entries and not ctx.roster.apart.get(name) and _is_early(ctx, node, slack_us):
-            return f"{name} is ahead of its plan"
-    return ""
-
-
-def _may_drift(ctx: Context, node: Node) -> bool:
-    return lending.is_said_to_lend(node) or bool(ctx.index.tasks.get(node.name))
-
-
-def _is_early(ctx: Context, node: Node, slack_us: int) -> bool:
-    """Whether a node with nothing more to begin could take something that is planned elsewhere."""
-    if not lending.is_said_to_lend(node):
-        return False
-    late = ((key, at) for key, at in ctx.roster.latest.items() if ctx.roster.left.get(key))
-    return any(_could_begin(ctx, node, key, at_us - slack_us) for key, at_us in sorted(late))
-
-
-def _is_late(ctx: Context, node: Node, entry: Entry, slack_us: int) -> bool:
-    batch = ctx.tables.batches.get(entry.batch)
-    if batch is None or batch.is_over or batch.is_ending:
-        return False
-    stage = batch.spec.stage(entry.stage)
-    late_us = entry.at_us + slack_us + lending.task_us(stage, node) // 2
-    return has_turn(ctx, batch, stage) and ctx.now_us > late_us
-
-
-def _is_stuck(ctx: Context, node: Node, slack_us: int) -> bool:
-    """Whether the first task whose input lies on a node should have begun there long ago."""
-    ahead = lending.look_at(ctx, node).ahead
-    if not ahead:
-        return False
-    task = ctx.tables.tasks[ahead[0]]
-    lasts_us = lending.task_us(tasks.stage_of(ctx, task), node)
-    return ctx.now_us > task.start_us + slack_us + lasts_us // 2
-
-
-def _could_begin(ctx: Context, node: Node, key: Key, before_us: int) -> bool:
-    """Whether a task of a stage would end on an idle node before it is to begin elsewhere."""
-    batch = ctx.tables.batches.get(key[0])
-    if batch is None or batch.is_over or batch.is_ending:
-        return False
-    stage = batch.spec.stage(key[1])
-    if ctx.now_us + lending.task_us(stage, node) > before_us or not has_turn(ctx, batch, stage):
-        return False
-    return lending.seat(ctx, stage, node) is not None
+    stage, link = spec.stage(entry.stage), node.capacity.net_bytes_per_s
+    if stage.dataset is not None:
+        speed = min(link or inputs.USUAL_BYTES_PER_S, inputs.USUAL_BYTES_PER_S)
+        return US + inputs.bring_us(stage.dataset.block_bytes, speed)
+    return AHEAD_US + spec.sent_bytes(stage) * US // (link or ASSUMED_LINK)
 
 
 def next_start(ctx: Context, batch: str, stage: str) -> str:

@@ -345,6 +345,8 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
             why = f"for the end of {', '.join(before)}"
         elif stage.dataset is not None:
             why = _blocks_awaited(ctx, key, stage)
+            if not why:
+                why = f"for their turn: {roster.next_start(ctx, key, stage.name)}"
         elif not planning.is_planned(ctx, key):
             why = "for room: no plan holds the batch, so its tasks begin where there is room"
         elif planned < len(strand.pending):
@@ -356,7 +358,7 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
 
 
 def _blocks_awaited(ctx: Context, key: str, stage: StageSpec) -> str:
-    """Return what the tasks of a stage over a dataset wait for; they begin where blocks lie.
+    """Return what the tasks of a stage over a dataset wait for, "" if for their turn alone.
 
     Some of them are looked at: it is done on the loop.
     """
@@ -365,6 +367,8 @@ def _blocks_awaited(ctx: Context, key: str, stage: StageSpec) -> str:
     looks = [reading.look_at(ctx, stage, task) for task in tasks_]
     missing = sum(look is None or not look.is_readable for look in looks)
     if not missing:
+        if planning.is_planned(ctx, key) and not roster.is_matched(stage):
+            return ""
         return "for room on a node that holds their block, or to which it may be brought"
     notes = sorted({look.block.note for look in looks if look is not None and look.block.note})
     told = f"for a copy of their block that can be read, {missing} of {len(looks)}"

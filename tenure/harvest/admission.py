@@ -289,13 +289,13 @@ def answer_of(question: PlanQuestion, problem: Problem, plan: Solution) -> PlanA
 def brought(problem: Problem, plan: Solution) -> dict[Start, int]:
     """Return to how many tasks of starts their input is brought from another node.
 
-    Those that begin first on a node do so beside a copy (``Solution.beside``). Tasks whose input
-    lies nowhere yet are not told from the others: of a stage no more are brought than have copies.
+    Those that begin first on a node do so beside a copy (``Solution.beside``). Of a stage no more
+    are brought than there is input of; that of the others will be sent.
     """
     there: Counter[tuple[int, int, int]] = Counter()
     left: Counter[tuple[int, int]] = Counter()
     for (j, s), stage in copies.stages_of(problem):
-        left[j, s] = sum(count for where, count in stage.copies if where)
+        left[j, s] = sum(count for _, count in stage.copies)
     for one in plan.beside:
         there[one.job, one.stage, one.node] += one.count
         left[one.job, one.stage] -= one.count

@@ -37,7 +37,8 @@ class StageNeed:
     it. A task takes ``work_us`` on a node of speed 1; ``after`` are the stages before. ``is_rest``:
     it is the part of the stage before it in the list that may run on other nodes alone.
     ``copies``: (nodes, tasks) whose input lies on each of these, of tasks that have not begun;
-    elsewhere it has to be brought, which takes ``bring_us`` beside its way over the link.
+    elsewhere it has to be brought, which takes ``bring_us`` beside its way over the link. No nodes:
+    it lies on others; tasks in no class: it lies nowhere yet.
     """
 
     name: str

@@ -313,6 +313,25 @@ def test_a_batch_that_no_plan_holds_is_served_greedily() -> None:
     assert bench.task(3).state is S.CREATING
 
 
+@pytest.mark.parametrize(("cpu_m", "is_left"), [(600, False), (100, True)])
+def test_one_that_no_plan_holds_leaves_planned_starts_their_room(cpu_m: int, is_left: bool) -> None:
+    """There is room for a while, and then a big task is planned."""
+    bench = asking(lends("n"))
+    small = stage("small", request=Resources(400, MIB), run_us=20 * US)
+    big = stage("big", request=Resources(1500, MIB), run_us=20 * US, after=("small",))
+    bench.submit_batch("b", small, big)
+    bench.answer()
+    bench.run(0)
+    bench.submit_batch("other", stage(request=Resources(cpu_m, MIB), run_us=60 * US))
+    found = answer(bench.question.question, Watch(lambda: 0.0, 1.0))
+    mine = [one for one in found.schedules if one.batch == "b"]
+    blank = dataclasses.replace(mine[0], batch="other", starts=())
+    bench.answer(Done(plan=dataclasses.replace(found, schedules=(*mine, blank))))
+    bench.state.ctx.planning.unplanned = frozenset(("other",))
+    bench.say(Tick(at_us=0), after_us=US)
+    assert (bench.task(0, "other").state is S.CREATING) == is_left
+
+
 def test_a_task_that_runs_too_long_fails() -> None:
     bench = asking(lends("n"))
     bench.submit_batch("b", stage(max_runtime_us=60 * US))

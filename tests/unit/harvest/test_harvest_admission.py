@@ -118,7 +118,7 @@ def test_bringing_takes_its_time_on_the_link_and_beside_it() -> None:
 
 
 def test_what_lies_nowhere_yet_is_sent_and_not_brought() -> None:
-    stage = need("read", 2, chunk_bytes=MIB, copies=(((), 1), ((0,), 1)), nodes=(1,), bring_us=US)
+    stage = need("read", 2, chunk_bytes=MIB, copies=(((0,), 1),), nodes=(1,), bring_us=US)
     assert sum(brought for *_, brought in begins(planned(asked(batch("x", stage))), "x")) == 1
     fresh = replace(stage, copies=())
     assert sum(brought for *_, brought in begins(planned(asked(batch("x", fresh))), "x")) == 0
