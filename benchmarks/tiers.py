@@ -55,7 +55,7 @@ class Plan:
     """``blocks`` of ``block_bytes`` in each dataset."""
 
     blocks: int = 9
-    block_bytes: int = 64 * MIB
+    block_bytes: int = 32 * MIB
 
 
 FULL = Plan()

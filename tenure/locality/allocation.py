@@ -3,7 +3,9 @@
 Requests are a lossy summary: who asked for what is not in them. So containers are allocated by
 their costs alone, and the matching puts tasks on them afterwards. Slips of Algorithm 3 are mended:
 entries of a preference map that count zero are skipped, no container is offered twice, and a rack's
-map is used up once over its nodes, not once on each.
+map is used up once over its nodes, not once on each. Of containers that cost the same the first on
+each node come first, then the second: taken node by node, they would leave tasks without a
+container beside their block, which Algorithm 3's sort leaves open.
 """
 
 from __future__ import annotations
@@ -119,7 +121,13 @@ def allocate(places: Places, requests: Requests, rates: Rates, most: int) -> Con
                 offered.place[k], offered.cost[k] = j, rates.across
                 free[j] -= 1
                 k += 1
-    best = np.argsort(offered.cost[:k], kind="mergesort")[:total]
+    turn = np.empty(k, dtype=np.int64)
+    seen = np.zeros(free.shape[0], dtype=np.int64)
+    for one in range(k):
+        seen[offered.place[one]] += 1
+        turn[one] = seen[offered.place[one]]
+    spread = np.argsort(turn, kind="mergesort")
+    best = spread[np.argsort(offered.cost[:k][spread], kind="mergesort")][:total]
     return Containers(offered.place[best], offered.cost[best])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,37 @@ def test_the_searched_prefetches_are_wasted_less_than_all() -> None:
     every, chosen = (simulate(DISKS, large, TRIDENT, name, 1) for name in (EVERYTHING, SEARCH))
     assert trident.waste(chosen) <= trident.waste(every)
     assert trident.share(chosen, "memory") > 0
+
+
+def test_reduce_tasks_begin_before_the_last_map_and_wait_for_it() -> None:
+    job = [JobSpec("j", "C", 0.0, "f", 800 * MB, 400 * MB, 0, cpu_s_per_byte=1 / (20 * MB))]
+    (early,) = simulate(SPEC, job, TRIDENT)
+    (late,) = simulate(replace(SPEC, early_reduces=1.0), job, TRIDENT)
+    assert early.end_s < late.end_s
+    assert early.reduce_s > late.reduce_s + 1, "the wait for the last map is in it"
+    assert early.task_s > early.reduce_s > 0
+
+
+def test_what_is_put_out_takes_disks_and_links() -> None:
+    job = [JobSpec("j", "C", 0.0, "f", 800 * MB, 1600 * MB, 1600 * MB)]
+    plain = replace(SPEC, spills=False, output_replicas=1)
+    ends = [
+        simulate(spec, job, TRIDENT)[0].end_s
+        for spec in (plain, replace(plain, spills=True), replace(plain, output_replicas=3), SPEC)
+    ]
+    assert ends[0] < ends[1] < ends[3]
+    assert ends[0] < ends[2] < ends[3]
+
+
+def test_a_link_carries_both_ways_at_a_time() -> None:
+    replay = Replay(SPEC, [], (DEFAULT, NOTHING), 1)
+    assert replay._bandwidth(("w0", "in")) == replay._bandwidth(("w0", "out")) == SPEC.network
+
+
+def test_a_job_without_shuffle_and_output_has_no_reduce_tasks() -> None:
+    (run,) = simulate(SPEC, [JobSpec("j", "A", 0.0, "f", 100 * MB, 0, 0)], TRIDENT)
+    assert run.reduce_s == 0
+    assert run.end_s > 0
 
 
 def test_a_run_repeats() -> None:

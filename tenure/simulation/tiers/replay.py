@@ -1,9 +1,17 @@
-"""The event loop: jobs come, blocks are copied ahead, tasks get slots, read, compute and write."""
+"""The event loop: jobs come, blocks are copied ahead, tasks get slots, read, compute and write.
+
+Reduce tasks are Hadoop's: they get slots once ``early_reduces`` of the maps have ended and all of
+them have slots, and wait in these for the last map, so their durations hold that wait. What maps
+put out lies on a disk of their node, from which each reduce task fetches its part over the network;
+what it writes goes through a pipeline to as many nodes as a block has replicas.
+"""
 
 from __future__ import annotations
 
 import heapq
+import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -35,13 +43,21 @@ class Run:
     blocks: list[str]
     submit_s: float = 0.0
     waiting: list[str] = field(default_factory=list)
-    left: int = 0
+    maps_left: int = 0
+    reduces_left: int = 0
     is_reducing: bool = False
+    #: Node and disk of each map's output, and reduce tasks that wait for the last of them.
+    spills: Counter[tuple[str, int]] = field(default_factory=Counter)
+    parked: list[Callable[[float], None]] = field(default_factory=list)
     ready_s: float = 0.0
     local_s: float = 0.0
     end_s: float = -1.0
     task_s: float = 0.0
+    reduce_s: float = 0.0
     delay_s: float = 0.0
+    #: Jobs that had not ended and tasks that ran when it was submitted.
+    jobs_beside: int = 0
+    tasks_beside: int = 0
     reads: dict[str, int] = field(default_factory=lambda: dict.fromkeys(WHERE, 0))
     #: Blocks prefetched and where to; those read from memory there; copies under way by transfer.
     copied: dict[str, str] = field(default_factory=dict)
@@ -64,12 +80,16 @@ class Replay:
         self._random = random.Random(seed + 1)
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._made = 0
+        self._under_way = 0
         self._beating = False
         self._files: dict[str, list[str]] = {}
         self._jobs = list(jobs)
         for job in jobs:
             if not job.is_generated:
                 self._write(job)
+
+    def _busy(self) -> int:
+        return self.spec.slots * self.spec.nodes - sum(self.free)
 
     def _write(self, job: JobSpec) -> None:
         if job.file not in self._files:
@@ -78,7 +98,7 @@ class Replay:
     def _bandwidth(self, resource: Resource) -> float:
         assert isinstance(resource, tuple)
         kind = resource[1]
-        return self.spec.network if kind == "net" else self.spec.bandwidth(kind)
+        return self.spec.network if kind in ("in", "out") else self.spec.bandwidth(kind)
 
     def run(self) -> list[Run]:
         """Return all jobs, ended."""
@@ -100,6 +120,8 @@ class Replay:
     def _submit(self, now_s: float, job: JobSpec) -> None:
         self._write(job)
         run = Run(job, self._files[job.file], now_s)
+        run.jobs_beside, run.tasks_beside = self._under_way, self._busy()
+        self._under_way += 1
         slots = max(1, sum(self.free))
         copies = plan(self.prefetcher, self.storage, run.blocks, slots, job.cpu_s_per_byte)
         run.delay_s = copies.delay_s
@@ -128,7 +150,7 @@ class Replay:
         run.copying[block] = self.transfers.begin(now_s, size, over, finished)
 
     def _ready(self, now_s: float, run: Run) -> None:
-        run.waiting, run.left = list(run.blocks), len(run.blocks)
+        run.waiting, run.maps_left = list(run.blocks), len(run.blocks)
         run.ready_s = run.local_s = now_s
         self.queue.append(run)
         self._wake(now_s)
@@ -169,68 +191,127 @@ class Replay:
         for block, node in begun:
             self.free[node] -= 1
             self._launch(now_s, run, block, node)
+        self._ask_reduces(now_s, run)
 
     def _launch(self, now_s: float, run: Run, block: str, node: int) -> None:
-        begin = self._map if block else self._reduce
         begin_s = now_s + self.spec.launch_s
-        if block:
-            if any(at[0] == self.storage.names[node] for at in self.storage.locations(block)):
-                run.local_s = now_s
-            elif self.scheduler == QUARTET_NAME:
-                begin_s += self.spec.hold_s  # in vain: the container is on this node already
-        self._at(begin_s, lambda at: begin(at, run, block, (node, now_s)))
+        if not block:
+            self._at(begin_s, lambda at: self._reduce(at, run, (node, now_s)))
+            return
+        if any(at[0] == self.storage.names[node] for at in self.storage.locations(block)):
+            run.local_s = now_s
+        elif self.scheduler == QUARTET_NAME:
+            begin_s += self.spec.hold_s  # in vain: the container is on this node already
+        self._at(begin_s, lambda at: self._map(at, run, block, (node, now_s)))
 
     def _map(self, now_s: float, run: Run, block: str, where: tuple[int, float]) -> None:
+        """Read a block, compute, and leave the output on a disk of the node."""
         node = self.storage.names[where[0]]
         source, tier, disk = self.storage.source(block, node)
         run.reads[WHERE[tier] if source == node else "rack"] += 1
         over: tuple[Resource, ...] = ((source, tier, disk),)
         if source != node:
-            over = (*over, (source, "net"), (node, "net"))
+            over = (*over, (source, "out"), (node, "in"))
         if tier == Tier.MEMORY:
             self.storage.touch(block, source)
             if run.copied.get(block) == source:
                 run.hits.add(block)
         size = self.storage.size[block]
         cpu_s = size * run.spec.cpu_s_per_byte
-        self.transfers.begin(
-            now_s, size, over, lambda t: self._at(t + cpu_s, lambda u: self._end(u, run, where))
-        )
+        spilled = run.spec.shuffle_bytes * size / run.spec.input_bytes
+        spill = self._random.randrange(self.spec.disks)
 
-    def _reduce(self, now_s: float, run: Run, _block: str, where: tuple[int, float]) -> None:
-        """Shuffle, compute, and write the output to a disk."""
-        node, spec = self.storage.names[where[0]], run.spec
-        count = reduces(spec)
-        shuffled, written = spec.shuffle_bytes / count, spec.output_bytes / count
-        other = self._random.choice(self.storage.names)
-        over = ((other, "net"), (node, "net")) if other != node else ((node, Tier.SSD, 0),)
-        disk = self._random.randrange(self.spec.disks)
+        def keep(at_s: float) -> None:
+            run.spills[node, spill] += 1
+            if not spilled or not self.spec.spills:
+                self._end_map(at_s, run, where)
+                return
+            at_disk = ((node, Tier.HDD, spill),)
+            self.transfers.begin(at_s, spilled, at_disk, lambda t: self._end_map(t, run, where))
 
-        def write(at_s: float) -> None:
-            over = ((node, Tier.HDD, disk),)
-            self.transfers.begin(at_s, written, over, lambda t: self._end(t, run, where))
+        self.transfers.begin(now_s, size, over, lambda t: self._at(t + cpu_s, keep))
 
-        cpu_s = shuffled * spec.cpu_s_per_byte
-        self.transfers.begin(now_s, shuffled, over, lambda t: self._at(t + cpu_s, write))
+    def _end_map(self, now_s: float, run: Run, where: tuple[int, float]) -> None:
+        self._free(now_s, run, where)
+        run.maps_left -= 1
+        if run.maps_left == 0:
+            if not reduces(run.spec):
+                self._finish(now_s, run)
+                return
+            for begin in run.parked:
+                begin(now_s)
+            run.parked.clear()
+        self._ask_reduces(now_s, run)
 
-    def _end(self, now_s: float, run: Run, where: tuple[int, float]) -> None:
+    def _ask_reduces(self, now_s: float, run: Run) -> None:
+        """Have slots given to the reduce tasks once all maps have theirs and enough have ended."""
+        ended = len(run.blocks) - run.maps_left
+        enough = max(1, math.ceil(self.spec.early_reduces * len(run.blocks)))
+        if run.is_reducing or run.waiting or ended < enough or not reduces(run.spec):
+            return
+        run.is_reducing = True
+        run.reduces_left = reduces(run.spec)
+        run.waiting = [""] * run.reduces_left
+        self.queue.append(run)
+        self._wake(now_s)
+
+    def _reduce(self, now_s: float, run: Run, where: tuple[int, float]) -> None:
+        if run.maps_left:
+            run.parked.append(lambda at: self._fetch(at, run, where))
+        else:
+            self._fetch(now_s, run, where)
+
+    def _fetch(self, now_s: float, run: Run, where: tuple[int, float]) -> None:
+        """Fetch a reduce task's part of what every map put out, then compute."""
+        node = self.storage.names[where[0]]
+        part = run.spec.shuffle_bytes / reduces(run.spec)
+        cpu_s = part * run.spec.cpu_s_per_byte
+        left = len(run.spills)
+
+        def fetched(at_s: float) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._at(at_s + cpu_s, lambda t: self._put_out(t, run, where))
+
+        for (source, disk), maps in sorted(run.spills.items()):
+            over: list[Resource] = [(source, Tier.HDD, disk)] if self.spec.spills else []
+            over += [(source, "out"), (node, "in")] if source != node else []
+            over = over or [(node, Tier.SSD, 0)]
+            size = part * maps / len(run.blocks)
+            self.transfers.begin(now_s, size, tuple(over), fetched)
+
+    def _put_out(self, now_s: float, run: Run, where: tuple[int, float]) -> None:
+        """Write a reduce task's part of the output, here and over the network to other nodes."""
+        node, spec = self.storage.names[where[0]], self.spec
+        others = [name for name in self.storage.names if name != node]
+        nodes = [node, *self._random.sample(others, spec.output_replicas - 1)]
+        has_each = spec.is_tiered and len(nodes) == len(Tier)
+        tiers = list(Tier) if has_each else [Tier.HDD] * len(nodes)
+        self._random.shuffle(tiers)
+        over: list[Resource] = [
+            (name, tier, self._random.randrange(spec.disks) if tier == Tier.HDD else 0)
+            for name, tier in zip(nodes, tiers, strict=True)
+        ]
+        over += [(name, "out") for name in nodes[:-1]] + [(name, "in") for name in nodes[1:]]
+        written = run.spec.output_bytes / reduces(run.spec)
+        self.transfers.begin(now_s, written, tuple(over), lambda t: self._end_reduce(t, run, where))
+
+    def _end_reduce(self, now_s: float, run: Run, where: tuple[int, float]) -> None:
+        self._free(now_s, run, where)
+        run.reduce_s += now_s - where[1]
+        run.reduces_left -= 1
+        if not run.reduces_left:
+            self._finish(now_s, run)
+
+    def _free(self, now_s: float, run: Run, where: tuple[int, float]) -> None:
         node, begun_s = where
         self.free[node] += 1
         run.task_s += now_s - begun_s
-        run.left -= 1
-        if run.left:
-            return
-        if not run.is_reducing and run.spec.shuffle_bytes + run.spec.output_bytes > 0:
-            run.is_reducing = True
-            run.left = reduces(run.spec)
-            run.waiting = [""] * run.left
-            self.queue.append(run)
-            self._wake(now_s)
-            return
-        self._finish(now_s, run)
 
     def _finish(self, now_s: float, run: Run) -> None:
         run.end_s = now_s
+        self._under_way -= 1
         for block, number in list(run.copying.items()):
             self.transfers.cancel(now_s, number)
             self.storage.known.end_prefetch(block, run.copied[block], is_done=False)
@@ -246,8 +327,9 @@ class Replay:
 
 
 def reduces(job: JobSpec) -> int:
-    """Return how many reduce tasks a job has."""
-    return max(1, round((job.shuffle_bytes + job.output_bytes) / REDUCE_BYTES))
+    """Return how many reduce tasks a job has; none if it neither shuffles nor writes."""
+    whole = job.shuffle_bytes + job.output_bytes
+    return max(1, round(whole / REDUCE_BYTES)) if whole else 0
 
 
 def simulate(

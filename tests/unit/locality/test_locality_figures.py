@@ -97,6 +97,17 @@ def test_figure_7_three_containers_of_six_that_are_offered() -> None:
     assert got == [("n1", M), ("n2", M), ("n4", S)]
 
 
+def test_containers_that_cost_the_same_are_on_as_many_nodes_as_can_be() -> None:
+    """Algorithm 3 leaves open which of them are taken; on one node they would serve fewer tasks."""
+    index = {f"n{j}": j for j in range(4)}
+    rows = [task(**{f"n{(i + k) % 4}": 20 for k in range(3)}) for i in range(8)]
+    places = places_of([8] * 4, [0] * 4)
+    wants = wants_of(rows, index, SCORES)
+    containers = allocate(places, requests_of(places, wants), SCORES.rates, 100)
+    assert sorted(containers.place.tolist()) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert set(containers.cost.tolist()) == {H}
+
+
 #: Figure 8: five blocks on disks of 32 MB/s, CPU 1 s per 64 MB, three slots.
 LENGTHS = [128, 96, 128, 96, 64]
 SOURCES = {2: 1, 3: 2, 1: 1, 4: 2}
