@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from tenure.core import roster
-from tenure.model.batch import BatchSpec, TaskState
+from tenure.model.batch import Batch, BatchSpec, TaskState
 from tenure.model.effects import CopyBlock, PlanBatches
 from tenure.model.events import EffectEnded, SubmitBatch
 from tenure.model.outcome import Done
@@ -157,3 +160,34 @@ def test_a_plan_that_is_made_while_tasks_begin_counts_them() -> None:
     made.send(made.over("logs", 4, run_us=60 * US, request=HALF))
     made.plan(("scan", "a", 0, 1, 0), ("scan", "b", 0, 1, 0), ("scan", "b", 60, 2, 0))
     assert sum(map(sum, made.left().values())) == 4 - sum(made.begun().values())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_lends_or_is_lost_every_task_is_done_in_the_end(seed: int) -> None:
+    """With the true planner: a node that does not lend for a while, one that is lost and back."""
+    dice = random.Random(seed)
+    names = "abcd"[: dice.randint(2, 4)]
+    made = Library(
+        *(with_tiers(n, "ssd", generation="nursery", **AGENT) for n in names), prefetch=OFF
+    )
+    count, replicas = dice.randint(1, 12), dice.randint(1, 2)
+    made.put("logs", count, replicas=replicas)
+    made.work()
+    off, lost = dice.choice(names), dice.choice(names) if replicas == 2 else ""
+    made.guard(off, mode="off")
+    size = Resources(dice.choice((500, 800, 1500)), 64 * MIB)
+    assert isinstance(made.scan("logs", count, request=size, run_us=20 * US), Batch)
+    for step in range(100):
+        made.wait(3)
+        if step == 3 and lost:
+            made.lose(lost)
+        if step == 20:
+            made.guard(off)
+        if step == 30 and lost:
+            made.find(lost)
+            made.guard(lost)
+        for task in made.tasks():
+            is_there = task.state is S.CREATING and task.node not in made.away
+            if is_there and dice.random() < 0.5:
+                made.finish(task.index)
+    assert {task.state for task in made.tasks()} == {S.DONE}
