@@ -117,10 +117,10 @@ def _degraded(rig: Rig, part: str) -> dict[str, Any] | None:
 def _no_worker_is_said(rig: Rig, worker: subprocess.Popen[bytes]) -> None:
     """A worker ends on SIGTERM; with none alive a person who asks for a run is told."""
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 0
+    assert worker.wait(60) == 0
     until(lambda: _degraded(rig, "worker"), 30, "readyz to say that no worker is alive")
     begun_s = time.monotonic()
     with pytest.raises(Unavailable) as refused:
         rig.tenured.make_client().run_cycle("promote")
     assert refused.value.code == "no_worker"
-    assert time.monotonic() - begun_s < 5
+    assert time.monotonic() - begun_s < 15
