@@ -65,7 +65,9 @@ class StatsSection(Section):
         "embedded", "Where measurements are kept: a file in `state_dir`, or InfluxDB."
     )
     interval_s: Interval = _field(30, "Time between two samples of each container.")
-    retention_days: Positive = _field(14, "How long measurements are kept.")
+    retention_days: Positive = _field(
+        21, "How long measurements are kept; forecasts look back on 21 days."
+    )
     window_h: Positive = _field(6, "How far back a profile looks at most.")
     url: InfluxUrl | None = _field(
         None, "InfluxDB: `http://host:8086` or `https://host:8086`.", shown="required by `influx`"

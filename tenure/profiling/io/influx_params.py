@@ -32,7 +32,7 @@ class InfluxParams:
     ca_file: str = ""
     source: Literal["tenure", "cadvisor"] = "tenure"
     interval_us: int = 30 * US
-    retention_us: int = 14 * 24 * HOUR_US
+    retention_us: int = 21 * 24 * HOUR_US
     window_us: int = 6 * HOUR_US
     spool: SpoolBounds = field(default_factory=SpoolBounds)
     timeout_s: float = 10.0

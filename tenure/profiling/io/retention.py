@@ -30,7 +30,7 @@ class Retention:
     """
 
     raw_us: int = 48 * HOUR_US
-    rollup_us: int = 14 * DAY_US
+    rollup_us: int = 21 * DAY_US
     app_us: int = 90 * DAY_US
     max_samples: int = 20_000_000
     sketch_us: int = 6 * HOUR_US

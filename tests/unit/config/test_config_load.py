@@ -10,6 +10,7 @@ from tenure.config.load import load, validate
 from tenure.config.reference import EXAMPLE, EXAMPLE_CYCLES, TARGET, render
 from tenure.config.settings import Settings
 from tenure.config.urls import Listener
+from tenure.harvest.io.cycle import PAST_DAYS
 from tenure.model.errors import InvalidInput
 from tenure.model.forecast import ForecastOptions
 from tenure.model.node import NodeSpec, PowerSpec, Site
@@ -78,7 +79,7 @@ def test_the_defaults_are_the_documented_ones(write: Any) -> None:
     settings = load(write(NODE), ENV)
     assert settings.generations == ("nursery", "young", "tenured")
     assert settings.stats.interval_us == 30 * US
-    assert settings.stats.retention_us == 14 * 24 * HOUR_US
+    assert settings.stats.retention_us == PAST_DAYS * 24 * HOUR_US
     assert settings.stats.window_us == 6 * HOUR_US
     assert (settings.placement.policy, settings.placement.nursery) == ("tenure", "spread")
     assert settings.power.grace_us == 60 * US
