@@ -58,7 +58,8 @@ def blank_line(nodes: int, steps: int) -> Timeline:
 def fill(line: Timeline, fleet: Fleet, ends: Ends, now_us: int) -> None:
     """Have a blank timeline hold the room from ``now_us`` on as ``ends`` give it back.
 
-    These are ascending, and later. O(nodes + ends).
+    These are ascending, and later. One that gives nothing back changes no room, and is no moment
+    to start at. O(nodes + ends).
     """
     n, rows = fleet.price.shape[0], ends.end_us.shape[0]
     at_us, after, cpu_m, memory = line.at_us, line.after, line.cpu_m, line.memory
@@ -67,6 +68,9 @@ def fill(line: Timeline, fleet: Fleet, ends: Ends, now_us: int) -> None:
     at_us[:n], cpu_m[:n], memory[:n] = now_us, fleet.free_cpu_m, fleet.free_memory
     for end in range(rows):
         j = ends.node[end]
+        jobs[j] += 1
+        if ends.cpu_m[end] == 0 and ends.memory_bytes[end] == 0:
+            continue
         step = last[j]
         if ends.end_us[end] > at_us[step]:
             at_us[used], cpu_m[used], memory[used] = ends.end_us[end], cpu_m[step], memory[step]
@@ -75,7 +79,6 @@ def fill(line: Timeline, fleet: Fleet, ends: Ends, now_us: int) -> None:
             used += 1
         cpu_m[step] += ends.cpu_m[end]
         memory[step] += ends.memory_bytes[end]
-        jobs[j] += 1
     line.spare[USED], line.spare[GIVEN_BACK] = used, END
     line.whole_cpu_m[:], line.whole_memory[:] = cpu_m[last], memory[last]
 

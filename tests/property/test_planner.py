@@ -22,6 +22,7 @@ from tenure.model.placing import (
     Situation,
 )
 from tenure.model.units import FOREVER_US, US
+from tenure.placement import upkeep
 from tenure.placement.desk import Desk
 from tenure.placement.planner import COMPILED_BOUNDS, Tools
 from tenure.placement.policies import Policies, _planning_code
@@ -166,6 +167,14 @@ def test_what_is_kept_between_questions_changes_no_answer(seed: int) -> None:
     assert story(Forgetful(bounds=COMPILED_BOUNDS), seed) == story(PLAIN, seed)
 
 
+@pytest.mark.parametrize("seed", [*range(30), 38, 75, 159])
+def test_plans_by_whole_arrays_equal_those_by_loops(seed: int) -> None:
+    """In 38, 75 and 159 an executor that takes no room ends: by loops that was a time to start."""
+    loops = Policies(bounds=COMPILED_BOUNDS)
+    loops._renew = upkeep.renew
+    assert story(loops, seed) == story(PLAIN, seed)
+
+
 def on_one_look(placer: Policies, seed: int) -> int:
     """Have jobs come at one moment, on one look and each on its own; count the former.
 
@@ -214,6 +223,6 @@ def test_compiled_plans_equal_plain_ones() -> None:
     pytest.importorskip("numba")
     compiled = Policies(bounds=COMPILED_BOUNDS)
     assert compiled.compile_planning(kept_kernels())
-    for seed in range(30):
+    for seed in (*range(30), 38, 75, 159):
         assert story(compiled, seed) == story(PLAIN, seed), seed
         assert on_one_look(compiled, seed) == on_one_look(PLAIN, seed), seed
