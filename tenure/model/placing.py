@@ -169,16 +169,22 @@ class Planned:
 
 
 class Rotation(NamedTuple):
-    """How improving a plan goes on: jobs are put where they are best then, a few at a time.
+    """What a plan keeps beside places: how improving goes on, and what waits have come to.
 
-    ``turn`` counts those that were, ``left`` those that are still to be, from ``due_us`` on;
-    ``last_us`` is when some were.
+    Jobs are put where they are best then, a few at a time: ``turn`` counts those that were,
+    ``left`` those that are still to be, from ``due_us`` on; ``last_us`` is when some were.
+    ``spent_us`` is by how much later jobs were planned to end than if each had begun as soon as
+    there was room, in order of arrival, ``prompt_us`` what they would have taken then, and
+    ``head_us`` when the last of them would have begun (``placement.budget``).
     """
 
     turn: int = 0
     left: int = 0
     due_us: int = 0
     last_us: int = 0
+    spent_us: int = 0
+    prompt_us: int = 0
+    head_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

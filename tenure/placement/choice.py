@@ -16,7 +16,7 @@ from tenure.placement.cost import delay_us, is_hybrid, slots
 from tenure.placement.decide import HYBRID, LOCAL, PLANNED, choose
 from tenure.placement.schedule import need_at
 from tenure.placement.timeline import END, moments_of
-from tenure.placement.value import Spot, Taste, place, place_late
+from tenure.placement.value import Spot, Taste, nowhere, place, place_late
 from tenure.placement.window import Horizon, warm_us
 
 
@@ -56,8 +56,8 @@ def by_own_policy(horizon: Horizon, job: int, deadline_us: int) -> Spot:
             mode = HYBRID if is_hybrid(counts, seen.is_cloud) else LOCAL
             run_us = jobs.local_us[job] if mode == LOCAL else jobs.hybrid_us[job]
             end_us = start_us + delay_us(counts, seen.boot_us) + run_us
-            return Spot(0.0, mode, start_us, end_us, counts)
-    return Spot(np.inf, 0, 0, 0, np.zeros(horizon.off_us.shape[0], dtype=np.int64))
+            return Spot(0.0, mode, start_us, end_us, start_us, counts)
+    return nowhere(horizon.off_us.shape[0], 0)
 
 
 def longest_boot_us(horizon: Horizon, job: int) -> int:

@@ -153,6 +153,7 @@ def with_own_places(plan: Plan) -> Plan:
         end_us=plan.end_us.copy(),
         mode=plan.mode.copy(),
         is_late=plan.is_late.copy(),
+        soon_us=plan.soon_us.copy(),
         used=plan.used.copy(),
         node=plan.node.copy(),
         executors=plan.executors.copy(),

@@ -20,7 +20,7 @@ UNSEEN = -1
 #: per core, else free nodes would be packed carelessly and waited for without end.
 FREE_SHARE = 4
 #: Where ``Plan.rotation`` holds what.
-TURN, LEFT, DUE, LAST = range(4)
+TURN, LEFT, DUE, LAST, SPENT, PROMPT, HEAD = range(7)
 #: What a core counts where nothing has a price, in nano-dollars an hour: only ratios matter.
 ANY_PRICE = 1_000_000_000
 
@@ -46,7 +46,8 @@ class Plan(NamedTuple):
     ``patience`` is within 0 to 1; ``weight`` (n,) what nodes count, in nano-dollars an hour, and
     ``core_weight`` the least of it per core; ``kind`` (n,) numbers nodes that are alike while
     empty. ``since_us`` is when a job was first seen; ``is_late`` that it misses its deadline.
-    ``rotation`` (4,) is ``model.placing.Rotation``. ``rank`` (q,) is the precedence, the least
+    ``soon_us`` is when it could have started first, as the last search for it found.
+    ``rotation`` (7,) is ``model.placing.Rotation``. ``rank`` (q,) is the precedence, the least
     first; a job that would end at or after its ``guard_us`` is not put off for the sake of another.
     ``starts``, ``repairs`` and ``rounds`` are ``Bounds``.
     """
@@ -63,6 +64,7 @@ class Plan(NamedTuple):
     end_us: Ints
     mode: Ints
     is_late: Bools
+    soon_us: Ints
     first: Ints
     used: Ints
     node: Ints
@@ -102,11 +104,12 @@ def blank_plan(slots: int, rows: int) -> Plan:
         end_us=np.full(slots, UNSEEN, dtype=np.int64),
         mode=np.zeros(slots, dtype=np.int64),
         is_late=np.zeros(slots, dtype=np.bool_),
+        soon_us=np.zeros(slots, dtype=np.int64),
         first=np.zeros(slots, dtype=np.int64),
         used=np.zeros(slots, dtype=np.int64),
         node=np.zeros(rows, dtype=np.int64),
         executors=np.zeros(rows, dtype=np.int64),
-        rotation=np.zeros(4, dtype=np.int64),
+        rotation=np.zeros(7, dtype=np.int64),
         rank=np.zeros(slots, dtype=np.int64),
         guard_us=np.full(slots, FOREVER_US, dtype=np.int64),
     )

@@ -24,7 +24,7 @@ def note(plan: Plan, job: int, spot: Spot, is_late: bool) -> None:
     """Write down a place without taking its room."""
     row = plan.first[job]
     plan.start_us[job], plan.end_us[job], plan.mode[job] = spot.start_us, spot.end_us, spot.mode
-    plan.is_late[job] = is_late
+    plan.soon_us[job], plan.is_late[job] = spot.soon_us, is_late
     for j in range(spot.counts.shape[0]):
         if spot.counts[j] > 0:
             plan.node[row], plan.executors[row] = j, spot.counts[j]
@@ -55,7 +55,8 @@ def spot_of(plan: Plan, job: int, nodes: int) -> Spot:
     counts = np.zeros(nodes, dtype=np.int64)
     for used in range(plan.first[job], plan.first[job] + plan.used[job]):
         counts[plan.node[used]] = plan.executors[used]
-    return Spot(0.0, plan.mode[job], plan.start_us[job], plan.end_us[job], counts)
+    start_us, end_us, soon_us = plan.start_us[job], plan.end_us[job], plan.soon_us[job]
+    return Spot(0.0, plan.mode[job], start_us, end_us, soon_us, counts)
 
 
 def is_hurt(plan: Plan, job: int, was_end_us: int) -> bool:

@@ -23,13 +23,14 @@ import numpy as np
 
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement import choice, precedence, timeline, value, window
+from tenure.placement import budget, choice, precedence, timeline, value, window
 from tenure.placement import regroup as regrouping
 from tenure.placement.arrays import Jobs
+from tenure.placement.budget import count_in, within_budget
 from tenure.placement.choice import in_time, too_late
 from tenure.placement.course import DROPPED, NOW, Chronicle, Course, Rules
 from tenure.placement.decide import NO_NODE
-from tenure.placement.plan import DUE, LAST, LEFT, TURN, UNSEEN, Plan
+from tenure.placement.plan import DUE, LAST, LEFT, SPENT, TURN, UNSEEN, Plan
 from tenure.placement.precedence import (
     add,
     behind,
@@ -90,11 +91,13 @@ def improve(horizon: Horizon, line: Ints) -> None:
     if count == 0 or rotation[LEFT] == 0 or rotation[DUE] > now_us:
         return
     patience = spendable(horizon, line)
-    taste = taste_of(patience)
     rounds = min(rotation[LEFT], plan.rounds, count)
     for k in range(rounds):
         job = line[(rotation[TURN] + k) % count]
+        taste = within_budget(plan, horizon.jobs, job, taste_of(patience))
+        was_end_us = plan.end_us[job]
         put_anew(horizon, line, job, taste)
+        rotation[SPENT] += plan.end_us[job] - was_end_us
         if patience > CALM and plan.rounds > 1:
             regroup(horizon, line, job, taste)
     rotation[TURN] += rounds
@@ -204,10 +207,12 @@ def take_in(horizon: Horizon, others: Ints, job: int) -> bool:
     """Plan a job beside ``others``, who are to be looked at soon; False if it never fits."""
     plan = horizon.plan
     taste = taste_of(spendable(horizon, np.append(others, job)))
+    taste = within_budget(plan, horizon.jobs, job, taste)
     lesser = behind(horizon, others, job)[: plan.repairs]
     is_in = lesser.shape[0] > 0 and push_aside(horizon, lesser, job, taste)
     if not is_in and not add(horizon, job, taste):
         return False
+    count_in(plan, horizon.jobs, job)
     if plan.is_late[job]:
         movable = not_before(plan, np.append(others, job), job)
         if movable.shape[0] <= plan.repairs and not is_in_vain(horizon, movable, job):
@@ -298,6 +303,7 @@ INLINED = frozenset(
         value.natural_log,
         value.charge_of,
         value.value_of,
+        value.with_soonest,
     )
 )
 
@@ -334,6 +340,8 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     value.wish_of,
     value.charge_of,
     value.value_of,
+    value.nowhere,
+    value.with_soonest,
     value.better,
     value.sooner,
     value.soonest,
@@ -366,6 +374,8 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     call_for,
     call_by_rank,
     call_first,
+    budget.count_in,
+    budget.within_budget,
     put_anew,
     improve,
     by_precedence,

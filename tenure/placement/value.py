@@ -60,12 +60,16 @@ class Taste(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """A place for a job: ``mode`` 0 is none; ``counts`` (n,) are executors per node."""
+    """A place for a job: ``mode`` 0 is none; ``counts`` (n,) are executors per node.
+
+    ``soon_us`` is when it could start first, at whatever cost.
+    """
 
     value: float
     mode: int
     start_us: int
     end_us: int
+    soon_us: int
     counts: Ints
 
 
@@ -151,12 +155,23 @@ def value_of(wish: Wish, window: Window, nano: float, taste: Taste) -> float:
     return value
 
 
+def nowhere(nodes: int, end_us: int) -> Spot:
+    """Return no place, that ends at ``end_us`` where it is compared with others."""
+    none = np.zeros(nodes, dtype=np.int64)
+    return Spot(np.inf, 0, 0, end_us, FOREVER_US, none)
+
+
+def with_soonest(best: Spot, window: Window) -> Spot:
+    """Return the best place so far, knowing that there is room in a window."""
+    soon_us = min(best.soon_us, window.start_us + window.wait_us)
+    return Spot(best.value, best.mode, best.start_us, best.end_us, soon_us, best.counts)
+
+
 def place(horizon: Horizon, job: int, taste: Taste) -> Spot:
     """Return the place of least value before the deadline; mode 0 if there is none."""
     grid, wish = grid_of(horizon, job), wish_of(horizon, job)
     is_cloud, tries = horizon.fleet.is_cloud, horizon.plan.starts
-    best = Spot(np.inf, 0, 0, 0, np.zeros(is_cloud.shape[0], dtype=np.int64))
-    wait_us = 0
+    best, wait_us = nowhere(is_cloud.shape[0], 0), 0
     while wait_us < FOREVER_US:
         for mode in (LOCAL, HYBRID):
             run_us = wish.run_us if mode == LOCAL else horizon.jobs.hybrid_us[job]
@@ -190,6 +205,8 @@ def better(
             break
         fits, least_nano = weigh(grid, window)
         tries -= 1
+        if fits >= grid.need:
+            best = with_soonest(best, window)
         if fits >= grid.need and value_of(wish, window, least_nano, taste) < best.value:
             tries -= LOOKS - 1
             value = value_of(wish, window, float(cover(grid)), taste)
@@ -197,7 +214,7 @@ def better(
                 counts = counts_of(grid, is_cloud.shape[0])
                 # local nodes alone need not take T_C^H: the other mode has this start too
                 if mode == LOCAL or is_hybrid(counts, is_cloud):
-                    best = Spot(value, mode, start_us, start_us + hold_us, counts)
+                    best = Spot(value, mode, start_us, start_us + hold_us, best.soon_us, counts)
         while begins < last and moments[begins] <= start_us:
             begins += 1
         while ends < last and moments[ends] <= start_us + hold_us:
@@ -217,8 +234,7 @@ def place_late(horizon: Horizon, job: int) -> Spot:
 def soonest(grid: Grid, horizon: Horizon, job: int) -> Spot:
     """Return the place on a grid that ends first; mode 0 if the job never fits."""
     is_cloud = horizon.fleet.is_cloud
-    best = Spot(np.inf, 0, 0, FOREVER_US, np.zeros(is_cloud.shape[0], dtype=np.int64))
-    wait_us = 0
+    best, wait_us = nowhere(is_cloud.shape[0], FOREVER_US), 0
     while wait_us < FOREVER_US:
         for mode in (LOCAL, HYBRID):
             run_us = horizon.jobs.local_us[job] if mode == LOCAL else horizon.jobs.hybrid_us[job]
@@ -246,5 +262,5 @@ def sooner(grid: Grid, first: Window, is_cloud: Bools, best: Spot, tries: int) -
             cover(grid)
             counts = counts_of(grid, is_cloud.shape[0])
             mode = HYBRID if is_hybrid(counts, is_cloud) else LOCAL
-            return Spot(0.0, mode, start_us, end_us, counts)
+            return Spot(0.0, mode, start_us, end_us, start_us, counts)
     return best

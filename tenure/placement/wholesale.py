@@ -24,7 +24,17 @@ from tenure.placement.exact import MS
 from tenure.placement.kernels import BUNDLED, rebound
 from tenure.placement.timeline import END, GIVEN_BACK, USED, Timeline
 from tenure.placement.upkeep import NEAR_US
-from tenure.placement.value import LOOKS, Spot, Taste, Wish, charge_of, value_of, wish_of
+from tenure.placement.value import (
+    LOOKS,
+    Spot,
+    Taste,
+    Wish,
+    charge_of,
+    nowhere,
+    value_of,
+    wish_of,
+    with_soonest,
+)
 from tenure.placement.window import TIE_EMPTY, TIE_LEFT, TIE_NODE, Horizon, Window
 
 #: So many jobs are kept at their places at once.
@@ -373,7 +383,7 @@ def windows_of(sheet: Sheet, horizon: Horizon, job: int) -> list[Window]:
 def place(horizon: Horizon, job: int, taste: Taste) -> Spot:
     """As ``value.place``."""
     sheet, wish, tries = sheet_of(horizon, job), wish_of(horizon, job), horizon.plan.starts
-    judge, best = Judge(wish, taste, tries), _nowhere(horizon, 0)
+    judge, best = Judge(wish, taste, tries), nowhere(horizon.off_us.shape[0], 0)
     for first in windows_of(sheet, horizon, job):
         best = better_start(sheet, judge, first, horizon.fleet.is_cloud, best)
     if best.mode == 0 and sheet.moments.shape[0] > tries:
@@ -381,10 +391,6 @@ def place(horizon: Horizon, job: int, taste: Taste) -> Spot:
         if last.end_us < wish.deadline_us:
             return last
     return best
-
-
-def _nowhere(horizon: Horizon, end_us: int) -> Spot:
-    return Spot(np.inf, 0, 0, end_us, np.zeros(horizon.off_us.shape[0], dtype=np.int64))
 
 
 def better_start(sheet: Sheet, judge: Judge, first: Window, is_cloud: Bools, best: Spot) -> Spot:
@@ -397,12 +403,15 @@ def better_start(sheet: Sheet, judge: Judge, first: Window, is_cloud: Bools, bes
             break
         offer, fits, least_nano = look_at(sheet, window)
         tries -= 1
+        if fits >= sheet.need:
+            best = with_soonest(best, window)
         if fits >= sheet.need and value_of(wish, window, least_nano, taste) < best.value:
             tries -= LOOKS - 1
             nano, counts = cheapest(sheet, offer, is_cloud.shape[0])
             worth = value_of(wish, window, float(nano), taste)
             if worth < best.value and (first.mode == LOCAL or is_hybrid(counts, is_cloud)):
-                best = Spot(worth, first.mode, start_us, start_us + first.hold_us, counts)
+                end_us = start_us + first.hold_us
+                best = Spot(worth, first.mode, start_us, end_us, best.soon_us, counts)
         begin, end = np.searchsorted(moments, (start_us, start_us + first.hold_us), side="right")
         start_us = int(moments[begin])
         if end < moments.shape[0] - 1:
@@ -417,7 +426,7 @@ def place_late(horizon: Horizon, job: int) -> Spot:
 
 def soonest_start(sheet: Sheet, horizon: Horizon, job: int) -> Spot:
     """As ``value.soonest``."""
-    best = _nowhere(horizon, FOREVER_US)
+    best = nowhere(horizon.off_us.shape[0], FOREVER_US)
     for first in windows_of(sheet, horizon, job):
         best = sooner_start(sheet, first, horizon.fleet.is_cloud, best, horizon.plan.starts)
     return best
@@ -436,7 +445,7 @@ def sooner_start(sheet: Sheet, first: Window, is_cloud: Bools, best: Spot, tries
         if fits >= sheet.need:
             _, counts = cheapest(sheet, offer, is_cloud.shape[0])
             mode = HYBRID if is_hybrid(counts, is_cloud) else LOCAL
-            return Spot(0.0, mode, start_us, end_us, counts)
+            return Spot(0.0, mode, start_us, end_us, start_us, counts)
     return best
 
 

@@ -96,7 +96,7 @@ def steps(line: Timeline, j: int) -> list[tuple[int, int, int]]:
 
 
 def same(one: Spot, other: Spot) -> bool:
-    heads = [(s.value, s.mode, s.start_us, s.end_us) for s in (one, other)]
+    heads = [(s.value, s.mode, s.start_us, s.end_us, s.soon_us) for s in (one, other)]
     return heads[0] == heads[1] and one.counts.tolist() == other.counts.tolist()
 
 

@@ -33,7 +33,8 @@ def waiting(stage: Planned, *places: tuple[int, int]) -> Horizon:
         counts = np.zeros(n, dtype=np.int64)
         counts[node] = jobs.executors[k]
         start_us, run_us = start_s * US, int(jobs.local_us[k])
-        settle(horizon, k, Spot(0.0, 1, start_us, start_us + run_us, counts), False)
+        end_us = start_us + run_us
+        settle(horizon, k, Spot(0.0, 1, start_us, end_us, start_us, counts), False)
     return horizon
 
 
