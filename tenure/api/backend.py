@@ -69,7 +69,7 @@ class Backend(Protocol):
         Raises a TenureError: ``HttpProblem`` made from the core's Problem, or Unavailable.
         """
 
-    async def plan_job(self, spec: JobSpec) -> dict[str, Any]:
+    def plan_job(self, spec: JobSpec) -> Steps[dict[str, Any]]:
         """Return what a submission would be answered now; nothing is kept. JSON-able."""
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:

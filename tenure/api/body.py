@@ -95,6 +95,8 @@ def is_sound(value: Any, depth: int) -> bool:
         )
     if isinstance(value, list):
         return all(is_sound(part, depth + 1) for part in value)
+    if isinstance(value, int) and -MAX_INT <= value <= MAX_INT:
+        return True
     return not any(_scalar_faults(value))
 
 

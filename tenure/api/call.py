@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from tenure.api import versions
 from tenure.api.backend import Backend
@@ -152,8 +153,18 @@ def json_response(
 
 
 def json_bytes(data: Any) -> bytes:
-    """Return ``data`` as JSON; NaN or infinity in it is a defect of ours."""
-    return _ENCODER.encode(data).encode()
+    """Return ``data`` as JSON; NaN or infinity in it is a defect of ours.
+
+    The standard library's encoder takes three times as long as pydantic's, but tells that defect,
+    and takes lone surrogates, which come from users.
+    """
+    try:
+        body = to_json(data, inf_nan_mode="constants")
+    except PydanticSerializationError:
+        return _ENCODER.encode(data).encode()
+    if b"NaN" in body or b"Infinity" in body:
+        return _ENCODER.encode(data).encode()
+    return body
 
 
 def checked_body(model: type[M], raw: bytes) -> M:

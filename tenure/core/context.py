@@ -15,7 +15,7 @@ from tenure.core.params import Params
 from tenure.core.slices import Slice
 from tenure.core.tables import Meta, PublicEvent, Tables
 from tenure.model.batch import Batch, Task
-from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
+from tenure.model.container import ContainerState, Grave, Migration, Profile, Service
 from tenure.model.drain import Drain
 from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
@@ -276,20 +276,11 @@ class Context:
         """Store a migration."""
         self.forget_loads(move.source, move.target)
         if move.is_over:
-            self.index.moves.discard(move.id)
-            self.index.move_of.pop(move.container, None)
-            for node in (move.source, move.target):
-                self.index.moves_at.get(node, set()).discard(move.id)
+            self.index.drop_move(move)
         else:
-            self._index_move(move)
+            self.index.take_move(move)
         self.is_room_changed = True
         return self.tables.migrations.put(move.id, move)
-
-    def _index_move(self, move: Migration) -> None:
-        self.index.moves.add(move.id)
-        self.index.move_of[move.container] = move.id
-        for node in (move.source, move.target):
-            self.index.moves_at.setdefault(node, set()).add(move.id)
 
     def put_grave(self, grave: Grave) -> Grave:
         """Store a grave."""
@@ -425,6 +416,10 @@ class Context:
         found = [self.tables.migrations[key] for key in self.index.moves]
         return sorted(found, key=lambda move: (move.created_us, move.id))
 
+    def begun_moves(self) -> list[Migration]:
+        """Return the migrations that have begun and not ended, by id."""
+        return [self.tables.migrations[key] for key in sorted(self.index.begun)]
+
     def moves_at(self, node: str) -> list[Migration]:
         """Return the open migrations from or to ``node``, in the order of their acceptance."""
         found = [self.tables.migrations[key] for key in self.index.moves_at.get(node, ())]
@@ -432,7 +427,7 @@ class Context:
 
     def is_mid_move(self) -> bool:
         """Whether any migration has begun and not ended."""
-        return any(move.step is not Step.QUEUED for move in self.open_moves())
+        return bool(self.index.begun)
 
     def move_of(self, service: str) -> Migration | None:
         """Return the open migration of a service."""
@@ -492,6 +487,6 @@ class Context:
         tables = self.tables
         for move in tables.migrations.values():
             if not move.is_over:
-                self._index_move(move)
+                self.index.take_move(move)
         for grave in tables.graves.values():
             self.index.bury(grave)

@@ -123,7 +123,7 @@ def _barred(ctx: Context, move: Migration, service: Service) -> str:
 
 
 def _within_budget(ctx: Context, move: Migration) -> bool:
-    running = [m for m in ctx.open_moves() if m.step is not Step.QUEUED]
+    running = ctx.begun_moves()
     if len(running) >= ctx.params.moves_total:
         return False
     for node in (move.source, move.target):

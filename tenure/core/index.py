@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from tenure.core.line import Key, Line
 from tenure.model.batch import TASK_OVER, Task, TaskState
-from tenure.model.container import Grave
+from tenure.model.container import Grave, Migration, Step
 
 
 @dataclass(slots=True)
 class Index:
     """Keys by node and by job, so that no event costs a walk over the fleet.
 
+    ``moves`` are those that are not over, ``begun`` those of them that are under way;
     ``line`` is the jobs that wait for a place, ``homeless`` those that run or start and may have
     executors without a node; ``unestimated`` of these are without an estimate, ``unknown``
     says where those that wait without one are in the line; ``removed`` are nodes that the
@@ -26,6 +27,7 @@ class Index:
     of_job: dict[str, set[str]] = field(default_factory=dict)
     services: dict[str, set[str]] = field(default_factory=dict)
     moves: set[str] = field(default_factory=set)
+    begun: set[str] = field(default_factory=set)
     move_of: dict[str, str] = field(default_factory=dict)
     graves: dict[str, set[str]] = field(default_factory=dict)
     graves_of: dict[str, set[str]] = field(default_factory=dict)
@@ -47,6 +49,23 @@ class Index:
     strands: dict[tuple[str, str], Strand] = field(default_factory=dict)
     open_batches: set[str] = field(default_factory=set)
     haunts: dict[str, set[str]] = field(default_factory=dict)
+
+    def take_move(self, move: Migration) -> None:
+        """Take in a move that is not over."""
+        self.moves.add(move.id)
+        self.move_of[move.container] = move.id
+        for node in (move.source, move.target):
+            self.moves_at.setdefault(node, set()).add(move.id)
+        if move.step is not Step.QUEUED:
+            self.begun.add(move.id)
+
+    def drop_move(self, move: Migration) -> None:
+        """Forget a move that is over."""
+        self.moves.discard(move.id)
+        self.begun.discard(move.id)
+        self.move_of.pop(move.container, None)
+        for node in (move.source, move.target):
+            self.moves_at.get(node, set()).discard(move.id)
 
     def bury(self, grave: Grave) -> None:
         """Take in a grave."""

@@ -6,6 +6,7 @@ a submission with that policy and site would get; nothing is kept of it.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 
 from tenure.core import bookings, jobs
@@ -31,12 +32,13 @@ class Offer:
     answer: Admission | Problem
 
 
-def offers(ctx: Context, job: Job) -> list[Offer]:
+def offers(ctx: Context, job: Job) -> Generator[None, None, list[Offer]]:
     """Return an offer for each policy and site, accepted ones first, by price, end and policy.
 
-    Costs one admission test for each of them. Sites that the fleet has no node of are left out, and
-    where the queue is planned, which takes longer, policies but the job's own and those that plan;
-    so are slow policies, which promise what their stand-in does.
+    Costs one admission test for each of them, after which it may be interrupted: each is of its
+    own moment then, as submissions one after another would be. Sites that the fleet has no node of
+    are left out, and where the queue is planned, which takes longer, policies but the job's own and
+    those that plan; so are slow policies, which promise what their stand-in does.
     """
     present = {node.spec.site.value for node in ctx.tables.nodes.values() if not node.is_removed}
     found = []
@@ -47,6 +49,7 @@ def offers(ctx: Context, job: Job) -> list[Offer]:
             spec = replace(job.spec, policy=policy, constraints=(*job.spec.constraints, *more))
             answer, _ = jobs.judge(ctx, replace(job, spec=spec))
             found.append(Offer(policy, site, answer))
+            yield
     return sorted(found, key=_rank)
 
 

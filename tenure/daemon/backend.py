@@ -128,7 +128,7 @@ class DaemonBackend:
             return command
         return command if profile is None else replace(command, may_skip_to=later[0])
 
-    async def plan_job(self, spec: JobSpec) -> dict[str, Any]:
+    def plan_job(self, spec: JobSpec) -> Steps[dict[str, Any]]:
         """Return what a submission would be answered now."""
         return views.plan_job(self._ctx, f"plan-{secrets.token_hex(4)}", spec)
 

@@ -173,17 +173,19 @@ def _driver(node: Node, fence_us: int | None) -> str:
     return "will switch it off" if fence_us is not None else "none configured"
 
 
-def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> dict[str, Any]:
+def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> Generator[None, None, dict[str, Any]]:
     """Return what a submission would be answered now, and what it would be of other policies.
 
-    Nothing is kept.
+    Nothing is kept. Each step is one admission test.
     """
     job = jobs.new_job(ctx, job_id, spec)
+    promise = _promised(jobs.appraise(ctx, job))
+    yield
     found = [
         {"policy": offer.policy, "site": offer.site, **_promised(offer.answer)}
-        for offer in offers.offers(ctx, job)
+        for offer in (yield from offers.offers(ctx, job))
     ]
-    answer = {**_promised(jobs.appraise(ctx, job)), "offers": found}
+    answer = {**promise, "offers": found}
     given = spec.dataset
     if given is not None:
         share = -(-given.blocks // spec.executors)

@@ -204,16 +204,16 @@ class Draft:
         Once a promise was told of it: only who has moved since then.
         """
         plan, told = self._plan, self._told
-        has_moved = self._tools.desk.has_moved(plan, told)[self._slots].tolist()
-        bookings = {}
-        for one, slot, is_new in zip(self._queue, self._slots, has_moved, strict=True):
-            if is_new or told is None:
-                booking = self._booking(one, slot) if is_new else one.booking
-                if booking is not None:
-                    bookings[booking.job] = booking
-                elif told is not None:
-                    self._told = None  # who lost his place is told of by a whole plan only
-                    return self.agenda()
+        moved = np.flatnonzero(self._tools.desk.has_moved(plan, told)[self._slots]).tolist()
+        fresh = {k: self._booking(self._queue[k], self._slots[k]) for k in moved}
+        if told is None:
+            places = [fresh.get(k, one.booking) for k, one in enumerate(self._queue)]
+        elif None in fresh.values():
+            self._told = None  # who lost his place is told of by a whole plan only
+            return self.agenda()
+        else:
+            places = list(fresh.values())
+        bookings = {booking.job: booking for booking in places if booking is not None}
         return Agenda(bookings, Rotation(*plan.rotation.tolist()), is_whole=told is None)
 
     def _booking(self, one: Planned, slot: int) -> Booking | None:

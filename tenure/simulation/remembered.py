@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from tenure.core import board, lending, line, room
 from tenure.core.context import UNDER_WAY, Context
+from tenure.model.container import Step
 from tenure.model.job import ExecutorState
 from tenure.model.node import Power
 from tenure.simulation.story import LawBroken
 
 
 def check(ctx: Context) -> None:
-    """Raise LawBroken unless board, line and idle clocks agree with the records."""
+    """Raise LawBroken unless board, line, moves and idle clocks agree with the records."""
     text = board.board_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
-    text = text or _lent(ctx)
+    text = text or _lent(ctx) or _moves(ctx)
     if text:
         raise LawBroken("L17", text)
 
@@ -25,6 +26,12 @@ def _line(ctx: Context) -> str:
     if names != ctx.index.job_names:
         return f"names: {ctx.index.job_names}, should be {names}"
     return "" if found == due else f"line: {found}, should be {due}"
+
+
+def _moves(ctx: Context) -> str:
+    moves = [move for move in ctx.tables.migrations.values() if not move.is_over]
+    due = {move.id for move in moves if move.step is not Step.QUEUED}
+    return "" if ctx.index.begun == due else f"begun: {ctx.index.begun}, should be {due}"
 
 
 def _idle(ctx: Context) -> str:

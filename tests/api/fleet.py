@@ -266,7 +266,7 @@ class CoreBackend:
         assert reply is not None
         return reply
 
-    async def plan_job(self, spec: JobSpec) -> dict[str, Any]:
+    def plan_job(self, spec: JobSpec) -> Steps[dict[str, Any]]:
         from tenure.daemon.views import plan_job
 
         return plan_job(self.state.ctx, "plan", spec)

@@ -15,6 +15,7 @@ from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
 from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
+from tenure.api.slices import TURNS
 from tenure.core.tables import Tables
 from tenure.model.errors import NotFound
 from tenure.model.events import CancelJob, SubmitJob
@@ -79,7 +80,7 @@ async def submit(call: Call) -> web.Response:
 async def plan(call: Call) -> web.Response:
     """Say what a submission would be answered now; nothing is kept."""
     spec = await _spec(call)
-    return call.json(await call.backend.plan_job(spec))
+    return call.json(await call.request.app[TURNS].finish(call.backend.plan_job(spec)))
 
 
 async def listing(call: Call) -> web.StreamResponse:

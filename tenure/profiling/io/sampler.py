@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tenure.model.container import Profile
@@ -25,11 +25,14 @@ from tenure.profiling.intake import Intake, Target, regular_use
 from tenure.profiling.io.gate import Gate
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, NodeReading
+from tenure.profiling.telling import observations
 
 log = logging.getLogger(__name__)
 
 #: Nodes of which it is kept up to where their agents were heard: more than a fleet has.
 MOST_HEARD = 10_000
+#: Between two events of a sweep: time in which the core takes in the first, and what else waits.
+APART_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +163,7 @@ class Sampler:
         profiles, error = await self._keep(targets, measured, rests)
         unaccounted = await self._account()  # whatever the store does: else they pile up
         error = error or unaccounted
-        if profiles or foreign:
-            self._ports.emit(
-                UsageObserved(
-                    at_us=self._ports.now_us(),
-                    profiles=tuple(profiles),
-                    foreign=foreign,
-                    regular=regular_use(targets, measured, rests),
-                )
-            )
+        await self._tell(targets, profiles, foreign, regular_use(targets, measured, rests))
         self._log_failures(failed, error)
         self.last = Sweep(
             containers=sum(len(rows) for rows in targets.values()),
@@ -179,6 +174,19 @@ class Sampler:
             store_error=error,
         )
         return self.last
+
+    async def _tell(
+        self,
+        targets: Mapping[str, Sequence[Target]],
+        profiles: Sequence[Profile],
+        foreign: Mapping[str, Resources],
+        regular: Mapping[str, Resources],
+    ) -> None:
+        """Tell the core some nodes at a time; others have their turn in between."""
+        for number, event in enumerate(observations(targets, profiles, foreign, regular)):
+            if number:
+                await asyncio.sleep(APART_S)
+            self._ports.emit(replace(event, at_us=self._ports.now_us()))
 
     async def _visit(self, node: str, rows: Sequence[Target]) -> _Visit:
         """Sample one node; what came is taken at once, so that no step holds the loop long."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Generator
+from typing import Any, TypeVar
 
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
@@ -30,6 +31,7 @@ from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tenure.placement.policies import Policies
 
+T = TypeVar("T")
 SIZE = Resources(2000, 1024 * MIB)
 SMALL = Resources(500, 64 * MIB)
 IMAGE = "base:latest"
@@ -186,6 +188,16 @@ def shown(effect: Any, engine_id: str, state: str = "created", **more: Any) -> C
     """Return what an engine shows of the container that a create effect made."""
     labels = dict(effect.body["Labels"])
     return ContainerFacts(engine_id, effect.name, IMAGE, state, labels, **more)
+
+
+def finished(work: Generator[None, None, T]) -> T:
+    """Return what is worked out in steps."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 def _fields(event: Event) -> tuple[str, ...]:

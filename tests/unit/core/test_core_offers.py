@@ -11,7 +11,7 @@ from tenure.model.job import Admission, JobSpec
 from tenure.model.node import Site
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tests.unit.core.bench import IMAGE, Bench, node
+from tests.unit.core.bench import IMAGE, SIZE, Bench, finished, node
 
 HOUR = 3600 * US
 
@@ -28,7 +28,7 @@ def asked(bench: Bench, **spec: Any) -> list[Offer]:
         "estimate_local_us": 100 * US,
     }
     ctx = bench.state.ctx
-    return offers(ctx, jobs.new_job(ctx, "asked", JobSpec(**(words | spec))))
+    return finished(offers(ctx, jobs.new_job(ctx, "asked", JobSpec(**(words | spec)))))
 
 
 def fleet() -> Bench:
@@ -86,3 +86,14 @@ def test_a_fleet_of_one_site_is_asked_once() -> None:
     bench = Bench(node("a"))
     bench.connect("a")
     assert {o.site for o in asked(bench)} == {"any"}
+
+
+def test_others_may_go_on_after_each_admission_test() -> None:
+    """Seven policies on three sites, uncompiled, hold the loop for seconds on a thousand nodes."""
+    bench = fleet()
+    ctx = bench.state.ctx
+    whole = asked(bench)
+    words: dict[str, Any] = {"name": "asked", "app": "app", "image": IMAGE, "command": ()}
+    spec = JobSpec(**words, executors=1, request=SIZE, estimate_local_us=100 * US)
+    steps = offers(ctx, jobs.new_job(ctx, "asked", spec))
+    assert sum(1 for _ in steps) == len(whole)

@@ -18,6 +18,7 @@ from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.sampler import MOST_HEARD, Sampler, SamplerParams, SamplerPorts, Told
 from tenure.profiling.io.store import StatsUnavailable
 from tenure.profiling.sample import NodeReading, Reading
+from tenure.profiling.telling import NODES_AT_ONCE
 
 START_US = 1_700_000_000 * US
 
@@ -105,6 +106,23 @@ async def test_profiles_foreign_use_and_samples(store: EmbeddedStats) -> None:
     assert len(executors) == 3
     assert sampler.last is not None
     assert (sampler.last.containers, sampler.last.samples) == (4, 3)
+
+
+async def test_a_large_fleet_is_told_of_some_nodes_at_a_time(store: EmbeddedStats) -> None:
+    """The core reads each node anew whose use has changed: of a thousand that would be long."""
+    fleet = Fleet()
+    names = [f"n{number:03}" for number in range(2 * NODES_AT_ONCE + 1)]
+    fleet.nodes = {
+        name: [Target(f"{name}-s", "service", f"c-{name}", "app", START_US)] for name in names
+    }
+    await sweep(fleet, fleet.sampler(store, min_samples=1), 2)
+    told = fleet.seen[-3:]
+    assert [len(event.foreign) for event in told] == [NODES_AT_ONCE, NODES_AT_ONCE, 1]
+    assert [name for event in told for name in event.foreign] == names
+    for event in told:
+        assert [profile.container for profile in event.profiles] == [
+            f"c-{name}" for name in event.foreign
+        ]
 
 
 async def test_who_used_how_much_cpu_is_handed_on(store: EmbeddedStats) -> None:
