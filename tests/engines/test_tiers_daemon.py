@@ -21,7 +21,7 @@ import pytest
 
 from tenure.client.client import Client
 from tenure.daemon.inputs import cut
-from tenure.model.errors import Conflict, EngineError, InvalidInput, TenureError
+from tenure.model.errors import Conflict, EngineError, InvalidInput, NotFound, TenureError
 from testbed import IMAGE, NodeSpec, Testbed
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until
@@ -126,7 +126,7 @@ class Rig:
         """Return what an executor told, None while its container is being removed."""
         try:
             return b"".join(self.client.job_logs(job, executor))
-        except EngineError:
+        except (EngineError, NotFound):
             return None
 
     def reads(self) -> Counter[str]:
