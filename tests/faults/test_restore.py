@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from testbed import NodeSpec, Testbed
+from testbed import NodeSpec, Testbed, docker_api
 from tests.faults.rig import fast_config
 from tests.faults.tenured import ROOT, Tenured, until
 from tests.faults.truth import Truth
@@ -30,6 +31,7 @@ class Fleet:
     """Engines, a daemon over its lives, and what the containers tell."""
 
     def __init__(self, folder: Path, bed: Testbed) -> None:
+        self.bed = bed
         self.backup = folder / "backup"
         self.truth = Truth(folder / "beats")
         self.tenured = Tenured(folder, fast_config(bed), {})
@@ -83,6 +85,13 @@ class Fleet:
         """Return the names of everything that ever ran."""
         return [*self.truth.files("job."), *self.truth.files("service.")]
 
+    def is_cleared(self, job: str, node: str) -> bool:
+        """Whether a node's engine has no container of a job any more."""
+        label = json.dumps({"label": [f"tenure.job={job}"]})
+        path = f"/containers/json?all=1&filters={quote(label)}"
+        status, answer = docker_api.call(self.bed.nodes[node].socket, "GET", path)
+        return status == 200 and json.loads(answer) == []
+
     def state_of(self, job: str) -> str:
         return str(self.client.job(job)["state"])
 
@@ -122,6 +131,7 @@ def test_a_restored_daemon_takes_up_what_went_on_without_it(fleet: Fleet) -> Non
     # what the backup knows nothing of
     fleet.beats(f"job.{short}.0", "END0")
     fleet.beats(f"job.{waits}.0")
+    until(lambda: fleet.is_cleared(short, "y1"), 30, "nothing to be left that tells of its end")
     unknown = fleet.job("unknown", "y2", LONG_TENTHS)
     fleet.beats(f"job.{unknown}.0")
     fleet.service("later")
