@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,10 +70,13 @@ def _run(options: argparse.Namespace) -> int:
 
     with undisturbed():
         from tenure.daemon.app import Daemon
+        from tenure.daemon.held import HeldTimes, timed_loop
 
         settings = settings_of(options.config)
     log_to_stderr(settings.log.level, is_json=settings.log.is_json)
-    return asyncio.run(Daemon(settings).run())
+    held = HeldTimes()
+    with asyncio.Runner(loop_factory=partial(timed_loop, held)) as runner:
+        return runner.run(Daemon(settings, held).run())
 
 
 def _worker(options: argparse.Namespace) -> int:

@@ -224,8 +224,12 @@ def tasks_of(ctx: Context, batch: Batch) -> list[Task]:
 def _wind_down(ctx: Context, batch: Batch) -> None:
     """Stop what is left; the batch is over when nothing of it can be running any more."""
     chunks.release(ctx, batch)
-    for stage in batch.spec.stages:
-        for index in sorted(ctx.index.strands[batch.id, stage.name].open):
+    strands = [ctx.index.strands[batch.id, stage.name] for stage in batch.spec.stages]
+    if ctx.slice.is_spent and any(strand.open for strand in strands):
+        ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
+        return  # each task of it that ends has it reviewed: nothing is sorted for that
+    for strand in strands:
+        for index in sorted(strand.open):
             if ctx.slice.is_spent:
                 ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
                 return

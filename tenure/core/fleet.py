@@ -9,7 +9,7 @@ can be replayed from its seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -146,14 +146,24 @@ class FleetState:
         What an event touched is reviewed at once; the queue is served when all are taken in, so
         the same events in the same batches give the same effects.
         """
+        for _ in self.steps(events):
+            pass
+        return self.take_effects()
+
+    def steps(self, events: Iterable[Event]) -> Iterator[None]:
+        """Take in the events of one transaction, with pauses in which others may look.
+
+        Whoever asks for the steps goes through all of them, then takes effects and changes; in a
+        pause nothing may be put in. Where the pauses are has no influence on what is done.
+        """
         self.ctx.slice.renew()
         for group in together.groups(events):
             together.expect(self.ctx, group)
             for event in group:
                 self._take_in(event)
+                yield
         self.ctx.expected = None
-        _settle(self.ctx)
-        return self._take_effects()
+        yield from _settle(self.ctx)
 
     def _take_in(self, event: Event) -> None:
         ctx = self.ctx
@@ -168,7 +178,8 @@ class FleetState:
             _remember(ctx, event)
         _react(ctx)
 
-    def _take_effects(self) -> list[Effect]:
+    def take_effects(self) -> list[Effect]:
+        """Return the effects of what was taken in, and forget them."""
         effects, self.ctx.effects = self.ctx.effects, []
         return effects
 
@@ -223,8 +234,8 @@ def _react(ctx: Context) -> None:
     raise AssertionError("the fleet does not come to rest")
 
 
-def _settle(ctx: Context) -> None:
-    """Serve the queue if room changed, and review what that touched; repeat.
+def _settle(ctx: Context) -> Iterator[None]:
+    """Serve the queue if room changed, and review what that touched; repeat. Pauses in between.
 
     While a restore looks at the fleet, nothing begins.
     """
@@ -235,18 +246,22 @@ def _settle(ctx: Context) -> None:
         copies.settle(ctx)
         reading.notice(ctx)
         readers.serve(ctx)
+        yield
         if not ctx.is_room_changed or ctx.meta.is_restoring:
             return
         ctx.is_room_changed = False
         queue.run(ctx)
         unplaced.serve(ctx)
+        yield
         drain.review_all(ctx)
         migrations.review_all(ctx)
         plans.settle(ctx)
+        yield
         _idle(ctx)
         prefetching.hold(ctx)
         batches.settle(ctx)
         prefetching.settle(ctx)
+        yield
     raise AssertionError("the fleet does not come to rest")
 
 

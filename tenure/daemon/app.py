@@ -36,7 +36,9 @@ from tenure.daemon.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.clock import Clock
 from tenure.daemon.garbage import spare_records, undisturbed
 from tenure.daemon.hands import Hands, Ports
+from tenure.daemon.held import HeldTimes
 from tenure.daemon.interpreter import Interpreter
+from tenure.daemon.keptlogs import KeptLogs
 from tenure.daemon.loop import CoreLoop, EventMaker
 from tenure.daemon.notify import Notifier
 from tenure.daemon.openfiles import affordable
@@ -80,8 +82,9 @@ READY_FILE = "tenured.json"
 class Daemon:
     """One running tenured."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, held: HeldTimes) -> None:
         self._settings = settings
+        self._held = held
         self._tasks: list[asyncio.Task[Any]] = []
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
@@ -141,7 +144,7 @@ class Daemon:
         ports = Ports(
             put,
             self.clock.now_us,
-            self._save_log,
+            KeptLogs(lambda logs: self.store.save_logs(logs, self.clock.now_us())).save,
             self._trigger,
             relist_s,
             ssh_folder,
@@ -240,6 +243,7 @@ class Daemon:
             settings.power.price_nano_per_kwh,
             BatchFolders(settings.batches.input_dirs, self._outputs),
             self._uploads,
+            self._held,
         )
         app = build_app(DaemonBackend(body), options)
         urls = [listener.url for listener in settings.listen]
@@ -325,9 +329,6 @@ class Daemon:
     def _kernels(self) -> Path:
         return self._settings.state_dir / "kernels"
 
-    async def _save_log(self, key: str, body: bytes) -> None:
-        await asyncio.to_thread(self.store.save_log, key, body, self.clock.now_us())
-
     # life
 
     def _spawn(self, work: Coroutine[Any, Any, Any], name: str, *, is_finite: bool = False) -> None:
@@ -399,6 +400,7 @@ class Daemon:
         await self.stats.close()
         await self.uses.close()
         await asyncio.to_thread(self.store.close)
+        self.loop.close()
         log.info("stopped; no container was touched")
 
     async def _finish_moves(self) -> None:

@@ -21,6 +21,7 @@ from tenure.daemon import datasets, energy, inputs, outputs, readings, views
 from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
 from tenure.daemon.hands import Hands
+from tenure.daemon.held import HeldTimes
 from tenure.daemon.interpreter import Interpreter
 from tenure.daemon.lending import Lent
 from tenure.daemon.loop import CoreLoop
@@ -73,6 +74,7 @@ class Body:
     price_nano_per_kwh: int | None
     batches: BatchFolders
     uploads: Uploads
+    held: HeldTimes
 
 
 class DaemonBackend:
@@ -380,6 +382,7 @@ class DaemonBackend:
             influx=health_of(body.stats),
             agents=_agents(body.hands.agents),
             lent=dict(body.hands.lending.lent),
+            held=body.held.copy(),
         )
         stats = replace(body.loop.stats)
         facts = yield from metrics.gather(self._ctx)

@@ -11,9 +11,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Young objects between two collections, and collections of an age before the next: rarer than
-#: Python's (700, 10, 10), for answers of a thousand rows make that many in a millisecond.
-THRESHOLDS = (20_000, 20, 50)
+#: Young objects between two collections, and collections of an age before the next. A collection
+#: takes about a microsecond for each object that it looks at, so the first two are small, and all
+#: is looked at much more rarely than by Python's (700, 10, 10).
+THRESHOLDS = (1_000, 10, 5_000)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -219,13 +219,11 @@ class Hands:
         elif isinstance(event, NodeLost):
             self._running.pop(event.node, None)
 
-    def targets(self) -> Mapping[str, Sequence[Target]]:
-        """Return what the sampler should measure: every container seen running, by node."""
-        return {
-            node: [self._target(facts) for facts in rows.values()]
-            for node, rows in self._running.items()
-            if node in self._limbs
-        }
+    def targets(self) -> Iterator[tuple[str, Sequence[Target]]]:
+        """Yield what the sampler should measure: every container seen running, node by node."""
+        for node in list(self._running):
+            if node in self._limbs and node in self._running:
+                yield node, [self._target(facts) for facts in self._running[node].values()]
 
     def _target(self, facts: ContainerFacts) -> Target:
         labels = facts.labels

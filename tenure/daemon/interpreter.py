@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
@@ -31,6 +32,11 @@ log = logging.getLogger(__name__)
 
 #: Kinds of effects that change nothing.
 QUESTIONS = frozenset(("decide", "plan_batches", "locate_blocks"))
+#: Effects begun in one round of the loop: some 0.3 ms each.
+STARTS = 8
+#: So many are under way at a time: however many answers come at once, they hold the loop for some
+#: 20 ms. One that takes longer than its turn waits for its engine, and holds up no other.
+TURNS, TURN_S = 64, 0.5
 
 
 class Hands(Protocol):
@@ -64,8 +70,24 @@ class Hands(Protocol):
         """Have a worker run a cycle."""
 
 
+class _Turn:
+    """An effect's turn, which ends with it or by the clock, once."""
+
+    def __init__(self, turns: asyncio.Semaphore) -> None:
+        self._turns: asyncio.Semaphore | None = turns
+        self.timer: asyncio.TimerHandle | None = None
+
+    def end(self, _: object = None) -> None:
+        """Let the next one begin."""
+        if self.timer is not None:
+            self.timer.cancel()
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.release()
+
+
 class Interpreter:
-    """Starts a task for each effect; the engines' own bounds limit how many run at a time."""
+    """Starts a task for each effect; the engines' bounds and ours limit how many run at a time."""
 
     def __init__(self, hands: Hands, put: Callable[[EventMaker], None]) -> None:
         self._hands = hands
@@ -73,6 +95,9 @@ class Interpreter:
         self._tasks: set[asyncio.Task[None]] = set()
         self._deeds: dict[str, asyncio.Task[None]] = {}
         self._aborted: set[str] = set()
+        self._due: deque[DurableEffect | Question] = deque()
+        self._starting: asyncio.Task[None] | None = None
+        self._turns = asyncio.Semaphore(TURNS)
         self._replies: dict[str, asyncio.Future[Any]] = {}
         self._is_closing = False
         self.counts: dict[tuple[str, str], int] = {}
@@ -99,14 +124,31 @@ class Interpreter:
             elif isinstance(effect, Abort):
                 self._abort(effect.effect)
             else:
-                self._spawn(effect)
+                self._due.append(effect)
+        if self._due and self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+
+    async def _start(self) -> None:
+        """Begin what is due, some at a time: each may send a request as soon as it begins."""
+        loop = asyncio.get_running_loop()
+        while self._due:
+            for _ in range(min(STARTS, len(self._due))):
+                await self._turns.acquire()
+                turn = _Turn(self._turns)
+                if not self._due:  # what waited was given up
+                    turn.end()
+                    break
+                self._spawn(self._due.popleft()).add_done_callback(turn.end)
+                turn.timer = loop.call_later(TURN_S, turn.end)
+            await asyncio.sleep(0)
+        self._starting = None
 
     def _reply(self, effect: Reply) -> None:
         future = self._replies.pop(effect.request, None)
         if future is not None and not future.done():
             future.set_result(effect.value)
 
-    def _spawn(self, effect: DurableEffect | Question) -> None:
+    def _spawn(self, effect: DurableEffect | Question) -> asyncio.Task[None]:
         if isinstance(effect, SwitchPower):
             work: Awaitable[Outcome] = self._hands.switch(effect)
         elif isinstance(effect, ProbePower):
@@ -125,9 +167,14 @@ class Interpreter:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self._deeds[effect.id] = task
+        return task
 
     def _abort(self, key: str) -> None:
         """Cancel what carries out an effect; what it holds is let go of before its end is told."""
+        waiting = next((one for one in self._due if one.id == key), None)
+        if waiting is not None:  # begun at once, that it ends as any other
+            self._due.remove(waiting)
+            self._spawn(waiting)
         task = self._deeds.get(key)
         if task is not None:
             self._aborted.add(key)
@@ -155,7 +202,7 @@ class Interpreter:
 
     @property
     def open(self) -> int:
-        return len(self._tasks)
+        return len(self._tasks) + len(self._due)
 
     async def close(self, grace_s: float) -> None:
         """Let what is under way end within ``grace_s``; the rest is resolved at the next start.
@@ -163,6 +210,10 @@ class Interpreter:
         Questions are not waited for: they are asked again then.
         """
         self._is_closing = True
+        if self._starting is not None:
+            self._starting.cancel()
+        while self._due:
+            self._spawn(self._due.popleft())
         deeds = [task for task in self._tasks if task.get_name() not in QUESTIONS]
         if deeds:
             await asyncio.wait(deeds, timeout=grace_s)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,11 @@ log = logging.getLogger(__name__)
 
 #: Time between two looks at a controller.
 LOOK_S = 1.0
+#: Looks a second at most: each takes some 0.4 ms of the loop. Of larger fleets each node is looked
+#: at less often; who waits for what a controller did asks for it (``cover``).
+LOOKS_PER_S = 400
+#: They are begun so many times a second at most, some at a time, lest all hold the loop at once.
+STEPS_PER_S = 100
 #: A controller that looks ten times a second has looked again by then, or does not at all.
 COVER_S = 10.0
 #: Pages of one look: a daemon that was away for long takes the rest with the next.
@@ -61,6 +67,8 @@ class Lending:
         self._wanted: dict[str, QosParams] = {}
         self._taken: dict[str, int] = {}
         self._guards: dict[str, Guard] = {}
+        self._looking: set[str] = set()
+        self._met: frozenset[str] = frozenset()
         self.lent: dict[str, Lent] = {}
 
     def configure(self, specs: Sequence[NodeSpec]) -> None:
@@ -76,12 +84,37 @@ class Lending:
             del self._guards[name]
 
     async def run(self) -> None:
-        """Look at all controllers until cancelled."""
-        while True:
-            await asyncio.gather(*(self._look(name) for name in list(self._wanted)))
-            await asyncio.sleep(LOOK_S)
+        """Look at all controllers in a circle until cancelled; one that hangs holds up no other."""
+        async with asyncio.TaskGroup() as looks:
+            while True:
+                await self._go_round(looks)
+
+    async def _go_round(self, looks: asyncio.TaskGroup) -> None:
+        """Begin a look at each controller: at new ones soon, at the others spread over the time."""
+        names = list(self._wanted)
+        known = [name for name in names if name in self._met]
+        fresh = [name for name in names if name not in self._met]
+        self._met = frozenset(names)
+        await self._begin(looks, fresh, len(fresh) / LOOKS_PER_S)
+        await self._begin(looks, known, max(LOOK_S, len(names) / LOOKS_PER_S))
+
+    async def _begin(self, looks: asyncio.TaskGroup, names: Sequence[str], over_s: float) -> None:
+        """Begin looks over a time, evenly, where none is under way; return at its end."""
+        steps = max(1, min(len(names), math.floor(over_s * STEPS_PER_S)))
+        for step in range(steps):
+            for name in names[step::steps]:
+                if name not in self._looking:
+                    self._looking.add(name)
+                    looks.create_task(self._look(name))
+            await asyncio.sleep(over_s / steps)
 
     async def _look(self, name: str) -> None:
+        try:
+            await self._look_at(name)
+        finally:
+            self._looking.discard(name)
+
+    async def _look_at(self, name: str) -> None:
         client = self._client_of(name)
         if client is None:
             return

@@ -11,7 +11,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from tenure.core.fleet import FleetState
@@ -24,6 +26,8 @@ log = logging.getLogger(__name__)
 
 #: Events handled in one transaction at most: bounds a batch's latency.
 MAX_BATCH = 256
+#: The core works at most about so long at a stretch: then the loop hears who else there is.
+HOLD_S = 0.004
 #: Events that may wait; beyond this, submitters are told to come back.
 MAX_INBOX = 50_000
 #: The slow heartbeat: a timer that was missed by a defect is late by this at most.
@@ -69,6 +73,8 @@ class CoreLoop:
         self._carry_out = carry_out
         self._inbox: asyncio.Queue[EventMaker] = asyncio.Queue()
         self._committed = asyncio.Condition()
+        # its own: in the loop's it would stand behind everybody else who waits for a disk
+        self._thread = ThreadPoolExecutor(1, "commit")
 
     def put(self, make: EventMaker) -> None:
         """Queue an event; ``make`` is given the time.
@@ -118,13 +124,11 @@ class CoreLoop:
         return min(HEARTBEAT_S, max(0.0, (due - self._clock.now_us()) / 1e6))
 
     async def _batch(self, makers: Sequence[EventMaker]) -> None:
-        begun = time.perf_counter()
         now_us = self._clock.now_us()
-        effects = self.state.handle_all([make(now_us) for make in makers])
-        changes = self.state.take_changes()
+        await self._handle([make(now_us) for make in makers])
+        effects, changes = self.state.take_effects(), self.state.take_changes()
         self.stats.events += len(makers)
         self.stats.batches += 1
-        self.stats.handle_s += time.perf_counter() - begun
         if not changes.is_empty:
             await self._commit(changes.records, changes.events)
         self._carry_out(effects)
@@ -132,11 +136,28 @@ class CoreLoop:
             async with self._committed:
                 self._committed.notify_all()
 
+    async def _handle(self, events: Sequence[Event]) -> None:
+        """Have the core take in events; others are heard every few milliseconds meanwhile."""
+        begun = time.perf_counter()
+        for _ in self.state.steps(events):
+            took = time.perf_counter() - begun
+            if took >= HOLD_S:
+                self.stats.handle_s += took
+                await asyncio.sleep(0)
+                begun = time.perf_counter()
+        self.stats.handle_s += time.perf_counter() - begun
+
+    def close(self) -> None:
+        """Let go of the thread that commits; nothing is handled afterwards."""
+        self._thread.shutdown()
+
     async def _commit(self, records: Any, events: Any) -> None:
         while True:
             begun = time.perf_counter()
             try:
-                await asyncio.shield(asyncio.to_thread(self._store.commit, records, events))
+                commit = partial(self._store.commit, records, events)
+                loop = asyncio.get_running_loop()
+                await asyncio.shield(loop.run_in_executor(self._thread, commit))
             except TenureError as error:
                 if not error.retryable:
                     raise

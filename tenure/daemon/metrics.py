@@ -11,6 +11,7 @@ from prometheus_client.core import (
     CollectorRegistry,
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     Metric,
     SummaryMetricFamily,
 )
@@ -20,6 +21,7 @@ from tenure.core import forecasts
 from tenure.core.context import Context
 from tenure.core.ledger import reporting
 from tenure.daemon import tiermetrics
+from tenure.daemon.held import HeldTimes
 from tenure.daemon.loop import LoopStats
 from tenure.daemon.readmetrics import ReadFacts, facts_of, families
 from tenure.daemon.tiermetrics import TierFacts
@@ -65,6 +67,7 @@ class Parts:
     influx: DrainHealth | None = None
     agents: Mapping[str, AgentState] = field(default_factory=dict)
     lent: Mapping[str, Lent] = field(default_factory=dict)
+    held: HeldTimes = field(default_factory=HeldTimes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +232,12 @@ class Collector:
         yield CounterMetricFamily("tenure_commits", "Batches handled", loop.batches)
         yield CounterMetricFamily("tenure_commit_seconds", "Time in commits", loop.commit_s)
         yield CounterMetricFamily("tenure_handle_seconds", "Time in the core", loop.handle_s)
+        yield HistogramMetricFamily(
+            "tenure_loop_held_seconds",
+            "Rounds of the event loop, in each of which nobody else is heard",
+            buckets=parts.held.buckets(),
+            sum_value=parts.held.total_s,
+        )
         ends = CounterMetricFamily("tenure_effects", "Effects ended", labels=["kind", "outcome"])
         for (kind, outcome), count in sorted(parts.effect_counts.items()):
             ends.add_metric([kind, outcome], count)

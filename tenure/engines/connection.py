@@ -33,6 +33,10 @@ INSPECT_ON = frozenset(
 LIST_ON = frozenset(("destroy",))
 LIST_ON_FOREIGN = frozenset(("start", "die", "destroy"))
 
+#: Pauses between pings, and between listings, are so much of what is set, and the first any part
+#: of it: a thousand nodes are met in one moment, and would be asked in one moment ever after.
+SCATTER = (0.9, 1.0)
+
 HINTS = 256
 """Containers waiting for an inspect; with more, a listing is cheaper."""
 
@@ -117,16 +121,19 @@ class Connection:
             raise _Lost
 
     async def _ping(self) -> None:
+        pause_s = self._params.ping_every_s * random.random()
         while True:
+            heard_s = 0.0 if self._doubts else self._params.ping_every_s / 2
             try:
-                await self._watched.engine.ping()
+                await self._watched.engine.ping(heard_s)
             except EngineError as error:
                 self._doubt(error)
                 await asyncio.sleep(self._params.doubt_s)
                 continue
             self._doubts = 0
             self._is_doubted.clear()
-            await _wait(self._is_doubted, self._params.ping_every_s)
+            await _wait(self._is_doubted, pause_s)
+            pause_s = self._params.ping_every_s * random.uniform(*SCATTER)
 
     async def _follow(self) -> None:
         """Take hints from the event stream, opened again whenever it ends."""
@@ -197,12 +204,12 @@ class Connection:
 
     async def _list(self) -> None:
         """List when asked to, and at an interval; the first time once the stream is open."""
-        limit_s = self._params.open_s
+        limit_s, scatter = self._params.open_s, (0.0, 1.0)
         while True:
             await _wait(self._is_listing_due, limit_s)
             self._is_listing_due.clear()
             await self._list_once()
-            limit_s = self._params.list_every_s
+            limit_s, scatter = self._params.list_every_s * random.uniform(*scatter), SCATTER
             await asyncio.sleep(self._params.list_gap_s)
 
     async def _list_once(self) -> None:

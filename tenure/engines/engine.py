@@ -60,9 +60,9 @@ class Engine:
             self._transport, self._lister, creator=creator, save_log=save_log
         )
 
-    async def ping(self) -> None:
-        """Return if the engine answers in time; raise EngineError otherwise."""
-        await self._transport.ping()
+    async def ping(self, heard_s: float = 0.0) -> None:
+        """Return if the engine answers, or did within ``heard_s``; raise EngineError otherwise."""
+        await self._transport.ping(heard_s)
 
     async def facts(self) -> EngineFacts:
         """Return identity, whole capacity and images."""

@@ -24,8 +24,11 @@ class EnginePort(Protocol):
     EngineAnswer (a definite no). ``perform`` raises nothing of that: it returns an outcome.
     """
 
-    async def ping(self) -> None:
-        """Return if the engine answers in time; raise EngineError otherwise."""
+    async def ping(self, heard_s: float = 0.0) -> None:
+        """Return if the engine answers in time, or answered anything within the last ``heard_s``.
+
+        Raises EngineError otherwise.
+        """
 
     async def facts(self) -> EngineFacts:
         """Return identity, whole capacity and images."""

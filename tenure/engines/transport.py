@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import ssl
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -47,6 +49,9 @@ READ_KEPT_S, SWEEP_KEPT_S = 15.0, 3.0
 
 STREAMS = 512
 """Open streams: one of events, one of stats per container, followed logs."""
+
+SCATTER = (0.8, 1.2)
+"""Streams that were opened in one moment are not all pinged in one: so much of ``quiet_s``."""
 
 READ_TRIES = 3
 RETRY_BASE_S = 0.1
@@ -105,6 +110,7 @@ class Transport:
         self.credentials = _credentials(access) if self.address.is_tls else None
         self.timeouts = timeouts
         self.api_version = ""
+        self._heard_s = -math.inf
         self._pools: _Pools | None = None
         self._short = asyncio.Semaphore(SHORT_CALLS)
         self._long = asyncio.Semaphore(LONG_CALLS)
@@ -115,12 +121,15 @@ class Transport:
             return at_socket(str(self._tunnel.socket))
         return parse(url, is_tls=is_tls)
 
-    async def ping(self) -> None:
+    async def ping(self, heard_s: float = 0.0) -> None:
         """Return if the engine answers within ``ping_s``; learn the API version to speak.
 
+        Nothing is sent where the engine answered something else within the last ``heard_s``.
         Takes no slot: a busy engine is not a lost one. The time in which ssh logs in is not the
         engine's and does not count. Raises EngineUnreachable for an engine that is too old.
         """
+        if time.monotonic() - self._heard_s < heard_s:
+            return
         await self._ready()
         try:
             async with asyncio.timeout(self.timeouts.ping_s):
@@ -308,13 +317,13 @@ class Transport:
         """
         while True:
             try:
-                async with asyncio.timeout(self.timeouts.quiet_s):
+                async with asyncio.timeout(self.timeouts.quiet_s * random.uniform(*SCATTER)):
                     chunk = await response.content.readany()
             except _BROKEN as error:
                 is_quiet = isinstance(error, TimeoutError) and not response.content.exception()
                 if not is_quiet:
                     raise self._translated(error, path) from error
-                await self.ping()
+                await self.ping(self.timeouts.quiet_s / 2)
                 continue
             if not chunk:
                 return
@@ -345,6 +354,7 @@ class Transport:
             ssl=self._ssl(),
         ) as response:
             answer = await _bounded(response)
+            self._heard_s = time.monotonic()
             if response.status >= HTTP_BAD_REQUEST:
                 raise refusal(response.status, answer, f"{method} {path}")
             return answer, response.headers

@@ -1,6 +1,6 @@
 """The store: one writing connection, one reading connection, every commit durable.
 
-Any thread may call any method. Writers (``commit``, ``save_log``, ``prune``) take turns; readers
+Any thread may call any method. Writers (``commit``, ``save_logs``, ``prune``) take turns; readers
 use a connection of their own and see the last commit without waiting for one under way. A failed
 ``commit`` has changed nothing and may be repeated as it is.
 """
@@ -185,10 +185,11 @@ class Store:
 
     # logs
 
-    def save_log(self, key: str, body: bytes, at_us: int) -> None:
-        """Keep the last MAX_LOG_BYTES of a log under ``key``, replacing an earlier one."""
+    def save_logs(self, logs: Sequence[tuple[str, bytes]], at_us: int) -> None:
+        """Keep the last MAX_LOG_BYTES of each log under its key, all in one transaction."""
         with self._writing() as db:
-            db.execute(_SAVE_LOG, (key, at_us, body[-MAX_LOG_BYTES:]))
+            for key, body in logs:
+                db.execute(_SAVE_LOG, (key, at_us, body[-MAX_LOG_BYTES:]))
 
     def read_log(self, key: str) -> bytes | None:
         """Return a kept log, None if there is none (any more)."""

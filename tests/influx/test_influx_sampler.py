@@ -1,6 +1,6 @@
 """The sampler over InfluxDB: counters as the engines tell them, profiles, and an outage."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,8 @@ class Fleet:
         }
         return dict.fromkeys(engine_ids, raw)
 
-    def targets(self) -> Mapping[str, Sequence[Target]]:
-        return {"n": [Target("e1", "service", "c1", "app", START_US)]}
+    def targets(self) -> Iterable[tuple[str, Sequence[Target]]]:
+        return [("n", [Target("e1", "service", "c1", "app", START_US)])]
 
     async def sweep(self, sampler: Sampler, times: int) -> Sweep:
         for _ in range(times):

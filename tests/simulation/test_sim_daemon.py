@@ -29,6 +29,12 @@ def planned(client: Client, name: str) -> Any:
     return found["plan"] if found["state"] == "waiting" else None
 
 
+def rounds(client: Client) -> float:
+    """Return how many rounds of its event loop a daemon has counted."""
+    name = 'tenure_loop_held_seconds_bucket{le="+Inf"} '
+    return sum(float(row.split()[-1]) for row in client.metrics().splitlines() if name in row)
+
+
 @pytest.mark.timeout(300)
 def test_a_killed_daemon_keeps_the_places_and_the_promises() -> None:
     allowed = os.sched_getaffinity(0)
@@ -41,6 +47,7 @@ def test_a_killed_daemon_keeps_the_places_and_the_promises() -> None:
                 made = client.submit_job({**JOB, "name": f"j{number}"})
                 assert made["policy"] == "tenure"
             before = planned(client, "j3")
+            assert rounds(client) > 0
             assert before["nodes"] == {"n0000": 1, "n0001": 1}
             daemon.process.kill()
             daemon.process.start()

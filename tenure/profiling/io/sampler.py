@@ -1,6 +1,7 @@
 """The sampler: one sweep over every running container at an interval (GENPACK section 5.1).
 
-A sweep asks all nodes at once; a node that fails or is slow costs its own samples, nobody else's.
+A sweep asks all nodes, a few begun at a time; one that fails or is slow costs its own samples,
+nobody else's.
 Rates need two readings, so a container has its first sample in the second sweep that sees it. An
 engine answers one-shot statistics in about a second however many containers are asked for at once.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +30,8 @@ from tenure.profiling.telling import observations
 
 log = logging.getLogger(__name__)
 
+#: So many nodes are begun to be asked at once, and the next ones after so long.
+AT_ONCE, PAUSE_S = 8, 0.01
 #: Nodes of which it is kept up to where their agents were heard: more than a fleet has.
 MOST_HEARD = 10_000
 #: Between two events of a sweep: time in which the core takes in the first, and what else waits.
@@ -77,8 +80,9 @@ class SamplerParams:
 @dataclass(frozen=True, slots=True)
 class SamplerPorts:
     """What the daemon gives: ``stats(node, engine_ids)`` returns raw answers by engine id (those
-    that answered; raises a TenureError where the engine does not); ``targets()`` the running
-    containers by node; ``emit`` takes the observation; ``now_us`` the time. ``agent(node, after)``
+    that answered; raises a TenureError where the engine does not); ``targets()`` yields the
+    running containers node by node, with pauses in which these may change; ``emit`` takes the
+    observation; ``now_us`` the time. ``agent(node, after)``
     returns what the node's agent read after its reading number ``after`` (0: its latest), None
     where it has none or that does not answer: then the engine is asked. ``reserve(node)`` is what
     the node's capacity was lessened by. ``account`` keeps who used how much CPU and what nodes
@@ -86,7 +90,7 @@ class SamplerPorts:
     """
 
     stats: Callable[[str, Sequence[str]], Awaitable[Mapping[str, Mapping[str, Any]]]]
-    targets: Callable[[], Mapping[str, Sequence[Target]]]
+    targets: Callable[[], Iterable[tuple[str, Sequence[Target]]]]
     emit: Callable[[UsageObserved], None]
     now_us: Callable[[], int]
     agent: Callable[[str, int], Awaitable[Told | None]] | None = None
@@ -148,9 +152,9 @@ class Sampler:
     async def sweep(self) -> Sweep:
         """Sample every running container once. Failures are told in the answer, not raised."""
         begin_s = time.monotonic()
-        targets = {node: tuple(rows) for node, rows in self._ports.targets().items()}
+        targets = await self._targets()
         await self._recall(targets)
-        visits = await asyncio.gather(*(self._visit(node, rows) for node, rows in targets.items()))
+        visits = await self._visits(targets)
         failed = {visit.node: visit.why for visit in visits if visit.why}
         measured = [row for visit in visits for row in visit.measured]
         foreign = {
@@ -187,6 +191,25 @@ class Sampler:
             if number:
                 await asyncio.sleep(APART_S)
             self._ports.emit(replace(event, at_us=self._ports.now_us()))
+
+    async def _targets(self) -> dict[str, Sequence[Target]]:
+        """Return what runs where now, gathered some nodes at a time."""
+        found: dict[str, Sequence[Target]] = {}
+        for node, rows in self._ports.targets():
+            found[node] = tuple(rows)
+            if len(found) % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
+
+    async def _visits(self, targets: Mapping[str, Sequence[Target]]) -> list[_Visit]:
+        """Visit all nodes; some begin at a time, lest all that is asked holds the loop at once."""
+        visits: list[asyncio.Task[_Visit]] = []
+        async with asyncio.TaskGroup() as visiting:
+            for node, rows in targets.items():
+                visits.append(visiting.create_task(self._visit(node, rows)))
+                if len(visits) % AT_ONCE == 0:
+                    await asyncio.sleep(PAUSE_S)
+        return [visit.result() for visit in visits]
 
     async def _visit(self, node: str, rows: Sequence[Target]) -> _Visit:
         """Sample one node; what came is taken at once, so that no step holds the loop long."""

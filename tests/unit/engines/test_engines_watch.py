@@ -48,7 +48,7 @@ class Scripted:
         if name in self.failures:
             raise self.failures[name]
 
-    async def ping(self) -> None:
+    async def ping(self, heard_s: float = 0.0) -> None:
         self._call("ping")
 
     async def facts(self) -> EngineFacts:

@@ -97,7 +97,7 @@ async def test_known_loads_are_measured(
         return await engines[node].stats_once(refs)
 
     store = await EmbeddedStats.open(tmp_path / "stats.db")
-    ports = SamplerPorts(stats, lambda: targets, seen.append, lambda: time.time_ns() // 1000)
+    ports = SamplerPorts(stats, targets.items, seen.append, lambda: time.time_ns() // 1000)
     sampler = Sampler(store, ports, SamplerParams(interval_us=2 * US, min_samples=3))
     outer_begin_ns = cpu_ns(bed, ids["burn"])
     sweeps = [await sampler.sweep()]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,9 @@ class Fleet:
             await asyncio.Event().wait()
         return {key: self.raw(key) for key in engine_ids}
 
+    def targets(self) -> Iterable[tuple[str, Sequence[Target]]]:
+        return self.nodes.items()
+
     def raw(self, key: str) -> dict[str, Any]:
         ran_us = self.now_us - self.restarted_us.get(key, START_US - 100 * US)
         return {
@@ -70,7 +73,7 @@ class Fleet:
     def sampler(self, store: EmbeddedStats, **params: Any) -> Sampler:
         ports = SamplerPorts(
             self.stats,
-            lambda: self.nodes,
+            self.targets,
             self.seen.append,
             lambda: self.now_us,
             account=self.account,
@@ -250,7 +253,7 @@ async def test_a_large_fleet_is_asked_a_part_at_a_time(store: EmbeddedStats) -> 
         f"n{n}": [Target(f"e{n}-{i}", "executor", f"j{n}/{i}", "a") for i in range(4)]
         for n in range(50)
     }
-    ports = SamplerPorts(stats, lambda: fleet.nodes, fleet.seen.append, lambda: fleet.now_us)
+    ports = SamplerPorts(stats, fleet.targets, fleet.seen.append, lambda: fleet.now_us)
     sampler = Sampler(store, ports, SamplerParams(asked_at_once=20))
     await sampler.sweep()
     fleet.now_us += 30 * US
@@ -295,7 +298,7 @@ class Agent:
         fleet = self.fleet
         ports = SamplerPorts(
             self.stats,
-            lambda: fleet.nodes,
+            fleet.targets,
             fleet.seen.append,
             lambda: fleet.now_us,
             self.read,

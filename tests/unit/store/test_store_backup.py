@@ -60,7 +60,7 @@ def fill(folder: Path, number: int) -> Source:
     store = Store.open(folder / "state.db", KINDS)
     event = StoredEvent(number, number, "thing.made", "a", {"number": number})
     store.commit({"things": {"a": Thing(number)}}, [event])
-    store.save_log("log", b"kept", 1)
+    store.save_logs([("log", b"kept")], 1)
     store.close()
     for name in ("stats.db", "uses.db"):
         with closing(connect_writer(folder / name)) as db:

@@ -161,14 +161,14 @@ def test_pruning_an_empty_store_is_fine(store: Store) -> None:
 
 def test_the_end_of_a_log_is_kept(store: Store) -> None:
     assert store.read_log("j/0/1") is None
-    store.save_log("j/0/1", b"\xff\x00 first", 1)
-    store.save_log("j/0/1", b"x" + b"y" * MAX_LOG_BYTES, 2)
+    store.save_logs([("j/0/1", b"\xff\x00 first")], 1)
+    store.save_logs([("j/0/1", b"x" + b"y" * MAX_LOG_BYTES)], 2)
     assert store.read_log("j/0/1") == b"y" * MAX_LOG_BYTES
 
 
 def test_logs_go_by_age_then_by_size_oldest_first(store: Store) -> None:
     for n in range(30):
-        store.save_log(f"k{n}", b"x" * 100, n * HOUR_US)
+        store.save_logs([(f"k{n}", b"x" * 100)], n * HOUR_US)
     assert store.prune(now_us=30 * HOUR_US) == Pruned(events=0, logs=20)
     kept = [n for n in range(30) if store.read_log(f"k{n}") is not None]
     assert kept == list(range(20, 30))
@@ -312,7 +312,7 @@ def test_readers_in_other_threads_see_whole_commits_only(
         reader.start()
     for number in range(1, 101):
         store.commit({"things": dict.fromkeys("abc", Thing(number))}, [event(number)])
-        store.save_log(f"k{number}", b"x", number)
+        store.save_logs([(f"k{number}", b"x")], number)
         if number % 25 == 0:
             take(Source(path.parent, path), tmp_path / "backup", KINDS, stamp=("1", 1))
     done.set()
