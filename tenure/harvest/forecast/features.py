@@ -24,6 +24,8 @@ from tenure.harvest.forecast.grid import (
 LOOK_BACK_DAYS = 7
 #: Bursts come once in weeks: what the quantile of a week has forgotten, three weeks still know.
 MEMORY_DAYS = 21
+#: Use that grew in so many days may grow by as much again.
+GROWTH_DAYS = 3
 HOUR_BLOCKS = 4
 HALF_HOUR_BLOCKS = 2
 #: Share of the capacity under which differences are noise, and share of the level.
@@ -49,15 +51,15 @@ class Known:
 
     A value v of the series is ``level + spread * z`` (both (series,), spread > 0), and all columns
     that are amounts of use are such z. ``history`` is observed steps as days, (series,), of the
-    days looked back on: older ones tell no more than how high use has got. ``most`` is the most
-    that was observed in ``MEMORY_DAYS``, (series,), NaN of nothing.
+    days looked back on: older ones tell no more than how high use has got. ``limit`` is what use
+    may reach at most, (series,), as a share of the capacity.
     """
 
     columns: Floats
     level: Floats
     spread: Floats
     history: Floats
-    most: Floats
+    limit: Floats
 
 
 def known_at(panel: Panel, origin: int) -> Known:
@@ -72,13 +74,29 @@ def known_at(panel: Panel, origin: int) -> Known:
     spread = np.fmax(np.fmax(spread, FLOOR_OF_LEVEL * mean), FLOOR).astype(np.float32)
     memory_z = (memory - level[:, None]) / spread[:, None]
     week_z = memory_z[:, -week.shape[1] :]
-    most = quantiles.at(MEMORY_DAYS, 1.0)
     fixed = _series_columns(week_z, quantiles.scaled(level, spread), level / spread)
     moving = _step_columns(memory_z, panel.start_s + origin * STEP_S)
     shape = (len(panel.names), DAY_BLOCKS, fixed.shape[1])
     columns = np.concatenate([np.broadcast_to(fixed[:, None, :], shape), moving], axis=2)
     history = np.isfinite(week).sum(axis=1) / DAY_STEPS
-    return Known(columns.astype(np.float32), level, spread, history.astype(np.float32), most)
+    return Known(
+        columns.astype(np.float32), level, spread, history.astype(np.float32), _limit(memory)
+    )
+
+
+def _limit(memory: Floats) -> Floats:
+    """Return what use of each series may reach: the most seen, and as much as that grew lately.
+
+    The latest ``GROWTH_DAYS`` are held against the days before; where none is known before, no more
+    than the capacity, or what was seen above it, is the limit.
+    """
+    late = _max(memory[:, -GROWTH_DAYS * DAY_STEPS :])
+    early = _max(memory[:, : -GROWTH_DAYS * DAY_STEPS])
+    growth = np.fmax(late - early, 0)
+    growth = np.where(np.isnan(early), np.inf, growth)
+    most = np.fmax(late, early)
+    limit: Floats = np.fmin(np.fmax(most, 1.0), most + growth).astype(np.float32)
+    return limit
 
 
 class _Quantiles:

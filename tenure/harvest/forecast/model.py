@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenure.harvest.forecast import rows
-from tenure.harvest.forecast.boosted import fit_boosted
+from tenure.harvest.forecast.boosted import PRIOR, fit_boosted
 from tenure.harvest.forecast.calibration import Errors, offsets
 from tenure.harvest.forecast.features import LOOK_BACK_DAYS, Known, known_at
 from tenure.harvest.forecast.grid import BLOCK_STEPS, DAY_BLOCKS, DAY_STEPS, Floats, Panel
@@ -88,6 +88,8 @@ FITS: Mapping[ModelName, Callable[[Floats, Floats, float], Model]] = {
     "linear": fit_linear,
     "boosted": fit_boosted,
 }
+#: What each forecast of a model counts before anything was seen to be lost.
+PRIORS: Mapping[ModelName, Sequence[float]] = {"linear": (1.0,), "boosted": PRIOR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,12 @@ class Fitted:
     def calibrated(self, quantile: float) -> Forecast:
         """Return the forecast moved, machine by machine, to cover ``quantile``.
 
-        It is never above the capacity but where as much was seen.
+        It is never above what use may reach by what was seen (``Known.limit``).
         """
         known = self.known
         moved = offsets(self.errors, known.spread, quantile)
         made = known.level[:, None] + known.spread[:, None] * (self.ahead + moved[:, None])
-        made = np.clip(made, 0, np.fmax(known.most, 1.0)[:, None]) + GRAIN
+        made = np.clip(made, 0, known.limit[:, None]) + GRAIN
         values = np.repeat(made, BLOCK_STEPS, axis=1).astype(np.float32)
         values[known.history < self.params.min_history_days] = np.nan
         return Forecast(values, known.history, self.trained_rows)
@@ -131,7 +133,9 @@ def fit(panel: Panel, params: ForecastParams) -> Fitted:
     learned = _learn_from(panel, params)
     judged, errors = _judged(learned, params)
     ahead = np.full((len(panel.names), DAY_BLOCKS), np.nan, dtype=np.float32)
-    weights = shares(errors, judged, len(panel.names), params.quantile)
+    weights = shares(
+        errors, judged, PRIORS[params.model], machines=len(panel.names), quantile=params.quantile
+    )
     if len(judged):
         columns = known.columns.reshape(-1, known.columns.shape[2])
         made = _fit(learned, params).forecasts(columns).reshape(*ahead.shape, -1)
@@ -184,5 +188,5 @@ def _judged(learned: Rows, params: ForecastParams) -> tuple[Rows, Floats]:
             parts.append((judged, judged.target[:, None] - made))
     if not parts:
         nothing = learned.where(np.zeros(len(learned), dtype=np.bool_))
-        return nothing, np.zeros((0, 1), dtype=np.float32)
+        return nothing, np.zeros((0, len(PRIORS[params.model])), dtype=np.float32)
     return rows.joined([part for part, _ in parts]), np.concatenate([error for _, error in parts])

@@ -22,6 +22,7 @@ from tenure.harvest.forecast.scores import pinball, score
 from tenure.model.errors import InvalidInput
 
 PARAMS = ForecastParams(max_rows=8_000)
+ALIKE = (1.0, 1.0, 1.0)
 
 
 def daily(series: int, days: int, *, seed: int = 0) -> Panel:
@@ -251,27 +252,44 @@ def judged(series: NDArray[np.intp], origin: NDArray[np.intp]) -> Rows:
 def test_forecasts_count_by_what_they_lost_to_a_machine_and_to_its_fleet() -> None:
     random = np.random.default_rng(6)
     noise = random.normal(0, 1, 40_000)
-    series, origin = np.repeat(np.arange(2), 20_000), np.tile(np.arange(20_000), 2)
+    series, origin = np.repeat(np.arange(2), 20_000), np.tile(np.arange(20_000), 2) * 20
     # the first forecast knows both machines, the second machine 0, the third machine 1
     wide = np.where(series == 0, 1, 3)
     errors = np.stack([noise, noise * wide, noise * 3 / wide], axis=1).astype(np.float32)
-    found = shares(errors, judged(series, origin), 2, 0.99)
+    found = shares(errors, judged(series, origin), ALIKE, machines=2, quantile=0.99)
     assert found.sum(axis=1).tolist() == pytest.approx([1, 1])
     assert found[0, 0] > found[0, 1] > 10 * found[0, 2]
     assert found[1, 0] > found[1, 2] > 10 * found[1, 1]
     # a machine that nobody judged has the fleet's
-    more = shares(errors[:20_000], judged(series[:20_000], origin[:20_000]), 2, 0.99)
+    one = judged(series[:20_000], origin[:20_000])
+    more = shares(errors[:20_000], one, ALIKE, machines=2, quantile=0.99)
     assert more[1].tolist() == pytest.approx([0.5, 0.5, 0], abs=0.01)
-    none = judged(series[:0], origin[:0])
-    assert shares(errors[:0], none, 2, 0.99).tolist() == [[1 / 3] * 3] * 2
+
+
+def test_what_was_known_before_counts_until_there_are_days_enough() -> None:
+    random = np.random.default_rng(9)
+    # the first forecast loses more than the second, and was thought better
+    errors = random.normal(0, [2, 1], (40_000, 2)).astype(np.float32)
+    one, prior = np.zeros(40_000, dtype=np.intp), (20.0, 1.0)
+    found = []
+    for days in (0, 1, 400, 40_000):
+        rows = 0 if days == 0 else 40_000
+        origin = np.arange(rows) % max(days, 1) * DAY_STEPS
+        told = judged(one[:rows], origin)
+        found.append(shares(errors[:rows], told, prior, machines=1, quantile=0.99)[0, 0])
+    assert found[0] == pytest.approx(20 / 21)
+    assert found[1] > 0.9
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < 0.01
 
 
 def test_one_row_out_of_reach_decides_nothing() -> None:
     errors = np.random.default_rng(7).normal(0, 1, (20_000, 2)).astype(np.float32)
     one = np.zeros(20_000, dtype=np.intp)
-    before = shares(errors, judged(one, one), 1, 0.99)
+    before = shares(errors, judged(one, one), ALIKE[:2], machines=1, quantile=0.99)
     errors[0, 0] = 1e6
-    assert shares(errors, judged(one, one), 1, 0.99) == pytest.approx(before, abs=0.1)
+    after = shares(errors, judged(one, one), ALIKE[:2], machines=1, quantile=0.99)
+    assert after == pytest.approx(before, abs=0.1)
 
 
 def test_no_more_is_forecast_than_there_is_unless_more_was_seen() -> None:
@@ -285,6 +303,16 @@ def test_no_more_is_forecast_than_there_is_unless_more_was_seen() -> None:
     assert 1.0 < most[3] <= 1.3001
 
 
+def test_use_may_reach_what_was_seen_and_what_that_grew_by_lately() -> None:
+    values = np.full((5, 9 * DAY_STEPS), 0.4, dtype=np.float32)
+    values[1, -DAY_STEPS] = 0.5  # grew
+    values[2, -DAY_STEPS] = 0.9  # grew by more than there is room for
+    values[3, : 8 * DAY_STEPS] = np.nan  # who knows from where
+    values[4, DAY_STEPS] = 0.7  # long ago
+    found = known_at(Panel(tuple("abcde"), values, 0), 9 * DAY_STEPS).limit
+    assert found.tolist() == pytest.approx([0.4, 0.6, 1.0, 1.0, 0.7])
+
+
 def test_a_burst_of_two_weeks_ago_is_remembered() -> None:
     panel = daily(1, 20)
     panel.values[0, 8 * DAY_STEPS : 8 * DAY_STEPS + 200] = 0.9
@@ -292,7 +320,7 @@ def test_a_burst_of_two_weeks_ago_is_remembered() -> None:
     told = known.columns[0, 0, [COLUMNS.index(name) for name in ("q99_7d", "q99_21d", "max_21d")]]
     week, weeks, most = known.level[0] + known.spread[0] * told
     assert week < 0.75
-    assert (weeks, most, known.most[0]) == pytest.approx((0.9, 0.9, 0.9))
+    assert (weeks, most, known.limit[0]) == pytest.approx((0.9, 0.9, 0.9))
     assert known.history[0] == 7
 
 
