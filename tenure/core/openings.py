@@ -57,14 +57,13 @@ def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
         return
     named = {node.name: node for node in ctx.tables.nodes.values() if node.spec.tiers}
     found = {name: opening_on(ctx, batch, stage, node) for name, node in named.items()}
-    planned = reading.seats_of(ctx, lambda node: found[node.name].free)
-    idle = reading.seats_of(ctx, lambda node: found[node.name].idle)
-    is_placed = _is_matched(ctx, batch, stage, planned)
-    is_placed |= _is_matched(ctx, batch, stage, idle)
+    # together, for the plan does not know of tiers: a copy in memory may lie beside idle room
+    seats = reading.seats_of(ctx, lambda node: found[node.name].free + found[node.name].idle)
+    is_placed = _is_matched(ctx, batch, stage, seats)
     is_open = any(one.brings or one.overdue for one in found.values())
     if is_open:
         _bring(ctx, batch, stage, found)
-    if (is_open or any(planned.free) or any(idle.free)) and not is_placed:
+    if (is_open or any(seats.free)) and not is_placed:
         reading.rest(ctx, batch, stage)
 
 
