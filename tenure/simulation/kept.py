@@ -179,9 +179,15 @@ class Kept:
         return self._shell.around.store.table(kind)
 
     def _rot(self) -> None:
-        """Have a file turn into something else, of which there are others that stay right."""
+        """Have a file turn into something else, of which there are others that stay right.
+
+        Who asks for one copy has none beside it but for a reader's time, so theirs stay.
+        """
         found = []
+        datasets: dict[str, Dataset] = self._table("datasets")
         for block in self._ready_blocks():
+            if datasets[block.dataset].spec.replicas == 1:
+                continue
             known = {(r.node, r.tier) for r in block.replicas if r.is_present and r.tier != "mem"}
             good = [place for place in self._right(block) if place in known]
             if len(good) > 1 and block.key not in self.rotten:
