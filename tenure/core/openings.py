@@ -3,7 +3,8 @@
 Theory of operation. A start of such a stage is an opening on its node as soon as it could begin
 there by the rules of the roster: it is due, or there is room for as long as it lasts and nothing
 before it is kept from its time. Room that nobody has use for until then is an opening too, for
-tasks that end there before the last one of the stage is planned to: that delays nobody. The
+tasks that end there no later than the last one of the stage is planned to, or than one that takes
+a start would that is open now: that delays nobody. The
 cheapest matching of tasks to openings (Eq. 1 to 3 of the Trident paper) counts as far as tasks find
 a copy of their block there.
 
@@ -38,12 +39,13 @@ MOST_LOOKED = 1_000
 class Opening:
     """What of a stage may begin on a node now: ``free`` tasks, and which starts lack a block.
 
-    ``idle`` more would find room that nobody has use for. ``brings`` are planned so that a block is
-    brought, ``overdue`` ones found no task for a while.
+    ``idle`` more would find room that nobody has use for, and end at ``end_us``. ``brings`` are
+    planned so that a block is brought, ``overdue`` ones found no task for a while.
     """
 
     free: int = 0
     idle: int = 0
+    end_us: int = 0
     brings: list[Entry] = field(default_factory=list)
     overdue: int = 0
 
@@ -57,8 +59,15 @@ def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
         return
     named = {node.name: node for node in ctx.tables.nodes.values() if node.spec.tiers}
     found = {name: opening_on(ctx, batch, stage, node) for name, node in named.items()}
+    starting = (opening.end_us for opening in found.values() if opening.free)
+    end_us = max(ctx.roster.ends_us.get((batch.id, stage.name), 0), max(starting, default=0))
+
+    def room_on(node: Node) -> int:
+        opening = found[node.name]
+        return opening.free + (opening.idle if opening.end_us <= end_us else 0)
+
     # together, for the plan does not know of tiers: a copy in memory may lie beside idle room
-    seats = reading.seats_of(ctx, lambda node: found[node.name].free + found[node.name].idle)
+    seats = reading.seats_of(ctx, room_on)
     is_placed = _is_matched(ctx, batch, stage, seats)
     is_open = any(one.brings or one.overdue for one in found.values())
     if is_open:
@@ -89,16 +98,10 @@ def opening_on(ctx: Context, batch: Batch, stage: StageSpec, node: Node) -> Open
             found.brings.append(entry)
         elif ctx.now_us >= entry.at_us + roster.PATIENCE_US:
             found.overdue += entry.count
-    is_idle = ctx.now_us + run_us <= min(blocked_us, _end_us(ctx, batch, stage))
+    found.end_us = ctx.now_us + run_us
     found.free = min(found.free, most)
-    found.idle = most - found.free if is_idle else 0
+    found.idle = most - found.free if found.end_us <= blocked_us else 0
     return found
-
-
-def _end_us(ctx: Context, batch: Batch, stage: StageSpec) -> int:
-    """Return when the last task of a stage is planned to end, 0 without a plan of it."""
-    end_us: int = ctx.roster.ends_us.get((batch.id, stage.name), 0)
-    return end_us
 
 
 def _is_matched(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:

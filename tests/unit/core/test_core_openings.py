@@ -76,6 +76,13 @@ def test_tasks_begin_where_the_plan_has_them_though_others_have_room() -> None:
     assert slow.begun() == {"b": 3}, "it would end later than planned"
 
 
+def test_idle_room_beside_a_start_that_is_open_is_as_good() -> None:
+    made = library(4)
+    made.send(made.over("logs", 4))
+    made.plan(("scan", "b", 0, 4, 0))
+    assert sum(made.begun().values()) == 4, "of which b can prepare three at once"
+
+
 def test_what_is_planned_first_on_a_node_is_not_kept_from_its_time() -> None:
     """Of two stages the one over a dataset has room now, and would be in the way in 5 s."""
     made = library(2, nodes="a", replicas=1)
