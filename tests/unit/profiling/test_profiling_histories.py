@@ -152,7 +152,7 @@ async def test_a_history_is_forgotten_with_the_roll_ups(store: EmbeddedStats) ->
     await store.write([row(0, 10, 5), row(0, 1, 1, container="", app="")])
     for _ in range(2):
         await store.prune(START_US + HOUR_US)
-        await store.prune(START_US + 20 * 24 * HOUR_US)
+        await store.prune(START_US + 22 * 24 * HOUR_US)
     for whose, name in (("container", "c"), ("rest", "n"), ("app", "a")):
         found = await store.history(whose, name, START_US, START_US + FIVE)  # type: ignore[arg-type]
         assert found.cpu_m == (None,)

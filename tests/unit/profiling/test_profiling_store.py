@@ -147,7 +147,7 @@ async def test_old_samples_go_and_their_roll_ups_stay(store: EmbeddedStats) -> N
         await store.prune(START_US + 48 * HOUR + 1)
     assert [s.at_us for s in await store.series("c", 0, 2 * START_US)] == [START_US + 48 * HOUR]
     assert len(await store.rollups("c", 0, 2 * START_US, width_us=HOUR)) == 1
-    await store.prune(START_US + 20 * 24 * HOUR)
+    await store.prune(START_US + 22 * 24 * HOUR)
     assert await store.rollups("c", 0, START_US + HOUR, width_us=HOUR) == []
 
 
