@@ -17,14 +17,19 @@ LOOKS = 8
 
 @dataclass(slots=True)
 class Slice:
-    """The work that is left to a transaction of ``work`` units; a part may overdraw it."""
+    """The work that is left to a transaction of ``work`` units; a part may overdraw it.
+
+    ``number`` is the transaction's, for what is done but once in each.
+    """
 
     work: int
     left: int = 0
+    number: int = 0
 
     def renew(self) -> None:
         """Begin a transaction."""
         self.left = self.work
+        self.number += 1
 
     def spend(self, work: int) -> None:
         """Take work off."""

@@ -39,7 +39,7 @@ AGAIN_US = 10 * US
 FAULTY_US = 30 * US
 #: What came late is found by looking this often.
 SURVEY_US = 3600 * US
-#: Blocks of a tier that are given up in one event.
+#: Blocks of a tier that are given up in one transaction.
 MOST_GIVEN_UP = 250
 #: Names in one effect, and bytes read by one check.
 MOST_NAMES = 200
@@ -96,15 +96,18 @@ def _forget_tiers(ctx: Context, node: Node) -> None:
 def _fading(ctx: Context, key: str) -> list[Block]:
     """Return the next blocks of a tier that is given up, of those that lay there when that began.
 
-    The rest follows in the next event.
+    The rest follows in the next transaction: within one this is asked again and again as long as
+    something changes, as it does by what is given up.
     """
     fading = ctx.shelves.fading
-    if key not in fading:
-        fading[key] = iter(list(ctx.shelves.held.get(key, ())))
-    rows = list(islice(fading[key], MOST_GIVEN_UP))
+    left, number = fading.get(key) or (iter(list(ctx.shelves.held.get(key, ()))), 0)
+    if number == ctx.slice.number:
+        return []
+    rows = list(islice(left, MOST_GIVEN_UP))
     if len(rows) < MOST_GIVEN_UP:
-        del fading[key]
+        fading.pop(key, None)
     else:
+        fading[key] = left, ctx.slice.number
         ctx.arm(ctx.now_us, MACHINE, key.partition("/")[0])
     blocks = (ctx.tables.blocks.get(row) for row in rows)
     return [block for block in blocks if block is not None]

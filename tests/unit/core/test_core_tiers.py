@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.core import inspection, replicas, tiers
+from tenure.core.fleet import MAX_ROUNDS
 from tenure.core.shelves import mark_of
 from tenure.model.dataset import Drop
 from tenure.model.effects import CheckBlocks, Relist, SwitchPower
@@ -18,7 +19,9 @@ from tenure.model.outcome import Refused, Unknown
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import Bench
+from tests.unit.core.lender import AGENT
 from tests.unit.core.shelf import FAST, Shelf, is_refused, with_tiers
+from tests.unit.core.test_core_reading import Library
 from tests.unit.core.test_core_restore import backup, put_back
 
 THREE = ("a", "b", "c")
@@ -432,9 +435,31 @@ def test_what_lies_on_a_node_that_is_forgotten_is_given_up_some_at_a_time(
         assert len(left) < 100
     steps = [a - b for a, b in pairwise(left)]
     assert sum(steps) == 40
-    assert max(steps) <= 10, "an event asks several times whether the node may go"
+    assert max(steps) <= 4, "some events are between two looks"
     assert shelf.files("c") == files, "what lies on its disks is left alone"
     assert shelf.nodes_of("logs") == [{"a", "b"}] * 40
+    shelf.check()
+
+
+def test_a_node_with_many_blocks_is_forgotten_while_a_batch_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batches look again when a copy goes: that is no reason to give up more in the same event."""
+    monkeypatch.setattr(tiers, "MOST_GIVEN_UP", 2)
+    words: dict[str, Any] = {"generation": "nursery", "mib": 2000}
+    lending = [with_tiers(name, **words, **AGENT) for name in "ab"]
+    shelf = Library(*lending, with_tiers("c", **words))
+    shelf.put("logs", 3 * MAX_ROUNDS, replicas=3)
+    shelf.work()
+    shelf.scan("logs", 100)
+    shelf.configure(*lending)
+    left = [3 * MAX_ROUNDS - 2]
+    while "c" in shelf.tables.nodes:
+        shelf.say(Tick(at_us=0), after_us=1)
+        left.append(sum(len(block.replicas) == 3 for block in shelf.blocks("logs")))
+        assert len(left) < 1000
+    assert left[-1] == 0
+    assert max(a - b for a, b in pairwise(left)) <= 2
     shelf.check()
 
 
