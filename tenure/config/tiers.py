@@ -70,7 +70,9 @@ class DatasetsSection(Section):
         "node lacks it.",
     )
     lost_after_s: Interval = stated(
-        600, "A node that does not answer for this long counts as lost: its blocks are copied anew."
+        600,
+        "A node that does not answer for this long counts as lost: its blocks are copied anew. A "
+        "block that has no copy left is waited for as long by deadline jobs.",
     )
     verify_h: Positive = stated(168, "Time between two checks of every replica by its checksum.")
     copies_per_node: Positive = stated(2, "Copies that are under way to one node at a time.")

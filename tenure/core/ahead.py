@@ -68,6 +68,7 @@ class Ahead:
     copied, ``reads`` how often tasks and executors began to read a copy of which kind.
     ``readers`` are executors whose copies are to be chosen, with the turn of the shelves of their
     last look (-1: none yet), ``deals`` the blocks of their jobs that no executor has got yet;
+    ``lost_us`` is when the job of an executor is given up of whose blocks one has no copy left;
     ``leaving`` are executors that read no more and have blocks pinned; at ``served_us`` there are
     ``allowed`` more blocks of all these to be looked at.
     ``turn`` and ``seen`` are those of the shelves when copies, and tasks, were last looked at;
@@ -83,6 +84,7 @@ class Ahead:
     brought: dict[str, tuple[str, str]] = field(default_factory=dict)
     readers: dict[str, int] = field(default_factory=dict)
     deals: dict[str, list[int]] = field(default_factory=dict)
+    lost_us: dict[str, int] = field(default_factory=dict)
     leaving: dict[str, None] = field(default_factory=dict)
     served_us: int = -1
     allowed: int = 0

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from tenure.core import inspection, lending, power, replicas, surplus, tiers
+from tenure.core import holders, inspection, lending, power, replicas, surplus, tiers
 from tenure.core.blockindex import Standing
 from tenure.core.context import Context
 from tenure.core.shelves import (
@@ -188,6 +188,8 @@ def _begin(ctx: Context, block: Block, seats: Seats) -> str:
     if not block.sha256 and any(not r.is_present for r in block.replicas):
         return "waits"  # what the first copy finds the others must be; its end wakes this
     if not _has_source(ctx, dataset, block):
+        if not dataset.spec.batch:
+            holders.wake(ctx, block)
         _note(ctx, block, "no copy of it can be read now")
         return "starved"
     rows = seats.rows

@@ -96,6 +96,7 @@ def leave_all(ctx: Context, job: Job) -> None:
     if job.spec.dataset is not None:
         ctx.ahead.deals.pop(job.id, None)
         for executor in ctx.executors_of(job.id):
+            ctx.ahead.lost_us.pop(executor.key, None)
             leave(ctx, executor)
 
 

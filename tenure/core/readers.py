@@ -6,7 +6,9 @@ blocks are matched to its executors, each of which has as many seats on its node
 has blocks: the cheapest of the largest matchings (Eq. 1 to 3 of the Trident paper). An executor
 keeps its blocks over all of its attempts and holds them pinned. Each attempt reads the fastest copy
 on its own node; what is missing there is brought before its container is made, and while no copy
-can be read anywhere it waits. Looks are bounded: what one event does not get to, the next does.
+can be read anywhere it waits: for a node that is off and has one to be switched on, for one that is
+away to come back. A block that has no copy left is waited for no longer than a lost node is: then
+its job fails. Looks are bounded: what one event does not get to, the next does.
 """
 
 from __future__ import annotations
@@ -14,17 +16,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tenure.core import board, copies, inputs, pins, prefetching, reading, replicas, room
+from tenure.core import (
+    board,
+    copies,
+    holders,
+    inputs,
+    inspection,
+    pins,
+    prefetching,
+    reading,
+    replicas,
+    room,
+)
 from tenure.core.context import Context
 from tenure.core.shelves import mark_of
-from tenure.model.dataset import Block, Location
+from tenure.model.dataset import Block, DatasetState, Location
 from tenure.model.errors import FieldError, Problem
 from tenure.model.estimate import Estimate
 from tenure.model.job import Executor, ExecutorState, Job, JobSpec
 from tenure.model.locality import Choice, Seats
 from tenure.model.reading import DatasetInput, Reading
 from tenure.model.tier import TierKind
-from tenure.model.units import US
+from tenure.model.units import FOREVER_US, US
 
 MACHINE = "reader"
 #: Blocks of one executor: each is a mount of its container.
@@ -137,18 +150,41 @@ def is_unsure(ctx: Context, job: Job) -> bool:
 
 
 def loss(ctx: Context, job: Job) -> str:
-    """Return why a job cannot go on that was to read a dataset which is gone, "" if it can.
+    """Return why a job cannot go on that was to read a dataset, "" if it can.
 
-    Who has got its blocks reads them to the end: they are pinned.
+    Who has got its blocks reads them to the end, even of a dataset that is removed: they are
+    pinned. Unless one of them has had no copy for long.
     """
     given = job.spec.dataset
     if given is None:
         return ""
+    dataset, crew = ctx.tables.datasets.get(given.id), ctx.executors_of(job.id)
+    if dataset is None or dataset.is_going:
+        got = sum(len(executor.blocks) for executor in crew)
+        if got < given.blocks:
+            return f"the dataset {given.name} was removed"
+    for executor in crew:
+        if ctx.now_us >= ctx.ahead.lost_us.get(executor.key, FOREVER_US):
+            number = _lost_of(ctx, executor, given) if _is_awaited(executor, job) else None
+            if number is not None:
+                told = f"no copy of block {number} of the dataset {given.name} is left"
+                return f"{told}: put the same files again, then submit the job again"
+    return ""
+
+
+def _lost_of(ctx: Context, executor: Executor, given: DatasetInput) -> int | None:
+    """Return the first of an executor's blocks that has no copy left, None if each has one.
+
+    Wherever: on a node that is away or off too, or in a tier that is to be looked at.
+    """
     dataset = ctx.tables.datasets.get(given.id)
-    if dataset is not None and not dataset.is_going:
-        return ""
-    got = sum(len(executor.blocks) for executor in ctx.executors_of(job.id))
-    return "" if got >= given.blocks else f"the dataset {given.name} was removed"
+    if dataset is not None and dataset.state is DatasetState.PUTTING:
+        return None
+    for number in executor.blocks:
+        block = ctx.tables.blocks.get(given.key(number))
+        if block is None or all(inspection.is_wrong(ctx, block, r) for r in block.replicas):
+            return number
+    return None
 
 
 # who reads what
@@ -181,6 +217,7 @@ def _look(ctx: Context, due: Sequence[str]) -> int:
         job = None if executor is None else ctx.tables.jobs.get(executor.job)
         if executor is None or job is None or not _is_awaited(executor, job):
             del ahead.readers[key]
+            ahead.lost_us.pop(key, None)
         elif executor.blocks and job.id not in ahead.deals:
             ahead.allowed -= len(executor.blocks)
             _choose(ctx, executor, job)
@@ -222,6 +259,7 @@ def on_timer(ctx: Context, key: str) -> None:
 def rearm(ctx: Context) -> None:
     """Go on with what was being shared out; executors that wait ask when their turn comes."""
     ctx.ahead.readers.clear()
+    ctx.ahead.lost_us.clear()
     ctx.ahead.deals.clear()
     for key in sorted(ctx.index.open_jobs):
         job = ctx.tables.jobs[key]
@@ -314,6 +352,7 @@ def _choose(ctx: Context, executor: Executor, job: Job) -> None:
     """Choose the copy of each of an executor's blocks on its node; have brought what is missing."""
     given = job.spec.dataset
     assert given is not None
+    _mind_loss(ctx, executor, given)
     if not is_known(ctx, executor.node):
         return
     here: dict[int, tuple[Block, Location]] = {}
@@ -328,6 +367,23 @@ def _choose(ctx: Context, executor: Executor, job: Job) -> None:
         _read(ctx, executor, given, here)
 
 
+def _mind_loss(ctx: Context, executor: Executor, given: DatasetInput) -> None:
+    """Have a job given up if a block has no copy for as long as a lost node is waited for.
+
+    It may be found on a node that was not looked at since a restore, or be put again meanwhile.
+    """
+    if _lost_of(ctx, executor, given) is None:
+        ctx.ahead.lost_us.pop(executor.key, None)
+        return
+    late_us = ctx.now_us + ctx.params.replica_lost_us
+    due_us = ctx.ahead.lost_us.setdefault(executor.key, late_us)
+    if ctx.now_us < due_us:
+        ctx.arm(due_us, MACHINE, executor.key)
+    else:
+        ctx.touched_jobs.add(executor.job)
+        ctx.is_room_changed = True  # the job is reviewed now
+
+
 def _on(ctx: Context, block: Block, node: str) -> Location | None:
     """Return the fastest copy of a block on a node that can be read, None if there is none."""
     return next((place for place in replicas.offered(ctx, block) if place.node == node), None)
@@ -335,8 +391,12 @@ def _on(ctx: Context, block: Block, node: str) -> Location | None:
 
 def _bring(ctx: Context, executor: Executor, block: Block) -> None:
     """Have a block copied to the node of its reader: to a disk, into memory where none has room."""
-    if is_coming(block, executor.node) or not replicas.offered(ctx, block):
-        return  # its end, or a node that comes back, has it looked at again
+    if is_coming(block, executor.node):
+        return  # its end has it looked at again
+    if not replicas.offered(ctx, block):
+        if holders.wake(ctx, block):
+            ctx.arm(ctx.now_us + AGAIN_US, MACHINE, executor.key)
+        return  # a node that comes back has it looked at again
     node, part = ctx.tables.nodes[executor.node], pins.part_of(executor, block.number)
     is_busy = ctx.shelves.arriving.get(node.name, 0) >= ctx.params.copies_per_node
     tier = None if is_busy or ctx.now_us < block.retry_us else reading.store_on(ctx, node, block)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tenure.core import pins, readers
+from tenure.core import pins, readers, tiers
 from tenure.model.effects import CopyBlock
 from tenure.model.events import CancelJob, FenceNode, Tick
 from tenure.model.facts import LABEL_BLOCKS, ContainerFacts
@@ -189,6 +189,64 @@ def test_blocks_of_which_no_copy_can_be_read_are_waited_for() -> None:
     made.work()
     assert made.crew()[0].state is S.CREATING
     assert readers.waits_for(made.state.ctx, made.job(), made.crew()[0]) == ""
+
+
+def _losing() -> Readers:
+    """A job on a that is to read a block whose only copy, on b, is found to be gone."""
+    made = library("ssd", nodes="ab")
+    made.put("logs", 2, replicas=1)
+    made.work()
+    made.away.add("a")
+    made.over("logs", 1, constraints=(ONLY_A,))
+    disk = made.disks["b", "/mnt/ssd"]
+    for name in [row for row in disk if not row.endswith(".tier")]:
+        del disk[name]
+    tiers.survey_soon(made.state.ctx, "b")
+    made.wait(1)
+    made.away.clear()
+    made.wait(1)
+    assert "it has none" in readers.waits_for(made.state.ctx, made.job(), made.crew()[0])
+    return made
+
+
+def test_a_block_with_no_copy_left_fails_its_job_once_a_lost_node_would_count_as_lost() -> None:
+    made = _losing()
+    made.wait(40)
+    assert not made.job().is_failing, "it may be found, or put again"
+    made.wait(60)
+    assert made.job().state == "failed"
+    assert "of the dataset logs is left: put the same files again" in made.job().reason
+    assert made.state.ctx.ahead.lost_us == {}
+    assert not any(made.pins("logs"))
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_restart_does_not_have_a_job_wait_for_what_is_gone(*, is_removed: bool) -> None:
+    made = _losing()
+    if is_removed:
+        made.change("remove", made.dataset("logs").id)
+        made.wait(5)
+        assert not made.job().is_failing
+    made.restart()
+    for name in "ab":
+        made.connect_again(name)
+        made.listed(name)
+    made.wait(100)
+    assert made.job().state == "failed"
+    assert made.job().reason.startswith("no copy of block ")
+    made.wait(10)
+    assert bool(made.tables.datasets) is not is_removed
+
+
+def test_a_block_with_no_copy_left_is_read_once_it_was_put_again() -> None:
+    made = _losing()
+    made.wait(40)
+    made.put("logs", 2, replicas=1)
+    made.wait(10)
+    assert made.crew()[0].state is S.CREATING
+    assert made.state.ctx.ahead.lost_us == {}
+    made.wait(60)
+    assert not made.job().is_failing
 
 
 def test_a_lost_node_has_its_executor_read_the_same_blocks_elsewhere() -> None:

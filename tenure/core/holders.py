@@ -1,0 +1,38 @@
+"""Nodes that are off and hold what can be read nowhere else: switched on for who needs it.
+
+A node whose copies are not the last may be switched off. What lies elsewhere may turn bad or be
+lost meanwhile; then the block is read, and copied, from the node that is off.
+"""
+
+from __future__ import annotations
+
+from tenure.core import inspection, power, replicas
+from tenure.core.blockindex import Standing
+from tenure.core.context import Context
+from tenure.core.shelves import mark_of
+from tenure.model.dataset import Block
+from tenure.model.node import Power
+
+
+def wake(ctx: Context, block: Block) -> bool:
+    """Switch on a node with a copy of a block that can be read nowhere; False: none is off.
+
+    Not while another copy is on a node that is about to be there again.
+    """
+    off = []
+    for replica in block.replicas:
+        node = ctx.tables.nodes.get(replica.node)
+        tier = replicas.tier_of(ctx, replica)
+        if node is None or tier is None or not replica.is_present:
+            continue
+        if inspection.is_wrong(ctx, block, replica) or mark_of(ctx, node.name, tier.name).fault:
+            continue
+        if node.power is Power.OFF:
+            off.append(node)
+        elif replicas.standing(ctx, node.name) is not Standing.LOST:
+            return True
+    for node in off:
+        if replicas.is_wakeable(node) and ctx.now_us >= node.retry_us:
+            power.want_on(ctx, node.name, f"block {block.key} can be read nowhere else")
+            break
+    return bool(off)
