@@ -8,6 +8,7 @@ name at once; block by block the records go, and the files with the last of them
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tenure.core import copies, cuts, external, prefetching, replicas, tiers
@@ -205,16 +206,27 @@ def _no_room(ctx: Context, spec: DatasetSpec, nodes: list[Node], coming: int) ->
 
     ``coming`` bytes are to come that have no dataset yet.
     """
-    free = sum(min(_free(ctx, spec, node), spec.size_bytes) for node in nodes)
-    coming += sum(_outstanding(ctx, ctx.tables.datasets[key]) for key in ctx.shelves.open)
-    need = spec.size_bytes * spec.replicas
-    if need <= free - coming:
+    size, free = spec.size_bytes, [_free(ctx, spec, node) for node in nodes]
+    room = sum(min(there, size) for there in free) - _taken(ctx, free, size, coming)
+    need = size * spec.replicas
+    if need <= room:
         return None
-    told = (
-        f"{spec.replicas} replicas of {spec.size_bytes} bytes on different nodes take {need} bytes"
-    )
-    told += f"; tiers of its kinds have room for {max(0, free - coming)} of them: remove datasets, "
+    told = f"{spec.replicas} replicas of {size} bytes on different nodes take {need} bytes"
+    told += f"; tiers of its kinds have room for {max(0, room)} of them: remove datasets, "
     return _problem("no_room", told + "ask for fewer replicas, or give tiers more capacity", "path")
+
+
+def _taken(ctx: Context, free: Sequence[int], size: int, coming: int) -> int:
+    """Return how much of ``size`` bytes on each node what is to come takes away, at the worst.
+
+    Each node has what is ``free`` there, and of a dataset that is being put one replica at most.
+    """
+    on_one = coming
+    for key in ctx.shelves.open:
+        dataset = ctx.tables.datasets[key]
+        rest = _outstanding(ctx, dataset)
+        coming, on_one = coming + rest, on_one + min(rest, dataset.spec.size_bytes)
+    return min(coming, sum(max(0, on_one - max(0, there - size)) for there in free))
 
 
 def _free(ctx: Context, spec: DatasetSpec, node: Node) -> int:

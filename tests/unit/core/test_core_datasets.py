@@ -80,6 +80,15 @@ def test_what_does_not_fit_is_refused_with_what_would(shelf: Shelf) -> None:
     assert is_refused(bare.put("logs", 1, replicas=1), "no_tiers")
 
 
+def test_a_put_that_is_under_way_takes_room_only_where_there_is_little(shelf: Shelf) -> None:
+    """Each node has room for 200 blocks; a replica of the first on each of them leaves 190."""
+    assert shelf.put("first", 10, replicas=3).state == "putting"
+    assert is_refused(shelf.put("big", 191, replicas=3), "no_room")
+    assert shelf.put("wide", 180, replicas=3).state == "putting", "both have room everywhere"
+    shelf.work()
+    assert {shelf.dataset(name).state for name in ("first", "wide")} == {"ready"}
+
+
 def test_a_name_is_taken_by_other_files_and_goes_on_with_the_same(shelf: Shelf) -> None:
     first = shelf.put("logs", 2)
     assert is_refused(shelf.put("logs", 3), "name_taken")
