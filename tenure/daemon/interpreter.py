@@ -113,7 +113,10 @@ class Interpreter:
         self._replies.pop(request, None)
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
-        """Begin to carry out effects that are durable now."""
+        """Begin to carry out effects that are durable now.
+
+        Once this closes they are for the next start: they would run into engines that are closed.
+        """
         for effect in effects:
             if isinstance(effect, Reply):
                 self._reply(effect)
@@ -123,7 +126,7 @@ class Interpreter:
                 self._hands.trigger(effect)
             elif isinstance(effect, Abort):
                 self._abort(effect.effect)
-            else:
+            elif not self._is_closing:
                 self._due.append(effect)
         if self._due and self._starting is None:
             self._starting = asyncio.create_task(self._start())

@@ -129,6 +129,21 @@ async def test_what_is_due_at_the_close_is_begun_and_waited_for() -> None:
     assert (len(engines.begun), len(ends), interpreter.open) == (100, 100, 0)
 
 
+async def test_nothing_begins_any_more_once_it_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter_module, "TURN_S", 0.01)
+    engines = Engines()
+    engines.hung.add("hung")
+    interpreter = Interpreter(cast("Hands", engines), lambda make: None)
+    interpreter.carry_out(starts(1, "hung"))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(interpreter.close(grace_s=0.05))
+    await asyncio.sleep(0)
+    interpreter.carry_out([*starts(TURNS, "hung"), *starts(1)])
+    await closing
+    await asyncio.sleep(0.03)
+    assert (engines.begun, interpreter.open) == ([], 0)
+
+
 async def test_a_node_that_hangs_holds_up_others_for_a_moment_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
