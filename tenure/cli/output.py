@@ -95,10 +95,13 @@ class Output:
             body = {**extra, "code": error.code, "detail": error.detail, "errors": fields}
             print(json.dumps(body, default=str), file=sys.stderr)
             return
-        print(f"error: {printable(error.detail)}", file=sys.stderr)
-        several = error.fields if len(error.fields) > 1 else ()
-        for fault in several:
-            print(f"  {printable(fault.path)}: {printable(fault.message)}", file=sys.stderr)
+        lines = [f"{fault.path}: {fault.message}" for fault in error.fields]
+        if len(lines) < 2:
+            lines = []
+        told = f"{len(lines)} faults" if error.detail in lines[:1] else error.detail
+        print(f"error: {printable(told)}", file=sys.stderr)
+        for line in lines:
+            print(f"  {printable(line)}", file=sys.stderr)
 
 
 def _console() -> Console:

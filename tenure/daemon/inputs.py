@@ -15,6 +15,8 @@ from tenure.model.errors import FieldError, InvalidInput
 #: More chunks than a batch may have tasks: counted no further.
 MAX_CHUNKS = 20_000
 BLOCK_BYTES = 1 << 20
+#: A chunk ends with a line: so far its end is looked for. The longest lines met are some megabytes.
+MAX_LINE_BYTES = 1 << 28
 #: Files of one dataset: their names are in its record.
 MAX_FILES = 10_000
 
@@ -26,7 +28,8 @@ def cut(
 
     A chunk always ends at the end of a line, or of the file: one of a size goes on to the end of
     the line that it reaches into. Raises InvalidInput for a file that is not there, cannot be
-    read, is empty, or does not lie in one of ``folders``. O(file size) for lines, else O(chunks).
+    read, is empty, does not lie in one of ``folders``, or has a line of more than
+    ``MAX_LINE_BYTES`` where a chunk is to end. O(file size) for lines, else O(chunks).
     """
     real = _allowed(path, folders)
     try:
@@ -126,18 +129,22 @@ def _by_size(file: BinaryIO, size_bytes: int) -> list[int]:
 
 def _line_end(file: BinaryIO) -> int:
     """Return where the line at the present place ends, or the file."""
+    begin = file.tell()
     while part := file.readline(BLOCK_BYTES):
         if part.endswith(b"\n"):
             break
+        _bound_line(begin, file.tell())
     return file.tell()
 
 
 def _by_lines(file: BinaryIO, lines: int) -> list[int]:
     """Return where the chunks of so many lines end; the last may have fewer."""
     ends: list[int] = []
-    count = at = 0
+    count = at = line = 0
     while block := file.read(BLOCK_BYTES):
         inside = block.count(b"\n")
+        line = at + block.rfind(b"\n") + 1 if inside else line
+        _bound_line(line, at + len(block))
         if count + inside < lines:
             count, at = count + inside, at + len(block)
             continue
@@ -157,3 +164,11 @@ def _bound(ends: list[int]) -> None:
     if len(ends) > MAX_CHUNKS:
         told = f"the input would be split into more than {MAX_CHUNKS} chunks: split it coarser"
         raise InvalidInput(told, code="too_many_tasks", fields=(FieldError("input.split", told),))
+
+
+def _bound_line(begin: int, seen: int) -> None:
+    if seen - begin > MAX_LINE_BYTES:
+        told = f"from byte {begin} on the input has no end of a line within {MAX_LINE_BYTES} bytes:"
+        told += " chunks end with lines, so give it shorter ones, or put it as a dataset, whose"
+        told += " blocks end anywhere"
+        raise _fault("line_too_long", told)

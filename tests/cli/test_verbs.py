@@ -102,6 +102,8 @@ def test_job_run_refused(tenure: Tenure) -> None:
     assert faulty.code == 2
     assert "cpus: must be greater" in faulty.err
     assert "surprise: unknown field" in faulty.err
+    assert "error: 2 faults" in faulty.err.splitlines()
+    assert faulty.err.count("cpus: must") == 1
 
 
 def test_job_run_wait(folder: Path, tenure: Tenure, server: Server) -> None:

@@ -84,3 +84,34 @@ def test_only_plain_files_of_named_folders_are_inputs(tmp_path: Path) -> None:
     assert code("/a\0b") == "no_input"
     found, chunks = inputs.cut(str(folder / "good"), [folder], size_bytes=1, lines=None)
     assert (found.size_bytes, chunks) == (2, (Chunk(0, 2),))
+
+
+@pytest.mark.parametrize(
+    "split", [{"size_bytes": 4096, "lines": None}, {"size_bytes": None, "lines": 2}]
+)
+def test_an_input_without_line_ends_is_not_read_whole(
+    tmp_path: Path, split: dict[str, int | None]
+) -> None:
+    path = tmp_path / "hole"
+    path.write_text("one line\n")
+    os.truncate(path, 1 << 40)
+    with pytest.raises(InvalidInput, match="put it as a dataset") as caught:
+        inputs.cut(str(path), [tmp_path], **split)
+    assert caught.value.code == "line_too_long"
+
+
+@pytest.mark.parametrize(
+    "split", [{"size_bytes": 1, "lines": None}, {"size_bytes": None, "lines": 1}]
+)
+def test_a_line_may_be_as_long_as_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: dict[str, int | None]
+) -> None:
+    monkeypatch.setattr(inputs, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(inputs, "BLOCK_BYTES", 4)
+    path = tmp_path / "in"
+    path.write_text(f"{'a' * 9}\n{'b' * 9}\n")
+    _, chunks = inputs.cut(str(path), [tmp_path], **split)
+    assert chunks == (Chunk(0, 10), Chunk(10, 10))
+    path.write_text(f"a\n{'b' * 20}\n")
+    with pytest.raises(InvalidInput, match="from byte 2 on"):
+        inputs.cut(str(path), [tmp_path], **split)
