@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from benchmarks.reproduction import trident, trident_words
+from benchmarks.reproduction import trident, trident_page, trident_runs, trident_words
+from benchmarks.reproduction.trident_runs import binned
 from tenure.simulation.tiers.schedulers import DEFAULT, TRIDENT
 from tenure.simulation.tiers.workload import BINS, HIBENCH, hibench
 
@@ -34,24 +35,24 @@ def test_the_page_says_what_the_command_says_of_itself() -> None:
 
 def test_every_setting_that_was_chosen_has_its_row() -> None:
     (rows,) = tables("What was chosen, and what depends on it")
-    assert list(rows) == [name for name, _, _ in trident.SETTINGS]
+    assert list(rows) == [name for name, _, _ in trident_runs.SETTINGS]
     # the first of them is what the rest of the page is made with
     (reads,) = tables("Facebook: where blocks were read (Fig. 9)")
     memory = [cell.strip() for cell in rows["as above"][1].split(",")]
     assert memory == [cell.split(" / ")[0] for cell in reads[TRIDENT][list(BINS).index("E") :]]
     local = [int(cell) for cell in rows["as above"][0].split(",")]
-    remote = [int(cell.split(" / ")[-1]) for cell in reads[trident.HDFS]]
+    remote = [int(cell.split(" / ")[-1]) for cell in reads[trident_runs.HDFS]]
     assert [a + b for a, b in zip(local, remote, strict=True)] == pytest.approx([100] * 6, abs=1)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("scheduler", [DEFAULT, TRIDENT])
 def test_cells_of_the_small_applications_come_out_again(scheduler: str) -> None:
-    jobs = dict.fromkeys(trident.SEEDS, hibench("small"))
-    base = trident._runs(trident.DISKS, jobs, DEFAULT)
-    runs = trident._runs(trident.TIERED, jobs, scheduler)
+    jobs = dict.fromkeys(trident_runs.SEEDS, hibench("small"))
+    base = trident_runs.runs_of(trident_runs.DISKS, jobs, DEFAULT)
+    runs = trident_runs.runs_of(trident_runs.TIERED, jobs, scheduler)
     reads, gains = tables("HiBench-like, small: where blocks were read (Fig. 11)")
-    assert reads[scheduler] == [trident._tiers(runs, [])]
+    assert reads[scheduler] == [trident_page.tiers(runs, [])]
     assert gains[scheduler] == [
-        trident._gains(trident.binned(runs, app), trident.binned(base, app)) for app in HIBENCH
+        trident_page.gains(binned(runs, app), binned(base, app)) for app in HIBENCH
     ]

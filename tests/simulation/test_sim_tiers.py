@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reproduction import trident
+from benchmarks.reproduction import trident_runs
 from tenure.locality.scores import Tier
 from tenure.simulation.tiers.cluster import GB, MB, ClusterSpec
 from tenure.simulation.tiers.replay import Replay, Run, simulate
@@ -62,23 +62,23 @@ def test_what_is_prefetched_is_dropped_with_the_job(prefetcher: str) -> None:
     for name in replay.storage.names:
         assert replay.storage.room(name) == DISKS.memory_bytes
     if prefetcher == ORACLE:
-        assert trident.share(runs, "memory") > 90  # a full node's tasks read elsewhere
+        assert trident_runs.share(runs, "memory") > 90  # a full node's tasks read elsewhere
     if prefetcher == NOTHING:
-        assert trident.share(runs, "memory") == 0
+        assert trident_runs.share(runs, "memory") == 0
 
 
 def test_trident_reads_nearer_than_locality_first_and_is_faster() -> None:
     base, ours = (simulate(SPEC, jobs(), name, seed=1) for name in (DEFAULT, TRIDENT))
-    assert trident.share(ours, "memory") > 2 * trident.share(base, "memory")
-    assert trident.share(ours, "rack") < trident.share(base, "rack")
-    assert trident.reduction(ours, base) > 0
+    assert trident_runs.share(ours, "memory") > 2 * trident_runs.share(base, "memory")
+    assert trident_runs.share(ours, "rack") < trident_runs.share(base, "rack")
+    assert trident_runs.reduction(ours, base) > 0
 
 
 def test_the_searched_prefetches_are_wasted_less_than_all() -> None:
     large = [JobSpec("j", "F", 0.0, "f", 6000 * MB, 0, 0)]
     every, chosen = (simulate(DISKS, large, TRIDENT, name, 1) for name in (EVERYTHING, SEARCH))
-    assert trident.waste(chosen) <= trident.waste(every)
-    assert trident.share(chosen, "memory") > 0
+    assert trident_runs.waste(chosen) <= trident_runs.waste(every)
+    assert trident_runs.share(chosen, "memory") > 0
 
 
 def test_reduce_tasks_begin_before_the_last_map_and_wait_for_it() -> None:
