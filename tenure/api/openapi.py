@@ -17,6 +17,8 @@ REF = "#/components/schemas/{model}"
 #: Statuses that every request may be answered with.
 COMMON = (400, 401, 405, 413, 415, 417, 421, 429, 500)
 WITH_BODY = (408,)
+#: What changes something may have to wait: for the disk, for engines, after a restore.
+WITH_CHANGE = (503,)
 #: Lists of ETags, as ``versions`` reads them.
 TAGS = r'^(\*|((W/)?"[!#-~]*"|[0-9]{1,18})(, ?((W/)?"[!#-~]*"|[0-9]{1,18})){0,9})$'
 _PART = re.compile(r"{(\w+)}")
@@ -153,6 +155,8 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     statuses = [*COMMON, *endpoint.problems]
     if endpoint.body is not None:
         statuses += WITH_BODY
+    if endpoint.method != "GET":
+        statuses += WITH_CHANGE
     is_checked = endpoint.is_conditional or endpoint.has_tag
     if endpoint.body is not None or endpoint.query.model_fields or is_checked:
         statuses.append(422)

@@ -29,6 +29,8 @@ The same as OpenAPI 3.1 is at `/openapi.json` of a running daemon.
 - Bodies are JSON with `Content-Type: application/json`. Unknown fields are faults.
 - Errors are `application/problem+json` (RFC 9457) with a stable `code`, a `detail` for people,
   a `request_id`, and for input `errors`: the path of each fault and what is wrong with it.
+- 503, with `Retry-After`, says that it cannot be done now but may be soon: ask again, a submission
+  with its `Idempotency-Key`.
 - Lists take `limit` (at most 1000) and `cursor`, the `next_cursor` of the page before.
 - `Idempotency-Key` on submissions: the same key with the same body gives the first answer again
   for 24 hours, with another body 409 `idempotency_conflict`.

@@ -212,7 +212,7 @@ def accept(ctx: Context, command: AcceptTier) -> None:
         dataset = ctx.tables.datasets.get(block.dataset)
         name = block.dataset if dataset is None else dataset.spec.name
         told = f"blocks can be read nowhere else now, such as block {block.number} of dataset "
-        told += f"{name}: mount the old disk, or say that they are given up"
+        told += f"{name}: mount the old disk, or give them up (gives_up, --give-up)"
         ctx.refuse(command, "last_copies", told, status=409)
         return
     mark = put_mark(ctx, replace(mark, is_accepted=True))

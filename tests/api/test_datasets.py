@@ -250,6 +250,9 @@ def test_a_put_before_the_tiers_were_looked_at_says_when_to_come_again(server: S
     assert early.headers["Retry-After"] == "2"
     upload = {"name": "data", "files": [{"size": 5}], "put": {"block": 4096}}
     assert server.post("/v1/uploads", upload).json["code"] == "not_looked_at"
+    paths = server.get("/openapi.json").json["paths"]
+    for path in ("/v1/datasets", "/v1/uploads"):
+        assert "503" in paths[path]["post"]["responses"]
 
 
 def _begin_anew(server: Server) -> None:
