@@ -80,6 +80,12 @@ def _beside(ctx: Context, service: Service, node: str) -> list[Service]:
     return [other for other in _there(ctx, node) if other.id != service.id]
 
 
+def arriving(ctx: Context) -> dict[str, str]:
+    """Return the nodes to which moves that have begun bring services, by the service's id."""
+    moves = (ctx.move_of(key) for key in ctx.index.move_of)
+    return {m.container: m.target for m in moves if m is not None and m.step is not Step.QUEUED}
+
+
 def _there(ctx: Context, node: str) -> list[Service]:
     arriving = [
         ctx.tables.services[move.container]

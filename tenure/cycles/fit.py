@@ -65,7 +65,7 @@ class Pool:
     """Nodes of one generation that are filled choice by choice."""
 
     def __init__(self, nodes: Iterable[NodeView], services: Iterable[ServiceView] = ()) -> None:
-        """``services`` are those whose ports are taken where they are."""
+        """``services`` are those whose ports are taken where they are, and where they arrive."""
         self.nodes = tuple(sorted(nodes, key=tie_rank))
         self._index = {node.name: i for i, node in enumerate(self.nodes)}
         self._free = [node.free for node in self.nodes]
@@ -87,6 +87,7 @@ class Pool:
         self._taken: dict[str, Bools] = {}
         for service in services:
             self._bind(service.ports, self._index.get(service.node))
+            self._bind(service.ports, self._index.get(service.arriving))
 
     def copy(self) -> Pool:
         """Return a pool that is filled apart from this one."""

@@ -49,7 +49,8 @@ class ServiceView:
     """A service as a cycle sees it; the fields are those of ``model.container.Service``.
 
     ``image`` empty or ``is_pullable`` true means that any node can run it. ``ports`` are those of
-    the host that it binds, as ``tcp/80``. ``migrate`` live: it moves to nodes that ``checkpoint``
+    the host that it binds, as ``tcp/80``, on its node and on ``arriving``, to which a move that has
+    begun brings it ("": none). ``migrate`` live: it moves to nodes that ``checkpoint``
     alone. ``barred`` says why it must not move wherever to (``barred_code`` for programs), "" if
     it may.
     """
@@ -71,6 +72,7 @@ class ServiceView:
     barred_code: str = ""
     barred: str = ""
     ports: tuple[str, ...] = ()
+    arriving: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,12 +240,15 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
     known = dict(ctx.tables.nodes.items())
     services = [s for s in ctx.tables.services.values() if s.state not in GONE]
     profiles, now_us = list(ctx.profiles.values()), ctx.now_us
+    coming = room.arriving(ctx)
     return {
         "revision": ctx.meta.revision,
         "now_us": ctx.now_us,
         "cooldown_us": ctx.params.cooldown_us,
         "nodes": Rows(_node(*parts) for parts in rooms),
-        "services": Rows(_service(s, known.get(s.node), now_us) for s in services),
+        "services": Rows(
+            _service(s, known.get(s.node), coming.get(s.id, ""), now_us) for s in services
+        ),
         "profiles": Rows(_profile(p) for p in profiles if p.container in ctx.tables.services),
         "cycles": [asdict(cycle) for cycle in ctx.cycles.values()],
         "min_on": dict(ctx.params.min_on),
@@ -274,7 +277,7 @@ def _amount(amount: Resources) -> dict[str, int]:
     return {name: getattr(amount, name) for name in _DIMENSIONS}
 
 
-def _service(service: Service, source: Node | None, now_us: int) -> dict[str, Any]:
+def _service(service: Service, source: Node | None, arriving: str, now_us: int) -> dict[str, Any]:
     code, why = kinds.stays(kinds.as_of(service, now_us), source) or ("", "")
     return {
         "id": service.id,
@@ -294,6 +297,7 @@ def _service(service: Service, source: Node | None, now_us: int) -> dict[str, An
         "barred_code": code,
         "barred": why,
         "ports": sorted("/".join(port) for port in room.host_ports(service)),
+        "arriving": arriving,
     }
 
 

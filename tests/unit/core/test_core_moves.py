@@ -10,12 +10,13 @@ import pytest
 from tenure.core.departures import queue
 from tenure.core.kinds import as_of, stays
 from tenure.core.moves import choice_of
+from tenure.daemon.views import snapshot
 from tenure.model.container import STEP_OVER, ContainerState, Step
 from tenure.model.effects import CheckpointContainer
 from tenure.model.events import NodeLost, Tick
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.units import US
-from tests.unit.core.bench import Bench, node, shown
+from tests.unit.core.bench import Bench, finished, node, shown
 
 FORWARD = {
     "live": ["carry", "restart_policy", "checkpoint", "carry", "create", "transfer", "start"],
@@ -132,6 +133,15 @@ def test_the_downtime_is_told_from_the_moment_the_checkpoint_was_asked_for() -> 
     moving.finish()
     assert moving.move.down_us == asked_us
     assert moving.move.up_us > asked_us
+
+
+def test_cycles_see_where_a_move_that_has_begun_arrives() -> None:
+    moving = Moving("snapshot")
+    assert moving.move.step is not Step.QUEUED
+    made = finished(snapshot(moving.bench.state.ctx))
+    assert [(row["node"], row["arriving"]) for row in made["services"].values] == [
+        (moving.source, moving.target)
+    ]
 
 
 def test_what_cannot_be_checkpointed_goes_on_as_a_snapshot() -> None:

@@ -175,6 +175,16 @@ def test_a_port_of_a_host_is_bound_once() -> None:
     assert "a has port tcp/80 taken" in made.kept[0].reason
 
 
+def test_a_port_is_bound_too_where_a_move_brings_who_binds_it() -> None:
+    coming = service("held", node="o", generation="young", ports=("tcp/80",), arriving="b")
+    known = [profile("x", 1)]
+    made = plan(fleet([node("b")], [service("x", ports=("tcp/80",)), coming], known), SPEC, "r")
+    assert "b has port tcp/80 taken" in made.kept[0].reason
+    queued = dataclasses.replace(coming, arriving="")
+    made = plan(fleet([node("b")], [service("x", ports=("tcp/80",)), queued], known), SPEC, "r")
+    assert targets(made) == {"x": "b"}
+
+
 @pytest.mark.parametrize(
     ("changed", "code", "words"),
     [
