@@ -30,7 +30,8 @@ from tenure.model.outcome import Outcome, Refused, Unknown
 
 log = logging.getLogger(__name__)
 
-#: Kinds of effects that change nothing.
+#: Kinds of effects that change nothing and ask no engine. Who asked waits some seconds for an
+#: answer, so none of them waits for a turn behind engines.
 QUESTIONS = frozenset(("decide", "plan_batches", "locate_blocks"))
 #: Effects begun in one round of the loop: some 0.3 ms each.
 STARTS = 8
@@ -126,7 +127,11 @@ class Interpreter:
                 self._hands.trigger(effect)
             elif isinstance(effect, Abort):
                 self._abort(effect.effect)
-            elif not self._is_closing:
+            elif self._is_closing:
+                continue
+            elif effect.kind in QUESTIONS:
+                self._spawn(effect)
+            else:
                 self._due.append(effect)
         if self._due and self._starting is None:
             self._starting = asyncio.create_task(self._start())

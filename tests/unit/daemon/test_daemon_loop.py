@@ -16,10 +16,11 @@ from tenure.daemon.clock import Clock
 from tenure.daemon.interpreter import STARTS, TURNS, Hands, Interpreter
 from tenure.daemon.loop import CoreLoop
 from tenure.locality.localizer import Tiers
-from tenure.model.effects import Abort, Effect, StartContainer
+from tenure.model.effects import Abort, Effect, PlanBatches, StartContainer
 from tenure.model.events import Configured, Event
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome
+from tenure.model.planning import PlanQuestion
 from tenure.placement.policies import Policies
 
 EVENTS = 40
@@ -97,6 +98,10 @@ class Engines:
     def _end_round(self) -> None:
         self._round = 0
 
+    async def plan(self, effect: PlanBatches) -> Outcome:
+        self.begun.append(effect.id)
+        return Done()
+
 
 def starts(count: int, node: str = "n") -> list[Effect]:
     return [StartContainer(f"e{number}", "task:b/0", node, "c") for number in range(count)]
@@ -158,6 +163,19 @@ async def test_a_node_that_hangs_holds_up_others_for_a_moment_only(
     assert engines.begun == ["e0", "e1", "e2"]
     await interpreter.close(grace_s=0)
     assert interpreter.open == 0
+
+
+async def test_a_question_waits_for_no_turn() -> None:
+    """Its asker waits for some seconds; a thousand effects of slow engines take longer."""
+    engines = Engines()
+    engines.hung.add("hung")
+    interpreter = Interpreter(cast("Hands", engines), lambda make: None)
+    interpreter.carry_out(starts(20 * TURNS, "hung"))
+    question = PlanQuestion(0, 0, (), ())
+    interpreter.carry_out([PlanBatches("q", "plan:all", question, limit_s=2.0)])
+    await asyncio.sleep(0)
+    assert engines.begun == ["q"]
+    await interpreter.close(grace_s=0)
 
 
 async def test_no_more_are_under_way_than_there_are_turns() -> None:
