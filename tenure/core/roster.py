@@ -66,12 +66,12 @@ class Roster:
     """Entries by node in order of time, those ``apart`` by stage; ``left`` how many of each stage.
 
     ``latest`` is when the last start of a (batch, stage) was planned, ``ends_us`` when the last of
-    its tasks is to end. ``placed`` counts, by batch,
-    then (stage, node), what began since the planner was told of it; ``taken`` is that of the plan
-    in force, which its ``unsettled`` nodes do not know of yet. ``quiet`` are nodes that were served
-    and need not be again while what they lend is as it was, until a time; ``stir`` ends that. The
-    circle goes on ``after`` a node. ``cursors`` are how far the tasks of stages over datasets were
-    looked at in vain.
+    its tasks is to end. ``placed`` counts, by batch, then (stage, node), what began since the
+    planner was told of it; ``taken`` is that of the plan in force, which its ``unsettled`` nodes do
+    not know of yet. ``quiet`` are nodes that were served and need not be again while what they lend
+    is as it was, until a time; ``stir`` ends that. The circle goes on ``after`` a node, that of
+    ``drift`` with the one to be ``looked`` at next. ``cursors`` are how far the tasks of stages
+    over datasets were looked at in vain.
     """
 
     entries: dict[str, list[Entry]] = field(default_factory=dict)
