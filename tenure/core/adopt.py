@@ -309,8 +309,11 @@ def arm(ctx: Context, key: str) -> None:
 
 
 def _set_policy(ctx: Context, service: Service) -> None:
-    """Give a copy its restart policy: a forgotten move may have taken it away."""
-    if moves.has_policy(service):
+    """Give a copy its restart policy: a forgotten move may have taken it away.
+
+    One that is being removed has no copy any more: its grave has.
+    """
+    if service.node and moves.has_policy(service):
         key, owner = ctx.effect_id(), f"{MACHINE}:{service.id}"
         at, copy = service.node, service.engine_id
         ctx.arming.add(service.id)

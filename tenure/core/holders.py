@@ -29,7 +29,7 @@ def wake(ctx: Context, block: Block) -> bool:
             continue
         if node.power is Power.OFF:
             off.append(node)
-        elif replicas.standing(ctx, node.name) is not Standing.LOST:
+        elif node.power is Power.BOOTING or replicas.standing(ctx, node.name) is not Standing.LOST:
             return True
     for node in off:
         if replicas.is_wakeable(node) and ctx.now_us >= node.retry_us:

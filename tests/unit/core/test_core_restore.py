@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from tenure.core import restore
+from tenure.core import adopt, restore
 from tenure.core.adopt import NO_TRACE, SKIPPED_TURNS
 from tenure.core.fleet import FleetState
 from tenure.locality.localizer import Tiers
 from tenure.model.container import ContainerState, Grave
+from tenure.model.effects import SetRestartPolicy
 from tenure.model.errors import Problem
 from tenure.model.events import (
     ChangeService,
@@ -244,6 +245,22 @@ def test_a_container_that_moved_is_adopted_where_it_is_with_its_restart_policy()
     assert began(bench) == []
     bench.end(again)
     assert bench.now_us < bench.tables.services[web].late_us, "the first may still act: no move"
+
+
+def test_a_container_that_is_removed_is_not_given_its_restart_policy_again() -> None:
+    bench = Bench(node("n", "nursery"))
+    bench.connect("n")
+    body = {"HostConfig": {"RestartPolicy": {"Name": "always"}}}
+    service = bench.create("web", **body)
+    bench.end(bench.open("create"), Done("engine-web"))
+    bench.end(bench.open("start"))
+    adopt.on_timer(bench.state.ctx, service.id)
+    (effect,) = bench.state.take_effects()
+    assert isinstance(effect, SetRestartPolicy)
+    assert effect.node == "n"
+    bench.say(ChangeService(at_us=0, request="rm", container=service.id, verb="remove"))
+    adopt.on_timer(bench.state.ctx, service.id)
+    assert bench.state.take_effects() == []
 
 
 def test_the_next_incarnation_of_an_adopted_container_is_beyond_every_copy_that_was_seen() -> None:
