@@ -12,7 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.binaries import which
 from testbed.errors import TestbedError
+
+_PROGRAMS = {"mkfs.ext4": "e2fsprogs", "losetup": "mount"}
+_CONTROL = Path("/dev/loop-control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,18 @@ class Disk:
 
     path: Path
     device: str
+
+
+def check() -> list[str]:
+    """Return what ``loop`` lacks beside what the testbed needs, one sentence each."""
+    missing = [
+        f"the program {program} is missing (Debian package {package})"
+        for program, package in _PROGRAMS.items()
+        if which(program) is None
+    ]
+    if not _CONTROL.exists():
+        missing.append(f"there are no loop devices: {_CONTROL} is missing")
+    return missing
 
 
 @contextmanager
@@ -57,7 +73,8 @@ def _mounted(where: Path, *what: str) -> Iterator[None]:
 
 def _do(*argv: str) -> str:
     try:
-        ran = subprocess.run(argv, capture_output=True, text=True, check=False)
+        found = [which(argv[0]) or argv[0], *argv[1:]]
+        ran = subprocess.run(found, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise TestbedError(f"there is no {argv[0]} on this machine") from None
     if ran.returncode:

@@ -23,7 +23,7 @@ SOON_S = 90.0
 @pytest.fixture
 def tenured(tmp_path: Path) -> Iterator[Tenured]:
     """Yield a daemon over one node: a tier on a disk of 16 MiB that claims 200, and another."""
-    if missing := check():
+    if missing := check() + disks.check():
         pytest.skip("; ".join(missing))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tenure-")))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testbed import NodeSpec, TestbedError, config, default_specs
+from testbed import NodeSpec, TestbedError, config, default_specs, disks
 from testbed.cli import main
 from testbed.layout import Layout, Toolchain, load
 from testbed.spec import load_specs, validate
@@ -82,3 +82,12 @@ def test_a_missing_testbed_is_an_error_with_words(
 
 def test_down_of_nothing_is_no_error(folder: Path) -> None:
     assert main(["down", "--dir", str(folder)]) == 0
+
+
+def test_what_a_disk_lacks_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(disks, "_CONTROL", tmp_path / "loop-control")
+    monkeypatch.setattr(disks, "_PROGRAMS", {"mkfs.none": "nothing", "sh": "dash"})
+    assert disks.check() == [
+        "the program mkfs.none is missing (Debian package nothing)",
+        f"there are no loop devices: {tmp_path}/loop-control is missing",
+    ]
