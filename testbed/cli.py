@@ -92,6 +92,7 @@ def _up(arguments: argparse.Namespace) -> int:
         if arguments.lend:
             lend.begin(bed.layout)
             given = lend.config(bed.layout, given, arguments.lend)
+            config.write(bed.layout, given)
         _say(f"ready after {time.monotonic() - began:.1f} s in {bed.directory}")
         print(config.to_yaml(given), end="", flush=True)
         ended.wait()

@@ -80,10 +80,10 @@ def _yaml(value: Any, indent: int) -> str:
     return f" {json.dumps(value)}"
 
 
-def write(layout: Layout) -> Path:
-    """Write tenured.yml into the testbed's folder and return its path."""
+def write(layout: Layout, given: dict[str, Any] | None = None) -> Path:
+    """Write tenured.yml into the testbed's folder, of what is ``given``; return its path."""
     path = layout.directory / "tenured.yml"
-    path.write_text(as_yaml(layout))
+    path.write_text(to_yaml(config(layout) if given is None else given))
     return path
 
 

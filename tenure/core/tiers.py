@@ -194,6 +194,7 @@ def survey_soon(ctx: Context, name: str) -> None:
 def accept(ctx: Context, command: AcceptTier) -> None:
     """Have the next look at a disk that was replaced take what it lacks as lost, or refuse.
 
+    Where the disk is not known to be another it is looked at now, and accepted when asked again.
     O(blocks in the tier) where the node has the last copy of one.
     """
     node = ctx.tables.nodes.get(command.node)
@@ -205,7 +206,9 @@ def accept(ctx: Context, command: AcceptTier) -> None:
     if not mark.fault.endswith(inspection.UNMOUNTED):
         told = f"tier {mark.key} does not lack the disk that it was on"
         told += f", its fault is another: {mark.fault}" if mark.fault else ": it has no fault"
+        told += "; it is looked at now, ask again if the disk was replaced since it last was"
         ctx.refuse(command, "no_fault", told, status=409)
+        survey_soon(ctx, node.name)
         return
     block = None if command.gives_up else _last_in(ctx, mark)
     if block is not None:

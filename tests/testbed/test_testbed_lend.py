@@ -41,6 +41,7 @@ def printed(folder: Path) -> Iterator[str]:
 def test_a_batch_of_the_examples_image_runs_on_what_it_starts(printed: str, folder: Path) -> None:
     config: dict[str, Any] = yaml.safe_load(printed)
     assert validate(folder / "fleet.yml", {}) == []
+    assert yaml.safe_load((folder / "bed/tenured.yml").read_text()) == config
     (folder / "lines").write_text("a\nb\nc\n")
     stage = {
         "name": "count",
