@@ -233,14 +233,20 @@ def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
     best = copies[0]
     ended = next((copy for copy in copies if copy.has_ended), None)
     if best.facts.is_running:
-        _adopt_service(ctx, service, best, C.RUNNING)
+        chosen, state = best, C.RUNNING
     elif ended is None:
-        _adopt_service(ctx, service, best, RESTS.get(service.state, C.CREATED))
+        chosen, state = best, RESTS.get(service.state, C.CREATED)
     elif service.state is C.RUNNING and best.turn > ended.turn:
         # a later copy that never ran: a move had stopped this one, and nobody ended that move
-        _adopt_service(ctx, service, ended, C.STARTING)
+        chosen, state = ended, C.STARTING
     else:
-        _adopt_service(ctx, service, ended, RESTS.get(service.state, C.EXITED))
+        chosen, state = ended, RESTS.get(service.state, C.EXITED)
+    _adopt_service(ctx, service, chosen, state)
+    for copy in copies:
+        if copy is not chosen and not (copy.facts.is_running or copy.has_ended):
+            # its engine may have died while it started it, and hold a process that it does not show
+            where = copy.node, copy.facts.engine_id, copy.turn
+            services.bury(ctx, ctx.tables.services[service.id], where, may_run=True)
     return "adopted"
 
 
