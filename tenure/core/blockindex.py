@@ -56,7 +56,8 @@ class Shelves:
     ``surplus`` those that have more copies than they are to have, and when that is looked into.
     ``stored`` are the bytes of all copies of a dataset, ``spread`` how many of its blocks on a node
     have their other right copies in which tiers. ``standing`` is that of each node when it
-    was last looked at; ``turn`` changes with everything, ``settled`` is that of the last look.
+    was last looked at; ``turn`` changes with everything, ``settled`` is that of the last look, and
+    ``looked`` a transaction with how many blocks were looked at in it.
     ``chores`` are what a node does with its tiers at the moment, ``surveys`` the nodes whose tiers
     are to be looked at, not before ``again_us``, ``strewn`` those with more files to remove than
     one look takes in; ``fading`` the blocks of a tier that are still to be given up, for it or its
@@ -96,6 +97,7 @@ class Shelves:
     outlooks: dict[str, Any] = field(default_factory=dict)
     turn: int = 0
     settled: int = -1
+    looked: tuple[int, int] = (0, 0)
 
     def take_dataset(self, dataset: Dataset) -> None:
         """Take in a dataset, new or changed."""

@@ -43,6 +43,8 @@ from tenure.model.units import US
 MACHINE = "copy"
 #: Blocks looked at in one go; the rest in the next, so that other events come between.
 TURN = 200
+#: And in one transaction: what is begun may have the whole fleet looked at anew, these included.
+MOST_LOOKED = 1000
 #: Blocks in a row that found all nodes busy, after which no more are looked at.
 MOST_BUSY = 8
 #: What found no room or no source is looked at again after this long.
@@ -75,7 +77,7 @@ class Seats:
 def settle(ctx: Context) -> None:
     """Begin the copies that are missing, as far as nodes take more of them."""
     shelves = ctx.shelves
-    if shelves.turn == shelves.settled or ctx.is_closing or ctx.meta.is_restoring:
+    if ctx.is_closing or ctx.meta.is_restoring or not _has_turn(ctx):
         return
     seats: Seats | None = None
     busy = 0
@@ -104,6 +106,20 @@ def settle(ctx: Context) -> None:
     if len(shelves.wanting) > busy and busy < MOST_BUSY:
         shelves.settled = -1
         ctx.arm(ctx.now_us, MACHINE, "more")
+
+
+def _has_turn(ctx: Context) -> bool:
+    """Whether blocks are to be looked at now; where it were too many for one transaction, later."""
+    shelves = ctx.shelves
+    if shelves.turn == shelves.settled:
+        return False
+    number, looked = shelves.looked
+    looked = looked if number == ctx.slice.number else 0
+    if looked >= MOST_LOOKED:
+        ctx.arm(ctx.now_us, MACHINE, "more")
+        return False
+    shelves.looked = ctx.slice.number, looked + min(TURN, len(shelves.wanting))
+    return True
 
 
 def on_timer(ctx: Context, key: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core import inspection, replicas, tiers
+from tenure.core import copies, inspection, replicas, tiers
 from tenure.core.fleet import MAX_ROUNDS
 from tenure.core.shelves import mark_of
 from tenure.model.dataset import Drop
@@ -407,6 +407,23 @@ def test_a_node_with_many_blocks_is_forgotten_while_a_batch_waits(
     assert left[-1] == 0
     assert max(a - b for a, b in pairwise(left)) <= 2
     shelf.check()
+
+
+def test_many_copies_begin_while_a_batch_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches look again when one begins: that is no reason to begin all in the same event."""
+    monkeypatch.setattr(copies, "TURN", 1)
+    monkeypatch.setattr(copies, "MOST_LOOKED", 10)
+    words: dict[str, Any] = {"generation": "nursery", "mib": 2000}
+    lending = [with_tiers(name, **words, **AGENT) for name in "ab"]
+    shelf = Library(*lending, copies_per_node=2 * MAX_ROUNDS)
+    shelf.put("logs", 2, replicas=1)
+    shelf.work()
+    shelf.scan("logs", 2)
+    shelf.put("more", 2 * MAX_ROUNDS, replicas=1)
+    begun = [e for e in shelf.tables.effects.values() if e.kind == "copy_block"]
+    assert len(begun) == 10
+    shelf.work()
+    assert shelf.dataset("more").state == "ready"
 
 
 def test_a_node_that_is_named_again_while_it_is_given_up_has_its_blocks_again(
