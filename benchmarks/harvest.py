@@ -145,9 +145,9 @@ def jumps(path: Path, agent: Agent, pairs: int) -> list[Jump]:
             made.append(run_task(node, f"busy{n}", BUSY, CpusetCpus=str(core)))
         for number in range(pairs):
             say(f"harvest: jump {number + 1} of {pairs}")
-            first, second = (_beside, _alone) if number % 2 else (_alone, _beside)
+            first, second = (jumped, _alone) if number % 2 else (_alone, jumped)
             pair = {first: first(agent, owner), second: second(agent, owner)}
-            (alone, _, _), (beside, floor, share) = pair[_alone], pair[_beside]
+            (alone, _, _), (beside, floor, share) = pair[_alone], pair[jumped]
             found.append(Jump(alone, beside, floor, share))
     return found
 
@@ -158,7 +158,7 @@ def _alone(agent: Agent, owner: Owner) -> tuple[int, Floor | None, float]:
     return count, None, 0.0
 
 
-def _beside(agent: Agent, owner: Owner) -> tuple[int, Floor | None, float]:
+def jumped(agent: Agent, owner: Owner) -> tuple[int, Floor | None, float]:
     """Jump once harvest has had most of the core for a while."""
     count, share = 0, 0.0
     for _ in range(TRIES):

@@ -59,12 +59,18 @@ def holding(mebibytes: int) -> list[str]:
 
 
 class Agent:
-    """A running agent with its controller, asked over its socket."""
+    """A running agent with its controller, asked over its socket.
 
-    def __init__(self, folder: Path, node: Node, *, core: int | None = None) -> None:
+    ``group``: the cgroup that it takes for the node ("": the node's own).
+    """
+
+    def __init__(
+        self, folder: Path, node: Node, *, core: int | None = None, group: str = ""
+    ) -> None:
         self.folder, self.node = folder, node
         self._socket = folder / "agent.sock"
-        words = ["--listen", f"unix://{self._socket}", "--node-cgroup", node.cgroup_parent]
+        group = group or node.cgroup_parent
+        words = ["--listen", f"unix://{self._socket}", "--node-cgroup", group]
         words += ["--state-dir", str(folder / "agent"), "--interval-s", "1"]
         pinned = pinned_to(core)
         self._argv = [*pinned, sys.executable, "-m", "tenure.cli.daemon"]

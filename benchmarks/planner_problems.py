@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import numpy as np
 
 from tenure.harvest.problem import Job, Node, Problem, Stage
@@ -42,3 +45,21 @@ def data_centre(nodes: int, tasks: int, *, jobs: int = 1, seed: int = 0, **more:
         reduce = Stage("reduce", reduces, 0.128 * 6300, 1000, 3 * GB, 0, (0,))
         works.append(Job(f"j{j}", (maps, reduce)))
     return Problem(tuple(rows), tuple(works), tick_s, int(180 / tick_s))
+
+
+def with_copies(problem: Problem, nowhere_ratio: float, *, seed: int = 0) -> Problem:
+    """Return a problem whose first stages have their input on nodes, three copies of each chunk.
+
+    Drawn for each chunk, so there are nearly as many classes as tasks. ``nowhere_ratio`` of the
+    chunks lie nowhere yet.
+    """
+    rng = np.random.default_rng(seed)
+    jobs = []
+    for job in problem.jobs:
+        first = job.stages[0]
+        lying = first.tasks - round(nowhere_ratio * first.tasks)
+        drawn = (rng.choice(len(problem.nodes), 3, replace=False) for _ in range(lying))
+        classes = Counter(tuple(sorted(int(k) for k in where)) for where in drawn)
+        first = replace(first, copies=tuple(sorted(classes.items())))
+        jobs.append(replace(job, stages=(first, *job.stages[1:])))
+    return replace(problem, jobs=tuple(jobs))

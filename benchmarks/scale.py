@@ -24,6 +24,8 @@ from benchmarks.rig import Daemon, Engines, engines, folder, kept_to, running, s
 from tenure.simulation.engines import IMAGE
 
 PER_NODE = 20
+#: Services are parted among so many apps.
+APPS = 100
 #: One more fits on each node than the fill puts there: room for what comes and goes.
 EACH_CPUS = 0.75
 EXECUTORS = 20
@@ -111,7 +113,7 @@ class Crowd:
     def _service(self) -> dict[str, Any]:
         host = {"NanoCpus": int(EACH_CPUS * 1e9), "RestartPolicy": {"Name": "always"}}
         body = {"Image": IMAGE, "Cmd": ["serve", "-1"], "HostConfig": host}
-        return {"name": self._name("s"), **body, "tenure": {"app": f"app{self._number % 100}"}}
+        return {"name": self._name("s"), **body, "tenure": {"app": f"app{self._number % APPS}"}}
 
     def _long_job(self) -> dict[str, Any]:
         return self._job("long", EXECUTORS, 100_000) | {"estimate": {"local_s": 100_000}}
@@ -194,7 +196,7 @@ def measure(*, is_quick: bool = False, plan: Plan | None = None) -> Report:
 
 async def _measure(daemon: Daemon, fleet: Engines, plan: Plan, ready_s: float) -> Report:
     crowd = Crowd(daemon.door, plan.nodes)
-    await _await_nodes(daemon.door, plan)
+    await await_nodes(daemon.door, plan)
     fill_s = await crowd.fill(plan.fill_s)
     total = plan.nodes * PER_NODE
     say(f"scale: {total} containers run after {fill_s:.0f} s ({total / fill_s:.0f}/s)")
@@ -211,7 +213,7 @@ async def _measure(daemon: Daemon, fleet: Engines, plan: Plan, ready_s: float) -
     return Report("scale", figures, _notes(plan))
 
 
-async def _await_nodes(door: Door, plan: Plan) -> None:
+async def await_nodes(door: Door, plan: Plan) -> None:
     """Wait until all engines were met."""
     end_s = time.monotonic() + 120
     while True:

@@ -313,6 +313,8 @@ def _daemon(
 
 def _tier(kind: str, disk: Disk, plan: Plan) -> dict[str, Any]:
     size = plan.blocks * plan.block_bytes
-    capacity = size if kind == "memory" else 2 * size
+    # memory holds little more than a node's part: a dataset is shared out, as tasks are
+    part = (-(-plan.blocks // len(NODES)) + 1) * plan.block_bytes
+    capacity = part if kind == "memory" else 2 * size
     speed: dict[str, Any] = {"bytes_per_s": LIMITS[kind]} if kind in LIMITS else {}
     return {"name": kind, "kind": kind, "path": str(disk.path), "capacity": capacity} | speed

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from testbed import cgroups, network, registry
-from testbed.layout import Layout, load
+from testbed.layout import Layout, load, name_of
 
 
 def clean(directory: Path) -> None:
@@ -25,12 +25,24 @@ def clean(directory: Path) -> None:
         _remove_folders(layout)
         return
     layout.stopping.touch()
-    cgroups.end(layout.group)
-    network.remove_root_leg(layout)
-    cgroups.remove(layout.group)
+    _end(layout.group)
     _unmount_below(layout.directory)
     _remove_folders(layout)
     registry.forget(layout.directory)
+
+
+def clean_unowned(index: int, directory: Path) -> None:
+    """Take away a testbed without an owner, also where somebody removed its folder."""
+    clean(directory)
+    _end(name_of(index))
+    registry.forget(directory)
+
+
+def _end(name: str) -> None:
+    """End the processes of a testbed; remove its interface and its groups."""
+    cgroups.end(name)
+    network.remove_root_leg(name)
+    cgroups.remove(name)
 
 
 def discard_unborn(directory: Path) -> None:

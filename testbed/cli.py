@@ -102,12 +102,15 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _down(arguments: argparse.Namespace) -> int:
     from testbed import registry
-    from testbed.cleanup import clean
+    from testbed.cleanup import clean, clean_unowned
 
-    folders = registry.unowned() if arguments.all else [arguments.dir]
-    for folder in folders:
-        clean(folder)
-        _say(f"{folder}: clean")
+    if arguments.all:
+        for index, folder in registry.unowned():
+            clean_unowned(index, folder)
+            _say(f"{folder}: clean")
+        return 0
+    clean(arguments.dir)
+    _say(f"{arguments.dir}: clean")
     return 0
 
 

@@ -15,7 +15,7 @@ from testbed.errors import TestbedError
 
 READY_S = 90.0
 #: Moves in flight get 30 s from the daemon, everything else a few.
-STOP_S = 45.0
+STOP_S = 90.0
 _TAIL_LINES = 40
 _POLL_S = 0.005
 
@@ -79,7 +79,7 @@ class DaemonProcess:
         """Return what it wrote when it became ready; {} before."""
         try:
             found = json.loads(self._ready.read_text())
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -21,6 +21,11 @@ _FILE = "testbed.json"
 _MAX_SOCKET_PATH = 107  # bytes in sockaddr_un.sun_path, less the final zero
 
 
+def name_of(index: int) -> str:
+    """Return the name of a testbed's cgroup and of the interface that joins the host to it."""
+    return f"tntb{index}"
+
+
 @dataclass(frozen=True)
 class Toolchain:
     """The binaries an engine needs, found in PATH or unpacked into the cache."""
@@ -56,12 +61,12 @@ class Layout:
     @property
     def group(self) -> str:
         """Return the cgroup, relative to each hierarchy, that holds all of the testbed."""
-        return f"tntb{self.index}"
+        return name_of(self.index)
 
     @property
     def root_leg(self) -> str:
         """Return the name of the interface that joins the host to the testbed's switch."""
-        return f"tntb{self.index}"
+        return name_of(self.index)
 
     @property
     def gateway(self) -> str:

@@ -122,12 +122,12 @@ def set_link(layout: Layout, name: str, *, is_up: bool) -> None:
     _ip(layout, switch, [f"link set {layout.port(name)} {'up' if is_up else 'down'}"])
 
 
-def remove_root_leg(layout: Layout) -> None:
+def remove_root_leg(name: str) -> None:
     """Remove the host's interface if it still exists; its peer goes with it."""
     import subprocess
 
-    if Path(f"/sys/class/net/{layout.root_leg}").exists():
+    if Path(f"/sys/class/net/{name}").exists():
         # May already be going with the switch's namespace: the result is checked below.
-        subprocess.run(["ip", "link", "del", layout.root_leg], capture_output=True, check=False)
-    if Path(f"/sys/class/net/{layout.root_leg}").exists():
-        raise TestbedError(f"the interface {layout.root_leg} cannot be removed")
+        subprocess.run(["ip", "link", "del", name], capture_output=True, check=False)
+    if Path(f"/sys/class/net/{name}").exists():
+        raise TestbedError(f"the interface {name} cannot be removed")

@@ -19,7 +19,7 @@ from testbed import engine, network
 from testbed.errors import TestbedError
 from testbed.layout import Layout
 
-_REACH_S = 10.0
+_REACH_S = 30.0
 _CONNECT_S = 0.5
 #: Which word after the name in /proc/PID/stat is the time of the start, in ticks since the boot.
 _STARTED = 19

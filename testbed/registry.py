@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from testbed import cgroups
 from testbed.errors import TestbedError
+from testbed.layout import name_of
 
 _FOLDER = Path("/run/lock/tenure-testbed")
 MAX_TESTBEDS = 251
@@ -48,14 +51,19 @@ def acquire(directory: Path) -> tuple[int, int]:
             os.ftruncate(fd, 0)
             os.write(fd, os.fsencode(directory))
             return index, fd
+        if claimed(index) is None:
+            _path(index).unlink(missing_ok=True)
         os.close(fd)
     raise TestbedError("no free testbed index; see `python -m testbed down --all`")
 
 
 def _is_unclean(index: int) -> bool:
-    """Return whether the testbed that claimed the index has left something to clean."""
+    """Return whether a testbed of the index has left something to clean, its folder or not."""
     folder = claimed(index)
-    return folder is not None and (folder / "testbed.json").exists()
+    if folder is not None and (folder / "testbed.json").exists():
+        return True
+    name = name_of(index)
+    return bool(cgroups.leftovers(name)) or Path(f"/sys/class/net/{name}").exists()
 
 
 def forget(directory: Path) -> None:
@@ -74,17 +82,20 @@ def claimed(index: int) -> Path | None:
     return Path(os.fsdecode(text)) if text else None
 
 
-def unowned() -> list[Path]:
-    """Return the folders of testbeds whose owner and watchdog are both gone."""
-    found = []
+def unowned() -> Iterator[tuple[int, Path]]:
+    """Yield index and folder of each testbed whose owner and watchdog are both gone.
+
+    Each is locked until the next is asked for, so nobody takes its index while it is cleaned.
+    """
     for index in range(MAX_TESTBEDS):
         fd = _lock(_path(index))
         if fd is None:
             continue
-        folder = claimed(index)
-        if folder is None:  # its owner died between making the file and writing to it
-            _path(index).unlink(missing_ok=True)
-        else:
-            found.append(folder)
-        os.close(fd)
-    return found
+        try:
+            folder = claimed(index)
+            if folder is None:  # its owner died between making the file and writing to it
+                _path(index).unlink(missing_ok=True)
+            else:
+                yield index, folder
+        finally:
+            os.close(fd)

@@ -1,7 +1,7 @@
 """What the Salamander paper's experiments are made of: data centres, traces, batches, their runs.
 
-A cell is everything of one data centre on one set of traces from one draw of hosts and moment on:
-it takes a minute or two, and is kept by itself.
+A cell is everything of one data centre on one set of traces from one draw of hosts and moment on,
+or the daemon's way alone of the same: it takes a minute or two, and is kept by itself.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from benchmarks.forecast.traces import TRACES
 from benchmarks.reproduction.salamander_solve import measured, solved, why_not
 from tenure.harvest.forecast.grid import DAY_STEPS, STEP_S, Floats, Panel
 from tenure.harvest.forecast.model import ForecastParams, forecast
+from tenure.harvest.io.solve import plan
+from tenure.harvest.problem import Problem
 from tenure.harvest.solution import Solution
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.simulation.harvest.controllers import cuckoo
-from tenure.simulation.harvest.planned import Foreseen, problem_of, salamander
+from tenure.simulation.harvest.planned import Again, Foreseen, moved, problem_of, salamander
 from tenure.simulation.harvest.replay import Batch, Course, Host
 
 Json = dict[str, Any]
@@ -53,6 +55,10 @@ SLOW = ("ga", "ls")
 SOLVERS = ("cp", *SLOW)
 #: Chunks are sent while earlier ones are worked on, which the plan knows of (ours).
 STREAMED = "cp, streamed"
+#: Where hosts have no CPU for their tasks the rest is planned anew, as the daemon does (ours).
+MOVED = "cp, moved"
+#: What the daemon's planner has for that, seconds.
+ANEW_S = 2.0
 #: How many kinds stand apart in cores and speed: hosts of the largest kind have thrice the least.
 LEAST_SIZE, MOST_SIZE = 0.5, 1.5
 LEAST_SPEED, MOST_SPEED = 0.8, 1.25
@@ -77,19 +83,24 @@ CENTRES: Mapping[str, Centre] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One data centre on one set of traces, by one draw; ``is_slow``: all three solvers."""
+    """One data centre on one set of traces, by one draw; ``is_slow``: all three solvers.
+
+    ``is_moved``: ``MOVED`` alone.
+    """
 
     centre: str
     traces: str
     draw: int
     is_slow: bool
     margins: tuple[float, ...] = MARGINS
+    is_moved: bool = False
 
     @property
     def key(self) -> str:
         """Return what it is kept under."""
         margins = "".join(f" {margin:g}" for margin in self.margins)
-        return f"{self.centre} {self.traces} {self.draw} {'all' if self.is_slow else 'cp'}{margins}"
+        what = "moved" if self.is_moved else "all" if self.is_slow else "cp"
+        return f"{self.centre} {self.traces} {self.draw} {what}{margins}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,7 @@ def cells(*, draws: int = DRAWS) -> Iterator[Cell]:
             for centre in CENTRES:
                 is_long = traces == SCARCE and centre != "PC-1"
                 yield Cell(centre, traces, draw, is_slow=draw == 0 and not is_long)
+                yield Cell(centre, traces, draw, is_slow=False, is_moved=True)
 
 
 def shapes(centre: Centre) -> list[tuple[Resources, float]]:
@@ -206,34 +218,82 @@ def run(data: Path, cell: Cell) -> list[Json]:
     """Return the rows of a cell: what became of each batch by chunk, margin and strategy."""
     made = scene(data, cell)
     course = Course(point_s=STEP_S, start_point=made.point, limit_s=GIVEN_UP_S)
+    rows: list[Json] = []
+    for chunk_mb in CHUNKS:
+        for margin in cell.margins:
+            here = {"centre": cell.centre, "traces": cell.traces, "draw": cell.draw}
+            here |= {"chunk_mb": chunk_mb, "margin": margin}
+            asked = Asked(made, course, batch(chunk_mb), margin)
+            found = [anew(asked)] if cell.is_moved else [*baseline(asked), *planned(asked, cell)]
+            rows += [here | row for row in found]
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One batch on the hosts of a cell, by one margin."""
+
+    made: Scene
+    course: Course
+    work: Batch
+    margin: float
+
+    @property
+    def params(self) -> QosParams:
+        """What the control laws go by."""
+        return QosParams(cpu_margin=self.margin, memory_margin=self.margin)
+
+    def problem(self, *, is_streamed: bool = False) -> Problem:
+        """What the planner is asked."""
+        hosts, ahead = self.made.hosts, self.made.ahead
+        return problem_of(hosts, ahead, self.work, self.margin, is_streamed=is_streamed)
+
+
+def baseline(asked: Asked) -> Iterator[Json]:
+    """Yield what becomes of a batch under Cuckoo, by either controller."""
+    made = asked.made
     weights = [
         told.free_cpu * h.capacity.cpu_m for h, told in zip(made.hosts, made.ahead, strict=True)
     ]
-    rows: list[Json] = []
-    for chunk_mb in CHUNKS:
-        work = batch(chunk_mb)
-        for margin in cell.margins:
-            params = QosParams(cpu_margin=margin, memory_margin=margin)
-            here = {"centre": cell.centre, "traces": cell.traces, "draw": cell.draw}
-            here |= {"chunk_mb": chunk_mb, "margin": margin}
-            for law in ("cuckoo", "salamander"):
-                ruled = replace(params, controller=law)
-                found = cuckoo(made.hosts, work, ruled, course, weights)
-                rows.append(here | {"strategy": f"cuckoo, {law}"} | asdict(found))
-            none_fits: Solution | None = None
-            for solver in (*(SOLVERS if cell.is_slow else SOLVERS[:1]), STREAMED):
-                problem = problem_of(
-                    made.hosts, made.ahead, work, margin, is_streamed=solver == STREAMED
-                )
-                # what is proven not to fit, nobody plans, and with links in the plan less
-                planned, took_s = (none_fits, 0.0) if none_fits else solved(problem, solver)
-                if planned.refusals and planned.is_optimal:
-                    none_fits = planned
-                found = salamander(made.hosts, work, params, (problem, planned), course)
-                told = {"strategy": solver, "solved_s": took_s, "refused": why_not(planned)}
-                told |= {"planned_s": planned.makespan * problem.tick_s}
-                rows.append(here | told | asdict(found))
-    return rows
+    for law in ("cuckoo", "salamander"):
+        ruled = replace(asked.params, controller=law)
+        found = cuckoo(made.hosts, asked.work, ruled, asked.course, weights)
+        yield {"strategy": f"cuckoo, {law}"} | asdict(found)
+
+
+def planned(asked: Asked, cell: Cell) -> Iterator[Json]:
+    """Yield what becomes of a batch by the plans of the solvers, and by one that knows links."""
+    none_fits: Solution | None = None
+    for solver in (*(SOLVERS if cell.is_slow else SOLVERS[:1]), STREAMED):
+        problem = asked.problem(is_streamed=solver == STREAMED)
+        # what is proven not to fit, nobody plans, and with links in the plan less
+        plan_, took_s = (none_fits, 0.0) if none_fits else solved(problem, solver)
+        if plan_.refusals and plan_.is_optimal:
+            none_fits = plan_
+        found = salamander(
+            asked.made.hosts, asked.work, asked.params, (problem, plan_), asked.course
+        )
+        yield told_of(solver, problem, plan_, took_s) | asdict(found)
+
+
+def anew(asked: Asked) -> Json:
+    """Return what becomes of a batch where the rest of its plan is planned anew."""
+    problem = asked.problem()
+    plan_, took_s = solved(problem, SOLVERS[0])
+    whole = asked.problem(is_streamed=True)
+    again = Again(problem, plan_, whole, lambda rest: plan(rest, time_limit_s=ANEW_S))
+    found = moved(asked.made.hosts, asked.work, asked.params, again, asked.course)
+    return told_of(MOVED, problem, plan_, took_s) | asdict(found)
+
+
+def told_of(strategy: str, problem: Problem, found: Solution, took_s: float) -> Json:
+    """Return what is told of a plan."""
+    return {
+        "strategy": strategy,
+        "solved_s": took_s,
+        "refused": why_not(found),
+        "planned_s": found.makespan * problem.tick_s,
+    }
 
 
 def growth(data: Path, sizes: Sequence[int] = GROWTH_TASKS) -> list[Json]:

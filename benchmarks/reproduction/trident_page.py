@@ -8,6 +8,7 @@ from benchmarks.reproduction.trident_claims import claims
 from benchmarks.reproduction.trident_runs import (
     HDFS,
     HEURISTICS,
+    HUGE,
     LARGE,
     Runs,
     Studies,
@@ -19,7 +20,7 @@ from benchmarks.reproduction.trident_runs import (
 )
 from benchmarks.reproduction.trident_words import CHOSEN, DEPENDS, GAINS, HEAD, TAIL, TIERS
 from tenure.simulation.tiers.replay import WHERE, Run
-from tenure.simulation.tiers.schedulers import SEARCH, SEARCH_WAIT, TRIDENT
+from tenure.simulation.tiers.schedulers import DEFAULT, SEARCH, SEARCH_WAIT, TRIDENT
 from tenure.simulation.tiers.workload import BINS, HIBENCH
 
 
@@ -92,6 +93,7 @@ def settings_table(found: Mapping[str, Runs]) -> str:
         "faster, E and F, %",
         f"points faster than {', '.join(HEURISTICS)}: E and F each",
         "points more efficient, likewise",
+        "HiBench huge: default, Trident: faster, %",
     ]
     rows = []
     for setting, runs in found.items():
@@ -106,6 +108,8 @@ def settings_table(found: Mapping[str, Runs]) -> str:
                 for base in [binned(runs[HDFS], g)]
             ]
             cells += [ahead]
+        apps = [runs[HUGE + name] for name in (DEFAULT, TRIDENT)]
+        cells += [[reduction(given, runs[HUGE + HDFS]) for given in apps]]
         rows.append([setting, *(", ".join(f"{value:.0f}" for value in cell) for cell in cells)])
     return _table(heads, rows)
 

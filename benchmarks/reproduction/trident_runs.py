@@ -35,6 +35,8 @@ PAIRS = (
     (TRIDENT, SEARCH_WAIT),
     (TRIDENT, ORACLE),
 )
+#: How the names of HiBench's runs at its largest scale begin among those of a setting.
+HUGE = "huge "
 HDFS, TRIDENT_HDFS = "default over HDFS", "trident over HDFS"
 Runs = dict[str, list[Run]]
 #: What the text leaves open: each setting, what it changes of the cluster, draws of the files.
@@ -42,6 +44,8 @@ SETTINGS: tuple[tuple[str, dict[str, Any], int], ...] = (
     ("as above", {}, DRAWS),
     ("1 container a heartbeat", {"per_beat": 1}, DRAWS),
     ("8 containers a heartbeat", {"per_beat": 8}, DRAWS),
+    ("several at a disk get half of what one gets", {"shared_disk": 0.5}, DRAWS),
+    ("several at a disk get a third", {"shared_disk": 0.33}, DRAWS),
     ("reduce tasks begin after the maps", {"early_reduces": 1.0}, DRAWS),
     ("outputs are written once", {"output_replicas": 1}, DRAWS),
     ("outputs push blocks out of memory", {"outputs_evict": True}, DRAWS),
@@ -87,13 +91,16 @@ def study(data: Path, seeds: Sequence[int], jobs: int = JOBS) -> Studies:
 
 
 def of_settings(data: Path, seeds: Sequence[int], jobs: int = JOBS) -> dict[str, Runs]:
-    """Return the runs of Trident and what the paper compares it with, by setting."""
+    """Return the runs of Trident and what the paper compares it with, by setting; HiBench's too."""
     found: dict[str, Runs] = {}
     for name, changes, draws in SETTINGS:
         of_day = {seed: facebook(data, seed, jobs, draws=draws) for seed in seeds}
         spec = replace(TIERED, **changes)
         found[name] = {HDFS: runs_of(replace(DISKS, **changes), of_day, DEFAULT)}
         found[name] |= {who: runs_of(spec, of_day, who) for who in (*HEURISTICS, TRIDENT)}
+        apps = dict.fromkeys(seeds, hibench("huge"))
+        found[name][HUGE + HDFS] = runs_of(replace(DISKS, **changes), apps, DEFAULT)
+        found[name] |= {HUGE + who: runs_of(spec, apps, who) for who in (DEFAULT, TRIDENT)}
     return found
 
 

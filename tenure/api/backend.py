@@ -28,6 +28,7 @@ from tenure.model.events import Command
 from tenure.model.external import Look
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
+from tenure.model.load import Loads
 from tenure.model.node import AgentTold
 from tenure.model.plan import CycleSpec
 
@@ -87,7 +88,10 @@ class Backend(Protocol):
     async def cut(
         self, path: str, size_bytes: int | None, lines: int | None
     ) -> tuple[InputFile, tuple[Chunk, ...]]:
-        """Return an input of batches and its chunks; InvalidInput says why there are none."""
+        """Return an input of batches and its chunks; InvalidInput says why there are none.
+
+        Raises Unavailable ``input_being_read`` while nobody knows where its lines end.
+        """
 
     def explain_task(self, task: Task) -> Mapping[str, Any]:
         """Return what a task reads where, at which cost, and the alternatives. JSON-able."""
@@ -179,6 +183,9 @@ class Backend(Protocol):
 
     async def energy(self, since_us: int, until_us: int) -> EnergyReport:
         """Return the energy of a window; its end is now at the latest."""
+
+    def loads(self) -> Loads:
+        """Return what nodes and containers use now."""
 
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container id that has one."""

@@ -52,7 +52,9 @@ class StageView(TypedDict):
     """A stage; ``task_s`` is what a task takes on a node of speed 1, as estimated.
 
     A task that runs for more than ``max_runtime_s`` fails (null: it may run for ever). The stage
-    should put out ``output_ratio`` bytes for each that it reads.
+    should put out ``output_ratio`` bytes for each that it reads, as estimated; those of its tasks
+    that are done put out ``output_bytes``, which are ``measured_output_ratio`` for each that these
+    read (null: not known, or of data in HDFS).
 
     ``states`` counts its tasks by state; of one that is tried again the present attempt counts.
     """
@@ -71,6 +73,8 @@ class StageView(TypedDict):
     task_s: float | None
     max_runtime_s: float | None
     output_ratio: float
+    output_bytes: int
+    measured_output_ratio: float | None
     states: dict[str, int]
 
 
@@ -149,7 +153,7 @@ class BatchPlanView(TypedDict):
 
 
 class StageWaitView(TypedDict):
-    """A stage that has tasks that wait for a node: how many, and for what."""
+    """Tasks of a stage that wait for a node, or on one that does not answer: how many, why."""
 
     stage: str
     waiting: int
@@ -223,13 +227,16 @@ def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
 
 def batch_detail(batch: Batch, tasks: Sequence[Task]) -> BatchDetail:
     """Return a batch with its stages."""
-    states = Counter((task.stage, task.state.value) for task in tasks)
-    stages = [stage_view(stage, states) for stage in batch.spec.stages]
+    of_stage: dict[str, list[Task]] = {stage.name: [] for stage in batch.spec.stages}
+    for task in tasks:
+        of_stage[task.stage].append(task)
+    stages = [stage_view(stage, of_stage) for stage in batch.spec.stages]
     return BatchDetail(**batch_view(batch, tasks), stages=stages)
 
 
-def stage_view(stage: StageSpec, states: Mapping[tuple[str, str], int]) -> StageView:
-    """Return a stage with the states of its tasks, counted by (stage, state)."""
+def stage_view(stage: StageSpec, tasks: Mapping[str, Sequence[Task]]) -> StageView:
+    """Return a stage; ``tasks`` are those of all stages of its batch, by stage."""
+    mine = tasks[stage.name]
     return StageView(
         name=stage.name,
         image=stage.image,
@@ -245,8 +252,26 @@ def stage_view(stage: StageSpec, states: Mapping[tuple[str, str], int]) -> Stage
         task_s=seconds(stage.run_us),
         max_runtime_s=seconds(stage.max_runtime_us or None),
         output_ratio=stage.output_ratio,
-        states={state: count for (name, state), count in states.items() if name == stage.name},
+        output_bytes=_put_out(mine),
+        measured_output_ratio=_measured_ratio(stage, tasks),
+        states=dict(Counter(task.state.value for task in mine)),
     )
+
+
+def _put_out(tasks: Sequence[Task]) -> int:
+    return sum(task.output_bytes for task in tasks if task.state is TaskState.DONE)
+
+
+def _measured_ratio(stage: StageSpec, tasks: Mapping[str, Sequence[Task]]) -> float | None:
+    """Return what the tasks that are done put out for each byte of their input."""
+    done = [task for task in tasks[stage.name] if task.state is TaskState.DONE]
+    if stage.shuffle:
+        read = _put_out(tasks[stage.shuffle]) * len(done) // stage.count
+    elif stage.dataset is not None and not (stage.keeps_chunks or stage.dataset.is_external):
+        read = stage.dataset.block_bytes * len(done)
+    else:
+        read = sum(task.chunk.length for task in done if task.chunk is not None)
+    return round(_put_out(done) / read, 4) if read else None
 
 
 def _input_view(source: InputFile | None, chunk_bytes: int) -> InputView | None:

@@ -38,7 +38,7 @@ FORMS = {
     IMAGE: "is no image name such as app:1 or registry/path/app:1",
     VOLUME: "must be SOURCE:/path/in/container[:options]",
     LINE: "must be one line without control characters",
-    WORDS: "must be words parted by commas",
+    WORDS: "must be words separated by commas",
 }
 
 

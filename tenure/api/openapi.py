@@ -14,8 +14,8 @@ from tenure.api.links import links_of
 from tenure.api.problems import MEDIA, ProblemView, title_of
 
 REF = "#/components/schemas/{model}"
-#: Statuses that every request may be answered with.
-COMMON = (400, 401, 405, 413, 415, 417, 421, 429, 500)
+#: Statuses that every request may be answered with; 422 of a query or body that it does not take.
+COMMON = (400, 401, 405, 413, 415, 417, 421, 422, 429, 500)
 WITH_BODY = (408,)
 #: What changes something may have to wait: for the disk, for engines, after a restore.
 WITH_CHANGE = (503,)
@@ -157,9 +157,6 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
         statuses += WITH_BODY
     if endpoint.method != "GET":
         statuses += WITH_CHANGE
-    is_checked = endpoint.is_conditional or endpoint.has_tag
-    if endpoint.body is not None or endpoint.query.model_fields or is_checked:
-        statuses.append(422)
     answer = {media: {"schema": _answer(endpoint, schemas, media)} for media in endpoint.media}
     first: dict[str, Any] = {"description": title_of(endpoint.status), "content": answer}
     links = links_of(endpoint.name)

@@ -49,8 +49,10 @@ from tenure.api.schemas.queries import (
     PageQuery,
     RemoveQuery,
     RunsQuery,
+    TopQuery,
 )
 from tenure.api.tierviews import TierView
+from tenure.api.topviews import TopView
 from tenure.api.uploadroutes import UPLOADS
 
 
@@ -449,6 +451,7 @@ FORECASTS = (
 FLEET = (
     Endpoint("GET", "/v1/snapshot", "fleet", fleet.snapshot, Any_),
     Endpoint("GET", "/v1/profiles", "fleet", fleet.profiles, ProfilePage, query=PageQuery),
+    Endpoint("GET", "/v1/top", "fleet", fleet.top, TopView, query=TopQuery, problems=(404,)),
     Endpoint("GET", "/v1/cost", "fleet", fleet.cost, shapes.CostView, query=CostQuery),
     Endpoint(
         "GET",

@@ -163,7 +163,8 @@ class JobView(TypedDict):
     """A job; ``deadline_met`` is None while it is open or has no deadline.
 
     ``kind`` is containers or spark, ``spark`` null for the first. ``decision`` says of a job of
-    policy ``milp`` who chose its place: the policy, or ``exact`` and why.
+    policy ``milp`` who chose its place: the policy, or ``exact`` and why; of one over a dataset
+    that it is nearer its blocks than where its policy had it.
     """
 
     id: str
@@ -460,7 +461,8 @@ class NodeEnergyView(EnergyAmount):
 
 class ContainerEnergyView(EnergyAmount):
     """A container's energy on all its nodes: ``active_uj`` of its CPU use, ``idle_uj`` its share of
-    their idle draw. ``kind`` is container, executor, or unknown once it is forgotten.
+    their idle draw. ``kind`` is container, executor, task (of a batch), tasks (all of what tasks
+    used beside their samples, under the key ``tasks``), or unknown once it is forgotten.
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from tenure.model.dataset import DatasetFile
@@ -12,8 +12,18 @@ from tenure.model.upload import Upload, UploadFile
 class Uploads(Protocol):
     """Uploads of clients; each knows its own alone."""
 
-    async def begin(self, owner: str, name: str, files: tuple[UploadFile, ...]) -> Upload:
-        """Return the upload of these files, begun already or new. Raises Conflict, Unavailable."""
+    async def begin(
+        self,
+        owner: str,
+        name: str,
+        files: tuple[UploadFile, ...],
+        *,
+        require_free: Callable[[str], None],
+    ) -> Upload:
+        """Return the upload of these files, begun already or new. Raises Conflict, Unavailable.
+
+        ``require_free`` raises for the id of one that must not be given up for it.
+        """
 
     async def listing(self, owner: str | None) -> list[Upload]:
         """Return the open uploads of a client (None: of all), by name."""

@@ -23,6 +23,7 @@ from tenure.model.errors import FieldError, InvalidInput
 
 if TYPE_CHECKING:
     from tenure.agent.io.reader import NodeReader
+    from tenure.model.access import TlsFiles
     from tenure.profiling.sample import NodeReading, Reading
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 60.0
 #: The daemon holds one connection; the others are people's.
 CONNECTIONS = 32
 MIB = 1 << 20
+#: Between two looks whether token and certificate were renewed.
+LOOK_S = 2.0
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -109,12 +112,14 @@ def _add_node(option: Callable[..., argparse.Action]) -> None:
 def work(options: argparse.Namespace) -> int:
     """Run the agent, or print one reading; returns the exit code."""
     from tenure.agent.io.reader import NodeReader
+    from tenure.daemon.openfiles import affordable
 
     log_to_stderr(options.log_level, is_json=options.log_json)
     if not MIN_INTERVAL_S <= options.interval_s <= MAX_INTERVAL_S:
         _refuse("--interval-s", f"must be from {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} seconds")
     if options.json and not options.once:
         _refuse("--json", "is for --once")
+    affordable(CONNECTIONS)  # files of cgroups are kept open: six for each container
     with contextlib.closing(NodeReader(options.root, options.node_cgroup)) as reader:
         return _run(options, reader)
 
@@ -123,14 +128,9 @@ def _run(options: argparse.Namespace, reader: NodeReader) -> int:
     if options.once:
         _show(reader.read(), is_json=options.json)
         return 0
-    urls, tls = _listeners(options)
-    token = ""
-    if any(not url.startswith("unix:") for url in urls):
-        from tenure.config.token import ensure_token
-
-        token = ensure_token(options.token_file)
+    way = _Way(options)
     with contextlib.closing(_Harvest(options)) as harvest:
-        return asyncio.run(_serve(reader, options.interval_s, _Way(urls, token, tls), harvest))
+        return asyncio.run(_serve(reader, options.interval_s, way, harvest))
 
 
 class _Harvest:
@@ -168,15 +168,64 @@ class _Harvest:
 
 
 class _Way:
-    """Where and how it is served."""
+    """Where and how it is served; token and certificate are those of their files by now."""
 
-    def __init__(self, urls: list[str], token: str, tls: ssl.SSLContext | None) -> None:
-        self.urls, self.token, self.tls = urls, token, tls
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.urls, self._files = _listeners(options)
+        self._token_file: Path | None = None
+        self.token = ""
+        self.tls: ssl.SSLContext | None = None
+        if any(not url.startswith("unix:") for url in self.urls):
+            from tenure.config.token import ensure_token
+
+            self._token_file = options.token_file
+            self.token = ensure_token(options.token_file)
+        if self._files is not None:
+            from tenure.config.certificates import server_context
+
+            self.tls = server_context(self._files)
+        self._stamps = self._look()
+
+    async def keep_fresh(self) -> None:
+        """Take over what is renewed in the files, for ever; nobody has to tell of it."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            stamps = self._look()
+            if stamps != self._stamps:
+                self._renew()
+                self._stamps = stamps
+
+    def _renew(self) -> None:
+        """Read all files again; of those that are faulty by now what was read before counts."""
+        from tenure.config.certificates import renew
+        from tenure.config.token import ensure_token
+
+        try:
+            if self._token_file is not None and self._token_file.exists():
+                self.token = ensure_token(self._token_file)
+            if self.tls is not None and self._files is not None:
+                renew(self.tls, self._files)
+            log.info("token and certificate are those of their files again")
+        except InvalidInput as error:
+            log.warning("the old token or certificate stays in use: %s", error.detail)
+
+    def _look(self) -> list[tuple[int, int, int]]:
+        paths = [] if self._token_file is None else [str(self._token_file)]
+        if self._files is not None:
+            paths += [self._files.cert, self._files.key]
+        return [_stamp(path) for path in paths]
 
 
-def _listeners(options: argparse.Namespace) -> tuple[list[str], ssl.SSLContext | None]:
-    """Return checked URLs and the context of those with TLS."""
-    from tenure.config.certificates import server_context
+def _stamp(path: str) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _listeners(options: argparse.Namespace) -> tuple[list[str], TlsFiles | None]:
+    """Return checked URLs, and the files of those with TLS."""
     from tenure.config.urls import parse_listener
     from tenure.model.access import TlsFiles
 
@@ -192,7 +241,7 @@ def _listeners(options: argparse.Namespace) -> tuple[list[str], ssl.SSLContext |
         _refuse("--tls-cert", "and --tls-key are required by https:// in --listen")
     if not is_secure and files != TlsFiles():
         _refuse("--tls-cert", "is used by no listener: give --listen https://0.0.0.0:7481")
-    return urls, server_context(files) if is_secure else None
+    return urls, files if is_secure else None
 
 
 async def _serve(reader: NodeReader, interval_s: float, way: _Way, harvest: _Harvest) -> int:
@@ -209,11 +258,12 @@ async def _serve(reader: NodeReader, interval_s: float, way: _Way, harvest: _Har
     stopping = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stopping.set)
-    app = build_app(sampling, way.token, harvest.control)
+    app = build_app(sampling, lambda: way.token, harvest.control)
     listeners = await serve(app, way.urls, terms=Terms(CONNECTIONS), tls=way.tls)
     controlling = asyncio.ensure_future(asyncio.to_thread(harvest.controller.run))
     running = asyncio.create_task(sampling.run(), name="sampling")
-    for part in (controlling, running):
+    renewing = asyncio.create_task(way.keep_fresh(), name="renewing")
+    for part in (controlling, running, renewing):
         part.add_done_callback(lambda _: stopping.set())
     where = ", ".join(listeners.addresses)
     log.info("reads cgroups v%d every %g s, serves at %s", reader.cgroup_version, interval_s, where)
@@ -222,8 +272,9 @@ async def _serve(reader: NodeReader, interval_s: float, way: _Way, harvest: _Har
         await stopping.wait()
     finally:
         running.cancel()
+        renewing.cancel()
         harvest.controller.stop()
-        ended = await asyncio.gather(running, controlling, return_exceptions=True)
+        ended = await asyncio.gather(running, renewing, controlling, return_exceptions=True)
         await listeners.close()
         await notifier.end()
     return _exit_code(*ended)

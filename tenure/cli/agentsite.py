@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tenure.cli.configured import settings_of
+from tenure.cli.configured import file_of, settings_of
 from tenure.model.errors import EngineError, FieldError, InvalidInput, NotFound, TenureError
 from tenure.model.node import AgentSpec, NodeSpec
 from tenure.model.units import iso
@@ -68,7 +68,11 @@ def node_of(config: Path | None, name: str) -> NodeSpec:
     """Return a configured node; raises NotFound, InvalidInput for a faulty configuration."""
     nodes = {spec.name: spec for spec in settings_of(config).nodes}
     if name not in nodes:
-        raise NotFound(f"no node {name!r} in the configuration: {', '.join(sorted(nodes))}")
+        file = file_of(config) or "without a file"
+        told = (
+            f"no node {name!r} in the configuration ({file}): it names {', '.join(sorted(nodes))}"
+        )
+        raise NotFound(f"{told}; say which with --config")
     return nodes[name]
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tenure.cli import files
-from tenure.cli.output import Column, ago, between, size
+from tenure.cli import download, files
+from tenure.cli.output import Column, ago, between, seconds_between, size, span
 from tenure.cli.verb import Session, verb
-from tenure.cli.watching import JOB_OVER, POLL_S
+from tenure.cli.watching import JOB_OVER, looks
 from tenure.client.client import Client
 from tenure.model.errors import FieldError, InvalidInput, TenureError
 
@@ -32,6 +32,18 @@ Target = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the output there; implies --wait.")
 ]
 
+
+def promise_word(batch: dict[str, Any]) -> str | None:
+    """Say when a batch was promised to end; of one that succeeded, whether it did by then."""
+    promised, ended = batch["promised_end_at"], batch["finished_at"]
+    if ended is None:
+        return ago(promised)
+    if batch["state"] != "succeeded" or promised is None:
+        return None
+    late_s = seconds_between(promised, ended)
+    return f"{span(late_s)} late" if late_s > 0 else "kept"
+
+
 COLUMNS: list[Column] = [
     ("ID", lambda b: b["id"]),
     ("NAME", lambda b: b["name"]),
@@ -40,7 +52,7 @@ COLUMNS: list[Column] = [
     ("ACTIVE", lambda b: b["active"]),
     ("RETRIED", lambda b: b["retried"]),
     ("RECLAIMED", lambda b: b["reclaimed"]),
-    ("PROMISED", lambda b: ago(b["promised_end_at"])),
+    ("PROMISED", promise_word),
     ("RAN", lambda b: between(b["started_at"], b["finished_at"])),
     ("REASON", lambda b: b["reason"]),
 ]
@@ -65,6 +77,7 @@ STAGES: list[Column] = [
     ("MEMORY", lambda s: size(s["memory_bytes"])),
     ("AFTER", lambda s: s["after"]),
     ("CHUNKS", _pieces),
+    ("OUTPUT", lambda s: size(s["output_bytes"])),
     ("STATES", lambda s: s["states"]),
 ]
 TASKS: list[Column] = [
@@ -87,7 +100,7 @@ CHOICES: list[Column] = [("NODE", lambda c: c["node"]), ("COST", lambda c: c["co
 STARTS: list[Column] = [
     ("STAGE", lambda s: s["stage"]),
     ("NODE", lambda s: s["node"]),
-    ("AT", lambda s: s["at"]),
+    ("BEGIN BY PLAN", lambda s: s["told"]),
     ("TASKS", lambda s: s["tasks"]),
 ]
 WAITS: list[Column] = [
@@ -95,7 +108,7 @@ WAITS: list[Column] = [
     ("WAITING", lambda w: w["waiting"]),
     ("FOR", lambda w: w["why"].removeprefix("for ")),
 ]
-PLAN = ("planned_at", "end_at", "solver", "is_proven", "why")
+PLAN = ("planned_at", "solver", "is_proven", "why")
 FIELDS = (
     "id name submitter state reason tasks done active retries retried reclaimed replicas resent "
     "remote reads submitted_at started_at promised_end_at finished_at"
@@ -148,8 +161,11 @@ def plan(session: Session, file: File) -> int:
     answer = session.client.plan_batch(document(file))
 
     def render(found: dict[str, Any]) -> None:
-        session.out.fields([(name, found[name]) for name in ("is_accepted", "tasks", "end_at")])
-        _show_plan(session, found["plan"])
+        session.out.fields([(name, found[name]) for name in ("is_accepted", "tasks")])
+        made = found["plan"]
+        if made is not None:
+            # from its submission on: by now that moment, at which nothing was begun, has passed
+            _show_plan(session, made, lambda at: _after(made["planned_at"], at))
 
     session.out.data(answer, render)
     return 1
@@ -176,7 +192,8 @@ def explain(
 def _show_explained(session: Session, found: dict[str, Any]) -> None:
     session.out.fields([(name, found[name]) for name in ("batch", "state", "reason")])
     _show_plan(session, found["plan"])
-    session.out.table(found["waiting"], WAITS)
+    if found["waiting"]:
+        session.out.table(found["waiting"], WAITS)
 
 
 def _show_read(session: Session, found: dict[str, Any]) -> None:
@@ -189,25 +206,35 @@ def _show_read(session: Session, found: dict[str, Any]) -> None:
         session.out.table(found["choices"], CHOICES)
 
 
-def _show_plan(session: Session, plan: dict[str, Any] | None) -> None:
+def _after(planned: str, at: str) -> str:
+    """Say how long after a plan something is."""
+    span_s = seconds_between(planned, at)
+    return "at once" if span_s < 0.05 else f"after {span(span_s)}"
+
+
+def _show_plan(
+    session: Session, plan: dict[str, Any] | None, when: Callable[[str], str] = ago
+) -> None:
+    """Show a plan, its times in the words of ``when``."""
     if plan is not None:
-        session.out.fields([(name, plan[name]) for name in PLAN])
-        session.out.table(plan["starts"], STARTS)
+        end = f"{when(plan['end_at'])} ({plan['end_at']})" if plan["end_at"] else None
+        session.out.fields([("end", end), *((name, plan[name]) for name in PLAN)])
+        starts = [{**start, "told": when(start["at"])} for start in plan["starts"]]
+        if starts:
+            session.out.table(starts, STARTS)
 
 
-@verb(app, "ls")
 def ls(
     session: Session,
     *,
     is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those over.")] = False,
-    state: Annotated[str, typer.Option(help="Only these states, parted by commas.")] = "",
+    state: Annotated[str, typer.Option(help="Only these states, separated by commas.")] = "",
 ) -> None:
     """List the batches that are not over."""
     chosen = state or ("" if is_all else OPEN)
     session.out.rows(session.client.batches(state=chosen), COLUMNS)
 
 
-@verb(app, "show")
 def show(
     session: Session,
     batch: Ref,
@@ -257,10 +284,9 @@ def wait(session: Session, batch: Ref, *, timeout: Timeout = None) -> int:
     return _wait(session, batch, timeout, None)
 
 
-@verb(app, "cancel")
-def cancel(session: Session, batches: Refs) -> None:
+def cancel(session: Session, batches: Refs) -> int:
     """Cancel batches; their tasks are stopped."""
-    session.out.rows([session.client.cancel_batch(batch) for batch in batches], COLUMNS)
+    return session.each(batches, session.client.cancel_batch, COLUMNS)
 
 
 def _wait(session: Session, ref: str, timeout_s: float | None, target: Path | None) -> int:
@@ -282,17 +308,14 @@ def _wait(session: Session, ref: str, timeout_s: float | None, target: Path | No
 def _progress(client: Client, ref: str, until: float | None) -> Iterator[dict[str, Any]]:
     """Yield a batch whenever it got further; the last is over, or the time is."""
     shown: tuple[object, ...] = ()
-    poll_s = POLL_S[0]
-    while True:
+    for _ in looks(until):
         batch = client.batch(ref)
         now = (batch["state"], batch["done"], batch["active"], batch["reason"])
         if now != shown:
             yield batch
         shown = now
-        if batch["state"] in JOB_OVER or (until is not None and time.monotonic() >= until):
+        if batch["state"] in JOB_OVER:
             return
-        time.sleep(poll_s)
-        poll_s = min(poll_s * 1.3, POLL_S[1])
 
 
 def _require_writable(target: Path | None) -> None:
@@ -306,19 +329,19 @@ def _require_writable(target: Path | None) -> None:
 
 
 def _fetch(session: Session, client: Client, ref: str, target: Path | None) -> None:
-    """Copy the output of a batch; a file appears under its name only when it is whole."""
+    """Print the output of a batch, or write it to a file."""
     if target is None or str(target) == "-":
         for part in client.batch_output(ref):
             session.out.binary(part)
         return
-    partial = target.with_name(f".{target.name}.part")
-    try:
-        with partial.open("wb") as file:
-            for part in client.batch_output(ref):
-                file.write(part)
-        partial.replace(target)
-    except OSError as error:
-        raise TenureError(f"cannot write {target}: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    download.write(target, client.batch_output(ref))
     session.out.note(f"output written to {target}")
+
+
+# as of jobs and containers, and the words of docker
+for _word in ("ls", "ps"):
+    verb(app, _word)(ls)
+for _word in ("show", "inspect"):
+    verb(app, _word)(show)
+for _word in ("cancel", "stop", "rm"):
+    verb(app, _word)(cancel)

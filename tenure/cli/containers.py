@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -65,7 +66,7 @@ def ps(  # noqa: PLR0913 - each is an option
     session: Session,
     *,
     is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those at rest.")] = False,
-    state: Annotated[str, typer.Option(help="Only these states, parted by commas.")] = "",
+    state: Annotated[str, typer.Option(help="Only these states, separated by commas.")] = "",
     app_name: Annotated[str, typer.Option("--app", help="Only this app.")] = "",
     generation: Annotated[str, typer.Option(help="Only this generation.")] = "",
     node: Annotated[str, typer.Option(help="Only this node.")] = "",
@@ -115,20 +116,24 @@ def logs(
 
 
 @verb(app, "start")
-def start(session: Session, containers: Refs) -> None:
+def start(session: Session, containers: Refs) -> int:
     """Start stopped containers."""
-    session.out.rows([session.client.start_container(ref) for ref in containers], COLUMNS)
+    return _each(session, containers, session.client.start_container)
 
 
 @verb(app, "stop")
-def stop(session: Session, containers: Refs, *, grace_s: Grace = None) -> None:
+def stop(session: Session, containers: Refs, *, grace_s: Grace = None) -> int:
     """Stop containers; they keep their place."""
     client = session.client
-    session.out.rows([client.stop_container(ref, grace_s=grace_s) for ref in containers], COLUMNS)
+    return _each(session, containers, lambda ref: client.stop_container(ref, grace_s=grace_s))
 
 
 @verb(app, "rm")
-def rm(session: Session, containers: Refs, *, grace_s: Grace = None) -> None:
+def rm(session: Session, containers: Refs, *, grace_s: Grace = None) -> int:
     """Stop and remove containers for good."""
     client = session.client
-    session.out.rows([client.remove_container(ref, grace_s=grace_s) for ref in containers], COLUMNS)
+    return _each(session, containers, lambda ref: client.remove_container(ref, grace_s=grace_s))
+
+
+def _each(session: Session, refs: list[str], call: Callable[[str], dict[str, Any]]) -> int:
+    return session.each(refs, call, COLUMNS)

@@ -89,7 +89,7 @@ def runs(
     session: Session,
     *,
     cycle: Annotated[str, typer.Option(help="Only runs of this cycle.")] = "",
-    state: Annotated[str, typer.Option(help="Only these states, parted by commas.")] = "",
+    state: Annotated[str, typer.Option(help="Only these states, separated by commas.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
 ) -> None:
     """List the newest runs."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from tenure.cli import download
 from tenure.cli.output import Column, ago, size
 from tenure.cli.verb import Session, verb
-from tenure.cli.watching import POLL_S
+from tenure.cli.watching import POLL_S, looks
 from tenure.client import uploading
-from tenure.client.client import Client
 from tenure.model.errors import FieldError, InvalidInput, TenureError, Unavailable
 
+Answer = TypeVar("Answer")
 app = typer.Typer(
     help="Datasets in the storage tiers of nodes: put, get, locate.", no_args_is_help=True
 )
@@ -33,6 +35,11 @@ Timeout = Annotated[
     float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
 ]
 
+
+def _tiers(dataset: dict[str, Any]) -> str:
+    return ",".join(dataset["tiers"]) or "ssd or hdd"
+
+
 COLUMNS: list[Column] = [
     ("ID", lambda d: d["id"]),
     ("NAME", lambda d: d["name"]),
@@ -41,13 +48,14 @@ COLUMNS: list[Column] = [
     ("FILES", lambda d: d["files"]),
     ("WHOLE", lambda d: f"{d['whole_blocks']}/{d['blocks']}"),
     ("REPLICAS", lambda d: d["replicas"]),
-    ("TIERS", lambda d: d["path"] if d["source"] else ",".join(d["tiers"])),
+    ("TIERS", lambda d: d["path"] if d["source"] else _tiers(d)),
     ("STORED", lambda d: size(d["stored_bytes"])),
     ("PINNED", lambda d: "yes" if d["is_pinned"] else ""),
     ("BATCH", lambda d: d["batch"]),
     ("PUT", lambda d: ago(d["created_at"])),
     ("REASON", lambda d: d["reason"]),
 ]
+SIZES = ("bytes", "block_bytes", "stored_bytes")
 HOLDINGS: list[Column] = [
     ("NODE", lambda h: h["node"]),
     ("TIER", lambda h: h["tier"]),
@@ -108,7 +116,7 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     name: Annotated[str, typer.Argument(help="Its name.")],
     path: Annotated[
         str,
-        typer.Argument(help="File or folder, here or there.", metavar="FILE|DIR"),
+        typer.Argument(help="The file or folder.", metavar="FILE|DIR"),
     ],
     *,
     block: Annotated[str, typer.Option(help="Size of its blocks.")] = "128MiB",
@@ -152,9 +160,7 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     return 0 if dataset["state"] == "ready" or not is_waiting else 1
 
 
-def _once_looked_at(
-    session: Session, name: str, ask: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
+def _once_looked_at(session: Session, name: str, ask: Callable[[], Answer]) -> Answer:
     """Ask again while tiers are about to be looked at: the daemon may have begun a moment ago."""
     until, told = time.monotonic() + LOOK_S, ""
     while True:
@@ -204,8 +210,8 @@ def _wait(session: Session, ref: str, timeout_s: float | None) -> dict[str, Any]
     """Return a dataset once it is ready or has failed; tell how far it is meanwhile."""
     client = session.client_with(WAIT_PATIENCE_S)
     until = None if timeout_s is None else time.monotonic() + timeout_s
-    told, poll_s = "", POLL_S[0]
-    while True:
+    told = ""
+    for _ in looks(until):
         dataset = client.dataset(ref)
         reason = f": {dataset['reason']}" if dataset["reason"] else ""
         word = f"{dataset['whole_blocks']}/{dataset['blocks']} blocks whole{reason}"
@@ -216,10 +222,7 @@ def _wait(session: Session, ref: str, timeout_s: float | None) -> dict[str, Any]
             raise TenureError(f"dataset {dataset['name']} is being removed", code="removing")
         if dataset["state"] != "putting":
             return dataset
-        if until is not None and time.monotonic() >= until:
-            raise TenureError(f"not ready in time: {dataset['name']}", code="timeout")
-        time.sleep(poll_s)
-        poll_s = min(poll_s * 1.3, POLL_S[1])
+    raise TenureError(f"not ready in time: {dataset['name']}", code="timeout")
 
 
 @verb(app, "ls")
@@ -234,7 +237,8 @@ def show(session: Session, dataset: Ref) -> None:
     found = session.client.dataset(dataset)
 
     def render(one: dict[str, Any]) -> None:
-        session.out.fields([(key, value) for key, value in one.items() if key != "holdings"])
+        pairs = [(key, size(value) if key in SIZES else value) for key, value in one.items()]
+        session.out.fields(pair for pair in pairs if pair[0] != "holdings")
         session.out.table(one["holdings"], HOLDINGS)
 
     session.out.data(found, render)
@@ -259,8 +263,8 @@ def get(
 ) -> None:
     """Read a dataset back, each block compared with its checksum.
 
-    A single file goes to standard output unless --output names a file. What is there already and
-    as long as it should be is not read again.
+    A single file goes to standard output unless --output names a file. What is there already, by
+    its checksums, is not read again.
     """
     rows = session.client.dataset_files(dataset)
     chosen = [row for row in rows if not file or row["name"] == file]
@@ -268,16 +272,17 @@ def get(
         raise InvalidInput(f"dataset {dataset} has no file {file}")
     is_single = len(chosen) == 1 and (bool(file) or not chosen[0]["name"])
     if is_single and (output is None or str(output) == "-"):
-        for part in session.client.dataset_content(dataset, chosen[0]["name"]):
+        for part in _content(session, dataset, chosen[0]["name"]):
             session.out.binary(part)
         return
     if output is None:
         told = f"the dataset has {len(rows)} files: name a folder to write them to"
         raise InvalidInput(told, fields=(FieldError("--output", told),))
+    fetch = _Fetch(session, dataset)
     for row in chosen:
         target = output if is_single else output / _inside(row["name"])
-        _fetch(session.client, dataset, row, target)
-        session.out.note(f"{target}: {size(row['bytes'])}")
+        word = "" if fetch.to(target, row) else ", was there"
+        session.out.note(f"{target}: {size(row['bytes'])}{word}")
 
 
 def _inside(name: str) -> PurePosixPath:
@@ -288,54 +293,74 @@ def _inside(name: str) -> PurePosixPath:
     return path
 
 
-def _fetch(client: Client, ref: str, row: dict[str, Any], target: Path) -> None:
-    """Copy a file; it appears under its name only when it is whole."""
-    if target.is_file() and target.stat().st_size == row["bytes"]:
-        return
-    partial = target.with_name(f".{target.name}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            for part in client.dataset_content(ref, row["name"]):
-                file.write(part)
-            whole = file.tell() == row["bytes"]
-        if not whole:
-            raise TenureError(f"{row['name'] or ref} could not be read to its end", code="cut")
-        partial.replace(target)
-    except OSError as error:
-        raise TenureError(f"cannot write {target}: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+def _content(session: Session, ref: str, name: str) -> Iterator[bytes]:
+    """Yield a file, once the nodes that have its first block were looked at."""
+
+    def begin() -> tuple[bytes, Iterator[bytes]]:
+        parts = iter(session.client.dataset_content(ref, name))
+        return next(parts, b""), parts
+
+    first, others = _once_looked_at(session, ref, begin)
+    yield first
+    yield from others
+
+
+class _Fetch:
+    """Copies files of a dataset, unless they are there."""
+
+    def __init__(self, session: Session, ref: str) -> None:
+        self._session, self._ref = session, ref
+
+    @cached_property
+    def _blocks(self) -> dict[str, list[tuple[int, str]]]:
+        """Bytes and SHA-256 of the blocks of each file, asked for once one seems to be there."""
+        found: dict[str, list[tuple[int, str]]] = {}
+        for row in self._session.client.dataset_blocks(self._ref):
+            found.setdefault(row["file"], []).append((row["bytes"], row["sha256"]))
+        return found
+
+    def to(self, target: Path, row: dict[str, Any]) -> bool:
+        """Have a file at ``target``; return whether it had to be copied."""
+        name, length = row["name"], row["bytes"]
+        is_alike = target.is_file() and target.stat().st_size == length
+        if is_alike and download.is_there(target, self._blocks.get(name, ())):
+            return False
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TenureError(f"cannot make {target.parent}: {error.strerror}") from None
+        download.write(target, _content(self._session, self._ref, name), size_bytes=length)
+        return True
 
 
 @verb(app, "prefetch")
-def prefetch(session: Session, datasets: Refs) -> None:
+def prefetch(session: Session, datasets: Refs) -> int:
     """Have the blocks of datasets copied into memory where they lie, as far as they fit."""
-    _change(session, datasets, "prefetch")
+    return _change(session, datasets, "prefetch")
 
 
 @verb(app, "pin")
-def pin(session: Session, datasets: Refs) -> None:
+def pin(session: Session, datasets: Refs) -> int:
     """Keep the blocks of datasets in memory tiers."""
-    _change(session, datasets, "pin")
+    return _change(session, datasets, "pin")
 
 
 @verb(app, "unpin")
-def unpin(session: Session, datasets: Refs) -> None:
+def unpin(session: Session, datasets: Refs) -> int:
     """Let the blocks of datasets make room in memory tiers again."""
-    _change(session, datasets, "unpin")
+    return _change(session, datasets, "unpin")
 
 
 @verb(app, "verify")
-def verify(session: Session, datasets: Refs) -> None:
+def verify(session: Session, datasets: Refs) -> int:
     """Have every copy compared with its checksum; wrong ones are replaced by copies of others."""
-    _change(session, datasets, "verify")
+    return _change(session, datasets, "verify")
 
 
 @verb(app, "rm")
-def rm(session: Session, datasets: Refs) -> None:
+def rm(session: Session, datasets: Refs) -> int:
     """Remove datasets; their names are free at once."""
-    session.out.rows([session.client.remove_dataset(ref) for ref in datasets], COLUMNS)
+    return session.each(datasets, session.client.remove_dataset, COLUMNS)
 
 
 @verb(app, "uploads")
@@ -348,10 +373,9 @@ def uploads(session: Session) -> None:
 def abandon(
     session: Session,
     uploads: Annotated[list[str], typer.Argument(help="Ids of uploads.", metavar="UPLOAD...")],
-) -> None:
+) -> int:
     """Give uploads up: what was sent is removed, and their names are free."""
-    rows = [session.client.drop_upload(key) for key in uploads]
-    session.out.rows(rows, ABANDONED)
+    return session.each(uploads, session.client.drop_upload, ABANDONED)
 
 
 @verb(app, "strays")
@@ -368,12 +392,10 @@ def strays(session: Session) -> None:
 def discard(
     session: Session,
     datasets: Annotated[list[str], typer.Argument(help="Ids, of strays.", metavar="DATASET...")],
-) -> None:
+) -> int:
     """Remove the strays of datasets from all tiers; they cannot be had back."""
-    rows = [session.client.discard_strays(key) for key in datasets]
-    session.out.rows(rows, DISCARDED, key="dataset")
+    return session.each(datasets, session.client.discard_strays, DISCARDED, key="dataset")
 
 
-def _change(session: Session, datasets: list[str], change: str) -> None:
-    rows = [session.client.change_dataset(ref, change) for ref in datasets]
-    session.out.rows(rows, COLUMNS)
+def _change(session: Session, datasets: list[str], change: str) -> int:
+    return session.each(datasets, lambda ref: session.client.change_dataset(ref, change), COLUMNS)

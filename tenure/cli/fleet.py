@@ -60,7 +60,7 @@ def events(
     after: Annotated[
         int | None, typer.Option(min=0, help="After this number; followers begin now by default.")
     ] = None,
-    types: Annotated[str, typer.Option(help="Only these types, parted by commas.")] = "",
+    types: Annotated[str, typer.Option(help="Only these types, separated by commas.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")] = 100,
 ) -> None:
     """Print what happened; without --follow the newest events."""

@@ -25,6 +25,18 @@ def _both(found: Json | None, name: str) -> str:
     return "-" if not found else f"{_ratio(found, 'cpu', name)} {_ratio(found, 'memory', name)}"
 
 
+def _loss(found: Json | None) -> str:
+    """Return pinball losses as shares of the capacity, and the rolling quantile's where known."""
+    if not found:
+        return "-"
+    losses = [found[resource] for resource in ("cpu", "memory")]
+    ours = " ".join(f"{100 * one['loss']:.3f}%" for one in losses)
+    if any(one["baseline_loss"] is None for one in losses):
+        return ours
+    theirs = " ".join(f"{100 * one['baseline_loss']:.3f}%" for one in losses)
+    return f"{ours} (rolling quantile {theirs})"
+
+
 def _harvest(row: Json) -> str:
     found = row["harvest_ratio"]
     return "-" if not found else f"{100 * found['cpu']:.0f}% {100 * found['memory']:.0f}%"
@@ -40,6 +52,11 @@ COLUMNS: list[Column] = [
     ("BACK-TEST CPU MEM", lambda f: _both(f["back_test"], "coverage")),
     ("LIVE CPU MEM", lambda f: _both(f["live"], "coverage")),
     ("WHY NOT", lambda f: f["why"]),
+]
+#: What the table of a fleet has no room for: mean pinball losses.
+LOSSES: list[Column] = [
+    ("BACK-TEST LOSS CPU MEM", lambda f: _loss(f["back_test"])),
+    ("LIVE LOSS CPU MEM", lambda f: _loss(f["live"])),
 ]
 HOURS: list[Column] = [
     ("FROM", lambda h: h["from"]),
@@ -63,8 +80,8 @@ def forecast(
     """Show what owners of nodes will use, what is left to lend by that, and how good it was.
 
     Coverage is the share of time at or under the forecast: in back-tests when it was made, and live
-    over the last seven days. With NODE the most of each of the next 24 hours; `--json` has its
-    steps of 3 min.
+    over the last seven days. With NODE their mean pinball losses too, and the most of each of the
+    next 24 hours; `--json` has its steps of 3 min.
     """
     if plot:
         _check_plot(node, plot)
@@ -91,7 +108,7 @@ def _check_plot(node: str | None, plot: str) -> None:
 
 
 def _show(session: Session, found: Json) -> None:
-    session.out.fields([(name.lower(), of(found)) for name, of in COLUMNS])
+    session.out.fields([(name.lower(), of(found)) for name, of in (*COLUMNS, *LOSSES)])
     if found["use"] is not None:
         session.out.table(hours(found), HOURS)
 

@@ -83,11 +83,12 @@ def run(
 ) -> int:
     """Submit jobs. With --wait the exit code is 0 only if all of them succeeded."""
     accepted: list[dict[str, Any]] = []
-    for document in files.documents(file):
+    documents = files.documents(file)
+    for number, document in enumerate(documents, 1):
         try:
             job = session.client.submit_job(with_program(document, file))
         except TenureError as error:
-            _tell(session, document, error)
+            _tell(session, document, error, left=len(documents) - number)
             if accepted:
                 session.out.rows(accepted, COLUMNS)
             raise
@@ -99,9 +100,10 @@ def run(
     return _wait(session, [job["id"] for job in accepted], timeout)
 
 
-def _tell(session: Session, document: dict[str, Any], error: TenureError) -> None:
-    name = document.get("name", "job")
-    session.out.note(f"{name} was refused; any document after it was not submitted")
+def _tell(session: Session, document: dict[str, Any], error: TenureError, *, left: int) -> None:
+    """Say which document was refused, and when it would have been accepted."""
+    more = f"; {left} more in the file not submitted" if left else ""
+    session.out.note(f"{document.get('name', 'job')} was refused{more}")
     earliest = (error.extra or {}).get("earliest")
     if isinstance(earliest, dict) and earliest.get("deadline"):
         cost = usd(earliest["cost_nano_usd"] / 1e9)
@@ -127,7 +129,7 @@ def ps(
     session: Session,
     *,
     is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those over.")] = False,
-    state: Annotated[str, typer.Option(help="Only these states, parted by commas.")] = "",
+    state: Annotated[str, typer.Option(help="Only these states, separated by commas.")] = "",
     app_name: Annotated[str, typer.Option("--app", help="Only jobs of this app.")] = "",
 ) -> None:
     """List the jobs that are not over."""
@@ -307,9 +309,9 @@ def logs(
             session.out.note(error.detail)
 
 
-def cancel(session: Session, jobs: Refs) -> None:
+def cancel(session: Session, jobs: Refs) -> int:
     """Cancel jobs; their executors are stopped."""
-    session.out.rows([session.client.cancel_job(job) for job in jobs], COLUMNS)
+    return session.each(jobs, session.client.cancel_job, COLUMNS)
 
 
 for _name in ("cancel", "stop", "rm"):

@@ -19,6 +19,7 @@ from tenure.cli import (
     jobs,
     nodes,
     simulate,
+    top,
 )
 from tenure.cli.verb import CaOption, Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
 
@@ -60,6 +61,7 @@ verb(app, "cost")(fleet.cost)
 verb(app, "energy")(energy.energy)
 verb(app, "forecast")(forecasts.forecast)
 verb(app, "events")(fleet.events)
+verb(app, "top")(top.top)
 verb(app, "version")(fleet.version)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ import typer
 
 from tenure.cli import agentsite
 from tenure.cli.agentsite import Wish
-from tenure.cli.output import Column, ago
+from tenure.cli.output import Column, ago, size
 from tenure.cli.verb import Session, verb
 from tenure.model.errors import InvalidInput, TenureError
 from tenure.model.node import NodeSpec
@@ -131,14 +130,9 @@ def _sentence(shown: Json) -> str:
 async def _install(spec: NodeSpec, plan: AgentPlan, timeout_s: float) -> tuple[bool, Json]:
     async with agentsite.engine_of(spec) as engine:
         site = engine.agent_site()
-        changed = await site.install(await _fitted(site, plan))
+        changed = await site.install(await site.fitted(plan))
         agent = agentsite.agent_of(spec)
         return changed, await agentsite.answering(engine, agent, timeout_s=timeout_s)
-
-
-async def _fitted(site: Any, plan: AgentPlan) -> AgentPlan:
-    """Return the plan for an engine as it is."""
-    return replace(plan, is_confined=await site.is_confined())
 
 
 def _show_plan(session: Session, config: Path | None, node: str, wish: Wish) -> int:
@@ -149,8 +143,9 @@ def _show_plan(session: Session, config: Path | None, node: str, wish: Wish) -> 
 
     async def look() -> tuple[AgentPlan, bool]:
         async with agentsite.engine_of(spec) as engine:
-            fitted = await _fitted(engine.agent_site(), plan)
-            return fitted, await engine.agent_site().is_current(fitted)
+            site = engine.agent_site()
+            fitted = await site.fitted(plan)
+            return fitted, await site.is_current(fitted)
 
     fitted, is_current = asyncio.run(look())
     shown = {
@@ -176,6 +171,7 @@ def _render_plan(session: Session, shown: Json) -> None:
         ("user", made["User"]),
         ("mounts", host["Binds"]),
         ("rights", host["CapAdd"]),
+        ("bounds", f"{size(host['Memory'])} of memory, {host['PidsLimit']} processes and threads"),
         ("files", shown["files"]),
     ]
     session.out.fields(pairs)

@@ -89,7 +89,8 @@ def _agent(told: dict[str, Any] | None) -> str | None:
     """Say in a line whether the node's agent answers."""
     if not told:
         return None
-    return f"{told['state']}: {told['detail']}" if told["detail"] else told["state"]
+    word = "not asked for samples yet" if told["state"] == "unheard" else told["state"]
+    return f"{word}: {told['detail']}" if told["detail"] else word
 
 
 def _harvest(told: dict[str, Any] | None) -> str | None:
@@ -104,7 +105,7 @@ def _harvest(told: dict[str, Any] | None) -> str | None:
     used = f"uses {numbers.get('harvest_cpu_m', 0) / 1000:g}"
     return (
         f"{told.get('mode')}; quota {shown}, {used}; {told.get('kills', 0)} tasks ended; "
-        f"99 % of looks within {late.get('p99_us', 0) / 1000:g} ms"
+        f"99 % of its looks at most {late.get('p99_us', 0) / 1000:g} ms late"
     )
 
 
@@ -125,20 +126,22 @@ def inspect(session: Session, node: Name) -> None:
 
 
 @verb(app, "cordon")
-def cordon(session: Session, nodes: Names, *, reason: Why = "") -> None:
+def cordon(session: Session, nodes: Names, *, reason: Why = "") -> int:
     """Place no new work on nodes; what runs there goes on."""
-    _schedule(session, nodes, "cordoned", reason)
+    return _schedule(session, nodes, "cordoned", reason)
 
 
 @verb(app, "uncordon")
-def uncordon(session: Session, nodes: Names) -> None:
+def uncordon(session: Session, nodes: Names) -> int:
     """Place new work on nodes again."""
-    _schedule(session, nodes, "yes")
+    return _schedule(session, nodes, "yes")
 
 
-def _schedule(session: Session, nodes: list[str], to: str, reason: str = "") -> None:
-    changed = [session.client.schedule_node(node, to, reason=reason) for node in nodes]
-    session.out.rows(changed, COLUMNS, key="name")
+def _schedule(session: Session, nodes: list[str], to: str, reason: str = "") -> int:
+    client = session.client
+    return session.each(
+        nodes, lambda node: client.schedule_node(node, to, reason=reason), COLUMNS, key="name"
+    )
 
 
 @verb(app, "drain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -12,9 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tenure.model.errors import TenureError
+from tenure.model.units import size_text
 
 #: Wide enough that no table is folded where nobody looks at it.
 PIPE_WIDTH = 1000
+#: A time as the API tells it. People read seconds; programs take ``--json``.
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{6}Z")
 Json = dict[str, Any]
 Column = tuple[str, Callable[[Json], object]]
 
@@ -54,12 +58,7 @@ class Output:
 
     def table(self, items: Iterable[Json], columns: Sequence[Column]) -> None:
         """Print a table for people."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for name, _ in columns:
-            table.add_column(name, no_wrap=True)
-        for item in items:
-            table.add_row(*(cell(of(item)) for _, of in columns))
-        _console().print(table)
+        console().print(table_of(items, columns))
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Print names and values, one a line; empty values are left out."""
@@ -69,7 +68,7 @@ class Output:
         for name, value in pairs:
             if value not in (None, "", [], {}):
                 table.add_row(name, cell(value))
-        _console().print(table)
+        console().print(table)
 
     def write(self, text: str) -> None:
         """Print a line on stdout at once; a reader may be waiting for it."""
@@ -85,7 +84,7 @@ class Output:
     def note(self, text: str) -> None:
         """Tell the person something, on stderr, unless quiet."""
         if not self.is_quiet:
-            print(printable(text), file=sys.stderr)
+            print(readable(text), file=sys.stderr)
 
     def error(self, error: TenureError) -> None:
         """Tell what went wrong, with every faulty field."""
@@ -99,12 +98,29 @@ class Output:
         if len(lines) < 2:
             lines = []
         told = f"{len(lines)} faults" if error.detail in lines[:1] else error.detail
-        print(f"error: {printable(told)}", file=sys.stderr)
+        print(f"error: {readable(told)}", file=sys.stderr)
         for line in lines:
-            print(f"  {printable(line)}", file=sys.stderr)
+            print(f"  {readable(line)}", file=sys.stderr)
 
 
-def _console() -> Console:
+def table_of(
+    items: Iterable[Json],
+    columns: Sequence[Column],
+    *,
+    is_dim: Callable[[Json], object] | None = None,
+) -> Table:
+    """Return a table for people; rows of which ``is_dim`` holds stand back."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, _ in columns:
+        table.add_column(name, no_wrap=True)
+    for item in items:
+        style = "dim" if is_dim is not None and is_dim(item) else None
+        table.add_row(*(cell(of(item)) for _, of in columns), style=style)
+    return table
+
+
+def console() -> Console:
+    """Return where tables are printed."""
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
@@ -112,6 +128,11 @@ def _console() -> Console:
 def printable(text: str) -> str:
     """Return text that cannot drive the terminal: control characters become visible."""
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def readable(text: str) -> str:
+    """Return printable text whose times are told to the second."""
+    return printable(_TIME.sub(r"\1Z", text))
 
 
 def cell(value: object) -> str:
@@ -126,23 +147,19 @@ def cell(value: object) -> str:
         return ", ".join(cell(part) for part in value) or "-"
     if isinstance(value, dict):
         return ", ".join(f"{k}={cell(v)}" for k, v in value.items()) or "-"
-    return printable(str(value))
+    return readable(str(value))
 
 
 def size(count: int | None) -> str:
     """Return bytes with a binary unit."""
-    if count is None:
-        return "-"
-    amount, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while amount >= 1024 and len(units) > 1:
-        amount /= 1024
-        units.pop(0)
-    return f"{amount:.4g}{units[0]}"
+    return "-" if count is None else size_text(count)
 
 
 def usd(amount: float | None) -> str:
     """Return dollars with as many digits as small prices need."""
-    return "-" if amount is None else f"${amount:.6f}" if abs(amount) < 1 else f"${amount:.2f}"
+    if not amount:
+        return "-" if amount is None else "$0"
+    return f"${amount:.6f}" if abs(amount) < 1 else f"${amount:.2f}"
 
 
 def ago(text: str | None, now: datetime | None = None) -> str:
@@ -153,11 +170,18 @@ def ago(text: str | None, now: datetime | None = None) -> str:
     return f"in {span(-span_s)}" if span_s < 0 else f"{span(span_s)} ago"
 
 
-def between(start: str | None, end: str | None) -> str:
-    """Return the time from one ISO time to another."""
-    if not start or not end:
+def seconds_between(start: str, end: str) -> float:
+    """Return the time from one ISO time to another, negative where the other is earlier."""
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+
+
+def between(start: str | None, end: str | None, now: datetime | None = None) -> str:
+    """Return the time from one ISO time to another, or so far where that has not come."""
+    if not start:
         return "-"
-    return span((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
+    until = datetime.fromisoformat(end) if end else now or datetime.now(UTC)
+    span_s = (until - datetime.fromisoformat(start)).total_seconds()
+    return span(span_s) if end else f"{span(max(0.0, span_s))} so far"
 
 
 def span(span_s: float) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from tenure.cli.output import Output
+from tenure.cli.output import Column, Output
 from tenure.client.client import Client
 from tenure.client.target import discover
 from tenure.config.certificates import client_context
-from tenure.model.errors import FieldError, InvalidInput, TenureError
+from tenure.model.errors import FieldError, InvalidInput, TenureError, Unavailable
 
 #: Bridges the moment in which a daemon restarts; longer, and a person would wonder.
 PATIENCE_S = 0.5
@@ -95,6 +95,35 @@ class Session:
             make_context=client_context,
         )
         return Client(target, patience_s=patience_s)
+
+    def each(
+        self,
+        refs: Sequence[str],
+        call: Callable[[str], dict[str, Any]],
+        columns: Sequence[Column],
+        *,
+        key: str = "id",
+    ) -> int:
+        """Print what a call says of each of several; return the exit code, the worst of them.
+
+        One that is refused is told on stderr, and the others are done all the same. Not so where
+        there is no answer: the others would have none either.
+        """
+        rows: list[dict[str, Any]] = []
+        code = 0
+        for ref in refs:
+            try:
+                rows.append(call(ref))
+            except Unavailable as error:
+                self.out.error(error)
+                code = max(code, error.exit_code)
+                break
+            except TenureError as error:
+                self.out.error(error)
+                code = max(code, error.exit_code)
+        if rows:
+            self.out.rows(rows, columns, key=key)
+        return code
 
 
 Verb = Callable[..., int | None]

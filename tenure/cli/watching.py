@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tenure.cli.output import Output
@@ -15,24 +15,37 @@ RUN_OVER = frozenset(("done", "advised", "failed", "missed", "skipped"))
 POLL_S = (0.1, 1.0)
 
 
+def looks(until: float | None) -> Iterator[None]:
+    """Yield whenever it is time to look, the last time after ``until``, with pauses between.
+
+    ``until`` is in monotonic seconds; None: for ever.
+    """
+    pause_s, longest_s = POLL_S
+    while True:
+        is_last = until is not None and time.monotonic() >= until
+        yield
+        if is_last:
+            return
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.3, longest_s)
+
+
 def wait_until_over(
     client: Client, refs: Sequence[str], until: float | None, out: Output
 ) -> dict[str, dict[str, Any]]:
     """Return the jobs that are over by ``until`` (monotonic seconds; None: all, however long)."""
     over: dict[str, dict[str, Any]] = {}
     seen: dict[str, str] = {}
-    poll_s = POLL_S[0]
-    while True:
+    for _ in looks(until):
         for ref in refs:
             if ref not in over:
                 job = client.job(ref)
                 _tell(out, seen, ref, job)
                 if job["state"] in JOB_OVER:
                     over[ref] = job
-        if len(over) == len(set(refs)) or (until is not None and time.monotonic() >= until):
-            return over
-        time.sleep(poll_s)
-        poll_s = min(poll_s * 1.3, POLL_S[1])
+        if len(over) == len(set(refs)):
+            break
+    return over
 
 
 def _tell(out: Output, seen: dict[str, str], ref: str, job: dict[str, Any]) -> None:
@@ -44,10 +57,9 @@ def _tell(out: Output, seen: dict[str, str], ref: str, job: dict[str, Any]) -> N
 
 def wait_for_run(client: Client, run_id: str, until: float | None) -> dict[str, Any]:
     """Return a cycle's run once it is over, or as it is at ``until`` (monotonic seconds)."""
-    poll_s = POLL_S[0]
-    while True:
+    run: dict[str, Any] = {}
+    for _ in looks(until):
         run = client.run(run_id)
-        if run["state"] in RUN_OVER or (until is not None and time.monotonic() >= until):
-            return run
-        time.sleep(poll_s)
-        poll_s = min(poll_s * 1.3, POLL_S[1])
+        if run["state"] in RUN_OVER:
+            break
+    return run

@@ -14,10 +14,12 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from tenure.client import sse
 from tenure.client.errors import DaemonUnreachable
+from tenure.client.inputs import once_read
+from tenure.client.query import if_match, part_of, query_of
 from tenure.client.target import Target
 from tenure.client.wire import Request, send, stream
 from tenure.model.errors import TenureError, Unavailable
@@ -50,37 +52,37 @@ class Client:
 
     def node(self, name: str) -> Json:
         """Return one node."""
-        return self._get(f"/v1/nodes/{_part(name)}")
+        return self._get(f"/v1/nodes/{part_of(name)}")
 
     def schedule_node(self, name: str, to: str, *, reason: str = "") -> Json:
         """Cordon (``cordoned``) or uncordon (``yes``) a node."""
         body = {"scheduling": to, "reason": reason}
-        return self._call("PATCH", f"/v1/nodes/{_part(name)}", body, is_again=True)
+        return self._call("PATCH", f"/v1/nodes/{part_of(name)}", body, is_again=True)
 
     def maintain_node(self, name: str, *, is_on: bool, reason: str = "") -> Json:
         """Begin or end the maintenance of a node."""
         body = {"maintenance": is_on, "reason": reason}
-        return self._call("PATCH", f"/v1/nodes/{_part(name)}", body, is_again=True)
+        return self._call("PATCH", f"/v1/nodes/{part_of(name)}", body, is_again=True)
 
     def drain_node(
         self, name: str, *, is_dry: bool = False, reason: str = "", timeout_s: float | None = None
     ) -> Json:
         """Begin to empty a node, or return what that would do; the drain as it stands."""
         body = {"dry_run": is_dry, "reason": reason, "timeout_s": timeout_s}
-        return self._call("POST", f"/v1/nodes/{_part(name)}/drain", body, is_again=True)
+        return self._call("POST", f"/v1/nodes/{part_of(name)}/drain", body, is_again=True)
 
     def cancel_drain(self, name: str) -> Json:
         """End the drain of a node. Raises Conflict ``not_draining``."""
-        return self._call("DELETE", f"/v1/nodes/{_part(name)}/drain", None)
+        return self._call("DELETE", f"/v1/nodes/{part_of(name)}/drain", None)
 
     def power_node(self, name: str, to: str, *, version: int | None = None) -> Json:
         """Switch a node ``on`` or ``off``; Conflict if it is not at ``version`` (None: any)."""
-        path = f"/v1/nodes/{_part(name)}/power"
-        return self._call("POST", path, {"to": to}, headers=_if_match(version))
+        path = f"/v1/nodes/{part_of(name)}/power"
+        return self._call("POST", path, {"to": to}, headers=if_match(version))
 
     def accept_tier(self, node: str, tier: str, *, gives_up: bool = False) -> Json:
         """Say that the disk of a tier was replaced; return the tier."""
-        path = f"/v1/nodes/{_part(node)}/tiers/{_part(tier)}/accept"
+        path = f"/v1/nodes/{part_of(node)}/tiers/{part_of(tier)}/accept"
         return self._call("POST", path, {"gives_up": gives_up})
 
     def fence_node(self, name: str, *, version: int | None = None) -> Json:
@@ -88,13 +90,17 @@ class Client:
 
         Raises Conflict if it is not at ``version`` (None: any).
         """
-        path = f"/v1/nodes/{_part(name)}/fence"
-        return self._call("POST", path, {"confirm": name}, headers=_if_match(version))
+        path = f"/v1/nodes/{part_of(name)}/fence"
+        return self._call("POST", path, {"confirm": name}, headers=if_match(version))
 
     def node_usage(self, name: str, *, days: int = 1, until: str = "") -> Json:
         """Return what owners of a node used in the days before a time (ISO 8601; now)."""
-        query = _query({"days": days, "until": until})
-        return self._get(f"/v1/nodes/{_part(name)}/usage{query}")
+        query = query_of({"days": days, "until": until})
+        return self._get(f"/v1/nodes/{part_of(name)}/usage{query}")
+
+    def top(self, query: Mapping[str, Any]) -> Json:
+        """Return what is used now; ``query`` as of ``GET /v1/top``."""
+        return self._get(f"/v1/top{query_of(query)}")
 
     # forecasts
 
@@ -104,7 +110,7 @@ class Client:
 
     def forecast(self, node: str) -> Json:
         """Return a node's forecast, step by step, and what it lends by that."""
-        return self._get(f"/v1/forecasts/{_part(node)}")
+        return self._get(f"/v1/forecasts/{part_of(node)}")
 
     def submit_forecasts(self, body: Mapping[str, Any]) -> Json:
         """Hand in some of a run's forecasts; the same ones again change nothing."""
@@ -126,19 +132,19 @@ class Client:
 
     def job(self, ref: str) -> Json:
         """Return one job with its executors."""
-        return self._get(f"/v1/jobs/{_part(ref)}")
+        return self._get(f"/v1/jobs/{part_of(ref)}")
 
     def explain_job(self, ref: str) -> Json:
         """Return why a job is where it is."""
-        return self._get(f"/v1/jobs/{_part(ref)}/explain")
+        return self._get(f"/v1/jobs/{part_of(ref)}/explain")
 
     def explain_executor(self, ref: str, executor: int) -> Json:
         """Return which blocks an executor of a job reads where, and why."""
-        return self._get(f"/v1/jobs/{_part(ref)}/executors/{executor}/explain")
+        return self._get(f"/v1/jobs/{part_of(ref)}/executors/{executor}/explain")
 
     def cancel_job(self, ref: str) -> Json:
         """Cancel a job."""
-        return self._call("POST", f"/v1/jobs/{_part(ref)}/cancel", {}, is_again=True)
+        return self._call("POST", f"/v1/jobs/{part_of(ref)}/cancel", {}, is_again=True)
 
     def job_logs(
         self,
@@ -150,17 +156,17 @@ class Client:
     ) -> Iterator[bytes]:
         """Yield the log of one executor (needed where the job has several)."""
         query = {"executor": executor, "tail": tail, "follow": follow}
-        return self._text(f"/v1/jobs/{_part(ref)}/logs", query, follow=follow)
+        return self._text(f"/v1/jobs/{part_of(ref)}/logs", query, follow=follow)
 
     # batches
 
     def submit_batch(self, batch: Mapping[str, Any], *, key: str = "") -> Json:
         """Submit a batch; ``key`` makes it happen once (a new one by default)."""
-        return self._submit("/v1/batches", batch, key)
+        return once_read(lambda: self._submit("/v1/batches", batch, key))
 
     def plan_batch(self, batch: Mapping[str, Any]) -> Json:
         """Return what a submission would be answered."""
-        return self._call("POST", "/v1/batches/plan", batch, is_again=True)
+        return once_read(lambda: self._call("POST", "/v1/batches/plan", batch, is_again=True))
 
     def batches(self, *, state: str = "") -> list[Json]:
         """Return the batches in the order of arrival; ``state`` may name several, by commas."""
@@ -168,34 +174,34 @@ class Client:
 
     def batch(self, ref: str) -> Json:
         """Return one batch with its stages."""
-        return self._get(f"/v1/batches/{_part(ref)}")
+        return self._get(f"/v1/batches/{part_of(ref)}")
 
     def explain_batch(self, ref: str) -> Json:
         """Return the plan of a batch and what its tasks wait for."""
-        return self._get(f"/v1/batches/{_part(ref)}/explain")
+        return self._get(f"/v1/batches/{part_of(ref)}/explain")
 
     def batch_tasks(self, ref: str) -> list[Json]:
         """Return the tasks of a batch by index."""
-        return self._all(f"/v1/batches/{_part(ref)}/tasks", {})
+        return self._all(f"/v1/batches/{part_of(ref)}/tasks", {})
 
     def cancel_batch(self, ref: str) -> Json:
         """Cancel a batch."""
-        return self._call("POST", f"/v1/batches/{_part(ref)}/cancel", {}, is_again=True)
+        return self._call("POST", f"/v1/batches/{part_of(ref)}/cancel", {}, is_again=True)
 
     def explain_task(self, ref: str, task: int) -> Json:
         """Return what a task of a batch reads where, and why."""
-        return self._get(f"/v1/batches/{_part(ref)}/tasks/{task}/explain")
+        return self._get(f"/v1/batches/{part_of(ref)}/tasks/{task}/explain")
 
     def batch_logs(
         self, ref: str, task: int | None = None, *, tail: int | None = None, follow: bool = False
     ) -> Iterator[bytes]:
         """Yield the log of one task (needed where the batch has several)."""
         query = {"task": task, "tail": tail, "follow": follow}
-        return self._text(f"/v1/batches/{_part(ref)}/logs", query, follow=follow)
+        return self._text(f"/v1/batches/{part_of(ref)}/logs", query, follow=follow)
 
     def batch_output(self, ref: str) -> Iterator[bytes]:
         """Yield the output of a batch. Raises Conflict ``no_output`` if it did not succeed."""
-        request = Request("GET", f"/v1/batches/{_part(ref)}/output")
+        request = Request("GET", f"/v1/batches/{part_of(ref)}/output")
         return stream(self.target, request, FOLLOW_TIMEOUT_S)
 
     # datasets
@@ -210,15 +216,15 @@ class Client:
 
     def dataset(self, ref: str) -> Json:
         """Return one dataset with where it lies."""
-        return self._get(f"/v1/datasets/{_part(ref)}")
+        return self._get(f"/v1/datasets/{part_of(ref)}")
 
     def dataset_files(self, ref: str) -> list[Json]:
         """Return the files of a dataset."""
-        return self._all(f"/v1/datasets/{_part(ref)}/files", {})
+        return self._all(f"/v1/datasets/{part_of(ref)}/files", {})
 
     def dataset_blocks(self, ref: str) -> list[Json]:
         """Return the blocks of a dataset with their copies."""
-        return self._all(f"/v1/datasets/{_part(ref)}/blocks", {})
+        return self._all(f"/v1/datasets/{part_of(ref)}/blocks", {})
 
     def begin_upload(
         self,
@@ -240,11 +246,11 @@ class Client:
 
     def upload(self, key: str) -> Json:
         """Return what of an upload is there."""
-        return self._get(f"/v1/uploads/{_part(key)}")
+        return self._get(f"/v1/uploads/{part_of(key)}")
 
     def send_chunk(self, key: str, number: int, offset: int, chunk: bytes) -> Json:
         """Send a chunk of a file; raises Conflict ``wrong_offset`` where another is to come."""
-        path = f"/v1/uploads/{_part(key)}/files/{number}?offset={offset}"
+        path = f"/v1/uploads/{part_of(key)}/files/{number}?offset={offset}"
         digest = b64encode(hashlib.sha256(chunk).digest()).decode()
         headers = {"Content-Digest": f"sha-256=:{digest}:"}
         headers["Content-Type"] = "application/octet-stream"
@@ -253,11 +259,11 @@ class Client:
 
     def drop_upload(self, key: str) -> Json:
         """Give an upload up."""
-        return self._call("DELETE", f"/v1/uploads/{_part(key)}", None)
+        return self._call("DELETE", f"/v1/uploads/{part_of(key)}", None)
 
     def dataset_content(self, ref: str, file: str) -> Iterator[bytes]:
         """Yield a file of a dataset. Raises Conflict ``unreadable``."""
-        path = f"/v1/datasets/{_part(ref)}/content?{urlencode({'file': file})}"
+        path = f"/v1/datasets/{part_of(ref)}/content?{urlencode({'file': file})}"
         return stream(self.target, Request("GET", path), FOLLOW_TIMEOUT_S)
 
     def strays(self) -> list[Json]:
@@ -266,15 +272,15 @@ class Client:
 
     def discard_strays(self, dataset: str) -> Json:
         """Have the blocks of a dataset that no record knows removed."""
-        return self._call("DELETE", f"/v1/strays/{_part(dataset)}", None)
+        return self._call("DELETE", f"/v1/strays/{part_of(dataset)}", None)
 
     def change_dataset(self, ref: str, verb: str) -> Json:
         """``verb`` is pin, unpin, prefetch or verify."""
-        return self._call("POST", f"/v1/datasets/{_part(ref)}/{verb}", {}, is_again=True)
+        return self._call("POST", f"/v1/datasets/{part_of(ref)}/{verb}", {}, is_again=True)
 
     def remove_dataset(self, ref: str) -> Json:
         """Remove a dataset."""
-        return self._call("DELETE", f"/v1/datasets/{_part(ref)}", None)
+        return self._call("DELETE", f"/v1/datasets/{part_of(ref)}", None)
 
     # containers
 
@@ -291,20 +297,20 @@ class Client:
 
     def container(self, ref: str) -> Json:
         """Return one container with its body, profile and moves."""
-        return self._get(f"/v1/containers/{_part(ref)}")
+        return self._get(f"/v1/containers/{part_of(ref)}")
 
     def start_container(self, ref: str) -> Json:
         """Start a stopped container."""
-        return self._call("POST", f"/v1/containers/{_part(ref)}/start", None)
+        return self._call("POST", f"/v1/containers/{part_of(ref)}/start", None)
 
     def stop_container(self, ref: str, *, grace_s: int | None = None) -> Json:
         """Stop a container."""
         body = {} if grace_s is None else {"grace_s": grace_s}
-        return self._call("POST", f"/v1/containers/{_part(ref)}/stop", body)
+        return self._call("POST", f"/v1/containers/{part_of(ref)}/stop", body)
 
     def remove_container(self, ref: str, *, grace_s: int | None = None) -> Json:
         """Stop and remove a container."""
-        path = f"/v1/containers/{_part(ref)}{_query({'grace_s': grace_s})}"
+        path = f"/v1/containers/{part_of(ref)}{query_of({'grace_s': grace_s})}"
         return self._call("DELETE", path, None)
 
     def container_logs(
@@ -312,7 +318,7 @@ class Client:
     ) -> Iterator[bytes]:
         """Yield a container's log."""
         query = {"tail": tail, "follow": follow}
-        return self._text(f"/v1/containers/{_part(ref)}/logs", query, follow=follow)
+        return self._text(f"/v1/containers/{part_of(ref)}/logs", query, follow=follow)
 
     # cycles
 
@@ -322,27 +328,27 @@ class Client:
 
     def run_cycle(self, name: str, *, is_dry: bool = False) -> Json:
         """Have a worker run a cycle now; returns the run, due."""
-        return self._call("POST", f"/v1/cycles/{_part(name)}/run", {"dry_run": is_dry})
+        return self._call("POST", f"/v1/cycles/{part_of(name)}/run", {"dry_run": is_dry})
 
     def claim_run(self, cycle: str, run_id: str = "") -> Json:
         """Take a due run of a cycle. Raises Conflict ``nothing_due``."""
         body = {"run_id": run_id} if run_id else {}
-        return self._call("POST", f"/v1/cycles/{_part(cycle)}/claim", body)
+        return self._call("POST", f"/v1/cycles/{part_of(cycle)}/claim", body)
 
     def runs(self, *, cycle: str = "", state: str = "", limit: int = 100) -> list[Json]:
         """Return the newest runs."""
-        query = _query({"cycle": cycle, "state": state, "limit": limit})
+        query = query_of({"cycle": cycle, "state": state, "limit": limit})
         found: list[Json] = self._get(f"/v1/runs{query}")["items"]
         return found
 
     def run(self, run_id: str) -> Json:
         """Return one run with its moves and verdicts."""
-        return self._get(f"/v1/runs/{_part(run_id)}")
+        return self._get(f"/v1/runs/{part_of(run_id)}")
 
     def fail_run(self, run_id: str, reason: str) -> Json:
         """Say that a run cannot be planned."""
         return self._call(
-            "POST", f"/v1/runs/{_part(run_id)}/fail", {"reason": reason}, is_again=True
+            "POST", f"/v1/runs/{part_of(run_id)}/fail", {"reason": reason}, is_again=True
         )
 
     def submit_plan(self, plan: Mapping[str, Any]) -> Json:
@@ -361,11 +367,11 @@ class Client:
 
     def cost(self, *, since: str = "", until: str = "") -> Json:
         """Return what the nodes cost between two times (ISO 8601)."""
-        return self._get(f"/v1/cost{_query({'since': since, 'until': until})}")
+        return self._get(f"/v1/cost{query_of({'since': since, 'until': until})}")
 
     def energy(self, *, since: str = "", until: str = "") -> Json:
         """Return what was drawn between two times (ISO 8601); the last 24 h by default."""
-        return self._get(f"/v1/energy{_query({'since': since, 'until': until})}")
+        return self._get(f"/v1/energy{query_of({'since': since, 'until': until})}")
 
     def version(self) -> Json:
         """Return the daemon's version."""
@@ -381,7 +387,7 @@ class Client:
 
     def events(self, *, after: int = 0, limit: int = 100, types: str = "") -> Json:
         """Return up to ``limit`` events after a number."""
-        return self._get(f"/v1/events{_query({'after': after, 'limit': limit, 'types': types})}")
+        return self._get(f"/v1/events{query_of({'after': after, 'limit': limit, 'types': types})}")
 
     def follow_events(
         self, after: int | None = None, *, types: str = "", is_resuming: bool = True
@@ -413,7 +419,7 @@ class Client:
         headers = {"Accept": "text/event-stream"}
         if last:
             headers["Last-Event-ID"] = last
-        request = Request("GET", f"/v1/events{_query({'types': types})}", headers=headers)
+        request = Request("GET", f"/v1/events{query_of({'types': types})}", headers=headers)
         return sse.parse(sse.lines(stream(self.target, request, STREAM_TIMEOUT_S)))
 
     # plumbing
@@ -432,7 +438,7 @@ class Client:
         found: list[Json] = []
         cursor = ""
         while True:
-            page = self._get(path + _query({**query, "limit": PAGE, "cursor": cursor}))
+            page = self._get(path + query_of({**query, "limit": PAGE, "cursor": cursor}))
             found += page["items"]
             cursor = page["next_cursor"] or ""
             if not cursor:
@@ -478,20 +484,6 @@ class Client:
             wait_s = min(wait_s * 2, BACK_OFF_S[1])
 
     def _text(self, path: str, query: dict[str, Any], *, follow: bool) -> Iterator[bytes]:
-        request = Request("GET", path + _query(query), headers={"Accept": "text/plain"})
+        request = Request("GET", path + query_of(query), headers={"Accept": "text/plain"})
         timeout_s = FOLLOW_TIMEOUT_S if follow else self._timeout_s
         return stream(self.target, request, timeout_s)
-
-
-def _part(text: str) -> str:
-    return quote(text, safe="") or "%20"
-
-
-def _if_match(version: int | None) -> dict[str, str]:
-    return {} if version is None else {"If-Match": f'"{version}"'}
-
-
-def _query(values: Mapping[str, Any]) -> str:
-    given = {k: v for k, v in values.items() if v is not None and v is not False and v != ""}
-    texts = {k: "true" if v is True else str(v) for k, v in given.items()}
-    return f"?{urlencode(texts)}" if texts else ""

@@ -62,6 +62,8 @@ def _trust(context: ssl.SSLContext, path: str) -> None:
         context.load_verify_locations(cafile=path)
     except ssl.SSLError:
         _fault("ca", f"{path} holds no certificate in PEM form")
+    except OSError as error:  # it went meanwhile: files are renewed while they are looked at
+        _fault("ca", f"cannot read {path}: {error.strerror or error}")
 
 
 def _identify(context: ssl.SSLContext, files: TlsFiles) -> None:
@@ -79,6 +81,8 @@ def _identify(context: ssl.SSLContext, files: TlsFiles) -> None:
         if not _holds_certificate(files.cert):
             _fault("cert", f"{files.cert} holds no certificate in PEM form")
         _fault("key", f"{files.key} holds no private key in PEM form, or one of another kind")
+    except OSError as error:
+        _fault("cert", f"cannot read {files.cert} or {files.key}: {error.strerror or error}")
 
 
 class _Encrypted(Exception):

@@ -108,6 +108,7 @@ Quantile = Annotated[float, Strict(), Field(gt=0.5, lt=1, allow_inf_nan=False)]
 #: Models need a day to learn from, and look back on seven.
 HistoryDays = Annotated[float, Strict(), Field(ge=1, le=7, allow_inf_nan=False)]
 Factor = Annotated[float, Strict(), Field(ge=1, le=1000, allow_inf_nan=False)]
+Weight = Annotated[float, Strict(), Field(ge=0.001, le=1000, allow_inf_nan=False)]
 Speed = Annotated[float, Strict(), Field(gt=0, le=1000, allow_inf_nan=False)]
 Seconds = Annotated[
     float, Strict(), Field(ge=0, le=100 * _YEAR_S, allow_inf_nan=False), _named("seconds")

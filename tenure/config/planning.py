@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tenure.config import settings as made
-from tenure.config.fields import Interval, Positive
+from tenure.config.fields import Interval, Positive, Weight, Word
 from tenure.config.section import Section
 from tenure.config.section import stated as field
 from tenure.model.units import seconds_to_us
@@ -27,6 +27,11 @@ class PlannerSection(Section):
         "Who goes first where not everybody can: `arrival`, or `fair`: the submitter whose batches "
         "hold the least of what is lent (dominant share).",
     )
+    weights: dict[Word, Weight] = field(
+        {},
+        "With `sharing: fair`, how much of what is lent is whose, by `submitter` of batches: one "
+        "of weight 2 holds twice as much as one of 1, which is everybody's who is not named.",
+    )
 
 
 def build_planner(section: PlannerSection) -> made.PlannerSettings:
@@ -37,4 +42,5 @@ def build_planner(section: PlannerSection) -> made.PlannerSettings:
         limit_us=seconds_to_us(section.time_limit_s),
         cores=section.cores,
         sharing=section.sharing,
+        weights=dict(section.weights),
     )

@@ -144,13 +144,17 @@ class PrefetchSettings:
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """``answer_us`` for the answer to a submission, ``limit_us`` for a better plan."""
+    """``answer_us`` for the answer to a submission, ``limit_us`` for a better plan.
+
+    ``weights`` of submitters; 1 where none is stated.
+    """
 
     solver: str = "auto"
     answer_us: int = 2_000_000
     limit_us: int = 30_000_000
     cores: int = 2
     sharing: str = "arrival"
+    weights: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

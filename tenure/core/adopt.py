@@ -128,7 +128,7 @@ def _adopt_executor(ctx: Context, executor: Executor, copy: Sighting) -> None:
             node=copy.node,
             state=ExecutorState.RUNNING,
             engine_id=copy.facts.engine_id,
-            started_us=copy.facts.started_us or ctx.now_us,
+            started_us=_began_us(ctx, executor, copy),
             placed_us=executor.placed_us or ctx.now_us,
             changed_us=ctx.now_us,
             effect="",
@@ -141,6 +141,19 @@ def _adopt_executor(ctx: Context, executor: Executor, copy: Sighting) -> None:
     )
     ledger.begin_stay(ctx, executors.stay_of(adopted), adopted.node, adopted.job)
     ctx.publish("executor.adopted", adopted.key, node=adopted.node, attempt=adopted.attempt)
+
+
+def _began_us(ctx: Context, executor: Executor, copy: Sighting) -> int:
+    """Return when a copy began by our time: as its record says, else by how far its engine is off.
+
+    One that runs is rather taken to have begun late: ``max_runtime_s`` counts from then.
+    """
+    since_us = ctx.tables.jobs[executor.job].arrival_us
+    if copy.facts.is_running:
+        if copy.turn == executor.attempt and executor.started_us is not None:
+            return executor.started_us
+        since_us = max(since_us, executor.placed_us)
+    return copy.facts.began_us(since_us, ctx.now_us, apart_us=ctx.apart.get(copy.node, 0))
 
 
 def _executor_anew(ctx: Context, executor: Executor, copy: Sighting | None) -> None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.core import board, room, start
+from tenure.core import board, nearness, room, scouting, start
 from tenure.core.board import Scene
 from tenure.core.context import Context
+from tenure.core.deliberation import Head
 from tenure.model.arrays import np
 from tenure.model.booking import Booking
 from tenure.model.job import Job, JobState
@@ -80,11 +81,14 @@ class Sitting:
 class Memory:
     """What is not stored: how improving goes on, and waiting jobs as the plan saw them, by id.
 
+    ``is_head_left``: the one that ``rotation.head_us`` tells of may have been given up, or begin
+    earlier than it says.
     ``seen`` is the fleet as it was at the last pass. ``sitting`` is None where the plan must be
     looked at anew, ``offered`` one with a job that was not accepted yet.
     """
 
     rotation: Rotation = field(default_factory=Rotation)
+    is_head_left: bool = False
     rows: dict[str, Row] = field(default_factory=dict)
     seen: Scene | None = None
     sitting: Sitting | None = None
@@ -111,6 +115,9 @@ def serve(ctx: Context, queue: Sequence[Job]) -> None:
         _take(ctx, agenda)
         sitting = Sitting(here, None, ctx.index.line.turn, dict(agenda.bookings))
         memory.sitting = sitting
+    memory.is_head_left |= is_early
+    if memory.is_head_left:
+        _draw_near(ctx, memory, sitting.bookings.values())
     for job in queue:
         _begin_or_wait(ctx, job, sitting.bookings.get(job.id), here)
     _arm(ctx, memory, sitting.bookings)
@@ -145,6 +152,19 @@ def _sweep(ctx: Context) -> bool:
     for key in keys:
         ctx.tables.bookings.drop(key)
     return bool(keys)
+
+
+def _draw_near(ctx: Context, memory: Memory, bookings: Iterable[Booking]) -> None:
+    """Have who comes count as prompt (``placement.budget``) behind those who are left at most.
+
+    Somebody was given up before his start, so nobody would have waited behind him either, or room
+    came early, and with it his start. None of the others is planned to begin later than the last of
+    them, whose start may come nearer yet.
+    """
+    last_us = max((one.start_us for one in bookings), default=0)
+    head_us = min(memory.rotation.head_us, last_us)
+    memory.rotation = memory.rotation._replace(head_us=head_us)
+    memory.is_head_left = head_us > ctx.now_us
 
 
 def situation(ctx: Context, here: Scene) -> Situation:
@@ -320,6 +340,7 @@ def _has_moved(old: Booking, fresh: Booking) -> bool:
 def _begin_or_wait(ctx: Context, job: Job, booking: Booking | None, here: Scene) -> None:
     if booking is None:
         start.wait(ctx, job, "no_node")
+        scouting.hear_job(ctx, job)
     elif booking.start_us > ctx.now_us:
         if ctx.why.get(job.id) != "planned" or job.state is JobState.ACCEPTED:
             start.wait(ctx, job, "planned")
@@ -327,10 +348,11 @@ def _begin_or_wait(ctx: Context, job: Job, booking: Booking | None, here: Scene)
         start.wait(ctx, job, "node_not_ready")
         ctx.arm(ctx.now_us + LOOK_US, start.MACHINE, KEY)
     else:
-        view = board.scene(ctx).view
-        answer = ctx.placer.as_booked(view, board.ask_now(ctx, job), booking)
+        now, ask = board.scene(ctx), board.ask_now(ctx, job)
+        answer = ctx.placer.as_booked(now.view, ask, booking)
         ctx.tables.bookings.drop(job.id)
-        start.place(ctx, job, answer)
+        choice = nearness.choose(ctx, Head(job, ask, now, answer))
+        start.place(ctx, job, choice.answer, decision=choice.decision)
 
 
 def _last_calls(ctx: Context, bookings: Iterable[Booking]) -> list[int]:

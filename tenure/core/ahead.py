@@ -73,8 +73,10 @@ class Ahead:
     ``allowed`` more blocks of all these to be looked at.
     ``turn`` and ``seen`` are those of the shelves when copies, and tasks, were last looked at;
     ``rates_us`` is when the speeds of tiers are read again, ``rests_us`` when a stage is matched
-    again of which nothing could be placed, ``patience_us`` until when a task waits for a node that
-    has its block in HDFS.
+    again of which nothing could be placed, ``cursors`` how far its tasks were looked at for some
+    whose block can be read, ``patience_us`` until when a task waits for a node that
+    has its block in HDFS. ``ended`` are tasks that have read a block and ended well, while
+    something was prefetched, since that was last looked at.
     """
 
     courses: dict[str, Course] = field(default_factory=dict)
@@ -93,4 +95,6 @@ class Ahead:
     seen: int = -1
     rates_us: int = 0
     rests_us: dict[str, int] = field(default_factory=dict)
+    cursors: dict[tuple[str, str], int] = field(default_factory=dict)
     patience_us: dict[str, int] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)

@@ -13,7 +13,17 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tenure.core import chunks, lending, openings, planning, reading, roster, slices, tasks
+from tenure.core import (
+    chunks,
+    lending,
+    openings,
+    planning,
+    reading,
+    roster,
+    schedules,
+    slices,
+    tasks,
+)
 from tenure.core.context import Context
 from tenure.core.index import Strand
 from tenure.model.batch import (
@@ -31,6 +41,7 @@ from tenure.model.errors import FieldError, Problem
 from tenure.model.events import CancelBatch, SubmitBatch
 from tenure.model.node import Node
 from tenure.model.resources import DIMENSIONS, exhausted
+from tenure.model.units import size_text
 
 S = TaskState
 B = BatchState
@@ -46,7 +57,7 @@ def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
         raise AssertionError(f"batch {batch.id}: {batch.state} -> {state}")
     batch = ctx.put_batch(replace(batch, state=state))
     if batch.is_over:
-        ctx.tables.schedules.drop(batch.id)
+        schedules.drop(ctx.tables, batch.id)
         chunks.release(ctx, batch)
     ctx.publish(f"batch.{state.value}", batch.id, name=batch.spec.name, reason=batch.reason)
     return batch
@@ -74,10 +85,14 @@ def objection(ctx: Context, key: str, spec: BatchSpec) -> Problem | None:
     if len(ctx.index.open_batches) + coming >= ctx.params.max_batches:
         detail = f"{ctx.params.max_batches} batches are open already; try again later"
         return Problem("queue_full", detail, 429)
-    if not spec.tasks:
-        return _problem("zero_tasks", "it has no tasks", "stages")
+    idle = [stage.name for stage in spec.stages if not stage.count]
+    if idle or not spec.stages:
+        told = f"stage {idle[0]} has no tasks: its input is empty" if idle else "it has no tasks"
+        return _problem("zero_tasks", told, "stages")
     if spec.tasks > ctx.params.max_tasks:
-        detail = f"it has {spec.tasks} tasks, and may have {ctx.params.max_tasks}: split coarser"
+        detail = (
+            f"it has {spec.tasks} tasks, and may have {ctx.params.max_tasks}: have each do more"
+        )
         return _problem("too_many_tasks", detail, "stages")
     open_ = sum(ctx.tables.batches[key].spec.tasks for key in ctx.index.open_batches)
     open_ += coming_tasks
@@ -98,8 +113,8 @@ def _unfit(ctx: Context, stage: StageSpec, number: int) -> Problem | None:
     nodes = list(ctx.tables.nodes.values())
     largest = max((node.capacity.memory_bytes for node in nodes), default=0)
     if stage.chunk_bytes > largest:
-        detail = f"stage {stage.name}: a chunk of {stage.chunk_bytes} bytes is larger than the "
-        detail += f"memory of any node, at most {largest} bytes: split it finer"
+        detail = f"stage {stage.name}: a chunk of {size_text(stage.chunk_bytes)} is larger than "
+        detail += f"the memory of any node, at most {size_text(largest)}: split it finer"
         return _problem("chunk_too_large", detail, f"{path}.input.split")
     lenders = [node for node in nodes if lending.is_lendable(ctx, node)]
     if not lenders:
@@ -132,7 +147,7 @@ def _too_large(ctx: Context, stage: StageSpec, lenders: list[Node], path: str) -
 
 def _amount(name: str, value: int) -> str:
     """Return what a task asks for in words: CPU or memory."""
-    return f"{value / 1000:g} CPUs" if name == "cpu_m" else f"{value} bytes of memory"
+    return f"{value / 1000:g} CPUs" if name == "cpu_m" else f"{size_text(value)} of memory"
 
 
 def _short_of(ctx: Context, stage: StageSpec, node: Node) -> Sequence[str]:
@@ -298,14 +313,14 @@ def _serve(ctx: Context, batch: Batch) -> None:
         if is_waiting and roster.has_turn(ctx, batch, stage):
             is_planned = planning.is_planned(ctx, batch.id)
             if stage.dataset is not None and (roster.is_matched(stage) or not is_planned):
-                reading.fill(ctx, batch, stage, is_planned=is_planned)
+                reading.place_where_free(ctx, batch, stage, is_planned=is_planned)
             elif stage.dataset is not None:
-                openings.fill(ctx, batch, stage)
+                openings.place_by_plan(ctx, batch, stage)
             elif not is_planned:
-                _fill(ctx, batch, stage)
+                _place_where_free(ctx, batch, stage)
 
 
-def _fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
+def _place_where_free(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     """Place tasks of a stage that no plan holds where there is room."""
     seats = [] if ctx.slice.is_spent else _seats(ctx, stage)
     for task in roster.placeable(ctx, batch.id, stage.name):

@@ -61,9 +61,10 @@ class Shelves:
     ``chores`` are what a node does with its tiers at the moment, ``surveys`` the nodes whose tiers
     are to be looked at, not before ``again_us``, ``strewn`` those with more files to remove than
     one look takes in; ``fading`` the blocks of a tier that are still to be given up, for it or its
-    node is forgotten, and in which transaction some were last; ``comparing`` what is left to do of
-    a look that has ended; ``checks`` the blocks of a tier to be compared with their checksums,
-    ``proofs`` those of which a copy was found there that is not offered before it was compared,
+    node is forgotten, or it is the memory of a node that is off, and in which transaction some were
+    last; ``comparing`` what is left to do of a look that has ended; ``checks`` the blocks of a tier
+    to be compared with their checksums, ``proofs`` those of which a copy was found there that is
+    not offered before it was compared,
     ``walks`` how far it was asked for of a dataset; ``cuts`` the number of the first block of each
     file of a dataset, and of all its blocks;
     ``sole`` in which turn it was found whether a node has the last copy of a block; ``outlooks``

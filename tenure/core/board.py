@@ -14,7 +14,7 @@ from typing import Any
 
 from tenure.core import ledger, room
 from tenure.core.context import Context
-from tenure.core.occupants import Occupants
+from tenure.core.occupants import Occupants, settled
 from tenure.model.arrays import np
 from tenure.model.job import Constraint, Job, JobSpec
 from tenure.model.node import Node, Power
@@ -49,7 +49,8 @@ class Scene:
 class Columns:
     """One entry a node. ``ready_us`` is when a booting node is up, ``retry_us`` when it may.
 
-    ``billed_us`` is when its minimum billing period ends.
+    ``billed_us`` is when its minimum billing period ends. What is free is negative where more was
+    given out than a node has.
     """
 
     free_cpu_m: Ints
@@ -154,7 +155,7 @@ class Board:
         i, node, at = self._position[name], ctx.tables.nodes[name], self._columns
         load = room.load_on(ctx, name)
         free, most = node.capacity - load.executors - load.rest, node.capacity - load.rest
-        at.free_cpu_m[i], at.free_memory[i] = max(0, free.cpu_m), max(0, free.memory_bytes)
+        at.free_cpu_m[i], at.free_memory[i] = free.cpu_m, free.memory_bytes
         at.capacity_cpu_m[i], at.capacity_memory[i] = (
             max(0, most.cpu_m),
             max(0, most.memory_bytes),
@@ -185,14 +186,14 @@ class Board:
     def _look(self, ctx: Context) -> Scene:
         at, now_us = self._columns, ctx.now_us
         boot_us = np.where(at.is_booting, np.maximum(at.ready_us - now_us, 0), at.boot_us)
-        running = self._occupants.running(boot_us, now_us)
+        running = settled(self._occupants.running(boot_us, now_us), at.free_cpu_m, at.free_memory)
         off_us = at.billed_us.copy()
         np.maximum.at(off_us, running.node, running.end_us)
         remaining_us = np.where(at.is_kept_on, FOREVER_US, np.maximum(off_us - now_us, 0))
         view = ClusterView(
             names=tuple(self._names),
-            free_cpu_m=at.free_cpu_m.copy(),
-            free_memory=at.free_memory.copy(),
+            free_cpu_m=np.maximum(at.free_cpu_m, 0),
+            free_memory=np.maximum(at.free_memory, 0),
             capacity_cpu_m=at.capacity_cpu_m.copy(),
             capacity_memory=at.capacity_memory.copy(),
             price=at.price.copy(),
@@ -277,9 +278,7 @@ class Board:
         return mismatch or self._asks_problem(ctx, mine)
 
     def _ends_problem(self, ctx: Context, mine: Scene) -> str:
-        columns = (getattr(mine.running, field.name).tolist() for field in fields(Running))
-        found = sorted(zip(*columns, strict=True))
-        due = []
+        due, free = [], []
         for i, node in enumerate(mine.nodes):
             for executor in ctx.executors_on(node.name):
                 need = ctx.tables.jobs[executor.job].spec.request
@@ -287,7 +286,13 @@ class Board:
                 due.append((i, need.cpu_m, need.memory_bytes, end_us))
             going = [grave.request for grave in ctx.graves_on(node.name) if grave.may_run]
             due += [(i, need.cpu_m, need.memory_bytes, 0) for need in going]
-        return "" if found == sorted(due) else f"running: {found}, should be {sorted(due)}"
+            left = room.free_on(ctx, node)
+            free.append((left.cpu_m, left.memory_bytes))
+        columns = np.array(due, dtype=np.int64).reshape(-1, 4).T
+        rooms = np.array(free, dtype=np.int64).reshape(-1, 2).T
+        wanted = _rows(settled(Running(*columns), *rooms))
+        found = _rows(mine.running)
+        return "" if found == wanted else f"running: {found}, should be {wanted}"
 
     def _asks_problem(self, ctx: Context, mine: Scene) -> str:
         allowed = ctx.params.job_generations()
@@ -302,6 +307,11 @@ class Board:
             if replace(ask, eligible=serving) != due or ask.eligible.tolist() != serving.tolist():
                 return f"ask: {ask}, should be {due}"
         return ""
+
+
+def _rows(running: Running) -> list[tuple[int, ...]]:
+    columns = (getattr(running, field.name).tolist() for field in fields(Running))
+    return sorted(zip(*columns, strict=True))
 
 
 def board_of(ctx: Context) -> Board:

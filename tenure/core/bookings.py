@@ -18,7 +18,7 @@ def is_planned(ctx: Context) -> bool:
     """Whether the queue is planned, or bookings are left that nobody needs any more."""
     if len(ctx.tables.bookings):
         return True
-    return any(map(ctx.placer.is_planned, ctx.index.line.policies))
+    return any(ctx.placer.is_planned(policy) for policy in ctx.index.line.policies)
 
 
 def counts_on(ctx: Context, node: Node) -> bool:

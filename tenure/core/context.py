@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from tenure.core.ahead import Ahead
 from tenure.core.blockindex import Shelves, built
-from tenure.core.index import Index, Look, Strand, shift
+from tenure.core.index import Index, Look, Scouts, Strand, shift
 from tenure.core.line import queue_key
 from tenure.core.params import Params
 from tenure.core.slices import Slice
@@ -39,7 +40,8 @@ class Context:
     """The one mutable thing of the core. Only code called from ``handle`` changes it.
 
     ``fresh`` holds the start time of the newest listing of each node, ``profiles`` and ``foreign``
-    the measured use, ``refused`` engines that answer and were not taken for a node's, ``orphans``
+    the measured use, ``apart`` by how much the clock of each engine is behind our time (since it
+    connected), ``refused`` engines that answer and were not taken for a node's, ``orphans``
     the engine ids of our containers without a record, by node, as last listed, ``sightings`` all
     of ours by node while a restore looks at the fleet; none of these is durable: they are learned
     again after a restart. ``held`` are idle nodes that stay on because a waiting job may count on
@@ -60,11 +62,14 @@ class Context:
     its plan has nodes begin. ``starved`` says since when the tasks of a node have
     had next to no CPU, ``offers`` is what nodes lend over time, as last reckoned, ``standings``
     whether they may lend by their record and their agent.
-    ``slice`` is the work on batches that is left to this transaction.
+    ``slice`` is the work on batches that is left to this transaction. ``scouts`` are those who
+    find no place where a node's capacity is not known.
     """
 
-    def __init__(self, params: Params, placer: Placer, localizer: Localizer) -> None:
-        self.params, self.placer, self.localizer = params, placer, localizer
+    def __init__(
+        self, params: Params, make_placer: Callable[[], Placer], localizer: Localizer
+    ) -> None:
+        self.params, self._make_placer, self.localizer = params, make_placer, localizer
         self.now_us = 0
         self.tables = Tables()
         self.index = Index()
@@ -72,6 +77,7 @@ class Context:
         self.profiles: dict[str, Profile] = {}
         self.foreign: dict[str, Resources] = {}
         self.fresh: dict[str, int] = {}
+        self.apart: dict[str, int] = {}
         self.refused: dict[str, EngineFacts] = {}
         self.orphans: dict[str, frozenset[str]] = {}
         self.sightings: dict[str, dict[tuple[str, int], ContainerFacts]] = {}
@@ -81,7 +87,7 @@ class Context:
         self.timers: list[tuple[int, int, str, str]] = []
         self._armed: dict[tuple[str, str], int] = {}
         self._timer_seq = 0
-        self.is_room_changed = False
+        self.is_room_changed = self.is_closing = False
         self.touched_jobs: set[str] = set()
         self.touched_services: set[str] = set()
         self.touched_tasks: set[str] = set()
@@ -97,7 +103,6 @@ class Context:
         self.touched_nodes: set[str] = set()
         self.probes: dict[str, str] = {}
         self.held: set[str] = set()
-        self.is_closing = False
         self.dark: list[str] = []
         self.ended: list[Migration] = []
         self.looks: dict[str, Look] = {}
@@ -113,6 +118,12 @@ class Context:
         self.offers: dict[str, Any] = {}
         self.standings: dict[str, Any] = {}
         self.slice = Slice(params.slice_work)
+        self.scouts = Scouts()
+
+    @cached_property
+    def placer(self) -> Placer:
+        """The policies, made by the first question to them."""
+        return self._make_placer()
 
     # effects, events, timers
 
@@ -185,16 +196,13 @@ class Context:
         self.shelves.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
         self.is_room_changed = True
         self._touch_node(node.name)
-        if node.is_removed:
-            self.index.removed.add(node.name)
-        else:
-            self.index.removed.discard(node.name)
+        self.index.take_node(node)
         return self.tables.nodes.put(node.name, replace(node, version=node.version + 1))
 
     def drop_node(self, node: Node) -> None:
         """Forget a node."""
         self.tables.nodes.drop(node.name)
-        self.index.removed.discard(node.name)
+        self.index.drop_node(node)
         self.stale.add(node.name)
         self.is_room_changed = True
 
@@ -308,10 +316,8 @@ class Context:
         """Drop what was learned of a node that the configuration no longer names."""
         for learned in (self.foreign, self.fresh, self.refused, self.orphans, self.loads):
             learned.pop(node, None)
-        self.guards.pop(node, None)
-        self.starved.pop(node, None)
-        self.offers.pop(node, None)
-        self.standings.pop(node, None)
+        for told in (self.guards, self.starved, self.offers, self.standings, self.apart):
+            told.pop(node, None)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a grave reviewed."""
@@ -450,8 +456,7 @@ class Context:
             self._index_job(job)
         for node in tables.nodes.values():
             self._touch_node(node.name)
-            if node.is_removed:
-                self.index.removed.add(node.name)
+            self.index.take_node(node)
         self.index.open_runs = {run.id for run in tables.runs.values() if not run.is_over}
         self.index.open_drains = {d.node for d in tables.drains.values() if not d.is_over}
         for row in tables.intervals.values():

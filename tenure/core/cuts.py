@@ -50,7 +50,6 @@ def _chunks(ctx: Context, dataset: Dataset, numbers: range) -> Iterator[Block]:
 
 def _planned(ctx: Context, dataset: Dataset) -> tuple[Sequence[str], Sequence[int]]:
     """Return the nodes of a stage's planned starts, and how many tasks have begun with each."""
-    schedule = ctx.tables.schedules.get(dataset.spec.batch)
-    rows = () if schedule is None else schedule.starts
+    rows = ctx.tables.starts_of(dataset.spec.batch)
     mine = [start for start in rows if start.stage == dataset.spec.stage and start.count]
     return [start.node for start in mine], list(accumulate(start.count for start in mine))

@@ -25,8 +25,8 @@ from tenure.model.dataset import Dataset, DatasetSpec, DatasetState
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import BlockDoubted, ChangeDataset, PutDataset
 from tenure.model.node import Node, Power, Scheduling
-from tenure.model.tier import DURABLE
-from tenure.model.units import US
+from tenure.model.tier import DURABLE, TierKind
+from tenure.model.units import US, size_text
 
 MACHINE = "dataset"
 #: Records of a dataset's blocks that are made ahead of its copies; the rest follows as these end.
@@ -167,8 +167,12 @@ def _lacking(
 
 
 def _is_about_to_be_ready(ctx: Context, node: Node) -> bool:
+    return node.scheduling is Scheduling.YES and is_about_to_be_looked_at(ctx, node)
+
+
+def is_about_to_be_looked_at(ctx: Context, node: Node) -> bool:
     """Whether a node came, or may come, a moment ago and its tiers were not looked at yet."""
-    if node.is_removed or node.scheduling is not Scheduling.YES or node.power is not Power.ON:
+    if node.is_removed or node.power is not Power.ON:
         return False
     if replicas.standing(ctx, node.name) is not Standing.AWAY:
         return False
@@ -211,8 +215,9 @@ def _no_room(ctx: Context, spec: DatasetSpec, nodes: list[Node], coming: int) ->
     need = size * spec.replicas
     if need <= room:
         return None
-    told = f"{spec.replicas} replicas of {size} bytes on different nodes take {need} bytes"
-    told += f"; tiers of its kinds have room for {max(0, room)} of them: remove datasets, "
+    told = f"{spec.replicas} replicas of {size_text(size)} on different nodes take "
+    told += f"{size_text(need)}; tiers of its kinds have room for {size_text(max(0, room))}: "
+    told += "remove datasets, "
     return _problem("no_room", told + "ask for fewer replicas, or give tiers more capacity", "path")
 
 
@@ -289,9 +294,18 @@ def change(ctx: Context, command: ChangeDataset) -> None:
     elif dataset.spec.is_external:
         _change_external(ctx, command, dataset)
         return
+    elif command.verb == "prefetch" and not _has_memory(ctx):
+        told = "no node has a memory tier to copy blocks into: name one under nodes[].tiers"
+        ctx.refuse(command, "no_tiers", told, status=409)
+        return
     else:
         _change_own(ctx, command, dataset)
     ctx.reply(command, ctx.tables.datasets.get(dataset.id) or dataset)
+
+
+def _has_memory(ctx: Context) -> bool:
+    specs = (node.spec for node in ctx.tables.nodes.values())
+    return any(tier.kind is TierKind.MEMORY for spec in specs for tier in spec.tiers)
 
 
 def _change_own(ctx: Context, command: ChangeDataset, dataset: Dataset) -> None:

@@ -104,7 +104,7 @@ def _weigh(ctx: Context, head: Head, question: Question) -> Choice | None:
     if isinstance(outcome, Done):
         found = ctx.placer.recheck(head.here.view, head.ask, outcome.counts, ctx.now_us)
         if found is not None and _is_as_good(found, head, ctx.now_us):
-            if _late_behind(ctx, head, found):
+            if late_behind(ctx, head, found):
                 return _instead(ctx, head, f"in the place that {policy} chose others would be late")
             return Choice(found, policy)
     return _ask(ctx, head, asks=question.asks + 1)
@@ -133,7 +133,7 @@ def _bearable_us(ctx: Context, here: Scene) -> int:
     return min((2 * ctx.params.solve_us, *slacks_us.values())) // 2
 
 
-def _late_behind(ctx: Context, head: Head, found: Placed) -> bool:
+def late_behind(ctx: Context, head: Head, found: Placed) -> bool:
     """Whether a job that would be in time behind the stand-in's place would not be behind this."""
     rows = [row for row in _rows(ctx) if row.ask.id != head.job.id]
     here, ask, now_us = head.here, head.ask, ctx.now_us

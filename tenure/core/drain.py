@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import departures, evacuation, executors, replicas, room, services, tasks
+from tenure.core import departures, evacuation, executors, replicas, room, scouting, services, tasks
 from tenure.core.context import Context
 from tenure.core.index import Look
 from tenure.model.container import Migration, Step
@@ -29,7 +29,7 @@ from tenure.model.drain import (
     Setback,
 )
 from tenure.model.events import CancelDrain, DrainNode
-from tenure.model.node import Node, Power, Scheduling
+from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.units import US
 
 MACHINE = "drain"
@@ -188,7 +188,8 @@ def review_all(ctx: Context) -> None:
 
 def _advance(ctx: Context, drain: Drain) -> None:
     """Do what can be done now; unlike a look, an end is noticed at once."""
-    if not room.is_busy(ctx, drain.node) and not replicas.is_sole(ctx, drain.node):
+    is_busy = room.is_busy(ctx, drain.node) or replicas.is_sole(ctx, drain.node)
+    if not is_busy and _is_seen(ctx, drain.node):
         _done(ctx, drain)
     elif drain.deadline_us is not None and ctx.now_us >= drain.deadline_us:
         _time_out(ctx, drain)
@@ -196,6 +197,13 @@ def _advance(ctx: Context, drain: Drain) -> None:
         ctx.arm(ctx.looks[drain.node].due_us, MACHINE, drain.node)
     elif not ctx.is_closing:
         _look(ctx, drain)
+
+
+def _is_seen(ctx: Context, name: str) -> bool:
+    """Whether a node that answers was listed since: that finds old copies after a restore."""
+    node = ctx.tables.nodes[name]
+    is_there = node.power is Power.ON and node.reach is Reach.OK
+    return not is_there or name in ctx.fresh
 
 
 def _due_us(ctx: Context, node: str) -> int:
@@ -217,6 +225,9 @@ def _look(ctx: Context, drain: Drain) -> None:
     for move in found.moves:
         drain = _queue(ctx, drain, move)
     _tell(ctx, drain, found.blockers)
+    for blocker in found.blockers:
+        if blocker.code.startswith(evacuation.NOWHERE):
+            scouting.hear_service(ctx, ctx.tables.services[blocker.id])
     was = ctx.looks.get(drain.node)
     calm = min(was.calm + 1, MAX_CALM) if was is not None and is_same else 0
     ends = [b.until_us for b in found.blockers if b.until_us is not None]

@@ -30,6 +30,8 @@ PASSING = {
     S.MOVING: ("moving", "is being moved"),
 }
 WAIT = "wait; it ends by itself"
+#: How the codes of containers begin that no node takes.
+NOWHERE = ("no_room", "no_node")
 
 
 def plan(ctx: Context, node: Node, setbacks: Mapping[str, Setback]) -> DrainPlan:

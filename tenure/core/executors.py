@@ -39,8 +39,6 @@ ENGINE_END_CODES = frozenset((137, 143, 255))
 #: An engine that goes down ends its containers before it is missed: so long such an exit may be
 #: its doing. A silent death is noticed within two pings of 3 s each and the 2 s between them.
 JUDGE_US = 10 * US
-#: Refusals of containers whose block cannot be mounted.
-NO_MOUNT = frozenset(("bad_request", "start_failed"))
 
 
 def to(ctx: Context, executor: Executor, state: ExecutorState, **changes: Any) -> Executor:
@@ -191,7 +189,7 @@ def _refused(ctx: Context, executor: Executor, outcome: Refused) -> None:
         lose(ctx, executor, note, is_elsewhere=True)
     elif outcome.code == "no_such_container":
         lose(ctx, executor, note)
-    elif executor.readings and outcome.code in NO_MOUNT:
+    elif executor.readings and taskbody.may_lack_a_mount(outcome.code, executor.note):
         tiers.survey_soon(ctx, executor.node)  # a copy that it was to read may be gone
         lose(ctx, executor, note, may_run=executor.state is S.STARTING)
     elif executor.state is S.STARTING and outcome.code in ("engine_error", "start_blocked"):
@@ -394,17 +392,22 @@ def _found_running(ctx: Context, executor: Executor, facts: ContainerFacts) -> N
             executor,
             S.RUNNING,
             engine_id=facts.engine_id,
-            started_us=facts.started_us or ctx.now_us,
+            started_us=_began_us(ctx, executor, facts),
         )
         ctx.publish("executor.running", executor.key, node=executor.node)
     elif executor.state is S.RUNNING and executor.is_unsure:
         ctx.put_executor(replace(executor, is_unsure=False, changed_us=ctx.now_us))
 
 
+def _began_us(ctx: Context, executor: Executor, facts: ContainerFacts) -> int:
+    apart_us = ctx.apart.get(executor.node, 0)
+    return facts.began_us(executor.placed_us, ctx.now_us, apart_us=apart_us)
+
+
 def _found_exited(ctx: Context, executor: Executor, facts: ContainerFacts) -> None:
     if executor.state not in (S.STARTING, S.RUNNING):
         return
-    started = executor.started_us or facts.started_us or ctx.now_us
+    started = executor.started_us or _began_us(ctx, executor, facts)
     executor = ctx.put_executor(replace(executor, started_us=started))
     code = 255 if facts.exit_code is None else facts.exit_code
     if code in ENGINE_END_CODES and not facts.is_oom_killed:
@@ -414,8 +417,7 @@ def _found_exited(ctx: Context, executor: Executor, facts: ContainerFacts) -> No
         if _is_judged_later(ctx, executor):
             return
     note = "killed for memory (OOM)" if facts.is_oom_killed else facts.error
-    ended_us = min(facts.finished_us or ctx.now_us, ctx.now_us)
-    end(ctx, executor, code, note=note, at_us=max(ended_us, started))
+    end(ctx, executor, code, note=note, at_us=facts.ended_us(started, ctx.now_us))
 
 
 def _was_away(ctx: Context, executor: Executor) -> bool:

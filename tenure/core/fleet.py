@@ -21,6 +21,7 @@ from tenure.core import (
     copies,
     datasets,
     deliberation,
+    drafts,
     drain,
     executors,
     external,
@@ -44,6 +45,7 @@ from tenure.core import (
     requests,
     restore,
     roster,
+    scouting,
     services,
     starved,
     strays,
@@ -52,6 +54,7 @@ from tenure.core import (
     tiers,
     together,
     unplaced,
+    walltime,
 )
 from tenure.core.context import Context
 from tenure.core.params import Params
@@ -66,6 +69,7 @@ from tenure.model.events import (
     ChangeDataset,
     ChangeService,
     ClaimRun,
+    ClockStepped,
     Closing,
     Command,
     Configured,
@@ -112,12 +116,13 @@ class FleetState:
     def __init__(
         self,
         params: Params,
-        placer: Placer,
+        make_placer: Callable[[], Placer],
         *,
         localizer: Localizer,
         fleet: str = "fleet",
     ) -> None:
-        self.ctx = Context(params, placer, localizer)
+        """``make_placer`` is called once, by the first question to the policies."""
+        self.ctx = Context(params, make_placer, localizer)
         planning.reset(self.ctx)
         self.ctx.set_meta(fleet=fleet)
 
@@ -256,6 +261,7 @@ def _settle(ctx: Context) -> Iterator[None]:
         drain.review_all(ctx)
         migrations.review_all(ctx)
         plans.settle(ctx)
+        scouting.serve(ctx)
         yield
         _idle(ctx)
         prefetching.hold(ctx)
@@ -308,6 +314,7 @@ def _idle(ctx: Context) -> None:
 
 def _started(ctx: Context, event: Started) -> None:
     """Take every effect that was open when the daemon ended as ended unknown, then go on."""
+    walltime.resumed(ctx, event)
     ctx.publish("daemon.started", "tenured")
     _forget_reach(ctx)
     for key in list(dict(ctx.tables.effects.items())):
@@ -409,6 +416,7 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     Started: _started,
     Tick: _tick,
     Closing: _closing,
+    ClockStepped: walltime.stepped,
     Configured: nodes.configure,
     NodeConnected: nodes.connected,
     NodeLost: nodes.lost,
@@ -449,6 +457,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     graves.MACHINE: graves.on_timer,
     tasks.MACHINE: batches.on_timer,
     planning.MACHINE: planning.on_timer,
+    drafts.MACHINE: drafts.on_timer,
     roster.MACHINE: roster.on_timer,
     starved.MACHINE: starved.on_timer,
     services.MACHINE: services.on_timer,
@@ -464,6 +473,8 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     prefetching.MACHINE: prefetching.on_timer,
     external.MACHINE: external.on_timer,
     readers.MACHINE: readers.on_timer,
+    scouting.MACHINE: scouting.on_timer,
+    restore.MACHINE: restore.on_timer,
 }
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,

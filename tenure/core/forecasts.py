@@ -34,6 +34,10 @@ NONE_YET = (
     "it has no forecast yet: a cycle of class ForecastCycle makes them; with "
     "harvest.require_forecast: false what is used now is judged by alone"
 )
+NONE_NEEDED = (
+    "it has no forecast yet (a cycle of class ForecastCycle makes them): what is used now is "
+    "judged by alone, as harvest.require_forecast: false says"
+)
 
 
 # forecasts come in
@@ -110,7 +114,8 @@ def report(ctx: Context, node: Node) -> ForecastReport:
     """Return a node's forecast as it stands, without what is spare."""
     made, score = ctx.tables.forecasts.get(node.name), ctx.tables.scores.get(node.name)
     if made is None:
-        return ForecastReport(node.name, "none", NONE_YET, node.capacity, None, score)
+        why = NONE_YET if ctx.params.needs_forecast else NONE_NEEDED
+        return ForecastReport(node.name, "none", why, node.capacity, None, score)
     if made.is_cold:
         why = f"it has no forecast: {made.why}"
         return ForecastReport(node.name, "cold", why, node.capacity, made, score)

@@ -110,9 +110,15 @@ def on_listing(ctx: Context, grave: Grave, facts: ContainerFacts | None, started
 
 
 def on_connected(ctx: Context, node: str) -> None:
-    """Note that an engine that is back may have revived copies by their restart policy."""
+    """Note that an engine that is back may have revived copies by their restart policy.
+
+    One that is restarted because a copy was cleared (``REMEDY``) is asked for it at once.
+    """
     for grave in ctx.graves_on(node):
-        if "/" not in grave.owner and not grave.may_run:
+        may_run = grave.may_run or "/" not in grave.owner
+        if grave.reason:
+            ctx.put_grave(replace(grave, may_run=may_run, retry_us=ctx.now_us, tries=0))
+        elif may_run and not grave.may_run:
             ctx.put_grave(replace(grave, may_run=True))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from tenure.core import answers, drafts, ledger
+from tenure.core import answers, drafts, ledger, schedules
 from tenure.core.context import Context
 from tenure.core.tables import Table
 from tenure.model.container import ContainerState, Service
@@ -47,7 +47,8 @@ def _excess_batches(ctx: Context) -> list[str]:
     """Return the longest ended batches: beyond ``max_history``, or ten times as many tasks."""
     table, keep = ctx.tables.batches, ctx.params.max_history
     excess = _excess(table, lambda b: b.finished_us if b.is_over else None, keep)
-    over = [batch for key, batch in table.items() if batch.is_over and key not in set(excess)]
+    gone = set(excess)
+    over = [batch for key, batch in table.items() if batch.is_over and key not in gone]
     tasks = sum(batch.spec.tasks for batch in over)
     for batch in sorted(over, key=lambda b: (b.finished_us or 0, b.id)):
         if tasks <= TASKS_PER_RECORD * keep:
@@ -61,7 +62,7 @@ def _forget_batch(ctx: Context, key: str) -> None:
     """Drop a batch with its tasks; what it put out goes with it (``daemon.outputs``)."""
     drafts.drop(ctx, key, ctx.tables.batches[key].spec)
     ctx.tables.batches.drop(key)
-    ctx.tables.schedules.drop(key)
+    schedules.drop(ctx.tables, key)
 
 
 def _removed_us(service: Service) -> int | None:

@@ -12,6 +12,7 @@ from tenure.core.context import Context
 from tenure.core.shelves import mark_of
 from tenure.model.dataset import Block
 from tenure.model.node import Power
+from tenure.model.tier import DURABLE
 
 
 def wake(ctx: Context, block: Block) -> bool:
@@ -27,6 +28,8 @@ def wake(ctx: Context, block: Block) -> bool:
             continue
         if inspection.is_wrong(ctx, block, replica) or mark_of(ctx, node.name, tier.name).fault:
             continue
+        if node.power is Power.OFF and tier.kind not in DURABLE:
+            continue  # it is gone, though not all of it may be given up yet
         if node.power is Power.OFF:
             off.append(node)
         elif node.power is Power.BOOTING or replicas.standing(ctx, node.name) is not Standing.LOST:

@@ -14,15 +14,19 @@ from tenure.model.units import FOREVER_US
 
 
 def could_fit(ctx: Context, service: Service) -> bool:
-    """Whether any node where it may begin is large enough, as far as nodes are known."""
-    need = service.request
-    homes = (service.generation, *_beyond(ctx, service))
-    nodes = [n for n in ctx.tables.nodes.values() if n.spec.generation in homes]
-    sized = [n for n in nodes if n.capacity.cpu_m > 0]
-    return not sized or any(
-        need.cpu_m <= n.capacity.cpu_m and need.memory_bytes <= n.capacity.memory_bytes
-        for n in sized
+    """Whether any node where it may begin is, or for all that is known may be, large enough."""
+    need, among = service.request, homes(ctx, service)
+    nodes = [n for n in ctx.tables.nodes.values() if n.spec.generation in among]
+    return not nodes or any(
+        not n.is_sized
+        or (need.cpu_m <= n.capacity.cpu_m and need.memory_bytes <= n.capacity.memory_bytes)
+        for n in nodes
     )
+
+
+def homes(ctx: Context, service: Service) -> tuple[str, ...]:
+    """Return the generations in which a container may be now, its own first."""
+    return room.home(ctx, service.generation), *_beyond(ctx, service)
 
 
 def skip(ctx: Context, service: Service, generation: str) -> Service:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tenure.core.line import Key, Line
 from tenure.model.batch import TASK_OVER, Task, TaskState
 from tenure.model.container import Grave, Migration, Step
+from tenure.model.job import Job
+from tenure.model.node import Node
 
 
 @dataclass(slots=True)
@@ -20,7 +23,8 @@ class Index:
     says where those that wait without one are in the line; ``removed`` are nodes that the
     configuration does not name any more; ``tasks`` those of batches by node, ``strands`` by
     batch and stage; ``haunts`` the graves that may run, by the job, batch or container that owns
-    them.
+    them; ``unsized`` are nodes of which nobody knows yet what they have; ``remains`` is how many
+    tasks are left to be dropped of batches that are forgotten.
     """
 
     executors: dict[str, set[str]] = field(default_factory=dict)
@@ -49,6 +53,21 @@ class Index:
     strands: dict[tuple[str, str], Strand] = field(default_factory=dict)
     open_batches: set[str] = field(default_factory=set)
     haunts: dict[str, set[str]] = field(default_factory=dict)
+    unsized: set[str] = field(default_factory=set)
+    remains: dict[str, int] = field(default_factory=dict)
+
+    def take_node(self, node: Node) -> None:
+        """Take in a node, new or changed."""
+        for among, is_in in ((self.removed, node.is_removed), (self.unsized, not node.is_sized)):
+            if is_in:
+                among.add(node.name)
+            else:
+                among.discard(node.name)
+
+    def drop_node(self, node: Node) -> None:
+        """Forget a node."""
+        self.removed.discard(node.name)
+        self.unsized.discard(node.name)
 
     def take_move(self, move: Migration) -> None:
         """Take in a move that is not over."""
@@ -95,17 +114,23 @@ class Index:
 
 @dataclass(slots=True)
 class Strand:
-    """The tasks of one stage: those that wait for a node, and how many are not done.
+    """The tasks of one stage: those that wait for a node, and how many are not done, or are.
 
-    ``again`` are those of ``pending`` that were tried before, ``open`` those that are not over.
-    What was never tried is taken in the order of its index, and never comes back as such: none
-    stands before ``first``, nor from ``end`` on.
+    ``put_out`` are the bytes that those which are done put out.
+
+    ``again`` are those of ``pending`` that were tried before, and ``tried`` their order: those that
+    had to leave a node first, then by index. ``open`` are those that are not over. What was never
+    tried is taken in the order of its index, and never comes back as such: none stands before
+    ``first``, nor from ``end`` on.
     """
 
     pending: set[int] = field(default_factory=set)
     again: set[int] = field(default_factory=set)
+    tried: list[tuple[bool, int]] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
     undone: int = 0
+    done: int = 0
+    put_out: int = 0
     first: int = 1 << 62
     end: int = 0
 
@@ -113,8 +138,16 @@ class Strand:
         """Count a task anew (None: it was not counted before)."""
         was_undone = old is not None and old.state is not TaskState.DONE
         self.undone += (task.state is not TaskState.DONE) - was_undone
+        for one, sign in ((old, -1), (task, 1)):
+            if one is not None and one.state is TaskState.DONE:
+                self.done += sign
+                self.put_out += sign * one.output_bytes
         if old is None:
             self.first, self.end = min(self.first, task.index), max(self.end, task.index + 1)
+        if old is not None and old.index in self.again:
+            del self.tried[bisect_left(self.tried, _turn(old))]
+        if task.state is TaskState.PENDING and task.attempt > 1:
+            insort(self.tried, _turn(task))
         for among, is_in in (
             (self.pending, task.state is TaskState.PENDING),
             (self.again, task.state is TaskState.PENDING and task.attempt > 1),
@@ -126,12 +159,22 @@ class Strand:
                 among.discard(task.index)
 
     def waiting(self) -> Iterator[int]:
-        """Yield those that wait for a node: those that were tried before, then by index.
+        """Yield those that wait for a node: those that were tried before, then others by index.
 
         So that a few of ten thousand cost no walk over all. It may be left at any point.
         """
-        yield from sorted(self.again)
+        yield from self.retried()
         yield from self.fresh()
+
+    def retried(self) -> Iterator[int]:
+        """Yield those that were tried before, in their order; what is placed is left out.
+
+        It is kept, so that the first of ten thousand cost no sorting of all.
+        """
+        last = (False, -1)
+        while (place := bisect_right(self.tried, last)) < len(self.tried):
+            last = self.tried[place]
+            yield last[1]
 
     def fresh(self) -> Iterator[int]:
         """Yield those that were never tried, by index; what is placed meanwhile is left out."""
@@ -144,6 +187,11 @@ class Strand:
             index += 1
 
 
+def _turn(task: Task) -> tuple[bool, int]:
+    """Return the place of a task among those that were tried before."""
+    return not task.shunned, task.index
+
+
 def shift(sets: dict[str, set[str]], old: str, new: str, key: str) -> None:
     """Move a key from the set of ``old`` to that of ``new`` ("": none)."""
     if old == new:
@@ -152,6 +200,20 @@ def shift(sets: dict[str, set[str]], old: str, new: str, key: str) -> None:
         sets[old].discard(key)
     if new:
         sets.setdefault(new, set()).add(key)
+
+
+@dataclass(slots=True)
+class Scouts:
+    """Who found no place on nodes that are known, and which others were switched on for that.
+
+    ``heard`` are a kind (job, service, refused) and an id, in the order in which they are looked
+    at; of a job that was refused the job itself, for there is no record of it.
+    ``tries`` says of a node how often it was switched on to be learned, and until when it is not
+    again. Nothing of it is durable: whoever waits is heard again.
+    """
+
+    heard: dict[tuple[str, str], Job | None] = field(default_factory=dict)
+    tries: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

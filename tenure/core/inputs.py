@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tenure.core import lending, replicas
 from tenure.core.context import Context
-from tenure.model.batch import StageSpec
+from tenure.model.batch import StageSpec, Task
 from tenure.model.dataset import Dataset, Location
-from tenure.model.locality import Copy, PrefetchAsk, PrefetchBlock
+from tenure.model.locality import Copy, PrefetchAsk, PrefetchBlock, Taken
 from tenure.model.node import Node
 from tenure.model.tier import TierKind
 from tenure.model.units import US
@@ -65,14 +66,34 @@ def ask_for(
     assert stage.dataset is not None
     read_us = stage.dataset.block_bytes * US // USUAL_BYTES_PER_S
     blocks = _blocks(ctx, stage.dataset.id, numbers, max(0, stage.run_us - read_us))
+    ask = _ask(ctx, blocks, _speeds(ctx, stage), may_wait=may_wait)
     is_all = ctx.params.prefetch.policy == "all"
-    return _ask(ctx, blocks, _speeds(ctx, stage), is_all=is_all, may_wait=may_wait)
+    return _for_all(ctx, stage.dataset.id, ask) if is_all else ask
+
+
+def taken_by(ctx: Context, task: Task) -> Taken | None:
+    """Return what a task over a block took that has ended; None if that is not known.
+
+    As of one that read over the network, or whose node, dataset or batch is gone by now.
+    """
+    batch, node = ctx.tables.batches.get(task.batch), ctx.tables.nodes.get(task.node)
+    if batch is None or node is None or task.reading is None:
+        return None
+    given, tier = batch.spec.stage(task.stage).dataset, node.spec.tier(task.reading.tier)
+    if given is None or tier is None or task.started_us is None or task.finished_us is None:
+        return None
+    block = ctx.tables.blocks.get(given.key(task.number))
+    if block is None:
+        return None
+    speed = replicas.speed_of(ctx, node.name, tier)
+    copy = Copy(node.name, tier.name, RANKS[tier.kind], bytes_per_s=speed)
+    return Taken(copy, block.length, task.finished_us - task.started_us, node.spec.speed)
 
 
 def ask_for_all(ctx: Context, dataset: Dataset, numbers: Iterable[int]) -> PrefetchAsk:
     """Return the question of how to bring all blocks ``numbers`` of a dataset into memory."""
     blocks = _blocks(ctx, dataset.id, numbers, 0)
-    return _ask(ctx, blocks, (), is_all=True, may_wait=False)
+    return _for_all(ctx, dataset.id, _ask(ctx, blocks, (), may_wait=False))
 
 
 def _blocks(
@@ -98,7 +119,6 @@ def _ask(
     blocks: tuple[PrefetchBlock, ...],
     speeds: tuple[int, ...],
     *,
-    is_all: bool,
     may_wait: bool,
 ) -> PrefetchAsk:
     places = [copy for block in blocks for copy in block.copies]
@@ -115,9 +135,30 @@ def _ask(
         bandwidth={(c.node, c.device): c.bytes_per_s for c in places if c.bytes_per_s},
         speeds=speeds,
         memory_bytes_per_s=max(speed, default=0),
-        is_all=is_all,
         may_wait=may_wait,
     )
+
+
+def _for_all(ctx: Context, dataset: str, ask: PrefetchAsk) -> PrefetchAsk:
+    """Return the question of what to copy as that of how all of a dataset gets into memory.
+
+    Nodes are worth what they compute: tasks that read it are shared between them like that.
+    """
+    nodes = [ctx.tables.nodes[name] for name in ask.room]
+    return replace(
+        ask,
+        is_all=True,
+        lying={node.name: _lying(ctx, dataset, node) for node in nodes},
+        worth={node.name: round(node.capacity.cpu_m * node.spec.speed) for node in nodes},
+    )
+
+
+def _lying(ctx: Context, dataset: str, node: Node) -> int:
+    """Return the bytes of a dataset in a node's memory, and on their way; O(blocks there)."""
+    tiers = [tier for tier in node.spec.tiers if tier.kind is TierKind.MEMORY]
+    keys = (key for t in tiers for key in ctx.shelves.held.get(f"{node.name}/{t.name}", ()))
+    blocks = (ctx.tables.blocks[key] for key in keys)
+    return sum(block.length for block in blocks if block.dataset == dataset)
 
 
 def room_on(ctx: Context, node: Node) -> int:

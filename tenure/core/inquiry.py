@@ -71,7 +71,8 @@ class Planning:
     ``why`` the rest is to be planned anew ("": it is not), from ``due_us`` on.
     ``lenders`` are the nodes that the newest plan knows, ``unplanned`` the batches that it does
     not hold; ``fails`` in a row had no answer. ``told`` are requests of those that are being
-    planned who were answered without.
+    planned who were answered without. ``carried`` is what the newest plan has sent to a task of
+    each (batch, stage).
     """
 
     waiting: list[SubmitBatch] = field(default_factory=list)
@@ -87,6 +88,7 @@ class Planning:
     fails: int = 0
     drifted_us: int = 0
     looked_us: int = 0
+    carried: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def planned(self) -> tuple[SubmitBatch, ...]:

@@ -17,6 +17,7 @@ from tenure.core import (
     pins,
     readers,
     room,
+    scouting,
     together,
 )
 from tenure.core.context import UNDER_WAY, Context
@@ -34,13 +35,16 @@ from tenure.model.job import (
     JobSpec,
     JobState,
 )
+from tenure.model.node import Node
 from tenure.model.placing import Admitted, Agenda, RefusedJob
-from tenure.model.units import iso
+from tenure.model.units import US, iso, size_text
 
 MACHINE = "job"
 #: Refusals that say nothing of what the fleet can do are no public event: a caller who tries again
 #: and again would push everything else out of the kept events.
 UNTOLD = frozenset(("name_taken", "unknown_policy", "queue_full"))
+#: The refusal where one of the nodes that are not known yet may do; some of them are named.
+NOT_KNOWN, MOST_TOLD = "nodes_not_known", 8
 S = ExecutorState
 UNLAUNCHED = frozenset((S.PLACED, S.CREATING))
 #: Exit code shown when tenure itself ended a job for its run time, as coreutils' timeout does.
@@ -66,6 +70,8 @@ def submit(ctx: Context, command: SubmitJob) -> None:
     job = new_job(ctx, command.job, command.spec)
     answer, plan = _consider(ctx, job)
     if isinstance(answer, Problem):
+        if answer.code == NOT_KNOWN:
+            scouting.hear_refused(ctx, job)
         if answer.code not in UNTOLD:
             ctx.publish("job.refused", job.id, name=job.spec.name, code=answer.code)
         ctx.reply(command, answer)
@@ -132,10 +138,22 @@ def _answer(
     if away:
         text = f"too little room without the nodes that do not answer: {', '.join(away)}"
         return Problem("nodes_unreachable", f"{text}; try again when they do", 503)
+    if answer.reason == "never_fits" and (unknown := scouting.may_do(ctx, job)):
+        return _not_known(unknown)
     is_by_time = answer.reason != "never_fits" and not answer.victims
     if is_by_time and class_ != "admitted":
         return Admission(class_)
     return refusal(job, answer)
+
+
+def _not_known(nodes: list[Node]) -> Problem:
+    """Return the refusal of a job that only nodes which nobody knows yet could hold."""
+    names = ", ".join(node.name for node in nodes[:MOST_TOLD])
+    more = f" and {len(nodes) - MOST_TOLD} more" if nodes[MOST_TOLD:] else ""
+    text = f"too little room on the nodes that are known; what {names}{more} has its engine tells "
+    text += "once it was on, or nodes[].capacity: one is switched on for that; try again"
+    soon_s = min(node.spec.power.boot_us for node in nodes) / US
+    return Problem(NOT_KNOWN, text, 503, extra={"retry_after_s": max(1.0, soon_s)})
 
 
 def _admit(ctx: Context, job: Job) -> Admitted | RefusedJob:
@@ -164,7 +182,7 @@ def refusal(job: Job, answer: RefusedJob) -> Problem:
     if answer.reason == "never_fits":
         spec = job.spec
         need = f"{spec.containers} x {spec.request.cpu_m / 1000:g} cpus, "
-        need += f"{spec.request.memory_bytes} bytes"
+        need += size_text(spec.request.memory_bytes)
         text = f"no set of nodes could ever hold it ({need}); ask for less or add nodes"
         return Problem("never_fits", text, 422, (FieldError("executors", text),))
     if answer.reason == "would_delay_others":

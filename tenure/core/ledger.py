@@ -172,6 +172,20 @@ def _renew(ctx: Context, node: Node, row: Interval) -> None:
         ctx.put_interval(replace(fresh, billed_us=row.billed_us))
 
 
+def skip(ctx: Context, name: str, step_us: int) -> None:
+    """Have a node that is on cost nothing for time that the wall clock skips from now on."""
+    row, node = current(ctx, name), ctx.tables.nodes.get(name)
+    if row is None or node is None:
+        return
+    _renew(ctx, node, row)
+    fresh = current(ctx, name)
+    if fresh is not None:
+        billed_us = row.billed_us + step_us if row.billed_us > ctx.now_us else row.billed_us
+        ctx.put_interval(replace(fresh, on_us=ctx.now_us + step_us, billed_us=billed_us))
+    for stay in stays_on(ctx, name):
+        ctx.put_stay(replace(stay, start_us=ctx.now_us + step_us))
+
+
 def roll(ctx: Context) -> None:
     """Begin new intervals on nodes that had many stays since they were switched on.
 

@@ -120,6 +120,23 @@ def _unreachable(ctx: Context, move: Migration, node: str) -> None:
         _wait_for_target(ctx, move)
 
 
+def is_held_up(ctx: Context, move: Migration) -> bool:
+    """Whether a move waits for what may take long: somebody who clears a copy, an engine that does
+    not answer, or that refuses to start the source again.
+
+    What has not begun to touch anything waits for no engine for longer than its plan holds.
+    """
+    if move.step in (Step.UNDO_TARGET, Step.SWEEP):
+        turn = move.incarnation if move.step is Step.UNDO_TARGET else move.source_incarnation
+        mine = [g for g in ctx.graves_of(move.container) if g.turn == turn and g.may_run]
+        return any(g.reason or not services.is_reachable(ctx, g.node) for g in mine)
+    if move.step is Step.UNDO_SOURCE and move.tries:
+        return True
+    if move.step in (Step.QUEUED, Step.PREPARE, Step.CREATE):
+        return False
+    return not all(services.is_reachable(ctx, node) for node in _places(move))
+
+
 def _is_unsent(move: Migration) -> bool:
     """Whether nothing that runs the target was ever sent."""
     is_fresh = move.tries == 0 and not move.is_unsure

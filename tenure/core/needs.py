@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from tenure.core import forecasts, inputs, lending, replicas, slices, tasks
+from tenure.core import carried, forecasts, inputs, lending, replicas, slices, tasks
 from tenure.core.context import Context
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.dataset import Block
@@ -20,6 +20,8 @@ from tenure.model.units import US
 OVERDUE = 10
 #: Tasks of a stage whose replicas are looked at: a question is asked between other events.
 MOST_LOOKED = 1_000
+#: The rank of the slowest tier.
+SLOWEST = max(inputs.RANKS.values())
 
 
 def lenders(ctx: Context) -> list[Node]:
@@ -55,7 +57,7 @@ class Survey:
         self._holders: dict[tuple[str, bool], tuple[int, ...]] = {}
         self._progress: dict[tuple[str, str], Progress] = {}
         self._offers: list[Offer] = []
-        self._reads: dict[str, bool] = {}
+        self._reads: dict[str, int | None] = {}
 
     @property
     def offers(self) -> tuple[Offer, ...]:
@@ -87,22 +89,23 @@ class Survey:
     def of_spec(self, key: str, spec: BatchSpec) -> BatchNeed:
         """Return all of a batch that is new."""
         stages = []
-        for need in self._stages(spec, {}):
+        for need in self._stages(spec, {}, {}):
             given = spec.stage(need.name)
             numbers = range(0 if given.keeps_chunks else given.count)
-            stages.append(replace(need, copies=self._copies(given, need, numbers)))
-        return BatchNeed(key, spec.submitter, tuple(stages))
+            stages.append(self._with_copies(given, need, numbers))
+        return BatchNeed(key, spec.submitter, tuple(stages), weight=self._weight(spec))
 
     def of_batch(self, batch: Batch) -> BatchNeed:
         """Return what is left of a batch: what runs stays, inputs that lie on nodes count."""
         shunned = {stage.name: self._shunned(batch, stage) for stage in batch.spec.stages}
         strands, stages = self._ctx.index.strands, []
-        for need in self._stages(batch.spec, shunned):
+        known = carried.outputs(self._ctx, batch)
+        for need in self._stages(batch.spec, shunned, known):
             given, strand = batch.spec.stage(need.name), strands[batch.id, need.name]
             if need.is_rest:
                 (place,) = set(self._holding(given)) - set(need.nodes)
-                copies = self._copies(given, need, shunned[need.name][place], batch.id)
-                stages.append(replace(need, copies=copies))
+                indices = shunned[need.name][place]
+                stages.append(self._with_copies(given, need, indices, batch.id))
                 continue
             begun = self._progress.get((batch.id, need.name), Progress())
             away = {index for indices in shunned[need.name].values() for index in indices}
@@ -110,18 +113,25 @@ class Survey:
             held = begun.running.total() + begun.ahead.total()
             done = max(0, need.count - waiting - held)
             runs = tuple((k, at, n) for (k, at), n in sorted(begun.running.items()))
-            lies, copies = tuple(sorted(begun.ahead.items())), ()
-            if given.dataset is not None:
+            left = replace(need, ended=done, running=runs)
+            if given.dataset is None:
+                left = replace(left, delivered=tuple(sorted(begun.ahead.items())))
+            else:
                 waits = [index for index in strand.pending if index not in away]
-                lies, copies = (), self._copies(given, need, waits, batch.id)
-            stages.append(replace(need, ended=done, running=runs, delivered=lies, copies=copies))
+                left = self._with_copies(given, left, waits, batch.id)
+            stages.append(left)
             self._ctx.slice.spend(slices.NODE + len(begun.running) // 8)
-        return BatchNeed(batch.id, batch.spec.submitter, tuple(stages), max(1, batch.promised_us))
+        whose, promised_us = batch.spec.submitter, max(1, batch.promised_us)
+        weight = self._weight(batch.spec)
+        return BatchNeed(batch.id, whose, tuple(stages), promised_us, weight)
 
-    def _copies(
+    def _weight(self, spec: BatchSpec) -> float:
+        return self._ctx.params.plan_weights.get(spec.submitter, 1.0)
+
+    def _with_copies(
         self, stage: StageSpec, need: StageNeed, waits: Sequence[int], batch: str = ""
-    ) -> tuple[tuple[tuple[int, ...], int], ...]:
-        """Return how many tasks that wait have their input on which nodes, by their places.
+    ) -> StageNeed:
+        """Return a need with how many tasks that wait have their input on which nodes, by places.
 
         ``waits`` are indices in a batch, of one that is new numbers in the stage. What is being
         brought for a task counts as there; what lies nowhere yet is left out. Of many every so
@@ -129,38 +139,60 @@ class Survey:
         """
         ctx = self._ctx
         if stage.dataset is None or stage.dataset.is_external:
-            return ()
-        found, may_run = Counter[tuple[int, ...]](), frozenset(need.nodes)
+            return need
+        found, may_run = Counter[tuple[tuple[int, ...], tuple[int, ...]]](), frozenset(need.nodes)
         step = -(-len(waits) // MOST_LOOKED) or 1
         for at in waits[::step]:
             number = ctx.tables.tasks[f"{batch}/{at}"].number if batch else at
             block = ctx.tables.blocks.get(stage.dataset.key(number))
-            names = set() if block is None else self._readable(block)
+            ranks = {} if block is None else self._readable(block)
             coming = ctx.ahead.brought.get(f"{batch}/{at}")
-            names |= set() if coming is None else {coming[0]}
-            places = {self._places[name] for name in names if name in self._places}
-            if names:
-                found[tuple(sorted(places & may_run))] += step
+            if coming is not None:
+                ranks.setdefault(coming[0], SLOWEST)
+            places = {
+                self._places[name]: rank for name, rank in ranks.items() if name in self._places
+            }
+            here = {place: rank for place, rank in places.items() if place in may_run}
+            best = min(here.values(), default=0)
+            if ranks:
+                near = tuple(sorted(place for place, rank in here.items() if rank == best))
+                found[tuple(sorted(here)), near] += step
         ctx.slice.spend(len(waits) // step // slices.LOOKS)
-        return tuple(sorted(found.items()))
+        copies = Counter[tuple[int, ...]]()
+        for (where, _), count in found.items():
+            copies[where] += count
+        nearest = tuple((*key, count) for key, count in sorted(found.items()))
+        return replace(need, copies=tuple(sorted(copies.items())), nearest=nearest)
 
-    def _readable(self, block: Block) -> set[str]:
-        """Return the nodes that have a copy of a block which can be read, as the look found it."""
-        found = set()
+    def _readable(self, block: Block) -> dict[str, int]:
+        """Return the nodes with a copy of a block that can be read, as the look found it.
+
+        Each with the rank of the fastest tier in which it has one.
+        """
+        found: dict[str, int] = {}
         for one in block.replicas:
             mark = f"{one.node}/{one.tier}"
             if not one.is_present or mark in block.broken:
                 continue
             if mark not in self._reads:
-                self._reads[mark] = replicas.reads(self._ctx, one)
-            if self._reads[mark]:
-                found.add(one.node)
+                tier = replicas.tier_of(self._ctx, one)
+                is_read = tier is not None and replicas.reads(self._ctx, one)
+                self._reads[mark] = inputs.RANKS[tier.kind] if tier and is_read else None
+            rank = self._reads[mark]
+            if rank is not None:
+                found[one.node] = min(rank, found.get(one.node, SLOWEST))
         return found
 
     def _stages(
-        self, spec: BatchSpec, shunned: Mapping[str, Mapping[int, Sequence[int]]]
+        self,
+        spec: BatchSpec,
+        shunned: Mapping[str, Mapping[int, Sequence[int]]],
+        known: Mapping[str, int],
     ) -> Iterator[StageNeed]:
-        """Yield the stages; tasks that had to leave a node are a part of their own, elsewhere."""
+        """Yield the stages; tasks that had to leave a node are a part of their own, elsewhere.
+
+        ``known``: what stages put out in all, where it is not to be estimated.
+        """
         places: dict[str, list[int]] = {}
         count = 0
         for stage in spec.stages:
@@ -174,7 +206,7 @@ class Survey:
                 work_us=stage.run_us,
                 cpu_m=stage.request.cpu_m,
                 memory_bytes=stage.request.memory_bytes,
-                chunk_bytes=block_bytes or spec.sent_bytes(stage),
+                chunk_bytes=block_bytes or spec.sent_bytes(stage, known),
                 after=after,
                 nodes=self._holding(stage),
                 bring_us=inputs.bring_us(block_bytes) if is_block else 0,

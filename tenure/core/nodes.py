@@ -136,6 +136,7 @@ def connected(ctx: Context, event: NodeConnected) -> None:
         return
     facts = event.facts
     ctx.refused[node.name] = facts
+    ctx.apart[node.name] = 0 if facts.clock_us is None else ctx.now_us - facts.clock_us
     twin = _twin(ctx, node, facts.engine_id)
     if twin:
         note = f"same engine as node {twin}: its ID is {facts.engine_id}"
@@ -166,6 +167,7 @@ def connected(ctx: Context, event: NodeConnected) -> None:
     ctx.put_node(node)
     ctx.publish("node.connected", node.name, engine_id=facts.engine_id)
     graves.on_connected(ctx, node.name)
+    services.on_connected(ctx, node.name)
     if node.power is not Power.STOPPING:
         power.is_on(ctx, node)
         ledger.note_on(ctx, node.name)  # one that was on all the time may have other cores by now
@@ -232,10 +234,12 @@ def listed(ctx: Context, event: NodeListed) -> None:
 def _foreign(event: NodeListed, ours: list[ContainerFacts]) -> list[str]:
     """Return the names of running containers that are not ours, nor helpers of ours.
 
-    The node's own agent is none: it goes with the node, and must not keep it on.
+    The node's own agent is none: it goes with the node, and must not keep it on. One whose start
+    its engine's death cut may run though it is not shown to: nobody knows whose it was by now.
     """
     mine = {facts.engine_id for facts in ours}
-    running = (c for c in event.containers if c.is_running and not c.labels.get(LABEL_HELPER))
+    alive = (c for c in event.containers if c.is_running or c.is_torn)
+    running = (c for c in alive if not c.labels.get(LABEL_HELPER))
     return sorted(c.name for c in running if c.engine_id not in mine and not _is_agent(c))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tenure.core.context import Context
 from tenure.core.room import run_estimate_us
 from tenure.model.arrays import np
@@ -67,6 +69,32 @@ class Occupants:
         waiting_us = np.maximum(promised_us, ready_us + run_us)
         end_us = np.where(started_us >= 0, started_us + run_us, waiting_us)
         return Running(node, cpu_m, memory, end_us)
+
+
+def settled(running: Running, free_cpu_m: Ints, free_memory: Ints) -> Running:
+    """Return what runs with the room that each gives back where nodes have given out too much.
+
+    ``free_cpu_m`` and ``free_memory`` (n,) are negative there: containers that are being removed
+    beside those in their place, or foreign ones. What ends first makes up for that, of those that
+    end together what is smallest.
+    """
+    if not ((free_cpu_m < 0).any() or (free_memory < 0).any()):
+        return running
+    sizes = (running.memory_bytes, running.cpu_m)
+    order = np.lexsort((*sizes, running.end_us, running.node))
+    node = running.node[order]
+    first = np.searchsorted(node, node)
+
+    def given_back(need: Ints, free: Ints) -> Ints:
+        mine = need[order]
+        before = np.cumsum(mine) - mine
+        before -= before[first] - np.minimum(free, 0)[node]
+        back = np.empty_like(mine)
+        back[order] = np.maximum(0, before + mine) - np.maximum(0, before)
+        return back
+
+    cpu_m = given_back(running.cpu_m, free_cpu_m)
+    return replace(running, cpu_m=cpu_m, memory_bytes=given_back(running.memory_bytes, free_memory))
 
 
 def _columns(rows: int) -> Ints:

@@ -4,9 +4,11 @@ Theory of operation. A start of such a stage is an opening on its node as soon a
 there by the rules of the roster: it is due, or there is room for as long as it lasts and nothing
 before it is kept from its time. Room that nobody has use for until then is an opening too, for
 tasks that end there no later than the last one of the stage is planned to, or than one that takes
-a start would that is open now: that delays nobody. The
-cheapest matching of tasks to openings (Eq. 1 to 3 of the Trident paper) counts as far as tasks find
-a copy of their block there.
+a start would that is open now, or where a start is late on a node that does not get on: that delays
+nobody. Tasks are matched to openings beside a
+copy of their block by the scores of the Trident paper (Eq. 1), and together with these to all
+starts that the plan has later: which task begins leaves each of those one that it can begin, too.
+A task waits some seconds for a start beside a faster copy rather than read a slower one now.
 
 Where the plan has a block brought from another node, that begins so long before the start as it and
 a task before it should take, for starts come early where nodes are faster than planned. Of the
@@ -28,11 +30,20 @@ from tenure.core.context import Context
 from tenure.core.reading import Wait
 from tenure.core.roster import Entry
 from tenure.model.batch import Batch, StageSpec, Task
-from tenure.model.locality import Seats
+from tenure.model.locality import Later, Seats
 from tenure.model.node import Node
+from tenure.model.units import US
 
 #: Tasks of a stage that are looked at for one that has its block on a certain node: 2 us each.
 MOST_LOOKED = 1_000
+#: The last tasks of a stage are all matched at once, as far as few of them may begin: to begin one
+#: costs as much as to have some more in view, so that a look takes less than 5 ms either way.
+IN_VIEW, LESS_FOR_EACH = 96, 3
+#: Starts that come so much later are waited for by tasks whose block is read faster there, for so
+#: long behind their time or since their node last got on.
+SOON_US = roster.PATIENCE_US
+#: Whether one is waited for in vain is looked at so often.
+LOOK_US = US
 
 
 @dataclass(slots=True)
@@ -50,17 +61,20 @@ class Opening:
     overdue: int = 0
 
 
-def fill(ctx: Context, batch: Batch, stage: StageSpec) -> None:
+def place_by_plan(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     """Place tasks of a stage over a dataset on nodes where the plan has them begin now."""
     if ctx.slice.is_spent:
         ctx.arm(ctx.now_us, roster.MACHINE, "rest")
         return
-    if not reading.may_fill(ctx, batch, stage):
+    if not reading.may_place(ctx, batch, stage):
         return
     named = {node.name: node for node in ctx.tables.nodes.values() if node.spec.tiers}
     found = {name: opening_on(ctx, batch, stage, node) for name, node in named.items()}
     starting = (opening.end_us for opening in found.values() if opening.free)
     end_us = max(ctx.roster.ends_us.get((batch.id, stage.name), 0), max(starting, default=0))
+    if any(opening.idle and opening.end_us > end_us for opening in found.values()):
+        _look_again(ctx, batch, stage)
+        end_us = roster.FAR_US if _is_stuck(ctx, batch, stage, found) else end_us
 
     def room_on(node: Node) -> int:
         opening = found[node.name]
@@ -107,42 +121,120 @@ def opening_on(ctx: Context, batch: Batch, stage: StageSpec, node: Node) -> Open
 def _is_matched(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
     """Begin tasks that have their block on a node with an opening; return whether any did."""
     open_ = {name for name, free in zip(seats.nodes, seats.free, strict=True) if free}
-    found = _with_copies(ctx, batch, stage, open_) if open_ else ()
+    found = _with_copies(ctx, batch, stage, open_, sum(seats.free)) if open_ else ()
     waits = {wait.task.index: wait for wait in found}
     if not waits:
         return False
     inputs.learn_rates(ctx)
     reads = [reading.read(ctx, stage, wait) for wait in waits.values()]
-    is_placed = False
-    for fit in ctx.localizer.match(seats, reads):
+    later = _later(ctx, batch, stage, seats)
+    fits = ctx.localizer.match_now(seats, later, reads)
+    if len(fits) < sum(seats.free) and any(later.soon):  # some may wait, and give up in time
+        _look_again(ctx, batch, stage)
+    for fit in fits:
         wait = waits[fit.key]
-        here = next((place for place in wait.places if place.node == fit.node), None)
-        if here is not None:
-            reading.begin(ctx, wait, here, fit)
-            roster.take(ctx, wait.task, fit.node)
-            ctx.slice.spend(slices.PLACE)
-            is_placed = True
-    return is_placed
+        here = next(place for place in wait.places if place.node == fit.node)
+        reading.begin(ctx, wait, here, fit)
+        roster.take(ctx, wait.task, fit.node)
+        ctx.slice.spend(slices.PLACE)
+    return bool(fits)
 
 
-def _with_copies(ctx: Context, batch: Batch, stage: StageSpec, open_: set[str]) -> list[Wait]:
-    """Return tasks that may be placed and whose block can be read on one of some nodes.
+def _look_again(ctx: Context, batch: Batch, stage: StageSpec) -> None:
+    """Have a stage looked at again in a while though nothing happens."""
+    ctx.arm(ctx.now_us + LOOK_US, roster.MACHINE, f"again/{batch.id}/{stage.name}")
 
-    So many as are matched at once; where they are few among many, the next look goes on behind
-    those that were looked at.
+
+def _later(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> Later:
+    """Return how many tasks that wait are planned beside a copy on each node, beyond those now.
+
+    Starts to which blocks are brought, or are to be, have tasks of their own.
     """
-    key, found = (batch.id, stage.name), list[Wait]()
-    looked = 0
+    brought = [(key, at) for key, at in ctx.ahead.brought.items() if key.startswith(f"{batch.id}/")]
+    rows = ((ctx.tables.tasks.get(key), at[0]) for key, at in brought)
+    is_coming = reading.is_on_its_way
+    coming = Counter(name for task, name in rows if task and is_coming(ctx, stage, task))
+    soon, far = list[int](), list[int]()
+    for name, free in zip(seats.nodes, seats.free, strict=True):
+        entries = ctx.roster.entries.get(name, ())[: roster.MOST_LOOKED]
+        mine = [e for e in entries if (e.batch, e.stage) == (batch.id, stage.name)]
+        count = sum(entry.count - entry.brought for entry in mine) - coming[name] - free
+        lends = count > 0 and lending.is_lendable(ctx, ctx.tables.nodes[name])
+        soon.append(min(count, _soon(ctx, name, mine, is_open=free > 0)) if lends else 0)
+        far.append(count - soon[-1] if lends else 0)
+    return Later(tuple(soon), tuple(far))
+
+
+def _soon(ctx: Context, name: str, entries: list[Entry], *, is_open: bool) -> int:
+    """Return how many of a stage's starts on a node are worth waiting for: they come soon.
+
+    That is within SOON_US, or they are late on a node that gets on. ``is_open``: some begin now.
+    """
+    since_us = ctx.now_us - SOON_US
+    is_late = any(entry.at_us <= since_us for entry in entries)
+    if is_late and (
+        is_open or _got_on_us(ctx, name, (entries[0].batch, entries[0].stage)) > since_us
+    ):
+        since_us = 0
+    rows = (e for e in entries if since_us < e.at_us <= ctx.now_us + SOON_US)
+    return sum(entry.count - entry.brought for entry in rows)
+
+
+def _is_stuck(ctx: Context, batch: Batch, stage: StageSpec, found: dict[str, Opening]) -> bool:
+    """Whether a start of a stage is late on a node that does not get on with its tasks."""
+    key, since_us = (batch.id, stage.name), ctx.now_us - SOON_US
+    for name, entries in ctx.roster.entries.items():
+        if name in found and found[name].free:
+            continue
+        mine = (e.at_us for e in entries if (e.batch, e.stage) == key and e.count)
+        if next(mine, ctx.now_us) <= since_us and _got_on_us(ctx, name, key) <= since_us:
+            return True
+    return False
+
+
+def _got_on_us(ctx: Context, name: str, key: roster.Key) -> int:
+    """Return when a task of a stage last got on on a node, 0: none is there.
+
+    A node with other load is slower than planned, and goes on.
+    """
+    here = (task for task in ctx.tasks_on(name) if (task.batch, task.stage) == key)
+    return max((task.changed_us for task in here), default=0)
+
+
+def _most(ctx: Context, batch: Batch, stage: StageSpec, free: int) -> int:
+    """Return how many tasks of a stage are matched at once, if ``free`` of them may begin."""
+    most = inputs.most(ctx)
+    if len(ctx.index.strands[batch.id, stage.name].pending) > IN_VIEW:
+        return most
+    return max(most, IN_VIEW - LESS_FOR_EACH * free)
+
+
+def _with_copies(
+    ctx: Context, batch: Batch, stage: StageSpec, open_: set[str], free: int
+) -> list[Wait]:
+    """Return tasks to be matched: first those whose block is on an ``open_`` node, then others.
+
+    None if there are none of the first; where these are few among many, the next look goes on
+    behind those that were looked at. ``free`` slots are open.
+    """
+    key, found, others = (batch.id, stage.name), list[Wait](), list[Task]()
+    looked, most = 0, _most(ctx, batch, stage, free)
     for looked, (task, names) in enumerate(_circle(ctx, batch, stage), 1):
         if names & open_ and _may_begin(ctx, stage, task):
             wait = reading.look_at(ctx, stage, task)
             if wait is not None and any(place.node in open_ for place in wait.places):
                 found.append(wait)
+        elif len(others) < most:
+            others.append(task)
         if looked == MOST_LOOKED and not found:
             ctx.roster.cursors[key] = task.index
-        if looked == MOST_LOOKED or len(found) == inputs.most(ctx):
+        if looked == MOST_LOOKED or len(found) == most:
             break
     ctx.slice.spend(looked // slices.LOOKS)
+    if found:
+        for task in others[: most - len(found)]:
+            wait = reading.look_at(ctx, stage, task) if _may_begin(ctx, stage, task) else None
+            found += [wait] if wait is not None else []
     return found
 
 

@@ -57,7 +57,8 @@ class Params:
     in vain before its task works again; ``max_open_tasks`` of all open batches; ``plan_solver``
     (``model.planning.SOLVERS``) within ``answer_us`` for an answer and ``plan_limit_us`` for a
     better plan, on ``plan_cores``; ``starved_us`` after which tasks without CPU begin elsewhere;
-    ``plan_sharing`` who goes first (``SHARINGS``); ``forecast`` is how forecasts are made;
+    ``plan_sharing`` who goes first (``SHARINGS``), ``plan_weights`` by submitter, 1 for others;
+    ``forecast`` is how forecasts are made;
     ``needs_forecast``: nothing is lent of a node without one; ``has_dynamic_margin``: what was
     above a forecast lately is left free beside ``harvest_margin``; ``replica_lost_us`` after which
     the blocks of a node that does not answer are copied anew from elsewhere, ``scrub_us`` between
@@ -121,6 +122,7 @@ class Params:
     max_open_tasks: int = 50_000
     plan_solver: str = "auto"
     plan_sharing: str = "arrival"
+    plan_weights: dict[str, float] = field(default_factory=dict)
     plan_cores: int = 2
     answer_us: int = 2 * US
     plan_limit_us: int = 30 * US
@@ -141,6 +143,8 @@ class Params:
             raise ValueError("harvest_margin must be at least 0 and below 1")
         if self.plan_solver not in SOLVERS or self.plan_sharing not in SHARINGS:
             raise ValueError("plan_solver and plan_sharing must be known to the planner")
+        if min(self.plan_weights.values(), default=1) <= 0:
+            raise ValueError("plan_weights must be above 0")
         if self.best_kind not in ("live", "snapshot", "restart"):
             raise ValueError("best_kind must be live, snapshot or restart")
 

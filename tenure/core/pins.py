@@ -6,6 +6,7 @@ all of its attempts, so it holds them until it has succeeded or its job is over.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tenure.core import replicas, shelves, tiers
@@ -14,7 +15,7 @@ from tenure.model.batch import TASK_OVER, Task
 from tenure.model.dataset import Block, Location
 from tenure.model.facts import LABEL_BLOCKS, ContainerFacts, number_of
 from tenure.model.job import Executor, ExecutorState, Job
-from tenure.model.reading import Reading
+from tenure.model.reading import DatasetInput, Reading
 
 
 def touch(ctx: Context, block: Block, here: Location, reader: str) -> None:
@@ -154,6 +155,21 @@ def adopted(ctx: Context, executor: Executor, facts: ContainerFacts) -> Executor
 def part_of(executor: Executor, number: int) -> str:
     """Return the key of one block of an executor, among those that are brought."""
     return f"{executor.key}@{number}"
+
+
+def brought(ctx: Context) -> Iterator[str]:
+    """Yield the keys of blocks that are being brought for a reader, or lie there for it by now."""
+    for part in ctx.ahead.brought:
+        owner, _, number = part.partition("@")
+        given: DatasetInput | None = None
+        task, executor = ctx.tables.tasks.get(owner), ctx.tables.executors.get(owner)
+        if number and executor is not None:
+            given = ctx.tables.jobs[executor.job].spec.dataset
+        elif task is not None:
+            given = ctx.tables.batches[task.batch].spec.stage(task.stage).dataset
+            number = str(task.number)
+        if given is not None:
+            yield given.key(int(number))
 
 
 def are_there(ctx: Context, executor: Executor, job: Job) -> bool:

@@ -24,7 +24,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tenure.core import answers, chunks, drafts, drift, forecasts, needs, roster, slices
+from tenure.core import (
+    answers,
+    carried,
+    chunks,
+    drafts,
+    drift,
+    forecasts,
+    needs,
+    roster,
+    schedules,
+    slices,
+)
 from tenure.core.context import Context
 from tenure.core.inquiry import Aim, Asked, Draft, Intake, Offering, Planning
 from tenure.model.batch import Batch, Forecasted
@@ -167,6 +178,9 @@ def _must_go_on(ctx: Context, draft: Draft) -> bool:
     state.asked = Asked(aim, key, until_us, draft.lenders)
     question = _question_of(ctx, draft.survey, found)
     ctx.emit(PlanBatches(key, f"{MACHINE}:all", question, limit_us / US))
+    if not aim.is_dry:
+        needs_ = ((need.batch, part) for need in found for part in need.stages)
+        state.carried = {(key, part.name): part.chunk_bytes for key, part in needs_}
     ctx.arm(until_us, MACHINE, "all")
     return False
 
@@ -250,7 +264,7 @@ def _without(ctx: Context, aim: Aim, outcome: Outcome) -> None:
         _tell(ctx, command, _no_plan(detail))
     if not aim.commands:
         for key in ctx.index.open_batches:
-            ctx.tables.schedules.drop(key)
+            schedules.drop(ctx.tables, key)
         roster.clear(ctx)
         state.unplanned = frozenset(ctx.index.open_batches)
         state.fails = 0
@@ -347,11 +361,11 @@ def _conclude(ctx: Context, intake: Intake) -> None:
     for key in sorted(ctx.index.open_batches):
         found = intake.schedules.get(key)
         if found is None:
-            ctx.tables.schedules.drop(key)
+            schedules.drop(ctx.tables, key)
             continue
-        schedule = ctx.tables.schedules.put(key, replace(found, why=aim.why))
-        if schedule.starts and not aim.commands:
-            ctx.publish("batch.replanned", key, why=aim.why, end=iso(schedule.end_us))
+        schedules.put(ctx.tables, key, replace(found, why=aim.why))
+        if found.starts and not aim.commands:
+            ctx.publish("batch.replanned", key, why=aim.why, end=iso(found.end_us))
     state.lenders = intake.asked.lenders
     state.unplanned = frozenset(ctx.index.open_batches - intake.schedules.keys())
     is_open = any(not schedule.is_proven for schedule in intake.answer.schedules)
@@ -424,12 +438,20 @@ def _look(ctx: Context, open_: Sequence[Batch]) -> None:
         return
     if any(_is_short(ctx, batch) for batch in open_ if batch.id not in state.unplanned):
         want(ctx, "tasks have to begin anew", wait_us=SETTLE_US)
+    elif why := carried.revised(ctx, open_, _links(ctx, now)):
+        want(ctx, why)
     elif ctx.now_us >= state.drifted_us + DRIFT_US:
         is_without = any(batch.id in state.unplanned for batch in open_)
         off = drift.drift(ctx, DRIFT_US) or ("a batch has no plan" if is_without else "")
         if off:
             state.drifted_us = ctx.now_us
             want(ctx, off)
+
+
+def _links(ctx: Context, lenders: Offering) -> int:
+    """Return the bytes a second to all nodes that lend, as far as they are stated."""
+    nodes = (ctx.tables.nodes[name] for name, _ in lenders)
+    return sum(node.capacity.net_bytes_per_s for node in nodes)
 
 
 def _is_short(ctx: Context, batch: Batch) -> bool:

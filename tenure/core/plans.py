@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tenure.core import departures, forecasts, kinds, room, services
+from tenure.core import departures, forecasts, kinds, migrations, room, services
 from tenure.core.context import Context
 from tenure.core.moves import choice_of
 from tenure.model.container import ContainerState, Service
@@ -307,8 +307,12 @@ def _accept(ctx: Context, key: str, batch: _Batch, move: Move) -> None:
 
 
 def settle(ctx: Context) -> None:
-    """End the enacting runs whose last move has ended."""
-    busy = {move.run_id for move in ctx.open_moves()}
+    """End the enacting runs whose last move has ended, or waits for what may never come.
+
+    Such a move goes on by itself; its run would have its whole cycle stand still until then, for
+    none overlaps another.
+    """
+    busy = {move.run_id for move in ctx.open_moves() if not migrations.is_held_up(ctx, move)}
     for key in sorted(ctx.index.open_runs):
         run = ctx.tables.runs[key]
         if run.state is RunState.ENACTING and key not in busy:

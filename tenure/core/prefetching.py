@@ -8,6 +8,9 @@ task reads it, and as waste when its task reads another copy, or nobody does bef
 or the copy leaves memory. What is not begun when its task begins, or the batch ends, is not copied,
 and what is under way then is cancelled, unless somebody else waits for it.
 
+What a task computes is first what its stage's estimate leaves beside the read, then what tasks of
+the stage that ended took, by the length of their blocks (Algorithm 5, line 14).
+
 Nothing of this is stored: after a restart plans are made anew, and what was copied before is memory
 like any other.
 """
@@ -47,11 +50,13 @@ def is_held(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
 
 def settle(ctx: Context) -> None:
     """Take in what has become of copies, plan what is to come, and begin what may begin."""
+    _learn(ctx)
     if ctx.is_closing:
         return
     _take_in(ctx)
     if not ctx.index.open_batches:
         ctx.ahead.rests_us.clear()
+        ctx.ahead.cursors.clear()
         ctx.ahead.patience_us.clear()
     wanted = dict(_wanted(ctx))
     if ctx.params.prefetch.mode == "act":
@@ -105,7 +110,7 @@ def _plan_stage(ctx: Context, key: str, batch: Batch, stage: StageSpec) -> None:
     numbers = [ctx.tables.tasks[f"{batch.id}/{index}"].number for index in pending]
     is_first = not course.plans and len(pending) == min(stage.count, inputs.most(ctx))
     may_wait = ctx.params.prefetch.is_waiting and is_first
-    ask = inputs.ask_for(ctx, stage, numbers, may_wait=may_wait)
+    ask = replace(inputs.ask_for(ctx, stage, numbers, may_wait=may_wait), course=key)
     plan = _adopt(ctx, key, course, ctx.localizer.plan(ask))
     if plan.delay_us:
         course.hold_us = ctx.now_us + plan.delay_us
@@ -225,6 +230,17 @@ def _take_in(ctx: Context) -> None:
             _settle_late(ctx, key, one)
 
 
+def _learn(ctx: Context) -> None:
+    """Have the model of a stage learn what its tasks took that have ended."""
+    ended, ctx.ahead.ended = ctx.ahead.ended, []
+    for task in (ctx.tables.tasks.get(key) for key in ended):
+        course = None if task is None else key_of(task.batch, task.stage)
+        if task is not None and course in ctx.ahead.courses:
+            taken = inputs.taken_by(ctx, task)
+            if taken is not None:
+                ctx.localizer.learn_task(course, taken)
+
+
 def _cancel(ctx: Context) -> None:
     """Give up copies under way that nobody waits for any more."""
     for key, one in list(ctx.ahead.under_way.items()):
@@ -301,6 +317,7 @@ def _end(ctx: Context, key: str, course: Course) -> None:
     """Give up what a course has not begun; of what it made, unread copies are waste."""
     ctx.ahead.counts["dropped"] += len(course.queue)
     del ctx.ahead.courses[key]
+    ctx.localizer.forget_course(key)
     for block, made in list(ctx.ahead.made.items()):
         if made.course == key:
             del ctx.ahead.made[block]

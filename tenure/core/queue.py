@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core import agenda, board, bookings, deliberation, executors, power, room, start
+from tenure.core import (
+    agenda,
+    board,
+    bookings,
+    deliberation,
+    executors,
+    nearness,
+    power,
+    room,
+    scouting,
+    start,
+)
 from tenure.core.board import Scene
 from tenure.core.context import UNDER_WAY, Context
 from tenure.core.deliberation import Head
@@ -58,12 +69,15 @@ def _serve_head(ctx: Context) -> None:
             if choice is None:
                 start.wait(ctx, job, "being_decided")
                 break
+            head = Head(job, ask, here, choice.answer)
+            choice = nearness.choose(ctx, head, by=choice.decision)
             start.place(ctx, job, choice.answer, decision=choice.decision)
             continue
         deliberation.forget(ctx, job.id)
         start.wait(ctx, job, answer.reason)
         if not _is_hopeless(ctx, job, here):
             break
+        scouting.hear_job(ctx, job)
     for key in ctx.index.line.newcomers():
         start.wait(ctx, ctx.tables.jobs[key], "behind_others")
 
@@ -89,12 +103,12 @@ def _is_hopeless(ctx: Context, job: Job, here: Scene) -> bool:
 
 
 def _may_ever_fit(ctx: Context, job: Job) -> bool:
-    """Whether any node that did not prove unable could hold one executor, were it empty."""
+    """Whether any node that did not prove unable might hold one executor, were it empty."""
     need, allowed = job.spec.request, ctx.params.job_generations()
     return any(
         not node.is_removed
         and not room.never_for(job, node, allowed)
-        and not exhausted(need, node.capacity, node.capacity)
+        and not (node.is_sized and exhausted(need, node.capacity, node.capacity))
         for node in ctx.tables.nodes.values()
     )
 
@@ -127,10 +141,12 @@ def _house_one(ctx: Context, job: Job, executor: Executor) -> None:
     answer = ctx.placer.place(policy, board.scene(ctx).view, ask, ctx.now_us)
     if isinstance(answer, Unplaceable):
         ctx.why[job.id] = f"executor {executor.index}: {answer.reason}"
+        scouting.hear_job(ctx, job)
         if job.avoid and not _may_ever_fit(ctx, job):
             to = executors.to(ctx, executor, ExecutorState.ABANDONED, finished_us=ctx.now_us)
             ctx.publish("executor.lost", to.key, node="", note=to.note)
         return
-    node = answer.counts[0][0]
+    head = Head(job, ask, board.scene(ctx), answer)
+    node = nearness.choose(ctx, head, executor.blocks).answer.counts[0][0]
     executors.place(ctx, executor, node)
     power.want_on(ctx, node, f"executor {executor.index} of {job.spec.name}")

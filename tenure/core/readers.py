@@ -1,7 +1,8 @@
 """Executors over datasets: which blocks each of them reads, and from which copies.
 
-Theory of operation. The policy of a job chooses its slots as of any other; which blocks are read in
-which of them is chosen by where they lie. Once all of a job's nodes answer and were looked at, its
+Theory of operation. The policy of a job chooses its slots as of any other, and of slots that cost
+the job no more those near its blocks are taken (``nearness``); which blocks are read in which of
+them is chosen by where they lie. Once all of a job's nodes answer and were looked at, its
 blocks are matched to its executors, each of which has as many seats on its node as its equal share
 has blocks: the cheapest of the largest matchings (Eq. 1 to 3 of the Trident paper). An executor
 keeps its blocks over all of its attempts and holds them pinned. Each attempt reads the fastest copy
@@ -110,7 +111,7 @@ def least_read_us(ctx: Context, job: Job, given: DatasetInput) -> int:
     here = board.scene(ctx)
     passes = board.board_of(ctx).passes(ctx, job)
     names = {node.name for node, is_fit in zip(here.nodes, passes, strict=True) if is_fit}
-    numbers = _some(given.blocks, inputs.most(ctx))
+    numbers = some_of(given.blocks, inputs.most(ctx))
     total_us = 0
     for number in numbers:
         block = ctx.tables.blocks.get(given.key(number))
@@ -119,7 +120,7 @@ def least_read_us(ctx: Context, job: Job, given: DatasetInput) -> int:
     return total_us * given.blocks // max(1, len(numbers) * job.spec.executors)
 
 
-def _some(count: int, most: int) -> Sequence[int]:
+def some_of(count: int, most: int) -> Sequence[int]:
     """Return the numbers of at most ``most`` of ``count`` blocks, spread over them."""
     return range(0, count, max(1, -(-count // most)))
 
@@ -142,7 +143,7 @@ def is_unsure(ctx: Context, job: Job) -> bool:
     given = job.spec.dataset
     if given is None:
         return False
-    for number in _some(given.blocks, inputs.most(ctx)):
+    for number in some_of(given.blocks, inputs.most(ctx)):
         block = ctx.tables.blocks.get(given.key(number))
         if block is None or not replicas.offered(ctx, block):
             return True

@@ -18,8 +18,10 @@ et al. 2010; how long is ours). A block that no node of ours has is read from an
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from tenure.core import (
     chunks,
@@ -49,6 +51,8 @@ OTHERS = 5
 LEAST_WEIGHT = 0.05
 #: A stage of which nothing could be placed is not matched again for so long: it costs milliseconds.
 REST_US = US // 4
+#: Tasks that one look goes through for some whose block can be read.
+MOST_LOOKED = 1_000
 #: Problems that no waiting mends.
 HOPELESS = frozenset(("no_dataset", "input_changed"))
 
@@ -70,12 +74,12 @@ class Wait:
         return bool(self.places) or (self.is_remote and not self.block.note)
 
 
-def fill(ctx: Context, batch: Batch, stage: StageSpec, *, is_planned: bool) -> None:
+def place_where_free(ctx: Context, batch: Batch, stage: StageSpec, *, is_planned: bool) -> None:
     """Place tasks of a stage over a dataset on the nodes that are free for it now.
 
     Those that no plan holds keep to what planned starts leave.
     """
-    if not may_fill(ctx, batch, stage):
+    if not may_place(ctx, batch, stage):
         return
 
     def free(node: Node) -> int:
@@ -87,7 +91,7 @@ def fill(ctx: Context, batch: Batch, stage: StageSpec, *, is_planned: bool) -> N
         rest(ctx, batch, stage)
 
 
-def may_fill(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
+def may_place(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
     """Whether tasks of a stage may be placed now; a batch that never can is given up."""
     problem = chunks.failure(ctx, stage) if stage.keeps_chunks else objection(ctx, stage)
     if problem is not None and problem.code in HOPELESS:
@@ -170,9 +174,7 @@ def dataset_objection(ctx: Context, given: DatasetInput) -> Problem | None:
         return Problem("no_dataset", f"the dataset {given.name} was removed", 422)
     if dataset.made >= given.blocks:
         return None
-    told = (
-        f"the dataset {given.name} is still being put; wait until it is ready: tenure dataset get"
-    )
+    told = f"the dataset {given.name} is still being put: tenure dataset show {given.name}"
     if dataset.state is DatasetState.FAILED:
         told = f"the put of the dataset {given.name} has failed ({dataset.reason}): put it again"
     return Problem("dataset_not_ready", told, 409)
@@ -193,14 +195,14 @@ def seats_for(ctx: Context, stage: StageSpec) -> Seats:
     return seats_of(ctx, lambda node: slots(ctx, stage, node), is_any=is_any)
 
 
-def seats_of(ctx: Context, slots: Callable[[Node], int], *, is_any: bool = False) -> Seats:
+def seats_of(ctx: Context, free_on: Callable[[Node], int], *, is_any: bool = False) -> Seats:
     """Return the nodes with tiers (``is_any``: all), and how many readers each can take."""
     found = (node for node in ctx.tables.nodes.values() if is_any or node.spec.tiers)
     nodes = sorted(found, key=lambda node: node.name)
     return Seats(
         tuple(node.name for node in nodes),
         tuple(node.spec.rack for node in nodes),
-        tuple(map(slots, nodes)),
+        tuple(map(free_on, nodes)),
     )
 
 
@@ -219,18 +221,33 @@ def slots(ctx: Context, stage: StageSpec, node: Node) -> int:
 
 
 def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
-    """Return the first tasks that may be placed now and whose block can be read somewhere."""
+    """Return the first tasks that may be placed now and whose block can be read somewhere.
+
+    Where these are few among many that cannot, the next look goes on behind those looked at.
+    """
     found: list[Wait] = []
-    for index in sorted(ctx.index.strands[batch.id, stage.name].pending):
-        task = ctx.tables.tasks[f"{batch.id}/{index}"]
-        if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
-            continue
-        wait = None if is_on_its_way(ctx, stage, task) else look_at(ctx, stage, task)
+    key = (batch.id, stage.name)
+    pending = sorted(ctx.index.strands[key].pending)
+    begin = bisect_right(pending, ctx.ahead.cursors.pop(key, -1))
+    for looked, index in enumerate(chain(pending[begin:], pending[:begin]), 1):
+        wait = _wait_of(ctx, stage, ctx.tables.tasks[f"{batch.id}/{index}"])
         if wait is not None and wait.is_readable:
             found.append(wait)
         if len(found) == inputs.most(ctx):
             break
+        if looked == MOST_LOOKED:
+            if not found:
+                ctx.ahead.cursors[key] = index
+                ctx.arm(ctx.now_us + REST_US, prefetching.MACHINE, prefetching.key_of(*key))
+            break
     return found
+
+
+def _wait_of(ctx: Context, stage: StageSpec, task: Task) -> Wait | None:
+    """Return a task with its block, None if it may not be placed now."""
+    if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
+        return None
+    return None if is_on_its_way(ctx, stage, task) else look_at(ctx, stage, task)
 
 
 def look_at(ctx: Context, stage: StageSpec, task: Task) -> Wait | None:

@@ -17,6 +17,7 @@ from tenure.core.shelves import mark_of
 from tenure.model.dataset import Block, Dataset, DatasetState, Location, Replica, block_name
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.tier import DURABLE, TierSpec
+from tenure.model.units import FOREVER_US
 
 #: Blocks that wait for a copy and are asked why.
 MOST_NOTED = 500
@@ -52,9 +53,19 @@ def is_lost(ctx: Context, node: Node) -> bool:
 
     One that tenure itself has switched off keeps what it holds.
     """
+    return ctx.now_us >= lost_at_us(ctx, node)
+
+
+def lost_at_us(ctx: Context, node: Node) -> int:
+    """Return when the replicas on a node count no more unless it answers before.
+
+    One that is switched on again has as long to come back as one that was cut off just then.
+    """
     if node.power is Power.OFF or node.unreachable_us is None:
-        return False
-    return ctx.now_us >= node.unreachable_us + ctx.params.replica_lost_us
+        return FOREVER_US
+    is_new = node.power in (Power.ON, Power.BOOTING)
+    since_us = max(node.unreachable_us, node.power_since_us if is_new else 0)
+    return since_us + ctx.params.replica_lost_us
 
 
 def is_surveyed(ctx: Context, node: Node) -> bool:

@@ -7,6 +7,10 @@ driver's word, or was given up by an operator (``FenceNode``). Commands are turn
 Then ``adopt`` makes each record agree with the newest copy that was seen of it, and the fleet goes
 on as after any restart. The mark is durable: a daemon that dies amid the survey begins it again.
 
+Nor does the state know which power commands were under way. One that ended unknown may act until
+``Params.power_retry_us`` after the daemon that gave it has ended, so until then a node that could
+be switched off is not taken for one that is on, though it answers.
+
 Numbers never repeat. Events and effects are numbered on from the restore's time in microseconds,
 which no numbering can have reached; attempts and incarnations that are begun anew skip
 ``adopt.SKIPPED_TURNS``.
@@ -25,11 +29,12 @@ from tenure.model.effects import Relist
 from tenure.model.events import Command, FenceNode, ScheduleNode
 from tenure.model.facts import ContainerFacts
 from tenure.model.node import Node, Power, Reach
-from tenure.model.units import US
+from tenure.model.units import US, iso
 
 Copy = tuple[str, int]
+MACHINE = "restore"
 #: Sub-machines whose timers are served during the survey; the others wait for its end.
-AWAKE = frozenset((power.MACHINE, graves.MACHINE))
+AWAKE = frozenset((power.MACHINE, graves.MACHINE, MACHINE))
 #: A timer that came too early is armed again for so much later.
 DEFER_US = US
 #: What people may ask for during the survey: what can end it, and what keeps work away.
@@ -54,6 +59,7 @@ def marked(meta: Meta, now_us: int) -> Meta:
 def begin(ctx: Context) -> None:
     """Believe no stored power state: a node that was off may have been switched on since.
 
+    The time of the restore is of a wall that may have been stepped: it counts as now.
     Nor what was to be removed from tiers: the file may be the last copy of a block by now. A look
     at the tier finds what is still to go.
     """
@@ -62,6 +68,7 @@ def begin(ctx: Context) -> None:
     for mark in list(ctx.tables.tiers.values()):
         if mark.drops:
             put_mark(ctx, replace(mark, drops=()))
+    ctx.set_meta(restored_us=ctx.now_us)
     ctx.publish("state.restored", "tenured", restored_us=ctx.meta.restored_us)
     for node in list(ctx.tables.nodes.values()):
         if node.power is Power.OFF:
@@ -90,9 +97,16 @@ def pending(ctx: Context) -> list[str]:
 
 
 def _is_accounted(ctx: Context, node: Node) -> bool:
-    if node.name in ctx.sightings or node.name in ctx.meta.given_up or node.power is Power.OFF:
+    if node.name in ctx.meta.given_up or node.power is Power.OFF:
         return True
+    if node.name in ctx.sightings:
+        return not (node.is_switchable and ctx.now_us < _commands_act_until_us(ctx))
     return node.is_removed and not room.is_busy(ctx, node.name)  # nobody reaches it any more
+
+
+def _commands_act_until_us(ctx: Context) -> int:
+    """Return until when a power command from before the restore may act."""
+    return ctx.meta.restored_us + ctx.params.power_retry_us
 
 
 def explain(ctx: Context) -> str:
@@ -102,7 +116,13 @@ def explain(ctx: Context) -> str:
             "the state was restored from a backup, and no node is configured: name the nodes of "
             "the fleet under nodes in tenured.yml and reload it (SIGHUP)"
         )
-    missing = ", ".join(pending(ctx))
+    waits = pending(ctx)
+    missing = ", ".join(name for name in waits if name not in ctx.sightings)
+    if not missing:
+        return (
+            f"the state was restored from a backup; a power command of before may still act on "
+            f"{', '.join(waits)}: nothing begins until {iso(_commands_act_until_us(ctx))}"
+        )
     return (
         f"the state was restored from a backup; nothing begins until every node was seen, "
         f"and these were not: {missing}; bring them back, or if nothing can run there: "
@@ -122,6 +142,8 @@ def review(ctx: Context) -> bool:
     """End the survey if every node is accounted for; return whether the fleet may go on."""
     _hear(ctx)
     if not len(ctx.tables.nodes) or pending(ctx):
+        if ctx.now_us < _commands_act_until_us(ctx):
+            ctx.arm(_commands_act_until_us(ctx), MACHINE, "")
         return False
     # one that came back before the end, and was listed, speaks for itself
     given_up = tuple(name for name in ctx.meta.given_up if name not in ctx.sightings)
@@ -140,3 +162,7 @@ def review(ctx: Context) -> bool:
     ctx.touched_services |= {service.id for service in ctx.tables.services.values()}
     ctx.is_room_changed = True
     return True
+
+
+def on_timer(ctx: Context, key: str) -> None:
+    """Do nothing but have the survey reviewed, as it is after every event."""

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.core import inputs, lending, needs, slices, tasks
+from tenure.core import carried, inputs, lending, needs, slices, tasks
 from tenure.core.context import Context
 from tenure.model.batch import Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.events import SubmitBatch
@@ -294,10 +294,14 @@ def stir(ctx: Context) -> None:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Tasks of a stage that may be placed: those tried before, then the others as they are."""
+    """Tasks of a stage that may be placed: those tried before, then the others as they are.
 
-    again: list[Task]
+    ``passed`` are tried ones that were not for the nodes that asked so far.
+    """
+
+    again: Iterator[Task]
     fresh: Iterator[Task]
+    passed: list[Task] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -386,17 +390,18 @@ class _Turn:
         ctx, key = self.ctx, (entry.batch, entry.stage)
         if key not in self.waiting:
             strand = ctx.index.strands[key]
-            again = sorted(
-                _free(ctx, entry.batch, strand.again),
-                key=lambda task: (not task.shunned, task.index),
-            )
+            again = _free(ctx, entry.batch, strand.retried())
             self.waiting[key] = _Waiting(again, _free(ctx, entry.batch, strand.fresh()))
         row = self.waiting[key]
         others = len(ctx.roster.entries) > 1
         waits = others and ctx.now_us < entry.at_us + PATIENCE_US
-        for place, task in enumerate(row.again):
+        for place, task in enumerate(row.passed):
             if not (waits and task.shunned == node):
-                return row.again.pop(place)
+                return row.passed.pop(place)
+        for task in row.again:
+            if not (waits and task.shunned == node):
+                return task
+            row.passed.append(task)
         return next(row.fresh, None)
 
 
@@ -469,12 +474,12 @@ def _free(ctx: Context, batch: str, indices: Iterable[int]) -> Iterator[Task]:
 
 def ahead_us(ctx: Context, entry: Entry, node: Node) -> int:
     """Return how long before its start a task's input is sent, or brought from another node."""
-    spec = ctx.tables.batches[entry.batch].spec
-    stage, link = spec.stage(entry.stage), node.capacity.net_bytes_per_s
+    batch, link = ctx.tables.batches[entry.batch], node.capacity.net_bytes_per_s
+    stage = batch.spec.stage(entry.stage)
     if stage.dataset is not None:
         speed = min(link or inputs.USUAL_BYTES_PER_S, inputs.USUAL_BYTES_PER_S)
         return US + inputs.bring_us(stage.dataset.block_bytes, speed)
-    return AHEAD_US + spec.sent_bytes(stage) * US // (link or ASSUMED_LINK)
+    return AHEAD_US + carried.sent_bytes(ctx, batch, stage) * US // (link or ASSUMED_LINK)
 
 
 def next_start(ctx: Context, batch: str, stage: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import graves, housing, ledger, power
+from tenure.core import graves, housing, ledger, power, scouting
 from tenure.core.context import UNPLACED_SERVICE, Context
 from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Grave, Service
 from tenure.model.effects import CreateContainer, Relist, StartContainer, StopContainer
@@ -119,6 +119,7 @@ def _place(ctx: Context, service: Service) -> None:
     service, node = housing.found(ctx, service)
     if node is None:
         _wait(ctx, service, NO_ROOM)
+        scouting.hear_service(ctx, service)
         return
     power.want_on(ctx, node, f"container {service.name}")
     fresh = {"since_us": ctx.now_us, "started_us": None}
@@ -354,6 +355,13 @@ def _found_exited(ctx: Context, service: Service, facts: ContainerFacts) -> None
             finished_us=facts.finished_us or ctx.now_us,
             reason=note,
         )
+
+
+def on_connected(ctx: Context, node: str) -> None:
+    """Have what somebody had to clear asked for at once: its engine is restarted for it."""
+    for service in ctx.services_on(node):
+        if service.state is S.STARTING and service.reason == TORN:
+            ctx.put_service(replace(service, retry_us=ctx.now_us, tries=0))
 
 
 def on_node_ready(ctx: Context, node: str) -> None:

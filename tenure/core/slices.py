@@ -19,17 +19,20 @@ LOOKS = 8
 class Slice:
     """The work that is left to a transaction of ``work`` units; a part may overdraw it.
 
-    ``number`` is the transaction's, for what is done but once in each.
+    ``number`` is the transaction's, for what is done but once in each. ``foreseen`` are the waiting
+    jobs that were foreseen in it to put others elsewhere (``nearness``).
     """
 
     work: int
     left: int = 0
     number: int = 0
+    foreseen: int = 0
 
     def renew(self) -> None:
         """Begin a transaction."""
         self.left = self.work
         self.number += 1
+        self.foreseen = 0
 
     def spend(self, work: int) -> None:
         """Take work off."""

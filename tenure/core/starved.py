@@ -3,8 +3,9 @@
 The control law throttles the tasks of a saturated node, which costs no work that was done; but
 where owners want all of it for long they would hold their slots and crawl. Once a node's quota was
 at its floor for ``Params.starved_us`` nothing more begins there, and as many of its tasks as others
-have room for, the latest-started first, are begun anew there. The rest goes on at the floor: ending
-it would win nothing.
+have room for, the latest-started first, are begun anew there. One that had got half-way goes on at
+the floor, for ending it would win little, but not for longer than it takes anew: owners may want
+their node for hours, and its batch would wait as long.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def _room_for(ctx: Context, stage: StageSpec, most: int) -> int:
 
 
 def _is_worth_it(ctx: Context, task: Task, stage: StageSpec) -> bool:
-    """Whether little enough was done: less than half of what a task takes."""
-    node = ctx.tables.nodes[task.node]
-    fed_us = ctx.starved[task.node] - (task.started_us or 0)
-    return fed_us < lending.task_us(stage, node) / 2
+    """Whether less than half of a task was done, or it has waited for as long as it takes."""
+    since_us = ctx.starved[task.node]
+    run_us = lending.task_us(stage, ctx.tables.nodes[task.node])
+    fed_us = since_us - (task.started_us or 0)
+    return fed_us < run_us / 2 or ctx.now_us - since_us >= run_us

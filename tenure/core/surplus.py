@@ -1,5 +1,8 @@
 """Copies beyond those that a block is to have: a node that counted as lost came back with its own.
 
+Or one that ended unknown had been made after all, and was found while the next was on its way to
+another tier of the same node: such twins are of no use to anybody, for they are lost together.
+
 Theory of operation. Such a block is noted when it is looked at, and looked at again after a while,
 for what came back may go again. Then one copy is given up at a time, as long as enough others lie
 on nodes that are ready: in a tier that nobody asked for, in the rack with most of them, in the
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
-from tenure.core import replicas, tiers
+from tenure.core import pins, replicas, tiers
 from tenure.core.blockindex import Standing
 from tenure.core.context import Context
 from tenure.core.shelves import mark_of
@@ -29,8 +32,8 @@ FEWEST = 2
 
 
 def note(ctx: Context, block: Block, spare: int) -> None:
-    """Note that a block lies on ``spare`` nodes more than it is to."""
-    if spare <= 0:
+    """Note that a block lies on ``spare`` nodes more than it is to, or twice for good on one."""
+    if spare <= 0 and not _has_twins(ctx, block):
         ctx.shelves.surplus.pop(block.key, None)
     elif block.key not in ctx.shelves.surplus:
         _wait(ctx, block.key)
@@ -39,6 +42,15 @@ def note(ctx: Context, block: Block, spare: int) -> None:
 def _wait(ctx: Context, key: str) -> None:
     ctx.shelves.surplus[key] = ctx.now_us + LATER_US
     ctx.arm(ctx.now_us + LATER_US, MACHINE, "thin")
+
+
+def _has_twins(ctx: Context, block: Block) -> bool:
+    """Whether a node has two copies of a block in tiers for good; one in memory is a cache."""
+    if len(block.replicas) < FEWEST:
+        return False
+    tiers_ = ((replica.node, replicas.tier_of(ctx, replica)) for replica in block.replicas)
+    nodes = [node for node, tier in tiers_ if tier is not None and tier.kind in DURABLE]
+    return len(nodes) > len(set(nodes))
 
 
 def _least(dataset: Dataset) -> int:
@@ -50,7 +62,7 @@ def on_timer(ctx: Context, key: str) -> None:
     if ctx.is_closing:
         return
     surplus = ctx.shelves.surplus
-    in_use = _in_use(ctx)
+    in_use, brought = _in_use(ctx), set(pins.brought(ctx))
     for row in list(islice(surplus, TURN)):
         if ctx.now_us < surplus[row]:
             break
@@ -60,7 +72,7 @@ def on_timer(ctx: Context, key: str) -> None:
         if block is None or spare is None:
             continue
         is_busy = len(mark_of(ctx, spare.node, spare.tier).drops) >= tiers.MOST_NAMES
-        if is_busy or block.pins or block.dataset in in_use or ctx.ahead.brought:
+        if is_busy or block.pins or block.dataset in in_use or row in brought:
             _wait(ctx, row)
         else:
             tiers.discard(ctx, block, spare.node, spare.tier)
@@ -84,7 +96,9 @@ def _spare(ctx: Context, block: Block) -> Location | None:
     kinds = DURABLE | {*asked}
     places = [p for p in replicas.offered(ctx, block) if p.kind in kinds and _stays(ctx, p)]
     if len({place.node for place in places}) <= _least(dataset):
-        return None
+        places = _twins(places) if len(places) > _least(dataset) else []
+        if not places:
+            return None
     racks = Counter(ctx.tables.nodes[place.node].spec.rack for place in places)
     wanted = [asked[i % len(asked)] for i in range(dataset.spec.replicas)] if asked else []
     unasked = set()
@@ -100,6 +114,13 @@ def _spare(ctx: Context, block: Block) -> Location | None:
         return is_unasked, racks[rack], _filled(ctx, place), place.node, place.tier
 
     return max(places, key=rank)
+
+
+def _twins(places: list[Location]) -> list[Location]:
+    """Return the copies for good that have another such one beside them on their node."""
+    good = [place for place in places if place.kind in DURABLE]
+    counts = Counter(place.node for place in good)
+    return [place for place in good if counts[place.node] > 1]
 
 
 def _stays(ctx: Context, place: Location) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from tenure.model.batch import Batch, Task
@@ -18,8 +18,9 @@ from tenure.model.harvest import HarvestMark
 from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
+from tenure.model.ourtime import Anchor
 from tenure.model.plan import Run
-from tenure.model.planning import Schedule
+from tenure.model.planning import PlannedStart, PlannedStarts, Schedule
 
 R = TypeVar("R")
 
@@ -94,7 +95,7 @@ class Meta:
 
     ``is_restoring``: the state was put back from a backup at ``restored_us`` and not every node was
     looked at since (``core.restore``); ``given_up`` names the nodes that an operator declared dead
-    meanwhile.
+    meanwhile. ``clock_us`` is when something was stored last, ``clock`` how our time went on then.
     """
 
     fleet: str = ""
@@ -106,6 +107,7 @@ class Meta:
     restored_us: int = 0
     is_restoring: bool = False
     given_up: tuple[str, ...] = ()
+    clock: Anchor | None = None
 
 
 @dataclass(slots=True)
@@ -113,9 +115,9 @@ class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
     Keys: node name (nodes, drains, harvests, forecasts, scores), job id (jobs, bookings),
-    ``job/index``, batch id (also schedules), ``batch/index``, dataset id, ``dataset/number``,
-    ``node/tier``, container id, migration id, grave id, run id, interval id, stay id, effect id,
-    app, idempotency key, ``meta``.
+    ``job/index``, batch id (also schedules), ``batch/index``, ``batch/part`` (starts), dataset id,
+    ``dataset/number``, ``node/tier``, container id, migration id, grave id, run id, interval id,
+    stay id, effect id, app, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -135,6 +137,7 @@ class Tables:
     blocks: Table[Block] = field(default_factory=Table)
     tiers: Table[TierMark] = field(default_factory=Table)
     schedules: Table[Schedule] = field(default_factory=Table)
+    starts: Table[PlannedStarts] = field(default_factory=Table)
     effects: Table[DurableEffect] = field(default_factory=Table)
     apps: Table[AppRuns] = field(default_factory=Table)
     answers: Table[Answer] = field(default_factory=Table)
@@ -142,6 +145,21 @@ class Tables:
     forecasts: Table[NodeForecast] = field(default_factory=Table)
     scores: Table[LiveScore] = field(default_factory=Table)
     meta: Table[Meta] = field(default_factory=Table)
+
+    def starts_of(self, batch: str) -> Iterator[PlannedStart]:
+        """Yield all starts of a batch's schedule in order of time, none where it has none."""
+        schedule = self.schedules.get(batch)
+        if schedule is not None:
+            yield from schedule.starts
+            for number in range(schedule.parts):
+                yield from self.starts[f"{batch}/{number}"].starts
+
+    def schedule(self, batch: str) -> Schedule | None:
+        """Return the schedule of a batch with all of its starts, None where it has none."""
+        schedule = self.schedules.get(batch)
+        if schedule is None or not schedule.parts:
+            return schedule
+        return replace(schedule, starts=tuple(self.starts_of(batch)), parts=0)
 
 
 #: The record type of each kind, for the store's codec.
@@ -166,6 +184,7 @@ KINDS: dict[str, Any] = {
     "blocks": Block,
     "tiers": TierMark,
     "schedules": Schedule,
+    "starts": PlannedStarts,
     "effects": DurableEffect,
     "apps": AppRuns,
     "answers": Answer,

@@ -30,6 +30,17 @@ from tenure.model.reading import Reading
 CPU_SHARES = 2
 #: Processes and threads of a task: owners need numbers for theirs.
 MOST_PIDS = 4096
+START_FAILED = "start_failed"
+
+
+def may_lack_a_mount(code: str, before: str) -> bool:
+    """Whether a refusal may be of a block that is not there; ``before`` ended the attempt before.
+
+    Engines look for what they mount when they create (``bad_request``). What is gone by the start
+    gives the same ``start_failed`` as a command that cannot run; twice running, each time with the
+    block there when the container was created, it is the command.
+    """
+    return code == "bad_request" or (code == START_FAILED and not before.startswith(START_FAILED))
 
 
 def body_of(ctx: Context, task: Task, node: Node) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tenure.core import graves, guards, pins, taskbody, tiers
 from tenure.core.context import Context
-from tenure.core.executors import ENGINE_END_CODES, JUDGE_US, NO_MOUNT, is_node_ready
+from tenure.core.executors import ENGINE_END_CODES, JUDGE_US, is_node_ready
 from tenure.model.batch import (
     TASK_TRANSITIONS,
     Batch,
@@ -34,12 +34,8 @@ from tenure.model.effects import (
     SendInput,
     StartContainer,
 )
-from tenure.model.facts import (
-    ContainerFacts,
-)
-from tenure.model.harvest import (
-    HarvestAction,
-)
+from tenure.model.facts import ContainerFacts
+from tenure.model.harvest import HarvestAction
 from tenure.model.node import Node
 from tenure.model.outcome import Done, Outcome, Refused
 
@@ -224,7 +220,8 @@ def _done(ctx: Context, task: Task, outcome: Done) -> None:
         to(ctx, task, S.RUNNING, started_us=ctx.now_us)
         ctx.publish("task.running", task.key, node=task.node, stage=task.stage)
     elif task.state is S.COLLECTING:
-        done = to(ctx, task, S.DONE, output_bytes=outcome.moved_bytes)
+        note = "" if task.fetches else task.note
+        done = to(ctx, task, S.DONE, output_bytes=outcome.moved_bytes, note=note)
         bury(ctx, done, may_run=False)
         ctx.publish("task.done", task.key, node=task.node, stage=task.stage)
 
@@ -245,8 +242,9 @@ def _not_collected(ctx: Context, task: Task, outcome: Outcome) -> None:
         lose(ctx, task, f"its output could not be fetched: {getattr(outcome, 'detail', '')}")
     else:
         retry_us = ctx.now_us + ctx.params.retry_us * min(task.fetches + 1, MOST_WAITS)
-        again = replace(task, effect="", fetches=task.fetches + 1, changed_us=ctx.now_us)
-        ctx.put_task(replace(again, retry_us=retry_us))
+        note = f"its output cannot be fetched yet: {getattr(outcome, 'detail', '')}"
+        again = replace(task, effect="", fetches=task.fetches + 1, note=note)
+        ctx.put_task(replace(again, retry_us=retry_us, changed_us=ctx.now_us))
 
 
 def _refused(ctx: Context, task: Task, outcome: Refused) -> None:
@@ -256,7 +254,11 @@ def _refused(ctx: Context, task: Task, outcome: Refused) -> None:
         reason = f"stage {task.stage}: {outcome.detail or outcome.code}"
         ctx.put_batch(replace(batch, is_failing=True, reason=reason))
         lose(ctx, task, note)
-    elif task.reading is not None and task.reading.path and outcome.code in NO_MOUNT:
+    elif (
+        task.reading is not None
+        and task.reading.path
+        and taskbody.may_lack_a_mount(outcome.code, task.note)
+    ):
         tiers.survey_soon(ctx, task.node)  # the copy that it was to read may be gone
         lose(ctx, task, note, may_run=task.state is S.STARTING)
     elif task.state is S.STARTING and outcome.code == "start_failed":
@@ -386,7 +388,7 @@ def on_listing(ctx: Context, task: Task, facts: ContainerFacts | None, started_u
     if facts is None:
         lose(ctx, task, "its container vanished from its engine")
     elif facts.is_running and task.state is S.STARTING:
-        to(ctx, task, S.RUNNING, started_us=facts.started_us or ctx.now_us)
+        to(ctx, task, S.RUNNING, started_us=_began_us(ctx, task, facts))
         ctx.publish("task.running", task.key, node=task.node, stage=task.stage)
     elif facts.is_running and task.is_unsure:
         ctx.put_task(replace(task, is_unsure=False, changed_us=ctx.now_us))
@@ -398,13 +400,20 @@ def on_listing(ctx: Context, task: Task, facts: ContainerFacts | None, started_u
         _exited(ctx, task, facts)
 
 
+def _began_us(ctx: Context, task: Task, facts: ContainerFacts) -> int:
+    since_us, apart_us = ctx.tables.batches[task.batch].arrival_us, ctx.apart.get(task.node, 0)
+    return facts.began_us(since_us, ctx.now_us, apart_us=apart_us)
+
+
 def _exited(ctx: Context, task: Task, facts: ContainerFacts) -> None:
     """Take in an exit; a bad one is judged once the journal of the node's agent covers it."""
     code = 255 if facts.exit_code is None else facts.exit_code
-    finished_us = min(facts.finished_us or ctx.now_us, ctx.now_us)
-    started_us = min(task.started_us or facts.started_us or finished_us, finished_us)
+    started_us = task.started_us or _began_us(ctx, task, facts)
+    finished_us = facts.ended_us(started_us, ctx.now_us)
     task = ctx.put_task(replace(task, started_us=started_us))
     if code == 0:
+        if task.reading is not None and ctx.ahead.courses:
+            ctx.ahead.ended.append(task.key)
         to(ctx, task, S.ENDED, exit_code=0, finished_us=finished_us)
         return
     note = OOM_NOTE if facts.is_oom_killed else facts.error or f"exit code {code}"

@@ -29,7 +29,7 @@ from tenure.model.events import AcceptTier
 from tenure.model.node import Node, NodeSpec, Power, Reach
 from tenure.model.outcome import Done, Outcome
 from tenure.model.tier import DURABLE, TierSpec
-from tenure.model.units import US
+from tenure.model.units import FOREVER_US, US
 
 MACHINE = "tier"
 #: The timer by which what looks have found is compared, a slice of one node at a time.
@@ -64,8 +64,10 @@ def review(ctx: Context, node: Node) -> None:
         ctx.shelves.turn += 1
         for mark in _marks(ctx, node.name):
             ctx.shelves.wanting.update(ctx.shelves.held.get(mark, {}))
-    if now is Standing.AWAY and node.unreachable_us is not None and node.power is not Power.OFF:
-        ctx.arm(node.unreachable_us + ctx.params.replica_lost_us, MACHINE, node.name)
+    lost_us = replicas.lost_at_us(ctx, node)
+    if now is Standing.AWAY and lost_us < FOREVER_US:
+        ctx.arm(lost_us, MACHINE, node.name)
+    _forget_memory(ctx, node)
     _forget_tiers(ctx, node)
     next_chore(ctx, node.name)
 
@@ -167,19 +169,32 @@ def on_configured(ctx: Context, node: Node, spec: NodeSpec) -> None:
 
 
 def on_node_off(ctx: Context, name: str) -> None:
-    """Give up what lay in the memory of a node that went off."""
+    """Have what lay in the memory of a node that went off given up, some in this transaction."""
     node = ctx.tables.nodes.get(name)
     _stop(ctx, name)
     for tier in () if node is None else node.spec.tiers:
         if tier.kind not in DURABLE:
-            here = [
-                ctx.tables.blocks[key] for key in ctx.shelves.held.get(f"{name}/{tier.name}", ())
-            ]
-            for block in here:
-                copy = block.on(name, tier.name)
-                if copy is not None and copy.is_present:
-                    inspection.lose(ctx, block, name, tier.name)
             put_mark(ctx, replace(mark_of(ctx, name, tier.name), drops=(), strays=()))
+    if node is not None:
+        _forget_memory(ctx, node)
+
+
+def _forget_memory(ctx: Context, node: Node) -> None:
+    """Give up the next blocks of those that lay in the memory of a node that is off.
+
+    Once it is switched on again the look at its tiers does that.
+    """
+    for tier in node.spec.tiers:
+        key = f"{node.name}/{tier.name}"
+        if tier.kind in DURABLE:
+            continue
+        if node.power is not Power.OFF:
+            ctx.shelves.fading.pop(key, None)
+        elif ctx.shelves.held.get(key):
+            for block in _fading(ctx, key):
+                copy = block.on(node.name, tier.name)
+                if copy is not None and copy.is_present:
+                    inspection.lose(ctx, block, node.name, tier.name)
 
 
 # chores

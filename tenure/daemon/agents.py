@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config.certificates import client_context
+from tenure.engines.credentials import Credentials
+from tenure.engines.errors import EngineUnreachable
 from tenure.model.access import TlsFiles
 from tenure.model.node import AgentSpec, AgentTold, NodeSpec
 from tenure.profiling.io.sampler import Told
@@ -24,9 +26,12 @@ NEWEST_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """Whether an agent answers, how often it did not, and what its node's meters said last."""
+    """Whether an agent answers, how often it did not, and what its node's meters said last.
 
-    is_up: bool
+    ``is_up`` is None until it was asked.
+    """
+
+    is_up: bool | None
     failures: int
     energy: EnergyReading | None
 
@@ -39,7 +44,8 @@ class Agents:
         self._clients: dict[str, AgentClient] = {}
         self._present: dict[str, frozenset[str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._of_system: ssl.SSLContext | None = None
+        self._credentials: dict[TlsFiles, Credentials] = {}
+        self._asked: set[str] = set()
         self.away: dict[str, str] = {}
         self.failures: Counter[str] = Counter()
         self.energy: dict[str, EnergyReading] = {}
@@ -56,6 +62,8 @@ class Agents:
         for name, client in list(self._clients.items()):
             if wanted.get(name) != client.spec:
                 self._drop(name, client)
+        used = {spec.tls or TlsFiles() for spec in wanted.values()}
+        self._credentials = {f: known for f, known in self._credentials.items() if f in used}
         for name, spec in wanted.items():
             if name not in self._clients:
                 self._clients[name] = AgentClient(spec, self._context)
@@ -74,6 +82,8 @@ class Agents:
             if self._clients.get(node) is client:  # else it was let go of meanwhile
                 self._note_away(node, error.detail)
             return None
+        if self._clients.get(node) is client:
+            self._asked.add(node)
         if self.away.pop(node, None) is not None:
             log.info("the agent of node %s answers again", node)
         readings = answer.readings if after else answer.readings[-1:]
@@ -84,6 +94,11 @@ class Agents:
             if newest.energy is not None:
                 self.energy[node] = newest.energy
         return Told(readings, self._present.get(node, frozenset()))
+
+    def state_of(self, node: str) -> AgentState:
+        """Return how the agent of a node is; ``node`` must have one."""
+        is_up = node not in self.away if node in self._asked else None
+        return AgentState(is_up, self.failures[node], self.energy.get(node))
 
     def told_of(self, node: str) -> AgentTold | None:
         """Return how a node's agent answers, None where the node has none."""
@@ -102,17 +117,19 @@ class Agents:
         await asyncio.gather(*self._closing)
 
     def _context(self, files: TlsFiles) -> ssl.SSLContext:
-        """Return a context for an agent; those without files share one.
+        """Return the context of these files as they are by now; agents with the same share one.
 
         Reading the system's authorities holds the loop for some 50 ms: not once for each node.
+        Raises AgentAway where they are faulty and never were sound.
         """
-        if files != TlsFiles():
-            return client_context(files)
-        if self._of_system is None:
-            self._of_system = client_context(files)
-        return self._of_system
+        known = self._credentials.setdefault(files, Credentials(files, client_context))
+        try:
+            return known.context()
+        except EngineUnreachable as error:
+            raise AgentAway(error.detail) from error
 
     def _note_away(self, node: str, why: str) -> None:
+        self._asked.add(node)
         self.failures[node] += 1
         if node not in self.away:
             log.warning("the agent of node %s is away, its engine is asked instead: %s", node, why)
@@ -122,6 +139,7 @@ class Agents:
         del self._clients[name]
         for known in (self._present, self.away, self.energy, self._read_us):
             known.pop(name, None)
+        self._asked.discard(name)
         closing = asyncio.create_task(client.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

@@ -16,6 +16,7 @@ import ssl
 import sys
 import time
 from collections.abc import Awaitable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +35,7 @@ from tenure.core.tables import KINDS
 from tenure.daemon import kernels, outputs, uploads
 from tenure.daemon.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.clock import Clock
+from tenure.daemon.cuts import Cuts
 from tenure.daemon.garbage import spare_records, undisturbed
 from tenure.daemon.hands import Hands, Ports
 from tenure.daemon.held import HeldTimes
@@ -52,8 +54,9 @@ from tenure.model.errors import TenureError
 from tenure.model.events import Closing, Configured
 from tenure.model.node import Power, Reach
 from tenure.placement.constraints import parse as parse_constraint
-from tenure.placement.late import late
+from tenure.placement.late import LatePolicies
 from tenure.placement.late import load as load_policies
+from tenure.placement.names import EVERY
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts
 from tenure.profiling.io.uses import UseStore
 from tenure.store.pruning import Bounds
@@ -110,7 +113,8 @@ class Daemon:
     async def _serve(self, begun: float, importing: Awaitable[Any]) -> None:
         try:
             await self._start(importing)
-            log.info("ready after %.2f s: %s", time.monotonic() - begun, self._addresses())
+            ready_s, addresses = time.monotonic() - begun, ", ".join(self._addresses())
+            log.info("ready after %.2f s: %s", ready_s, addresses)
             self._notifier.ready(self._status())
             await self._stopping.wait()
         finally:
@@ -124,7 +128,7 @@ class Daemon:
         settings = self._settings
         bounds = Bounds(events=settings.limits.events, logs_bytes=settings.limits.logs_bytes)
         self.store = Store.open(settings.state_dir / "state.db", KINDS, bounds=bounds)
-        self.policies = late(settings.placement.patience)
+        self.policies = LatePolicies(settings.placement.patience)
         fleet = f"f-{os.urandom(6).hex()}"
         self.localizer = Tiers()
         self.state = FleetState(
@@ -133,7 +137,8 @@ class Daemon:
         with undisturbed():
             self.state.load(await asyncio.to_thread(self.store.load))
         spare_records()
-        self.clock = Clock(self.state.ctx.meta.clock_us)
+        meta = self.state.ctx.meta
+        self.clock = Clock(meta.clock, meta.clock_us)
         self.stats = await open_stats(settings)
         self.uses = await UseStore.open(settings.state_dir / "uses.db")
         self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
@@ -154,6 +159,7 @@ class Daemon:
         )
         self.hands = Hands(ctx, ports)
         self.interpreter = Interpreter(self.hands, put)
+        self._cuts = Cuts(settings.batches.input_dirs)
         self._uploads = uploads.Uploads(
             uploads.UploadParams(
                 settings.state_dir / "uploads",
@@ -162,6 +168,7 @@ class Daemon:
             ),
             self.clock.now_us,
         )
+        self.sampler = self._sampler()
         self.rhythm = Rhythm(ctx, self._rhythm_ports(put))
         self.listeners: Listeners | None = None
 
@@ -190,7 +197,7 @@ class Daemon:
         self.loop.put(_configured(settings))
         self.rhythm.configure(settings.cycles)
         self._spawn(self.loop.run(), "core")
-        self._spawn(self._sampler().run(), "sampler")
+        self._spawn(self.sampler.run(), "sampler")
         self._spawn(self.hands.lending.run(), "lending")
         self._spawn(self._upkeep(), "upkeep")
         uploading = uploads.serve(self._uploads, lambda: self.state.tables, SWEEP_S)
@@ -221,7 +228,7 @@ class Daemon:
             token=ensure_token(settings.token_file),
             hosts=settings.tls.names if settings.tls else (),
             policy=settings.placement.policy,
-            policies=self.policies.policies(),
+            policies=EVERY,
             retries=settings.defaults.retries,
             max_executors=settings.limits.executors,
             max_body_bytes=settings.limits.body_bytes,
@@ -243,15 +250,22 @@ class Daemon:
             settings.power.price_nano_per_kwh,
             BatchFolders(settings.batches.input_dirs, self._outputs),
             self._uploads,
+            self._cuts,
             self._held,
+            self.sampler,
         )
         app = build_app(DaemonBackend(body), options)
         urls = [listener.url for listener in settings.listen]
         self._tls = server_context(settings.tls.files) if settings.tls else None
         terms = Terms(affordable(settings.limits.connections))
         self.listeners = await serve(app, urls, terms=terms, tls=self._tls)
-        ready = {"pid": os.getpid(), "addresses": self._addresses()}
-        (settings.state_dir / READY_FILE).write_text(json.dumps(ready))
+        self._tell_ready(settings.state_dir / READY_FILE)
+
+    def _tell_ready(self, file: Path) -> None:
+        try:
+            file.write_text(json.dumps({"pid": os.getpid(), "addresses": self._addresses()}))
+        except OSError as error:
+            raise TenureError(f"cannot write {file}: {error.strerror}") from None
 
     def _addresses(self) -> list[str]:
         return self.listeners.addresses if self.listeners else []
@@ -275,7 +289,6 @@ class Daemon:
             if self.state.ctx.index.line or self.localizer.has_matched:
                 self._warm()  # what waits may have been accepted before this start
             await asyncio.sleep(UPKEEP_S)
-            self.clock.check()
             self.hands.configure(self._settings.nodes)  # lets go of removed nodes that are empty
             try:
                 await asyncio.to_thread(self.store.prune, self.clock.now_us())
@@ -307,14 +320,15 @@ class Daemon:
         them one by one is not loaded.
         """
         is_large = len(self.state.tables.nodes) >= WARM_NODES
-        if not self._is_warm and self.policies.has_placed and is_large:
+        policies = self.policies.made
+        if policies and not self._is_warm and policies.has_placed and is_large:
             self._is_warm = True
-            work = kernels.load(self.policies.compile, self._kernels, kernels.PLACEMENT)
+            work = kernels.load(policies.compile, self._kernels, kernels.PLACEMENT)
             self._spawn(work, "kernels", is_finite=True)
         is_long = len(self.state.ctx.index.line) >= WARM_QUEUE
-        if not self._plans_fast and self.policies.has_planned and (is_large or is_long):
+        if policies and not self._plans_fast and policies.has_planned and (is_large or is_long):
             self._plans_fast = True
-            work = kernels.load(self.policies.compile_planning, self._kernels, kernels.PLANNING)
+            work = kernels.load(policies.compile_planning, self._kernels, kernels.PLANNING)
             self._spawn(work, "planning", is_finite=True)
         if not self._matches_fast and self.localizer.has_matched and is_large:
             self._matches_fast = True
@@ -386,9 +400,11 @@ class Daemon:
 
     async def _close(self) -> None:
         """Stop in reverse order; safe to call after a start that failed half-way."""
+        self._cuts.close()
         if self.listeners is not None:
             await self.listeners.close()
-        (self._settings.state_dir / READY_FILE).unlink(missing_ok=True)
+        with suppress(OSError):
+            (self._settings.state_dir / READY_FILE).unlink()
         if self._failure is None:
             await self._finish_moves()
         await self.rhythm.close()

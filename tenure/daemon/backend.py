@@ -20,6 +20,7 @@ from tenure.cycles.schedule import next_due, timing_of
 from tenure.daemon import datasets, energy, inputs, outputs, readings, views
 from tenure.daemon.agents import Agents, AgentState
 from tenure.daemon.clock import Clock
+from tenure.daemon.cuts import Cuts
 from tenure.daemon.hands import Hands
 from tenure.daemon.held import HeldTimes
 from tenure.daemon.interpreter import Interpreter
@@ -39,8 +40,10 @@ from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
 from tenure.model.external import Look
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
+from tenure.model.load import Loads
 from tenure.model.node import AgentTold, Reach
 from tenure.profiling.apps import app_of
+from tenure.profiling.io.sampler import Sampler
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.io.uses import UseStore
 from tenure.store.store import Store
@@ -67,14 +70,16 @@ class Body:
     rhythm: Rhythm
     store: Store
     stats: StatsStore
-    policies: Policies
+    policies: Callable[[], Policies]
     clock: Clock
     warm: Callable[[], None]
     uses: UseStore
     price_nano_per_kwh: int | None
     batches: BatchFolders
     uploads: Uploads
+    cuts: Cuts
     held: HeldTimes
+    sampler: Sampler
 
 
 class DaemonBackend:
@@ -185,10 +190,8 @@ class DaemonBackend:
     async def cut(
         self, path: str, size_bytes: int | None, lines: int | None
     ) -> tuple[InputFile, tuple[Chunk, ...]]:
-        """Return an input of batches and its chunks."""
-        folders = self._body.batches.input_dirs
-        work = partial(inputs.cut, path, folders, size_bytes=size_bytes, lines=lines)
-        return await asyncio.to_thread(work)
+        """Return an input of batches and its chunks; Unavailable while it is being read."""
+        return await self._body.cuts.cut(path, size_bytes, lines)
 
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
         """Return size and bytes of a batch's output."""
@@ -249,7 +252,7 @@ class DaemonBackend:
 
     def explain(self, job_id: str) -> dict[str, Any]:
         """Return why a job is where it is."""
-        return views.explain(self._ctx, self._body.policies, job_id)
+        return views.explain(self._ctx, self._body.policies(), job_id)
 
     def explain_task(self, task: Task) -> dict[str, Any]:
         """Return what a task reads where, at which cost, and the alternatives."""
@@ -303,6 +306,10 @@ class DaemonBackend:
             return await energy.report(
                 self._ctx, body.uses, (since_us, until_us), body.price_nano_per_kwh
             )
+
+    def loads(self) -> Loads:
+        """Return what nodes and containers use now."""
+        return self._body.sampler.loads()
 
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container that has one."""
@@ -390,10 +397,7 @@ class DaemonBackend:
 
 
 def _agents(agents: Agents) -> dict[str, AgentState]:
-    return {
-        name: AgentState(name not in agents.away, agents.failures[name], agents.energy.get(name))
-        for name in agents.names
-    }
+    return {name: agents.state_of(name) for name in agents.names}
 
 
 def _last_lines(text: bytes, tail: int | None) -> bytes:

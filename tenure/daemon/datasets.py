@@ -18,13 +18,13 @@ from typing import IO
 from tenure.api.backend import Steps
 from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.api.views import moment
-from tenure.core import external, replicas
+from tenure.core import datasets, external, replicas
 from tenure.core.context import Context
 from tenure.core.shelves import mark_of
 from tenure.daemon.hands import Hands
 from tenure.daemon.loop import EventMaker
 from tenure.model.dataset import Block, Dataset, Location, Replica
-from tenure.model.errors import Conflict, EngineError
+from tenure.model.errors import Conflict, EngineError, Unavailable
 from tenure.model.events import BlockDoubted
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,11 @@ class Reader:
         self._ctx, self._hands, self._put, self._folder = ctx, hands, put, folder
 
     async def read(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
-        """Yield a file; raises Conflict ``unreadable`` where a block has no copy that is right."""
+        """Yield a file.
+
+        Raises Conflict ``unreadable`` where a block has no copy that is right; Unavailable
+        ``not_looked_at`` where it may have one on a node that is about to be looked at.
+        """
         first = sum(map(dataset.spec.blocks_of, dataset.spec.files[:file]))
         for number in range(first, first + dataset.spec.blocks_of(dataset.spec.files[file])):
             with tempfile.TemporaryFile(dir=self._folder) as spool:
@@ -162,7 +166,17 @@ class Reader:
                 why = f"{place.node}: {error.detail}"
             log.warning("block %s of dataset %s: %s", number, dataset.spec.name, why)
         told = f"block {number} of dataset {dataset.spec.name} cannot be read: {why}"
+        coming = self._coming(block)
+        if coming:
+            told += f"; try again once these were looked at: {', '.join(coming)}"
+            raise Unavailable(told, code="not_looked_at")
         raise Conflict(told, code="unreadable")
+
+    def _coming(self, block: Block | None) -> list[str]:
+        """Return the nodes that have copies of a block and are about to be looked at."""
+        names = {row.node for row in block.replicas if row.is_present} if block else set[str]()
+        nodes = (self._ctx.tables.nodes.get(name) for name in sorted(names))
+        return [n.name for n in nodes if n and datasets.is_about_to_be_looked_at(self._ctx, n)]
 
     async def _is_right(self, block: Block, place: Location, spool: IO[bytes]) -> bool:
         engine = self._hands.engine(place.node)

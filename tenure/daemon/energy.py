@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from tenure.core.context import Context
-from tenure.model.energy import EnergyReport, NodeEnergy, NodePast
+from tenure.model.energy import TASKS, EnergyReport, NodeEnergy, NodePast
 from tenure.model.ledger import Interval
 from tenure.profiling import energy
 from tenure.profiling.io.uses import Record, UseStore
@@ -60,13 +60,15 @@ def _account(
 
 def _names(ctx: Context, found: Sequence[NodeEnergy]) -> Mapping[str, tuple[str, str]]:
     """Return kind and name of the containers that the core still knows."""
-    names: dict[str, tuple[str, str]] = {}
+    names = {TASKS: ("tasks", "tasks that were not sampled")}
     for key in {key for node in found for key in node.shares}:
         service = ctx.tables.services.get(key)
         job_id, _, index = key.rpartition("/")
-        job = ctx.tables.jobs.get(job_id)
+        job, batch = ctx.tables.jobs.get(job_id), ctx.tables.batches.get(job_id)
         if service is not None:
             names[key] = ("container", service.name)
         elif job is not None:
             names[key] = ("executor", f"{job.spec.name or job.id}/{index}")
+        elif batch is not None:
+            names[key] = ("task", f"{batch.spec.name or batch.id}/{index}")
     return names

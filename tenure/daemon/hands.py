@@ -13,6 +13,7 @@ from typing import Any
 from tenure.config.certificates import client_context
 from tenure.core.context import Context
 from tenure.core.room import is_busy
+from tenure.core.tasks import stage_of
 from tenure.cycles.io.tether import Tethered
 from tenure.daemon.agents import Agents
 from tenure.daemon.lending import Lending
@@ -23,6 +24,7 @@ from tenure.daemon.sources import Sources
 from tenure.engines.access import Access
 from tenure.engines.connection import WatchParams
 from tenure.engines.engine import Engine
+from tenure.engines.helper import Crew
 from tenure.engines.port import SaveLog
 from tenure.engines.watch import Watcher
 from tenure.model.effects import (
@@ -102,6 +104,7 @@ class Hands:
         self._ctx = ctx
         self._ports = ports
         self._limbs: dict[str, Limb] = {}
+        self._helpers: set[str] = set()
         self._wanted: frozenset[str] = frozenset()
         self._closing: set[asyncio.Task[None]] = set()
         self._running: dict[str, dict[str, ContainerFacts]] = {}
@@ -152,7 +155,8 @@ class Hands:
                 self._drop(name)
 
     def _grow(self, spec: NodeSpec) -> Limb:
-        engine = Engine(spec.url, self._ports.save_log, access=self._access(spec))
+        access, crew = self._access(spec), Crew(self._ctx.meta.fleet, self._helpers)
+        engine = Engine(spec.url, self._ports.save_log, access=access, crew=crew)
         watcher = Watcher(
             spec.name,
             engine,
@@ -223,26 +227,7 @@ class Hands:
         """Yield what the sampler should measure: every container seen running, node by node."""
         for node in list(self._running):
             if node in self._limbs and node in self._running:
-                yield node, [self._target(facts) for facts in self._running[node].values()]
-
-    def _target(self, facts: ContainerFacts) -> Target:
-        labels = facts.labels
-        if labels.get(LABEL_FLEET) != self._ctx.meta.fleet:
-            return Target(facts.engine_id, "foreign")
-        job = self._ctx.tables.jobs.get(labels.get(LABEL_JOB, ""))
-        if job is not None:
-            key = f"{job.id}/{labels.get(LABEL_EXECUTOR, '')}"
-            reserved_m = job.spec.request.cpu_m
-            return Target(facts.engine_id, "executor", key, job.spec.app, reserved_m=reserved_m)
-        batch = self._ctx.tables.batches.get(labels.get(LABEL_JOB, ""))
-        if batch is not None:  # ours, so that it does not count as used by others
-            key = f"{batch.id}/{labels.get(LABEL_EXECUTOR, '')}"
-            return Target(facts.engine_id, "executor", key, batch.spec.name)
-        service = self._ctx.tables.services.get(labels.get(LABEL_CONTAINER, ""))
-        if service is None:
-            return Target(facts.engine_id, "foreign")
-        since_us, reserved_m = service.since_us, service.request.cpu_m
-        return Target(facts.engine_id, "service", service.id, service.app, since_us, reserved_m)
+                yield node, [target_of(self._ctx, one) for one in self._running[node].values()]
 
     async def stats(self, node: str, engine_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         """Return raw statistics by engine id; raises EngineError."""
@@ -364,6 +349,28 @@ async def _ask_registry(engine: Engine, image: str) -> bool | None:
             return await engine.has_registry_image(image)
     except (TimeoutError, EngineError):
         return None
+
+
+def target_of(ctx: Context, facts: ContainerFacts) -> Target:
+    """Return as what a container that runs is sampled."""
+    labels, tables = facts.labels, ctx.tables
+    if labels.get(LABEL_FLEET) != ctx.meta.fleet:
+        return Target(facts.engine_id, "foreign")
+    work = labels.get(LABEL_JOB, "")
+    key = f"{work}/{labels.get(LABEL_EXECUTOR, '')}"
+    job, batch = tables.jobs.get(work), tables.batches.get(work)
+    if job is not None:
+        reserved_m = job.spec.request.cpu_m
+        return Target(facts.engine_id, "executor", key, job.spec.app, reserved_m=reserved_m)
+    if batch is not None:  # ours, so that it does not count as used by others
+        task = tables.tasks.get(key)
+        reserved_m = 0 if task is None else stage_of(ctx, task).request.cpu_m
+        return Target(facts.engine_id, "executor", key, batch.spec.name, reserved_m=reserved_m)
+    service = tables.services.get(labels.get(LABEL_CONTAINER, ""))
+    if service is None:
+        return Target(facts.engine_id, "foreign")
+    since_us, reserved_m = service.since_us, service.request.cpu_m
+    return Target(facts.engine_id, "service", service.id, service.app, since_us, reserved_m)
 
 
 def _way(spec: NodeSpec) -> tuple[object, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,15 +23,36 @@ MAX_FILES = 10_000
 
 
 def cut(
-    path: str, folders: Sequence[Path], *, size_bytes: int | None, lines: int | None
+    path: str,
+    folders: Sequence[Path],
+    *,
+    size_bytes: int | None,
+    lines: int | None,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> tuple[InputFile, tuple[Chunk, ...]]:
     """Return a file as it is now and its chunks, of ``size_bytes`` (>= 1) or ``lines`` (>= 1) each.
 
     A chunk always ends at the end of a line, or of the file: one of a size goes on to the end of
     the line that it reaches into. Raises InvalidInput for a file that is not there, cannot be
     read, is empty, does not lie in one of ``folders``, or has a line of more than
-    ``MAX_LINE_BYTES`` where a chunk is to end. O(file size) for lines, else O(chunks).
+    ``MAX_LINE_BYTES`` where a chunk is to end. O(file size) for lines, else O(chunks). ``tell`` is
+    called with how far lines were looked for, and may raise to have it ended.
     """
+    with _opened(path, folders) as (file, found):
+        ends = _by_size(file, size_bytes) if size_bytes else _by_lines(file, lines or 1, tell)
+    starts = [0, *ends[:-1]]
+    chunks = tuple(Chunk(a, b - a) for a, b in zip(starts, ends, strict=True))
+    return found, chunks
+
+
+def look_at(path: str, folders: Sequence[Path]) -> InputFile:
+    """Return a file as it is now; raises InvalidInput as ``cut`` does."""
+    with _opened(path, folders) as (_, found):
+        return found
+
+
+@contextmanager
+def _opened(path: str, folders: Sequence[Path]) -> Iterator[tuple[BinaryIO, InputFile]]:
     real = _allowed(path, folders)
     try:
         # not to wait for a pipe that nobody writes to
@@ -42,14 +64,11 @@ def cut(
             if found.st_size == 0:
                 raise _fault("zero_tasks", f"the input {path} is empty: there are zero tasks")
             with os.fdopen(handle, "rb", closefd=False) as file:
-                ends = _by_size(file, size_bytes) if size_bytes else _by_lines(file, lines or 1)
+                yield file, InputFile(str(real), found.st_size, found.st_mtime_ns)
         finally:
             os.close(handle)
     except OSError as error:
         raise _fault("no_input", f"cannot read the input {path}: {error.strerror}") from None
-    starts = [0, *ends[:-1]]
-    chunks = tuple(Chunk(a, b - a) for a, b in zip(starts, ends, strict=True))
-    return InputFile(str(real), found.st_size, found.st_mtime_ns), chunks
 
 
 def listing(path: str, folders: Sequence[Path]) -> tuple[str, tuple[DatasetFile, ...]]:
@@ -100,12 +119,13 @@ def _allowed(path: str, folders: Sequence[Path], *, field: str = "input.file") -
         told = "no folder for inputs is configured: name one in batches.input_dirs of tenured.yml"
         raise _fault("no_input_dirs", told, field)
     try:
-        real = Path(path).resolve(strict=True)
+        # not Path.resolve, which raises RuntimeError for links in a circle
+        real = Path(os.path.realpath(path, strict=True))
     except (OSError, ValueError):
         raise _fault(
             "no_input", f"there is no input {path} on the daemon's machine", field
         ) from None
-    if not any(real.is_relative_to(folder.resolve()) for folder in folders):
+    if not any(real.is_relative_to(os.path.realpath(folder)) for folder in folders):
         shown = ", ".join(map(str, folders))
         told = f"the input {path} lies in none of the folders of batches.input_dirs: {shown}"
         raise _fault("input_not_allowed", told, field)
@@ -137,11 +157,12 @@ def _line_end(file: BinaryIO) -> int:
     return file.tell()
 
 
-def _by_lines(file: BinaryIO, lines: int) -> list[int]:
+def _by_lines(file: BinaryIO, lines: int, tell: Callable[[int], None]) -> list[int]:
     """Return where the chunks of so many lines end; the last may have fewer."""
     ends: list[int] = []
     count = at = line = 0
     while block := file.read(BLOCK_BYTES):
+        tell(at)
         inside = block.count(b"\n")
         line = at + block.rfind(b"\n") + 1 if inside else line
         _bound_line(line, at + len(block))

@@ -35,9 +35,12 @@ log = logging.getLogger(__name__)
 QUESTIONS = frozenset(("decide", "plan_batches", "locate_blocks"))
 #: Effects begun in one round of the loop: some 0.3 ms each.
 STARTS = 8
-#: So many are under way at a time: however many answers come at once, they hold the loop for some
-#: 20 ms. One that takes longer than its turn waits for its engine, and holds up no other.
+#: So many of a lane are under way at a time: however many answers come at once, they hold the loop
+#: for some 20 ms. One that takes longer than its turn waits for its engine, and holds up no other.
 TURNS, TURN_S = 64, 0.5
+#: What does not wait behind the rest: switching nodes and what is asked for that, as what agents
+#: have ended; and what gives owners their room back.
+POWER, ENDS = frozenset(("power", "probe", "ask_journal")), frozenset(("stop", "retire"))
 
 
 class Hands(Protocol):
@@ -87,6 +90,54 @@ class _Turn:
             turns.release()
 
 
+class _Lane:
+    """Effects that wait for a turn, in the order in which they came; ``begin`` starts one."""
+
+    def __init__(self, begin: Callable[[DurableEffect | Question], asyncio.Task[None]]) -> None:
+        self._begin = begin
+        self._due: deque[DurableEffect | Question] = deque()
+        self._starting: asyncio.Task[None] | None = None
+        self._turns = asyncio.Semaphore(TURNS)
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def put(self, effect: DurableEffect | Question) -> None:
+        """Have an effect begin when it has its turn."""
+        self._due.append(effect)
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+
+    def take(self, key: str) -> DurableEffect | Question | None:
+        """Return an effect that waits, which does so no more; None if it does not."""
+        found = next((one for one in self._due if one.id == key), None)
+        if found is not None:
+            self._due.remove(found)
+        return found
+
+    async def _start(self) -> None:
+        """Begin what is due, some at a time: each may send a request as soon as it begins."""
+        loop = asyncio.get_running_loop()
+        while self._due:
+            for _ in range(min(STARTS, len(self._due))):
+                await self._turns.acquire()
+                turn = _Turn(self._turns)
+                if not self._due:  # what waited was given up
+                    turn.end()
+                    break
+                self._begin(self._due.popleft()).add_done_callback(turn.end)
+                turn.timer = loop.call_later(TURN_S, turn.end)
+            await asyncio.sleep(0)
+        self._starting = None
+
+    def close(self) -> None:
+        """Begin all that waits, at once."""
+        if self._starting is not None:
+            self._starting.cancel()
+        while self._due:
+            self._begin(self._due.popleft())
+
+
 class Interpreter:
     """Starts a task for each effect; the engines' bounds and ours limit how many run at a time."""
 
@@ -96,9 +147,7 @@ class Interpreter:
         self._tasks: set[asyncio.Task[None]] = set()
         self._deeds: dict[str, asyncio.Task[None]] = {}
         self._aborted: set[str] = set()
-        self._due: deque[DurableEffect | Question] = deque()
-        self._starting: asyncio.Task[None] | None = None
-        self._turns = asyncio.Semaphore(TURNS)
+        self._power, self._ends, self._rest = (_Lane(self._spawn) for _ in range(3))
         self._replies: dict[str, asyncio.Future[Any]] = {}
         self._is_closing = False
         self.counts: dict[tuple[str, str], int] = {}
@@ -132,24 +181,16 @@ class Interpreter:
             elif effect.kind in QUESTIONS:
                 self._spawn(effect)
             else:
-                self._due.append(effect)
-        if self._due and self._starting is None:
-            self._starting = asyncio.create_task(self._start())
+                self._lane(effect).put(effect)
 
-    async def _start(self) -> None:
-        """Begin what is due, some at a time: each may send a request as soon as it begins."""
-        loop = asyncio.get_running_loop()
-        while self._due:
-            for _ in range(min(STARTS, len(self._due))):
-                await self._turns.acquire()
-                turn = _Turn(self._turns)
-                if not self._due:  # what waited was given up
-                    turn.end()
-                    break
-                self._spawn(self._due.popleft()).add_done_callback(turn.end)
-                turn.timer = loop.call_later(TURN_S, turn.end)
-            await asyncio.sleep(0)
-        self._starting = None
+    def _lane(self, effect: DurableEffect | Question) -> _Lane:
+        if effect.kind in POWER:
+            return self._power
+        return self._ends if effect.kind in ENDS else self._rest
+
+    @property
+    def _lanes(self) -> tuple[_Lane, ...]:
+        return self._power, self._ends, self._rest
 
     def _reply(self, effect: Reply) -> None:
         future = self._replies.pop(effect.request, None)
@@ -179,9 +220,8 @@ class Interpreter:
 
     def _abort(self, key: str) -> None:
         """Cancel what carries out an effect; what it holds is let go of before its end is told."""
-        waiting = next((one for one in self._due if one.id == key), None)
+        waiting = next((one for lane in self._lanes if (one := lane.take(key))), None)
         if waiting is not None:  # begun at once, that it ends as any other
-            self._due.remove(waiting)
             self._spawn(waiting)
         task = self._deeds.get(key)
         if task is not None:
@@ -210,7 +250,7 @@ class Interpreter:
 
     @property
     def open(self) -> int:
-        return len(self._tasks) + len(self._due)
+        return len(self._tasks) + sum(map(len, self._lanes))
 
     async def close(self, grace_s: float) -> None:
         """Let what is under way end within ``grace_s``; the rest is resolved at the next start.
@@ -218,10 +258,8 @@ class Interpreter:
         Questions are not waited for: they are asked again then.
         """
         self._is_closing = True
-        if self._starting is not None:
-            self._starting.cancel()
-        while self._due:
-            self._spawn(self._due.popleft())
+        for lane in self._lanes:
+            lane.close()
         deeds = [task for task in self._tasks if task.get_name() not in QUESTIONS]
         if deeds:
             await asyncio.wait(deeds, timeout=grace_s)

@@ -17,10 +17,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from tenure.core.fleet import FleetState
+from tenure.core.walltime import at_start, at_step
 from tenure.daemon.clock import Clock
 from tenure.model.effects import Effect
 from tenure.model.errors import TenureError
-from tenure.model.events import Event, Started, Tick
+from tenure.model.events import Event, Tick
 
 log = logging.getLogger(__name__)
 
@@ -95,13 +96,13 @@ class CoreLoop:
 
     async def start(self) -> None:
         """Handle the restart before anything else, so that the outbox is resolved first."""
-        await self._batch([lambda at_us: Started(at_us=at_us)])
+        await self._enact(at_start(self._clock.start))
 
     async def run(self) -> None:
         """Consume for ever; ends only by cancellation or a defect."""
         while True:
             makers = await self._gather()
-            await self._batch(makers)
+            await self._enact(self._timed(makers))
 
     async def _gather(self) -> list[EventMaker]:
         makers: list[EventMaker] = []
@@ -123,11 +124,11 @@ class CoreLoop:
             return HEARTBEAT_S
         return min(HEARTBEAT_S, max(0.0, (due - self._clock.now_us()) / 1e6))
 
-    async def _batch(self, makers: Sequence[EventMaker]) -> None:
-        now_us = self._clock.now_us()
-        await self._handle([make(now_us) for make in makers])
+    async def _enact(self, events: Sequence[Event]) -> None:
+        """Handle the events of one transaction, and let its effects out once it is stored."""
+        await self._handle(events)
         effects, changes = self.state.take_effects(), self.state.take_changes()
-        self.stats.events += len(makers)
+        self.stats.events += len(events)
         self.stats.batches += 1
         if not changes.is_empty:
             await self._commit(changes.records, changes.events)
@@ -135,6 +136,14 @@ class CoreLoop:
         if changes.events:
             async with self._committed:
                 self._committed.notify_all()
+
+    def _timed(self, makers: Sequence[EventMaker]) -> list[Event]:
+        """Return the events of a batch with their time, and a step of the clock before them."""
+        was_us, before = self._clock.now_us(), self._clock.anchor
+        step_us = self._clock.check()
+        now_us, after = self._clock.now_us(), self._clock.anchor
+        steps = at_step(was_us, now_us, after, step_us) if after is not before else []
+        return steps + [make(now_us) for make in makers]
 
     async def _handle(self, events: Sequence[Event]) -> None:
         """Have the core take in events; others are heard every few milliseconds meanwhile."""

@@ -251,7 +251,11 @@ class Collector:
 
 
 def _agents(agents: Mapping[str, AgentState]) -> Iterator[Metric]:
-    up = GaugeMetricFamily("tenure_agent_up", "1 when the node's agent answers", labels=["node"])
+    up = GaugeMetricFamily(
+        "tenure_agent_up",
+        "1 when the node's agent answers, 0 when not; none until it is asked",
+        labels=["node"],
+    )
     failures = CounterMetricFamily(
         "tenure_agent_failures", "Sweeps that the agent gave nothing for", labels=["node"]
     )
@@ -259,7 +263,8 @@ def _agents(agents: Mapping[str, AgentState]) -> Iterator[Metric]:
         "tenure_node_energy_joules", "Energy that meters counted (RAPL)", labels=["node"]
     )
     for name, state in agents.items():
-        up.add_metric([name], float(state.is_up))
+        if state.is_up is not None:
+            up.add_metric([name], float(state.is_up))
         failures.add_metric([name], state.failures)
         if state.energy is not None:
             energy.add_metric([name], state.energy.energy_uj / 1e6)

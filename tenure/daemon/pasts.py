@@ -46,9 +46,13 @@ class Pasts:
         capacity = ctx.tables.nodes[node].capacity
         here = [s for s in ctx.services_on(node) if s.state not in IDLE_SERVICE]
         remainder = await history("rest", node, *span_us)
-        uses = [_Use(s, await history("container", s.id, *span_us)) for s in here]
-        lacking = sorted({use.service.app for use in uses if _lacks(use.series)} - {""})
-        apps = [(app, await self._app(app, span_us)) for app in lacking]
+        uses, lacking = [], set()
+        for service in here:
+            use = _Use(service, await history("container", service.id, *span_us))
+            uses.append(use)
+            if service.app and _lacks(use.series):  # one by one: the loop is held for each alone
+                lacking.add(service.app)
+        apps = [(app, await self._app(app, span_us)) for app in sorted(lacking)]
         return {
             "node": node,
             "since": iso(remainder.start_us),
@@ -72,7 +76,7 @@ def _lacks(series: UseSeries) -> bool:
 
 
 def _unknown(values: Sequence[int | None]) -> int:
-    return sum(value is None for value in values)
+    return values.count(None)
 
 
 def _container(use: _Use) -> dict[str, Any]:

@@ -8,7 +8,18 @@ from itertools import zip_longest
 from typing import Any
 
 from tenure.api.readingviews import reading_view
-from tenure.core import executors, external, prefetching, readers, reading, replicas, tasks
+from tenure.core import (
+    executors,
+    external,
+    nearness,
+    planning,
+    prefetching,
+    readers,
+    reading,
+    replicas,
+    roster,
+    tasks,
+)
 from tenure.core.context import Context
 from tenure.model.batch import INPUT_FOLDER, Task, TaskState
 from tenure.model.dataset import Location
@@ -43,9 +54,20 @@ def _copies(places: Iterable[Location]) -> list[dict[str, str]]:
     return [{"node": p.node, "tier": p.tier, "kind": p.kind.value} for p in places]
 
 
+def silence(ctx: Context, task: Task) -> str:
+    """Say what a task on a node that does not answer waits for; "" where the node answers."""
+    node = ctx.tables.nodes.get(task.place)
+    if node is None or node.unreachable_us is None:
+        return ""
+    return f"for {node.name}, which does not answer, or `tenure node fence {node.name}`"
+
+
 def _reason(ctx: Context, task: Task) -> str:
     """Say in a sentence why a task is where it is."""
     stage = tasks.stage_of(ctx, task)
+    awaited = silence(ctx, task)
+    if awaited:
+        return f"it waits {awaited}"
     if stage.dataset is None:
         return "its stage reads no dataset: it goes to any node with room"
     if task.reading is not None and task.reading.is_remote:
@@ -83,6 +105,8 @@ def _waits(ctx: Context, task: Task) -> str:
         return f"its block is being brought to {tier} of {node}"
     if prefetching.is_held(ctx, ctx.tables.batches[task.batch], stage):
         return "its stage is held back for copies into memory that are worth it"
+    if planning.is_planned(ctx, task.batch):
+        return f"it waits for its turn: {roster.next_start(ctx, task.batch, stage.name)}"
     return "no node that is free for it now is worth it: others were matched, or a slot is awaited"
 
 
@@ -145,7 +169,10 @@ def _why_there(job: Job, executor: Executor, waits_for: str) -> str:
     kinds = Counter(reading.word for reading in executor.readings)
     told = ", ".join(f"{count} in {word}" for word, count in sorted(kinds.items()))
     told = told.replace("in brought", "brought there for it")
+    is_nearer = job.decision.startswith(nearness.NEARER) and executor.attempt == 1
+    there = f"it is on {executor.node}, {job.decision}"
+    there = there if is_nearer else f"its policy chose {executor.node}"
     return (
-        f"its policy chose {executor.node}; of the blocks of {job.spec.dataset.name} it reads "
+        f"{there}; of the blocks of {job.spec.dataset.name} it reads "
         f"{len(executor.blocks)} there, by the cheapest matching of all blocks: {told}"
     )

@@ -35,6 +35,8 @@ CHECK_S = 1.0
 REDIS_MODULES = ("tenure.cycles.io.cron", "tenure.cycles.io.queue", "tenure.cycles.io.redis_server")
 #: An embedded Redis that could not be started is tried again after this.
 RESTART_FAILED_US = 30_000_000
+#: Due times are told each second; where it was longer than this they could not be.
+SLEPT_US = 60_000_000
 #: A due run that nobody claimed for so long is triggered (again): claims make it happen once.
 NUDGE_US = 5_000_000
 
@@ -123,11 +125,17 @@ class Rhythm:
             self._told[cycle.name] = now
 
     def _tell_due(self) -> None:
-        """Tell every moment since the last time, so that each has its row in the table."""
+        """Tell every moment since the last time, so that each has its row in the table.
+
+        Of a time in which nothing was told (a step of the clock, a machine that slept) only the
+        latest, as after any outage: a day of a short interval is thousands of rows.
+        """
         now = self._ports.now_us()
         for cycle in self._cycles:
-            after = self._told.setdefault(cycle.name, now)
-            for due in due_times(timing_of(cycle), after, now):
+            after, timing = self._told.setdefault(cycle.name, now), timing_of(cycle)
+            if now - after > SLEPT_US:
+                after = max(after, (latest_due(timing, after, now) or now) - 1)
+            for due in due_times(timing, after, now):
                 self._told[cycle.name] = due
                 if cycle.mode != "off":
                     self._put_due(cycle.name, due)

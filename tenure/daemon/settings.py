@@ -45,6 +45,7 @@ def params_of(settings: Settings) -> Params:
         max_open_tasks=settings.limits.tasks,
         plan_solver=settings.planner.solver,
         plan_sharing=settings.planner.sharing,
+        plan_weights=settings.planner.weights,
         plan_cores=settings.planner.cores,
         answer_us=settings.planner.answer_us,
         plan_limit_us=settings.planner.limit_us,

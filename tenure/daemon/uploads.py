@@ -12,36 +12,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import hashlib
 import json
 import logging
 import os
 import re
 import secrets
 import shutil
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenure.core.tables import Tables
+from tenure.daemon.arriving import ArrivingChunk, disk_faults, give_its_time
 from tenure.daemon.inputs import listing
 from tenure.model.dataset import DatasetFile, DatasetState
 from tenure.model.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
 from tenure.model.units import HOUR_US, MIB
-from tenure.model.upload import CHUNK_BYTES, Upload, UploadFile
+from tenure.model.upload import Upload, UploadFile
 
 log = logging.getLogger(__name__)
 
 MANIFEST, CONTENT, RECEIVED = "manifest.json", "content", "received"
-#: Uploads that are open, and chunks that are on their way, at the same time.
-MAX_UPLOADS, MAX_BUSY = 100, 16
+#: Uploads that are open, and chunks that are on their way, at the same time: of all, of a client.
+MAX_UPLOADS, MAX_BUSY, MAX_BUSY_OF_ONE = 100, 64, 4
 #: What an upload leaves free on the disk: the daemon's own state lies there.
 SPARE_BYTES = 256 * MIB
 _ID = re.compile(r"u-[0-9a-f]{32}")
-FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class Uploads:
         self._is_loaded = False
         self._loading = asyncio.Lock()
         self._beginning = asyncio.Lock()
-        self._busy = 0
+        self._busy: Counter[str] = Counter()
 
     @property
     def folder(self) -> Path:
@@ -89,18 +86,31 @@ class Uploads:
 
     # what clients ask for
 
-    async def begin(self, owner: str, name: str, files: tuple[UploadFile, ...]) -> Upload:
+    async def begin(
+        self,
+        owner: str,
+        name: str,
+        files: tuple[UploadFile, ...],
+        *,
+        require_free: Callable[[str], None] = lambda _: None,
+    ) -> Upload:
         """Return the upload of these files: the one that was begun already, else a new one.
 
-        Another one of the same client and name is given up for it. Raises Conflict
-        ``upload_open`` where another client is bringing other files of that name, ``no_room``,
-        ``uploads_off``; Unavailable ``disk_full``.
+        Another one of the same client and name is given up for it, unless ``require_free`` raises
+        for its id. Raises Conflict ``upload_open`` where another client is bringing other files of
+        that name, ``no_room``, ``uploads_off``; Unavailable ``disk_full``.
         """
         await self._load()
         async with self._beginning:  # who asks at the same time finds it whole
-            return await self._begin(owner, name, files)
+            return await self._begin(owner, name, files, require_free)
 
-    async def _begin(self, owner: str, name: str, files: tuple[UploadFile, ...]) -> Upload:
+    async def _begin(
+        self,
+        owner: str,
+        name: str,
+        files: tuple[UploadFile, ...],
+        require_free: Callable[[str], None],
+    ) -> Upload:
         for key, one in list(self._open.items()):
             if one.name != name or one.is_going:
                 continue
@@ -111,12 +121,13 @@ class Uploads:
             if one.files == files:
                 return self._shown(key)
             self._require_idle(one)
+            require_free(key)
             await self._remove(key)
         self._require_room(sum(file.size_bytes for file in files))
         key = f"u-{secrets.token_hex(16)}"
         self._open[key] = _Open(name, owner, files, [0] * len(files), self._now_us())
         try:
-            with _disk():
+            with disk_faults():
                 await asyncio.to_thread(_make, self.folder / key, name, owner, files)
         except BaseException:
             await self._remove(key)
@@ -158,11 +169,11 @@ class Uploads:
         number, offset = place
         self._require_place(one, number, offset)
         one.busy.add(number)
-        self._busy += 1
+        self._busy[owner] += 1
         path = self.folder / key
-        chunk = _Chunk(path / CONTENT, one.files[number], offset)
+        chunk = ArrivingChunk(path / CONTENT, one.files[number], offset)
         try:
-            with _disk():
+            with disk_faults():
                 try:
                     await asyncio.to_thread(chunk.open)
                     async for piece in pieces:
@@ -174,7 +185,7 @@ class Uploads:
             if chunk.is_kept:  # also where the caller was cut off while it was noted
                 one.received[number], one.touched_us = chunk.end_bytes, self._now_us()
             one.busy.discard(number)
-            self._busy -= 1
+            self._busy -= Counter((owner,))
         return self._shown(key)
 
     async def drop(self, owner: str | None, key: str) -> Upload:
@@ -226,8 +237,10 @@ class Uploads:
             extra: dict[str, object] = {"received": one.received[number]}
             fault = (FieldError("offset", told),)
             raise Conflict(told, code="wrong_offset", fields=fault, extra=extra)
-        if self._busy >= MAX_BUSY:
-            raise Unavailable(f"{MAX_BUSY} chunks are on their way already", code="busy")
+        if self._busy[one.owner] >= MAX_BUSY_OF_ONE or self._busy.total() >= MAX_BUSY:
+            told = f"{self._busy[one.owner]} chunks of yours are on their way already, and "
+            told += f"{self._busy.total()} in all: a client may send {MAX_BUSY_OF_ONE} at a time, "
+            raise Unavailable(f"{told}all together {MAX_BUSY}", code="busy")
 
     def _require_idle(self, one: _Open, number: int | None = None) -> None:
         if one.busy if number is None else number in one.busy:
@@ -296,112 +309,6 @@ def _readers(folder: Path, tables: Tables) -> dict[str, set[DatasetState]]:
     return found
 
 
-class _Chunk:
-    """A chunk that is being written, by calls in threads.
-
-    A call whose caller was cut off goes on in its thread, so calls wait for each other: a handle
-    that was let go of may be another file's by then, and what is noted must not be cut off.
-    """
-
-    def __init__(self, content: Path, file: UploadFile, offset: int) -> None:
-        self._path = content / file.name if file.name else content
-        self._file = file
-        self._offset = offset
-        self._most = min(CHUNK_BYTES, file.size_bytes - offset)
-        self._sum = hashlib.sha256()
-        self._lock = threading.Lock()
-        self._handle = -1
-        self._is_closed = False
-        self.end_bytes = offset
-        self.is_kept = False
-
-    def open(self) -> None:
-        """Open the file, cut to what was noted of it."""
-        with self._turn():
-            self._handle = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            os.ftruncate(self._handle, self._offset)
-
-    def add(self, piece: bytes) -> None:
-        """Write a piece; raises InvalidInput ``too_large`` beyond what may come."""
-        with self._turn():
-            if self.end_bytes + len(piece) > self._offset + self._most:
-                told = f"at most {self._most} bytes may come here: {CHUNK_BYTES} in one chunk, and "
-                told += "no more than the file was said to have"
-                raise InvalidInput(told, code="too_large")
-            self._sum.update(piece)
-            view = memoryview(piece)
-            while view:
-                written = os.pwrite(self._handle, view, self.end_bytes)
-                view, self.end_bytes = view[written:], self.end_bytes + written
-
-    def end(self, digest: bytes, received: Path, number: int) -> None:
-        """Note the chunk if it is right."""
-        with self._turn():
-            if self._sum.digest() != digest:
-                told = "the chunk is not what its checksum says: send it again"
-                fault = (FieldError("Digest", told),)
-                raise InvalidInput(told, code="wrong_checksum", fields=fault)
-            if self.end_bytes == self._file.size_bytes:
-                _date(self._handle, self._file)
-            os.fsync(self._handle)
-            _append(received, f"{number} {self.end_bytes}\n")
-            self.is_kept = True
-
-    def close(self) -> None:
-        """Let go of the file, cut back to where it was if the chunk is not kept."""
-        with self._lock:
-            self._is_closed = True
-            if self._handle < 0:
-                return
-            try:
-                if not self.is_kept:
-                    os.ftruncate(self._handle, self._offset)
-            finally:
-                os.close(self._handle)
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        with self._lock:
-            if self._is_closed:
-                raise OSError(errno.EBADF, "the chunk was given up")
-            yield
-
-
-@contextmanager
-def _disk() -> Iterator[None]:
-    """Tell of a disk that is full, or fails, as what it is."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in FULL:
-            raise Unavailable("the daemon's disk is full", code="disk_full") from None
-        if isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise NotFound("the upload was given up meanwhile") from None
-        told = f"the daemon cannot write uploads: {error.strerror}"
-        raise Unavailable(told, code="disk_failed") from None
-
-
-def _date(handle: int, file: UploadFile) -> None:
-    """Give a file the time at which its owner changed it: the same file sent again is the same."""
-    if file.mtime_ns:
-        os.utime(handle, ns=(file.mtime_ns, file.mtime_ns))
-
-
-def _append(path: Path, line: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        before = os.fstat(handle).st_size
-        try:
-            if os.write(handle, line.encode()) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(handle)
-        except OSError:
-            os.ftruncate(handle, before)
-            raise
-    finally:
-        os.close(handle)
-
-
 def _content(name: str) -> Path:
     """Return where a file lies in its upload's folder."""
     return Path(CONTENT, name) if name else Path(CONTENT)
@@ -417,7 +324,7 @@ def _make(here: Path, name: str, owner: str, files: tuple[UploadFile, ...]) -> N
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             if not file.size_bytes:
-                _date(handle, file)
+                give_its_time(handle, file)
         finally:
             os.close(handle)
     (here / RECEIVED).touch(mode=0o600)

@@ -58,6 +58,7 @@ def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
         "job": job.id,
         "state": job.state.value,
         "reason": job.reason or ctx.why.get(job.id, ""),
+        "decision": job.decision,
         "executors": [_executor(ctx, job, key) for key in _keys(ctx, job)],
     }
     if job.state in (JobState.ACCEPTED, JobState.WAITING):
@@ -339,10 +340,16 @@ def forecast(ctx: Context, name: str, from_us: int | None) -> ForecastReport:
 
 
 def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
-    """Return the stages of a batch with tasks that wait for a node: how many, and for what."""
+    """Return the stages of a batch with tasks that wait: how many, and for what.
+
+    For a node, or for the one that they are on, where it does not answer.
+    """
     batch, found = ctx.tables.batches[key], []
+    silent = _silences(ctx, key)
     for stage in batch.spec.stages:
         strand = ctx.index.strands[key, stage.name]
+        told = sorted((why, count) for (name, why), count in silent.items() if name == stage.name)
+        found += [(stage.name, count, why) for why, count in told]
         if not strand.pending or batch.is_over:
             continue
         before = [name for name in stage.after if ctx.index.strands[key, name].undone]
@@ -361,6 +368,13 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
             why = f"for their turn: {roster.next_start(ctx, key, stage.name)}"
         found.append((stage.name, len(strand.pending), why))
     return found
+
+
+def _silences(ctx: Context, key: str) -> Counter[tuple[str, str]]:
+    """Count the tasks of a batch on nodes that do not answer, by stage and what they wait for."""
+    lost = [n.name for n in ctx.tables.nodes.values() if n.unreachable_us is not None]
+    here = [task for name in lost for task in ctx.tasks_on(name) if task.batch == key]
+    return Counter((task.stage, readings.silence(ctx, task)) for task in here)
 
 
 def _blocks_awaited(ctx: Context, key: str, stage: StageSpec) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tenure.model.access import SshOptions, TlsFiles
+from tenure.model.errors import TenureError
 
 
 class Child(Protocol):
@@ -54,9 +55,16 @@ class Access:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make the folder of the tunnels' sockets, 0700, and empty it of a killed daemon's."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    """Make the folder of the tunnels' sockets, 0700, and empty it of a killed daemon's.
+
+    Raises TenureError where it cannot be made, as where a file of its name lies there.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        told = f"cannot make the folder {folder}: {error.strerror}; remove what lies there"
+        raise TenureError(told) from None
     for leftover in folder.iterdir():
         with contextlib.suppress(OSError):
             leftover.unlink()

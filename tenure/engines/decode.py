@@ -139,7 +139,9 @@ def engine_facts(
         memory_bytes=int(document.get("MemTotal") or 0),
     )
     driver = str(document.get("CgroupDriver") or "cgroupfs")
-    return EngineFacts(str(document.get("ID") or ""), capacity, api_version, images, driver)
+    clock_us = time_us(document.get("SystemTime"))
+    own_id = str(document.get("ID") or "")
+    return EngineFacts(own_id, capacity, api_version, images, driver, clock_us)
 
 
 def _own_name(names: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from tenure.engines.create import Creator
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.files import Carrier
 from tenure.engines.frames import LineReader
-from tenure.engines.helper import Helpers
+from tenure.engines.helper import Crew, Helpers
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
 from tenure.engines.passage import Passage
@@ -38,8 +38,8 @@ class Engine:
     """A Docker engine by URL (``unix://``, ``tcp://``, ``https://`` or ``ssh://``).
 
     Raises InvalidInput for another URL. ``save_log`` is called by a retirement that keeps the
-    log, before the container is removed; ``access`` holds what TLS and ssh need. What each method
-    returns and raises is in the port.
+    log, before the container is removed; ``access`` holds what TLS and ssh need; helper containers
+    are those of ``crew``. What each method returns and raises is in the port.
     """
 
     def __init__(
@@ -49,12 +49,14 @@ class Engine:
         *,
         timeouts: Timeouts | None = None,
         access: Access | None = None,
+        crew: Crew | None = None,
     ) -> None:
         self._transport = Transport(url, timeouts or Timeouts(), access)
         self._lister = Lister(self._transport)
         self._logs = Logs(self._transport, self._lister)
         self._registry = Registry(self._transport)
-        self._tiers = TierWork(Helpers(self._transport, self._lister, self._registry))
+        self._helpers = Helpers(self._transport, self._lister, self._registry, crew or Crew())
+        self._tiers = TierWork(self._helpers)
         creator = Creator(self._transport, self._lister, self._registry)
         self._performer = Performer(
             self._transport, self._lister, creator=creator, save_log=save_log
@@ -72,8 +74,13 @@ class Engine:
         return decode.engine_facts(document, self._transport.api_version, await self.images())
 
     async def listing(self, *, is_fresh: bool = False) -> tuple[ContainerFacts, ...]:
-        """Return all containers; ours with times, exit codes and health."""
-        return await self._lister.listing(is_fresh=is_fresh)
+        """Return all containers; ours with times, exit codes and health.
+
+        Helpers among them that nobody works with are removed meanwhile.
+        """
+        found = await self._lister.listing(is_fresh=is_fresh)
+        self._helpers.sweep(found)
+        return found
 
     async def images(self) -> tuple[str, ...]:
         """Return the tags, digests and ids of all images, sorted."""
@@ -208,6 +215,7 @@ class Engine:
 
     async def close(self) -> None:
         """Close all connections, and the ssh that carried them."""
+        await self._helpers.close()
         await self._registry.close()
         await self._transport.close()
 

@@ -76,7 +76,8 @@ def translated(error: Exception, asked: str, *, has_certificate: bool = False) -
     if fault is not None:
         return EngineUnreachable(f"{asked}: {_tls_detail(fault, error)}")
     silent = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-    detail = f"{asked}: {str(error) or silent}"
+    said = str(error).replace(" ssl:default", "")  # aiohttp's word for: no setting of our own
+    detail = f"{asked}: {said or silent}"
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return EngineUnreachable(detail)
     return EngineUnclear(detail)

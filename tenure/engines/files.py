@@ -245,7 +245,8 @@ def _opened(piece: Piece) -> BufferedReader:
 def _require_room(folder: Path, size_bytes: int) -> None:
     """Raise EngineUnclear where an output would fill the disk that the daemon's state lies on."""
     if shutil.disk_usage(folder).free - size_bytes < FREE_BYTES:
-        raise EngineUnclear(f"the disk of {folder} is nearly full")
+        told = f"less than {FREE_BYTES >> 30} GiB would be left on the disk of {folder.parent}"
+        raise EngineUnclear(f"{told}: make room there")
 
 
 def _plain_name(member: Member) -> str:

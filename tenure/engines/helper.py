@@ -1,7 +1,9 @@
 """Helper containers: a directory of a node opened to the archive calls, and a short script there.
 
 One is made for each thing to be done, with the directories that it needs and no network, and is
-removed at its end. What a daemon that was killed left is removed by the next look at the node.
+removed at its end. What a daemon that was killed left is removed before the next look at the node;
+what appears later, for an engine carries out a create also when nobody waits for it any more, and
+what it failed to remove, by the next listing that shows it.
 """
 
 from __future__ import annotations
@@ -9,19 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tenure.engines import leftovers, paths
 from tenure.engines.checkpoint import json_id
-from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer, parsed
+from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer, parsed
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Transport
 from tenure.model.errors import EngineError
-from tenure.model.facts import LABEL_HELPER
+from tenure.model.facts import LABEL_HELPER, ContainerFacts
 
 #: A script reads a block or lists a tier; a disk that takes longer is out of order.
 RUN_S = 900.0
@@ -29,8 +32,12 @@ RUN_S = 900.0
 MOST_SAID = 32 << 20
 #: Engines that bound the logs of containers would keep the end of a listing alone.
 LOG_SIZE = "1g"
+#: How often it is looked whether a helper is gone that another call removes.
+LOOK_S = 0.2
 #: Of helpers that work on tiers.
 KIND = "tier"
+#: Whose helper it is: several fleets may have nodes on one engine. Before it was set, ours.
+LABEL_OWNER = "tenure.helper.fleet"
 
 
 class NoImage(EngineError):
@@ -46,14 +53,26 @@ class Mount:
     is_read_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The helpers of a ``fleet``; ``alive`` are the names of those at work, on any engine.
+
+    For two names may lead to one engine: of a node whose address changes, or by mistake.
+    """
+
+    fleet: str = ""
+    alive: set[str] = field(default_factory=set)
+
+
 @dataclass(slots=True)
 class Helpers:
-    """Makes helpers on one engine; ``alive`` are the names of those at work."""
+    """Makes helpers on one engine; they are of a ``crew``."""
 
     transport: Transport
     lister: Lister
     registry: Registry
-    alive: set[str] = field(default_factory=set)
+    crew: Crew
+    sweeping: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def opened(
@@ -64,15 +83,19 @@ class Helpers:
         Raises EngineAnswer 400 where a directory is missing, NoImage, and EngineError.
         """
         name = f"tenure-{KIND}-{secrets.token_hex(6)}"
-        self.alive.add(name)
+        self.crew.alive.add(name)
         try:
-            engine_id = await self._created(name, _body(image, mounts, script, args))
+            engine_id = await self._created(name, _body(image, mounts, script, args) | self._mark())
             try:
                 yield Helper(self, engine_id)
             finally:
                 await asyncio.shield(leftovers.remove_container(self.transport, engine_id))
         finally:
-            self.alive.discard(name)
+            self.crew.alive.discard(name)
+
+    def _mark(self) -> dict[str, object]:
+        labels = {LABEL_HELPER: KIND, LABEL_OWNER: self.crew.fleet}
+        return {"Labels": leftovers.NOT_OURS | labels}
 
     async def _created(self, name: str, body: Mapping[str, object]) -> str:
         path = f"/containers/create?name={name}"
@@ -98,15 +121,51 @@ class Helpers:
         rows = await self.transport.read("/containers/json", {"filters": filters, "all": "1"})
         for row in rows if isinstance(rows, list) else ():
             names = {str(name).lstrip("/") for name in row.get("Names") or ()}
-            if not names & self.alive:
+            if not names & self.crew.alive and self._is_ours(row.get("Labels") or {}):
                 await self._remove(str(row.get("Id", "")))
 
+    def _is_ours(self, labels: Mapping[str, str]) -> bool:
+        return labels.get(LABEL_OWNER, self.crew.fleet) == self.crew.fleet
+
+    def sweep(self, seen: Iterable[ContainerFacts]) -> None:
+        """Have helpers removed, beside other work, that a listing shows and nobody works with.
+
+        Those that cannot be removed now are met again by the next listing.
+        """
+        left = [
+            facts.engine_id
+            for facts in seen
+            if facts.labels.get(LABEL_HELPER) == KIND
+            and facts.name not in self.crew.alive
+            and self._is_ours(facts.labels)
+        ]
+        if left and (self.sweeping is None or self.sweeping.done()):
+            self.sweeping = asyncio.create_task(self._remove_all(left), name="sweep-helpers")
+
+    async def _remove_all(self, refs: Sequence[str]) -> None:
+        for ref in refs:
+            await leftovers.remove_container(self.transport, ref)
+
+    async def close(self) -> None:
+        """Remove no more."""
+        if self.sweeping is not None:
+            self.sweeping.cancel()
+            await asyncio.gather(self.sweeping, return_exceptions=True)
+
     async def _remove(self, ref: str) -> None:
-        try:
-            await self.transport.send("DELETE", paths.container(ref, "?force=1&v=1"))
-        except EngineAnswer as answer:
-            if answer.status != HTTP_NOT_FOUND:
-                raise
+        """Remove a helper; one that is being removed already is waited for."""
+        deadline_s = time.monotonic() + self.transport.timeouts.removal_s
+        while True:
+            try:
+                await self.transport.send("DELETE", paths.container(ref, "?force=1&v=1"))
+            except EngineAnswer as answer:
+                if answer.status == HTTP_NOT_FOUND:
+                    return
+                if answer.status != HTTP_CONFLICT or time.monotonic() > deadline_s:
+                    raise
+                await asyncio.sleep(LOOK_S)
+            else:
+                return
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +190,7 @@ class Helper:
 
 def _body(
     image: str, mounts: Sequence[Mount], script: str, args: Sequence[str]
-) -> Mapping[str, object]:
+) -> dict[str, object]:
     """Return a create body: root of nothing but the directories that are mounted."""
     return {
         "Image": image,
@@ -139,7 +198,6 @@ def _body(
         "Cmd": list(args),
         "User": "0:0",
         "Env": ["LC_ALL=C"],
-        "Labels": leftovers.NOT_OURS | {LABEL_HELPER: KIND},
         "NetworkDisabled": True,
         "HostConfig": {
             "NetworkMode": "none",

@@ -23,6 +23,7 @@ from tenure.harvest import copies, planner
 from tenure.harvest.fair import fair
 from tenure.harvest.first_fit import list_plan
 from tenure.harvest.grid import Grid, allowed, waves
+from tenure.harvest.nearness import nearer
 from tenure.harvest.problem import MAX_TICKS, Job, Node, Problem, Running, Stage
 from tenure.harvest.progress import Watch
 from tenure.harvest.replan import Delivered, Ended, State, rest
@@ -64,7 +65,7 @@ def answer(question: PlanQuestion, watch: Watch) -> PlanAnswer:
         if not best[1].refusals:
             break
     assert best is not None
-    return answer_of(question, *best)
+    return answer_of(question, best[0], nearer(*best))
 
 
 def chosen(question: PlanQuestion, problem: Problem, watch: Watch) -> Solution:
@@ -225,11 +226,12 @@ def job_of(batch: BatchNeed) -> Job:
             after=stage.after,
             nodes=stage.nodes,
             copies=stage.copies,
+            nearest=stage.nearest,
             bring_s=stage.bring_us / US,
         )
         for stage in batch.stages
     )
-    return Job(batch.batch, stages, batch.submitter)
+    return Job(batch.batch, stages, batch.submitter, batch.weight)
 
 
 def state_of(question: PlanQuestion, problem: Problem) -> State:

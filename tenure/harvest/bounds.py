@@ -2,8 +2,8 @@
 
 A stage alone on empty nodes ends no earlier than ``grid.earliest`` has it end; so a chain of stages
 bounds its job, and is exact for one job whose stages form a chain. Over all jobs together a linear
-program shares each node's area (cores and bytes times ticks) among classes of like tasks, each of
-which also has no more tasks on a node than it would have alone.
+program shares each node's area (cores and bytes times ticks) and link among classes of like tasks,
+each of which also has no more tasks on a node than it would have alone.
 """
 
 from __future__ import annotations
@@ -111,11 +111,36 @@ class Class:
 def least_by_area(problem: Problem) -> int:
     """Return a makespan that no plan of all tasks beats, by their work alone; no search.
 
-    All work of the tasks must fit what the nodes do until then: core- and byte-seconds times speed.
-    The window's length if it does not fit at all.
+    All work of the tasks must fit what the nodes do until then: core- and byte-seconds times speed,
+    and their links must have brought what does not lie on nodes. The window's length if it does not
+    fit at all.
     """
     if not problem.nodes:
         return 0
+    return max(least_by_work(problem), least_by_links(problem))
+
+
+def least_by_links(problem: Problem) -> int:
+    """Return when all links together have brought what tasks read, and one task has read it."""
+    rates = [problem.link_bytes(k) for k in range(len(problem.nodes))]
+    stages = [stage for job in problem.jobs for stage in job.stages]
+    wanted = sum(missing(stage) * stage.chunk_bytes for stage in stages)
+    known = [rate for rate in rates if rate is not None]
+    if not wanted or len(known) < len(rates):
+        return 0
+    brought = -(-wanted // max(1, sum(known)))
+    last = min(shortest(problem, stage) for stage in stages if missing(stage) and stage.chunk_bytes)
+    return min(problem.ticks, problem.begin + brought + last)
+
+
+def missing(stage: Stage) -> int:
+    """Return of how many tasks at least the chunk lies on no node."""
+    there = sum(count for _, count in (*stage.present, *stage.copies))
+    return max(0, stage.tasks - there)
+
+
+def least_by_work(problem: Problem) -> int:
+    """Return when all nodes together have done the work of all tasks."""
     grid = Grid.of(problem)
     speed = np.array([node.speed for node in problem.nodes]) * problem.tick_s
     stages = [stage for job in problem.jobs for stage in job.stages]
@@ -157,11 +182,10 @@ class Relaxation:
             own = self.alone[j]
             if own.end is None:
                 continue
-            for stage, head, tail in zip(
-                self.problem.jobs[j].stages, own.heads, own.tails, strict=True
-            ):
+            rows = zip(self.problem.jobs[j].stages, own.heads, own.tails, strict=True)
+            for s, (stage, head, tail) in enumerate(rows):
                 if stage.tasks:
-                    key = (likeness(stage), head, tail, (j, stage.name) if stage.present else None)
+                    key = (likeness(stage), head, tail, (j, s) if stage.present else None)
                     kind = found.setdefault(key, Class(stage, head or 0, tail))
                     kind.parts.append((j, stage.tasks))
         for kind in found.values():
@@ -187,7 +211,8 @@ class Relaxation:
     def most_tasks(self) -> int:
         """Return a number of tasks that no plan exceeds within the window."""
         gain = np.array([self.tasks_of(j) for j in self.jobs], dtype=np.float64)
-        found = self.solve(self.problem.ticks, gain, at_least=0, is_whole=True)
+        far = max([self.problem.ticks, *(run.end for run in self.problem.running)])
+        found = self.solve(far, gain, at_least=0, is_whole=True)
         return sum(self.tasks_of(j) for j in self.jobs) if found is None else int(found + 0.5)
 
     def tasks_of(self, j: int) -> int:
@@ -219,13 +244,12 @@ class Relaxation:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import coo_array
 
+        fits = [float(own.end is not None and own.end <= limit) for own in self.alone]
         limit = min(limit, self.problem.ticks)  # only what runs already may end after the window
         pairs = [(kind, k) for kind in self.classes for k in kind.ends]
         rows = Rows(len(self.jobs), pairs)
         self.add_totals(rows, at_least)
         self.add_areas(rows, limit)
-        ends = [self.alone[j].end for j in self.jobs]
-        fits = [float(end is not None and min(end, self.problem.ticks) <= limit) for end in ends]
         tops = np.array(fits + [float(kind.most(k, limit)) for kind, k in pairs])
         shape = (len(rows.high), len(tops))
         matrix = coo_array((rows.value, (rows.row, rows.column)), shape=shape).tocsr()
@@ -270,6 +294,27 @@ class Relaxation:
                     ]
                     room = float(area[k, end] - area[k, begin]) / scale
                     rows.add(cells, -np.inf, room * (1 + TOLERANCE) + TOLERANCE)
+        for begin, end, head, tail in spans:
+            within = [kind for kind in self.classes if kind.head >= head and kind.tail >= tail]
+            for k in range(len(self.problem.nodes)):
+                self.add_link(rows, k, [kind for kind in within if k in kind.ends], (begin, end))
+
+    def add_link(self, rows: Rows, k: int, kinds: Sequence[Class], span: tuple[int, int]) -> None:
+        """Add: a node's link brings in a span what tasks read that end in it, but what is there.
+
+        The last of it is there before the shortest of these tasks begins.
+        """
+        rate = self.problem.link_bytes(k)
+        read = [kind for kind in kinds if kind.stage.chunk_bytes]
+        if rate is None or not read:
+            return
+        stages = [kind.stage for kind in read]
+        unit = max(stage.chunk_bytes for stage in stages)
+        last = min(self.problem.duration(stage, k) + self.problem.lag(stage) for stage in stages)
+        sends = max(0, span[1] - last - max(span[0], self.problem.begin))
+        room = rate * sends + sum(stage.here(k) * stage.chunk_bytes for stage in stages)
+        cells = [(rows.columns[id(kind), k], kind.stage.chunk_bytes / unit) for kind in read]
+        rows.add(cells, -np.inf, room / unit * (1 + TOLERANCE) + TOLERANCE)
 
 
 class Rows:

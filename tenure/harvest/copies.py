@@ -2,26 +2,27 @@
 
 Theory of operation. Solvers know how many chunks of a stage are ``present`` on a node. Of classes
 of tasks (``Stage.copies``) each task has its input on several nodes and begins on one of them,
-which a count by nodes cannot say. So a problem is first planned *loosely*, every copy counted on
-its node; what bounds that bounds any plan. Then the tasks that it has on each node are matched to
-classes that have copies there, by maximum flow. If all find one, the plan is kept. Else every task
-is given to one of its nodes, by that flow as far as it goes, and the problem is planned again with
-what is present then (*tightly*): a plan of that is one of the problem, if not always the best.
-Where classes are few and a solver can prove optima, the problem is planned once more with a stage
-for each class, which says all. So the size of what is solved does not grow with the classes.
+which a count by nodes cannot say. Tasks whose input lies nowhere are a stage of their own: beside
+the copies of others they would seem to have some, which makes a bound that no plan comes near.
+Then a problem is first planned *loosely*, every copy counted on its node; what bounds that bounds
+any plan. Then the tasks that it has on each node are matched to classes that have copies there, by
+maximum flow. If all find one, the plan is kept. Else every task is given to one of its nodes, by
+that flow as far as it goes, and the problem is planned again with what is present then (*tightly*):
+a plan of that is one of the problem, if not always the best. Where classes are few and a solver can
+prove optima, the problem is planned once more with a stage for each class, which says all. So the
+size of what is solved does not grow with the classes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tenure.harvest.problem import Problem, Stage
-from tenure.harvest.solution import Beside, Solution, Start, solution
+from tenure.harvest.solution import Beside, Solution, solution
 
 #: With more classes in all a stage for each would make problems that nobody solves better.
 MOST_CLASSES = 24
@@ -29,6 +30,8 @@ Solve = Callable[[Problem], Solution]
 #: Tasks of a stage by class (its place) and node.
 Shares = Counter[tuple[int, int]]
 Key = tuple[int, int]
+#: Some of a stage's tasks as a stage of their own, and which of its classes are theirs.
+Part = tuple[tuple[int, ...], Stage]
 
 
 def planned(problem: Problem, solve: Solve, *, is_exact: bool = False) -> Solution:
@@ -38,6 +41,12 @@ def planned(problem: Problem, solve: Solve, *, is_exact: bool = False) -> Soluti
     """
     if not problem.nodes or not any(stage.copies for job in problem.jobs for stage in job.stages):
         return solve(problem)
+    split = Apart.of(problem, lambda stage: by_lying(problem, stage))
+    return split.joined(_planned(split.problem, solve, is_exact=is_exact))
+
+
+def _planned(problem: Problem, solve: Solve, *, is_exact: bool) -> Solution:
+    """Plan loosely, match, and where that does not come out, tightly."""
     loose = with_present(problem, {key: on_nodes(stage) for key, stage in stages_of(problem)})
     first = solve(loose)
     needs = {key: wanted(problem, stage, begun(first, key)) for key, stage in stages_of(problem)}
@@ -178,52 +187,92 @@ def bounded(plan: Solution, by: Sequence[Solution]) -> Solution:
     )
 
 
-# a stage for each class
+# stages told apart
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """A problem some of whose stages are several, and how to join the plans of these again.
+
+    ``origin[j][s]`` is which stage of ``whole`` a stage was, and which of its classes it has.
+    """
+
+    whole: Problem
+    problem: Problem
+    origin: list[list[tuple[int, tuple[int, ...]]]]
+
+    @classmethod
+    def of(cls, problem: Problem, parts_of: Callable[[Stage], list[Part]]) -> Apart:
+        """Return a problem with the parts of its stages; what waits for one waits for all of it."""
+        jobs, origin, firsts = [], [], list[list[int]]()
+        for job in problem.jobs:
+            rows = [parts_of(stage) for stage in job.stages]
+            first = [sum(map(len, rows[:s])) for s in range(len(rows) + 1)]
+            stages = [
+                replace(part, after=tuple(p for a in stage.after for p in range(*first[a : a + 2])))
+                for stage, row in zip(job.stages, rows, strict=True)
+                for _, part in row
+            ]
+            jobs.append(replace(job, stages=tuple(stages)))
+            origin.append([(s, places) for s, row in enumerate(rows) for places, _ in row])
+            firsts.append(first)
+        running = tuple(replace(run, stage=firsts[run.job][run.stage]) for run in problem.running)
+        return cls(problem, replace(problem, jobs=tuple(jobs), running=running), origin)
+
+    def joined(self, plan: Solution) -> Solution:
+        """Return a plan of the parts as one of the whole, bounds and all: they ask the same."""
+        starts = (replace(x, stage=self.origin[x.job][x.stage][0]) for x in plan.starts)
+        beside: Counter[tuple[int, int, int, int]] = Counter()
+        for one in plan.beside:
+            s, places = self.origin[one.job][one.stage]
+            beside[one.job, s, places[one.place], one.node] += one.count
+        return replace(
+            solution(self.whole, starts, plan.refusals, plan.solver),
+            most_scheduled=plan.most_scheduled,
+            least_makespan=plan.least_makespan,
+            beside=tuple(Beside(*key, count) for key, count in sorted(beside.items())),
+        )
+
+
+def by_lying(problem: Problem, stage: Stage) -> list[Part]:
+    """Return a stage in two: tasks whose input lies on some node, and those whose lies nowhere.
+
+    Where nothing has to be waited for, or all are of one kind, it is left as it is.
+    """
+    there = [place for place, (where, count) in enumerate(stage.copies) if where and count]
+    lying = min(stage.tasks, sum(stage.copies[place][1] for place in there))
+    is_waited_for = any(problem.must_bring(stage, k) for k in range(len(problem.nodes)))
+    if lying in (0, stage.tasks) or not is_waited_for:
+        return [(tuple(range(len(stage.copies))), stage)]
+    known = tuple(stage.copies[place] for place in there)
+    return [
+        (tuple(there), replace(stage, tasks=lying, copies=known)),
+        ((), replace(stage, tasks=stage.tasks - lying, copies=())),
+    ]
 
 
 def by_classes(problem: Problem, solve: Solve) -> Solution:
     """Return a plan made with a stage for each class: no choice of nodes is taken beforehand."""
-    parts = [[parts_of(stage) for stage in job.stages] for job in problem.jobs]
-    firsts = [[sum(map(len, rows[:s])) for s in range(len(rows) + 1)] for rows in parts]
-    jobs = tuple(
-        replace(
-            job,
-            stages=tuple(
-                replace(part, after=tuple(p for a in stage.after for p in range(*first[a : a + 2])))
-                for stage, row in zip(job.stages, rows, strict=True)
-                for _, part in row
-            ),
-        )
-        for job, rows, first in zip(problem.jobs, parts, firsts, strict=True)
-    )
-    running = tuple(replace(run, stage=firsts[run.job][run.stage]) for run in problem.running)
-    plan = solve(replace(problem, jobs=jobs, running=running))
-    starts: list[Start] = []
-    beside: list[Beside] = []
-    for start in plan.starts:
-        s = bisect_right(firsts[start.job], start.stage) - 1
-        place, part = parts[start.job][s][start.stage - firsts[start.job][s]]
-        starts.append(replace(start, stage=s))
-        if place >= 0 and part.here(start.node):
-            beside.append(Beside(start.job, s, place, start.node, start.count))
-    found = solution(problem, starts, plan.refusals, plan.solver)
-    return replace(
-        found,
-        most_scheduled=plan.most_scheduled,
-        least_makespan=plan.least_makespan,
-        beside=tuple(beside),
-    )
+    split = Apart.of(problem, parts_of)
+    plan = solve(split.problem)
+    beside = [
+        Beside(start.job, start.stage, 0, start.node, start.count)
+        for start in plan.starts
+        if split.problem.jobs[start.job].stages[start.stage].here(start.node)
+        and split.origin[start.job][start.stage][1]
+    ]
+    return split.joined(replace(plan, beside=tuple(beside)))
 
 
-def parts_of(stage: Stage) -> list[tuple[int, Stage]]:
-    """Return (class, its tasks as a stage), class -1 those without copies; at least one of them."""
-    left, found = stage.tasks, list[tuple[int, Stage]]()
+def parts_of(stage: Stage) -> list[Part]:
+    """Return a stage's tasks by class, those without copies last; at least one part."""
+    left, found = stage.tasks, list[Part]()
     for place, (where, count) in enumerate(stage.copies):
         tasks = min(left, count)
         left -= tasks
         if tasks:
             here = tuple((node, tasks) for node in sorted(set(where)))
-            found.append((place, replace(stage, tasks=tasks, present=here, copies=())))
+            found.append(((place,), replace(stage, tasks=tasks, present=here, copies=())))
     if left or not found:
-        found.append((-1, replace(stage, tasks=left, copies=())))
+        found.append(((), replace(stage, tasks=left, copies=())))
     return found

@@ -299,6 +299,8 @@ class Model:
         for run in self.problem.running:
             for t in range(least, min(run.end, self.limit)):
                 self.model.add_implication(self.accepted[run.job], late[t])
+            if run.end > self.limit:
+                self.model.add(self.accepted[run.job] == 0)
         self.model.minimize(least + sum(late.values()))
         solver, status = self.solve(watch, watch.left_s, cores)
         if status == self.cp.INFEASIBLE:

@@ -2,11 +2,14 @@
 
 Dominant resource fairness over whole jobs: the next job is always one of the submitter whose
 accepted jobs hold the smallest share of what the window offers, of cores or of memory, whichever
-share is larger; of one submitter's jobs the first in the list. So nobody's many jobs keep out
-another's few, at the price of fewer tasks in all where not everything fits.
+share is larger, divided by the submitter's weight; of one submitter's jobs the first in the list.
+So nobody's many jobs keep out another's few, at the price of fewer tasks in all where not
+everything fits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from tenure.harvest.first_fit import place_job
 from tenure.harvest.grid import Grid
@@ -26,7 +29,7 @@ def fair(problem: Problem) -> Solution:
     starts: list[Start] = []
     refusals = []
     while waiting:
-        j = min(waiting, key=lambda j: (share(held[problem.jobs[j].submitter], offer), j))
+        j = min(waiting, key=lambda j: (weighted(problem.jobs[j], held, offer), j))
         waiting.remove(j)
         placed = place_job(grid, j)
         if isinstance(placed, Refusal):
@@ -48,6 +51,13 @@ def each(problem: Problem) -> range:
 def share(held: tuple[float, float], offer: tuple[float, float]) -> float:
     """Return the dominant share: the larger of two ratios of what the window offers."""
     return max(mine / all_ if all_ else 0.0 for mine, all_ in zip(held, offer, strict=True))
+
+
+def weighted(
+    job: Job, held: Mapping[str, tuple[float, float]], offer: tuple[float, float]
+) -> float:
+    """Return the dominant share of a job's submitter by its weight."""
+    return share(held[job.submitter], offer) / job.weight
 
 
 def area(problem: Problem, job: Job, starts: list[Start]) -> tuple[float, float]:

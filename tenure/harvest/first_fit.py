@@ -14,6 +14,7 @@ import numpy as np
 from tenure.harvest.grid import Grid, Ints, allowed, earliest, waves
 from tenure.harvest.problem import Problem, Stage
 from tenure.harvest.solution import Refusal, Solution, Start, solution
+from tenure.model.units import size_text
 
 #: Gives (node, tick, tasks) for all tasks of a stage from a tick on, None where they do not fit.
 Placer = Callable[[Grid, Stage, int], list[tuple[int, int, int]] | None]
@@ -154,10 +155,8 @@ def refusal(problem: Problem, j: int, s: int) -> Refusal:
         return Refusal(j, "no_nodes", f"{name} may run on no node")
     empty = Grid.of(problem)
     if not any(next(waves(empty, one(stage), k, 0), None) for k in nodes):
-        text = (
-            f"no node ever has {stage.cpu_m / 1000:g} cores and {stage.memory_bytes} bytes free "
-            f"for as long as one task of {name} takes"
-        )
+        need = f"{stage.cpu_m / 1000:g} cores and {size_text(stage.memory_bytes)}"
+        text = f"no node ever has {need} free for as long as one task of {name} takes"
         return Refusal(j, "never_fits", text)
     return Refusal(j, "no_room", f"{name}: not all {stage.tasks} tasks fit the window")
 

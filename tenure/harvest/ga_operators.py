@@ -9,19 +9,23 @@ from pymoo.core.crossover import Crossover
 from pymoo.core.mutation import Mutation
 from pymoo.core.problem import Problem as Question
 from pymoo.core.sampling import Sampling
+from pymoo.operators.selection.tournament import TournamentSelection
 
 from tenure.harvest.breeder import Breeder
 from tenure.harvest.progress import Watch
 
+#: The paper's tournament size.
+TOURNAMENT = 2
 #: An individual is one object: (genes, their plan).
 Rows = Any
 
 
 def operators(breeder: Breeder, watch: Watch, crossover: float, mutation: float) -> dict[str, Any]:
-    """Return problem, sampling, crossover and mutation, by these chances, around a breeder."""
+    """Return problem, sampling, selection, crossover and mutation, by these chances."""
     return {
         "problem": Plans(),
         "sampling": ByFirstFit(breeder, watch),
+        "selection": TournamentSelection(func_comp=winners, pressure=TOURNAMENT),
         "crossover": ByOrder(breeder, watch, prob=crossover),
         "mutation": ByAlgorithm2(breeder, watch, prob=mutation),
     }
@@ -35,6 +39,20 @@ class Plans(Question):  # type: ignore[misc]
 
     def _evaluate(self, x: Rows, out: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         out["F"] = np.array([row[0][1].score for row in x], dtype=np.float64)
+
+
+def winners(pop: Any, pairs: Any, *, random_state: Any, **_: Any) -> Any:
+    """Return who of each pair of ``pop`` wins, (pairs, 1): who dominates by objectives, else one.
+
+    pymoo's own for NSGA-III looks at broken constraints alone, of which there are none here, so
+    that it would be a draw; the paper selects by the objectives.
+    """
+    first, second = pop[pairs[:, 0]].get("F"), pop[pairs[:, 1]].get("F")
+    is_first = np.all(first <= second, axis=1) & np.any(first < second, axis=1)
+    is_second = np.all(second <= first, axis=1) & np.any(second < first, axis=1)
+    drawn = random_state.integers(2, size=len(pairs))
+    place = np.where(is_first, 0, np.where(is_second, 1, drawn))
+    return pairs[np.arange(len(pairs)), place][:, None]
 
 
 class ByFirstFit(Sampling):  # type: ignore[misc]

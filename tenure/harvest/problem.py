@@ -8,6 +8,7 @@ than forecasts (the paper: 480 steps of 3 minutes). Nodes, jobs and stages are t
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -49,8 +50,9 @@ class Stage:
     output, can be sent. ``nodes``: indices of the nodes that may run it, None for all.
     ``present``: (node, chunks) that are there already and need not be sent. ``copies``: classes of
     tasks by where their input lies, as (nodes, tasks): each may begin on any of these without
-    sending, but on one alone. ``bring_s``: how long after its last byte a chunk that was sent can
-    be read, however fast the link.
+    sending, but on one alone. ``nearest``: the same tasks as (nodes, those of them where their
+    input is read fastest, tasks), for plans that end alike (``nearness``). ``bring_s``: how long
+    after its last byte a chunk that was sent can be read, however fast the link.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Stage:
     present: tuple[tuple[int, int], ...] = ()
     copies: tuple[tuple[tuple[int, ...], int], ...] = ()
     bring_s: float = 0.0
+    nearest: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = ()
 
     def here(self, node: int) -> int:
         """Return how many of its chunks are ``present`` on a node."""
@@ -72,11 +75,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Stages that are all scheduled or none (Eq. 5). ``submitter``: whose it is, for fairness."""
+    """Stages that are all scheduled or none (Eq. 5).
+
+    ``submitter``: whose it is, for fairness; ``weight``: that one's, above 0.
+    """
 
     name: str
     stages: tuple[Stage, ...]
     submitter: str = ""
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +214,16 @@ def input_faults(stage: Stage, nodes: int) -> Iterator[Fault]:
         yield "copies", f"must be pairs of nodes' indices (below {nodes}) and a count"
     if stage.copies and stage.present:
         yield "copies", "not beside present: of what is there once, a class of one node each"
+    told = Counter[tuple[int, ...]]()
+    for where, near, count in stage.nearest:
+        told[where] += count
+        if not set(near) <= set(where):
+            yield "nearest", "must name the fastest among the nodes where the input lies"
+    if stage.nearest and sorted(told.items()) != sorted(stage.copies):
+        yield (
+            "nearest",
+            "must count the tasks of copies, each of whose classes has nodes of its own",
+        )
     if not (stage.bring_s >= 0 and math.isfinite(stage.bring_s)):
         yield "bring_s", "must be a number of seconds, not negative"
 

@@ -107,27 +107,35 @@ def wants_of(tasks: Sequence[Task], index: Mapping[str, int], scores: Scores) ->
     ``index`` holds every node that can be read from, those without free slots too: racks are near
     their replicas. Others are left out. Raises InvalidInput for a weight out of bounds.
     """
-    first, flat, weight = [0], [], []
+    weight = weights_of([task.weight for task in tasks])
+    indifferent = thousandths(scores.indifferent)
+    first, flat = [0], []
     place: list[int] = []
     score: list[int] = []
     base: list[int] = []
-    for i, task in enumerate(tasks):
-        if not 0 < task.weight <= MOST_WEIGHT:
-            raise _fault(f"tasks.{i}.weight", f"must be above 0 and at most {MOST_WEIGHT:,.0f}")
+    for task in tasks:
         if task.process is not None and task.process in index:
             place.append(index[task.process])
             score.append(0)
             base.append(NOT_READ)
-        for preference in task.preferences:
-            if preference.node in index:
-                place.append(index[preference.node])
-                score.append(preference.score)
-                base.append(preference.base)
+        for node, cost, lowest in task.preferences:
+            if node in index:
+                place.append(index[node])
+                score.append(cost)
+                base.append(lowest)
         first.append(len(place))
-        flat.append(thousandths(scores.indifferent) if task.is_indifferent else PREFERS)
-        weight.append(max(1, thousandths(task.weight)))
+        flat.append(indifferent if task.is_indifferent else PREFERS)
     rows = (first, place, score, base, flat, weight)
     return Wants(*(np.array(row, dtype=np.int64) for row in rows))
+
+
+def weights_of(weights: Sequence[float]) -> list[int]:
+    """Return tasks' weights in whole thousandths; raises InvalidInput for one out of bounds."""
+    found = {w: max(1, thousandths(w)) for w in set(weights) if 0 < w <= MOST_WEIGHT}
+    for i, weight in enumerate(weights):
+        if weight not in found:
+            raise _fault(f"tasks.{i}.weight", f"must be above 0 and at most {MOST_WEIGHT:,.0f}")
+    return [found[weight] for weight in weights]
 
 
 def _fault(path: str, message: str) -> InvalidInput:

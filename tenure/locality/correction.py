@@ -1,8 +1,8 @@
-"""What reads and tasks really take, learned while jobs run (the paper's future work, ours).
+"""What copies and tasks really take, learned while jobs run (the paper's future work, ours).
 
-Three estimators, each a plain value that is given what was measured: bandwidths of tiers, the CPU
-time of a task as a linear function of its input, and the error of predicted prefetch times, which
-corrects the next predictions.
+Two estimators, each a plain value that is given what was measured: the error of predicted prefetch
+times, which corrects the next predictions, and the CPU time of a task as a linear function of its
+input. Scores are learned from the bandwidths of devices as a node measures them (``scores_of``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from tenure.locality.scores import Scores, Tier, scores_of
 from tenure.model.errors import InvalidInput
 from tenure.model.units import US
 
@@ -69,17 +68,22 @@ class Correction:
 class CpuModel:
     """CPU time of a task as a straight line over its input, by decaying least squares.
 
-    Algorithm 5's regression (line 14). Until two inputs of different size were measured it is the
-    ``usual_us_per_byte``.
+    Algorithm 5's regression (line 14). While all inputs were of one size the line goes through
+    nothing at no input.
     """
 
-    usual_us_per_byte: float
     decay: float = 0.98
+    count: int = 0
     _sums: list[float] = field(default_factory=lambda: [0.0] * 5)
 
     def __post_init__(self) -> None:
-        if self.usual_us_per_byte < 0 or not 0 < self.decay <= 1:
-            raise InvalidInput("cpu model: needs usual_us_per_byte >= 0 and 0 < decay <= 1")
+        if not 0 < self.decay <= 1:
+            raise InvalidInput(f"decay: must be above 0 and at most 1, is {self.decay}")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether enough tasks were measured to predict others by."""
+        return self.count >= LEAST_MEASURED
 
     def add(self, input_bytes: int, cpu_us: float) -> None:
         """Take in a finished task."""
@@ -88,15 +92,14 @@ class CpuModel:
         self._sums = [
             self.decay * total + value for total, value in zip(self._sums, row, strict=True)
         ]
+        self.count += 1
 
     def line(self) -> tuple[float, float]:
         """Return microseconds at no input, and per byte; neither is negative."""
         count, x, y, xx, xy = self._sums
         spread = count * xx - x * x
-        if count < LEAST_MEASURED - 1 or spread <= 1e-9 * max(count * xx, 1e-12):
-            if count > 0 and x > 0:
-                return 0.0, max(0.0, y / x / US)
-            return 0.0, self.usual_us_per_byte
+        if spread <= 1e-9 * max(count * xx, 1e-12):
+            return 0.0, max(0.0, y / x / US) if x > 0 else 0.0
         slope = (count * xy - x * y) / spread
         base = (y - slope * x) / count
         if slope < 0:
@@ -107,33 +110,3 @@ class CpuModel:
         """Return the CPU time of a task with so much input."""
         base, slope = self.line()
         return round(base + slope * input_bytes)
-
-
-@dataclass(slots=True)
-class Bandwidths:
-    """Measured read bandwidth by tier, bytes a second, as decaying harmonic means."""
-
-    weight: float = 0.1
-    _us_per_byte: dict[Tier, float] = field(default_factory=dict)
-    _count: dict[Tier, int] = field(default_factory=dict)
-
-    def add(self, tier: Tier, read_bytes: int, took_us: float) -> None:
-        """Take in a measured read; empty or timeless ones say nothing."""
-        if read_bytes <= 0 or took_us <= 0:
-            return
-        count = self._count.get(tier, 0)
-        share = max(self.weight, 1 / (count + 1))
-        before = self._us_per_byte.get(tier, 0.0)
-        self._us_per_byte[tier] = before + share * (took_us / read_bytes - before)
-        self._count[tier] = count + 1
-
-    def of(self, tier: Tier) -> float | None:
-        """Return bytes a second, None until enough reads were measured."""
-        if self._count.get(tier, 0) < LEAST_MEASURED:
-            return None
-        return US / self._us_per_byte[tier]
-
-    def scores(self, base: Scores | None = None) -> Scores:
-        """Return the tiers' scores as measured, those of ``base`` where not enough is known."""
-        known = {tier: value for tier in Tier if (value := self.of(tier)) is not None}
-        return scores_of(known, base)

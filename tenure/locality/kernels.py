@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tenure.locality import (
+    ahead,
     allocation,
     contention,
     costs,
     greedy,
     heap,
+    levelling,
     matching,
     paper,
     prefetch,
@@ -27,6 +29,7 @@ from tenure.locality.allocation import Containers, Requests
 from tenure.locality.arrays import PREFERS, Places, Wants
 from tenure.locality.contention import Contention
 from tenure.locality.greedy import Rule
+from tenure.locality.levelling import Level
 from tenure.locality.prefetch import Blocks, Devices, Timing, Work
 from tenure.locality.prefetching import Prefetch
 from tenure.locality.schedule import Matching
@@ -40,24 +43,28 @@ class Kernels(NamedTuple):
 
     schedule: Callable[[Places, Wants, Rates, int], Matching]
     schedule_contended: Callable[[Places, Wants, Rates, Contention], Matching]
+    match_now: Callable[[Places, Wants, Ints, Ints], tuple[Ints, Ints]]
     fill_slots: Callable[[Places, Wants, Rule], Ints]
     requests_of: Callable[[Places, Wants], Requests]
     allocate: Callable[[Places, Requests, Rates, int], Containers]
     cache_times: Callable[[Blocks, Devices, Ints, int], Ints]
     run_us: Callable[[Work, Timing, Ints, int, Ints], int]
     select: Callable[[Blocks, Devices, Ints, int], Ints]
+    level: Callable[[Blocks, Devices, Level], Ints]
     find_prefetch: Callable[[Blocks, Devices, Work, Timing, tuple[Ints, bool]], Prefetch]
 
 
 PLAIN = Kernels(
     schedule.schedule,
     contention.schedule_contended,
+    ahead.match_now,
     greedy.fill_slots,
     allocation.requests_of,
     allocation.allocate,
     prefetch.cache_times,
     prefetch.run_us,
     prefetching.select,
+    levelling.level,
     prefetching.find_prefetch,
 )
 
@@ -70,10 +77,12 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     *matching.KERNELS,
     *schedule.KERNELS,
     *contention.KERNELS,
+    *ahead.KERNELS,
     *greedy.KERNELS,
     *allocation.KERNELS,
     *prefetch.KERNELS,
     *prefetching.KERNELS,
+    *levelling.KERNELS,
 )
 
 
@@ -115,17 +124,32 @@ def warm(kernels: Kernels) -> None:
     places, rates = Places(one, none, none, none), Rates(2, 4)
     wants = Wants(first, none, one, one, none + PREFERS, one * SCORE)
     kernels.schedule(places, wants, rates, schedule.OURS)
+    kernels.match_now(places, wants, one, one)
     blocks, devices = Blocks(one, first, none, none, none), Devices(none, one * 2, one)
     work = Work(one, one, one, one, none, one, 1)
     source = kernels.select(blocks, devices, one, 1)
+    kernels.level(blocks, devices, Level(one, none, one))
     kernels.cache_times(blocks, devices, source, 1)
     kernels.find_prefetch(blocks, devices, work, Timing(), (one, True))
 
 
 def name_of_code() -> str:
-    """Return a name for the code of the kernels as it is."""
-    return fingerprint(LEAVES_FIRST)
+    """Return a name for the code of the kernels as it is, and for what is put into what."""
+    return fingerprint((*LEAVES_FIRST, *(kernel for kernel in LEAVES_FIRST if kernel in INLINED)))
 
 
-#: Put into their callers.
-INLINED = frozenset((heap.is_before, costs.weighed, matching.free_member, matching.label))
+#: Put into their callers: a call hands over some fifty arrays, and a match makes ten thousand.
+INLINED = frozenset(
+    (
+        heap.is_before,
+        costs.weighed,
+        matching.free_member,
+        matching.label,
+        matching.settle,
+        matching.take_cheapest,
+        matching.relax,
+        matching.scan,
+        matching.explore,
+        ahead.priced,
+    )
+)

@@ -12,30 +12,40 @@ from typing import TYPE_CHECKING
 from tenure.model.locality import (
     Choice,
     Fit,
+    Later,
+    Nearer,
     PrefetchAsk,
     PrefetchPlan,
     Read,
     Seats,
+    Site,
+    Taken,
 )
 
 if TYPE_CHECKING:
-    from tenure.locality.correction import Correction
+    from tenure.locality.correction import Correction, CpuModel
     from tenure.locality.kernels import Kernels
     from tenure.locality.scores import Scores
 
 #: Tasks or blocks of one question, plain and compiled: on 300 nodes a look takes less than 5 ms.
 PLAIN_MOST, COMPILED_MOST = 32, 1024
+#: Jobs of which is known what their tasks compute; who learned nothing for longest is forgotten.
+MOST_COURSES = 1_000
 
 
 class Tiers:
-    """Matching and prefetching behind ``tenure.model.locality.Localizer``."""
+    """Matching and prefetching behind ``tenure.model.locality.Localizer``.
 
-    def __init__(self) -> None:
-        self._kernels: Kernels | None = None
-        self._is_compiled = False
+    ``kernels``: compiled ones, where somebody has them already.
+    """
+
+    def __init__(self, kernels: Kernels | None = None) -> None:
+        self._kernels = kernels
+        self._is_compiled = kernels is not None
         self._scores: Scores | None = None
         self._fastest = 0.0
         self._correction: Correction | None = None
+        self._computing: dict[str, CpuModel] = {}
         self.has_matched = False
 
     @property
@@ -68,6 +78,19 @@ class Tiers:
         rows = zip(reads, found.place.tolist(), found.cost.tolist(), strict=True)
         return [Fit(read.key, seats.nodes[at], cost) for read, at, cost in rows if at >= 0]
 
+    def match_now(self, seats: Seats, later: Later, reads: Sequence[Read]) -> list[Fit]:
+        """Return which tasks begin now beside a copy, with later slots in view (``ahead``)."""
+        import numpy as np
+
+        from tenure.locality import asking
+
+        self.has_matched = True
+        places, wants = asking.arrays_of(seats, reads, self._known(), self._fastest)
+        soon, far = (np.array(row, dtype=np.int64) for row in later)
+        found = self._loaded().match_now(places, wants, far, soon)
+        rows = zip(reads, *(row.tolist() for row in found), strict=True)
+        return [Fit(read.key, seats.nodes[at], cost) for read, at, cost in rows if at >= 0]
+
     def choices(self, seats: Seats, read: Read, most: int) -> list[Choice]:
         """Return the cheapest nodes of a task, at most ``most``."""
         from tenure.locality import asking
@@ -77,13 +100,37 @@ class Tiers:
         rows = explain(places, wants, self._known().rates, 0, most)
         return [Choice(seats.nodes[row.place], row.cost) for row in rows]
 
+    def nearer(self, sites: Sequence[Site], reads: Sequence[Read]) -> Nearer | None:
+        """Return where executors are nearer their blocks at no greater cost, None if nowhere.
+
+        See ``nearest.nearest``; what is told is cheaper by the cheapest matchings of both.
+        """
+        from tenure.locality import asking
+        from tenure.locality.nearest import nearest, table_of
+
+        names, racks = tuple(site.node for site in sites), tuple(site.rack for site in sites)
+        chosen = tuple(site.chosen for site in sites)
+        empty = Seats(names, racks, (0,) * len(names))
+        places, wants = asking.arrays_of(empty, reads, self._known(), self._fastest)
+        found = nearest(table_of(places, wants, self._known().rates), asking.options_of(sites))
+        counts = tuple(found.tolist())
+        if counts == chosen:
+            return None
+        share = -(-len(reads) // sum(chosen))
+        cost, was = (
+            sum(fit.cost for fit in self.match(Seats(names, racks, _times(row, share)), reads))
+            for row in (counts, chosen)
+        )
+        rows = tuple((name, count) for name, count in zip(names, counts, strict=True) if count)
+        return Nearer(rows, cost, was) if cost < was else None
+
     def plan(self, ask: PrefetchAsk) -> PrefetchPlan:
         """Return what to prefetch (Algorithm 7), or all that fits (PrefetchAll)."""
         from tenure.locality import asking
 
         self.has_matched = True
         factor = self._corrected().factor
-        given = asking.input_of(ask, self._known(), factor)
+        given = asking.input_of(ask, self._known(), factor, self._computing.get(ask.course))
         return asking.answer(self._loaded(), ask, given, factor)
 
     def learn_rates(self, bandwidths: Mapping[int, float]) -> None:
@@ -96,6 +143,21 @@ class Tiers:
     def learn_copy(self, predicted_us: int, took_us: int) -> None:
         """Correct later predictions by what a copy was to take, and took."""
         self._corrected().add(predicted_us, took_us)
+
+    def learn_task(self, course: str, taken: Taken) -> None:
+        """Have later plans of a job know what its tasks compute by what one of them took."""
+        from tenure.locality import asking
+        from tenure.locality.correction import CpuModel
+
+        model = self._computing.pop(course, None) or CpuModel()
+        model.add(taken.length, asking.computed_us(taken))
+        while len(self._computing) >= MOST_COURSES:
+            del self._computing[next(iter(self._computing))]
+        self._computing[course] = model
+
+    def forget_course(self, course: str) -> None:
+        """Forget what was learned of a job."""
+        self._computing.pop(course, None)
 
     def told(self) -> Mapping[str, float]:
         """Return what was learned: the tiers' scores, the correction's factor and errors."""
@@ -132,3 +194,8 @@ class Tiers:
 
             self._correction = Correction()
         return self._correction
+
+
+def _times(counts: Sequence[int], share: int) -> tuple[int, ...]:
+    """Return the seats of nodes on which each executor has ``share`` of them."""
+    return tuple(count * share for count in counts)

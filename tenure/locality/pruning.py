@@ -30,7 +30,10 @@ def local_tasks(places: Places, wants: Wants) -> Ints:
 
 
 def rack_tasks(places: Places, wants: Wants, racks: int) -> Ints:
-    """Return how many tasks have a replica in each rack (racks,)."""
+    """Return how many tasks have an entry in each rack (racks,).
+
+    Those with their partition in a process there count: the slot that they take is another's too.
+    """
     count = np.zeros(racks, dtype=np.int64)
     seen = np.full(racks, -1, dtype=np.int64)
     for i in range(wants.flat.shape[0]):
@@ -38,7 +41,7 @@ def rack_tasks(places: Places, wants: Wants, racks: int) -> Ints:
             continue
         for e in range(wants.first[i], wants.first[i + 1]):
             rack = places.rack[wants.place[e]]
-            if wants.base[e] < NOT_READ and seen[rack] != i:
+            if seen[rack] != i:
                 seen[rack] = i
                 count[rack] += 1
     return count
@@ -48,7 +51,7 @@ def keep_slots(places: Places, wants: Wants) -> Ints:
     """Return how many slots of each place (p,) the matching needs; O(e + p log n).
 
     On a place min(free, tasks with a preference for it); in a rack, topped up by increasing term,
-    min(free, tasks with a replica in it); in all min(free, tasks), topped up alike. Where terms
+    min(free, tasks with an entry in it); in all min(free, tasks), topped up alike. Where terms
     differ a slot counts towards a rack or the whole only if no kept-out one has a lower term; where
     they do not, what is topped up is spread, for those who run anywhere share devices and links.
     """

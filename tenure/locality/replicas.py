@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tenure.locality.scores import Scores, Tier
+from tenure.locality.scores import Scores, Tier, thousandths
 
 
 class Replica(NamedTuple):
@@ -31,22 +31,42 @@ class Preference(NamedTuple):
     base: int
 
 
+class _Costs(NamedTuple):
+    """What ``scores`` say in thousandths: by tier, and of a copy that is not done."""
+
+    scores: Scores
+    of_tier: tuple[int, ...]
+    pending: int
+
+    @classmethod
+    def of(cls, scores: Scores) -> _Costs:
+        return cls(scores, tuple(map(scores.of, Tier)), thousandths(scores.pending))
+
+
+_USUAL = _Costs.of(Scores())
+
+
 @dataclass(slots=True)
 class ReplicaMap:
     """Replicas by block, and pending prefetches by block and node.
 
     Invariants: a prefetch is pending only to a node that holds the block, and not in memory; it
-    ends with that copy, and becomes a memory replica when it is finished.
+    ends with that copy, and becomes a memory replica when it is finished. What is to be answered of
+    a block is worked out anew as something about it changes, by the scores that were last asked
+    with: of many blocks that are asked for again and again few have changed in between.
     """
 
     _replicas: dict[str, set[Replica]] = field(default_factory=dict)
     _pending: dict[str, set[str]] = field(default_factory=dict)
+    _kept: dict[str, list[Preference]] = field(default_factory=dict, repr=False, compare=False)
+    _costs: _Costs = field(default=_USUAL, repr=False, compare=False)
 
     def add(self, block: str, replica: Replica) -> None:
         """Note a copy; twice is once."""
         self._replicas.setdefault(block, set()).add(replica)
         if replica.tier == Tier.MEMORY:
             self._forget(block, replica.node)
+        self._keep(block)
 
     def remove(self, block: str, replica: Replica) -> bool:
         """Note that a copy is gone; False if it was not known."""
@@ -58,6 +78,7 @@ class ReplicaMap:
             del self._replicas[block]
         if not any(copy.node == replica.node for copy in copies):
             self._forget(block, replica.node)
+        self._keep(block)
         return True
 
     def is_last(self, block: str, replica: Replica) -> bool:
@@ -70,6 +91,7 @@ class ReplicaMap:
         if not tiers or Tier.MEMORY in tiers:
             return False
         self._pending.setdefault(block, set()).add(node)
+        self._keep(block)
         return True
 
     def end_prefetch(self, block: str, node: str, *, is_done: bool) -> bool:
@@ -79,6 +101,7 @@ class ReplicaMap:
         self._forget(block, node)
         if is_done:
             self.add(block, Replica(node, Tier.MEMORY))
+        self._keep(block)
         return True
 
     def _forget(self, block: str, node: str) -> None:
@@ -108,11 +131,27 @@ class ReplicaMap:
         ``away`` are nodes that are off or unreachable. Where a prefetch is pending the score is
         ``scores.pending``, above all tiers, until it is done (section 4.1).
         """
+        known = self._costs.scores
+        if known is not scores and known != scores:
+            self._kept.clear()
+            self._costs = _Costs.of(scores)
+        found = self._kept.get(block) or self._keep(block)
+        return [row for row in found if row.node not in away] if away else found.copy()
+
+    def _keep(self, block: str) -> list[Preference]:
+        """Work out what ``preferences`` answers, and keep it."""
+        copies, costs = self._replicas.get(block), self._costs
+        if copies is None:
+            self._kept.pop(block, None)
+            return []
+        waits = self._pending.get(block, ())
         best: dict[str, int] = {}
-        for copy in self.replicas(block, away=away):
-            best.setdefault(copy.node, scores.of(copy.tier))
-        waits = round(scores.pending * 1000)
-        return [
-            Preference(node, waits if self.is_pending(block, node) else best[node], best[node])
+        for node, tier in copies:
+            cost = costs.of_tier[tier]
+            best[node] = min(cost, best.get(node, cost))
+        found = [
+            Preference(node, costs.pending if node in waits else best[node], best[node])
             for node in sorted(best)
         ]
+        self._kept[block] = found
+        return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 
 from tenure.model.planning import Schedule
 from tenure.model.reading import DatasetInput, Reading
@@ -83,6 +84,10 @@ INPUT_FOLDER = "/tenure/in"
 OUTPUT_FOLDER = "/tenure/out"
 #: The name of the chunk of a task whose stage splits a file.
 CHUNK_NAME = "chunk"
+
+
+#: What stages put out before any has told.
+NOTHING_KNOWN: Mapping[str, int] = MappingProxyType({})
 
 
 def partition_name(number: int) -> str:
@@ -171,19 +176,23 @@ class BatchSpec:
         names = [stage.name for stage in self.stages]
         return sum(stage.count for stage in self.stages[: names.index(name)])
 
-    def sent_bytes(self, stage: StageSpec) -> int:
-        """Return what is sent to a task of a stage: its chunk, or its partitions as estimated.
+    def sent_bytes(self, stage: StageSpec, known: Mapping[str, int] = NOTHING_KNOWN) -> int:
+        """Return what is sent to a task of a stage: its chunk, or its partitions.
 
-        Blocks of a dataset lie on its node.
+        Those are ``known`` (bytes that all tasks of a stage put out, by its name), else as
+        estimated. Blocks of a dataset lie on its node.
         """
         if not stage.shuffle:
             return stage.chunk_bytes
-        return self._output_bytes(self.stage(stage.shuffle)) // max(1, stage.count)
+        before = self.stage(stage.shuffle)
+        found = known.get(before.name)
+        whole = self._output_bytes(before, known) if found is None else found
+        return whole // max(1, stage.count)
 
-    def _output_bytes(self, stage: StageSpec) -> int:
+    def _output_bytes(self, stage: StageSpec, known: Mapping[str, int]) -> int:
         """Return what the tasks of a stage should put out together."""
         each = stage.chunk_bytes if stage.dataset is None else stage.dataset.block_bytes
-        read = self.sent_bytes(stage) if stage.shuffle else each
+        read = self.sent_bytes(stage, known) if stage.shuffle else each
         return round(read * stage.count * stage.output_ratio)
 
     @property

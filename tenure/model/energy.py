@@ -20,13 +20,18 @@ MAX_W = 1_000_000
 KWH_UJ = 3_600_000_000_000
 
 
+#: The container of a use by tasks of batches that were not sampled: no id is like this.
+TASKS = "tasks"
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """CPU time of a container on a node, spread evenly over [``begin_us``, ``end_us``).
 
     ``container`` is the key of its samples (tenure's id, or ``job/index``), empty for all those
-    that are not ours. ``cpu_us`` core-microseconds; ``reserved_us`` its reserved thousandths of a
-    core times the microseconds for which it was seen.
+    that are not ours, ``TASKS`` for what tasks of batches used beside their samples. ``cpu_us``
+    core-microseconds; ``reserved_us`` its reserved thousandths of a core times the microseconds for
+    which it was seen.
     """
 
     node: str
@@ -126,7 +131,7 @@ class NodeEnergy:
 class EnergyReport:
     """The energy of [``since_us``, ``until_us``), which ends now at the latest.
 
-    ``names`` are kind (container, executor) and name of the container keys that are still known;
+    ``names`` are kind (container, executor, task, tasks) and name of the keys that are still known;
     ``price_nano_per_kwh`` None: no price is configured.
     """
 

@@ -14,6 +14,7 @@ from tenure.model.forecast import NodeForecast
 from tenure.model.harvest import Guard, HarvestAction
 from tenure.model.job import JobSpec
 from tenure.model.node import NodeSpec
+from tenure.model.ourtime import Anchor
 from tenure.model.outcome import Outcome
 from tenure.model.plan import CycleSpec, Plan
 from tenure.model.resources import Resources
@@ -28,12 +29,32 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Event):
-    """The daemon has loaded its records; open effects are now unknown."""
+    """The daemon has loaded its records; open effects are now unknown.
+
+    Time goes on at ``at_us`` + ``step_us``: the wall was stepped forward while no daemon ran, by
+    our time ``clock``. ``is_same_boot`` False: the machine was started anew, and nobody knows
+    whether that time passed.
+    """
+
+    step_us: int = 0
+    is_same_boot: bool = True
+    clock: Anchor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick(Event):
     """A timer that the core armed is due, or the shell's slow heartbeat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockStepped(Event):
+    """The wall clock was stepped. Forward, time goes on at ``at_us`` + ``step_us`` from the next
+    event on; back (negative), it goes on from ``at_us``, for it never decreases. ``clock`` is our
+    time from then on; with a step of 0 nothing else has changed.
+    """
+
+    step_us: int
+    clock: Anchor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,26 @@ class ContainerFacts:
         """Whether a process of it may exist."""
         return self.state in RUNNING_STATES
 
+    def began_us(self, since_us: int, now_us: int, *, apart_us: int = 0) -> int:
+        """Return when it was started by its engine if that was then, else now.
+
+        Engines have clocks of their own, ``apart_us`` behind ours when they were last asked: one
+        that tells a moment before there was a container, or one that is still to come, was stepped.
+        """
+        if self.started_us is None:
+            return now_us
+        told_us = self.started_us + apart_us
+        return told_us if since_us <= told_us <= now_us else now_us
+
+    def ended_us(self, started_us: int, now_us: int) -> int:
+        """Return when it ended, by how long it ran: both by its engine's clock, whatever that says.
+
+        ``started_us`` is when it began by our time; at the latest it ended now.
+        """
+        if self.started_us is None or self.finished_us is None:
+            return now_us
+        return min(started_us + max(0, self.finished_us - self.started_us), now_us)
+
 
 def number_of(label: str) -> int:
     """Return the whole number that a label says, 0 where it says none that a record can hold."""
@@ -69,7 +89,7 @@ def number_of(label: str) -> int:
 class EngineFacts:
     """An engine's identity and size; ``capacity`` is the whole machine as it sees it.
 
-    ``cgroup_driver`` is cgroupfs or systemd.
+    ``cgroup_driver`` is cgroupfs or systemd, ``clock_us`` what its clock said (UTC; None: nothing).
     """
 
     engine_id: str
@@ -77,3 +97,4 @@ class EngineFacts:
     api_version: str = ""
     images: tuple[str, ...] = ()
     cgroup_driver: str = "cgroupfs"
+    clock_us: int | None = None

@@ -152,7 +152,8 @@ class Job:
     ``launched_us`` when all executors were created and told to start; ``avoid`` nodes that turned
     out unable to run it. ``is_cancelling`` and ``is_failing`` are set at once, the state follows
     when no executor can be running any more. ``decision`` says who chose the place where the policy
-    is slow: the policy, or another in its stead and why.
+    is slow: the policy, or another in its stead and why; or that it is nearer the job's blocks than
+    where its policy had it.
     """
 
     id: str

@@ -6,7 +6,7 @@ Costs are whole thousandths of a score, as in Eq. 1; tiers are ranks, fastest fi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 
@@ -44,6 +44,13 @@ class Read(NamedTuple):
     weight: float = 1.0
 
 
+class Later(NamedTuple):
+    """Slots of the nodes (n,) that come after those that are free, ``soon`` or at some time."""
+
+    soon: tuple[int, ...]
+    far: tuple[int, ...]
+
+
 class Fit(NamedTuple):
     """A task and the node it is matched to, at this cost."""
 
@@ -57,6 +64,32 @@ class Choice(NamedTuple):
 
     node: str
     cost: int
+
+
+class Site(NamedTuple):
+    """A node that executors of a job may go to, and what using it would cost the job.
+
+    ``room`` is how many fit, those that are ``chosen`` by the job's policy included; ``cost_nano``
+    the same for one as for many. Those chosen for one that ``stays`` stay there.
+    """
+
+    node: str
+    rack: str
+    room: int
+    chosen: int
+    cost_nano: int
+    stays: bool = False
+
+
+class Nearer(NamedTuple):
+    """Executors by node that cost no more than those chosen and read their blocks cheaper.
+
+    ``cost`` is that of reading them (Eq. 1, thousandths), ``chosen_cost`` that of the chosen.
+    """
+
+    counts: tuple[tuple[str, int], ...]
+    cost: int
+    chosen_cost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +109,9 @@ class PrefetchAsk:
     ``room`` is the memory tier's by node, bytes; ``bandwidth`` that of each (node, device), bytes
     a second, left out where it is not known, as is that of memory where it is 0; ``speeds`` one of
     each slot that the job may have, in thousandths. ``is_all``: copy whatever fits, without the
-    search. ``may_wait``: the job may be held back for its copies.
+    search, so that of the whole input each node has in memory what it is ``worth``; ``lying``
+    bytes of it are there already. ``may_wait``: the job may be held back for its copies. ``course``
+    names the job to whoever has learned what its tasks compute, "": nobody has.
     """
 
     blocks: tuple[PrefetchBlock, ...]
@@ -86,6 +121,18 @@ class PrefetchAsk:
     memory_bytes_per_s: int = 0
     is_all: bool = False
     may_wait: bool = False
+    lying: Mapping[str, int] = field(default_factory=dict)
+    worth: Mapping[str, int] = field(default_factory=dict)
+    course: str = ""
+
+
+class Taken(NamedTuple):
+    """What a task took in all that read ``length`` bytes of a copy on a node of this speed."""
+
+    copy: Copy
+    length: int
+    took_us: int
+    speed: float = 1.0
 
 
 class PlannedCopy(NamedTuple):
@@ -126,8 +173,18 @@ class Localizer(Protocol):
     def match(self, seats: Seats, reads: Sequence[Read]) -> list[Fit]:
         """Return the cheapest of the largest matchings of tasks to free slots (Eq. 2 and 3)."""
 
+    def match_now(self, seats: Seats, later: Later, reads: Sequence[Read]) -> list[Fit]:
+        """Return which tasks begin now beside a copy, with later slots in view.
+
+        As many tasks as possible get a slot, as many of these as possible now or soon, at the
+        lowest sum of costs; one that comes soon is waited for where the copy there is much faster.
+        """
+
     def choices(self, seats: Seats, read: Read, most: int) -> list[Choice]:
         """Return the cheapest nodes of a task, at most ``most``."""
+
+    def nearer(self, sites: Sequence[Site], reads: Sequence[Read]) -> Nearer | None:
+        """Return where executors are nearer their blocks at no greater cost, None if nowhere."""
 
     def plan(self, ask: PrefetchAsk) -> PrefetchPlan:
         """Return what to prefetch (Algorithm 7)."""
@@ -137,6 +194,12 @@ class Localizer(Protocol):
 
     def learn_copy(self, predicted_us: int, took_us: int) -> None:
         """Correct later predictions by what a copy was to take, and took."""
+
+    def learn_task(self, course: str, taken: Taken) -> None:
+        """Have later plans of a job know what its tasks compute by what one of them took."""
+
+    def forget_course(self, course: str) -> None:
+        """Forget what was learned of a job."""
 
     def told(self) -> Mapping[str, float]:
         """Return what was learned: the tiers' scores, the correction's factor and errors."""

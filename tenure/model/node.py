@@ -197,6 +197,11 @@ class Node:
         return self.spec.power.driver != "none"
 
     @property
+    def is_sized(self) -> bool:
+        """Whether it is known what it has: the configuration states it, or its engine once told."""
+        return self.spec.capacity is not None or bool(self.engine_id) or self.capacity.cpu_m > 0
+
+    @property
     def is_fenced(self) -> bool:
         """Whether nothing of ours can run there: off for certain, or an operator's word (no ID)."""
         return self.power is Power.OFF or not self.engine_id

@@ -359,3 +359,6 @@ class Placer(Protocol):
 
     def as_booked(self, view: ClusterView, ask: Ask, booking: Booking) -> Placed:
         """Return what placing a job now on the nodes of its booking means."""
+
+    def prices_nano(self, view: ClusterView, names: Sequence[str], until_us: int) -> list[int]:
+        """Return what using each node until a moment from now would cost a job (Eq. 1 and 8)."""

@@ -38,7 +38,8 @@ class StageNeed:
     it is the part of the stage before it in the list that may run on other nodes alone.
     ``copies``: (nodes, tasks) whose input lies on each of these, of tasks that have not begun;
     elsewhere it has to be brought, which takes ``bring_us`` beside its way over the link. No nodes:
-    it lies on others; tasks in no class: it lies nowhere yet.
+    it lies on others; tasks in no class: it lies nowhere yet. ``nearest``: the same tasks as
+    (nodes, those of them where it lies in the fastest tier, tasks).
     """
 
     name: str
@@ -54,17 +55,22 @@ class StageNeed:
     delivered: tuple[tuple[int, int], ...] = ()
     is_rest: bool = False
     copies: tuple[tuple[tuple[int, ...], int], ...] = ()
+    nearest: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = ()
     bring_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchNeed:
-    """What is left of a batch. ``promised_us``: the end it was promised, 0 for one that is new."""
+    """What is left of a batch. ``promised_us``: the end it was promised, 0 for one that is new.
+
+    ``weight``: its submitter's part of what is shared, as a multiple of others'.
+    """
 
     batch: str
     submitter: str
     stages: tuple[StageNeed, ...]
     promised_us: int = 0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,9 @@ class PlannedStart:
 class Schedule:
     """A batch's plan: what had not begun at ``planned_us``, in order of time.
 
-    It would end at ``end_us``. ``solver`` made it; ``is_proven``: no plan of all the batches that
-    were planned together ends earlier. ``why`` it was made.
+    As a record, ``starts`` are the first of them, and ``parts`` is how many records hold the others
+    (``PlannedStarts``). It would end at ``end_us``. ``solver`` made it; ``is_proven``: no plan of
+    all the batches that were planned together ends earlier. ``why`` it was made.
     """
 
     batch: str
@@ -109,6 +116,14 @@ class Schedule:
     is_proven: bool
     planned_us: int
     why: str = ""
+    parts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStarts:
+    """Some of the starts of a schedule, in order of time."""
+
+    starts: tuple[PlannedStart, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,15 @@ def cost_nano(price_nano_per_h: int, on_us: int) -> int:
     return price_nano_per_h * on_us // HOUR_US
 
 
+def size_text(count: int) -> str:
+    """Return bytes as people read them, with a binary unit: ``1.5GiB``."""
+    amount, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while abs(amount) >= 1024 and len(units) > 1:
+        amount /= 1024
+        units.pop(0)
+    return f"{amount:.4g}{units[0]}"
+
+
 def iso(at_us: int | None) -> str | None:
     """Return RFC 3339 UTC text with microseconds, or None for None."""
     if at_us is None:

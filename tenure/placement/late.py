@@ -6,47 +6,26 @@ Together they take a tenth of a second, which nobody should wait for who has not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
-
-from tenure.placement.names import EVERY, TENURE
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tenure.placement.policies import Policies
 
 
-class _Late:
-    """Stands for ``Policies``; what does not need them is answered here."""
+class LatePolicies:
+    """Makes the policies when it is first called; ``made`` is None until then."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._made: Policies | None = None
+        self.made: Policies | None = None
 
-    def policies(self) -> tuple[str, ...]:
-        return EVERY
-
-    def is_planned(self, policy: str) -> bool:
-        return policy == TENURE
-
-    @property
-    def has_placed(self) -> bool:
-        return self._made is not None and self._made.has_placed
-
-    @property
-    def has_planned(self) -> bool:
-        return self._made is not None and self._made.has_planned
-
-    def __getattr__(self, name: str) -> Any:
-        """Ask the policies themselves."""
-        if self._made is None:
+    def __call__(self) -> Policies:
+        """Return the policies, the same each time."""
+        if self.made is None:
             from tenure.placement.policies import Policies
 
-            self._made = Policies(patience=self._patience)
-        return getattr(self._made, name)
-
-
-def late(patience: float) -> Policies:
-    """Return the policies, of which nothing is imported before one is asked."""
-    return cast("Policies", _Late(patience))
+            self.made = Policies(patience=self._patience)
+        return self.made
 
 
 def load() -> None:

@@ -31,7 +31,7 @@ from tenure.model.units import FOREVER_US
 from tenure.placement import admission, explain, planner, wholesale
 from tenure.placement.arrays import fleet_of, mask_of, need_of, pack
 from tenure.placement.binpack import binpack
-from tenure.placement.cost import delay_us, extension_us, is_hybrid, slots, total_nano
+from tenure.placement.cost import delay_us, extension_us, is_hybrid, money, slots, total_nano
 from tenure.placement.decide import (
     EXACT,
     HYBRID,
@@ -326,6 +326,12 @@ class Policies:
         run_us = max(ask.local_us, ask.hybrid_us) if booking.mode == "hybrid" else ask.local_us
         cost_nano = total_nano(fleet, counts, wait_us + run_us)
         return Placed(booking.counts, booking.mode, cost_nano, run_us, wait_us)
+
+    def prices_nano(self, view: ClusterView, names: Sequence[str], until_us: int) -> list[int]:
+        """Return what using each node until a moment from now would cost a job (Eq. 1 and 8)."""
+        fleet, position = fleet_of(view), {name: j for j, name in enumerate(view.names)}
+        rows = (position[name] for name in names)
+        return [money(int(fleet.price[j]), extension_us(fleet, j, until_us)) for j in rows]
 
     def _tools(self, site: Situation) -> planner.Tools:
         self.has_planned = True

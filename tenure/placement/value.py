@@ -29,6 +29,7 @@ from tenure.placement.window import (
     counts_of,
     cover,
     grid_of,
+    has_cloud,
     lent_grid,
     next_wait_us,
     rewind,
@@ -174,6 +175,8 @@ def place(horizon: Horizon, job: int, taste: Taste) -> Spot:
     best, wait_us = nowhere(is_cloud.shape[0], 0), 0
     while wait_us < FOREVER_US:
         for mode in (LOCAL, HYBRID):
+            if mode == HYBRID and not has_cloud(grid):
+                continue
             run_us = wish.run_us if mode == LOCAL else horizon.jobs.hybrid_us[job]
             window = Window(mode, wish.now_us, wait_us, wait_us + run_us)
             best = better(grid, (wish, taste, tries), window, is_cloud, best)
@@ -237,6 +240,8 @@ def soonest(grid: Grid, horizon: Horizon, job: int) -> Spot:
     best, wait_us = nowhere(is_cloud.shape[0], FOREVER_US), 0
     while wait_us < FOREVER_US:
         for mode in (LOCAL, HYBRID):
+            if mode == HYBRID and not has_cloud(grid):
+                continue
             run_us = horizon.jobs.local_us[job] if mode == LOCAL else horizon.jobs.hybrid_us[job]
             window = Window(mode, horizon.now_us, wait_us, wait_us + run_us)
             best = sooner(grid, window, is_cloud, best, horizon.plan.starts)

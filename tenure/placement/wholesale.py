@@ -372,12 +372,15 @@ def cheapest(sheet: Sheet, offer: Offer, nodes: int) -> tuple[int, Ints]:
 
 def windows_of(sheet: Sheet, horizon: Horizon, job: int) -> list[Window]:
     """Return the first windows for each wait for boots, as ``value.place`` tries them."""
-    jobs, found = horizon.jobs, []
+    runs = [(LOCAL, int(horizon.jobs.local_us[job]))]
+    if sheet.is_cloud.any():
+        runs.append((HYBRID, int(horizon.jobs.hybrid_us[job])))
     waits = np.unique(np.concatenate(([0], sheet.reboot_us)))
-    for wait_us in waits.tolist():
-        for mode, run_us in ((LOCAL, jobs.local_us[job]), (HYBRID, jobs.hybrid_us[job])):
-            found.append(Window(mode, horizon.now_us, wait_us, wait_us + int(run_us)))
-    return found
+    return [
+        Window(mode, horizon.now_us, wait_us, wait_us + run_us)
+        for wait_us in waits.tolist()
+        for mode, run_us in runs
+    ]
 
 
 def place(horizon: Horizon, job: int, taste: Taste) -> Spot:

@@ -63,9 +63,10 @@ class Grid(NamedTuple):
     ``cpu_m`` each.
 
     The rest is scratch: ``cursor`` (k,) the row that holds the start of the window looked at,
-    ``fit`` and ``nano`` (k,) how many executors fit there, at what cost; ``least`` (E + 1,) and
-    ``taken`` (k, E + 1) the least nano-dollars of e executors, and how many of them the candidate
-    takes in the cheapest cover by those up to it.
+    ``full`` (k,) the row met last in which nothing fits, the last row until one was met; ``fit``
+    and ``nano`` (k,) how many executors fit there, at what cost; ``least`` (E + 1,) and ``taken``
+    (k, E + 1) the least nano-dollars of e executors, and how many of them the candidate takes in
+    the cheapest cover by those up to it.
     """
 
     cpu_m: int
@@ -80,6 +81,7 @@ class Grid(NamedTuple):
     is_busy: Bools
     moments: Ints
     cursor: Ints
+    full: Ints
     fit: Ints
     nano: Ints
     least: Ints
@@ -227,6 +229,7 @@ def grid_of(horizon: Horizon, job: int) -> Grid:
         is_busy,
         moments,
         first[:k].copy(),
+        first[1:] - 1,
         np.zeros(k, dtype=np.int64),
         np.zeros(k, dtype=np.int64),
         np.zeros(need + 1, dtype=np.int64),
@@ -249,6 +252,7 @@ def lent_grid(grid: Grid) -> Grid:
         lend(grid.is_busy),
         lend(grid.moments),
         lend(grid.cursor),
+        lend(grid.full),
         lend(grid.fit),
         lend(grid.nano),
         lend(grid.least),
@@ -259,7 +263,8 @@ def lent_grid(grid: Grid) -> Grid:
 def room_of(grid: Grid, i: int, window: Window) -> tuple[int, int, int]:
     """Return (executors that fit, time already on, free cpu_m times milliseconds) in a window.
 
-    Nothing else is told where nothing fits. Windows are asked about in order of their start.
+    Nothing else is told where nothing fits, and the full row is noted. Windows are asked about in
+    order of their start.
     """
     at_us, stays_us = grid.at_us, grid.fact[i, STAYS]
     from_us, stop_us = window.start_us, window.start_us + window.hold_us
@@ -272,6 +277,7 @@ def room_of(grid: Grid, i: int, window: Window) -> tuple[int, int, int]:
         until_us = min(at_us[row + 1], stop_us)
         fits = min(fits, grid.fits[row])
         if fits == 0:
+            grid.full[i] = row
             break
         if grid.is_busy[row]:
             on_us += until_us - from_us
@@ -280,6 +286,16 @@ def room_of(grid: Grid, i: int, window: Window) -> tuple[int, int, int]:
         free += grid.free[row] * ((until_us - from_us) // MS)
         from_us, row = until_us, row + 1
     return fits, on_us, free
+
+
+def is_full(grid: Grid, i: int, window: Window) -> bool:
+    """Return whether the window meets the full row that candidate ``i`` met last.
+
+    Windows one after another meet the same: most are told so, without a walk over their rows.
+    """
+    row = grid.full[i]
+    is_ahead = grid.at_us[row] >= window.start_us + window.hold_us
+    return bool(not is_ahead and grid.at_us[row + 1] > window.start_us)
 
 
 def can_begin(grid: Grid, i: int, window: Window) -> bool:
@@ -303,7 +319,7 @@ def weigh(grid: Grid, window: Window) -> tuple[int, float]:
     total, each_nano, cloud_nano = 0, np.inf, 0.0 if window.mode == LOCAL else np.inf
     for i in range(fit.shape[0]):
         fit[i] = 0
-        if not can_begin(grid, i, window):
+        if is_full(grid, i, window) or not can_begin(grid, i, window):
             continue
         fits, on_us, free = room_of(grid, i, window)
         if fits == 0:
@@ -354,6 +370,11 @@ def counts_of(grid: Grid, nodes: int) -> Ints:
             counts[grid.node[i]] = grid.taken[i, rest]
             rest -= grid.taken[i, rest]
     return counts
+
+
+def has_cloud(grid: Grid) -> bool:
+    """Return whether a candidate is a cloud node: else no placement is hybrid."""
+    return bool(np.any(grid.fact[:, IS_CLOUD] != 0))
 
 
 def rewind(grid: Grid) -> None:

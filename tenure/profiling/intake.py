@@ -11,11 +11,24 @@ from tenure.model.resources import Resources, larger, total
 from tenure.profiling.decode import difference
 from tenure.profiling.foreign import ForeignUse
 from tenure.profiling.sample import Measured, NodeReading, Reading, Sample
+from tenure.profiling.unsampled import Unsampled
 
 #: A container bears a share of its node's idle draw as if it reserved at least a tenth of a core.
 LEAST_RESERVED_M = 100
 #: What is known of a node's remainder.
 REST_OBSERVED = ("cpu_m", "memory_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a node uses beside our containers, as far as it was told.
+
+    ``foreign`` is what foreign containers use; ``whole`` all that the node uses, ours too, less
+    what it reserves. None: not told.
+    """
+
+    foreign: Resources | None = None
+    whole: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +61,24 @@ class Intake:
         self._rests: list[tuple[Measured, bool]] = []
         self._told: dict[str, Resources] = {}
         self._noted_us: dict[str, int] = {}
+        self._totals: dict[str, Resources] = {}
+        self._unrated: set[str] = set()
+        self._unsampled = Unsampled()
 
     def take(
         self, node: str, rows: Sequence[Target], readings: Mapping[str, Reading]
     ) -> list[Measured]:
         """Take one moment's readings by engine id; return the samples of our containers."""
+        return self._take(node, rows, readings)[0]
+
+    def _take(
+        self, node: str, rows: Sequence[Target], readings: Mapping[str, Reading]
+    ) -> tuple[list[Measured], dict[str, int]]:
+        """Take readings; return the samples of ours, and CPU time (us) by sampled engine id."""
         measured = []
+        cpu_us = {}
         foreign = []
+        rated = 0
         for row in rows:
             reading = readings.get(row.engine_id)
             if reading is None:
@@ -64,9 +88,12 @@ class Intake:
             self._readings[key] = reading
             sample = difference(older, reading) if older else None
             if sample is not None:
-                self._uses.append(_use(node, row, sample))
+                use = _use(node, row, sample)
+                self._uses.append(use)
+                cpu_us[row.engine_id] = use.cpu_us
             if row.kind == "foreign":
                 self._foreign.add(node, row.engine_id, sample or reading)
+                rated += sample is not None
                 foreign.append(sample.use if sample else Resources(0, reading.memory_bytes))
             elif sample is not None and row.container:
                 measured.append(
@@ -74,7 +101,10 @@ class Intake:
                 )
         if readings or not rows:
             self._told[node] = total(foreign)
-        return measured
+            self._unrated.discard(node)
+            if foreign and not rated:
+                self._unrated.add(node)
+        return measured, cpu_us
 
     def take_whole(self, node: str, rows: Sequence[Target], whole: NodeReading) -> list[Measured]:
         """Take what the node's agent read at one moment; return the samples of our containers.
@@ -83,10 +113,17 @@ class Intake:
         well: with others, nobody knows what those used that came or went in between. Harvest tasks,
         of which the agent tells the whole, may come and go.
         """
-        measured = self.take(node, rows, whole.containers)
+        measured, cpu_us = self._take(node, rows, whole.containers)
         older = self._wholes.get(node)
         self._wholes[node] = whole
+        sampled_us = sum(used for key, used in cpu_us.items() if key in whole.tasks)
+        beside = self._unsampled.use_of(node, older, whole, sampled_us)
+        self._uses += [beside] if beside is not None else []
         self._meter(node, older, whole)
+        if older is not None and older.total is not None and whole.total is not None:
+            everything = difference(older.total, whole.total)
+            if everything is not None:
+                self._totals[node] = everything.use
         ours = {row.container for row in rows if _is_owners(row, whole)}
         sample = None if older is None else _whole_sample(older, whole)
         known = [row.sample.use for row in measured if row.container in ours]
@@ -142,7 +179,15 @@ class Intake:
     def forget_whole(self, node: str) -> None:
         """Nobody tells the node's whole use any more."""
         self._wholes.pop(node, None)
+        self._unsampled.forget(node)
+        self._totals.pop(node, None)
         self._foreign.forget_rest(node)
+
+    def beside(self, node: str, reserve: Resources) -> Beside:
+        """Return what was told last of a node beside our containers; ``reserve`` is taken off."""
+        whole = self._totals.get(node)
+        foreign = None if node in self._unrated else self._told.get(node)
+        return Beside(foreign, None if whole is None else (whole - reserve).clamped())
 
     def foreign_use(self, node: str, reserve: Resources) -> Resources:
         """Return what is used on a node by others, beyond ``reserve`` where its whole is known."""
@@ -159,6 +204,9 @@ class Intake:
         self._wholes = {node: row for node, row in self._wholes.items() if node in targets}
         self._told = {node: use for node, use in self._told.items() if node in targets}
         self._noted_us = {node: at for node, at in self._noted_us.items() if node in targets}
+        self._totals = {node: use for node, use in self._totals.items() if node in targets}
+        self._unrated &= targets.keys()
+        self._unsampled.keep(targets)
         nodes: Collection[str] = targets.keys()
         self._foreign.forget_nodes(nodes)
 

@@ -91,7 +91,7 @@ class SimAgents:
         machine.end(latest, KILLED)
         journal = self._journals.setdefault(name, [])
         seq = len(journal) + 1
-        at_us = self._timeline.now_us
+        at_us = self._timeline.now_us + machine.apart_us
         journal.append(HarvestAction(seq, at_us, "kill", "limit", is_done=True, task=latest.id))
 
     def leave(self, dice: Random) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from tenure.model.batch import Batch
@@ -103,13 +104,17 @@ class Clients:
         def make(at_us: int, request: str) -> Command:
             assert wish.job is not None
             self._ids += 1
+            spec = wish.job
+            if spec.deadline_us is not None:  # people say in how long
+                apart_us = self._shell.around.clocks.apart_us
+                spec = replace(spec, deadline_us=spec.deadline_us + apart_us)
             return SubmitJob(
                 at_us=at_us,
                 request=request,
                 idempotency_key=key,
                 fingerprint=wish.name,
                 job=f"j{self._ids}",
-                spec=wish.job,
+                spec=spec,
             )
 
         return make

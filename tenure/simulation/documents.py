@@ -29,6 +29,7 @@ def info(machine: Machine) -> dict[str, Any]:
         "Name": machine.name,
         "NCPU": max(1, machine.size.cpu_m // 1000),
         "MemTotal": machine.size.memory_bytes,
+        "SystemTime": at(machine.facts().clock_us),
     }
 
 

@@ -123,12 +123,18 @@ def deadlines_met(store: SimStore) -> None:
             raise LawBroken("L9", f"job {job.id} was promised, and is {late_us} us late")
 
 
-def times_agree(store: SimStore, on: dict[str, OnTimes], now_us: int, *, tolerance_us: int) -> None:
-    """L8: the ledger's intervals of each node sum to the time it was truly on."""
+def times_agree(
+    store: SimStore, on: dict[str, OnTimes], now: tuple[int, int], *, tolerance_us: int
+) -> None:
+    """L8: the ledger's intervals of each node sum to the time it was truly on.
+
+    ``now`` is the true time, and ours.
+    """
+    now_us, ours_us = now
     intervals: list[Interval] = list(store.table("intervals").values())
     for name, times in on.items():
         mine = [row for row in intervals if row.node == name]
-        billed_us = sum((now_us if r.off_us is None else r.off_us) - r.on_us for r in mine)
+        billed_us = sum((ours_us if r.off_us is None else r.off_us) - r.on_us for r in mine)
         true_us = times.total_us(now_us)
         allowed_us = tolerance_us * (1 + len(times.spans))
         if abs(billed_us - true_us) > allowed_us:

@@ -150,7 +150,7 @@ class Kept:
         given = DatasetInput(dataset.id, dataset.spec.name, blocks, BLOCK, size)
         run_s = dice.choice((1, 5, 20))
         failing, code = (0, 0) if self._is_calm else dice.choice(((0, 0), (0, 0), (1, 3), (1, 137)))
-        at_us = self._shell.around.timeline.now_us
+        at_us = self._shell.around.clocks.now_us
         spec = JobSpec(
             name=name,
             app="reader",

@@ -10,7 +10,8 @@ L5, the rest of L8, and L9 are laws of ends: ``healed``. L13 is checked by runni
 the core keeps between events is what its records say, is ``remembered``. L18: what moved live goes
 on with the memory that it had. L19 to L22, of batches, are ``lent``,
 L23, of what agents ended, is ``agents``. L24, what is planned from the fleet as it is can be
-enacted, is the ``worker``'s. L25 to L28, of datasets, are ``kept``.
+enacted, is the ``worker``'s. L25 to L28, of datasets, are ``kept``. L29, nothing that waits for a
+time comes too early, is ``waiting``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tenure.core.params import Params
 from tenure.core.tables import Changes
 from tenure.model.batch import TASK_OVER, Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Service, Step
@@ -43,6 +45,7 @@ from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.store import SimStore
 from tenure.simulation.story import LawBroken
 from tenure.simulation.timeline import Timeline
+from tenure.simulation.waiting import Waiting
 
 #: Somebody's own container may start this long before a node idles off without having been seen:
 #: the age of the listing, and the way of the command.
@@ -87,6 +90,9 @@ class Laws:
         self.keys: dict[str, str] = {}
         self.is_size_known = True
         self.needs = capacity.Needs()
+        self.params = Params()
+        self.ours_us: Callable[[], int] = lambda: timeline.now_us
+        self.waiting = Waiting(store, machines, timeline)
         self.excused: frozenset[str] = frozenset()
         self.look_at_end: Callable[[Task], None] = lambda _: None
         self.last_seq = 0
@@ -159,13 +165,15 @@ class Laws:
     # the disk
 
     def on_commit(self, changes: Changes) -> None:
-        """L3, L11 and L8 on what a transaction is about to change."""
+        """L3, L11, L8 and L29 on what a transaction is about to change."""
+        self.waiting.on_commit(changes, self.params)
         self._placed = capacity.placed_on(self.store, changes)
         last = self.store.events[-1].seq if self.store.events else self.last_seq
+        last_us = self.store.events[-1].at_us if self.store.events else 0
         for event in changes.events:
-            if event.seq != last + 1:
-                raise LawBroken("L11", f"event {event.seq} follows {last}")
-            last = event.seq
+            if event.seq != last + 1 or event.at_us < last_us:
+                raise LawBroken("L11", f"event {event.seq} ({event.at_us}) follows {last}")
+            last, last_us = event.seq, event.at_us
             if event.type == "node.stopping":
                 self.off_reasons[event.subject] = event.data["why"]
             elif event.type == "node.fenced":
@@ -346,9 +354,9 @@ class Laws:
     def going_off(self, machine: Machine, *, unseen_us: int = UNSEEN_US) -> None:
         """L7 once more, when the host truly goes off."""
         node: Node | None = self.store.table("nodes").get(machine.name)
-        now_us = self.timeline.now_us
+        now_us, ours_us = self.timeline.now_us, self.ours_us()
         since_us = None if node is None else node.unreachable_us
-        is_lost = since_us is not None and now_us - since_us >= 60 * US
+        is_lost = since_us is not None and ours_us - since_us >= 60 * US
         for container in machine.containers.values():
             is_new = now_us - (container.started_us or 0) < unseen_us
             is_foreign = not copy_of(container)[0]

@@ -27,6 +27,7 @@ class SimContainer:
     ``life`` counts its processes, ``is_by_hand`` says that a person or tenure stopped it.
     ``checkpoints`` holds what was kept of its memory by name, ``memory`` tells one process's from
     another's: it goes on where a process is restored. ``has_input``: a task's input is in it.
+    ``told_us`` is when it started and ended by the clock of its engine.
     ``task`` is what the engine's death amid its start left of it, which the engine neither shows
     nor ends: "" nothing, ``shim`` nothing that could run, ``held`` a process that may run.
     """
@@ -43,6 +44,7 @@ class SimContainer:
     exit_code: int | None = None
     started_us: int | None = None
     finished_us: int | None = None
+    told_us: tuple[int | None, int | None] = (None, None)
     labels: dict[str, str] = field(default_factory=dict)
     checkpoints: dict[str, str] = field(default_factory=dict)
     memory: str = ""
@@ -89,6 +91,7 @@ class Machine:
         self.keeps_alive = True
         self.held: list[Callable[[], None]] = []
         self.boots = 0
+        self.apart_us = 0  # by how much its clock is ahead of the true time
         self.disks = Disks()
         self._made = 0
 
@@ -99,7 +102,8 @@ class Machine:
 
     def facts(self) -> EngineFacts:
         """Return what the engine says of itself."""
-        return EngineFacts(self.engine_id, self.size, "1.41", self.images)
+        clock_us = self.timeline.now_us + self.apart_us
+        return EngineFacts(self.engine_id, self.size, "1.41", self.images, clock_us=clock_us)
 
     # the engine's calls
 
@@ -252,8 +256,8 @@ class Machine:
             state=container.state,
             labels=container.labels,
             exit_code=container.exit_code if is_over else None,
-            started_us=container.started_us,
-            finished_us=container.finished_us if is_over else None,
+            started_us=container.told_us[0],
+            finished_us=container.told_us[1] if is_over else None,
             health=self._health(container),
             is_torn=container.state == "created" and container.task == "held",
         )
@@ -272,6 +276,7 @@ class Machine:
         container.life += 1
         container.memory = memory or f"{container.id}/{container.life}"
         container.started_us = self.timeline.now_us
+        container.told_us = (container.started_us + self.apart_us, container.told_us[1])
         life = container.life
         run = behaviour_of(container.body)
         if run.run_us is not None:
@@ -289,6 +294,7 @@ class Machine:
         if container.task:
             return  # the engine does not know that it ran
         container.exit_code, container.finished_us = code, self.timeline.now_us
+        container.told_us = (container.told_us[0], container.finished_us + self.apart_us)
         if not self.is_up:
             return  # the engine learns of it when it is back
         container.state = "exited"

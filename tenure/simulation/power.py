@@ -42,6 +42,7 @@ class SimPower:
         self._machines: dict[str, Machine] = {}
         self._boot_us: dict[str, int] = {}
         self.times: dict[str, OnTimes] = {}
+        self._died_us = 0
         self.going_off: Callable[[Machine], None] = lambda machine: None
 
     def add(self, machine: Machine, spec: NodeSpec) -> None:
@@ -59,13 +60,24 @@ class SimPower:
         after = self._timeline.after
         if fault not in ("power_fails", "power_lost"):
             act_us = late_us + self._faults.delay_us(1, LATE_MS) if fault == "power_late" else 0
-            after(act_us + delay_us // 2, lambda: self._act(effect))
+            given_us = self._timeline.now_us
+            after(act_us + delay_us // 2, lambda: self._act_by_then(effect, given_us))
         if fault in ("power_lost", "power_late"):
             after(late_us, lambda: answer(Unknown("the power command did not end in time")))
         elif fault in ("power_fails", "power_lies"):
             after(delay_us, lambda: answer(Refused("power_failed", fault)))
         else:
             after(delay_us, lambda: answer(Done()))
+
+    def daemon_died(self) -> None:
+        """Note that every command under way is given up now."""
+        self._died_us = self._timeline.now_us
+
+    def _act_by_then(self, effect: SwitchPower, given_us: int) -> None:
+        """Act, if that is not too long after the daemon that gave the command has died."""
+        too_late_us = self._died_us + LATE_MS * 1000
+        if given_us > self._died_us or self._timeline.now_us < too_late_us:
+            self._act(effect)
 
     def _act(self, effect: SwitchPower) -> None:
         machine, times = self._machines[effect.node], self.times[effect.node]

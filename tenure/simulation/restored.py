@@ -65,13 +65,14 @@ class RestoredWorld(World):
         self.shell.die("to be restored")
         self._tell("restore")
         self.story.strike("restored")
-        store, laws, now_us = self.around.store, self.around.laws, self.timeline.now_us
+        store, laws, now_us = self.around.store, self.around.laws, self.around.clocks.wall_us
         before = dict(store.table("datasets"))
         store.records = {kind: dict(rows) for kind, rows in self._backup.items()}
         meta: Meta = restore.marked(store.table("meta")["meta"], now_us)
         store.records["meta"] = {"meta": meta}
         self.kept.on_restore(before)
         store.events.clear()
+        laws.waiting.forget()
         laws.last_seq = meta.next_event - 1
         laws.promised = {job: key for job, key in laws.promised.items() if job in self._jobs()}
         laws.keys = {key: job for key, job in laws.keys.items() if job in self._jobs()}

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tenure.core.fleet import FleetState
 from tenure.core.params import Params
+from tenure.core.walltime import at_start, at_step
 from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
 from tenure.locality.localizer import Tiers
@@ -29,13 +30,14 @@ from tenure.model.effects import (
     SwitchPower,
     Trigger,
 )
-from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Started, Tick
+from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Tick
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.placing import Placer
 from tenure.placement.milp import outcome_of
 from tenure.simulation import remembered
 from tenure.simulation.agents import SimAgents
+from tenure.simulation.clocks import SimClocks
 from tenure.simulation.faults import DEATHS, Faults
 from tenure.simulation.laws import Laws
 from tenure.simulation.machine import Machine
@@ -83,9 +85,11 @@ class Surroundings:
         self.power = SimPower(timeline, faults)
         self.wire = Wire(timeline, faults, self.machines)
         self.agents = SimAgents(timeline, faults, self.machines)
-        self.watchers = Watchers(timeline, faults, relist_us=relist_us)
+        self.clocks = SimClocks(timeline)
+        self.watchers = Watchers(timeline, faults, self.clocks, relist_us=relist_us)
         self.laws = Laws(self.store, self.machines, timeline)
         self.laws.look_at_end = self.agents.look_at
+        self.laws.ours_us = lambda: self.clocks.now_us
         self.power.going_off = self.laws.going_off
 
 
@@ -106,7 +110,7 @@ class SimShell:
         self._inbox: list[Make] = []
         self._batches = 0
         self._epoch = 0
-        self._is_woken = False
+        self._is_woken = self._is_begun = False
         self._tick_us: int | None = None
         self._shown: dict[str, str] = {}
         #: Number of the latest batch, and how many events it had.
@@ -125,12 +129,14 @@ class SimShell:
         timeline = self.around.timeline
         timeline_us = timeline.now_us - self._died_us
         self.dead_us += timeline_us
-        self._tell("daemon starts")
-        self.state = FleetState(self.params, self.placer, localizer=Tiers(), fleet="sim")
+        self.tell("daemon starts")
+        self.state = FleetState(self.params, lambda: self.placer, localizer=Tiers(), fleet="sim")
         self.state.load(self.around.store.load())
         self.around.laws.needs.headroom = self.params.headroom
+        self.around.laws.params = self.params
         self.around.laws.on_restart()
-        self.put(lambda at_us: Started(at_us=at_us))
+        self._is_begun = False
+        self._wake()
         self.reload()
         if self.state is not None:
             self.around.watchers.begin(self.around.machines, self.put)
@@ -155,7 +161,7 @@ class SimShell:
         """End this life at once, by kill -9; another begins later."""
         if self.state is None:
             return
-        self._tell(f"daemon dies: {why}")
+        self.tell(f"daemon dies: {why}")
         for move in self.around.store.table("migrations").values():
             if not move.is_over:
                 self.around.story.strike(f"death:{move.step.value}")
@@ -166,6 +172,7 @@ class SimShell:
         self._tick_us = None
         self._died_us = self.around.timeline.now_us
         self.around.watchers.end()
+        self.around.power.daemon_died()
         self.around.timeline.after(self.around.faults.delay_us(*DOWN_MS), self.start)
 
     # the inbox
@@ -175,10 +182,17 @@ class SimShell:
         if self.state is None:
             return False
         self._inbox.append(make)
+        self._wake()
+        return True
+
+    def _wake(self) -> None:
         if not self._is_woken:
             self._is_woken = True
             self._later(self.around.faults.delay_us(0, 5), self._batch)
-        return True
+
+    def beat(self) -> None:
+        """Have the loop's heartbeat come now."""
+        self.put(lambda at_us: Tick(at_us=at_us))
 
     def _later(self, delay_us: int, act: Callable[[], None]) -> None:
         epoch = self._epoch
@@ -188,8 +202,9 @@ class SimShell:
         assert self.state is not None
         self._is_woken = False
         makers, self._inbox = self._inbox, []
-        now_us = self.around.timeline.now_us
-        events = [make(now_us) for make in makers]
+        events = self._first()
+        now_us = self.around.clocks.now_us
+        events += [make(now_us) for make in makers]
         for event in events:
             self._tell_event(event)
         self.handled = (self._batches + 1, len(events))
@@ -214,9 +229,24 @@ class SimShell:
                 self.around.story.strike("fenced_by_power")
             if "has no room" in str(public.data.get("reason")):
                 self.around.story.strike("nursery_full")
-            self._tell(f"  * {public.type} {public.subject[:20]} {_told_data(public.data)}")
+            self.tell(f"  * {public.type} {public.subject[:20]} {_told_data(public.data)}")
         self._carry_out(effects, death)
         self._arm()
+
+    def _first(self) -> list[Event]:
+        """Return what the daemon's loop has the core hear before all else: a start, or a step."""
+        assert self.state is not None
+        clocks = self.around.clocks
+        if not self._is_begun:
+            self._is_begun = True
+            meta = self.state.ctx.meta
+            return at_start(clocks.begin(meta.clock, meta.clock_us))
+        was_us = clocks.now_us
+        after, step_us = clocks.check()
+        if after is None:
+            return []
+        self._tick_us = None  # it is due by another time
+        return at_step(was_us, clocks.now_us, after, step_us)
 
     def _carry_out(self, effects: list[Effect], death: str) -> None:
         last = len(effects)
@@ -235,7 +265,7 @@ class SimShell:
         if due_us is None or (self._tick_us is not None and self._tick_us <= due_us):
             return
         self._tick_us = due_us
-        self._later(max(0, due_us - self.around.timeline.now_us), lambda: self._tick(due_us))
+        self._later(max(0, due_us - self.around.clocks.now_us), lambda: self._tick(due_us))
 
     def _tick(self, due_us: int) -> None:
         if self._tick_us == due_us:
@@ -245,7 +275,7 @@ class SimShell:
     # effects
 
     def _dispatch(self, effect: Effect) -> None:
-        self._tell(f"  < {told_effect(effect)}")
+        self.tell(f"  < {told_effect(effect)}")
         self.around.laws.on_dispatch(effect)
         if isinstance(effect, Reply | Trigger):
             self._answer(effect)
@@ -306,7 +336,8 @@ class SimShell:
             if self._shown.get(event.node) == shown:
                 return  # the same as the listing before: not worth a line
             self._shown[event.node] = shown
-        self._tell(f"  > {text}")
+        self.tell(f"  > {text}")
 
-    def _tell(self, text: str) -> None:
+    def tell(self, text: str) -> None:
+        """Add a line to the story."""
         self.around.story.tell(self.around.timeline.now_us, text)

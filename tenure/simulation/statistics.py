@@ -45,14 +45,14 @@ class Statistics:
         return later[0] if later and app in self._known else ""
 
     def _sweep(self, until_us: int) -> None:
-        now_us = self._shell.around.timeline.now_us
-        services: list[Service] = list(self._shell.around.store.table("services").values())
-        found = [self._profile(one, now_us) for one in services if _is_sampled(one)]
+        around = self._shell.around
+        services: list[Service] = list(around.store.table("services").values())
+        found = [self._profile(one, around.clocks.now_us) for one in services if _is_sampled(one)]
         profiles = tuple(row for row in found if row.samples >= MIN_SAMPLES)
         if profiles and self._shell.is_alive:
             self._known.update(row.labels["app"] for row in profiles)
             self._shell.put(lambda at_us: UsageObserved(at_us=at_us, profiles=profiles))
-        if now_us < until_us:
+        if around.timeline.now_us < until_us:
             self.begin(until_us=until_us)
 
     def _profile(self, service: Service, now_us: int) -> Profile:

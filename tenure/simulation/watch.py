@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
+from tenure.simulation.clocks import SimClocks
 from tenure.simulation.faults import Faults
 from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.timeline import Timeline
@@ -34,8 +35,11 @@ class Watch:
 class Watchers:
     """All watchers of one daemon's life; a dead daemon's watchers say nothing."""
 
-    def __init__(self, timeline: Timeline, faults: Faults, *, relist_us: int) -> None:
+    def __init__(
+        self, timeline: Timeline, faults: Faults, clocks: SimClocks, *, relist_us: int
+    ) -> None:
         self._timeline = timeline
+        self._clocks = clocks
         self._faults = faults
         self._relist_us = relist_us
         self._watches: dict[str, Watch] = {}
@@ -120,7 +124,7 @@ class Watchers:
 
     def _list(self, watch: Watch) -> None:
         watch.is_listing = False
-        started_us = self._timeline.now_us
+        started_us = self._clocks.now_us
         if self._faults.strikes("listing_failed"):
             return
         self._later(self._faults.delay_us(1, 50), lambda: self._read(watch, started_us))
@@ -158,7 +162,7 @@ class Watchers:
         self._later(delay_us + 1, lambda: self._inspect(watch, container))
 
     def _inspect(self, watch: Watch, container: SimContainer) -> None:
-        started_us = self._timeline.now_us
+        started_us = self._clocks.now_us
         self._later(self._faults.delay_us(1, 50), lambda: self._seen(watch, container, started_us))
 
     def _seen(self, watch: Watch, container: SimContainer, started_us: int) -> None:

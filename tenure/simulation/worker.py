@@ -55,9 +55,9 @@ class Worker:
     def due(self, spec: CycleSpec, *, until_us: int) -> None:
         """Have a cycle fall due now, and again at its interval."""
         timeline = self._shell.around.timeline
-        due_us = timeline.now_us
-        if due_us >= until_us:
+        if timeline.now_us >= until_us:
             return
+        due_us = self._shell.around.clocks.now_us
         self._shell.put(lambda at_us: CycleDue(at_us=at_us, cycle=spec.name, due_us=due_us))
         if self._random.random() < 0.9:
             timeline.after(self._delay_us(2), lambda: self.run(spec.name, ""))
@@ -159,7 +159,7 @@ class Worker:
             if (is_fit or is_rubbish) and targets:
                 names = [n.name for n in nodes] if is_rubbish else targets
                 moves.append(self._move(service, self._random.choice(names), is_rubbish))
-        expires_us = around.timeline.now_us + self._random.choice((1, 60, 60, 120)) * US
+        expires_us = around.clocks.now_us + self._random.choice((1, 60, 60, 120)) * US
         return Plan(run.id, spec.source, 0, expires_us, tuple(moves))
 
     def _move(self, service: Service, target: str, is_rubbish: bool) -> Move:

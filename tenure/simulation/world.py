@@ -20,6 +20,7 @@ from tenure.simulation.kept import Kept, with_tiers
 from tenure.simulation.machine import Machine, SimContainer
 from tenure.simulation.shell import SimShell, Surroundings
 from tenure.simulation.story import LawBroken, Story
+from tenure.simulation.tampering import Tampering
 from tenure.simulation.timeline import Timeline
 
 START_US = 1_700_000_000 * US
@@ -78,6 +79,7 @@ class World:
         self.kept = Kept(self.shell, self.clients, dice, is_calm=self.is_calm)
         self.around.laws.look_at_blocks = self.kept.going_off
         self.span_us = self.random.choice((60, 120, 240, 480)) * US
+        self.tampering = Tampering(seed, self.around.clocks, is_calm=self.is_calm)
         self.dropped: set[str] = set()
         self._patient_until_us = 0
         for spec in self.specs:
@@ -120,6 +122,7 @@ class World:
     def run(self) -> Report:
         """Run to the end; raises LawBroken."""
         self._plan()
+        self.tampering.begin(self.shell, start_us=START_US, span_us=self.span_us)
         self.shell.start()
         until_us = START_US + self.span_us
         while self.timeline.step(until_us):
@@ -362,7 +365,10 @@ class World:
             healed.deadlines_met(store)
         slack_us = 10_000 if self.is_calm else self._slack_us()
         times = {n: t for n, t in power.times.items() if n not in self.dropped}
-        healed.times_agree(store, times, self.timeline.now_us, tolerance_us=slack_us)
+        clocks = self.around.clocks
+        slack_us += clocks.slewed_us + clocks.doubtful_us
+        now = (self.timeline.now_us, clocks.now_us)
+        healed.times_agree(store, times, now, tolerance_us=slack_us)
 
     def _slack_us(self) -> int:
         """Return by how much a node's ledger may differ where drivers and daemon failed."""

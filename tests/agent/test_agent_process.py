@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -100,7 +101,7 @@ def test_one_reading_for_people_and_programs(node: Path) -> None:
         (["--interval-s", "0"], "--interval-s"),
         (["--json"], "is for --once"),
         (["--root", "/nowhere"], "--root"),
-        (["--node-cgroup", "/nowhere"], "--node-cgroup"),
+        (["--node-cgroup", "/a/../b"], "--node-cgroup"),
         (["--listen", "tcp://0.0.0.0:7481"], "loopback"),
         (["--listen", "https://127.0.0.1:0"], "--tls-cert"),
         (["--tls-cert", "x", "--tls-key", "y"], "used by no listener"),
@@ -112,6 +113,16 @@ def test_bad_options_are_refused_with_a_remedy(node: Path, words: list[str], tol
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_cgroup_that_is_not_there_yet_is_no_reason_to_stay_away(node: Path) -> None:
+    """Who makes it may begin later: units start what ends with 1 again, not what ends with 2."""
+    words = ("--once", "--root", str(node), "--node-cgroup", "/late.slice")
+    early = run(*words)
+    assert (early.returncode, "Traceback" in early.stderr) == (1, False)
+    assert "--node-cgroup /late.slice" in early.stderr
+    (node / "sys/fs/cgroup/late.slice").mkdir()
+    assert run(*words).returncode == 0
 
 
 async def test_over_a_unix_socket_its_mode_decides(
@@ -190,6 +201,39 @@ async def test_over_tls_both_sides_are_known(
         await ask(AgentSpec(url, str(token), TlsFiles(ca)))
     with pytest.raises(AgentAway, match="certificate"):  # nobody vouches for the agent
         await ask(AgentSpec(url, str(token), TlsFiles("", cert, key)))
+
+
+async def test_a_renewed_token_and_certificate_are_taken_over(
+    node: Path, tmp_path: Path, started: list[Process]
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is missing: no certificates can be made")
+    first, second = (certificates.Authority(tmp_path / name) for name in ("first", "second"))
+    first.issue(tmp_path / "own", ["127.0.0.1"])
+    cert, key, token = (str(tmp_path / name) for name in ("own.pem", "own.key", "agent.token"))
+    words = ("--root", str(node), "--token-file", token, "--tls-cert", cert, "--tls-key", key)
+    started.append(Process("https://127.0.0.1:0", *words))
+    before = AgentSpec(started[0].url, token, TlsFiles(str(first.cert)))
+    assert await ask(before)
+
+    fresh = tmp_path / "fresh.token"
+    fresh.touch(0o600)
+    fresh.write_text("y" * 43)
+    await asyncio.to_thread(second.issue, tmp_path / "own", ["127.0.0.1"])
+    fresh.replace(token)
+    after = AgentSpec(started[0].url, token, TlsFiles(str(second.cert)))
+    async with asyncio.timeout(READY_S):
+        while True:
+            try:
+                assert await ask(after)
+                break
+            except AgentAway:
+                await asyncio.sleep(0.1)
+    fresh.write_text("x" * 43)
+    with pytest.raises(AgentAway, match="refuses the token"):
+        await ask(AgentSpec(after.url, str(fresh), after.tls))
+    with pytest.raises(AgentAway, match="certificate"):
+        await ask(before)
 
 
 async def test_what_is_no_agent_counts_as_away(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -19,6 +20,7 @@ from tenure.core.fleet import FleetState
 from tenure.core.params import Params
 from tenure.core.tables import PublicEvent, Tables
 from tenure.daemon import datasets, energy, inputs, metrics, outputs, readings
+from tenure.daemon.cuts import Cuts
 from tenure.daemon.loop import LoopStats
 from tenure.daemon.sources import Sources
 from tenure.daemon.uploads import UploadParams, Uploads
@@ -67,6 +69,7 @@ from tenure.model.facts import LABEL_JOB, ContainerFacts, EngineFacts
 from tenure.model.forecast import ForecastReport
 from tenure.model.harvest import Guard
 from tenure.model.job import Executor, JobSpec
+from tenure.model.load import Loads
 from tenure.model.node import AgentSpec, AgentTold, NodeSpec, Power, PowerSpec, Site
 from tenure.model.outcome import Done
 from tenure.model.plan import CycleSpec
@@ -90,6 +93,7 @@ NODES = tuple(
         generation=generation,
         site=site,
         price_nano_per_h=price,
+        capacity=SIZE if site is Site.CLOUD else None,  # nobody sees it before it is on
         power=power,
         agent=AgentSpec("unix:///run/agent.sock"),
         harvest=QosParams(),
@@ -111,6 +115,15 @@ CYCLES = (
 )
 
 
+def _sum_of(effect: CopyBlock) -> str:
+    """Return the SHA-256 of what is copied: a file here, or a copy that is right."""
+    if effect.origin is None:
+        return effect.sha256
+    with Path(effect.origin.path).open("rb") as file:
+        file.seek(effect.offset)
+        return hashlib.sha256(file.read(effect.length)).hexdigest()
+
+
 class CoreBackend:
     """Implements ``tenure.api.backend.Backend`` over the real core.
 
@@ -121,7 +134,7 @@ class CoreBackend:
     def __init__(self, *, exit_code: int | None = None, keep: int = 100_000) -> None:
         self.exit_code = exit_code
         self.keep = keep
-        self.state = FleetState(Params(), Policies(), localizer=Tiers())
+        self.state = FleetState(Params(), Policies, localizer=Tiers())
         self.events: list[PublicEvent] = []
         self.logs: dict[str, bytes] = {}
         self.followed: list[bytes] = []
@@ -132,9 +145,11 @@ class CoreBackend:
         self.reasons: list[str] = []
         self.profiles: dict[str, Profile] = {}
         self.outputs = Path(tempfile.gettempdir()) / "tenure-tests-no-outputs"
+        self.cuts: Cuts | None = None
         self.used: list[Use] = []
         self.metered: list[Metered] = []
         self.measured: list[Measured] = []
+        self.loaded = Loads(30 * US)
         self.sources = Sources(())
         self.uploads_at = Path(tempfile.gettempdir()) / "tenure-tests-no-uploads"
         self._uploads = Uploads(UploadParams(self.uploads_at, capacity_bytes=0), self.now_us)
@@ -204,7 +219,7 @@ class CoreBackend:
         """Do with the tiers of a node what is asked for."""
         if isinstance(effect, CopyBlock):
             self.kept[effect.node, effect.name] = effect.length
-            return Done("0" * 64, moved_bytes=effect.length)
+            return Done(_sum_of(effect), moved_bytes=effect.length)
         if isinstance(effect, DropBlocks):
             for node, name in list(self.kept):
                 if node == effect.node and any(name.startswith(gone) for gone in effect.names):
@@ -294,7 +309,9 @@ class CoreBackend:
     async def cut(
         self, path: str, size_bytes: int | None, lines: int | None
     ) -> tuple[InputFile, tuple[Chunk, ...]]:
-        return inputs.cut(path, (self.outputs,), size_bytes=size_bytes, lines=lines)
+        if self.cuts is None or self.cuts.folders != (self.outputs,):
+            self.cuts = Cuts((self.outputs,))
+        return await self.cuts.cut(path, size_bytes, lines)
 
     def explain_task(self, task: Task) -> dict[str, Any]:
         return readings.explain(self.state.ctx, task)
@@ -405,6 +422,9 @@ class CoreBackend:
                 return await Pasts(self.state.ctx, store).usage_of(node, (since_us, until_us))
             finally:
                 await store.close()
+
+    def loads(self) -> Loads:
+        return self.loaded
 
     def usage(self) -> Mapping[str, Profile]:
         return self.profiles

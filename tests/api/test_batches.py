@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.api.fleet import CoreBackend
-from tests.api.server import BATCH, Server
+from tests.api.server import BATCH, Server, dataset_of
 
 STAGE = BATCH["stages"][0]
 
@@ -70,6 +70,17 @@ def test_a_key_is_answered_though_the_input_is_gone(ending: Server) -> None:
     assert ending.post("/v1/batches", body).json["code"] == "no_input"
 
 
+def test_an_input_in_too_many_chunks_names_its_split(ending: Server) -> None:
+    source = Path(ending.backend.outputs) / "input"
+    source.write_bytes(b"\n" * 20_001)
+    answer = ending.post(
+        "/v1/batches",
+        stages({"tasks": None, "input": {"file": str(source), "split": {"lines": 1}}}),
+    )
+    assert (answer.status, answer.json["code"]) == (422, "too_many_tasks")
+    assert [fault["field"] for fault in answer.json["errors"]] == ["stages.0.input.split"]
+
+
 def test_stages_come_one_behind_the_other_and_the_output_is_served(ending: Server) -> None:
     source = Path(ending.backend.outputs) / "input"
     source.write_bytes(b"a\nb\nc\n")
@@ -121,6 +132,17 @@ def test_a_faulty_batch_is_refused_with_the_field(
     assert answer.status == 422, answer.body
     assert field in [error["field"] for error in answer.json["errors"]]
     assert server.on_loop(server.backend.sizes) == before
+
+
+def test_a_stage_over_an_empty_dataset_is_refused_with_the_field(server: Server) -> None:
+    """Beside a stage with tasks it ended the daemon."""
+    assert server.post("/v1/datasets", dataset_of(server, 0)).status == 201
+    over = {"name": "over", "tasks": None, "input": {"dataset": "data"}}
+    answer = server.post("/v1/batches", stages({}, over))
+    assert (answer.status, answer.json["code"]) == (422, "zero_tasks")
+    (error,) = answer.json["errors"]
+    assert error["field"] == "stages.1.input.dataset"
+    assert error["message"] == "the dataset data is empty: there are zero tasks"
 
 
 def test_a_dry_run_keeps_nothing(server: Server) -> None:

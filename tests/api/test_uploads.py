@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import socket
+import threading
 import time
 import tracemalloc
 from base64 import b64encode
@@ -16,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from tenure.api.body import parse_json
 from tenure.api.schemas.uploads import UploadedFile, UploadRequest, upload_files
+from tenure.api.uploadviews import upload_view
 from tenure.daemon import uploads
 from tenure.model.dataset import DatasetState
 from tenure.model.errors import InvalidInput
@@ -265,6 +268,10 @@ def test_an_upload_that_is_being_put_is_not_given_up(desk: Desk) -> None:
     kept = desk.server.send("DELETE", f"/v1/uploads/{key}")
     assert (kept.status, kept.json["code"]) == (409, "in_use")
     assert "dataset rm data" in kept.json["detail"]
+    other = desk.begin({"size": 5, "mtime_ns": 8})
+    assert (other.status, other.json["code"]) == (409, "in_use"), "nor for other files of the name"
+    assert (desk.folder / key / "content").read_bytes() == CONTENT
+    assert desk.begin().json["id"] == key, "the same files are the same upload"
     desk.server.on_loop(desk.server.backend.tables.datasets.put, dataset.id, dataset)
     assert desk.server.send("DELETE", f"/v1/uploads/{key}").status == 200
     assert desk.left() == []
@@ -361,9 +368,10 @@ def test_two_chunks_of_a_file_do_not_mix(desk: Desk) -> None:
     keeper = desk.server.backend._uploads
 
     async def both() -> list[Any]:
-        gate = asyncio.Event()
+        begun, gate = asyncio.Event(), asyncio.Event()
 
         async def slow() -> Any:
+            begun.set()
             yield CONTENT[:10]
             await gate.wait()
 
@@ -373,7 +381,7 @@ def test_two_chunks_of_a_file_do_not_mix(desk: Desk) -> None:
         owner = keeper._open[key].owner
         digest = hashlib.sha256(CONTENT[:10]).digest()
         first = asyncio.ensure_future(keeper.take(owner, key, (0, 0), digest, slow()))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         rows = await asyncio.gather(
             keeper.take(owner, key, (0, 0), digest, quick()),
             keeper.drop(owner, key),
@@ -386,6 +394,62 @@ def test_two_chunks_of_a_file_do_not_mix(desk: Desk) -> None:
     second, drop, first = desk.server.run(both())
     assert second.code == drop.code == "upload_busy"
     assert first.received == (10,)
+
+
+def test_a_client_that_is_slow_does_not_hold_the_places_of_others(desk: Desk) -> None:
+    rows = [{"name": str(n), "size": 5} for n in range(uploads.MAX_BUSY_OF_ONE + 1)]
+    slow, other = desk.begin(*rows).json["id"], desk.begin(name="other", is_tcp=True).json["id"]
+    keeper = desk.server.backend._uploads
+    me, digest = desk.server.run(keeper.find(None, slow)).owner, hashlib.sha256(b"12345").digest()
+
+    async def crawl() -> list[int | str]:
+        gate = asyncio.Event()
+
+        async def pieces() -> Any:
+            await gate.wait()
+            yield b"12345"
+
+        places = [(number, 0) for number in range(len(rows))]
+        sent = [
+            asyncio.ensure_future(keeper.take(me, slow, place, digest, pieces()))
+            for place in places
+        ]
+        done, _ = await asyncio.wait(sent, return_when=asyncio.FIRST_COMPLETED)
+        codes: list[int | str] = [getattr(one.exception(), "code", "") for one in done]
+        answer = await asyncio.to_thread(desk.send, other, 0, CONTENT, is_tcp=True)
+        gate.set()
+        ended = await asyncio.gather(*sent, return_exceptions=True)
+        kept = [one for one in ended if not isinstance(one, BaseException)]
+        again = await keeper.take(me, slow, places[-1], digest, pieces())
+        return [*codes, answer.status, len(kept), again.received_bytes]
+
+    assert desk.server.run(crawl()) == ["busy", 200, len(rows) - 1, 5 * len(rows)]
+
+
+def test_a_long_list_of_files_is_read_beside_the_loop(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = set()
+
+    def noting(call: Any) -> Any:
+        def note(*args: Any) -> Any:
+            threads.add(threading.get_ident())
+            return call(*args)
+
+        return note
+
+    monkeypatch.setattr("tenure.api.app.parse_json", noting(parse_json))
+    monkeypatch.setattr("tenure.api.handlers.uploads.upload_files", noting(upload_files))
+    monkeypatch.setattr("tenure.api.handlers.uploads.upload_view", noting(upload_view))
+    made = desk.begin(*({"name": f"folder/{n:05}.log", "size": 1} for n in range(3000)))
+    assert made.status == 201
+    assert len(made.json["files"]) == 3000
+    assert threads
+
+    async def loops() -> int:
+        return threading.get_ident()
+
+    assert desk.server.run(loops()) not in threads
 
 
 def test_names_of_many_folders_cost_no_memory() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenure.daemon import uploads
+from tenure.daemon import arriving, uploads
 from tenure.model.upload import UploadFile
 from tests.api.test_uploads import CONTENT, Desk, desk
 from tests.slowed import LIMIT_S, Slowed
@@ -42,8 +42,8 @@ def test_a_chunk_that_is_cut_off_while_it_is_noted_is_there(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = desk.begin().json["id"]
-    slowed = Slowed(uploads._append)
-    monkeypatch.setattr(uploads, "_append", slowed)
+    slowed = Slowed(arriving._append)
+    monkeypatch.setattr(arriving, "_append", slowed)
     _cut_off(desk, key, slowed)
     for _ in range(2):
         assert desk.server.get(f"/v1/uploads/{key}").json["received"] == len(CONTENT)

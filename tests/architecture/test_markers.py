@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-NAMED = re.compile(r"\bmark\.(engines|faults|compiles)\b")
+NAMED = re.compile(r"\bmark\.(engines|faults|computes)\b")
 
 
 def test_a_marker_is_named_where_its_tests_are() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from benchmarks import scale, submissions
+from benchmarks import foresight, scale, submissions
 from benchmarks.figures import Report
 from benchmarks.footprint import large_fleet, submit_first
 from benchmarks.http import run
@@ -27,6 +27,13 @@ def test_submissions() -> None:
 def test_scale() -> None:
     found = keys(scale.measure(is_quick=True))
     assert {"cpu_cores", "rss_mib", "livez_p50_ms", "submit_p50_ms", "nodes_p50_ms"} <= found
+
+
+def test_foresight() -> None:
+    report = foresight.measure(is_quick=True)
+    assert {"run_s", "worker_peak_mib", "held_25_ms", "submit_p50_ms"} <= keys(report)
+    made = next(figure for figure in report.figures if figure.key == "forecast_nodes")
+    assert made.is_met, "the recorded past was read, and every node forecast"
 
 
 def test_the_first_job_of_a_large_fleet_has_kernels_compiled() -> None:

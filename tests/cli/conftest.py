@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tenure.cli.main import app
 from tenure.client.client import Client
 from tenure.client.target import Target
-from tests.api.server import Server
+from tests.api.server import CONTAINER, Server
 
 
 @pytest.fixture
@@ -70,3 +70,9 @@ def tenure(server: Server) -> Tenure:
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     return run
+
+
+@pytest.fixture
+def container(server: Server) -> str:
+    found: str = server.post("/v1/containers", CONTAINER).json["id"]
+    return found

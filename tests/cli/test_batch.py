@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tenure.cli.batches import promise_word
 from tests.api.fleet import CoreBackend
 from tests.api.server import Server
 from tests.cli.conftest import Ran, Tenure
@@ -82,7 +83,10 @@ def test_plan_has_the_exit_codes_of_plans(tenure: Tenure, file: Path, tmp_path: 
 def test_a_plan_is_shown_before_and_after(tenure: Tenure, file: Path, tmp_path: Path) -> None:
     planned = tenure("batch", "plan", str(file))
     assert planned.code == 1
-    assert "NODE" in planned.out
+    assert "BEGIN BY PLAN" in planned.out
+    assert "at once" in planned.out  # nothing was begun: so nothing was begun a moment ago
+    assert " ago" not in planned.out
+    assert ["end", "after", "5.0s"] in [line.split()[:3] for line in planned.lines]
     many = tmp_path / "many.json"
     many.write_text(json.dumps(BATCH | {"stages": [STAGE | {"tasks": 40}]}))
     (batch,) = tenure("batch", "run", str(many), "-q").lines
@@ -94,6 +98,27 @@ def test_a_plan_is_shown_before_and_after(tenure: Tenure, file: Path, tmp_path: 
     assert "the next begins on" in waits["why"]
     assert "the next begins on" in tenure("batch", "explain", batch).out
     assert tenure("batch", "explain", "nobody").code == 1
+
+
+def test_the_words_of_docker_do_the_same(tenure: Tenure, file: Path) -> None:
+    (batch,) = tenure("batch", "run", str(file), "-q").lines
+    assert tenure("batch", "ps", "-q").lines == [batch]
+    assert tenure("batch", "inspect", batch, "--json").json["id"] == batch
+    assert "cancelled" in tenure("batch", "stop", batch).out
+    (other,) = tenure("batch", "run", str(file), "-q").lines
+    assert "cancelled" in tenure("batch", "rm", other).out
+    assert tenure("batch", "ps", "-q").lines == []
+
+
+def test_a_promise_is_told_of_as_kept_or_late_once_it_is_over() -> None:
+    def told(state: str, ended: str | None) -> str | None:
+        promised = "2030-01-01T00:01:00.000000Z"
+        return promise_word({"state": state, "promised_end_at": promised, "finished_at": ended})
+
+    assert told("succeeded", "2030-01-01T00:00:59.000000Z") == "kept"
+    assert told("succeeded", "2030-01-01T00:03:05.000000Z") == "2m5s late"
+    assert told("cancelled", "2030-01-01T00:00:01.000000Z") is None
+    assert str(told("running", None)).startswith("in ")
 
 
 def test_logs_of_a_task(tenure: Tenure, server: Server, file: Path) -> None:

@@ -60,15 +60,15 @@ def test_a_large_body_may_take_longer_than_each_of_its_parts(folder: Path) -> No
             with connection:
                 while len(got.partition(b"\r\n\r\n")[2]) < 2 << 20:
                     got.extend(connection.recv(1 << 17))
-                    time.sleep(0.05)
+                    time.sleep(0.15)
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n")
                 connection.sendall(b'{"taken": 1}')
 
         reader = threading.Thread(target=read_slowly, daemon=True)
         reader.start()
-        client = Client(Target(socket_path=str(folder / "slow.sock")), timeout_s=0.4)
+        client = Client(Target(socket_path=str(folder / "slow.sock")), timeout_s=1.2)
         assert client.send_chunk("u-1", 0, 0, bytes(2 << 20)) == {"taken": 1}
-        reader.join(10)
+        reader.join(60)
     head, _, body = bytes(got).partition(b"\r\n\r\n")
     assert b"Content-Length: 2097152\r\n" in head + b"\r\n"
     assert b"Transfer-Encoding" not in head
@@ -165,7 +165,7 @@ def flaky(*answers: Callable[[socket.socket], None]) -> Iterator[tuple[int, list
     """A TCP server that treats each connection in turn as told; yields its port and requests."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(60)
 
         def work() -> None:
             for answer in answers:
@@ -177,7 +177,7 @@ def flaky(*answers: Callable[[socket.socket], None]) -> Iterator[tuple[int, list
         thread = threading.Thread(target=work)
         thread.start()
         yield listener.getsockname()[1], heard
-        thread.join(10)
+        thread.join(60)
 
 
 def cut(connection: socket.socket) -> None:
@@ -191,9 +191,9 @@ def say(status: int, body: bytes) -> Callable[[socket.socket], None]:
 
 def test_reads_and_keyed_submissions_are_tried_again() -> None:
     with flaky(cut, say(503, b"{}"), say(200, b'{"items": [], "next_cursor": null}')) as (port, _):
-        assert Client(Target(host="127.0.0.1", port=port), patience_s=10).nodes() == []
+        assert Client(Target(host="127.0.0.1", port=port), patience_s=60).nodes() == []
     with flaky(cut, say(201, b'{"id": "j-1"}')) as (port, heard):
-        client = Client(Target(host="127.0.0.1", port=port), patience_s=10)
+        client = Client(Target(host="127.0.0.1", port=port), patience_s=60)
         assert client.submit_job(JOB)["id"] == "j-1"
     keys = {line for text in heard for line in text.split(b"\r\n") if b"Idempotency" in line}
     assert len(heard) == 2
@@ -202,7 +202,7 @@ def test_reads_and_keyed_submissions_are_tried_again() -> None:
 
 def test_commands_that_may_have_happened_are_not_repeated() -> None:
     with flaky(cut) as (port, heard):
-        client = Client(Target(host="127.0.0.1", port=port), patience_s=10)
+        client = Client(Target(host="127.0.0.1", port=port), patience_s=60)
         with pytest.raises(DaemonUnreachable) as caught:
             client.power_node("n1", "off")
     assert caught.value.was_sent
@@ -217,7 +217,7 @@ def test_patience_ends() -> None:
 
 
 def test_patience_bridges_a_restart(server: Server) -> None:
-    client = Client(Target(host="127.0.0.1", port=server.port, token=TOKEN), patience_s=10)
+    client = Client(Target(host="127.0.0.1", port=server.port, token=TOKEN), patience_s=60)
     found: list[int] = []
     stop = threading.Event()
 
@@ -230,7 +230,7 @@ def test_patience_bridges_a_restart(server: Server) -> None:
     for _ in range(3):
         server.restart_listeners()
     stop.set()
-    thread.join(20)
+    thread.join(60)
     assert set(found) == {4}
 
 

@@ -53,12 +53,13 @@ def test_put_waits_and_the_others_show(tenure: Tenure, inputs: Path) -> None:
     assert tenure("dataset", "show", "logs").code != 0
 
 
-def test_prefetch_has_blocks_copied_into_memory(tenure: Tenure, inputs: Path) -> None:
+def test_prefetch_is_refused_where_no_node_has_a_memory_tier(tenure: Tenure, inputs: Path) -> None:
     tenure("dataset", "put", "logs", str(inputs / "data"), "--block", "4KiB")
-    ran = tenure("dataset", "prefetch", "logs", "--json")
-    assert ran.code == 0, ran.err
-    assert ran.json[0]["name"] == "logs"
+    ran = tenure("dataset", "prefetch", "logs")
+    assert (ran.code, ran.out) == (1, "")
+    assert "no node has a memory tier" in ran.err
     assert tenure("dataset", "prefetch", "nothing").code != 0
+    assert "an empty one was given" in tenure("dataset", "prefetch", "").err
 
 
 def test_a_batch_over_a_dataset_says_why_its_tasks_read_what_they_read(
@@ -160,6 +161,22 @@ def test_get_brings_files_back(tenure: Tenure, inputs: Path, tmp_path: Path) -> 
     assert tenure("dataset", "get", "all", "--file", "nope").code == 2
 
 
+def test_get_reads_again_what_is_there_with_other_bytes(
+    tenure: Tenure, inputs: Path, tmp_path: Path
+) -> None:
+    """A file of an earlier dataset, as long as the new one, was taken for it."""
+    tenure("dataset", "put", "one", str(inputs / "data"), "--block", "4KiB", "--no-wait")
+    right = (inputs / "data").read_bytes()
+    file = tmp_path / "copy"
+    file.write_bytes(right[:-1] + b"?")
+    ran = tenure("dataset", "get", "one", "-o", str(file))
+    assert (ran.code, file.read_bytes()) == (0, right)
+    assert "was there" not in ran.err
+    before = file.stat()
+    assert "was there" in tenure("dataset", "get", "one", "-o", str(file)).err
+    assert file.stat().st_ino == before.st_ino, "not written again"
+
+
 def test_what_is_refused_names_field_and_remedy(tenure: Tenure, inputs: Path) -> None:
     refused = tenure("dataset", "put", "a/../b", str(inputs))
     assert refused.code == 2
@@ -190,7 +207,7 @@ def test_a_job_over_a_dataset_says_why_its_executors_read_what_they_read(
     assert "logs" in shown.out
     assert "READS" in shown.out
     assert "ssd" in shown.out or "brought" in shown.out
-    assert tenure("job", "explain", "scan").out.count("cost") == 3
+    assert tenure("job", "explain", "scan").out.count("\ncost ") == 3
     told = tenure("job", "explain", "scan", "--executor", "1")
     assert "/tenure/in/chunk" in told.out
     assert "by the cheapest matching" in told.out
@@ -255,3 +272,19 @@ def test_a_put_waits_for_the_first_look_at_tiers(
     assert ran.code == 0, ran.err
     assert "looked at" in ran.err
     assert "3/3" in ran.lines[1]
+
+
+def test_of_several_names_those_that_are_there_are_done(tenure: Tenure, inputs: Path) -> None:
+    for name in ("one", "two"):
+        assert tenure("dataset", "put", name, str(inputs / "data"), "--block", "4KiB").code == 0
+    pinned = tenure("dataset", "pin", "one", "none", "two", "--json")
+    assert [row["name"] for row in pinned.json] == ["one", "two"]
+    assert pinned.code == 1
+    assert "none" in pinned.err
+    gone = tenure("dataset", "rm", "none", "one", "nor-this", "two")
+    assert gone.code == 1
+    assert gone.err.count("error:") == 2
+    assert "removing" in gone.out
+    assert tenure("dataset", "abandon", "u-1", "u-2").err.count("error:") == 2
+    assert tenure("dataset", "discard", "d-1", "d-2").err.count("error:") == 2
+    assert tenure("job", "cancel", "j-1", "j-2").err.count("error:") == 2

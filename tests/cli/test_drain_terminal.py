@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
 import select
@@ -25,6 +26,7 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
         self.process, self._fd = process, fd
         self.text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # a part may end amid a character
 
     def read_until(self, wanted: str) -> None:
         """Read what the command shows until it shows ``wanted``."""
@@ -32,7 +34,7 @@ class Terminal:
         while wanted not in self.text:
             assert time.monotonic() < until, self.text
             if select.select([self._fd], [], [], 0.2)[0]:
-                self.text += os.read(self._fd, 4096).decode()
+                self.text += self._decoder.decode(os.read(self._fd, 4096))
 
     def type(self, keys: str) -> None:
         """Press keys."""
@@ -48,7 +50,7 @@ class Terminal:
                 part = b""
             if not part:
                 return self.process.wait(PATIENCE_S)
-            self.text += part.decode()
+            self.text += self._decoder.decode(part)
 
 
 @contextmanager

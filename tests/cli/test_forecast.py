@@ -58,6 +58,8 @@ def test_a_nodes_forecast_is_shown_hour_by_hour(tenure: Tenure, forecast: NodeFo
     assert hours[0][3:5] == ["1.00", "2GiB"]
     assert hours[1][5] == "2.60"
     assert hours[-2][3] == "3.00"
+    losses = [line.split(maxsplit=4)[-1] for line in shown.lines if "loss" in line]
+    assert losses[0].strip() == "0.200% 0.200% (rolling quantile 0.300% 0.300%)"
     whole = tenure("forecast", "n1", "--json").json
     assert len(whole["use"]["cpu_m"]) == 480
     none = tenure("forecast", "n2")

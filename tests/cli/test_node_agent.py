@@ -25,9 +25,10 @@ def configured(folder: Path, agent: dict[str, Any] | None, **more: Any) -> str:
 
 @pytest.mark.parametrize("verb", ["install", "status", "remove"])
 def test_a_node_that_is_not_configured(tenure: Tenure, folder: Path, verb: str) -> None:
-    ran = tenure("node", "agent", verb, "n2", "--config", configured(folder, None))
+    file = configured(folder, None)
+    ran = tenure("node", "agent", verb, "n2", "--config", file)
     assert (ran.code, ran.out) == (1, "")
-    assert "no node 'n2' in the configuration: n1" in ran.err
+    assert f"no node 'n2' in the configuration ({file}): it names n1" in ran.err
 
 
 def test_a_node_whose_configuration_names_no_agent(tenure: Tenure, folder: Path) -> None:

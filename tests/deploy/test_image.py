@@ -33,7 +33,7 @@ from tests.deploy import debian
 from tests.deploy.composer import Composer
 from tests.faults.tenured import Tenured
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 UID = 10001
 TAG = "tenure:test"
@@ -47,7 +47,7 @@ exec influxd -config /etc/influxdb/influxdb.conf
 """
 
 
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 90.0) -> Any:
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 240.0) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
@@ -186,9 +186,13 @@ def test_a_container_without_its_engine_says_so_and_is_ready(
         TAG, name="alone", detach=True, volumes={str(folder): {"bind": "/run/tenure"}}
     )
     until(lambda: health(made) == "healthy", "tenured to be healthy")
-    code, text = made.exec_run(["tenured", "ready"])
-    assert code == 0
-    assert b"degraded: nodes: unreachable: local" in text
+
+    def told() -> bool:
+        code, text = made.exec_run(["tenured", "ready"])
+        assert code == 0
+        return b"degraded: nodes: unreachable: local" in text
+
+    until(told, "the engine to be missed")
     made.stop(timeout=45)
     made.start()
 
@@ -212,6 +216,8 @@ def test_the_agent_in_a_container_sees_the_nodes_others(
         user=f"0:{UID}",
         cap_drop=["ALL"],
         cap_add=["SYS_PTRACE"],
+        mem_limit="512m",
+        pids_limit=128,
         read_only=True,
         healthcheck={"test": ["NONE"]},
         volumes={
@@ -294,6 +300,9 @@ def test_tenure_installs_an_agent_that_holds_harvest_back(
     assert not (daemon.folder / "node1.token").exists()
     code, made = tenure_agent(daemon, "install")
     assert (code, made["changed"], made["daemon"]["state"]) == (0, True, "up")
+    host = engine.containers.get("tenured-agent").attrs["HostConfig"]
+    assert (host["Memory"], host["PidsLimit"]) == (512 * MIB, 128)
+    assert host["LogConfig"]["Config"] == {"max-size": "1m", "max-file": "3"}
     assert tenure_agent(daemon, "install", "--dry-run")[0] == 0
     assert tenure_agent(daemon, "install")[1]["changed"] is False
     shown = daemon.client.node("node1")["agent"]

@@ -14,7 +14,7 @@ import pytest
 from tenure.model.errors import Unavailable
 from tests.faults.tenured import Tenured, until
 
-pytestmark = [pytest.mark.redis, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.redis, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -49,8 +49,17 @@ def test_paper_map_names_what_exists(row: tuple[str, str, str]) -> None:
     "path", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")), ids=lambda p: p.name
 )
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
-        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+    for target, _, heading in re.findall(r"\]\(([^)#:]*)(#([^)]+))?\)", path.read_text()):
+        found = path.parent / target if target else path
+        assert found.exists(), f"{path.name} links to {target}"
+        if heading:
+            assert heading in _headings(found), f"{path.name} links to {target}#{heading}"
+
+
+def _headings(path: Path) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_make_targets_in_documents_exist() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import pytest
 
@@ -13,11 +13,12 @@ from tenure.engines.engine import Engine
 from tenure.engines.transport import Timeouts
 from testbed import Node, NodeSpec, Testbed, check, docker_api
 from tests.engines.lab import Kept, Lab
+from tests.faults.tenured import Tenured
 
 QUICK = Timeouts(
     connect_s=2.0,
-    ping_s=1.0,
-    read_s=3.0,
+    ping_s=3.0,
+    read_s=4.0,
     write_s=4.0,
     start_s=4.0,
     stop_extra_s=4.0,
@@ -26,7 +27,20 @@ QUICK = Timeouts(
     pull_s=20.0,
     quiet_s=1.0,
 )
-"""Long enough for two busy cores, short enough for tests with engines that never answer."""
+"""For tests with engines that never answer; a busy machine must not look like one."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of the log of the daemon that a test which failed spoke to."""
+    report = yield
+    for value in item.funcargs.values() if report.failed else ():
+        daemon = getattr(value, "tenured", value)
+        if isinstance(daemon, Tenured):
+            report.sections.append(("end of the daemon's log", daemon.tail()))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -80,25 +94,34 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-async def engine(node: Node, kept: Kept) -> AsyncIterator[Engine]:
-    """The engine of node1 with short time-outs; every task of it must end with the test."""
-    made = Engine(node.url, kept.save, timeouts=QUICK)
+def timeouts() -> Timeouts:
+    """The time-outs of ``engine``: those of the daemon, where a file does not say otherwise."""
+    return Timeouts()
+
+
+@pytest.fixture
+async def engine(node: Node, kept: Kept, timeouts: Timeouts) -> AsyncIterator[Engine]:
+    """The engine of node1; every task of it must end with the test."""
+    made = Engine(node.url, kept.save, timeouts=timeouts)
     yield made
     await made.close()
     if rest := asyncio.all_tasks() - {asyncio.current_task()}:
-        _, rest = await asyncio.wait(rest, timeout=5)  # what was cancelled is ending
+        _, rest = await asyncio.wait(rest, timeout=30)  # what was cancelled is ending
     assert rest == set()
 
 
 @pytest.fixture
 async def neighbour(other: Node, kept: Kept) -> AsyncIterator[Engine]:
     """The engine of node2, over its unix socket."""
-    made = Engine(f"unix://{other.socket}", kept.save, timeouts=QUICK)
+    made = Engine(f"unix://{other.socket}", kept.save)
     yield made
     await made.close()
 
 
 @pytest.fixture
-def lab(engine: Engine) -> Lab:
-    """Short ways to make containers on node1."""
-    return Lab(engine)
+async def lab(engine: Engine, node: Node, kept: Kept) -> AsyncIterator[Lab]:
+    """Short ways to make containers on node1, as patient as the daemon whatever ``engine`` is."""
+    await engine.ping()  # it knows its API before anything befalls the node
+    patient = Engine(f"unix://{node.socket}", kept.save)
+    yield Lab(patient)
+    await patient.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,11 @@ import pytest
 
 from tenure.agent.io.reader import NodeReader
 from tenure.engines.engine import Engine
-from tenure.model.units import MIB
+from tenure.model.energy import TASKS
+from tenure.model.harvest import cgroup_parent
+from tenure.model.units import MIB, US
 from tenure.profiling.decode import decode_stats
+from tenure.profiling.intake import Intake
 from tenure.profiling.sample import Reading
 from testbed import IMAGE, Node, Testbed, docker_api, tied
 from tests.faults.tenured import Tenured, until
@@ -33,6 +38,7 @@ LOADS = {
     "chatter": ["chatter", "100"],
 }
 INTERVAL_S = 0.2
+MAIN = "from tenure.cli.main import main; main()"
 
 
 def run(node: Node, name: str) -> str:
@@ -104,6 +110,36 @@ def _cores(older: Reading, newer: Reading) -> float:
     return (newer.cpu_ns - older.cpu_ns) / 1000 / (newer.at_us - older.at_us)
 
 
+def test_what_a_task_used_that_nobody_saw_is_told_of_all_tasks(node: Node) -> None:
+    """It came and went between two readings: for its samples it was never there."""
+    reader, intake = NodeReader(Path("/"), node.cgroup_parent), Intake()
+    try:
+        _run_task(node, "first", "true")  # since then there are tasks
+        intake.take_whole(node.name, [], reader.read())
+        _run_task(node, "short", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")
+        intake.take_whole(node.name, [], reader.read())
+    finally:
+        reader.close()
+    (use,) = intake.spent()[0]
+    assert use.container == TASKS
+    assert use.cpu_us > 0.05 * US
+
+
+def _run_task(node: Node, name: str, script: str) -> None:
+    """Run a task of a batch to its end, and remove it."""
+    parent = cgroup_parent("cgroupfs", node.cgroup_parent)
+    host = {"CgroupParent": parent, "Init": True}
+    body = {"Image": IMAGE, "Cmd": ["sh", "-c", script], "HostConfig": host}
+    for method, path, given, wanted in (
+        ("POST", f"/containers/create?name={name}", body, 201),
+        ("POST", f"/containers/{name}/start", None, 204),
+        ("POST", f"/containers/{name}/wait", None, 200),
+        ("DELETE", f"/containers/{name}", None, 204),
+    ):
+        status, answer = docker_api.call(node.socket, method, path, given)
+        assert status == wanted, answer
+
+
 @pytest.fixture
 def daemon(bed: Testbed, node: Node, tmp_path: Path) -> Iterator[Tenured]:
     config: dict[str, Any] = {
@@ -130,9 +166,17 @@ def start_agent(folder: Path, node: Node) -> subprocess.Popen[bytes]:
     words = ["--listen", f"unix://{folder / 'a.sock'}", "--node-cgroup", node.cgroup_parent]
     words += ["--interval-s", str(INTERVAL_S)]
     with (folder / "agent.log").open("ab") as log:
-        return tied.start(
+        agent = tied.start(
             [sys.executable, "-m", "tenure.cli.daemon", "agent", *words], cwd=ROOT, stderr=log
         )
+    until(partial(serves, folder / "a.sock"), 20, "the agent to serve")
+    return agent
+
+
+def serves(path: Path) -> bool:
+    """Whether anybody listens there: a daemon that asks before is told that the agent is away."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 def test_the_daemon_samples_from_the_agent(daemon: Tenured, node: Node, tmp_path: Path) -> None:
@@ -147,12 +191,14 @@ def test_the_daemon_samples_from_the_agent(daemon: Tenured, node: Node, tmp_path
         assert "agents" not in daemon.health()["degraded"]
         assert 'tenure_agent_up{node="node1"} 1.0' in client.metrics()
         assert 'tenure_agent_failures_total{node="node1"} 0.0' in client.metrics()
+        _is_in_top(tmp_path, key)
     finally:
         agent.kill()
         agent.wait()
     until(lambda: "node1" in daemon.health()["degraded"].get("agents", ""), 20, "agent away")
     before = samples_of(client)
     until(lambda: samples_of(client) >= before + 2, 30, "samples from the engine")
+    _is_in_top(tmp_path, key)
     again = start_agent(tmp_path, node)
     try:
         until(lambda: "agents" not in daemon.health()["degraded"], 20, "the agent is back")
@@ -173,6 +219,28 @@ def test_the_daemon_samples_from_the_agent(daemon: Tenured, node: Node, tmp_path
     assert log.count("the agent of node node1 is away") == 1  # once, not at every sweep
     assert log.count("the agent of node node1 answers again") == 1
     assert "Traceback" not in log
+
+
+def _is_in_top(folder: Path, key: str) -> None:
+    """Wait until ``tenure top`` shows what the container burns: a fifth of the node's core."""
+
+    def top(*words: str) -> str:
+        argv = [sys.executable, "-c", MAIN, "top", *words, "--host", f"unix://{folder / 'd.sock'}"]
+        ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+        return ran.stdout
+
+    def is_shown() -> bool:
+        found = json.loads(top("--json"))
+        (node,) = found["nodes"]
+        rows = {row["id"]: row["used"]["cpus"] for row in found["containers"]}
+        is_told = node["used"] is not None and not node["is_stale"] and not node["unsampled"]
+        # CPU time is lent in slices: what is burnt in a second is about so much
+        return is_told and rows.get(key, 0) > 0.02 and node["used"]["cpus"] >= rows[key] - 0.001
+
+    until(is_shown, 30, "the container's use in tenure top")
+    lines = top().splitlines()  # printed once: this is no terminal
+    assert lines[0] == "1 node: 1 ready"
+    assert any(line.split()[:3] == ["web", "container", "node1"] for line in lines), lines
 
 
 def spans(folder: Path, key: str) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,10 @@ def test_wordcount_counts_as_one_machine_does(rig: Rig) -> None:
     tasks = rig.client.batch_tasks(found["id"])
     assert len(tasks) == found["tasks"] >= 12 + 4
     assert {task["node"] for task in tasks} == set(NODES)
+    counted = found["stages"][0]
+    assert counted["output_bytes"] == sum(t["output_bytes"] for t in tasks if t["stage"] == "map")
+    ratio = counted["output_bytes"] / source.stat().st_size
+    assert counted["measured_output_ratio"] == pytest.approx(ratio, rel=0.01)
     until(rig.is_empty, 30, "all containers to be removed")
 
 
@@ -341,6 +346,35 @@ def test_what_cannot_be_done_is_refused_with_the_reason(rig: Rig) -> None:
     assert answer["is_accepted"]
     assert answer["end_at"]
     assert rig.is_empty()
+
+
+def test_the_papers_solvers_plan_what_runs(rig: Rig) -> None:
+    """Asked by the daemon in its planner's process: not in the order of the stages."""
+    usual = rig.tenured.config["harvest"]
+    script = "echo $TENURE_STAGE > /tenure/out/o"
+    short = stage("short", script, tasks=4, estimate={"task_s": 2})
+    long = stage("long", script, tasks=1, estimate={"task_s": 6})
+    try:
+        for solver in ("ga", "ls"):
+            rig.tenured.stop()
+            planner = {"solver": solver, "answer_s": 4, "time_limit_s": 4}
+            rig.tenured.config["harvest"] = usual | {"planner": planner}
+            rig.tenured.write_config()
+            rig.tenured.start()
+            until(rig.is_lending, 40, "both to lend")
+            found = rig.client.submit_batch(batch(solver, short, long))
+            plan = rig.client.explain_batch(found["id"])["plan"]
+            assert (plan["solver"], plan["is_proven"]) == (solver, False)
+            planned, end = (datetime.fromisoformat(plan[key]) for key in ("planned_at", "end_at"))
+            assert (end - planned).total_seconds() == 8, "in the order of the stages it takes 10"
+            assert rig.ended(found["id"])["state"] == "succeeded"
+            assert Counter(rig.output(found["id"]).split()) == {b"short": 4, b"long": 1}
+    finally:
+        rig.tenured.stop()
+        rig.tenured.config["harvest"] = usual
+        rig.tenured.write_config()
+        rig.tenured.start()
+    until(rig.is_lending, 40, "both to lend again")
 
 
 def test_a_killed_node_has_the_rest_planned_anew_and_finished_elsewhere(rig: Rig) -> None:

@@ -193,6 +193,10 @@ def test_a_folder_comes_back_as_it_was(rig: Rig, tmp_path: Path) -> None:
     assert back.returncode == 0, back.stderr
     for path in (p for p in folder.rglob("*") if p.is_file()):
         assert (tmp_path / "back" / path.relative_to(folder)).read_bytes() == path.read_bytes()
+    rig.tenured.kill()
+    rig.tenured.start()
+    again = tenure("get", "folder", "-o", str(tmp_path / "again"))
+    assert again.returncode == 0, "it waits for the first look of the daemon: " + again.stderr
     rig.removed("folder")
 
 
@@ -244,6 +248,28 @@ def test_kill_in_the_middle_of_a_put_is_gone_on_with(rig: Rig) -> None:
     until(is_clean, SOON_S, "what the kill left to be removed")
     until(lambda: not any(map(rig.helpers, NODES)), SOON_S, "all helpers to be removed")
     rig.removed("large")
+
+
+def test_a_helper_that_an_engine_makes_late_is_removed(rig: Rig) -> None:
+    """Its create was on its way when the daemon was killed, and done after the next had looked."""
+    until(partial(_is_surveyed, rig, "a"), SOON_S, "a to be looked at")
+    path = rig.file("at work", 8 * MIB)
+    rig.put("working", path, replicas=3)
+    body = {"Image": IMAGE, "Entrypoint": ["sh"], "Labels": {"tenure.helper": "tier"}}
+    other = body | {"Labels": {"tenure.helper": "tier", "tenure.helper.fleet": "another"}}
+    made = {}
+    for name, content in {"tenure-tier-late": body, "tenure-tier-theirs": other}.items():
+        where = f"/containers/create?name={name}"
+        status, answer = docker_api.call(rig.bed.nodes["a"].socket, "POST", where, content)
+        assert status == 201
+        made[name] = json.loads(answer)["Id"]
+    ready = rig.ready("working")
+    assert ready["whole_blocks"] == 8, "those at work are left alone"
+    theirs = {made["tenure-tier-theirs"]}
+    until(lambda: {row["Id"] for row in rig.helpers("a")} == theirs, SOON_S, "ours to be removed")
+    where = f"/containers/{made['tenure-tier-theirs']}?force=1"
+    assert docker_api.call(rig.bed.nodes["a"].socket, "DELETE", where)[0] == 204
+    rig.removed("working")
 
 
 def test_a_lost_node_loses_nothing_of_two_replicas(rig: Rig) -> None:
@@ -334,7 +360,7 @@ def test_what_cannot_be_put_says_why(rig: Rig) -> None:
 
 
 def test_a_tier_that_is_full_is_left_alone(rig: Rig) -> None:
-    """Its disk has less room than the configuration says: the other tiers take the blocks."""
+    """By its capacity; `test_full_tier.py` has one whose disk is smaller than that."""
     path = rig.file("fills", 20 * MIB)
     rig.put("fills", path, replicas=1, tiers=["memory"], block=4 * MIB)
     found = rig.ready("fills")

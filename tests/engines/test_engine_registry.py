@@ -12,12 +12,19 @@ from pathlib import Path
 import pytest
 
 from tenure.engines.engine import Engine
+from tenure.engines.transport import Timeouts
 from tenure.model.outcome import Done, Refused
 from testbed import Node, Testbed, docker_api, tied
 from tests.engines.conftest import QUICK
 from tests.engines.lab import Kept, body, create, eventually
 
 pytestmark = pytest.mark.engines
+
+
+@pytest.fixture
+def timeouts() -> Timeouts:
+    return QUICK
+
 
 PORT = 15_000
 HOST = f"127.0.0.1:{PORT}"

@@ -23,7 +23,7 @@ from testbed import check, docker_api
 from tests.faults.drained import IMAGE, NODES, Pair, paired
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
 
 #: Counts in its memory alone; what it says is all that is known of the count.
 COUNT = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done"
@@ -299,10 +299,14 @@ def configured(document: dict[str, Any]) -> dict[str, Any]:
     return {"config": config, "host": host, "networks": networks, **told}
 
 
-TCP = (
-    "(sleep 999 | nc -l -p 5000 >/dev/null) & sleep 0.3; (sleep 999 | nc 127.0.0.1 5000) & "
-    "sleep 0.5; echo 1; wait"
-)
+#: Says 1 once it has a connection to itself; port 5000 is 1388 in hexadecimal, 0A listens and 01 is
+#: a connection.
+TCP = """
+has() { cat /proc/net/tcp* | grep -q ":1388 [0-9A-F:]* $1 "; }
+(sleep 999 | nc -l -p 5000 >/dev/null) & until has 0A; do sleep 0.05; done
+(sleep 999 | nc 127.0.0.1 5000) & until has 01; do sleep 0.05; done
+echo 1; wait
+"""
 
 
 def test_an_open_connection_is_told_before_the_dump_and_the_move_goes_on_as_a_snapshot(

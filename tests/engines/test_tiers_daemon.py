@@ -32,8 +32,6 @@ NODES = ("a", "b", "c")
 KINDS = ("memory", "ssd", "hdd")
 MIB = 1 << 20
 BLOCKS = 9
-#: Tasks that a node begins at once (``Params.preparing``).
-AT_ONCE = 4
 SOON_S = 120.0
 #: Tells its block's number and checksum, and whether it could have written to it.
 SUM = """
@@ -217,8 +215,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory, lake: NameNode) -> Iterator[Ri
         for kind in KINDS:
             path = (memory if kind == "memory" else disks) / node / kind
             path.mkdir(parents=True, exist_ok=True)
-            # in memory no more than a node begins tasks at once: else some rightly read elsewhere
-            room = (AT_ONCE if kind == "memory" else 30) * MIB
+            # memory holds little more than a node's part: a dataset is shared out, as tasks are
+            room = (BLOCKS // len(NODES) + 1 if kind == "memory" else 30) * MIB
             row = {"name": kind, "kind": kind, "path": str(path), "capacity": room}
             found.append(
                 row | {"bytes_per_s": {"memory": 3200, "ssd": 400, "hdd": 160}[kind] * MIB}
@@ -357,6 +355,25 @@ def test_a_job_reads_each_block_once_on_its_readers_node(rig: Rig) -> None:
         assert [c["cost"] for c in block["choices"]] == sorted(c["cost"] for c in block["choices"])
         assert len(block["choices"]) == len(NODES)
     rig.client.remove_dataset("wide")
+
+
+def test_of_nodes_that_cost_the_same_a_job_takes_the_one_with_its_block(rig: Rig) -> None:
+    held: dict[str, str] = {}
+    decisions = []
+    for name, policy in (("near", "tenure"), ("next", "exact"), ("last", "ff")):
+        rig.put(name, block=BLOCKS * MIB, replicas=1, tiers=["ssd"])
+        ((copy,),) = (block["replicas"] for block in rig.client.dataset_blocks(name))
+        held[name] = copy["node"]
+        body = {"executors": 1, "policy": policy}
+        job = rig.job_ended(rig.run_job(name, 0.2, script="wc -c /tenure/in/chunk", **body)["id"])
+        (executor,) = job["executor_states"]
+        assert executor["node"] == held[name]
+        assert [(r["kind"], r["is_brought"]) for r in executor["readings"]] == [("ssd", False)]
+        decisions.append(job["decision"])
+    assert len({*held.values()}) > 1, "tiers fill evenly"
+    assert any(told.startswith("nearer its blocks") for told in decisions), "by name all were one"
+    for name in held:
+        rig.client.remove_dataset(name)
 
 
 def test_a_node_lost_in_the_middle_costs_no_data(rig: Rig) -> None:

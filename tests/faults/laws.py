@@ -247,7 +247,7 @@ class Window:
 #: A power command starts an interpreter before the wrapper writes its line, and ends after it;
 #: a daemon that was dead learns of a change this long after its start (probe, time to connect).
 SLACK_US = 1 * US
-LEARN_US = 3 * US
+LEARN_US = 6 * US
 #: Node-seconds in which a few power commands weigh much less than 1 %.
 LONG_US = 400 * US
 

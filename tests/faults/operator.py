@@ -19,11 +19,13 @@ class Operator:
     cleared: int = 0
     _seen: int = 0
 
-    def work(self) -> None:
-        """Do what events since the last look ask for."""
+    def work(self) -> bool:
+        """Do what events since the last look ask for; return whether anything was to be done."""
+        before = self.cleared
         for event in events(self.database, after=self._seen):
             self._seen = event["seq"]
             if event["type"] == "copy.blocked":
                 self.cleared += 1
                 with suppress(TestbedError):  # switched off by the daemon, which ends it as well
                     self.bed.clear_task(event["node"], event["engine_id"])
+        return self.cleared > before

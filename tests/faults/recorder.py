@@ -45,7 +45,7 @@ class Recorder:
         """Stop following."""
         self._over.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive(), f"{thread.name} does not end"
 
     def of(self, action: str) -> list[Seen]:

@@ -20,7 +20,7 @@ from tests.faults.statedb import Watch, records, standing
 from tests.faults.strikes import ANY, REPLY, Aim, Tally
 from tests.faults.tenured import Tenured, until
 from tests.faults.truth import Truth
-from tests.faults.workload import TERMINAL, Load
+from tests.faults.workload import NOWHERE, TERMINAL, Lean, Load
 
 SPECS = (
     NodeSpec("n1", "nursery", price_per_hour=0.05),
@@ -34,6 +34,10 @@ CYCLES: dict[str, Any] = {
     "settle": {"interval_s": 4, "args": "young", "min_age_s": 1, "min_samples": 1},
 }
 DRAIN_S = 150.0
+#: So many services move in place of each kind's usual number while a move's step is aimed at.
+BUSY = 3
+#: What fills the cloud node, and what empties it: services would hold it on their way.
+FULL, EMPTY = Lean(is_cloudy=True), Lean(is_cloudy=False, has_services=False)
 
 
 def fast_config(bed: Testbed) -> dict[str, Any]:
@@ -89,13 +93,18 @@ class Rig:
         return held
 
     @contextmanager
-    def aim(self, rng: random.Random) -> Iterator[Aim]:
-        """Watch the daemon's state for the time of one strike."""
+    def aim(self, step: str, rng: random.Random) -> Iterator[Aim]:
+        """Watch the daemon's state for the time of one strike.
+
+        Meanwhile the operator works, and the workload makes more of what leads to ``step``.
+        """
+        self._steer(step)
         watch = Watch(self.tenured.database)
         try:
-            yield Aim(watch, rng)
+            yield Aim(watch, rng, self._act)
         finally:
             watch.close()
+            self.load.lean = NOWHERE
 
     def await_step(self, step: str, rng: random.Random) -> bool:
         """Return once ``step`` was entered; False if it never was."""
@@ -103,25 +112,33 @@ class Rig:
             time.sleep(rng.uniform(0.2, 3.0))
             return True
         if step == REPLY:
-            if not self.load.is_sending.wait(30):
+            if not self.load.is_sending.wait(90):
                 return False
             time.sleep(rng.uniform(0, 0.006))
             return True
-        self._steer(step)
-        with self.aim(rng) as aim:
-            was_met = aim.at(step)
-        self.load.is_cloudy = None
-        return was_met
+        with self.aim(step, rng) as aim:
+            return aim.at(step)
+
+    def _act(self) -> bool:
+        """Do what the operator is asked for; raises what the workload ended by: no step comes."""
+        if self.load.error is not None:
+            raise self.load.error
+        return self.operator.work()
 
     def _steer(self, step: str) -> None:
-        """Have the cloud node switched so that a power step comes: it needs work, or none."""
-        if not step.startswith("node."):
-            return
-        is_up = step in ("node.booting", "node.on")
-        self.load.is_cloudy = not is_up
-        first = "off" if is_up else "on"
-        until(lambda: self.power_of(CLOUD) == first, 60, f"{CLOUD} to be {first}")
-        self.load.is_cloudy = is_up
+        """Have the workload make more of what leads to a step, which comes seldom by chance.
+
+        The cloud node is switched so that a power step comes: it needs work, or none.
+        """
+        if step.startswith("migration."):
+            self.load.lean = Lean(movers=BUSY, stubborn=BUSY if "undo" in step else 0)
+        if step.startswith("node."):
+            is_up = step in ("node.booting", "node.on")
+            first, then = (EMPTY, FULL) if is_up else (FULL, EMPTY)
+            power = "off" if is_up else "on"
+            self.load.lean = first
+            until(lambda: self.power_of(CLOUD) == power, 60, f"{CLOUD} to be {power}")
+            self.load.lean = then
 
     def power_of(self, node: str) -> str:
         """Return the power of a node by the state on the disk."""
@@ -142,12 +159,6 @@ class Rig:
         services = records(database, "services")
         restless = [key for key in self.load.services.values() if not _rests(services[key])]
         return not (busy or moving or restless or records(database, "graves"))
-
-    def hush(self) -> None:
-        """Have no more cycles begin, so that nothing moves while the fleet is looked at."""
-        for cycle in self.tenured.cycles.values():
-            cycle["mode"] = "off"
-        self.tenured.write_config()
 
     def verdict(self, *, did_engines_die: bool = False, apart: str = "") -> list[str]:
         """Return every breach of a law; the daemon is stopped for it, so that nothing moves.

@@ -14,7 +14,7 @@ from tests.faults.rig import Rig, rigged
 from tests.faults.share import Share
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.faults, pytest.mark.strikes("full_disk"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.strikes("full_disk"), pytest.mark.timeout(900)]
 SIZE_MIB = 24
 
 

@@ -23,7 +23,7 @@ def test_kill_draining(folder: Path, share: Share, plan: list[str]) -> None:
     rng = share.draw("strikes kill_draining")
     with paired(folder) as pair:
         home = NODES[0]
-        for number, step in enumerate(plan):
+        for number, step in enumerate(tally.strikes(plan)):
             # fresh ones each time: a start that was cut keeps a container from moving for long
             names = {f"first-{number}": "", f"stop-{number}": "8080"}
             ids = {name: pair.run(name, on=home, port=port) for name, port in names.items()}

@@ -52,7 +52,7 @@ def run(folder: Path, share: Share, plan: list[str], name: str, **options: Any) 
     with rigged(folder, share, name, **options) as rig:
         rig.begin()
         rng = rig.draw()
-        for strike in plan:
+        for strike in tally.strikes(plan):
             fault, step = strike.split()
             tally.note(strike, was_struck=_strike(rig, fault, step, rng))
             until(lambda: _all_answer(rig), 60, f"all engines after {strike}")
@@ -63,19 +63,27 @@ def run(folder: Path, share: Share, plan: list[str], name: str, **options: Any) 
 
 
 def _strike(rig: Rig, fault: str, step: str, rng: random.Random) -> bool:
-    """Let an engine concerned by a step fail and mend it; False if the step never came."""
+    """Let an engine concerned by a step fail and mend it.
+
+    False if the step never came, or the daemon has switched the cloud node off just then.
+    """
     met: list[str] = []
 
     def is_wanted(nodes: list[str]) -> bool:
         met[:] = [node for node in nodes if rig.bed.is_on(node) and rig.bed.nodes[node].pid()]
         return bool(met)
 
-    with rig.aim(rng) as aim:
+    with rig.aim(step, rng) as aim:
         if not aim.at(step, is_wanted):
             return False
     node = rng.choice(met)
     begin, mend, least_s, most_s = FAULTS[fault]
-    begin(rig.bed, node)
+    try:
+        begin(rig.bed, node)
+    except TestbedError:
+        if node != CLOUD:
+            raise
+        return False
     time.sleep(rng.uniform(least_s, most_s))
     _mend(rig, mend, node)
     return True

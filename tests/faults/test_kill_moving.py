@@ -41,11 +41,11 @@ def test_kill_moving(folder: Path, share: Share, plan: list[str]) -> None:
     ends: Counter[str] = Counter()
     with paired(folder, checkpoint=True) as pair:
         operator = Operator(pair.bed, pair.tenured.database)
-        for number, strike in enumerate(plan):
+        for number, strike in enumerate(tally.strikes(plan)):
             who, kind, step = strike.split()
             name = f"{kind}-{number}"
             key = _begin(pair, name, kind)
-            tally.note(strike, was_struck=_strike(pair, who, step, rng))
+            tally.note(strike, was_struck=_strike(pair, operator, who, step, rng))
             is_once = _rests_once if kind == AT_REST else _runs_once
             until(partial(is_once, pair, operator, name), ONE_COPY_S, f"one copy after {strike}")
             ends[_end_of(pair, key)] += 1
@@ -83,11 +83,11 @@ def _begin(pair: Pair, name: str, kind: str) -> str:
     return key
 
 
-def _strike(pair: Pair, who: str, step: str, rng: random.Random) -> bool:
+def _strike(pair: Pair, operator: Operator, who: str, step: str, rng: random.Random) -> bool:
     """Kill at a step and bring it back; return whether the step was met."""
     with closing(Watch(pair.tenured.database)) as watch:
         pair.tenured.client.drain_node(HOME, reason=step)
-        was_met = Aim(watch, rng).at(step)
+        was_met = Aim(watch, rng, operator.work).at(step)
     pause_s = rng.choice((0.0, 0.5, 3.0))
     if who == "daemon":
         pair.tenured.kill()

@@ -18,13 +18,13 @@ from tests.faults.tenured import ROOT, Tenured, until
 from tests.faults.truth import Truth
 from tests.faults.workload import IMAGE, MIB, TERMINAL
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 SPECS = (
     NodeSpec("n1", "nursery", price_per_hour=0.05),
     NodeSpec("y1", "young", price_per_hour=0.05),
     NodeSpec("y2", "young", price_per_hour=0.05),
 )
-LONG_TENTHS = 300
+TENTHS = 10
 
 
 class Fleet:
@@ -45,18 +45,19 @@ class Fleet:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def job(self, name: str, node: str, tenths: int) -> str:
-        """Submit a job of one executor that fills a node; return its id."""
+    def job(self, name: str, node: str) -> str:
+        """Submit a job of one executor that fills a node until it is let go; return its id."""
+        self.truth.hold(name)
         body = {
             "name": name,
             "image": IMAGE,
-            "command": self.truth.command("job", str(tenths), "0", "0"),
+            "command": self.truth.command("job", str(TENTHS), "0", "0", name),
             "executors": 1,
             "cpus": 0.6,
             "memory": 32 * MIB,
             "volumes": [self.truth.volume],
             "constraints": [f"name=={node}"],
-            "estimate": {"local_s": tenths / 10},
+            "estimate": {"local_s": 30},
         }
         return str(self.client.submit_job(body)["id"])
 
@@ -121,18 +122,19 @@ def fleet(folder: Path) -> Iterator[Fleet]:
 def test_a_restored_daemon_takes_up_what_went_on_without_it(fleet: Fleet) -> None:
     truth, client = fleet.truth, fleet.client
     fleet.service("web")
-    short = fleet.job("short", "y1", 30)
+    short = fleet.job("short", "y1")
     fleet.beats(f"job.{short}.0")
-    waits = fleet.job("waits", "y1", LONG_TENTHS)
+    waits = fleet.job("waits", "y1")
     until(lambda: fleet.state_of(waits) == "waiting", 30, "the second job to wait")
     taken = fleet.command("backup", str(fleet.backup))
     assert taken["records"]["jobs"] == 2
 
     # what the backup knows nothing of
+    truth.let_go("short")
     fleet.beats(f"job.{short}.0", "END0")
     fleet.beats(f"job.{waits}.0")
     until(lambda: fleet.is_cleared(short, "y1"), 30, "nothing to be left that tells of its end")
-    unknown = fleet.job("unknown", "y2", LONG_TENTHS)
+    unknown = fleet.job("unknown", "y2")
     fleet.beats(f"job.{unknown}.0")
     fleet.service("later")
     last = fleet.last_event()
@@ -157,6 +159,8 @@ def test_a_restored_daemon_takes_up_what_went_on_without_it(fleet: Fleet) -> Non
     assert fleet.state_of(waits) == "running"
     for name in (f"job.{waits}.0", f"job.{unknown}.0", "service.web", "service.later"):
         fleet.beats(name, after=marks[name])
+    for job in ("waits", "unknown"):
+        truth.let_go(job)
     until(lambda: fleet.state_of(waits) in TERMINAL, 90, "the adopted job to end")
     until(lambda: fleet.state_of(short) in TERMINAL, 90, "the forgotten end to come again")
     fleet.beats(f"job.{unknown}.0", "END0")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.faults import strikes
 from tests.faults.laws import US, Span, unseen_us_at
 from tests.faults.plans import PLANS
 from tests.faults.share import Share
-from tests.faults.strikes import Tally
+from tests.faults.statedb import Watch
+from tests.faults.strikes import Aim, Tally
 from tests.faults.truth import Truth
 
 
@@ -63,8 +69,64 @@ def test_a_step_never_struck_is_told() -> None:
     assert "job.running" not in tally.table()
 
 
+def test_what_was_not_struck_is_aimed_at_once_more_at_the_end() -> None:
+    tally = Tally(("run.due", "run.claimed"))
+    made = []
+    for strike in tally.strikes(["run.claimed", "run.due"]):
+        made.append(strike)
+        tally.note(strike, was_struck=strike == "run.due" or len(made) > 2)
+    assert made == ["run.claimed", "run.due", "run.claimed"]
+    assert tally.missing() == []
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A database as the daemon's, without anything in it."""
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as db:
+        db.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, type, subject, body)")
+        db.execute("CREATE TABLE records (kind, key, body)")
+        yield db
+
+
+def enter(told: sqlite3.Connection, step: str) -> None:
+    body = '{"source": "a", "target": "b"}'
+    told.execute("INSERT INTO events (type, subject, body) VALUES (?, 'one', ?)", (step, body))
+
+
+def aim_at(told: sqlite3.Connection, tmp_path: Path, act: Callable[[], bool]) -> bool:
+    with closing(Watch(tmp_path / "state.db")) as watch:
+        return Aim(watch, random.Random(0), act).at("migration.undo_source")
+
+
+def test_what_a_step_waits_for_is_done_while_it_is_aimed_at(
+    told: sqlite3.Connection, tmp_path: Path
+) -> None:
+    acts: list[int] = []
+
+    def act() -> bool:
+        acts.append(1)
+        if len(acts) > 1:
+            enter(told, "migration.undo_source")
+        return len(acts) == 1
+
+    assert aim_at(told, tmp_path, act)
+    assert len(acts) == 2
+
+
+def test_a_step_entered_while_somebody_acted_was_not_seen_in_time(
+    told: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strikes, "AIM_S", 0.3)
+
+    def act() -> bool:
+        enter(told, "migration.undo_source")
+        return True
+
+    assert not aim_at(told, tmp_path, act)
+
+
 def test_only_what_nobody_could_see_is_allowed() -> None:
     dead = [Span(10 * US, 12 * US)]
-    assert unseen_us_at(11 * US, dead) == 5 * US
+    assert unseen_us_at(11 * US, dead) == 8 * US
     assert unseen_us_at(20 * US, dead) == 0
     assert unseen_us_at(5 * US, dead) == 0

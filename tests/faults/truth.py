@@ -14,7 +14,8 @@ from pathlib import Path
 MOUNT = "/beats"
 
 _SCRIPT = """\
-# job TENTHS EXIT FIRST_EXIT: beat for that long, then exit (attempt 1: with FIRST_EXIT)
+# job TENTHS EXIT FIRST_EXIT [NAME]: beat for that long, and on while NAME is held, then exit
+# (attempt 1: with FIRST_EXIT)
 # service NAME / stubborn NAME: beat for ever; a stubborn one runs only where it ran first
 read run </etc/hostname
 say() { read up rest </proc/uptime; echo "$1 $run ${TENURE_ATTEMPT:-0} $up" >>"$file"; }
@@ -25,7 +26,11 @@ job)
     file="/beats/job.$TENURE_JOB.$TENURE_EXECUTOR"
     say START
     i=0
-    while [ $i -lt "$2" ]; do usleep 100000; i=$((i + 1)); say BEAT; done
+    while [ $i -lt "$2" ] || [ -n "$5" -a -e "/beats/hold.$5" ]; do
+        usleep 100000
+        i=$((i + 1))
+        say BEAT
+    done
     code=$3
     [ "$TENURE_ATTEMPT" = 1 ] && code=$4
     say "END$code"
@@ -73,6 +78,14 @@ class Truth:
     def command(self, *words: str) -> list[str]:
         """Return the command of a container that tells what it does."""
         return ["sh", f"{MOUNT}/run.sh", *words]
+
+    def hold(self, name: str) -> None:
+        """Have the jobs that were told this name run on until they are let go."""
+        (self.folder / f"hold.{name}").touch()
+
+    def let_go(self, name: str) -> None:
+        """Let the jobs that were told this name end."""
+        (self.folder / f"hold.{name}").unlink()
 
     def lines(self, name: str) -> list[Line]:
         """Return what one executor (``job.ID.INDEX``) or service (``service.NAME``) wrote."""

@@ -36,11 +36,29 @@ class Expected:
     ends: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Lean:
+    """What there is more of for a while: at least so many moving services, and stubborn ones.
+
+    ``is_cloudy`` says whether jobs go to the cloud, None for every fourth; without
+    ``has_services`` none is added.
+    """
+
+    movers: int = 0
+    stubborn: int = 0
+    is_cloudy: bool | None = None
+    has_services: bool = True
+
+
+NOWHERE = Lean()
+
+
 @dataclass
 class Load:
     """Keeps ``jobs`` jobs and ``movers`` moving services on the fleet until ``stop``.
 
-    ``cuts`` counts requests whose answer never came; ``is_sending`` is set while one is under way.
+    ``cuts`` counts requests whose answer never came; ``is_sending`` is set while one is under way;
+    ``lean`` is what an aim asks for.
     """
 
     tenured: Tenured
@@ -49,8 +67,7 @@ class Load:
     jobs: int = 4
     movers: int = 2
     is_stubborn: bool = True
-    #: Whether jobs go to the cloud: None for every fourth.
-    is_cloudy: bool | None = None
+    lean: Lean = NOWHERE
     #: Without one, an engine that dies takes the service with it for good.
     restart: tuple[str, ...] = ("unless-stopped", "no")
     expected: list[Expected] = field(default_factory=list)
@@ -109,10 +126,14 @@ class Load:
         for row in self._answered(self._client.containers):
             if row["name"] in self._services and self._is_spent(row):
                 self._remove(row["name"])
+        if self.lean.has_services:
+            self._add_services()
+
+    def _add_services(self) -> None:
         kinds = [name.partition("-")[0] for name in self._services]
-        if kinds.count("mover") < self.movers:
+        if kinds.count("mover") < max(self.movers, self.lean.movers):
             self._add_service("mover")
-        if self.is_stubborn and "stubborn" not in kinds:
+        if self.is_stubborn and kinds.count("stubborn") < max(1, self.lean.stubborn):
             self._add_service("stubborn")
 
     def _is_spent(self, row: dict[str, Any]) -> bool:
@@ -150,8 +171,9 @@ class Load:
             "estimate": {"local_s": 4},
             "deadline_s": self.rng.choice((300, 600)),
         }
-        is_cloudy = self._number % 4 == 0 if self.is_cloudy is None else self.is_cloudy
-        if is_cloudy or self.is_cloudy is False:
+        wanted = self.lean.is_cloudy
+        is_cloudy = self._number % 4 == 0 if wanted is None else wanted
+        if is_cloudy or wanted is False:
             body["constraints"] = [f"site=={'cloud' if is_cloudy else 'local'}"]
         ends = {"failing": ("failed",), "cancelled": ("cancelled",)}.get(kind, ("succeeded",))
         return body, ends

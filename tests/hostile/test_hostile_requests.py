@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.lab import JOB, Daemon, Probe, read_all, statuses, watched
+from tests.hostile.lab import JOB, WAIT_S, Daemon, Probe, read_all, statuses, watched
 
 pytestmark = pytest.mark.engines
 MIB = 1 << 20
@@ -82,9 +81,7 @@ def test_a_gzip_bomb_is_not_opened(daemon: Daemon) -> None:
             f"Content-Encoding: {encoding}",
             f"Content-Length: {len(bomb)}",
         )
-        begun = time.monotonic()
         refused(daemon.raw(head + bomb), 415, 400, 413)
-        assert time.monotonic() - begun < 20
 
 
 LENGTHS = ["-1", "+5", "0x10", "1e3", "9" * 40, "5, 6", "", " ", "五"]
@@ -288,8 +285,8 @@ def test_fields_of_a_job(daemon: Daemon, field: str, value: object, fault: str) 
 
 
 def test_pipelined_requests_are_answered_in_order(daemon: Daemon) -> None:
-    requests = daemon.head("GET /v1/version HTTP/1.1") * 50 + daemon.head("GET /v1/no HTTP/1.1")
+    last = daemon.head("GET /v1/no HTTP/1.1", is_last=True)
     with daemon.connect() as sock:
-        sock.sendall(requests)
-        answer = read_all(sock)
+        sock.sendall(daemon.head("GET /v1/version HTTP/1.1") * 50 + last)
+        answer = read_all(sock, quiet_s=WAIT_S)
     assert statuses(answer) == [200] * 50 + [404]

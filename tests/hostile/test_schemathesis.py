@@ -24,7 +24,7 @@ from tests.hostile.lab import Daemon, watched
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = "positive_data_acceptance,allow_header_conformance"
 EXAMPLES = 4
-LIMIT_S = 240
+LIMIT_S = 600
 
 pytestmark = pytest.mark.engines
 

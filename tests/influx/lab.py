@@ -29,7 +29,7 @@ def row(at_us: int, cpu_m: int = 5, container: str = "c", app: str = "a") -> Mea
 
 
 def params_for(url: str, **changed: Any) -> InfluxParams:
-    quick = {"retry_min_s": 0.05, "retry_max_s": 0.3, "timeout_s": 2.0}
+    quick = {"retry_min_s": 0.05, "retry_max_s": 0.3, "timeout_s": 10.0}
     return InfluxParams(url, **{**quick, **changed})
 
 

@@ -23,7 +23,7 @@ from tests.influx.lab import LATE_US, START_US, LoopLag, drained, open_store, ro
 
 pytestmark = pytest.mark.influx
 #: Below the time-out of a request, far above what was measured: the machine may be busy.
-TIMEOUT_S, MAX_LAG_S = 3.0, 2.5
+TIMEOUT_S, MAX_LAG_S = 6.0, 5.5
 
 
 async def write_on(store: InfluxStats, stop: asyncio.Event) -> int:
@@ -80,18 +80,15 @@ async def test_strikes_under_load_lose_nothing(influx: Influx, url: str, tmp_pat
 async def test_a_frozen_server_holds_up_no_writer(
     influx: Influx, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(influx_drain, "SETTLE_S", 30.0)  # so that waiting for it would show
+    monkeypatch.setattr(influx_drain, "SETTLE_S", 1e6)  # so that waiting for it would show
     store = await open_store(tmp_path / "state", url, timeout_s=0.5)
     await store.write([row(START_US)])
     influx.signal(signal.SIGSTOP)
-    begun_s = time.monotonic()
-    await store.write([row(START_US + US)])  # waits until the time-out is known
-    assert time.monotonic() - begun_s < 15  # and no longer
-    await until(lambda: store.health.error)
-    begun_s = time.monotonic()
-    for n in range(20):
-        await store.write([row(START_US + (2 + n) * US)])
-    assert time.monotonic() - begun_s < 15
+    async with asyncio.timeout(100):
+        await store.write([row(START_US + US)])  # waits until the time-out is known, and no longer
+        await until(lambda: store.health.error)
+        for n in range(20):
+            await store.write([row(START_US + (2 + n) * US)])
     with pytest.raises(StatsUnavailable):
         await store.series("c", 0, LATE_US)
     influx.signal(signal.SIGCONT)
@@ -156,7 +153,7 @@ async def test_kill_9_of_the_writer_loses_nothing_it_was_told_is_kept(
         child.send_signal(signal.SIGKILL)
         told += [int(line) for line in child.stdout if line.endswith("\n")]
         child.stdout.close()
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(60) == -signal.SIGKILL
         begun = told[-1] + 1
     influx.start()
     store = await open_store(folder, influx.url)

@@ -44,7 +44,7 @@ class Book:
 
 async def probe_through(book: Book) -> list[str]:
     """Have a switchable node configured, whose probe is the first effect; return the order."""
-    state = FleetState(Params(), Policies(), localizer=Tiers(), fleet="f")
+    state = FleetState(Params(), Policies, localizer=Tiers(), fleet="f")
     loop = CoreLoop(state, book, Clock(), book.carry_out)
     await loop.start()
     spec = NodeSpec("n", "tcp://n", "young", power=PowerSpec("command"))

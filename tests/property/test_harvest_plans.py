@@ -154,5 +154,5 @@ def test_a_search_ends_when_told(solver: str) -> None:
     problem = data_centre(27, 2500, jobs=10)
     began = time.monotonic()
     found = plan(problem, solver, time_limit_s=100.0, told=lambda progress: False)
-    assert time.monotonic() - began < 30.0
+    assert time.monotonic() - began < 90.0
     assert_feasible(problem, found)

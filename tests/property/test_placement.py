@@ -360,7 +360,7 @@ def compiled(kept: str) -> Policies:
     return policies
 
 
-@pytest.mark.compiles
+@pytest.mark.computes
 @pytest.mark.timeout(1800)
 @given(case=queues(boots=True), data=st.data())
 @settings(
@@ -384,7 +384,7 @@ def test_compiled_equals_plain(
     assert one_answer == other_answer
 
 
-@pytest.mark.compiles
+@pytest.mark.computes
 @pytest.mark.timeout(1800)
 def test_nothing_compiles_after_the_warm_up(compiled: Policies) -> None:
     view = view_of([N("a"), N("b", is_cloud=True, is_on=False, boot_s=30)])
@@ -397,7 +397,7 @@ def test_nothing_compiles_after_the_warm_up(compiled: Policies) -> None:
     assert [len(one.signatures) for one in dispatchers] == [1] * len(dispatchers)
 
 
-@pytest.mark.compiles
+@pytest.mark.computes
 @pytest.mark.timeout(1800)
 def test_kept_machine_code_is_loaded_and_decides_the_same(compiled: Policies, kept: str) -> None:
     again = Policies()

@@ -217,7 +217,7 @@ def test_who_comes_on_one_look_gets_the_place_that_he_would_get_alone() -> None:
     assert sum(on_one_look(placers[seed % 2], seed) for seed in range(60)) > 200
 
 
-@pytest.mark.compiles
+@pytest.mark.computes
 @pytest.mark.timeout(1800)
 def test_compiled_plans_equal_plain_ones() -> None:
     pytest.importorskip("numba")

@@ -74,7 +74,7 @@ def test_a_queue_that_is_there_ends_as_the_admission_foresees(
             assert found == (cast.start_us, cast.end_us, cast.cost_nano)
 
 
-@pytest.mark.compiles
+@pytest.mark.computes
 @pytest.mark.timeout(1800)
 def test_compiled_equals_plain() -> None:
     workload = generate(PaperParams(jobs=80, gap_s=20), seed=3)

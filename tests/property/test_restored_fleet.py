@@ -27,7 +27,8 @@ WANTED = {
 }
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.computes
+@pytest.mark.timeout(1800)
 def test_what_runs_is_adopted_and_nothing_runs_twice_at_a_time() -> None:
     struck: Counter[str] = Counter()
     for result in run_seeds(range(SEEDS), world=RestoredWorld):

@@ -157,7 +157,7 @@ def test_the_order_of_nodes_in_a_file_is_of_no_account(
     np.testing.assert_array_equal(one.end_us, other.end_us)
 
 
-@pytest.mark.compiles
+@pytest.mark.computes
 @pytest.mark.timeout(1800)
 def test_compiled_equals_plain() -> None:
     load = generate(PaperParams(jobs=60, gap_s=15), seed=5)

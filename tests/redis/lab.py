@@ -75,14 +75,14 @@ def stop(process: subprocess.Popen[bytes]) -> int:
     """Stop a process of ours and return its exit code."""
     process.terminate()
     try:
-        return process.wait(30)
+        return process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
         raise
 
 
-def until(condition: Callable[[], object], timeout_s: float = 20) -> None:
+def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     """Wait until ``condition`` is true; fails after ``timeout_s``."""
     end_s = time.monotonic() + timeout_s
     while not condition():

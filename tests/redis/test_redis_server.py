@@ -107,7 +107,7 @@ def test_children_end_when_their_owner_is_killed(tmp_path: Path) -> None:
     finally:
         host.kill()
         host.wait()
-    until(lambda: not any(is_running(pid) for pid in pids), 10)
+    until(lambda: not any(is_running(pid) for pid in pids))
 
 
 def test_a_tethered_child_is_not_started_from_another_thread() -> None:

@@ -33,11 +33,11 @@ def told(bench: Bench) -> list[str]:
     return [event.subject for event in bench.public if event.type == "copy.blocked"]
 
 
-def job() -> tuple[Bench, Any]:
+def job(**spec: Any) -> tuple[Bench, Any]:
     """Return a bench with one executor whose start is under way, and its create."""
     bench = Bench(node("a"))
     bench.connect("a")
-    bench.submit("j")
+    bench.submit("j", **spec)
     made = bench.open("create")
     bench.end(made, Done("c1"))
     return bench, made
@@ -82,6 +82,27 @@ def test_what_the_container_is_to_blame_for_costs_a_retry() -> None:
     bench.end(bench.open("retire"))
     assert bench.tables.jobs["j"].state == "failed"
     assert bench.tables.jobs["j"].exit_code == 127
+
+
+def test_what_was_refused_a_start_may_run_until_it_is_removed() -> None:
+    """Engines tell an error after success too: a second attempt would run beside the first."""
+    bench, _ = job(retries=1)
+    bench.end(bench.open("start"), Refused("start_failed", "no such file"))
+    wait(bench, 60)
+    assert bench.tables.executors["j/0"].attempt == 2
+    assert not bench.has_open("create"), "the first may run"
+    bench.end(bench.open("retire"))
+    wait(bench, 30)
+    assert bench.open("create").name == "tenure-j-0-2"
+
+
+def test_a_job_has_not_failed_while_what_was_refused_a_start_may_run() -> None:
+    bench, _ = job()
+    bench.end(bench.open("start"), Refused("start_failed", "no such file"))
+    wait(bench, 60)
+    assert not bench.tables.jobs["j"].is_over
+    bench.end(bench.open("retire"))
+    assert bench.tables.jobs["j"].state == "failed"
 
 
 def service() -> tuple[Bench, str, Any]:

@@ -34,7 +34,8 @@ def uneven(params: PaperParams, seed: int) -> Workload:
     return replace(drawn, arrival_us=arrival_us, run_us=run_us, deadline_us=arrival_us + run_us)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.computes
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("policy", "gap_s", "refused"), [("gio", 50.0, 20), ("ff", 25.0, 100), ("tenure", 50.0, 20)]
 )

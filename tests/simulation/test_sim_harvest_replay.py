@@ -8,12 +8,15 @@ from dataclasses import replace
 import pytest
 
 from tenure.harvest.check import violations
+from tenure.harvest.first_fit import first_fit
 from tenure.harvest.io.solve import plan
+from tenure.harvest.problem import Problem
+from tenure.harvest.solution import Solution
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.simulation.harvest.controllers import cuckoo
 from tenure.simulation.harvest.dispatch import dealt
-from tenure.simulation.harvest.planned import Foreseen, problem_of, salamander
+from tenure.simulation.harvest.planned import Again, Foreseen, moved, problem_of, salamander
 from tenure.simulation.harvest.replay import Batch, Course, Host, Replayed
 
 GIB = 1 << 30
@@ -166,3 +169,46 @@ def test_forecasts_and_margin_bound_what_is_planned() -> None:
     assert node.memory_bytes[0] == 32 * GIB
     assert (node.link_bytes_per_s, problem.step_ticks) == (LINK, 18)
     assert told(cpu=0.25).free_cpu == 0.75
+
+
+def begun_anew(hosts: list[Host], ahead: list[Foreseen], batch: Batch = BATCH) -> Replayed:
+    """Run a plan as the daemon does where hosts have no CPU."""
+    problem = problem_of(hosts, ahead, batch, 0.05)
+    whole = problem_of(hosts, ahead, batch, 0.05, is_streamed=True)
+
+    def solve(rest: Problem) -> Solution:
+        found = first_fit(rest)
+        assert violations(rest, found) == []
+        return found
+
+    again = Again(problem, plan(problem, "cp", time_limit_s=5), whole, solve)
+    return moved(hosts, batch, PARAMS, again)
+
+
+def test_tasks_of_a_host_without_cpu_begin_elsewhere_where_a_plan_that_is_shifted_waits() -> None:
+    """One host's owners want all of it for good, against its forecast."""
+    hosts, ahead = [host(), host(), host(cpu=1.0)], [told()] * 3
+    shifted, anew = planned(hosts, ahead), begun_anew(hosts, ahead)
+    assert shifted.duration_s is None
+    assert anew.duration_s is not None
+    assert anew.duration_s < 600
+    assert anew.kills == 0
+    # a third of the maps were to run there, and their chunks were there
+    assert 14 <= anew.remote <= 18
+    assert anew.moved >= anew.remote
+
+
+def test_tasks_that_a_host_can_no_longer_end_begin_anew_elsewhere() -> None:
+    """Its owners come back when they are half done, and stay."""
+    late = replace(host(), cpu_m=[0] + [NODE.cpu_m] * POINTS)
+    slow = replace(BATCH, map_core_s=300.0)
+    hosts, ahead = [host(), host(), late], [told()] * 3
+    assert planned(hosts, ahead, slow).duration_s is None
+    run = begun_anew(hosts, ahead, slow)
+    assert run.duration_s is not None
+    assert run.remote > 0
+
+
+def test_where_all_hosts_have_cpu_nothing_is_planned_anew() -> None:
+    hosts, ahead = [host()] * 3, [told()] * 3
+    assert begun_anew(hosts, ahead) == planned(hosts, ahead)

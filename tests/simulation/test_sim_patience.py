@@ -17,7 +17,7 @@ CELLS = {
 }
 
 
-@pytest.mark.compiles
+@pytest.mark.computes
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", CELLS)
 def test_the_usual_patience_costs_little_time(name: str) -> None:

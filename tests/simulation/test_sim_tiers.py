@@ -103,7 +103,16 @@ def test_what_is_put_out_takes_disks_and_links() -> None:
 
 def test_a_link_carries_both_ways_at_a_time() -> None:
     replay = Replay(SPEC, [], (DEFAULT, NOTHING), 1)
-    assert replay._bandwidth(("w0", "in")) == replay._bandwidth(("w0", "out")) == SPEC.network
+    there, back = (replay._bandwidth(("w0", way), 2) for way in ("in", "out"))
+    assert there == back == SPEC.network
+
+
+def test_a_disk_gives_several_less_than_one_and_memory_does_not() -> None:
+    replay = Replay(replace(SPEC, shared_disk=0.5), [], (DEFAULT, NOTHING), 1)
+    assert replay._bandwidth(("w0", Tier.HDD, 0), 1) == 160 * MB
+    assert replay._bandwidth(("w0", Tier.HDD, 0), 3) == 80 * MB
+    for tier in (Tier.MEMORY, Tier.SSD):
+        assert replay._bandwidth(("w0", tier, 0), 3) == SPEC.bandwidth(tier)
 
 
 def test_a_job_without_shuffle_and_output_has_no_reduce_tasks() -> None:
@@ -119,7 +128,7 @@ def test_a_run_repeats() -> None:
 
 def test_transfers_share_what_they_use() -> None:
     ended: list[tuple[str, float]] = []
-    transfers = Transfers(lambda _: 10.0)
+    transfers = Transfers(lambda _resource, _users: 10.0)
     transfers.begin(0.0, 100, ("disk",), lambda at: ended.append(("a", at)))
     transfers.begin(0.0, 50, ("disk", "net"), lambda at: ended.append(("b", at)))
     while transfers.next_end_s() < float("inf"):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from testbed import IMAGE, Node, NodeSpec, Testbed, check, docker_api
+from tests.faults.tenured import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +49,10 @@ def wait() -> Wait:
     """Wait for a condition, failing with what it last returned."""
 
     def wait_for(condition: Callable[[], object], timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
+        limit_s = PATIENCE * timeout_s
+        deadline = time.monotonic() + limit_s
         while not (last := condition()):
-            assert time.monotonic() < deadline, f"still {last!r} after {timeout_s} s"
+            assert time.monotonic() < deadline, f"still {last!r} after {limit_s:g} s"
             time.sleep(0.02)
 
     return wait_for

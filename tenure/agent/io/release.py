@@ -56,9 +56,14 @@ class Releaser:
         self._release(fd)
 
     def hold(self, pids: Iterable[int]) -> list[int]:
-        """Return descriptors of processes that are about to be ended otherwise, for ``let_go``."""
-        found = []
+        """Return descriptors of processes that are about to be ended otherwise, for ``let_go``.
+
+        Of the first ``MAX_WAITING``: the others give their memory back themselves.
+        """
+        found: list[int] = []
         for pid in pids:
+            if len(found) >= MAX_WAITING:
+                break
             try:
                 found.append(os.pidfd_open(pid))
             except OSError:

@@ -12,6 +12,7 @@ import json
 import math
 import socket
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 
 from aiohttp import web
@@ -64,8 +65,8 @@ class Sampling:
 SAMPLING: web.AppKey[Sampling] = web.AppKey("sampling", Sampling)
 
 
-def build_app(sampling: Sampling, token: str, control: Control) -> web.Application:
-    """Return the interface; with an empty ``token`` nobody gets anything over TCP."""
+def build_app(sampling: Sampling, token: Callable[[], str], control: Control) -> web.Application:
+    """Return the interface; while ``token`` is empty nobody gets anything over TCP."""
     app = web.Application(middlewares=[_guard(token)], client_max_size=MAX_BODY_BYTES)
     app[SAMPLING] = sampling
     control.add_to(app)
@@ -74,10 +75,10 @@ def build_app(sampling: Sampling, token: str, control: Control) -> web.Applicati
     return app
 
 
-def _guard(token: str) -> Middleware:
+def _guard(token: Callable[[], str]) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path != "/livez" and not _may_read(request, token):
+        if request.path != "/livez" and not _may_read(request, token()):
             return problem(
                 HTTPStatus.UNAUTHORIZED,
                 "unauthorized",

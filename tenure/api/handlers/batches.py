@@ -96,13 +96,19 @@ async def _cut(call: Call, stage: StageRequest, number: int) -> Cut | DatasetInp
     given = stage.input
     if given is not None and given.dataset is not None:
         path = f"stages.{number}.input.dataset"
-        return lookup.dataset_input(call.backend.tables, given.dataset, path)
+        dataset = lookup.dataset_input(call.backend.tables, given.dataset, path)
+        if not dataset.blocks:
+            told = f"the dataset {dataset.name} is empty: there are zero tasks"
+            fault = FieldError(path, told)
+            raise InvalidInput(f"{path}: {told}", code="zero_tasks", fields=(fault,))
+        return dataset
     if given is None or given.file is None or given.split is None:
         raise TypeError("a sound batch names file and split of an input")
     try:
         return await call.backend.cut(given.file, given.split.size, given.split.lines)
     except InvalidInput as error:
-        path = f"stages.{number}.input.file"
+        (found,) = error.fields
+        path = f"stages.{number}.{found.path}"
         fault = FieldError(path, error.detail)
         raise InvalidInput(f"{path}: {error.detail}", code=error.code, fields=(fault,)) from None
 
@@ -158,7 +164,7 @@ async def tasks(call: Call) -> web.StreamResponse:
 async def explain(call: Call) -> web.Response:
     """Return the plan of a batch, and what its tasks that have no node wait for."""
     batch = lookup.batch(call.backend.tables, call.part("id"))
-    schedule = call.backend.tables.schedules.get(batch.id)
+    schedule = call.backend.tables.schedule(batch.id)
     waits = call.backend.batch_waits(batch.id)
     found = BatchExplainView(
         batch=batch.id,

@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from aiohttp import web
 
 from tenure import __version__
+from tenure.api import lookup, topviews
 from tenure.api.call import Call
 from tenure.api.energy import energy_view
 from tenure.api.longjson import long_json
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import EPOCH
-from tenure.api.schemas.queries import CostQuery, EnergyQuery
+from tenure.api.schemas.queries import CostQuery, EnergyQuery, TopQuery
 from tenure.api.slices import TURNS
 from tenure.api.views import cost_view, profile_view
 from tenure.model.units import HOUR_US
@@ -34,6 +35,16 @@ async def profiles(call: Call) -> web.StreamResponse:
     """List the measured profiles by container id."""
     found = Listing(lambda profile: (profile.container,), profile_view)
     return await page(call, call.backend.usage().values(), found)
+
+
+async def top(call: Call) -> web.StreamResponse:
+    """Return what is used now: the busiest nodes and containers, and sums of the fleet."""
+    query = call.query_as(TopQuery)
+    if query.node is not None:
+        lookup.node(call.backend.tables, query.node)  # one that is not there is named
+    return await long_json(
+        call, await call.request.app[TURNS].finish(topviews.top(call.backend, query))
+    )
 
 
 async def cost(call: Call) -> web.StreamResponse:

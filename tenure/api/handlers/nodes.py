@@ -9,6 +9,7 @@ from aiohttp import web
 from tenure.api import lookup
 from tenure.api.call import Call
 from tenure.api.nodedetail import NodeDetail
+from tenure.api.occupancy import occupancy
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.fleet import (
@@ -20,7 +21,6 @@ from tenure.api.schemas.fleet import (
 )
 from tenure.api.shapes import DrainView, NodeView
 from tenure.api.views import agent_view, drain_view, node_view
-from tenure.model.container import ContainerState
 from tenure.model.drain import Drain, DrainPlan, DrainReport
 from tenure.model.events import (
     AcceptTier,
@@ -32,27 +32,13 @@ from tenure.model.events import (
     ScheduleNode,
 )
 from tenure.model.node import Node
-from tenure.model.resources import Resources
 from tenure.model.units import seconds_to_us
-
-#: A container that is stopped keeps its node but asks nothing of it.
-_AT_REST = frozenset(
-    (
-        ContainerState.REMOVED,
-        ContainerState.FAILED,
-        ContainerState.EXITED,
-        ContainerState.STOPPED,
-    )
-)
 
 
 def _view(call: Call, node: Node) -> NodeView:
     """Return a node with what is on it now."""
-    executors, services = call.backend.aboard(node.name)
-    jobs = (call.backend.tables.jobs.get(executor.job) for executor in executors)
-    asked = [job.spec.request for job in jobs if job is not None and not job.is_over]
-    held = [service.request for service in services if service.state not in _AT_REST]
-    return node_view(node, sum([*asked, *held], Resources()), len(asked), len(services))
+    here = occupancy(call.backend, node.name)
+    return node_view(node, here.requested, here.executors, here.containers)
 
 
 def _shown(call: Call, node: Node) -> web.Response:

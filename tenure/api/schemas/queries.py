@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 
@@ -19,7 +19,7 @@ WORDS = r"^[a-z_.]+(,[a-z_.]+)*$"
 Words = Annotated[
     str,
     StringConstraints(pattern=WORDS, max_length=1024),
-    Field(description="One or more, parted by commas."),
+    Field(description="One or more, separated by commas."),
 ]
 
 
@@ -27,7 +27,7 @@ def _states(kind: type[StrEnum]) -> WithJsonSchema:
     """Document a list of states; the handler names an unknown one, with those that are known."""
     names = "|".join(state.value for state in kind)
     pattern = f"^({names})(,({names}))*$"
-    why = "One or more, parted by commas."
+    why = "One or more, separated by commas."
     return WithJsonSchema(
         {"type": "string", "pattern": pattern, "maxLength": 1024, "description": why}
     )
@@ -92,6 +92,18 @@ class BatchLogsQuery(LogsQuery):
     task: int | None = Field(
         default=None, ge=0, le=1_000_000, description="Index; needed where there are several."
     )
+
+
+class TopQuery(Query):
+    """At most so many ``nodes`` and ``containers``, by ``sort``, of one node or generation."""
+
+    sort: Literal["cpu", "memory", "disk", "net", "name"] = Field(
+        default="cpu", description="Most first; of nodes cpu and memory as shares of the capacity."
+    )
+    nodes: int = Field(default=100, ge=0, le=MAX_PAGE)
+    containers: int = Field(default=20, ge=0, le=MAX_PAGE)
+    node: Word | None = None
+    generation: Word | None = None
 
 
 class EnergyQuery(Query):

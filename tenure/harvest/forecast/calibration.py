@@ -18,8 +18,8 @@ POOL_DAYS = 100.0
 #: After so many days an error counts half.
 HALF_LIFE_DAYS = 14.0
 BISECTIONS = 40
-#: The models that were judged knew less than the one that forecasts, and missed more for it: so
-#: much of what they missed is added.
+#: Each model that was judged knew less than the mean of all, which forecasts, and missed more for
+#: it: so much of what they missed is added.
 TAKEN = 0.5
 #: An error beyond so many spreads counts as one of so many: what a machine that had been idle began
 #: with would be added to every other machine of a small fleet, in units of its own spread.

@@ -15,6 +15,9 @@ SMOOTH = 0.05
 CLIP = 5.0
 #: Pull towards the rolling quantile, as if so many rows argued for it: a small fleet keeps near it.
 RIDGE_ROWS = 300.0
+#: Rows of one day hardly differ, so more of them argue for no more freedom: the pull is as if at
+#: least this share of all rows argued for it.
+RIDGE_SHARE = 0.03
 #: What the plane corrects: the quantile of the last weeks.
 BASE = COLUMNS.index("q99_21d")
 MAX_ITERATIONS = 300
@@ -55,7 +58,7 @@ def fit_linear(columns: Floats, target: Floats, quantile: float) -> Linear:
     target = target - rolling(columns)
     start = np.zeros(design.shape[1])
     start[0] = np.quantile(target, quantile)
-    pull = RIDGE_ROWS / len(target)
+    pull = max(RIDGE_ROWS / len(target), RIDGE_SHARE)
 
     def loss(weights: Doubles) -> tuple[float, Doubles]:
         error = target - design @ weights

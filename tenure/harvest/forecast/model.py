@@ -128,17 +128,23 @@ def forecast(panel: Panel, params: ForecastParams) -> Forecast:
 
 
 def fit(panel: Panel, params: ForecastParams) -> Fitted:
-    """Learn from all of ``panel``: what was known at past origins, and what came the day after."""
+    """Learn from all of ``panel``: what was known at past origins, and what came the day after.
+
+    What is forecast is the mean of the models of all folds: it varies less than one model of all
+    rows, and each of those that are averaged was judged (Barber, Candès, Ramdas, Tibshirani 2021,
+    CV+).
+    """
     known = known_at(panel, panel.steps)
     learned = _learn_from(panel, params)
-    judged, errors = _judged(learned, params)
+    judged, errors, models = _judged(learned, params)
     ahead = np.full((len(panel.names), DAY_BLOCKS), np.nan, dtype=np.float32)
     weights = shares(
         errors, judged, PRIORS[params.model], machines=len(panel.names), quantile=params.quantile
     )
-    if len(judged):
+    if models:
         columns = known.columns.reshape(-1, known.columns.shape[2])
-        made = _fit(learned, params).forecasts(columns).reshape(*ahead.shape, -1)
+        mean = np.mean([model.forecasts(columns) for model in models], axis=0)
+        made = mean.reshape(*ahead.shape, -1)
         ahead = np.einsum("mbf,mf->mb", made, weights).astype(np.float32)
     missed = Errors(
         (errors * weights[judged.series]).sum(axis=1).astype(np.float32),
@@ -168,13 +174,14 @@ def _fit(learned: Rows, params: ForecastParams) -> Model:
     return FITS[params.model](learned.columns, learned.target, params.quantile)
 
 
-def _judged(learned: Rows, params: ForecastParams) -> tuple[Rows, Floats]:
-    """Return rows, and what models missed there that were fitted without the time around.
+def _judged(learned: Rows, params: ForecastParams) -> tuple[Rows, Floats, list[Model]]:
+    """Return rows, what models missed there that were fitted without the time around, and these.
 
     The origins are parted into ``folds`` spans; each is forecast by a model of the others, a day's
     distance kept, so that no step is both learned from and judged. Errors are (rows, forecasts).
     """
     parts: list[tuple[Rows, Floats]] = []
+    models: list[Model] = []
     for span in np.array_split(np.unique(learned.origin), params.folds):
         if not len(span):
             continue
@@ -184,9 +191,11 @@ def _judged(learned: Rows, params: ForecastParams) -> tuple[Rows, Floats]:
         )
         if is_clear.any():
             judged = learned.where(is_judged)
-            made = _fit(learned.where(is_clear), params).forecasts(judged.columns)
-            parts.append((judged, judged.target[:, None] - made))
+            model = _fit(learned.where(is_clear), params)
+            models.append(model)
+            parts.append((judged, judged.target[:, None] - model.forecasts(judged.columns)))
     if not parts:
         nothing = learned.where(np.zeros(len(learned), dtype=np.bool_))
-        return nothing, np.zeros((0, len(PRIORS[params.model])), dtype=np.float32)
-    return rows.joined([part for part, _ in parts]), np.concatenate([error for _, error in parts])
+        return nothing, np.zeros((0, len(PRIORS[params.model])), dtype=np.float32), []
+    errors = np.concatenate([error for _, error in parts])
+    return rows.joined([part for part, _ in parts]), errors, models

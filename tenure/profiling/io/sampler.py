@@ -19,12 +19,14 @@ from tenure.model.container import Profile
 from tenure.model.energy import Metered, Use
 from tenure.model.errors import TenureError
 from tenure.model.events import UsageObserved
+from tenure.model.load import Loads
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
 from tenure.profiling.decode import decode_stats
 from tenure.profiling.intake import Intake, Target, regular_use
 from tenure.profiling.io.gate import Gate
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
+from tenure.profiling.latest import Latest
 from tenure.profiling.sample import Measured, NodeReading
 from tenure.profiling.telling import observations
 
@@ -138,7 +140,12 @@ class Sampler:
         self._profiled_us: dict[str, int] = {}
         self._learned_us: dict[str, int] = {}
         self._pruned_us = 0
+        self._latest = Latest()
         self.last: Sweep | None = None
+
+    def loads(self) -> Loads:
+        """Return what is used now, as the last samples say."""
+        return Loads(self._params.interval_us, self._latest.nodes)
 
     async def run(self) -> None:
         """Sweep at the interval until cancelled; a sweep that takes longer delays the next."""
@@ -155,6 +162,7 @@ class Sampler:
         targets = await self._targets()
         await self._recall(targets)
         visits = await self._visits(targets)
+        self._latest.keep(targets)
         failed = {visit.node: visit.why for visit in visits if visit.why}
         measured = [row for visit in visits for row in visit.measured]
         foreign = {
@@ -233,8 +241,12 @@ class Sampler:
             self._agent_seqs.pop(node, None)
             (self._behind or {}).pop(node, None)
         measured += self._intake.take(node, rows, decoded)
+        now_us = self._ports.now_us()
         if not told.readings:
-            self._intake.note_foreign(node, self._ports.now_us())
+            self._intake.note_foreign(node, now_us)
+        if told.readings or not told.present:
+            beside = self._intake.beside(node, self._ports.reserve(node))
+            self._latest.note(node, rows, measured, beside=beside, taken_us=now_us)
         return _Visit(node, measured)
 
     async def _ask_agent(self, node: str) -> Told:
@@ -313,6 +325,7 @@ class Sampler:
     async def _account(self) -> str:
         """Hand on what energy is worked out from; return what failed."""
         uses, metered = self._intake.spent()
+        self._latest.meter(metered)
         try:
             if self._ports.account is not None:
                 await self._ports.account(uses, metered)

@@ -148,6 +148,10 @@ class Hadoop:
         began_s = min(self._alone(k), default=(math.inf, 0))[0] + self._lag_s
         return began_s if began_s > now_s else math.inf
 
+    def has_news(self) -> bool:
+        """Return False: what a host takes is no news to others."""
+        return False
+
     def ended(self, launch: Launch, k: int, now_s: float) -> bool:
         """Count a map; the last one lets reduces begin."""
         self._took_s += now_s - self._running.pop(launch.key)[k]
@@ -201,6 +205,10 @@ class Planned:
         self._reduces = self._queued(REDUCE, self.batch.maps)
         self._there = {}
         self._send(self._maps, 0.0, is_there=not self.is_streamed)
+        self._note_times()
+
+    def _note_times(self) -> None:
+        """Note when the tasks that wait are to start and end on each host."""
         self._starts = [[] for _ in self.hosts]
         self._ends = [[] for _ in self.hosts]
         for k, queues in enumerate(zip(self._maps, self._reduces, strict=True)):
@@ -263,6 +271,10 @@ class Planned:
         start_s, key = queue[0]
         times = (start_s, self._there[key][1])
         return min((at_s for at_s in times if at_s > now_s), default=math.inf)
+
+    def has_news(self) -> bool:
+        """Return False: what a host takes is no news to others."""
+        return False
 
     def ended(self, launch: Launch, _k: int, now_s: float) -> bool:
         """Count a map; after the last one what reduces read is sent to them."""

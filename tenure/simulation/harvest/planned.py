@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tenure.harvest.problem import STEP_S, STEPS, Job, Node, Problem, Stage, unused
 from tenure.harvest.solution import Solution
 from tenure.model.qos import QosParams
 from tenure.simulation.harvest.dispatch import Planned, placing_s
+from tenure.simulation.harvest.moved import Moved
 from tenure.simulation.harvest.replay import TASK_CPU_M, Batch, Course, Host, Replayed, replay
 
 #: Seconds of a tick: finer than forecasts, for a map of 128 MB lasts some 35 s.
@@ -80,3 +81,34 @@ def salamander(
     ruled = replace(params, controller="salamander")
     found = replay(hosts, batch, ruled, dispatcher, course)
     return replace(found, placing_s=before_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A problem and its plan, and how what is left of it is planned anew.
+
+    ``whole`` is the problem with the chunks of maps, of whose rest ``solve`` makes a plan.
+    """
+
+    problem: Problem
+    plan: Solution
+    whole: Problem
+    solve: Callable[[Problem], Solution]
+
+
+def moved(
+    hosts: Sequence[Host],
+    batch: Batch,
+    params: QosParams,
+    again: Again,
+    course: Course | None = None,
+) -> Replayed:
+    """Run a plan as the daemon does where hosts have no CPU: the rest is planned anew."""
+    if again.plan.refusals:
+        return Replayed(None, batch.maps + batch.reduces, 0, 0)
+    dispatcher = Moved(
+        hosts, batch, again.plan, again.problem.tick_s, problem=again.whole, solve=again.solve
+    )
+    before_s = placing_s(hosts, batch, dispatcher.counts)
+    found = replay(hosts, batch, replace(params, controller="salamander"), dispatcher, course)
+    return replace(found, placing_s=before_s, moved=dispatcher.moved)

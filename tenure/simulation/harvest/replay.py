@@ -75,7 +75,8 @@ class Replayed:
     ``placing_s`` is what its chunks take to their hosts before it begins.
 
     ``kills`` tasks were ended and started again, ``kills_for_cpu`` of them for CPU; ``remote``
-    tasks started on a host where their chunk was not.
+    tasks started on a host where their chunk was not; ``moved`` began, or began anew, elsewhere
+    than planned because their host had no CPU for them.
     """
 
     duration_s: float | None
@@ -84,6 +85,7 @@ class Replayed:
     kills_for_cpu: int
     remote: int = 0
     placing_s: float = 0.0
+    moved: int = 0
 
     @property
     def relaunched_ratio(self) -> float:
@@ -136,6 +138,9 @@ class Dispatcher(Protocol):
 
     def killed(self, launch: Launch, k: int, now_s: float) -> bool:
         """Take in that a task was ended by the controller; returns the same."""
+
+    def has_news(self) -> bool:
+        """Return, once, whether other hosts may have work by what was last asked."""
 
 
 @dataclass(slots=True)
@@ -209,6 +214,8 @@ class Replay:
             is_changed |= self._control(site, now)
         is_changed |= self._see(site, now)
         is_changed |= self._launch(site, now)
+        if self._dispatcher.has_news():
+            self._wake(now)
         if is_changed:
             site.is_settled = False
         self._share(site, now)

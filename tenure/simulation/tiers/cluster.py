@@ -23,6 +23,9 @@ class ClusterSpec:
     are asked for once ``early_reduces`` of the maps have ended (its default), what maps put out
     lies on disks of their nodes (``spills``). Outputs have ``output_replicas``, as all files of the
     paper. ``is_tiered``: one replica a tier (OctopusFS), else all on disks (HDFS, and section 7.4).
+    Several that use a disk at once get ``shared_disk`` of what one alone gets: all of it, though a
+    head that goes to and fro loses some (half of it by a seek of 8 ms each 1.3 MB), for how much it
+    was the text does not say.
     ``outputs_evict``: what a job writes, and nobody reads, pushes other blocks out of memory.
     """
 
@@ -43,6 +46,7 @@ class ClusterSpec:
     early_reduces: float = 0.05
     spills: bool = True
     output_replicas: int = 3
+    shared_disk: float = 1.0
     #: How long Quartet holds a task back for a local slot: every node has reported by then.
     hold_s: float = 1.0
 

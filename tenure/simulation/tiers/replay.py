@@ -95,10 +95,13 @@ class Replay:
         if job.file not in self._files:
             self._files[job.file] = self.storage.write(job.file, job.input_bytes)
 
-    def _bandwidth(self, resource: Resource) -> float:
+    def _bandwidth(self, resource: Resource, users: int) -> float:
         assert isinstance(resource, tuple)
         kind = resource[1]
-        return self.spec.network if kind in ("in", "out") else self.spec.bandwidth(kind)
+        if kind in ("in", "out"):
+            return self.spec.network
+        part = self.spec.shared_disk if kind == Tier.HDD and users > 1 else 1.0
+        return self.spec.bandwidth(kind) * part
 
     def run(self) -> list[Run]:
         """Return all jobs, ended."""

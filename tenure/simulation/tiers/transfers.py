@@ -21,7 +21,7 @@ class _Transfer:
 class Transfers:
     """All transfers under way at one moment of virtual time, in seconds."""
 
-    def __init__(self, bandwidth: Callable[[Resource], float]) -> None:
+    def __init__(self, bandwidth: Callable[[Resource, int], float]) -> None:
         self._bandwidth = bandwidth
         self._active: dict[int, _Transfer] = {}
         self._users: Counter[Resource] = Counter()
@@ -76,7 +76,9 @@ class Transfers:
         touched = set(changed)
         for transfer in self._active.values():
             if touched.intersection(transfer.over):
-                transfer.rate = min(self._bandwidth(r) / self._users[r] for r in transfer.over)
+                transfer.rate = min(
+                    self._bandwidth(r, self._users[r]) / self._users[r] for r in transfer.over
+                )
 
     def busy(self) -> Mapping[Resource, int]:
         """Return how many transfers use each resource."""

@@ -144,6 +144,14 @@ def test_descriptors_are_closed_and_the_thread_ends() -> None:
     assert not any(one.name == "release" for one in threading.enumerate())
 
 
+def test_of_very_many_processes_few_descriptors_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.agent.io.release.MAX_WAITING", 3)
+    releaser = Releaser()
+    fds = releaser.hold([os.getpid()] * 1000)
+    releaser.let_go(fds, is_ended=False)
+    assert len(fds) == 3
+
+
 def test_without_descriptors_a_process_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int) -> int:
         raise OSError(38, "Function not implemented")

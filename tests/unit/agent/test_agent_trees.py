@@ -10,7 +10,7 @@ import pytest
 
 from tenure.agent.io.groups import open_groups
 from tenure.agent.io.reader import NodeReader
-from tenure.model.errors import InvalidInput
+from tenure.model.errors import InvalidInput, Unavailable
 from tenure.model.resources import Resources
 from tenure.profiling.sample import Reading
 from tests.agent.trees import HOST, A, B, C, Tree, net_dev, rapl, recorded, v1, v2, write
@@ -186,7 +186,7 @@ def test_where_there_is_nothing_to_read_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="mount the node's /sys"):
         NodeReader(tmp_path)
     write(tmp_path, v2(f"docker/{A}", 5))
-    with pytest.raises(InvalidInput, match="no such cgroup"):
+    with pytest.raises(Unavailable, match="no such cgroup"):
         NodeReader(tmp_path, "/other")
     with pytest.raises(InvalidInput, match=r"may not hold '\.\.'"):
         NodeReader(tmp_path, "/docker/../..")

@@ -65,7 +65,7 @@ class Bench:
         self.configure(*nodes)
 
     def _fresh(self) -> FleetState:
-        return FleetState(self.params, Policies(), fleet="bench", localizer=Tiers())
+        return FleetState(self.params, Policies, fleet="bench", localizer=Tiers())
 
     @property
     def tables(self) -> Any:
@@ -98,11 +98,11 @@ class Bench:
         end = EffectEnded(at_us=self.now_us, effect=effect.id, outcome=Done(plan=plan))
         return self.state.handle(end)
 
-    def restart(self) -> list[Effect]:
-        """Begin anew from what was committed."""
+    def restart(self, **clock: Any) -> list[Effect]:
+        """Begin anew from what was committed; ``clock`` is what ``Started`` says of the clock."""
         self.state = self._fresh()
         self.state.load({kind: dict(rows) for kind, rows in self.records.items()})
-        return self.say(Started(at_us=0))
+        return self.say(Started(at_us=0, **clock))
 
     def configure(self, *nodes: NodeSpec) -> list[Effect]:
         return self.say(Configured(at_us=0, nodes=nodes))

@@ -250,3 +250,15 @@ def is_refused(reply: Any, code: str) -> bool:
     assert isinstance(reply, Problem), reply
     assert reply.code == code, reply
     return True
+
+
+def switchable(*names: str, kinds: tuple[str, ...] = ("ssd",)) -> Shelf:
+    """Return a shelf of nodes that tenure may switch, all of them on."""
+    specs = [with_tiers(name, *kinds, driver="command") for name in names]
+    shelf = Shelf(*specs)
+    for name in names:
+        for effect in [e for e in shelf.tables.effects.values() if e.node == name]:
+            if effect.kind == "probe":
+                shelf.end(effect, Done("on"))
+    shelf.work()
+    return shelf

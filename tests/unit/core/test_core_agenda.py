@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import jobs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenure.core import agenda, jobs
 from tenure.core.offers import offers
 from tenure.core.params import Params
 from tenure.model.errors import Problem
-from tenure.model.events import CancelJob, Event, NodeLost, ScheduleNode, SubmitJob, Tick
+from tenure.model.events import (
+    CancelJob,
+    Event,
+    NodeLost,
+    ScheduleNode,
+    SubmitJob,
+    Tick,
+    UsageObserved,
+)
 from tenure.model.job import JobSpec, JobState
 from tenure.model.node import Site
 from tenure.model.outcome import Done
@@ -17,7 +28,7 @@ from tenure.model.placing import Admitted, Agenda, RefusedJob
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tenure.placement.policies import Policies
-from tests.unit.core.bench import IMAGE, SIZE, Bench, finished, node, shown
+from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, finished, node, shown
 
 WHOLE = Resources(SIZE.cpu_m, 64 * MIB)
 
@@ -178,6 +189,16 @@ def test_room_of_what_is_being_removed_is_counted_on() -> None:
     answer = fleet.submit("next", 50, 10)  # the engine has not removed the other one yet
     assert not isinstance(answer, Problem)
     assert fleet.state("next") is JobState.RUNNING
+
+
+def test_room_that_was_given_out_twice_comes_back_once() -> None:
+    fleet = Planned("a")
+    fleet.submit("runs", 1000)
+    used = replace(SIZE, cpu_m=SIZE.cpu_m // 2)
+    fleet.bench.say(UsageObserved(at_us=0, foreign={"a": used}))
+    answer = fleet.submit("next", 50)
+    assert isinstance(answer, Problem)
+    assert answer.code == "never_fits"
 
 
 def test_who_waits_for_an_overdue_job_starts_when_it_ends() -> None:
@@ -413,3 +434,54 @@ def test_who_waits_for_an_overdue_job_goes_on_waiting_when_others_come() -> None
         assert fleet.state("waits") is JobState.WAITING
     fleet.finish("runs")
     assert fleet.state("waits") is JobState.RUNNING
+
+
+@settings(max_examples=25, deadline=None)
+@given(runs_s=st.lists(st.integers(5, 200), min_size=2, max_size=6), data=st.data())
+def test_who_was_cancelled_is_nobodys_excuse_to_wait(
+    runs_s: list[int], data: st.DataObject
+) -> None:
+    """What counts as prompt is never later than for those who are left (``placement.budget``)."""
+    stage = Planned("a", "b")
+    stage.submit("runs", 300, request=SMALL, executors=2)
+    names = [f"j{number}" for number in range(len(runs_s))]
+    for name, run_s in zip(names, runs_s, strict=True):
+        stage.submit(name, run_s, executors=data.draw(st.integers(1, 2)))
+    ctx = stage.bench.state.ctx
+    for name in data.draw(st.permutations(names)):
+        if name in ctx.index.line:  # it did not begin
+            stage.bench.say(CancelJob(at_us=0, request=name, job=name))
+            waiting = ctx.tables.bookings.values()
+            last_us = max((one.start_us for one in waiting), default=ctx.now_us)
+            untold_us = agenda.TOLD_US  # starts that move by less are not recorded anew
+            assert ctx.agenda.rotation.head_us < max(last_us, ctx.now_us) + untold_us
+            stage.go()
+
+
+def test_behind_one_that_was_cancelled_nobody_waits_for_nothing() -> None:
+    stage = Planned("a", "b")
+    stage.submit("runs", 300, request=SMALL)
+    stage.submit("wide", 10, executors=2)
+    memory = stage.bench.state.ctx.agenda
+    assert memory.rotation.head_us > stage.bench.now_us + 250 * US, "it needs both nodes"
+    stage.bench.say(CancelJob(at_us=0, request="x", job="wide"))
+    assert memory.rotation.head_us <= stage.bench.now_us
+    prompt_us = memory.rotation.prompt_us
+    stage.submit("narrow", 10)
+    counted_us = memory.rotation.prompt_us - prompt_us
+    assert counted_us <= 11 * US, "its own run, not that of who is gone"
+
+
+def test_behind_one_that_got_its_room_early_nobody_waits_for_nothing() -> None:
+    stage = Planned("a", "b")
+    stage.submit("runs", 300)
+    stage.submit("wide", 10, executors=2)
+    memory = stage.bench.state.ctx.agenda
+    assert memory.rotation.head_us > stage.bench.now_us + 250 * US, "it needs both nodes"
+    stage.wait(stage.bench.now_us + 50 * US)
+    stage.finish("runs")
+    assert stage.state("wide") is JobState.RUNNING
+    prompt_us = memory.rotation.prompt_us
+    stage.submit("narrow", 10)
+    counted_us = memory.rotation.prompt_us - prompt_us
+    assert counted_us <= 21 * US, "the run before it, and its own"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tenure.core import board
+from tenure.core.occupants import settled
 from tenure.model.container import Profile
 from tenure.model.effects import DurableEffect
 from tenure.model.events import CancelJob, ScheduleNode, UsageObserved
 from tenure.model.outcome import Done
+from tenure.model.placing import Running
 from tenure.model.resources import Resources
 from tenure.model.units import US
 from tests.unit.core.bench import Bench, node
@@ -103,3 +107,14 @@ def test_a_sweep_has_only_nodes_read_anew_on_which_an_amount_changed() -> None:
     bench.say(UsageObserved(at_us=0, foreign={"b": Resources()}))
     assert bench.state.ctx.stale == {"b"}
     check(bench)
+
+
+def test_what_ends_first_makes_up_for_room_that_was_given_out_twice() -> None:
+    rows = ([1, 0, 1, 1], [500, 100, 500, 700], [10, 10, 10, 10], [9, 0, 0, 5])
+    running = Running(*(np.array(row, dtype=np.int64) for row in rows))
+    found = settled(running, np.array([0, -600]), np.array([3, -5]))
+    assert found.cpu_m.tolist() == [500, 100, 0, 600]
+    assert found.memory_bytes.tolist() == [10, 10, 5, 10]
+    assert found.end_us is running.end_us
+    nothing = np.zeros(2, dtype=np.int64)
+    assert settled(running, nothing, nothing) is running

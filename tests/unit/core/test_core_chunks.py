@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.core import needs, replicas
-from tenure.daemon import views
+from tenure.daemon import readings, views
 from tenure.model.batch import (
     Batch,
     BatchSpec,
@@ -304,7 +304,7 @@ def test_of_many_tasks_some_tell_where_all_of_them_lie(monkeypatch: pytest.Monke
     [
         (lambda: library(nodes="a"), "too_few_nodes", "2 replicas need as many nodes"),
         (lambda: Library(*_bare()), "no_tiers", "without replicas they are sent into"),
-        (lambda: Library(*_small()), "no_room", "take 18874368 bytes"),
+        (lambda: Library(*_small()), "no_room", "take 18MiB"),
         (lambda: Library(*_idle()), "no_tiers", "no node that lends has tiers"),
     ],
 )
@@ -352,6 +352,19 @@ def test_what_waits_for_its_first_copy_says_so() -> None:
     assert why.startswith("for a copy of their block that can be read, 4 of 4")
     made.work()
     assert views.batch_waits(made.state.ctx, "b") == []
+
+
+def test_what_runs_on_a_node_that_does_not_answer_says_so() -> None:
+    """A batch stood still for as long as nobody fenced the node, and nothing told why."""
+    made = begun(library())
+    task = made.task()
+    made.lose(task.node)
+    here = sum(one.place == task.node for one in made.tasks())
+    ((name, waiting, why),) = views.batch_waits(made.state.ctx, "b")
+    assert (name, waiting) == ("map", here)
+    remedy = f"{task.node}, which does not answer, or `tenure node fence {task.node}`"
+    assert why == f"for {remedy}"
+    assert readings.explain(made.state.ctx, made.task())["reason"] == f"it waits for {remedy}"
 
 
 def test_two_batches_at_once_do_not_take_the_same_room() -> None:

@@ -365,7 +365,7 @@ def test_what_asks_for_too_much_is_told_how_much_there_is() -> None:
     huge = bench.lend("b", stage(request=Resources(50_000, 64 * MIB)))
     assert "50 CPUs, and n has the most, 1.8 CPUs after the margin" in huge.detail
     both = bench.lend("b", stage(request=Resources(50_000, 1 << 40)))
-    assert "1099511627776 bytes of memory, and n has the most" in both.detail
+    assert "1TiB of memory, and n has the most" in both.detail
     assert both.fields[0].path == "stages.0"
 
 

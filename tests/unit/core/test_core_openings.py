@@ -13,8 +13,9 @@ from tenure.model.batch import Batch, BatchSpec, TaskState
 from tenure.model.effects import CopyBlock, PlanBatches
 from tenure.model.events import EffectEnded, SubmitBatch
 from tenure.model.outcome import Done
-from tenure.model.planning import PlanAnswer, PlannedStart, Schedule
+from tenure.model.planning import PlanAnswer, PlannedStart, PlanQuestion, Schedule
 from tenure.model.resources import Resources
+from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
 from tests.unit.core.lender import AGENT, stage
 from tests.unit.core.shelf import with_tiers
@@ -43,6 +44,13 @@ class Planned(Library):
         outcome = Done(plan=PlanAnswer((found,)))
         self.say(EffectEnded(at_us=0, effect=effect.id, outcome=outcome), after_us=1)
 
+    def asked(self) -> PlanQuestion:
+        """Return what the planner was asked last."""
+        question: PlanQuestion = [e for e in self.effects if isinstance(e, PlanBatches)][
+            -1
+        ].question
+        return question
+
     def send(self, *stages: Any) -> None:
         spec = BatchSpec("b", stages)
         self.say(SubmitBatch(at_us=0, request="b", batch="b", spec=spec))
@@ -63,6 +71,26 @@ def library(blocks: int, *, nodes: str = "ab", replicas: int = 2, slow: str = ""
     made.work()
     assert made.dataset("logs").state == "ready"
     return made
+
+
+def test_the_planner_is_told_on_which_nodes_blocks_lie_and_on_which_they_are_read_fastest() -> None:
+    words: dict[str, Any] = {"generation": "nursery", **AGENT}
+    specs = [with_tiers(n, "memory", "ssd", "hdd", **words) for n in "abc"]
+    made = Planned(*specs, prefetch=OFF)
+    made.put("logs", 4, tiers=(TierKind.SSD,))
+    made.work()
+    made.cache("logs", range(2))
+    made.send(made.over("logs", 4))
+    (need,) = made.asked().batches[0].stages
+    held = [{node for node, _ in row} for row in made.places("logs")]
+    cached = [{node for node, tier in row if tier == "memory"} for row in made.places("logs")]
+    assert all(cached[:2])
+    told = Counter[tuple[str, str]]()
+    for where, near, count in need.nearest:
+        told["".join("abc"[k] for k in where), "".join("abc"[k] for k in near)] += count
+    rows = zip(held, cached, strict=True)
+    assert told == Counter(("".join(sorted(h)), "".join(sorted(c or h))) for h, c in rows)
+    assert sum(count for _, count in need.copies) == 4
 
 
 def test_tasks_begin_where_the_plan_has_them_though_others_have_room() -> None:

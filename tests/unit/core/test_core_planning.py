@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core import history, lending, planning, tasks
+from tenure.core import history, planning, tasks
 from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
 from tenure.model.batch import Batch, BatchSpec, InputFile, StageSpec, TaskState
@@ -21,49 +21,16 @@ from tenure.model.events import (
     Tick,
     UsageObserved,
 )
-from tenure.model.outcome import Done, Outcome, Refused, Unknown
+from tenure.model.node import NodeSpec
+from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
+from tests.unit.core.asking import Asking, asking
 from tests.unit.core.bench import IMAGE, shown
-from tests.unit.core.lender import Lender, lender, lends, stage
+from tests.unit.core.lender import lends, stage
 
 S = TaskState
 FILE = InputFile("/in", 100, 1)
-
-
-class Asking(Lender):
-    """A bench whose planner answers when told."""
-
-    is_planning = False
-
-    def submit_batch(self, name: str, *stages: StageSpec, **more: Any) -> list[Any]:
-        words = {"request": name, "batch": name} | more
-        spec = BatchSpec(name, stages or (stage(),))
-        return self.say(SubmitBatch(at_us=0, spec=spec, **words))
-
-    @property
-    def question(self) -> PlanBatches:
-        """Return the newest question."""
-        return [e for e in self.effects if isinstance(e, PlanBatches)][-1]
-
-    @property
-    def questions(self) -> int:
-        return sum(isinstance(e, PlanBatches) for e in self.effects)
-
-    def answer(self, outcome: Outcome | None = None) -> list[Any]:
-        """Answer the newest question, truly if nothing else is said; return the replies' values."""
-        effect = self.question
-        plan = answer(effect.question, Watch(lambda: 0.0, effect.limit_s))
-        outcome = outcome or Done(plan=plan)
-        found = self.say(EffectEnded(at_us=0, effect=effect.id, outcome=outcome))
-        return [e.value for e in found if isinstance(e, Reply)]
-
-
-def asking(*nodes: Any, **params: Any) -> Asking:
-    bench = lender(*nodes, **params)
-    bench.__class__ = Asking
-    assert isinstance(bench, Asking)
-    return bench
 
 
 def test_a_submission_is_answered_when_there_is_a_plan_and_stored_not_before() -> None:
@@ -213,6 +180,68 @@ def test_a_shuffle_is_planned_by_what_its_stages_are_said_to_put_out() -> None:
     assert [part.chunk_bytes for part in need.stages] == [1000, 200, 1200]
 
 
+def linked(link: int) -> NodeSpec:
+    return dataclasses.replace(lends("n"), capacity=Resources(4000, 8192 * MIB, 0, link))
+
+
+def shuffling(ratio: float) -> tuple[StageSpec, StageSpec]:
+    first = stage("map", 4, input=FILE, chunk_bytes=100 * MIB, partitions=2, output_ratio=ratio)
+    return first, stage("sum", 2, after=("map",), shuffle="map")
+
+
+def mapped(bench: Asking, index: int, put_out: int) -> None:
+    """Bring a map task to its end, with what it put out."""
+    bench.exit(index, bench.run(index), 0)
+    bench.end(bench.open_of("collect", index), Done(moved_bytes=put_out))
+
+
+@pytest.mark.parametrize(("put_out", "word"), [(1000, "less"), (900 * MIB, "more")])
+def test_what_maps_put_out_is_learned_and_the_rest_planned_with_it(put_out: int, word: str) -> None:
+    bench = asking(linked(10 * MIB))
+    bench.submit_batch("b", *shuffling(1.0))
+    bench.answer()
+    assert bench.question.question.batches[0].stages[1].chunk_bytes == 200 * MIB
+    for index in range(2):
+        mapped(bench, index, put_out)
+        bench.say(Tick(at_us=0), after_us=US)
+    assert bench.questions == 1, "two of four tasks are too few"
+    mapped(bench, 2, put_out)
+    bench.say(Tick(at_us=0), after_us=US)
+    assert bench.questions == 2
+    assert bench.question.question.batches[0].stages[1].chunk_bytes == put_out * 2
+    bench.answer()
+    assert bench.tables.schedules["b"].why == f"stage map puts out {word} than thought"
+    mapped(bench, 3, put_out)
+    for _ in range(3):
+        bench.say(Tick(at_us=0), after_us=US)
+    assert bench.questions == 2, "the plan counts with it by now"
+
+
+def test_what_changes_little_of_a_shuffle_plans_nothing_anew() -> None:
+    for link in (0, 10 * MIB):
+        bench = asking(linked(link))
+        bench.submit_batch("b", *shuffling(1.0))
+        bench.answer()
+        for index in range(4):
+            mapped(bench, index, 85 * MIB if link else 1000)
+            bench.say(Tick(at_us=0), after_us=US)
+        assert bench.questions == 1
+
+
+def test_what_maps_put_out_is_known_after_a_restart() -> None:
+    bench = asking(linked(10 * MIB))
+    bench.submit_batch("b", *shuffling(1.0))
+    bench.answer()
+    for index in range(3):
+        mapped(bench, index, 1000)
+    bench.restart()
+    bench.connect_again("n")
+    bench.guard("n")
+    bench.listed("n")
+    bench.say(Tick(at_us=0), after_us=5 * US)
+    assert bench.question.question.batches[0].stages[1].chunk_bytes == 2000
+
+
 def test_a_plan_that_has_it_elsewhere_takes_back_what_was_sent_ahead() -> None:
     bench = asking(lends("n"))
     big = Resources(1000, 512 * MIB)
@@ -357,6 +386,32 @@ def test_an_output_that_cannot_be_fetched_has_its_task_work_again() -> None:
     assert not bench.batch().is_failing
 
 
+def test_an_output_that_cannot_be_fetched_yet_says_why_until_it_is() -> None:
+    """With the daemon's disk full a task stood in ``collecting`` for minutes without a word."""
+    bench = asking(lends("n"))
+    bench.submit_batch("b")
+    bench.answer()
+    bench.exit(0, bench.run(), 0)
+    bench.end(bench.open_of("collect"), Unknown("the disk is full"))
+    assert bench.task().note == "its output cannot be fetched yet: the disk is full"
+    bench.say(Tick(at_us=0), after_us=30 * US)
+    bench.end(bench.open_of("collect"), Done())
+    assert (bench.task().state, bench.task().note) == (S.DONE, "")
+
+
+def test_a_batch_with_one_stage_that_has_no_tasks_is_refused() -> None:
+    """A stage over an empty dataset beside others ended the daemon: it has no strand of tasks."""
+    bench = asking(lends("n"))
+    idle = stage("scan", count=0)
+    said = bench.submit_batch("b", idle, stage("more", after=("scan",)))
+    (reply,) = [effect for effect in said if isinstance(effect, Reply)]
+    assert isinstance(reply.value, Problem)
+    assert (reply.value.code, reply.value.status) == ("zero_tasks", 422)
+    assert "stage scan has no tasks" in reply.value.detail
+    assert "b" not in bench.tables.batches
+    bench.say(Tick(at_us=0), after_us=30 * US)
+
+
 def test_open_tasks_are_bounded_over_all_batches() -> None:
     bench = asking(max_open_tasks=10)
     bench.submit_batch("b", stage(count=7))
@@ -391,40 +446,17 @@ def test_a_better_plan_is_asked_for_where_none_is_proven(solver: str) -> None:
     assert bench.questions == (1 if is_proven else 2)
 
 
-def test_tasks_without_cpu_begin_anew_where_there_is_some() -> None:
-    bench = asking()
-    bench.submit_batch("b", stage(count=2, run_us=600 * US))
-    bench.answer()
-    for index in range(2):
-        bench.run(index)
-    home = {bench.task(index).node: index for index in range(2)}
-    starved = home["n"]
-    bench.guard("n", is_at_floor=True)
-    bench.say(Tick(at_us=0), after_us=59 * US)
-    assert bench.task(starved).attempt == 1
-    bench.say(Tick(at_us=0), after_us=2 * US)
-    task = bench.task(starved)
-    assert (task.attempt, bench.batch().reclaimed, bench.batch().retried) == (2, 1, 0)
-    assert "no CPU" in task.note
-    node = bench.tables.nodes["n"]
-    assert "left no CPU" in lending.objection(bench.state.ctx, node)
-    grave = bench.tables.graves[f"b/{starved}/1"]
-    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
-    bench.say(Tick(at_us=0), after_us=5 * US)
-    bench.answer()
-    assert bench.task(starved).node == "m"
-    bench.guard("n")
-    assert lending.objection(bench.state.ctx, node) == ""
-
-
-def test_tasks_without_cpu_stay_where_no_other_node_has_room() -> None:
-    bench = asking(lends("n"))
-    bench.submit_batch("b", stage(count=1, run_us=600 * US))
-    bench.answer()
-    bench.run()
-    bench.guard("n", is_at_floor=True)
-    bench.say(Tick(at_us=0), after_us=200 * US)
-    assert (bench.task().attempt, bench.task().state) == (1, S.RUNNING)
+def test_the_planner_is_told_what_submitters_weigh() -> None:
+    """Of batches that are open too: else a newcomer would be weighed against others' ones."""
+    bench = asking(plan_sharing="fair", plan_weights={"ann": 2.5})
+    for name, submitter in (("a", "ann"), ("b", "bob"), ("c", "")):
+        spec = BatchSpec(name, (stage(),), submitter=submitter)
+        bench.say(SubmitBatch(at_us=0, spec=spec, request=name, batch=name))
+        bench.answer()
+    told = {need.batch: need.weight for need in bench.question.question.batches}
+    assert told == {"a": 2.5, "b": 1.0, "c": 1.0}
+    with pytest.raises(ValueError, match="plan_weights"):
+        asking(plan_weights={"ann": 0})
 
 
 def test_ended_batches_are_kept_by_their_tasks() -> None:
@@ -440,4 +472,5 @@ def test_ended_batches_are_kept_by_their_tasks() -> None:
         assert bench.tables.batches[name].is_over
     history.on_timer(bench.state.ctx, "all")
     assert sorted(batch.id for batch in bench.tables.batches.values()) == ["c"]
+    bench.say(Tick(at_us=0), after_us=0)
     assert {key.partition("/")[0] for key, _ in bench.tables.tasks.items()} == {"c"}

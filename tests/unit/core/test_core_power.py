@@ -41,7 +41,7 @@ class Fleet:
     """One switchable node that is on, with a clock."""
 
     def __init__(self, spec: NodeSpec = SPEC) -> None:
-        self.state = FleetState(Params(grace_us=GRACE_US, min_on={}), Policies(), localizer=Tiers())
+        self.state = FleetState(Params(grace_us=GRACE_US, min_on={}), Policies, localizer=Tiers())
         self.now_us = US
         self.effects: list[object] = []
         self.send(Started(at_us=self.now_us))

@@ -6,21 +6,24 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from tenure.core import prefetching
+from tenure.core import inputs, prefetching
 from tenure.core.params import PrefetchParams
+from tenure.core.shelves import put_block
 from tenure.locality.localizer import Tiers
 from tenure.model.batch import TaskState
 from tenure.model.effects import Abort, CopyBlock
 from tenure.model.events import CancelBatch
-from tenure.model.locality import PrefetchAsk, PrefetchPlan
+from tenure.model.locality import PrefetchAsk, PrefetchPlan, Taken
 from tenure.model.outcome import Refused
-from tenure.model.tier import TierKind
+from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import US
-from tests.unit.core.shelf import BLOCK
+from tests.unit.core.lender import AGENT
+from tests.unit.core.shelf import BLOCK, with_tiers
 from tests.unit.core.test_core_reading import Library, library
 
 S = TaskState
 ALL = PrefetchParams(policy="all", share=1.0)
+KINDS = ("ssd", "hdd")
 
 
 def shelved(blocks: int, *, prefetch: PrefetchParams = ALL, **put: Any) -> Library:
@@ -29,6 +32,16 @@ def shelved(blocks: int, *, prefetch: PrefetchParams = ALL, **put: Any) -> Libra
     made.work()
     made.done.clear()
     return made
+
+
+def lay(made: Library, name: str, homes: list[str]) -> None:
+    """Have the copies of each block lie on two nodes, by SSD and HDD."""
+    files = {key: row for disk in made.disks.values() for key, row in disk.items()}
+    made.disks.update({(node, f"/mnt/{kind}"): dict(files) for node in "abc" for kind in KINDS})
+    for block, nodes in zip(made.blocks(name), homes, strict=True):
+        rows = zip(block.replicas, nodes, KINDS, strict=True)
+        moved = tuple(dataclasses.replace(row, node=n, tier=kind) for row, n, kind in rows)
+        put_block(made.state.ctx, dataclasses.replace(block, replicas=moved))
 
 
 def counts(made: Library) -> dict[str, int]:
@@ -177,6 +190,23 @@ def test_a_dataset_that_is_asked_for_comes_into_memory() -> None:
     made.check()
 
 
+def test_a_dataset_that_just_fits_comes_into_memory_whole_and_level() -> None:
+    """By the slowest copies alone some nodes are full while others have room, and half empty."""
+    eight = TierSpec("memory", TierKind.MEMORY, "/mnt/memory", 8 * BLOCK)
+    words: dict[str, Any] = {"generation": "nursery", **AGENT}
+    specs = [with_tiers(name, "ssd", "hdd", **words) for name in "abc"]
+    whole = [dataclasses.replace(spec, tiers=(eight, *spec.tiers)) for spec in specs]
+    made = Library(*whole, prefetch=PrefetchParams(mode="off", share=1.0))
+    made.put("logs", 24, tiers=(TierKind.SSD, TierKind.HDD))
+    made.work()
+    lay(made, "logs", ["cb"] * 8 + ["ba"] * 16)
+    prefetching.order(made.state.ctx, made.dataset("logs"))
+    made.wait(60)
+    found = Counter(node for row in made.places("logs") for node, tier in row if tier == "memory")
+    assert found == {"a": 8, "b": 8, "c": 8}
+    made.check()
+
+
 def test_tasks_are_held_back_for_copies_that_are_worth_it_and_no_longer() -> None:
     made = shelved(6, prefetch=PrefetchParams(share=1.0, is_waiting=True))
     made.state.ctx.localizer = Waiting()
@@ -213,6 +243,65 @@ def test_how_long_copies_take_corrects_later_predictions() -> None:
     made.wait(3)
     told = made.state.ctx.localizer.told()
     assert told["measured"] > 0
+
+
+class Noting(Tiers):
+    """Keeps what it planned, and what it was told of tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plans: list[PrefetchPlan] = []
+        self.taken: list[Taken] = []
+
+    def plan(self, ask: PrefetchAsk) -> PrefetchPlan:
+        self.plans.append(super().plan(ask))
+        return self.plans[-1]
+
+    def learn_task(self, course: str, taken: Taken) -> None:
+        assert course == "b/scan"
+        self.taken.append(taken)
+        super().learn_task(course, taken)
+
+
+def test_how_long_tasks_took_corrects_what_the_estimate_said() -> None:
+    """A task is estimated at a second, and computes for a minute on top of what it reads."""
+    made = shelved(40, prefetch=PrefetchParams(share=1.0))
+    made.state.ctx.localizer = told = Noting()
+    made.scan("logs", 40, run_us=US)
+    before = told.plans[-1]
+    for task in [t for t in made.tasks() if t.state is S.CREATING][:4]:
+        create = made.run(task.index)
+        made.wait(60)
+        made.exit(task.index, create, 0)
+        made.end(made.open_of("collect", task.index))
+    made.wait(30)
+    assert len(told.taken) == 4
+    assert all(60 * US <= taken.took_us < 70 * US for taken in told.taken)
+    assert {taken.length for taken in told.taken} == {BLOCK}
+    assert len(told.plans) > 1
+    assert told.plans[-1].without_us > before.without_us + 60 * US
+    assert told._computing
+    made.say(CancelBatch(at_us=0, request="c", batch="b"))
+    made.wait(10)
+    assert not made.state.ctx.ahead.courses
+    assert not told._computing, "nobody asks for it any more"
+
+
+def test_of_tasks_whose_node_or_batch_is_gone_by_now_nothing_is_learned() -> None:
+    made = shelved(8)
+    made.state.ctx.localizer = told = Noting()
+    made.scan("logs", 8)
+    made.finish(0)
+    ctx, known = made.state.ctx, len(told.taken)
+    task = made.tasks()[0]
+    assert inputs.taken_by(ctx, task) is not None
+    for gone in ({"node": "z"}, {"batch": "z"}, {"reading": None}, {"finished_us": None}):
+        assert inputs.taken_by(ctx, dataclasses.replace(task, **gone)) is None
+    ctx.ahead.ended += ["z/0", task.key]
+    ctx.ahead.courses.clear()
+    prefetching.settle(ctx)
+    assert not ctx.ahead.ended
+    assert len(told.taken) == known
 
 
 def test_a_restart_plans_anew() -> None:

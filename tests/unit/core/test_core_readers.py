@@ -11,7 +11,7 @@ from tenure.model.effects import CopyBlock
 from tenure.model.events import CancelJob, FenceNode, Tick
 from tenure.model.facts import LABEL_BLOCKS, ContainerFacts
 from tenure.model.job import ExecutorState, Job
-from tenure.model.outcome import Refused
+from tenure.model.outcome import Done, Refused
 from tenure.model.reading import DatasetInput
 from tenure.model.resources import Resources
 from tenure.model.tier import TierKind
@@ -276,6 +276,26 @@ def test_a_copy_that_is_not_there_costs_no_retry() -> None:
     assert made.crew()[0].attempt == 2
     assert made.crew()[0].readings
     assert not made.job().is_failing
+
+
+def test_a_command_that_cannot_be_started_is_told_from_a_copy_that_is_not_there() -> None:
+    made = filled(2)
+    made.over("logs", 1, retries=0)
+    made.work()
+    told: list[tuple[int, int]] = []
+    for _ in range(2):
+        (create,) = made.creates()
+        made.end(create, Done(f"c-{len(told)}"))
+        (start,) = [e for e in made.tables.effects.values() if e.kind == "start"]
+        made.end(start, Refused("start_failed", "exec: no such file or directory"))
+        told.append((made.crew()[0].mishaps, made.crew()[0].failures))
+        (retire,) = [e for e in made.tables.effects.values() if e.kind == "retire"]
+        made.end(retire)
+        made.work()
+        made.wait(30)
+    assert told == [(1, 0), (1, 1)], "the copy was there each time the container was made"
+    assert made.job().state == "failed"
+    assert made.crew()[0].exit_code == 127
 
 
 def test_a_copy_that_went_before_the_container_was_made_is_chosen_anew() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tenure.core import reading
 from tenure.core.params import Params, PrefetchParams
+from tenure.core.shelves import put_block
 from tenure.model.batch import Batch, StageSpec, Task, TaskState
 from tenure.model.effects import CopyBlock, CreateContainer
 from tenure.model.events import CancelBatch
-from tenure.model.outcome import Refused
+from tenure.model.outcome import Done, Refused
 from tenure.model.reading import DatasetInput
 from tenure.model.tier import TierKind
 from tenure.model.units import US
@@ -138,6 +140,22 @@ def test_a_new_attempt_reads_the_copy_that_is_best_then() -> None:
     assert made.pins("logs") == [("b/0",)]
 
 
+def test_a_command_that_cannot_be_started_costs_a_retry_from_the_second_time_on() -> None:
+    made = filled(1, replicas=2)
+    made.scan("logs", 1)
+    told = []
+    for number in range(2):
+        made.end(made.open_of("create"), Done(f"c-{number}"))
+        made.end(made.open_of("send"))
+        made.end(made.open_of("start"), Refused("start_failed", "exec: no such file or directory"))
+        told.append((made.task().mishaps, made.task().failures))
+        (retire,) = [e for e in made.tables.effects.values() if e.kind == "retire"]
+        made.end(retire)
+        made.work()
+        made.wait(30)
+    assert told == [(1, 0), (1, 1)]
+
+
 def test_with_fewer_slots_than_tasks_the_cheapest_go_first() -> None:
     made = filled(20, replicas=2)
     made.cache("logs", range(16, 20))
@@ -206,6 +224,35 @@ def test_a_block_that_nobody_can_read_keeps_its_task_waiting() -> None:
     made.guard(holder)
     made.wait(2)
     assert made.task().node == holder, "the plan was made anew"
+
+
+def test_of_many_tasks_whose_blocks_nobody_can_read_some_are_looked_at_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The only one that can be read is the last: it is found all the same."""
+    made = library(nodes="ab")
+    made.put("logs", 40, replicas=1)
+    made.work()
+    ctx = made.state.ctx
+    for block in made.blocks("logs"):
+        put_block(ctx, replace(block, broken=tuple(f"{r.node}/{r.tier}" for r in block.replicas)))
+    batch = made.scan("logs", 40)
+    assert isinstance(batch, Batch)
+    (stage,) = batch.spec.stages
+    put_block(ctx, replace(made.blocks("logs")[-1], broken=()))
+    monkeypatch.setattr(reading, "MOST_LOOKED", 7)
+    looked: list[int] = []
+    real = reading.look_at
+
+    def counted(ctx: Any, stage: StageSpec, task: Task) -> Any:
+        looked.append(task.index)
+        return real(ctx, stage, task)
+
+    monkeypatch.setattr(reading, "look_at", counted)
+    rounds = [[w.task.index for w in reading._waiting(ctx, batch, stage)] for _ in range(6)]
+    assert rounds == [[], [], [], [], [], [39]]
+    assert looked[:40] == list(range(40)), "each in its turn"
+    assert not ctx.ahead.cursors, "the first are looked at first again"
 
 
 def test_a_lost_node_costs_no_data_with_two_replicas() -> None:

@@ -15,6 +15,7 @@ from tenure.model.effects import SetRestartPolicy
 from tenure.model.errors import Problem
 from tenure.model.events import (
     ChangeService,
+    ClockStepped,
     Configured,
     DrainNode,
     NodeConnected,
@@ -34,6 +35,7 @@ from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
 
 NODES = (node("n", "nursery"), node("a"), node("b"))
 Records = dict[str, dict[str, Any]]
+HOUR_US = 3_600 * US
 
 
 def backup(bench: Bench) -> Records:
@@ -51,7 +53,7 @@ def put_back(bench: Bench, records: Records, *nodes: Any) -> None:
     bench.records["meta"] = {"meta": meta}
     bench.effects.clear()
     bench.public.clear()
-    bench.state = FleetState(bench.params, Policies(), localizer=Tiers(), fleet="bench")
+    bench.state = FleetState(bench.params, Policies, localizer=Tiers(), fleet="bench")
     bench.state.load(bench.records)
     bench.say(Started(at_us=0))
     bench.say(Configured(at_us=0, nodes=named))
@@ -433,3 +435,54 @@ def test_no_number_comes_again() -> None:
         show(bench, name)
     assert not effects & {e.id for e in bench.effects if hasattr(e, "id")}
     assert restore.marked(bench.state.ctx.meta, 1).next_event >= bench.state.ctx.meta.next_event
+
+
+def test_a_power_off_of_before_may_still_act_so_work_waits() -> None:
+    """It had ended unknown, or its daemon had: the node got work, and went off with it."""
+    bench = Bench(node("s", driver="command"))
+    bench.end(bench.open("probe"), Done("on"))
+    bench.connect("s")
+    bench.submit("j")
+    put_back(bench, backup(bench))
+    show(bench, "s")
+    assert bench.tables.meta["meta"].is_restoring
+    told = restore.explain(bench.state.ctx)
+    assert "a power command of before may still act on s" in told
+    assert began(bench) == []
+    due_us = bench.state.wakeup_us()
+    assert due_us is not None
+    restored_us = bench.tables.meta["meta"].restored_us
+    bench.say(Tick(at_us=0), after_us=restored_us + bench.params.power_retry_us - bench.now_us)
+    assert not bench.tables.meta["meta"].is_restoring
+    bench.listed("s")
+    assert "create" in began(bench)
+
+
+@pytest.mark.parametrize("wall_s", [-86_400, 86_400])
+def test_a_wall_that_was_wrong_at_the_restore_is_not_waited_for(wall_s: int) -> None:
+    bench = Bench(node("s", driver="command"))
+    bench.end(bench.open("probe"), Done("on"))
+    bench.connect("s")
+    bench.records["meta"] = {"meta": restore.marked(bench.tables.meta["meta"], wall_s * US)}
+    bench.restart()
+    bench.connect_again("s")
+    bench.listed("s")
+    assert bench.tables.meta["meta"].is_restoring
+    bench.say(ClockStepped(at_us=0, step_us=HOUR_US), after_us=0)
+    bench.now_us += HOUR_US
+    bench.say(Tick(at_us=0))
+    assert bench.tables.meta["meta"].is_restoring, "a step is no time that passed"
+    bench.say(Tick(at_us=0), after_us=bench.params.power_retry_us)
+    assert not bench.tables.meta["meta"].is_restoring
+
+
+def test_one_that_goes_off_meanwhile_by_its_drivers_word_is_not_waited_for() -> None:
+    bench = Bench(node("s", driver="command"))
+    bench.end(bench.open("probe"), Done("on"))
+    bench.connect("s")
+    put_back(bench, backup(bench))
+    show(bench, "s")
+    bench.say(NodeLost(at_us=0, node="s", why="gone"))
+    bench.end(bench.open("probe"), Done("off"))
+    assert not bench.tables.meta["meta"].is_restoring
+    assert bench.tables.nodes["s"].power is Power.OFF

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.api.options import Options
-from tenure.core import planning, roster
+from tenure.core import drafts, history, planning, roster
 from tenure.core.params import Params
 from tenure.core.slices import Slice
 from tenure.model.batch import Batch, TaskState
@@ -18,8 +18,8 @@ from tenure.model.errors import Problem
 from tenure.model.events import CancelBatch, NodeLost, Tick
 from tenure.model.outcome import Refused, Unknown
 from tenure.model.units import US
+from tests.unit.core.asking import Asking, asking
 from tests.unit.core.lender import lends, stage
-from tests.unit.core.test_core_planning import Asking, asking
 
 S = TaskState
 LARGE = 300
@@ -131,6 +131,71 @@ def test_who_was_told_that_there_is_no_plan_gets_nothing_stored() -> None:
     assert not bench.tables.batches
     assert not bench.records["tasks"]
     assert not bench.state.ctx.index.strands
+
+
+def _told_late(most: int) -> Asking:
+    """Return a bench with drafts of a large batch whose submitter has just been told of no plan."""
+    bench = sliced(slice_work=most)
+    bench.submit_batch("b", stage(count=LARGE))
+    bench.answer()
+    bench.say(Tick(at_us=0), after_us=Params().reply_us)
+    while not bench.state.ctx.index.remains:
+        assert waits(bench)
+        bench.say(Tick(at_us=0), after_us=0)
+    return bench
+
+
+def test_tasks_of_a_batch_that_is_not_accepted_are_dropped_in_parts() -> None:
+    bench = _told_late(500)
+    left = [len(bench.records["tasks"])]
+    while waits(bench):
+        bench.say(Tick(at_us=0), after_us=0)
+        left.append(len(bench.records["tasks"]))
+    assert left[0] > drafts.PART
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= drafts.PART
+    assert not bench.state.ctx.index.strands
+
+
+def test_a_daemon_that_ends_while_they_are_dropped_drops_the_rest() -> None:
+    bench = _told_late(500)
+    bench.say(Tick(at_us=0), after_us=0)
+    assert bench.records["tasks"]
+    bench.restart()
+    assert not bench.records["tasks"]
+    assert not bench.state.ctx.index.strands
+
+
+def test_a_batch_that_comes_again_while_its_tasks_are_dropped_has_all_of_its_own() -> None:
+    bench = _told_late(500)
+    bench.submit_batch("b", stage(count=LARGE), request="again")
+    bench.answer()
+    rest(bench)
+    assert len(bench.records["tasks"]) == LARGE
+    assert bench.batch().spec.tasks == LARGE
+    assert not bench.state.ctx.index.remains
+
+
+def test_a_batch_that_history_forgets_goes_at_once_and_its_tasks_in_parts() -> None:
+    bench = sliced(max_history=1)
+    bench.submit_batch("b", stage(count=LARGE))
+    bench.answer()
+    rest(bench)
+    bench.say(CancelBatch(at_us=0, request="c", batch="b"))
+    rest(bench)
+    for effect in list(bench.tables.effects.values()):
+        bench.end(effect)
+    for name in ("n", "m"):
+        bench.listed(name)
+    assert bench.batch().is_over
+    bench.say(Tick(at_us=0), after_us=history.PERIOD_US)
+    assert "b" not in bench.tables.batches
+    left = [len(bench.records["tasks"])]
+    while waits(bench):
+        bench.say(Tick(at_us=0), after_us=0)
+        left.append(len(bench.records["tasks"]))
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise([LARGE, *left])) <= drafts.PART
 
 
 def test_a_large_batch_is_placed_and_stopped_in_slices() -> None:

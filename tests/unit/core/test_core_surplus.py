@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tenure.core import copies as making
 from tenure.core.shelves import put_block
 from tenure.model.tier import TierKind
+from tests.unit.core.jobreaders import WIDE, library
 from tests.unit.core.shelf import Shelf, with_tiers
 
 
@@ -53,6 +55,28 @@ def test_what_is_read_is_not_removed() -> None:
     assert copies(shelf) == [2] * 6
 
 
+def test_what_is_brought_to_be_read_is_not_removed_and_others_are() -> None:
+    made = library("ssd", nodes="abc")
+    made.put("logs", 6, replicas=2)
+    made.work()
+    made.submit("long", executors=3, request=WIDE)
+    made.over("logs", 1, request=WIDE)
+    assert made.job().state == "waiting"
+    made.lose("a")
+    made.wait(120)
+    made.find("a")
+    ctx = made.state.ctx
+    kept = next(b for b, n in zip(made.blocks("logs"), copies(made), strict=True) if n > 2)
+    place = kept.replicas[0]
+    ctx.ahead.brought[f"j/0@{kept.number}"] = (place.node, place.tier)
+    made.wait(200)
+    assert copies(made)[kept.number] == 3
+    assert sorted(copies(made)) == [2] * 5 + [3], "the others are not waited for"
+    ctx.ahead.brought.clear()
+    made.wait(200)
+    assert copies(made) == [2] * 6
+
+
 def test_copies_that_come_back_while_others_are_away_stay() -> None:
     shelf = with_lost_node("a", "b", "c")
     lost_and_found(shelf)
@@ -77,8 +101,6 @@ def test_one_copy_is_never_left_alone_for_the_sake_of_room() -> None:
     for block in shelf.blocks("logs"):
         [(where, _)] = shelf.places("logs")[block.number]
         other = "b" if where == "a" else "a"
-        from tenure.core import copies as making
-
         making.send(ctx, block, other, ctx.tables.nodes[other].spec.tiers[0])
     shelf.work()
     shelf.wait(300)
@@ -91,8 +113,6 @@ def test_a_copy_in_a_tier_that_nobody_asked_for_goes_first() -> None:
     shelf.work()
     ctx, block = shelf.state.ctx, shelf.blocks("logs")[0]
     (third,) = {"a", "b", "c"} - shelf.nodes_of("logs")[0]
-    from tenure.core import copies as making
-
     making.send(ctx, block, third, ctx.tables.nodes[third].spec.tiers[1])
     shelf.work()
     assert copies(shelf) == [3]
@@ -112,3 +132,33 @@ def test_racks_stay_apart() -> None:
     shelf.wait(200)
     assert copies(shelf) == [2] * 8
     assert all("c" in shelf.nodes_of("logs")[number] for number in many)
+
+
+def test_a_second_copy_on_the_same_node_goes() -> None:
+    """One that ended unknown was found while the next went to the other tier of its node."""
+    shelf = Shelf(*(with_tiers(name, "ssd", "hdd") for name in "ab"))
+    shelf.put("logs", 3, replicas=2)
+    shelf.work()
+    ctx, block = shelf.state.ctx, shelf.blocks("logs")[0]
+    (node, there), *_ = shelf.places("logs")[0]
+    making.send(
+        ctx, block, node, next(t for t in ctx.tables.nodes[node].spec.tiers if t.name != there)
+    )
+    shelf.work()
+    assert copies(shelf) == [3, 2, 2]
+    shelf.wait(200)
+    assert copies(shelf) == [2, 2, 2]
+    assert shelf.nodes_of("logs")[0] == {"a", "b"}
+    assert sum(shelf.files(name) for name in "ab") == 6
+    shelf.check()
+
+
+def test_a_copy_in_memory_beside_one_for_good_stays() -> None:
+    shelf = Shelf(*(with_tiers(name, "memory", "hdd") for name in "ab"))
+    shelf.put("logs", 2, replicas=2)
+    shelf.work()
+    block = shelf.blocks("logs")[0]
+    assert making.cache(shelf.state.ctx, block, "a")
+    shelf.work()
+    shelf.wait(300)
+    assert copies(shelf) == [3, 2]

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tenure.config import certificates
 from tenure.daemon.agents import Agents
 from tenure.model.access import TlsFiles
+from tenure.model.errors import InvalidInput
 from tenure.model.node import AgentSpec, NodeSpec
 from tenure.profiling.sample import EnergyReading, NodeReading, Reading
 from tenure.profiling.wire import encode
@@ -158,4 +160,59 @@ async def test_the_systems_authorities_are_read_once(
     for name in names:
         assert await agents.read(name, 0) is None
     await agents.close()
-    assert asked == [TlsFiles(), own, own, own]
+    assert asked == [TlsFiles(), own]
+
+
+async def test_renewed_files_count_from_the_next_question_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[TlsFiles] = []
+
+    def make(files: TlsFiles) -> ssl.SSLContext:
+        asked.append(files)
+        if "PEM" not in Path(files.ca).read_text():
+            raise InvalidInput("no certificate")
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    monkeypatch.setattr("tenure.daemon.agents.client_context", make)
+    monkeypatch.setattr("tenure.engines.credentials.LOOK_EVERY_S", 0.0)
+    ca, token = tmp_path / "ca.pem", tmp_path / "token"
+    ca.write_text("nothing yet")
+    token.write_text("x" * 43)
+    agents = Agents(30_000_000)
+    way = AgentSpec("https://127.0.0.1:1", str(token), TlsFiles(str(ca)))
+    agents.configure([NodeSpec("n", "unix:///n", "nursery", agent=way)])
+    told = []
+    for content in ("nothing yet", "PEM", "PEM", "half of it", "PEM of later"):
+        ca.write_text(content)
+        assert await agents.read("n", 0) is None
+        told.append((len(asked), "no TLS" in agents.away["n"]))
+    await agents.close()
+    assert told[0] == (1, True)
+    assert not any(is_faulty for _, is_faulty in told[1:]), "the old one stays in use"
+    assert told[-1][0] > told[1][0] > 1
+
+
+async def test_one_that_was_not_asked_yet_is_neither_up_nor_down(far: Far, agents: Agents) -> None:
+    seen = [agents.state_of("n").is_up]
+    far.read(5)
+    await agents.read("n", 0)
+    seen.append(agents.state_of("n").is_up)
+    far.body = "no"
+    await agents.read("n", 0)
+    seen.append(agents.state_of("n").is_up)
+    agents.configure([])
+    agents.configure([spec(far.path)])
+    assert [*seen, agents.state_of("n").is_up] == [None, True, False, None]
+
+
+def test_a_file_that_goes_while_it_is_read_is_a_fault_of_that_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who renews certificates may remove them first: an agent that raised would end."""
+    monkeypatch.setattr(certificates, "_require_readable", lambda part, path: None)
+    gone = str(tmp_path / "gone.pem")
+    for files, part in ((TlsFiles(gone), "ca"), (TlsFiles("", gone, gone), "cert")):
+        with pytest.raises(InvalidInput, match=r"gone\.pem") as caught:
+            certificates.client_context(files)
+        assert [fault.path for fault in caught.value.fields] == [part]

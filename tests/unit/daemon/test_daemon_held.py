@@ -58,9 +58,10 @@ def test_a_loop_that_rests_is_not_held() -> None:
         for _ in range(10):
             await asyncio.sleep(0.05)
 
+    begun_s = time.monotonic()
     held = run(work)
     assert sum(held.counts) >= 10
-    assert held.total_s < 0.25  # of half a second
+    assert held.total_s < (time.monotonic() - begun_s) / 2
 
 
 def test_buckets_are_cumulative_and_end_with_all() -> None:

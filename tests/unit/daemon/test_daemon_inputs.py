@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +63,7 @@ def test_only_plain_files_of_named_folders_are_inputs(tmp_path: Path) -> None:
     folder.mkdir()
     outside.write_text("secret\n")
     (folder / "link").symlink_to(outside)
+    (folder / "circle").symlink_to(folder / "circle")
     (folder / "empty").write_text("")
     os.mkfifo(folder / "pipe")
     (folder / "good").write_text("a\n")
@@ -76,6 +78,9 @@ def test_only_plain_files_of_named_folders_are_inputs(tmp_path: Path) -> None:
     assert code(folder / "link") == "input_not_allowed"
     assert code(folder / ".." / "out") == "input_not_allowed"
     assert code(folder / "missing") == "no_input"
+    assert code(folder / "circle") == "no_input"
+    assert code(folder / "circle" / "in") == "no_input"
+    assert code(folder / "good", [folder / "circle"]) == "input_not_allowed"
     assert code(folder / "empty") == "zero_tasks"
     assert code(folder) == "not_a_file"
     assert code(folder / "pipe") == "not_a_file"
@@ -90,7 +95,7 @@ def test_only_plain_files_of_named_folders_are_inputs(tmp_path: Path) -> None:
     "split", [{"size_bytes": 4096, "lines": None}, {"size_bytes": None, "lines": 2}]
 )
 def test_an_input_without_line_ends_is_not_read_whole(
-    tmp_path: Path, split: dict[str, int | None]
+    tmp_path: Path, split: dict[str, Any]
 ) -> None:
     path = tmp_path / "hole"
     path.write_text("one line\n")
@@ -104,7 +109,7 @@ def test_an_input_without_line_ends_is_not_read_whole(
     "split", [{"size_bytes": 1, "lines": None}, {"size_bytes": None, "lines": 1}]
 )
 def test_a_line_may_be_as_long_as_the_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: dict[str, int | None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(inputs, "MAX_LINE_BYTES", 10)
     monkeypatch.setattr(inputs, "BLOCK_BYTES", 4)

@@ -15,7 +15,7 @@ from tenure.model.units import MIB, US
 
 
 def asked(
-    key: str = "e1", *, count: int = 4, limit_s: float = 5, solver: str = "auto"
+    key: str = "e1", *, count: int = 4, limit_s: float = 60, solver: str = "auto"
 ) -> PlanBatches:
     stage = StageNeed("s", count, 60 * US, 1000, MIB, 0, (), (0,), running=((0, 9 * US, 1),))
     offer = Offer("n", ((2, 2000, 64 * MIB), (1, 1000, 64 * MIB)), 1.5)
@@ -25,7 +25,7 @@ def asked(
 
 
 async def until_busy(planner: Planner) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not planner.is_busy:  # noqa: ASYNC110 - that a question was sent is no event of ours
             await asyncio.sleep(0.01)
 
@@ -64,7 +64,7 @@ async def test_a_later_question_takes_the_place_of_one_that_is_being_answered() 
         os.kill(planner.pid, signal.SIGSTOP)  # so that it is in the middle of the next question
         asking = asyncio.create_task(planner.plan(asked("e2")))
         await until_busy(planner)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             newest = await planner.plan(asked("e3"))
             assert await asking == Refused("superseded")
         assert isinstance(newest, Done)
@@ -76,7 +76,7 @@ async def test_a_question_is_overtaken_while_its_child_is_started() -> None:
     planner = Planner()
     try:
         asking = asyncio.create_task(planner.plan(asked()))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not planner.is_busy:  # noqa: ASYNC110 - no pause: the child must not be there yet
                 await asyncio.sleep(0)
             assert planner.pid is None

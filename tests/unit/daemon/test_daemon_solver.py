@@ -43,7 +43,7 @@ def placed(outcome: object) -> Placed:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - the end of a process is no event of ours
             await asyncio.sleep(0.01)
 
@@ -106,7 +106,7 @@ async def test_the_time_of_a_question_begins_before_its_turn() -> None:
         os.kill(solver.pid, signal.SIGSTOP)
         asked = [asyncio.create_task(solver.decide(question(limit_s=0.5))) for _ in range(2)]
         assert isinstance(await asked[0], Refused)
-        async with asyncio.timeout(5):  # no child is started for the second, nor waited for
+        async with asyncio.timeout(60):  # no child is started for the second, nor waited for
             assert isinstance(await asked[1], Refused)
         assert solver.pid is None
     finally:
@@ -142,7 +142,7 @@ async def test_questions_under_way_at_the_close_end_unknown() -> None:
     os.kill(solver.pid, signal.SIGSTOP)
     asked = [asyncio.create_task(solver.decide(question())) for _ in range(2)]
     await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await solver.close()
         outcomes = await asyncio.gather(*asked)
     assert all(isinstance(outcome, Unknown) for outcome in outcomes)
@@ -159,7 +159,7 @@ async def test_the_daemon_ends_without_waiting_for_a_question() -> None:
         os.kill(pid, signal.SIGSTOP)  # no answer will come
         interpreter = Interpreter(cast("Hands", solver), lambda make: None)
         interpreter.carry_out([question()])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await interpreter.close(grace_s=60)
         assert not interpreter.open
     finally:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.engines.agent import LABEL_STAMP, AgentPlan, body
+import pytest
+
+from tenure.engines.agent import LABEL_STAMP, MEMORY_BYTES, MOST_PIDS, AgentPlan, body
 
 PLAN = AgentPlan("n1", "tenure:1", "https://0.0.0.0:7481", files={"token": b"secret"})
 
@@ -45,6 +47,22 @@ def test_apparmor_does_not_confine_it() -> None:
     assert body(replace(PLAN, is_confined=True))["HostConfig"]["SecurityOpt"] == [
         "apparmor=unconfined"
     ]
+
+
+def test_a_defect_of_it_cannot_take_the_node() -> None:
+    host = body(PLAN)["HostConfig"]
+    assert (host["Memory"], host["PidsLimit"]) == (MEMORY_BYTES, MOST_PIDS)
+
+
+@pytest.mark.parametrize("driver", ["json-file", "local"])
+def test_its_log_on_the_node_is_bounded(driver: str) -> None:
+    log = body(replace(PLAN, log_driver=driver))["HostConfig"]["LogConfig"]
+    assert log == {"Type": driver, "Config": {"max-size": "1m", "max-file": "3"}}
+
+
+@pytest.mark.parametrize("driver", ["", "journald", "none", "syslog"])
+def test_where_logs_go_elsewhere_is_the_engines_to_say(driver: str) -> None:
+    assert "LogConfig" not in body(replace(PLAN, log_driver=driver))["HostConfig"]
 
 
 def test_the_stamp_tells_whether_anything_has_changed() -> None:

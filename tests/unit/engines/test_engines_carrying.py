@@ -17,7 +17,7 @@ from tenure.engines.images import Counted, _thinned
 from tenure.engines.transport import Timeouts, Transport
 from tenure.model.errors import EngineUnclear
 
-TIMES = Timeouts(connect_s=1.0, ping_s=0.3, read_s=1.0, quiet_s=0.1)
+TIMES = Timeouts(connect_s=30.0, ping_s=2.0, read_s=30.0, quiet_s=0.1)
 TABLE = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1

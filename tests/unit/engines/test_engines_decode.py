@@ -138,6 +138,9 @@ def test_names_of_images() -> None:
 
 
 def test_facts_of_an_engine() -> None:
-    facts = decode.engine_facts({"ID": "X", "NCPU": 3, "MemTotal": 5}, "1.41", ("i",))
+    told = {"ID": "X", "NCPU": 3, "MemTotal": 5, "SystemTime": "1970-01-01T00:00:02.5+00:00"}
+    facts = decode.engine_facts(told, "1.41", ("i",))
+    assert facts.clock_us == 2_500_000
+    assert decode.engine_facts({"ID": "X"}, "1.41", ()).clock_us is None
     assert facts.capacity == Resources(cpu_m=3000, memory_bytes=5)
     assert (facts.engine_id, facts.api_version, facts.images) == ("X", "1.41", ("i",))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
-from tenure.engines.files import FileRefused, Packing, Piece
+from tenure.engines.files import FileRefused, Packing, Piece, _require_room
+from tenure.model.errors import EngineUnclear
 
 
 async def _packed(piece: Piece) -> bytes:
@@ -24,3 +26,11 @@ def test_a_link_in_the_place_of_an_input_is_not_followed(tmp_path: Path) -> None
     given.symlink_to(secret)
     with pytest.raises(FileRefused, match="leads elsewhere"):
         asyncio.run(_packed(piece))
+
+
+def test_an_output_that_would_fill_the_disk_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    partial = tmp_path / ".00000-e1"
+    partial.mkdir()
+    _require_room(tmp_path, -(1 << 60))
+    with pytest.raises(EngineUnclear, match=re.escape(f"on the disk of {tmp_path}: make")):
+        _require_room(partial, 1 << 60)

@@ -108,6 +108,20 @@ def test_a_copy_counts_once_however_many_nodes_have_one(solver: str) -> None:
     assert ends_s(found) == {"x": 80}
 
 
+@pytest.mark.parametrize("words", [{}, {"solver": "first_fit"}, {"sharing": "fair"}])
+def test_of_plans_that_end_alike_the_one_with_more_tasks_at_their_fastest_copy_counts(
+    words: dict[str, str],
+) -> None:
+    """All blocks lie on both nodes, five of six in the memory of one: a has more of them."""
+    near = (((0, 1), (0,), 5), ((0, 1), (1,), 1))
+    stage = need("read", 6, chunk_bytes=MIB, copies=(((0, 1), 6),), bring_us=20 * US)
+    even = planned(asked(batch("x", stage), **words))
+    assert ends_s(even) == {"x": 120}
+    found = planned(asked(batch("x", replace(stage, nearest=near)), **words))
+    assert begins(found, "x") == [("a", 0, 2, 0), ("a", 60, 2, 0), ("b", 0, 2, 0)]
+    assert ends_s(found) == ends_s(even)
+
+
 def test_bringing_takes_its_time_on_the_link_and_beside_it() -> None:
     offers = (offer("a", 0), offer("b", link_bytes_per_s=MIB))
     lies = (((0,), 3),)
@@ -158,6 +172,19 @@ def test_with_fair_sharing_the_one_with_less_goes_first() -> None:
     fair = ends_s(planned(asked(first, second, other, sharing="fair")))
     assert fair["other"] == 180
     assert fair["two"] == 300
+
+
+def test_with_fair_sharing_who_weighs_more_goes_first_for_longer() -> None:
+    def last(weight: float) -> str:
+        anns = [
+            batch(f"ann{i}", need("s", 4, 60), submitter="ann", weight=weight) for i in range(2)
+        ]
+        bobs = [batch(f"bob{i}", need("s", 4, 60), submitter="bob") for i in range(2)]
+        ends = ends_s(planned(asked(*bobs, *anns, sharing="fair")))
+        return max(ends, key=ends.__getitem__)
+
+    assert last(1) == "ann1"  # in turns
+    assert last(100) == "bob1"  # with one of his and one of hers she still holds less
 
 
 def test_a_window_that_is_longer_than_the_first_look_is_used_where_it_is_needed() -> None:

@@ -1,5 +1,6 @@
 """The forecaster on made series whose quantiles are known."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tenure.harvest.forecast.grid import DAY_STEPS, Floats, Panel
 from tenure.harvest.forecast.linear import fit_linear
 from tenure.harvest.forecast.margin import base_of_equal_harvest, dynamic_margin, harvest
 from tenure.harvest.forecast.mixture import shares
-from tenure.harvest.forecast.model import ForecastParams, ModelName, fit, forecast
+from tenure.harvest.forecast.model import FITS, ForecastParams, ModelName, fit, forecast
 from tenure.harvest.forecast.rows import Rows, past_origins
 from tenure.harvest.forecast.scores import pinball, score
 from tenure.model.errors import InvalidInput
@@ -180,6 +181,41 @@ def test_the_plane_has_the_quantiles_coverage() -> None:
     target = (columns[:, COLUMNS.index("q99_7d")] + random.normal(size=40_000)).astype(np.float32)
     plane = fit_linear(columns, target, 0.9)
     assert np.mean(target <= plane.predict(columns)) == pytest.approx(0.9, abs=0.01)
+
+
+def test_the_same_rows_again_argue_for_no_more_freedom() -> None:
+    """Samples of one day hardly differ: with five times as many a plane followed single days."""
+    random = np.random.default_rng(10)
+    columns = random.normal(size=(12_000, len(COLUMNS))).astype(np.float32)
+    target = (columns[:, 0] + random.normal(size=12_000)).astype(np.float32)
+    few = fit_linear(columns, target, 0.9)
+    many = fit_linear(np.tile(columns, (5, 1)), np.tile(target, 5), 0.9)
+    assert many.predict(columns) == pytest.approx(few.predict(columns), abs=0.02)
+
+
+def test_what_is_forecast_is_the_mean_of_the_models_that_were_judged(
+    panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Constant] = []
+
+    def fit_next(columns: Floats, target: Floats, quantile: float) -> Constant:
+        made.append(Constant(float(len(made))))
+        return made[-1]
+
+    monkeypatch.setitem(FITS, "linear", fit_next)
+    found = fit(panel, ForecastParams(model="linear", folds=4, max_rows=500))
+    assert len(made) == 4
+    assert (found.ahead == 1.5).all()
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A model that forecasts one value."""
+
+    value: float
+
+    def forecasts(self, columns: Floats) -> Floats:
+        return np.full((len(columns), 1), self.value, dtype=np.float32)
 
 
 def missed(

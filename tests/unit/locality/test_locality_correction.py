@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from tenure.locality.correction import MOST_FACTOR, Bandwidths, Correction, CpuModel
-from tenure.locality.scores import Tier
+from tenure.locality.correction import LEAST_MEASURED, MOST_FACTOR, Correction, CpuModel
 from tenure.model.errors import InvalidInput
 from tenure.model.units import MIB, US
 
@@ -50,18 +49,17 @@ def test_a_weight_out_of_bounds_is_refused(weight: float) -> None:
 
 
 def test_the_cpu_time_of_a_task_is_a_line_over_its_input() -> None:
-    model = CpuModel(usual_us_per_byte=0.01)
-    assert model.predict_us(100 * MIB) == round(0.01 * 100 * MIB)
+    model = CpuModel()
     for mib in (1, 20, 64, 128, 100, 7) * 5:
         model.add(mib * MIB, 300_000 + 0.005 * mib * MIB)
     assert model.predict_us(50 * MIB) == pytest.approx(300_000 + 0.005 * 50 * MIB, rel=1e-6)
 
 
 def test_no_line_predicts_a_negative_time() -> None:
-    falling = CpuModel(usual_us_per_byte=0.01)
+    falling = CpuModel()
     for mib in (1, 2, 3, 4):
         falling.add(mib * MIB, US / mib)
-    steep = CpuModel(usual_us_per_byte=0.01)
+    steep = CpuModel()
     for mib, cpu in ((100, 1.0), (200, 10.0), (300, 20.0)):
         steep.add(mib * MIB, cpu * US)
     for model in (falling, steep):
@@ -69,27 +67,22 @@ def test_no_line_predicts_a_negative_time() -> None:
 
 
 def test_inputs_of_one_size_give_a_rate() -> None:
-    model = CpuModel(usual_us_per_byte=0.01)
+    model = CpuModel()
     for _ in range(10):
         model.add(64 * MIB, US)
     assert model.predict_us(128 * MIB) == pytest.approx(2 * US)
 
 
-def test_scores_are_learned_from_reads() -> None:
-    measured = Bandwidths()
-    assert measured.scores().hdd == 20
-    for tier, mb_per_s in ((Tier.MEMORY, 3000), (Tier.SSD, 500), (Tier.HDD, 60)):
-        for _ in range(5):
-            measured.add(tier, 128_000_000, 128 / mb_per_s * US)
-    measured.add(Tier.HDD, 0, 5)
-    found = measured.scores()
-    assert found.ssd == pytest.approx(6)
-    assert found.hdd == pytest.approx(50)
-    assert found.in_rack == pytest.approx(100)
+def test_a_few_tasks_tell_nothing_yet() -> None:
+    model = CpuModel()
+    assert model.predict_us(64 * MIB) == 0
+    for count in range(LEAST_MEASURED):
+        assert model.is_known == (count >= LEAST_MEASURED)
+        model.add(64 * MIB, US)
+    assert model.is_known
 
 
-def test_a_tier_needs_some_reads_before_it_counts() -> None:
-    measured = Bandwidths()
-    measured.add(Tier.HDD, MIB, US)
-    assert measured.of(Tier.HDD) is None
-    assert measured.scores().hdd == 20
+@pytest.mark.parametrize("decay", [0.0, 1.5, math.nan])
+def test_a_decay_out_of_bounds_is_refused(decay: float) -> None:
+    with pytest.raises(InvalidInput, match="decay"):
+        CpuModel(decay)

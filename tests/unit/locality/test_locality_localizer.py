@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tenure.locality import localizer
 from tenure.locality.localizer import PLAIN_MOST, Tiers
-from tenure.model.locality import Choice, Copy, Fit, PrefetchAsk, PrefetchBlock, Read, Seats
+from tenure.model.locality import (
+    Choice,
+    Copy,
+    Fit,
+    Later,
+    PrefetchAsk,
+    PrefetchBlock,
+    Read,
+    Seats,
+    Taken,
+)
 from tenure.model.units import MIB, US
 
 MEMORY, SSD, HDD = range(3)
@@ -42,13 +55,38 @@ def test_copies_on_nodes_without_a_seat_do_not_count() -> None:
     assert Tiers().match(seats(a=1), [Read(0, (copy("z", MEMORY),))]) == [Fit(0, "a", 100_000)]
 
 
+def test_what_begins_now_leaves_a_task_to_a_slot_that_comes_later() -> None:
+    """Both cost the same on a, where one may begin; b, whose slot comes later, can read one."""
+    reads = [Read(0, (copy("a", SSD), copy("b", SSD))), Read(1, (copy("a", SSD),))]
+    begun = Tiers().match_now(seats(a=1, b=0), Later((0, 0), (0, 1)), reads)
+    assert begun == [Fit(1, "a", 8000)]
+    assert len(Tiers().match_now(seats(a=1, b=0), Later((0, 0), (0, 0)), reads)) == 1
+
+
+def test_the_fastest_copy_is_read_now_and_nothing_without_one() -> None:
+    reads = [Read(0, (copy("a", HDD),)), Read(1, (copy("a", MEMORY),)), Read(2, (copy("b", SSD),))]
+    begun = Tiers().match_now(seats(a=1, c=2), Later((0, 0), (3, 0)), reads)
+    assert begun == [Fit(1, "a", 1000)]
+
+
+def test_a_slot_that_comes_soon_is_waited_for_where_the_copy_is_faster_there() -> None:
+    rows = [Read(0, (copy("a", SSD), copy("b", MEMORY)))]
+    assert Tiers().match_now(seats(a=1, b=0), Later((0, 1), (0, 0)), rows) == []
+    assert Tiers().match_now(seats(a=1, b=1), Later((0, 1), (0, 0)), rows) == [Fit(0, "b", 1000)]
+    far = Tiers().match_now(seats(a=1, b=0), Later((0, 0), (0, 1)), rows)
+    assert far == [Fit(0, "a", 8000)], "it comes too late"
+    for tier in (MEMORY, SSD, HDD):
+        same = [Read(0, (copy("a", tier), copy("b", tier)))]
+        assert len(Tiers().match_now(seats(a=1, b=0), Later((0, 1), (0, 0)), same)) == 1
+
+
 def test_the_choices_of_a_task_are_told_by_their_cost() -> None:
     asked = Seats(("a", "b", "c"), ("r", "r", "s"), (0, 1, 1))
     found = Tiers().choices(asked, Read(0, (copy("a", SSD),)), 3)
     assert found == [Choice("a", 8000), Choice("b", 48_000), Choice("c", 100_000)]
 
 
-def asked(count: int, slots: int, *, cpu_us: int = US, **more: bool) -> PrefetchAsk:
+def asked(count: int, slots: int, *, cpu_us: int = US, **more: Any) -> PrefetchAsk:
     """Return blocks of 100 MiB on one disk a node, two nodes, 100 MiB/s."""
     blocks = tuple(
         PrefetchBlock(i, 100 * MIB, (Copy("ab"[i % 2], "disk", HDD),), cpu_us) for i in range(count)
@@ -90,6 +128,34 @@ def test_copies_that_took_longer_make_later_predictions_longer() -> None:
     assert after.copies[0].alone_us == US  # what is compared with what was measured
 
 
+def test_what_tasks_computed_counts_in_place_of_what_was_estimated() -> None:
+    """Estimated to compute nothing; they compute for 30 s a block, on a node of twice the speed."""
+    tiers = Tiers()
+    wrong = replace(asked(8, 2, cpu_us=0), course="b/scan")
+    before = tiers.plan(wrong)
+    disk = Copy("a", "disk", HDD, bytes_per_s=100 * MIB)
+    for mib in (50, 100, 100):
+        read_us, compute_us = US * mib // 100, 30 * US * mib // 100
+        assert tiers.plan(wrong) == before, "two tasks tell nothing yet"
+        tiers.learn_task("b/scan", Taken(disk, mib * MIB, read_us + compute_us // 2, speed=2.0))
+    assert tiers.plan(wrong) == tiers.plan(asked(8, 2, cpu_us=30 * US)) != before
+    assert tiers.plan(replace(wrong, course="other/scan")) == before
+    tiers.forget_course("b/scan")
+    assert tiers.plan(wrong) == before
+
+
+def test_of_too_many_jobs_the_one_that_learned_nothing_for_longest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(localizer, "MOST_COURSES", 2)
+    tiers, taken = Tiers(), Taken(copy("a", HDD), 100 * MIB, 60 * US)
+    for course in ("a", "b", "a", "c", "a", "c", "a", "c"):
+        tiers.learn_task(course, taken)
+    ask = asked(8, 2, cpu_us=0)
+    plans = {c: tiers.plan(replace(ask, course=c)).without_us for c in ("", "a", "b", "c")}
+    assert plans["b"] == plans[""] < plans["a"] == plans["c"]
+
+
 def test_scores_follow_bandwidths() -> None:
     tiers = Tiers()
     tiers.learn_rates({MEMORY: 1000.0, SSD: 500.0, HDD: 100.0})
@@ -97,7 +163,7 @@ def test_scores_follow_bandwidths() -> None:
     assert tiers.told()["hdd"] == 10.0
 
 
-@pytest.mark.compiles
+@pytest.mark.computes
 def test_what_the_daemons_child_compiled_is_loaded_and_answers_the_same(tmp_path: Path) -> None:
     pytest.importorskip("numba", reason="numba is not installed: nothing compiles")
     argv = [sys.executable, "-m", "tenure.daemon.kernels", str(tmp_path), "locality"]

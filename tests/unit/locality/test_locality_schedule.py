@@ -27,6 +27,17 @@ def test_a_task_runs_in_the_process_that_holds_its_partition() -> None:
     assert found.cost.tolist() == [M, 0]
 
 
+def test_a_rack_keeps_a_slot_beside_that_of_a_process_for_who_reads_within_it() -> None:
+    """Both of executor-1's are needed: the second task's fastest copy is in its rack."""
+    index = {"executor-1": 0, "far": 1, "near": 2, "other": 3}
+    places = places_of([2, 0, 0, 1], [1, 0, 1, 0])
+    wants = wants_of([Task(process="executor-1"), task(near=1, far=8)], index, SCORES)
+    for pruning in (OURS, NOTHING):
+        found = schedule(places, wants, RATES, pruning)
+        assert found.place.tolist() == [0, 0]
+        assert found.cost.tolist() == [0, 41_000]
+
+
 def test_tasks_without_preference_run_anywhere_before_anyone_reads_over_the_network() -> None:
     places = places_of([1, 1], [0, 0])
     wants = wants_of([task(b=20), Task(is_indifferent=True)], {"a": 0, "b": 1}, SCORES)

@@ -111,6 +111,26 @@ async def test_profiles_foreign_use_and_samples(store: EmbeddedStats) -> None:
     assert (sampler.last.containers, sampler.last.samples) == (4, 3)
 
 
+async def test_what_is_used_now_is_what_was_told_last(store: EmbeddedStats) -> None:
+    fleet = Fleet()
+    sampler = fleet.sampler(store)
+    assert sampler.loads().nodes == {}
+    await sweep(fleet, sampler, 1)
+    assert {load.used for load in sampler.loads().nodes.values()} == {None}
+    await sweep(fleet, sampler, 1)
+    loads = sampler.loads()
+    assert loads.nodes["a"].used == Resources(750, 3000, 0, 21)
+    assert loads.nodes["a"].containers.keys() == {"c1", "job/0"}
+    fleet.broken["a"] = EngineUnclear("a does not answer")
+    await sweep(fleet, sampler, 10)
+    kept = sampler.loads().nodes
+    assert sampler.loads().is_stale(kept["a"].taken_us, fleet.now_us)
+    assert not sampler.loads().is_stale(kept["b"].taken_us, fleet.now_us)
+    del fleet.nodes["a"]
+    await sweep(fleet, sampler, 1)
+    assert sampler.loads().nodes.keys() == {"b"}
+
+
 async def test_a_large_fleet_is_told_of_some_nodes_at_a_time(store: EmbeddedStats) -> None:
     """The core reads each node anew whose use has changed: of a thousand that would be long."""
     fleet = Fleet()

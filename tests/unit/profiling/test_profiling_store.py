@@ -236,13 +236,14 @@ def _open_files(folder: Path) -> list[str]:
 async def test_a_long_write_does_not_hold_up_the_loop(store: EmbeddedStats) -> None:
     rows = [row(START_US + n * US, n, container=f"c{n % 500}") for n in range(20_000)]
     writing = asyncio.create_task(store.write(rows))
-    worst_s, before_s = 0.0, time.thread_time()  # a busy machine makes us wait, not work
+    begun_s, worst_s, before_s = time.process_time(), 0.0, time.thread_time()
     while not writing.done():
         await asyncio.sleep(0.005)
         worst_s = max(worst_s, time.thread_time() - before_s)
         before_s = time.thread_time()
     await writing
-    assert worst_s < 0.25
+    # of its work, that of its thread included: a slow processor takes longer for both
+    assert worst_s < max(0.25, (time.process_time() - begun_s) / 3)
 
 
 WRITER = """
@@ -285,7 +286,7 @@ def test_kill_9_keeps_every_acknowledged_write_whole(tmp_path: Path) -> None:
         child.send_signal(signal.SIGKILL)
         seen += [int(line) for line in child.stdout if line.endswith("\n")]
         child.stdout.close()
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(60) == -signal.SIGKILL
         acknowledged = asyncio.run(_check(path, seen[-1]))
     assert acknowledged >= 6 * 5
 

@@ -44,7 +44,7 @@ def create(name: str = "one", image: str = IMAGE, **labels: str) -> CreateContai
 
 
 async def eventually(look: Callable[[], Awaitable[Any]]) -> Any:
-    end_s = time.monotonic() + 10
+    end_s = time.monotonic() + 60
     while not (found := await look()):
         assert time.monotonic() < end_s, "waited in vain"
         await asyncio.sleep(0.01)

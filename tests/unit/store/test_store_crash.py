@@ -116,7 +116,7 @@ class Writer:
         self._process.kill()
         self._stdin.close()
         self._stdout.close()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=60)
 
 
 @contextmanager

@@ -317,6 +317,6 @@ def test_readers_in_other_threads_see_whole_commits_only(
             take(Source(path.parent, path), tmp_path / "backup", KINDS, stamp=("1", 1))
     done.set()
     for reader in readers:
-        reader.join(timeout=10)
+        reader.join(timeout=60)
     assert errors == []
     assert store.load()["things"] == dict.fromkeys("abc", Thing(100))
