@@ -12,7 +12,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from testbed import certificates, cgroups, cleanup, config, engine, network, power, registry, sshd
+from testbed import (
+    certificates,
+    cgroups,
+    cleanup,
+    config,
+    engine,
+    network,
+    power,
+    registry,
+    sshd,
+    tasks,
+)
 from testbed.binaries import toolchain
 from testbed.errors import TestbedError
 from testbed.image import archive
@@ -214,7 +225,7 @@ class Testbed:
 
         Then starts the engine again, which learns only so that it is gone.
         """
-        engine.clear_task(self.layout, name, container)
+        tasks.clear(self.layout, name, container)
         power.restart_engine(self.layout, name)
 
     def kill_node(self, name: str) -> None:

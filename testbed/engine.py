@@ -90,7 +90,7 @@ def pid(layout: Layout, name: str) -> int | None:
     return _kept_pid(layout, name, "engine.pid")
 
 
-def _machine(layout: Layout, name: str) -> int | None:
+def machine(layout: Layout, name: str) -> int | None:
     """Return the pid of the process that keeps the machine's mount namespace, None if off."""
     return _kept_pid(layout, name, "machine.pid")
 
@@ -169,10 +169,10 @@ def start(layout: Layout, name: str) -> None:
     """Boot the machine if it is off, start the engine, wait for its API and the image."""
     if layout.stopping.exists():
         raise TestbedError(f"{layout.directory}: this testbed is being stopped")
-    machine = _machine(layout, name) or _boot(layout, name)
+    keeper = machine(layout, name) or _boot(layout, name)
     kill(layout, name)  # a containerd left over from a dockerd that died alone
     _configure(layout, name, live_restore=layout.live_restore)
-    enter = ["nsenter", "-t", str(machine), "--mount", "--uts", "--net"]
+    enter = ["nsenter", "-t", str(keeper), "--mount", "--uts", "--net"]
     fresh = ["sh", "-c", _FRESH, str(layout.socket(name))]
     argv = [*enter, *fresh, layout.toolchain.dockerd, *_flags(layout, name)]
     log = layout.node_dir(name) / "dockerd.log"
@@ -181,7 +181,7 @@ def start(layout: Layout, name: str) -> None:
     )
     (layout.node_dir(name) / "engine.pid").write_text(str(started))
     if layout.spec(name).reach == "ssh":
-        sshd.start(layout, name, machine)
+        sshd.start(layout, name, keeper)
     _await_api(layout, name, started)
     docker_api.ensure_image(
         layout.socket(name), image.IMAGE, image.archive(layout.toolchain.busybox)
@@ -259,23 +259,6 @@ def kill(layout: Layout, name: str) -> None:
             continue
     if not wait_for(lambda: not any(_is_alive(layout, name, p) for p in doomed), STOP_TIMEOUT_S):
         raise TestbedError(f"the engine of {name} does not end")
-
-
-def clear_task(layout: Layout, name: str, container: str) -> None:
-    """End the task of a container in the node's containerd, as an operator does with ctr.
-
-    Raises TestbedError if the machine is off. The engine learns of it when it is started again.
-    """
-    machine = _machine(layout, name)
-    if machine is None:
-        raise TestbedError(f"{name} is off")
-    ctr = shutil.which("ctr", path=layout.toolchain.path)
-    if ctr is None:
-        raise TestbedError("there is no ctr beside the engine's containerd")
-    at = ["--address", "/run/tenure/exec/containerd/containerd.sock", "--namespace", "moby"]
-    for words in (["kill", "--signal", "SIGKILL"], ["rm", "--force"]):
-        argv = ["nsenter", "-t", str(machine), "--mount", ctr, *at, "tasks", *words, container]
-        subprocess.run(argv, capture_output=True, check=False)  # one that is gone is cleared
 
 
 def _containerd(layout: Layout, name: str) -> int | None:

@@ -21,8 +21,8 @@ MACHINE = "grave"
 RETRY_US = 2 * US
 #: What the operator does on the node of a copy that its engine neither starts nor ends.
 REMEDY = (
-    "on that node: ctr -n moby tasks kill -s SIGKILL ID; ctr -n moby tasks rm ID; "
-    "then restart the engine"
+    "on that node: ctr -n moby tasks kill -s SIGKILL ID; ctr -n moby tasks rm ID "
+    "(where that does not come back: kill -9 its containerd-shim); then restart the engine"
 )
 #: Back-off doubles up to 2**5 times RETRY_US, about a minute.
 MAX_DOUBLINGS = 5

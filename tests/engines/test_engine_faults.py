@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from tenure.model.effects import OneEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts
 from tenure.model.outcome import Done, Refused, Unknown
-from testbed import Node, Testbed, docker_api
+from testbed import Node, Testbed, docker_api, tasks
 from tests.engines.conftest import QUICK
 from tests.engines.lab import Kept, Lab, body, create, eventually, policy, retire, start, stop
 
@@ -88,10 +90,14 @@ async def _seen(engine: Engine, ref: str) -> ContainerFacts | None:
         return None
 
 
+@pytest.mark.parametrize("has_shim", [True, False], ids=["shim answers", "shim is silent"])
 async def test_what_runs_unseen_is_not_removed_until_somebody_ended_it(
-    bed: Testbed, engine: Engine, lab: Lab, tmp_path: Path
+    bed: Testbed, engine: Engine, lab: Lab, tmp_path: Path, *, has_shim: bool
 ) -> None:
-    """Docker 20.10 removes it with a 204, and its process runs on."""
+    """Docker 20.10 removes it with a 204, and its process runs on.
+
+    A shim that answers nobody, as one that missed an exit does, is ended with what it keeps.
+    """
     engine_id, file = await _run_unseen(bed, engine, lab, tmp_path)
     await eventually(lambda: _grows(file))  # its process runs
     for effect in (retire(engine_id), start(engine_id), retire(engine_id)):
@@ -99,7 +105,11 @@ async def test_what_runs_unseen_is_not_removed_until_somebody_ended_it(
         assert isinstance(outcome, Refused)
         assert outcome.code == "start_blocked"
     assert await engine.inspect(engine_id) is not None
+    (shim,) = tasks.shims(bed.layout, "node1", engine_id)
+    if not has_shim:
+        os.kill(shim, signal.SIGSTOP)
     await asyncio.to_thread(bed.clear_task, "node1", engine_id)
+    assert tasks.shims(bed.layout, "node1", engine_id) == []
     await eventually(lambda: _seen(engine, engine_id))
     assert not await _grows(file)
     assert await engine.perform(retire(engine_id)) == Done()
