@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tenure.model.errors import Conflict
 from testbed import NodeSpec, Testbed, docker_api
 from tests.faults.rig import fast_config
+from tests.faults.statedb import records
 from tests.faults.tenured import Tenured, until
 from tests.faults.truth import Truth
 
@@ -79,6 +81,22 @@ class Pair:
         """Whether the latest drain of a node has emptied it."""
         drain = self.node(node)["drain"]
         return drain is not None and drain["state"] == "drained"
+
+    def has_drain_ended(self, node: str) -> bool:
+        """Whether the latest drain of a node is over, by the state on the disk."""
+        drain = records(self.tenured.database, "drains").get(node)
+        return drain is not None and drain["finished_us"] is not None
+
+    def end_drain(self, node: str) -> None:
+        """End a drain; one that came to its own end just now is over too."""
+        drain = self.node(node)["drain"]
+        if drain is None or drain["finished_at"]:
+            return
+        try:
+            self.tenured.client.cancel_drain(node)
+        except Conflict as error:
+            if error.code != "not_draining":
+                raise
 
     def await_drained(self, node: str) -> None:
         """Return once a node is drained."""

@@ -67,6 +67,8 @@ class Recorder:
         try:
             connection.request("GET", f"/events?since={since}&filters={FILTERS}")
             response = connection.getresponse()
+            if response.status != 200:  # an engine that starts or ends says so in one line
+                raise ConnectionError(f"{node.name}: {response.status}")
             while not self._over.is_set() and (line := response.readline()):
                 event = json.loads(line)
                 last_ns = max(last_ns, int(event["timeNano"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def test_kill_draining(folder: Path, share: Share, plan: list[str]) -> None:
 def _strike(pair: Pair, home: str, step: str, rng: random.Random, tally: Tally) -> None:
     with closing(Watch(pair.tenured.database)) as watch:
         pair.tenured.client.drain_node(home, reason=step)
-        was_met = Aim(watch, rng).at(step)
+        was_met = Aim(watch, rng, is_over=partial(pair.has_drain_ended, home)).at(step)
     pair.tenured.kill()
     tally.note(step, was_struck=was_met, standing=standing(pair.tenured.database))
 
@@ -59,9 +60,9 @@ def _settles(pair: Pair, home: str, names: dict[str, str]) -> None:
     if pair.is_drained(home):
         assert pair.copies(home) == {}
         assert pair.node(home)["scheduling"] == "cordoned"
-        pair.tenured.client.schedule_node(home, "yes")
     else:
-        pair.tenured.client.cancel_drain(home)
+        pair.end_drain(home)
+    pair.tenured.client.schedule_node(home, "yes")
 
 
 def _is_over_or_unsure(pair: Pair, home: str) -> bool:

@@ -20,7 +20,7 @@ from tests.faults.tenured import until
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
 #: Fault, mending, and for how long at least and at most (s). No machine boots sooner than its
-#: silence is noticed, by two pings.
+#: silence is noticed, by two pings, which are late where the daemon is.
 Change = Callable[[Testbed, str], None]
 FAULTS: dict[str, tuple[Change, Change, float, float]] = {
     "kill_engine": (Testbed.kill_engine, Testbed.restart_engine, 0.0, 3.0),
@@ -85,6 +85,8 @@ def _strike(rig: Rig, fault: str, step: str, rng: random.Random) -> bool:
             raise
         return False
     time.sleep(rng.uniform(least_s, most_s))
+    if fault == "kill_node":
+        until(lambda: not _is_answering(rig, node), 30, f"the silence of {node} to be noticed")
     _mend(rig, mend, node)
     return True
 
@@ -96,6 +98,10 @@ def _mend(rig: Rig, mend: Change, node: str) -> None:
     except TestbedError:
         if node != CLOUD:
             raise
+
+
+def _is_answering(rig: Rig, node: str) -> bool:
+    return bool(records(rig.tenured.database, "nodes")[node]["reach"] == "ok")
 
 
 def _all_answer(rig: Rig) -> bool:

@@ -87,7 +87,8 @@ def _strike(pair: Pair, operator: Operator, who: str, step: str, rng: random.Ran
     """Kill at a step and bring it back; return whether the step was met."""
     with closing(Watch(pair.tenured.database)) as watch:
         pair.tenured.client.drain_node(HOME, reason=step)
-        was_met = Aim(watch, rng, operator.work).at(step)
+        ended = partial(pair.has_drain_ended, HOME)
+        was_met = Aim(watch, rng, operator.work, is_over=ended).at(step)
     pause_s = rng.choice((0.0, 0.5, 3.0))
     if who == "daemon":
         pair.tenured.kill()
@@ -144,9 +145,7 @@ def _end_of(pair: Pair, key: str) -> str:
 
 def _clear(pair: Pair, key: str) -> None:
     for node in NODES:
-        drain = pair.node(node)["drain"]
-        if drain and not drain["finished_at"]:
-            pair.tenured.client.cancel_drain(node)
+        pair.end_drain(node)
         pair.tenured.client.schedule_node(node, "yes")
     pair.tenured.client.remove_container(key)
     until(lambda: not [n for node in NODES for n in pair.copies(node)], 60, "it to be gone")

@@ -79,6 +79,14 @@ def test_what_was_not_struck_is_aimed_at_once_more_at_the_end() -> None:
     assert tally.missing() == []
 
 
+def test_what_is_never_struck_is_aimed_at_for_some_rounds() -> None:
+    tally = Tally(("run.due",))
+    for step in tally.strikes(["run.due"]):
+        tally.note(step, was_struck=False)
+    assert tally.aimed["run.due"] == 1 + strikes.ROUNDS
+    assert tally.missing() == ["run.due"]
+
+
 @pytest.fixture
 def told(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     """A database as the daemon's, without anything in it."""
@@ -123,6 +131,22 @@ def test_a_step_entered_while_somebody_acted_was_not_seen_in_time(
         return True
 
     assert not aim_at(told, tmp_path, act)
+
+
+@pytest.mark.parametrize("has_come", [True, False])
+def test_nothing_is_waited_for_that_cannot_come_any_more(
+    told: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_come: bool
+) -> None:
+    monkeypatch.setattr(strikes, "AIM_S", 1e9)
+
+    def is_over() -> bool:
+        if has_come:
+            enter(told, "migration.undo_source")
+        return True
+
+    with closing(Watch(tmp_path / "state.db")) as watch:
+        aim = Aim(watch, random.Random(0), is_over=is_over)
+        assert aim.at("migration.undo_source") == has_come
 
 
 def test_only_what_nobody_could_see_is_allowed() -> None:

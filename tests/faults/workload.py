@@ -24,6 +24,9 @@ TERMINAL = ("succeeded", "failed", "cancelled")
 MIB = 1 << 20
 ANSWER_S = 90.0
 MAX_AGE_S = 25.0
+#: A job that is to be cancelled runs on until it is (an hour, in tenths of a second): its cancel
+#: waits for whatever the workload asks first, while a daemon comes back or a move ends.
+ENDLESS = 36_000
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ class Load:
         """Return a random job and the states it may end in."""
         kind = self.rng.choice(("plain", "plain", "plain", "retried", "failing", "cancelled"))
         first, later = {"retried": (7, 0), "failing": (7, 7)}.get(kind, (0, 0))
-        tenths = 600 if kind == "cancelled" else self.rng.randint(5, 25)
+        tenths = ENDLESS if kind == "cancelled" else self.rng.randint(5, 25)
         body: dict[str, Any] = {
             "name": name,
             "image": IMAGE,
