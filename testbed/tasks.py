@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from testbed import cgroups, engine
@@ -37,7 +38,8 @@ def clear(layout: Layout, name: str, container: str) -> None:
     for folder in (cgroups.tracker() / layout.node_group(name)).rglob(container):
         cgroups.end(str(folder.relative_to(cgroups.tracker())))
     for shim in shims(layout, name, container):
-        os.kill(shim, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(shim, signal.SIGKILL)
     if not engine.wait_for(lambda: _is_gone(layout, name, container), GONE_S):
         raise TestbedError(f"the task of {container} on {name} stays, though its shim was killed")
 

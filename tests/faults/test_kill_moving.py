@@ -23,7 +23,7 @@ from tests.faults.statedb import Watch, records, standing
 from tests.faults.strikes import Aim, Tally
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.faults, pytest.mark.strikes("kill_moving"), pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.faults, pytest.mark.strikes("kill_moving"), pytest.mark.timeout(5400)]
 
 HOME, AWAY = NODES
 AT_REST = "at-rest"
