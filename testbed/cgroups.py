@@ -156,7 +156,7 @@ def end(group: str) -> None:
     """Kill all processes in a group and wait until there are none.
 
     Repeats until the group is empty, because a process may fork between the reading of the
-    list and its own end. Raises TestbedError after 10 s.
+    list and its own end. Raises TestbedError after 30 s.
     """
     deadline = time.monotonic() + _END_TIMEOUT_S
     while processes(group):

@@ -7,11 +7,14 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from testbed import Testbed, TestbedError
 from tests.faults import strikes
 from tests.faults.laws import US, Span, unseen_us_at
+from tests.faults.operator import Operator
 from tests.faults.plans import PLANS
 from tests.faults.share import Share
 from tests.faults.statedb import Watch
@@ -91,7 +94,7 @@ def test_what_is_never_struck_is_aimed_at_for_some_rounds() -> None:
 def told(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     """A database as the daemon's, without anything in it."""
     with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as db:
-        db.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, type, subject, body)")
+        db.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, at_us, type, subject, body)")
         db.execute("CREATE TABLE records (kind, key, body)")
         yield db
 
@@ -147,6 +150,41 @@ def test_nothing_is_waited_for_that_cannot_come_any_more(
     with closing(Watch(tmp_path / "state.db")) as watch:
         aim = Aim(watch, random.Random(0), is_over=is_over)
         assert aim.at("migration.undo_source") == has_come
+
+
+class Sluggish:
+    """A testbed on which a copy is cleared at the second try at the earliest."""
+
+    def __init__(self, *, is_powered: bool) -> None:
+        self.is_powered = is_powered
+        self.asked: list[tuple[str, str]] = []
+        self.restarted: list[str] = []
+
+    def clear_task(self, name: str, container: str) -> None:
+        self.asked.append((name, container))
+        if len(self.asked) == 1 or not self.is_powered:
+            raise TestbedError("the task stays")
+
+    def is_on(self, name: str) -> bool:
+        return self.is_powered
+
+    def restart_engine(self, name: str) -> None:
+        self.restarted.append(name)
+        raise TestbedError(f"the engine of {name} did not start")
+
+
+@pytest.mark.parametrize("is_powered", [True, False])
+def test_the_operator_tries_again_unless_the_node_is_off(
+    told: sqlite3.Connection, tmp_path: Path, *, is_powered: bool
+) -> None:
+    body = '{"node": "a", "engine_id": "e1"}'
+    told.execute("INSERT INTO events VALUES (1, 0, 'copy.blocked', 'one', ?)", (body,))
+    bed = Sluggish(is_powered=is_powered)
+    operator = Operator(cast(Testbed, bed), tmp_path / "state.db")
+    assert [operator.work() for _ in range(3)] == [True, is_powered, False]
+    assert bed.asked == [("a", "e1")] * (2 if is_powered else 1)
+    assert bed.restarted == (["a"] if is_powered else [])
+    assert operator.cleared == 1
 
 
 def test_only_what_nobody_could_see_is_allowed() -> None:
