@@ -145,7 +145,8 @@ def run(
     _require_writable(output)
     batch = session.client.submit_batch(document(file))
     end = f"{ago(batch['promised_end_at'])} ({batch['promised_end_at']})"
-    session.out.note(f"{batch['name']}: {batch['tasks']} tasks, to end {end}")
+    count = "1 task" if batch["tasks"] == 1 else f"{batch['tasks']} tasks"
+    session.out.note(f"{batch['name']}: {count}, to end {end}")
     if not is_waiting and output is None:
         session.out.rows([batch], COLUMNS)
         return 0

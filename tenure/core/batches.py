@@ -17,6 +17,7 @@ from tenure.core import (
     chunks,
     lending,
     openings,
+    pauses,
     planning,
     reading,
     roster,
@@ -194,6 +195,8 @@ def review_touched(ctx: Context) -> None:
         task = ctx.tables.tasks.get(key)
         if task is not None:
             is_end = task.state is S.DONE and not _strand(ctx, task).undone
+            if task.state is S.PENDING:
+                pauses.release(ctx, task)
             if is_end or task.state is S.PENDING:
                 roster.stir(ctx)
             _judge(ctx, task)
@@ -323,7 +326,7 @@ def _serve(ctx: Context, batch: Batch) -> None:
 def _place_where_free(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     """Place tasks of a stage that no plan holds where there is room."""
     seats = [] if ctx.slice.is_spent else _seats(ctx, stage)
-    for task in roster.placeable(ctx, batch.id, stage.name):
+    for task in pauses.placeable(ctx, batch.id, stage.name):
         if ctx.slice.is_spent:
             ctx.arm(ctx.now_us, roster.MACHINE, "rest")
             return

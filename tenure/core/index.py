@@ -119,14 +119,18 @@ class Strand:
     ``put_out`` are the bytes that those which are done put out.
 
     ``again`` are those of ``pending`` that were tried before, and ``tried`` their order: those that
-    had to leave a node first, then by index. ``open`` are those that are not over. What was never
-    tried is taken in the order of its index, and never comes back as such: none stands before
-    ``first``, nor from ``end`` on.
+    had to leave a node first, then by index. ``held`` are those that may not begin yet, with their
+    places in that order, as far as somebody found them so: they are left out of it until they are
+    released. ``shunned`` are those of ``again`` by the node that they had to leave. ``open`` are
+    those that are not over. What was never tried is taken in the order of its index, and never
+    comes back as such: none stands before ``first``, nor from ``end`` on.
     """
 
     pending: set[int] = field(default_factory=set)
     again: set[int] = field(default_factory=set)
     tried: list[tuple[bool, int]] = field(default_factory=list)
+    held: dict[int, tuple[bool, int]] = field(default_factory=dict)
+    shunned: dict[str, set[int]] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)
     undone: int = 0
     done: int = 0
@@ -145,9 +149,11 @@ class Strand:
         if old is None:
             self.first, self.end = min(self.first, task.index), max(self.end, task.index + 1)
         if old is not None and old.index in self.again:
-            del self.tried[bisect_left(self.tried, _turn(old))]
+            self._leave(old)
         if task.state is TaskState.PENDING and task.attempt > 1:
             insort(self.tried, _turn(task))
+            if task.shunned:
+                self.shunned.setdefault(task.shunned, set()).add(task.index)
         for among, is_in in (
             (self.pending, task.state is TaskState.PENDING),
             (self.again, task.state is TaskState.PENDING and task.attempt > 1),
@@ -157,6 +163,27 @@ class Strand:
                 among.add(task.index)
             else:
                 among.discard(task.index)
+
+    def _leave(self, old: Task) -> None:
+        """Take out one that was tried before."""
+        if self.held.pop(old.index, None) is None:
+            del self.tried[bisect_left(self.tried, _turn(old))]
+        if old.shunned:
+            self.shunned[old.shunned].discard(old.index)
+            if not self.shunned[old.shunned]:
+                del self.shunned[old.shunned]
+
+    def hold(self, task: Task) -> None:
+        """Leave one that was tried before out of those that wait until it is released."""
+        if task.index in self.again and task.index not in self.held:
+            del self.tried[bisect_left(self.tried, _turn(task))]
+            self.held[task.index] = _turn(task)
+
+    def release(self, index: int) -> None:
+        """Count one among those that wait again, if it was held back."""
+        turn = self.held.pop(index, None)
+        if turn is not None:
+            insort(self.tried, turn)
 
     def waiting(self) -> Iterator[int]:
         """Yield those that wait for a node: those that were tried before, then others by index.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -105,11 +105,10 @@ class Survey:
             if need.is_rest:
                 (place,) = set(self._holding(given)) - set(need.nodes)
                 indices = shunned[need.name][place]
-                stages.append(self._with_copies(given, need, indices, batch.id))
+                stages.append(self._with_copies(given, need, sorted(indices), batch.id))
                 continue
             begun = self._progress.get((batch.id, need.name), Progress())
-            away = {index for indices in shunned[need.name].values() for index in indices}
-            waiting = len(strand.pending) - len(away)
+            waiting = len(strand.pending) - sum(map(len, shunned[need.name].values()))
             held = begun.running.total() + begun.ahead.total()
             done = max(0, need.count - waiting - held)
             runs = tuple((k, at, n) for (k, at), n in sorted(begun.running.items()))
@@ -117,8 +116,8 @@ class Survey:
             if given.dataset is None:
                 left = replace(left, delivered=tuple(sorted(begun.ahead.items())))
             else:
-                waits = [index for index in strand.pending if index not in away]
-                left = self._with_copies(given, left, waits, batch.id)
+                here = strand.pending.difference(*shunned[need.name].values())
+                left = self._with_copies(given, left, sorted(here), batch.id)
             stages.append(left)
             self._ctx.slice.spend(slices.NODE + len(begun.running) // 8)
         whose, promised_us = batch.spec.submitter, max(1, batch.promised_us)
@@ -186,7 +185,7 @@ class Survey:
     def _stages(
         self,
         spec: BatchSpec,
-        shunned: Mapping[str, Mapping[int, Sequence[int]]],
+        shunned: Mapping[str, Mapping[int, Set[int]]],
         known: Mapping[str, int],
     ) -> Iterator[StageNeed]:
         """Yield the stages; tasks that had to leave a node are a part of their own, elsewhere.
@@ -220,16 +219,13 @@ class Survey:
                 yield replace(whole, count=len(tasks_), nodes=others, is_rest=True)
             count += 1
 
-    def _shunned(self, batch: Batch, stage: StageSpec) -> dict[int, list[int]]:
+    def _shunned(self, batch: Batch, stage: StageSpec) -> dict[int, Set[int]]:
         """Return the waiting tasks of a stage that had to leave a node, where there are others."""
-        ctx, found, holding = self._ctx, dict[int, list[int]](), self._holding(stage)
+        holding, left = self._holding(stage), self._ctx.index.strands[batch.id, stage.name].shunned
         if len(holding) < 2:
-            return found
-        for index in ctx.index.strands[batch.id, stage.name].again:
-            node = ctx.tables.tasks[f"{batch.id}/{index}"].shunned
-            if self._places.get(node, -1) in holding:
-                found.setdefault(self._places[node], []).append(index)
-        return found
+            return {}
+        rows = ((self._places.get(node, -1), indices) for node, indices in left.items())
+        return {place: indices for place, indices in rows if place in holding}
 
     def _holding(self, stage: StageSpec) -> tuple[int, ...]:
         """Return the places of the lenders that can have a stage's image."""

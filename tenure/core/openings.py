@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tenure.core import inputs, lending, reading, roster, slices
+from tenure.core import inputs, lending, pauses, reading, roster, slices
 from tenure.core.blockindex import nodes_of
 from tenure.core.context import Context
 from tenure.core.reading import Wait
@@ -252,7 +252,7 @@ def _circle(ctx: Context, batch: Batch, stage: StageSpec) -> Iterator[tuple[Task
 
 def _may_begin(ctx: Context, stage: StageSpec, task: Task) -> bool:
     """Whether nothing holds back the next attempt of a task, nor is its block being brought."""
-    is_held = ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key))
+    is_held = pauses.is_held(ctx, task)
     return not (is_held or reading.is_on_its_way(ctx, stage, task))
 
 

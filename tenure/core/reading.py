@@ -29,6 +29,7 @@ from tenure.core import (
     external,
     inputs,
     lending,
+    pauses,
     pins,
     prefetching,
     replicas,
@@ -245,7 +246,7 @@ def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
 
 def _wait_of(ctx: Context, stage: StageSpec, task: Task) -> Wait | None:
     """Return a task with its block, None if it may not be placed now."""
-    if ctx.now_us < task.retry_us or any(g.may_run for g in ctx.graves_of(task.key)):
+    if pauses.is_held(ctx, task):
         return None
     return None if is_on_its_way(ctx, stage, task) else look_at(ctx, stage, task)
 

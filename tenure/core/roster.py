@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.core import carried, inputs, lending, needs, slices, tasks
+from tenure.core import carried, inputs, lending, needs, pauses, slices, tasks
 from tenure.core.context import Context
 from tenure.model.batch import Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.events import SubmitBatch
@@ -390,8 +390,9 @@ class _Turn:
         ctx, key = self.ctx, (entry.batch, entry.stage)
         if key not in self.waiting:
             strand = ctx.index.strands[key]
-            again = _free(ctx, entry.batch, strand.retried())
-            self.waiting[key] = _Waiting(again, _free(ctx, entry.batch, strand.fresh()))
+            again = pauses.free(ctx, entry.batch, strand, strand.retried())
+            fresh = pauses.free(ctx, entry.batch, strand, strand.fresh())
+            self.waiting[key] = _Waiting(again, fresh)
         row = self.waiting[key]
         others = len(ctx.roster.entries) > 1
         waits = others and ctx.now_us < entry.at_us + PATIENCE_US
@@ -457,19 +458,6 @@ def is_left(ctx: Context, stage: StageSpec, node: Node) -> bool:
 def has_turn(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
     """Whether all that a stage waits for is done."""
     return not any(ctx.index.strands[batch.id, name].undone for name in stage.after)
-
-
-def placeable(ctx: Context, batch: str, stage: str) -> Iterator[Task]:
-    """Yield the tasks of a stage that wait for a node and may begin: tried ones, then by index."""
-    yield from _free(ctx, batch, ctx.index.strands[batch, stage].waiting())
-
-
-def _free(ctx: Context, batch: str, indices: Iterable[int]) -> Iterator[Task]:
-    for index in indices:
-        task = ctx.tables.tasks[f"{batch}/{index}"]
-        is_waiting = ctx.now_us < task.retry_us
-        if not is_waiting and not any(grave.may_run for grave in ctx.graves_of(task.key)):
-            yield task
 
 
 def ahead_us(ctx: Context, entry: Entry, node: Node) -> int:

@@ -342,8 +342,11 @@ def _filled(index: Any) -> dict[str, Any]:
 
 
 def _looked_through(strand: Strand) -> tuple[Strand, list[int]]:
-    """Return a copy whose ``first``, which moves on when somebody looks, has done so."""
-    copy = replace(strand)
+    """Return a copy as nobody has looked at it yet, whose ``first``, which a look moves, has moved.
+
+    What was found held back is in its place again.
+    """
+    copy = replace(strand, tried=sorted([*strand.tried, *strand.held.values()]), held={})
     return copy, list(copy.fresh())
 
 

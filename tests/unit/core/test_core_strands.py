@@ -78,3 +78,27 @@ def test_a_look_at_the_first_of_many_goes_through_a_few() -> None:
     strand.tried = Counted(strand.tried)
     assert list(islice(strand.waiting(), 64)) == list(range(64))
     assert 64 <= looked < 64 * 20
+
+
+def test_who_is_held_back_is_left_out_until_released_and_has_its_place_again() -> None:
+    random_ = random.Random(6)
+    strand, tasks = Strand(), dict[int, Task]()
+    for _ in range(3_000):
+        index = random_.randrange(40)
+        if random_.random() < 0.4 and index in tasks:
+            strand.hold(tasks[index])
+        elif random_.random() < 0.4:
+            strand.release(index)
+        else:
+            state = random_.choice([TaskState.PENDING, TaskState.PENDING, TaskState.RUNNING])
+            task = replace(waiting(index, shunned=random_.choice(["", "n", "m"])), state=state)
+            strand.take(tasks.get(index), task)
+            tasks[index] = task
+        free = [tasks[i] for i in strand.again - strand.held.keys()]
+        wanted = [t.index for t in sorted(free, key=lambda t: (not t.shunned, t.index))]
+        assert list(strand.retried()) == wanted
+        by_node: dict[str, set[int]] = {}
+        for i in strand.again:
+            by_node.setdefault(tasks[i].shunned, set()).add(i)
+        by_node.pop("", None)
+        assert strand.shunned == by_node
