@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
 from tenure.core import inputs
-from tenure.locality.arrays import PREFERS, Places, Task, Wants, wants_of
+from tenure.locality.arrays import PREFERS, Places, Wants, wants_over
 from tenure.locality.kernels import Kernels, compile_kernels
 from tenure.locality.localizer import Tiers
 from tenure.locality.prefetch import Blocks, Devices, Timing, Work
@@ -33,9 +33,9 @@ from tenure.simulation.sla.loops import kept_kernels
 
 Job = tuple[Blocks, Devices, Work, Ints]
 
-SCORES, OTHERS = Scores(), Scores(ssd=9.0)
+SCORES = Scores()
 #: What was done with a replica map before it is asked.
-FILLED, CHANGED, RESCORED = "filled", "changed", "rescored"
+FILLED, CHANGED = "filled", "changed"
 TIERS = tuple(SCORES.of(tier) for tier in Tier)
 BANDWIDTHS = (3200 * MIB, 400 * MIB, 160 * MIB)
 #: Tasks, nodes, racks, slots a node: the paper's largest, in one rack and in many, and with choice.
@@ -58,14 +58,13 @@ CLOCK = (
     "Inside the clock is one call, from what it is given to its answer. Without more said it is "
     "given arrays: slots and racks of nodes; of tasks the places, tiers and weights; of a prefetch "
     "search also devices and room. `from the replica map`: a `ReplicaMap` and the names of blocks "
-    "(`preferences` of each, a `Task` of each, `wants_of`, then the call); arrays of slots and "
-    "racks are given. The map works out what it tells of a block as the block's copies change, "
-    "outside the clock. Filled: nobody has asked it yet; changed: it was asked, and then one block "
-    "in 32 lost a copy and got it back; rescored: it was asked by other scores, as after tiers "
-    "were measured, so all is worked out within the call. `from the daemon's "
-    "records`: `Tiers.match` and `Tiers.plan` with a `Read` or `PrefetchBlock` of each block and "
-    "its `Copy` records, nodes and slots as `Seats`, answers as records again. The daemon asks of "
-    "at most 256 blocks at a time."
+    "(`wants_over`, then the call); arrays of slots and racks are given, in the order of the map's "
+    "numbers of nodes. The map works out what it tells of a block as the block's copies change, "
+    "outside the clock, whatever the scores. Filled: nobody has asked it yet; changed: it was "
+    "asked, and then one block in 32 lost a copy and got it back. `from the daemon's records`: "
+    "`Tiers.match` and `Tiers.plan` with a `Read` or `PrefetchBlock` of each block and its `Copy` "
+    "records, nodes and slots as `Seats`, answers as records again. The daemon asks of at most 256 "
+    "blocks at a time."
 )
 
 
@@ -159,11 +158,10 @@ def prefetching(
 
 
 class Known(NamedTuple):
-    """A replica map, the names of its blocks, and the number of each node's name."""
+    """A replica map and the names of its blocks."""
 
     replicas: ReplicaMap
     blocks: list[str]
-    number: dict[str, int]
 
 
 def map_of(n: int, p: int, seed: int) -> Known:
@@ -171,11 +169,13 @@ def map_of(n: int, p: int, seed: int) -> Known:
     drawn = np.random.default_rng(seed)
     names = [f"node-{j}" for j in range(p)]
     known = ReplicaMap()
+    for name in names:
+        known.number(name)
     blocks = [f"block-{i}" for i in range(n)]
     for block in blocks:
         for j in drawn.choice(p, min(3, p), replace=False):
             known.add(block, Replica(names[j], Tier(int(drawn.integers(0, 3)))))
-    return Known(known, blocks, {name: j for j, name in enumerate(names)})
+    return Known(known, blocks)
 
 
 def change(known: Known) -> None:
@@ -188,8 +188,7 @@ def change(known: Known) -> None:
 
 def wanted(known: Known) -> Wants:
     """Return the arrays of a task for each block."""
-    tasks = [Task(known.replicas.preferences(block, SCORES)) for block in known.blocks]
-    return wants_of(tasks, known.number, SCORES)
+    return wants_over(known.replicas, known.blocks, SCORES)
 
 
 def from_map(kernels: Kernels, shape: Sequence[int], before: str) -> list[float]:
@@ -224,8 +223,6 @@ def best_of(run: Callable[[Known], object], size: tuple[int, int, int], before: 
         if before == CHANGED:
             run(known)
             change(known)
-        elif before == RESCORED:
-            known.replicas.preferences(known.blocks[0], OTHERS)
         begun = time.perf_counter()
         run(known)
         best = min(best, time.perf_counter() - begun)
@@ -257,20 +254,19 @@ def copies_of(known: Known, block: str) -> tuple[Copy, ...]:
 def plan_from_records(kernels: Kernels, b: int, nodes: int) -> list[float]:
     """Return milliseconds of a prefetch plan as the daemon asks for it, nothing in memory yet."""
     tiers, found = Tiers(kernels), []
+    tier, speed = int(Tier.HDD), BANDWIDTHS[Tier.HDD]
     for seed in SEEDS:
         blocks, _, work, _ = job(b, nodes, seed)
         rows = []
         for i in range(b):
             mine = blocks.device[blocks.first[i] : blocks.first[i + 1]].tolist()
             copies = tuple(
-                Copy(f"node-{d // DEVICES}", f"disk-{d % DEVICES}", int(Tier.HDD)) for d in mine
+                Copy(f"node-{d // DEVICES}", f"disk-{d % DEVICES}", tier, False, speed)
+                for d in mine
             )
             rows.append(PrefetchBlock(i, int(blocks.length[i]), copies, int(work.cpu_us[i])))
-        speed = {
-            (copy.node, copy.device): BANDWIDTHS[Tier.HDD] for row in rows for copy in row.copies
-        }
         room = {f"node-{j}": 4096 * MIB for j in range(nodes)}
-        ask = PrefetchAsk(tuple(rows), room, speed, (1000,) * (b // 4 + 1))
+        ask = PrefetchAsk(tuple(rows), room, (1000,) * (b // 4 + 1))
         found.append(best_ms(lambda a=ask: tiers.plan(a)))  # type: ignore[misc]
     return found
 
@@ -359,7 +355,7 @@ def _from_python(
     for shape in shapes:
         n, p, racks, slots = shape
         key, words = f"{n}_{p}_{racks}_{slots}_ms", f"{n:,} x {p:,}, {racks} racks, {slots} slots"
-        for before in (FILLED, CHANGED, RESCORED):
+        for before in (FILLED, CHANGED):
             values = from_map(kernels, shape, before)
             what = f"matching from the replica map, {before}, {words}"
             found.append(figure(f"from_map_{before}_{key}", what, "ms", values, goal))

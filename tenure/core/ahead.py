@@ -64,13 +64,17 @@ class Course:
 class Ahead:
     """Courses by key; copies under way and made, by the block's key; outcomes by their word.
 
+    What is under way or made stays in memory: ``shelves.recount`` is told of each. ``moved`` are
+    blocks with a copy that was made, of which some copy has come or gone since that was looked at.
+
     ``brought`` are the node and tier to which the block of a task or executor that waits is being
     copied, ``reads`` how often tasks and executors began to read a copy of which kind.
     ``readers`` are executors whose copies are to be chosen, with the turn of the shelves of their
     last look (-1: none yet), ``deals`` the blocks of their jobs that no executor has got yet;
     ``lost_us`` is when the job of an executor is given up of whose blocks one has no copy left;
-    ``leaving`` are executors that read no more and have blocks pinned; at ``served_us`` there are
-    ``allowed`` more blocks of all these to be looked at.
+    ``leaving`` are executors that read no more and have blocks pinned; ``passed`` tells of tasks
+    that began beside a slower copy than there was what nodes with faster ones had room for; at
+    ``served_us`` there are ``allowed`` more blocks of all these to be looked at.
     ``turn`` and ``seen`` are those of the shelves when copies, and tasks, were last looked at;
     ``rates_us`` is when the speeds of tiers are read again, ``rests_us`` when a stage is matched
     again of which nothing could be placed, ``cursors`` how far its tasks were looked at for some
@@ -82,12 +86,14 @@ class Ahead:
     courses: dict[str, Course] = field(default_factory=dict)
     under_way: dict[str, UnderWay] = field(default_factory=dict)
     made: dict[str, Made] = field(default_factory=dict)
+    moved: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     brought: dict[str, tuple[str, str]] = field(default_factory=dict)
     readers: dict[str, int] = field(default_factory=dict)
     deals: dict[str, list[int]] = field(default_factory=dict)
     lost_us: dict[str, int] = field(default_factory=dict)
     leaving: dict[str, None] = field(default_factory=dict)
+    passed: dict[str, str] = field(default_factory=dict)
     served_us: int = -1
     allowed: int = 0
     reads: Counter[str] = field(default_factory=Counter)

@@ -54,7 +54,9 @@ class Shelves:
     ``whole`` how many blocks of a dataset have all of their replicas. ``wanting`` are blocks
     to be looked at for copies, in order, ``starved`` those that wait for room or a source,
     ``surplus`` those that have more copies than they are to have, and when that is looked into.
-    ``stored`` are the bytes of all copies of a dataset, ``spread`` how many of its blocks on a node
+    ``stored`` are the bytes of all copies of a dataset, ``lying`` those of its copies in a tier;
+    ``stays`` those in a tier of blocks that are pinned or were copied ahead of who reads them, of
+    which ``staying`` tells where each was counted; ``spread`` how many of its blocks on a node
     have their other right copies in which tiers. ``standing`` is that of each node when it
     was last looked at; ``turn`` changes with everything, ``settled`` is that of the last look, and
     ``looked`` a transaction with how many blocks were looked at in it.
@@ -83,6 +85,9 @@ class Shelves:
     surplus: dict[str, int] = field(default_factory=dict)
     standing: dict[str, Standing] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
+    lying: dict[str, dict[str, int]] = field(default_factory=dict)
+    stays: dict[str, int] = field(default_factory=dict)
+    staying: dict[str, tuple[tuple[str, ...], int]] = field(default_factory=dict)
     spread: dict[str, dict[str, Counter[Places]]] = field(default_factory=dict)
     chores: dict[str, Chore] = field(default_factory=dict)
     surveys: set[str] = field(default_factory=set)
@@ -123,6 +128,8 @@ class Shelves:
             else:
                 here.pop(block.key, None)
             self.used[mark] = self.used.get(mark, 0) + sign * block.length
+            lying = self.lying.setdefault(mark, {})
+            lying[block.dataset] = lying.get(block.dataset, 0) + sign * block.length
             if not replica.is_present:
                 self.arriving[replica.node] = self.arriving.get(replica.node, 0) + sign
         self._count_spread(block, sign)
@@ -130,6 +137,18 @@ class Shelves:
         self.stored[block.dataset] = self.stored.get(block.dataset, 0) + stored
         if dataset is not None and len(nodes_of(block)) >= dataset.spec.replicas:
             self.whole[dataset.id] = self.whole.get(dataset.id, 0) + sign
+
+    def count_staying(self, key: str, block: Block | None, *, is_unread: bool) -> None:
+        """Count what a block that is pinned or unread takes of tiers, and no more what it took."""
+        marks, length = self.staying.pop(key, ((), 0))
+        for mark in marks:
+            self.stays[mark] -= length
+        if block is None or not (block.pins or is_unread):
+            return
+        marks = tuple(f"{replica.node}/{replica.tier}" for replica in block.replicas)
+        self.staying[key] = marks, block.length
+        for mark in marks:
+            self.stays[mark] = self.stays.get(mark, 0) + block.length
 
     def _count_spread(self, block: Block, sign: int) -> None:
         present = [replica for replica in block.replicas if replica.is_present]
@@ -169,6 +188,7 @@ def built(tables: Tables) -> Shelves:
         shelves.take_dataset(dataset)
     for block in tables.blocks.values():
         shelves.count(block, tables.datasets.get(block.dataset), 1)
+        shelves.count_staying(block.key, block, is_unread=False)
         shelves.wanting[block.key] = None
     for mark in tables.tiers.values():
         shelves.tiers_at.setdefault(mark.node, set()).add(mark.tier)

@@ -11,7 +11,7 @@ from tenure.model.batch import StageSpec, Task
 from tenure.model.dataset import Dataset, Location
 from tenure.model.locality import Copy, PrefetchAsk, PrefetchBlock, Taken
 from tenure.model.node import Node
-from tenure.model.tier import TierKind
+from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import US
 
 #: Ranks of kinds of tiers, fastest first.
@@ -121,8 +121,8 @@ def _ask(
     *,
     may_wait: bool,
 ) -> PrefetchAsk:
-    places = [copy for block in blocks for copy in block.copies]
-    nodes = [ctx.tables.nodes[name] for name in sorted({copy.node for copy in places})]
+    names = {copy.node for block in blocks for copy in block.copies}
+    nodes = [ctx.tables.nodes[name] for name in sorted(names)]
     speed = [
         replicas.speed_of(ctx, node.name, tier)
         for node in nodes
@@ -132,7 +132,6 @@ def _ask(
     return PrefetchAsk(
         blocks=blocks,
         room={node.name: room_on(ctx, node) for node in nodes},
-        bandwidth={(c.node, c.device): c.bytes_per_s for c in places if c.bytes_per_s},
         speeds=speeds,
         memory_bytes_per_s=max(speed, default=0),
         may_wait=may_wait,
@@ -154,30 +153,28 @@ def _for_all(ctx: Context, dataset: str, ask: PrefetchAsk) -> PrefetchAsk:
 
 
 def _lying(ctx: Context, dataset: str, node: Node) -> int:
-    """Return the bytes of a dataset in a node's memory, and on their way; O(blocks there)."""
-    tiers = [tier for tier in node.spec.tiers if tier.kind is TierKind.MEMORY]
-    keys = (key for t in tiers for key in ctx.shelves.held.get(f"{node.name}/{t.name}", ()))
-    blocks = (ctx.tables.blocks[key] for key in keys)
-    return sum(block.length for block in blocks if block.dataset == dataset)
+    """Return the bytes of a dataset in a node's memory, and on their way."""
+    lying = ctx.shelves.lying
+    return sum(lying.get(mark, {}).get(dataset, 0) for mark, _ in _memory_of(node))
 
 
 def room_on(ctx: Context, node: Node) -> int:
     """Return the bytes of a node's memory tiers that prefetches may still fill: their budget.
 
     That is a part of the capacity, less copies that are under way, that nobody has read yet, or
-    that are being read; what else lies there makes room by least recent use. O(blocks there).
+    that are being read; what else lies there makes room by least recent use.
     """
-    found = 0
-    for tier in node.spec.tiers:
-        if tier.kind is not TierKind.MEMORY:
-            continue
-        stays = 0
-        for key in ctx.shelves.held.get(f"{node.name}/{tier.name}", ()):
-            block = ctx.tables.blocks[key]
-            if block.pins or key in ctx.ahead.made or key in ctx.ahead.under_way:
-                stays += block.length
-        found += max(0, round(tier.capacity_bytes * ctx.params.prefetch.share) - stays)
-    return found
+    stays, share = ctx.shelves.stays, ctx.params.prefetch.share
+    return sum(
+        max(0, round(tier.capacity_bytes * share) - stays.get(mark, 0))
+        for mark, tier in _memory_of(node)
+    )
+
+
+def _memory_of(node: Node) -> list[tuple[str, TierSpec]]:
+    """Return a node's memory tiers, each with its mark."""
+    kind = TierKind.MEMORY
+    return [(f"{node.name}/{tier.name}", tier) for tier in node.spec.tiers if tier.kind is kind]
 
 
 def _speeds(ctx: Context, stage: StageSpec) -> tuple[int, ...]:

@@ -157,11 +157,7 @@ class Survey:
                 near = tuple(sorted(place for place, rank in here.items() if rank == best))
                 found[tuple(sorted(here)), near] += step
         ctx.slice.spend(len(waits) // step // slices.LOOKS)
-        copies = Counter[tuple[int, ...]]()
-        for (where, _), count in found.items():
-            copies[where] += count
-        nearest = tuple((*key, count) for key, count in sorted(found.items()))
-        return replace(need, copies=tuple(sorted(copies.items())), nearest=nearest)
+        return replace(need, copies=tuple((*key, count) for key, count in sorted(found.items())))
 
     def _readable(self, block: Block) -> dict[str, int]:
         """Return the nodes with a copy of a block that can be read, as the look found it.

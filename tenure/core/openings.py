@@ -131,10 +131,12 @@ def _is_matched(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> b
     fits = ctx.localizer.match_now(seats, later, reads)
     if len(fits) < sum(seats.free) and any(later.soon):  # some may wait, and give up in time
         _look_again(ctx, batch, stage)
+    starts = zip(seats.free, later.soon, later.far, strict=True)
+    room = dict(zip(seats.nodes, starts, strict=True))
     for fit in fits:
         wait = waits[fit.key]
         here = next(place for place in wait.places if place.node == fit.node)
-        reading.begin(ctx, wait, here, fit)
+        reading.begin(ctx, wait, here, fit, room)
         roster.take(ctx, wait.task, fit.node)
         ctx.slice.spend(slices.PLACE)
     return bool(fits)

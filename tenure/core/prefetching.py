@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tenure.core import copies, inputs, replicas
+from tenure.core import copies, inputs, replicas, shelves
 from tenure.core.ahead import Course, Made, UnderWay
 from tenure.core.context import Context
 from tenure.model.batch import Batch, StageSpec
@@ -204,6 +204,7 @@ def _begin(ctx: Context, key: str, course: Course) -> None:
             busy[place] = busy.get(place, 0) + 1
             begun = UnderWay(row, key, ctx.now_us, busy[place])
             ctx.ahead.under_way[block.key] = begun
+            shelves.recount(ctx, block.key)
             ctx.ahead.counts["begun"] += 1
     course.queue = left
     if left:
@@ -221,11 +222,13 @@ def _take_in(ctx: Context) -> None:
         state = None if block is None else _since_us(ctx, block, one.row.node)
         if state is None:
             del ahead.under_way[key]
+            shelves.recount(ctx, key)
             ahead.counts["cancelled" if one.is_aborted else "failed"] += 1
         elif state >= 0:
             del ahead.under_way[key]
             ahead.counts["done"] += 1
             ahead.made[key] = Made(one.row.node, one.course)
+            shelves.recount(ctx, key)
             ctx.localizer.learn_copy(one.row.alone_us * one.sharing, state - one.begun_us)
             _settle_late(ctx, key, one)
 
@@ -279,8 +282,16 @@ def _settle_late(ctx: Context, key: str, one: UnderWay) -> None:
     """Count a copy as waste that came after its task began, or after its batch was over."""
     course = ctx.ahead.courses.get(one.course)
     if course is None or not _is_awaited(ctx, one.course, course, one.row.key):
-        del ctx.ahead.made[key]
+        _unmake(ctx, key)
         ctx.ahead.counts["wasted"] += 1
+
+
+def _unmake(ctx: Context, key: str) -> Made | None:
+    """Forget that a copy was made ahead of its reader, if one was."""
+    made = ctx.ahead.made.pop(key, None)
+    if made is not None:
+        shelves.recount(ctx, key)
+    return made
 
 
 def _is_awaited(ctx: Context, key: str, course: Course, number: int) -> bool:
@@ -296,7 +307,7 @@ def _is_awaited(ctx: Context, key: str, course: Course, number: int) -> bool:
 
 def on_read(ctx: Context, block: Block, here: Location) -> bool:
     """Take in that a task begins to read a copy; return whether it was made ahead of it."""
-    made = ctx.ahead.made.pop(block.key, None)
+    made = _unmake(ctx, block.key)
     if made is None:
         return False
     is_hit = here.kind is TierKind.MEMORY and here.node == made.node
@@ -306,10 +317,11 @@ def on_read(ctx: Context, block: Block, here: Location) -> bool:
 
 def _sweep(ctx: Context) -> None:
     """Count as waste what has left memory unread."""
-    for key, made in list(ctx.ahead.made.items()):
-        block = ctx.tables.blocks.get(key)
-        if block is None or _since_us(ctx, block, made.node) is None:
-            del ctx.ahead.made[key]
+    moved, ctx.ahead.moved = ctx.ahead.moved, set()
+    for key in moved:
+        block, made = ctx.tables.blocks.get(key), ctx.ahead.made.get(key)
+        if made is not None and (block is None or _since_us(ctx, block, made.node) is None):
+            _unmake(ctx, key)
             ctx.ahead.counts["wasted"] += 1
 
 
@@ -320,7 +332,7 @@ def _end(ctx: Context, key: str, course: Course) -> None:
     ctx.localizer.forget_course(key)
     for block, made in list(ctx.ahead.made.items()):
         if made.course == key:
-            del ctx.ahead.made[block]
+            _unmake(ctx, block)
             ctx.ahead.counts["wasted"] += 1
 
 

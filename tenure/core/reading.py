@@ -19,7 +19,7 @@ et al. 2010; how long is ours). A block that no node of ours has is read from an
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -56,6 +56,11 @@ REST_US = US // 4
 MOST_LOOKED = 1_000
 #: Problems that no waiting mends.
 HOPELESS = frozenset(("no_dataset", "input_changed"))
+#: Tasks of which is kept why they read a slower copy than there was.
+MOST_PASSED = 1000
+
+#: By node, starts of a stage that there were in one look: now, soon, and later by the plan.
+Room = Mapping[str, tuple[int, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ def _match(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
     inputs.learn_rates(ctx)
     is_placed = False
     reads = [read(ctx, stage, wait) for wait in waits.values()]
+    room = {name: (free, 0, 0) for name, free in zip(seats.nodes, seats.free, strict=True)}
     for fit in ctx.localizer.match(seats, reads):
         wait = waits[fit.key]
         here = next((place for place in wait.places if place.node == fit.node), None)
@@ -135,7 +141,7 @@ def _match(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
         elif here is None:
             bring(ctx, stage, wait, fit.node)
         else:
-            begin(ctx, wait, here, fit)
+            begin(ctx, wait, here, fit, room)
             is_placed = True
     return is_placed
 
@@ -289,8 +295,9 @@ def read_of(
     return Read(key, rows, max(LEAST_WEIGHT, block.length / given.block_bytes))
 
 
-def begin(ctx: Context, wait: Wait, here: Location, fit: Fit) -> None:
-    """Place a task where it reads a copy, and pin its block."""
+def begin(ctx: Context, wait: Wait, here: Location, fit: Fit, room: Room) -> None:
+    """Place a task where it reads a copy, and pin its block; ``room`` is what nodes had then."""
+    _note_passed(ctx, wait, here, room)
     task, node = wait.task, ctx.tables.nodes[here.node]
     is_brought = ctx.ahead.brought.pop(task.key, None) == (here.node, here.tier)
     pins.touch(ctx, wait.block, here, task.key)
@@ -300,6 +307,25 @@ def begin(ctx: Context, wait: Wait, here: Location, fit: Fit) -> None:
         tasks.count_remote(ctx, task)
     tasks.place(ctx, replace(task, reading=reading), node)
     ctx.ahead.reads[reading.word] += 1
+
+
+def _note_passed(ctx: Context, wait: Wait, here: Location, room: Room) -> None:
+    """Keep why a task reads a slower copy than there is: what nodes with faster ones had room for.
+
+    For explanations alone: of the last MOST_PASSED tasks, and not stored.
+    """
+    passed, rank = ctx.ahead.passed, inputs.RANKS[here.kind]
+    passed.pop(wait.task.key, None)
+    told = []
+    for place in wait.places:
+        if inputs.RANKS[place.kind] < rank and place.node != here.node:
+            now, soon, later = room.get(place.node, (0, 0, 0))
+            by_plan = f", {soon} soon and {later} later by the plan" if soon or later else ""
+            told.append(f"{place.node} ({place.kind.value}): {now} free then{by_plan}")
+    if told:
+        passed[wait.task.key] = "; ".join(told)
+        while len(passed) > MOST_PASSED:
+            del passed[next(iter(passed))]
 
 
 def _reach(ctx: Context, stage: StageSpec, wait: Wait, fit: Fit) -> bool:

@@ -23,6 +23,8 @@ def drop_dataset(ctx: Context, dataset: Dataset) -> None:
         kept.pop(dataset.id, None)
     for spread in shelves.spread.values():
         spread.pop(dataset.id, None)
+    for lying in shelves.lying.values():
+        lying.pop(dataset.id, None)
     if ctx.shelves.names.get(dataset.spec.name) == dataset.id:
         del ctx.shelves.names[dataset.spec.name]
     ctx.tables.datasets.drop(dataset.id)
@@ -31,13 +33,14 @@ def drop_dataset(ctx: Context, dataset: Dataset) -> None:
 def put_block(ctx: Context, block: Block) -> Block:
     """Store a block and count its copies."""
     old = ctx.tables.blocks.get(block.key)
-    if old is not None and (old.replicas, old.broken) == (block.replicas, block.broken):
-        return ctx.tables.blocks.put(block.key, block)
-    if old is not None:
-        _count(ctx, old, -1)
-    _count(ctx, block, 1)
-    ctx.shelves.want(block.key)
-    return ctx.tables.blocks.put(block.key, block)
+    found = ctx.tables.blocks.put(block.key, block)
+    if old is None or (old.replicas, old.broken) != (block.replicas, block.broken):
+        if old is not None:
+            _count(ctx, old, -1)
+        _count(ctx, block, 1)
+        ctx.shelves.want(block.key)
+    recount(ctx, block.key)
+    return found
 
 
 def drop_block(ctx: Context, block: Block) -> None:
@@ -46,6 +49,16 @@ def drop_block(ctx: Context, block: Block) -> None:
     for waiting in (ctx.shelves.wanting, ctx.shelves.starved, ctx.shelves.surplus):
         waiting.pop(block.key, None)
     ctx.tables.blocks.drop(block.key)
+    recount(ctx, block.key)
+
+
+def recount(ctx: Context, key: str) -> None:
+    """Count what stays in tiers of a block: it was changed, or what was copied ahead of it was."""
+    ahead = ctx.ahead
+    if key in ahead.made:
+        ahead.moved.add(key)
+    is_unread = key in ahead.made or key in ahead.under_way
+    ctx.shelves.count_staying(key, ctx.tables.blocks.get(key), is_unread=is_unread)
 
 
 def _count(ctx: Context, block: Block, sign: int) -> None:
@@ -87,5 +100,7 @@ def drop_mark(ctx: Context, mark: TierMark) -> None:
     shelves = ctx.shelves
     for kept in (shelves.held, shelves.used, shelves.checks, shelves.proofs):
         kept.pop(mark.key, None)
+    for counted in (shelves.lying, shelves.stays):
+        counted.pop(mark.key, None)
     shelves.tiers_at.get(mark.node, set()).discard(mark.tier)
     ctx.tables.tiers.drop(mark.key)

@@ -76,7 +76,9 @@ def _reason(ctx: Context, task: Task) -> str:
         kind = task.reading.kind.value
         how = "which was prefetched" if task.reading.is_ahead else "the cheapest match"
         how = "which was brought there for it" if task.reading.is_brought else how
-        return f"it reads a copy in {kind} of {task.node}, {how}"
+        passed = ctx.ahead.passed.get(task.key, "")
+        faster = f"; faster copies, with the starts of its stage there: {passed}" if passed else ""
+        return f"it reads a copy in {kind} of {task.node}, {how}{faster}"
     return task.note if task.state is not TaskState.PENDING else _waits(ctx, task)
 
 

@@ -225,13 +225,21 @@ def job_of(batch: BatchNeed) -> Job:
             chunk_bytes=stage.chunk_bytes,
             after=stage.after,
             nodes=stage.nodes,
-            copies=stage.copies,
-            nearest=stage.nearest,
+            copies=_classes(stage),
+            nearest=stage.copies,
             bring_s=stage.bring_us / US,
         )
         for stage in batch.stages
     )
     return Job(batch.batch, stages, batch.submitter, batch.weight)
+
+
+def _classes(need: StageNeed) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """Return a stage's tasks by where their input lies, in whichever tier."""
+    found = Counter[tuple[int, ...]]()
+    for where, _, count in need.copies:
+        found[where] += count
+    return tuple(sorted(found.items()))
 
 
 def state_of(question: PlanQuestion, problem: Problem) -> State:
@@ -297,7 +305,7 @@ def brought(problem: Problem, plan: Solution) -> dict[Start, int]:
     there: Counter[tuple[int, int, int]] = Counter()
     left: Counter[tuple[int, int]] = Counter()
     for (j, s), stage in copies.stages_of(problem):
-        left[j, s] = sum(count for _, count in stage.copies)
+        left[j, s] = sum(count for *_, count in stage.copies)
     for one in plan.beside:
         there[one.job, one.stage, one.node] += one.count
         left[one.job, one.stage] -= one.count

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tenure.locality.replicas import Preference
-from tenure.locality.scores import SCORE, Scores, thousandths
+from tenure.locality.replicas import Preference, ReplicaMap
+from tenure.locality.scores import SCORE, Scores, Tier, thousandths
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.placing import Ints
 
@@ -127,6 +127,23 @@ def wants_of(tasks: Sequence[Task], index: Mapping[str, int], scores: Scores) ->
         flat.append(indifferent if task.is_indifferent else PREFERS)
     rows = (first, place, score, base, flat, weight)
     return Wants(*(np.array(row, dtype=np.int64) for row in rows))
+
+
+def wants_over(known: ReplicaMap, blocks: Sequence[str], scores: Scores) -> Wants:
+    """Return the arrays of a task for each block; of places the map's numbers are the order.
+
+    "" is the block of a task that runs as well anywhere. As ``wants_of`` with the preferences of
+    each, without a look at names.
+    """
+    first, place, kind = known.entries(blocks)
+    base = np.array([scores.of(tier) for tier in Tier], dtype=np.int64)[kind >> 1]
+    score = np.where(kind & 1, thousandths(scores.pending), base)
+    flat = np.full(len(blocks), PREFERS, dtype=np.int64)
+    if "" in blocks:
+        indifferent = [i for i, block in enumerate(blocks) if not block]
+        flat[indifferent] = thousandths(scores.indifferent)
+    weight = np.full(len(blocks), SCORE, dtype=np.int64)
+    return Wants(first, place, score, base, flat, weight)
 
 
 def weights_of(weights: Sequence[float]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -15,25 +16,23 @@ from tenure.locality.nearest import Options
 from tenure.locality.prefetch import NOT_COPIED, Blocks, Devices, Timing, Work
 from tenure.locality.scores import PAPER_BANDWIDTHS, SCORE, Scores, Tier, thousandths
 from tenure.model.locality import (
-    Copy,
     PlannedCopy,
     PrefetchAsk,
+    PrefetchBlock,
     PrefetchPlan,
     Read,
     Seats,
     Site,
     Taken,
 )
-from tenure.model.placing import Ints
+from tenure.model.placing import Bools, Ints
 from tenure.model.units import MIB, US
 
 TIMING = Timing()
 #: Bytes a second of a device that nobody measured or declared, by its tier's rank; the last is of
 #: a block without a copy.
-USUAL = tuple(round(PAPER_BANDWIDTHS[tier] * MIB) for tier in (*Tier, Tier.HDD))
-#: Looked up for each copy: as a member of its class it would take as long as the rest of the look.
+USUAL = np.array([round(PAPER_BANDWIDTHS[tier] * MIB) for tier in (*Tier, Tier.HDD)])
 MEMORY = int(Tier.MEMORY)
-NOWHERE = Copy("", "", len(Tier))
 
 
 def arrays_of(
@@ -102,13 +101,18 @@ def options_of(sites: Sequence[Site]) -> Options:
 
 
 class Input(NamedTuple):
-    """What the models take, and the (node, device) that each of their devices is."""
+    """What the models take; ``nodes`` and ``labels`` are names of nodes and of their devices.
+
+    Device d is the one called ``labels[label[d]]`` on its node.
+    """
 
     blocks: Blocks
     devices: Devices
     work: Work
     memory: Level
-    names: list[tuple[str, str]]
+    nodes: list[str]
+    labels: list[str]
+    label: Ints
 
 
 def input_of(
@@ -118,65 +122,91 @@ def input_of(
 
     What tasks compute is what the question says until ``computing`` knows better.
     """
-    number: dict[tuple[str, str], int] = {}
-    ranks: list[int] = []
-    first, device, held, fastest = [0], [], [], []
-    for block in ask.blocks:
-        best, is_held = NOWHERE, False
-        for copy in block.copies:
-            node, name, tier, is_pending, _ = copy
-            if tier < best.tier:
-                best = copy
-            if tier == MEMORY:
-                is_held = True
-                continue
-            place = node, name
-            if place not in number:
-                number[place] = len(ranks)
-                ranks.append(tier)
-            device.append(number[place])
-            is_held |= is_pending
-        first.append(len(device))
-        held.append(is_held)
-        fastest.append(best)
-    names, rank = list(number), _ints(ranks)
-    length, costs = _ints([block.length for block in ask.blocks]), _costs_of(scores)
-    blocks = Blocks(length, _ints(first), _ints(device), _ints(held), _by(length))
-    nodes = {node: j for j, node in enumerate(dict.fromkeys(node for node, _ in names))}
-    speed = np.maximum(1, np.rint(_speeds(ask, names, ranks) / factor)).astype(np.int64)
-    devices = Devices(_ints([nodes[node] for node, _ in names]), costs[rank], speed)
+    first, tier, is_pending, speed, names = _columns(ask.blocks)
+    below = tier != MEMORY
+    nodes, node = _numbered(names[0], below)
+    labels, label = _numbered(names[1], below)
+    number, one, device = np.unique(node * len(labels) + label, True, True)
+    one = np.flatnonzero(below)[one]  # the first copy of each device
+    slowed = np.maximum(1, np.rint(speed[one] / factor)).astype(np.int64)
+    costs = _costs_of(scores)
+    devices = Devices(number // max(1, len(labels)), costs[tier[one]], slowed)
+    length, held = _ints([block.length for block in ask.blocks]), np.zeros_like(first[1:])
+    held[_block_of(first)[~below | is_pending]] = 1
+    kept = np.concatenate(([0], np.cumsum(below, dtype=np.int64)))[first]
+    blocks = Blocks(length, kept, device, held, _by(length))
     memory = Level(
-        _ints([ask.room.get(node, 0) for node in nodes]),
-        _ints([ask.lying.get(node, 0) for node in nodes]),
-        _ints([max(1, ask.worth.get(node, 1)) for node in nodes]),
+        _ints([ask.room.get(name, 0) for name in nodes]),
+        _ints([ask.lying.get(name, 0) for name in nodes]),
+        _ints([max(1, ask.worth.get(name, 1)) for name in nodes]),
     )
-    work = _work(ask, fastest, length, costs)
+    work = _work(ask, _fastest(first, tier, speed), length, costs)
     if computing is not None and computing.is_known:
         work = work._replace(cpu_us=_ints([computing.predict_us(b.length) for b in ask.blocks]))
-    return Input(blocks, devices, work, memory, names)
+    return Input(blocks, devices, work, memory, nodes, labels, number % max(1, len(labels)))
+
+
+class Columns(NamedTuple):
+    """All copies of all blocks, block after block; ``first`` (n + 1) is where each block's begin.
+
+    ``speed`` is the usual one where none is known; ``names`` those of nodes and of devices.
+    """
+
+    first: Ints
+    tier: Ints
+    is_pending: Bools
+    speed: Ints
+    names: tuple[Sequence[str], Sequence[str]]
+
+
+def _columns(blocks: Sequence[PrefetchBlock]) -> Columns:
+    first = np.zeros(len(blocks) + 1, dtype=np.int64)
+    np.cumsum(_ints([len(block.copies) for block in blocks]), out=first[1:])
+    copies = chain.from_iterable([block.copies for block in blocks])
+    node, device, tier, is_pending, speed = tuple(zip(*copies, strict=True)) or ((),) * 5
+    rank, known = _ints(tier), _ints(speed)
+    pending = np.array(is_pending, dtype=np.bool_)
+    return Columns(first, rank, pending, np.where(known > 0, known, USUAL[rank]), (node, device))
+
+
+def _numbered(names: Sequence[str], mask: Bools) -> tuple[list[str], Ints]:
+    """Return each name once, and which of these the names under the mask are."""
+    chosen = names if mask.all() else list(compress(names, mask))
+    index = {name: number for number, name in enumerate(dict.fromkeys(chosen))}
+    return list(index), _ints([index[name] for name in chosen])
+
+
+def _block_of(first: Ints) -> Ints:
+    """Return the block of each copy."""
+    return np.repeat(np.arange(len(first) - 1), np.diff(first))
+
+
+def _fastest(first: Ints, tier: Ints, speed: Ints) -> tuple[Ints, Ints]:
+    """Return rank and speed of each block's fastest copy, of those alike the first one's."""
+    rank = np.full(len(first) - 1, len(Tier), dtype=np.int64)
+    found = np.full(len(first) - 1, USUAL[-1], dtype=np.int64)
+    has = np.flatnonzero(np.diff(first))
+    if has.size:
+        order = tier * len(tier) + np.arange(len(tier))
+        best = np.minimum.reduceat(order, first[has]) % len(tier)
+        rank[has], found[has] = tier[best], speed[best]
+    return rank, found
 
 
 def computed_us(taken: Taken) -> float:
     """Return what a task computed on a node of speed 1: what it took less reading its copy."""
-    speed = taken.copy.bytes_per_s or USUAL[taken.copy.tier]
+    speed = taken.copy.bytes_per_s or int(USUAL[taken.copy.tier])
     return max(0.0, taken.took_us - taken.length * US / speed) * taken.speed
 
 
-def _work(ask: PrefetchAsk, fastest: Sequence[Copy], length: Ints, costs: Ints) -> Work:
+def _work(ask: PrefetchAsk, fastest: tuple[Ints, Ints], length: Ints, costs: Ints) -> Work:
     """Return what tasks take; each reads its ``fastest`` copy until another is made."""
-    ranks = [copy.tier for copy in fastest]
-    speed = _speeds(ask, [(copy.node, copy.device) for copy in fastest], ranks)
+    rank, speed = fastest
     read = length * US // np.maximum(1, speed)
-    memory = length * US // (ask.memory_bytes_per_s or USUAL[MEMORY])
+    memory = length * US // (ask.memory_bytes_per_s or int(USUAL[MEMORY]))
     cpu = _ints([block.cpu_us for block in ask.blocks])
-    score, slots = costs[_ints(ranks)], _ints(ask.speeds or (SCORE,))
+    score, slots = costs[rank], _ints(ask.speeds or (SCORE,))
     return Work(read, memory, cpu, score, _by(score), slots, int(costs[MEMORY]))
-
-
-def _speeds(ask: PrefetchAsk, names: Sequence[tuple[str, str]], ranks: Sequence[int]) -> Ints:
-    """Return bytes a second of devices (d,), what is usual for their ranks where not known."""
-    known = ask.bandwidth.get
-    return _ints([known(name, USUAL[rank]) for name, rank in zip(names, ranks, strict=True)])
 
 
 def _costs_of(scores: Scores) -> Ints:
@@ -190,9 +220,9 @@ def _by(values: Ints) -> Ints:
 
 def answer(kernels: Kernels, ask: PrefetchAsk, given: Input, factor: float) -> PrefetchPlan:
     """Return what to copy, by Algorithm 7's search, or all that fits, shared between the nodes."""
-    if not ask.blocks or not given.names:
+    if not ask.blocks or not given.nodes:
         return PrefetchPlan()
-    blocks, devices, work, memory, _ = given
+    blocks, devices, work, memory = given[:4]
     if ask.is_all:
         source = kernels.level(blocks, devices, memory)
         cached = kernels.cache_times(blocks, devices, source, TIMING.begin_copy_us)
@@ -219,13 +249,12 @@ def _copies(
     copied = copied[np.lexsort((key[copied], cached[copied]))]
     device = source[copied]
     alone = np.rint(blocks.length[copied] * US / devices.bandwidth[device] / factor)
-    places = [given.names[d] for d in device.tolist()]
     return tuple(
         map(
             PlannedCopy,
             key[copied].tolist(),
-            [node for node, _ in places],
-            [name for _, name in places],
+            [given.nodes[j] for j in devices.node[device].tolist()],
+            [given.labels[j] for j in given.label[device].tolist()],
             cached[copied].tolist(),
             np.maximum(1, alone).astype(np.int64).tolist(),
         )

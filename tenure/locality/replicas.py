@@ -1,15 +1,24 @@
 """The replica map: on which node and tier each block lies, and which prefetches are under way.
 
-A plain value that its owner changes; it does no I/O and knows no time. Nodes and blocks go by name.
+A plain value that its owner changes; it does no I/O and knows no time. Nodes and blocks go by name,
+in what is kept for the kernels nodes go by number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from array import array
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from tenure.locality.scores import Scores, Tier, thousandths
+from tenure.model.placing import Ints
+
+#: Bytes of an entry: a node's number, times KINDS, plus its kind: twice its fastest copy's tier,
+#: and 1 where that is being copied into memory.
+ENTRY, KINDS = 8, 8
 
 
 class Replica(NamedTuple):
@@ -31,35 +40,26 @@ class Preference(NamedTuple):
     base: int
 
 
-class _Costs(NamedTuple):
-    """What ``scores`` say in thousandths: by tier, and of a copy that is not done."""
-
-    scores: Scores
-    of_tier: tuple[int, ...]
-    pending: int
-
-    @classmethod
-    def of(cls, scores: Scores) -> _Costs:
-        return cls(scores, tuple(map(scores.of, Tier)), thousandths(scores.pending))
-
-
-_USUAL = _Costs.of(Scores())
-
-
 @dataclass(slots=True)
 class ReplicaMap:
     """Replicas by block, and pending prefetches by block and node.
 
     Invariants: a prefetch is pending only to a node that holds the block, and not in memory; it
-    ends with that copy, and becomes a memory replica when it is finished. What is to be answered of
-    a block is worked out anew as something about it changes, by the scores that were last asked
-    with: of many blocks that are asked for again and again few have changed in between.
+    ends with that copy, and becomes a memory replica when it is finished. The entries of a block
+    are made anew as something about it changes: of many blocks that are asked for again and again
+    few have changed in between. They are kept as bytes, side by side: a question of a few blocks in
+    a map of many nodes reads these alone, where each node's name would be looked up in memory that
+    no cache holds.
     """
 
     _replicas: dict[str, set[Replica]] = field(default_factory=dict)
     _pending: dict[str, set[str]] = field(default_factory=dict)
-    _kept: dict[str, list[Preference]] = field(default_factory=dict, repr=False, compare=False)
-    _costs: _Costs = field(default=_USUAL, repr=False, compare=False)
+    _number: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    _kept: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+    def number(self, node: str) -> int:
+        """Return the place of a node in arrays over all nodes, for good; a new one has the next."""
+        return self._number.setdefault(node, len(self._number))
 
     def add(self, block: str, replica: Replica) -> None:
         """Note a copy; twice is once."""
@@ -131,27 +131,41 @@ class ReplicaMap:
         ``away`` are nodes that are off or unreachable. Where a prefetch is pending the score is
         ``scores.pending``, above all tiers, until it is done (section 4.1).
         """
-        known = self._costs.scores
-        if known is not scores and known != scores:
-            self._kept.clear()
-            self._costs = _Costs.of(scores)
-        found = self._kept.get(block) or self._keep(block)
-        return [row for row in found if row.node not in away] if away else found.copy()
+        waits, pending = self._pending.get(block, ()), thousandths(scores.pending)
+        found = []
+        for node, tier in sorted(self._fastest(block).items()):
+            if node not in away:
+                base = scores.of(tier)
+                found.append(Preference(node, pending if node in waits else base, base))
+        return found
 
-    def _keep(self, block: str) -> list[Preference]:
-        """Work out what ``preferences`` answers, and keep it."""
-        copies, costs = self._replicas.get(block), self._costs
-        if copies is None:
+    def entries(self, blocks: Sequence[str]) -> tuple[Ints, Ints, Ints]:
+        """Return the nodes with copies of all blocks, one block after another.
+
+        Entries ``first[i]`` to ``first[i + 1]`` of the second and third array are those of block i,
+        by name of node: the node's ``number``, and twice its fastest tier's rank, plus 1 where a
+        prefetch is pending. A block that has no copy has none.
+        """
+        kept = self._kept
+        rows = [kept.get(block, b"") for block in blocks]
+        first = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(np.array(list(map(len, rows)), dtype=np.int64) // ENTRY, out=first[1:])
+        entry = np.frombuffer(b"".join(rows), dtype=np.int64)
+        return first, entry // KINDS, entry % KINDS
+
+    def _keep(self, block: str) -> None:
+        """Make the entries of a block."""
+        if block not in self._replicas:
             self._kept.pop(block, None)
-            return []
+            return
         waits = self._pending.get(block, ())
-        best: dict[str, int] = {}
-        for node, tier in copies:
-            cost = costs.of_tier[tier]
-            best[node] = min(cost, best.get(node, cost))
-        found = [
-            Preference(node, costs.pending if node in waits else best[node], best[node])
-            for node in sorted(best)
-        ]
-        self._kept[block] = found
+        fastest = sorted(self._fastest(block).items())
+        rows = [self.number(node) * KINDS + 2 * tier + (node in waits) for node, tier in fastest]
+        self._kept[block] = array("q", rows).tobytes()
+
+    def _fastest(self, block: str) -> dict[str, Tier]:
+        """Return the fastest copy of each node."""
+        found: dict[str, Tier] = {}
+        for node, tier in self._replicas.get(block, ()):
+            found[node] = min(tier, found.get(node, tier))
         return found

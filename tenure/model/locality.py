@@ -106,17 +106,15 @@ class PrefetchBlock:
 class PrefetchAsk:
     """A job's input, and what there is for it.
 
-    ``room`` is the memory tier's by node, bytes; ``bandwidth`` that of each (node, device), bytes
-    a second, left out where it is not known, as is that of memory where it is 0; ``speeds`` one of
-    each slot that the job may have, in thousandths. ``is_all``: copy whatever fits, without the
-    search, so that of the whole input each node has in memory what it is ``worth``; ``lying``
-    bytes of it are there already. ``may_wait``: the job may be held back for its copies. ``course``
-    names the job to whoever has learned what its tasks compute, "": nobody has.
+    ``room`` is the memory tier's by node, bytes; ``speeds`` one of each slot that the job may have,
+    in thousandths; ``memory_bytes_per_s`` 0 where it is not known. ``is_all``: copy whatever fits,
+    without the search, so that of the whole input each node has in memory what it is ``worth``;
+    ``lying`` bytes of it are there already. ``may_wait``: the job may be held back for its copies.
+    ``course`` names the job to whoever has learned what its tasks compute, "": nobody has.
     """
 
     blocks: tuple[PrefetchBlock, ...]
     room: Mapping[str, int]
-    bandwidth: Mapping[tuple[str, str], int]
     speeds: tuple[int, ...]
     memory_bytes_per_s: int = 0
     is_all: bool = False

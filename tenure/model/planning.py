@@ -36,10 +36,10 @@ class StageNeed:
     ``delivered``: (node, tasks) whose input lies there and which have not begun. ``nodes`` may run
     it. A task takes ``work_us`` on a node of speed 1; ``after`` are the stages before. ``is_rest``:
     it is the part of the stage before it in the list that may run on other nodes alone.
-    ``copies``: (nodes, tasks) whose input lies on each of these, of tasks that have not begun;
-    elsewhere it has to be brought, which takes ``bring_us`` beside its way over the link. No nodes:
-    it lies on others; tasks in no class: it lies nowhere yet. ``nearest``: the same tasks as
-    (nodes, those of them where it lies in the fastest tier, tasks).
+    ``copies``: (nodes, those of them where it is in the fastest tier, tasks) whose input lies on
+    each of these, of tasks that have not begun; elsewhere it has to be brought, which takes
+    ``bring_us`` beside its way over the link. No nodes: it lies on others; tasks in no class: it
+    lies nowhere yet.
     """
 
     name: str
@@ -54,8 +54,7 @@ class StageNeed:
     running: tuple[tuple[int, int, int], ...] = ()
     delivered: tuple[tuple[int, int], ...] = ()
     is_rest: bool = False
-    copies: tuple[tuple[tuple[int, ...], int], ...] = ()
-    nearest: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = ()
+    copies: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...] = ()
     bring_us: int = 0
 
 

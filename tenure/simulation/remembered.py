@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tenure.core import board, lending, line, room
 from tenure.core.context import UNDER_WAY, Context
 from tenure.model.container import Step
@@ -11,9 +13,9 @@ from tenure.simulation.story import LawBroken
 
 
 def check(ctx: Context) -> None:
-    """Raise LawBroken unless board, line, moves and idle clocks agree with the records."""
+    """Raise LawBroken unless board, line, moves, idle clocks and sums agree with the records."""
     text = board.board_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
-    text = text or _lent(ctx) or _moves(ctx)
+    text = text or _lent(ctx) or _moves(ctx) or shelved(ctx)
     if text:
         raise LawBroken("L17", text)
 
@@ -44,6 +46,23 @@ def _idle(ctx: Context) -> str:
             if is_busy != (node.idle_us is None):
                 return f"{node.name}: busy {is_busy}, idle since {node.idle_us}"
     return ""
+
+
+def shelved(ctx: Context) -> str:
+    """Say which bytes in tiers are not what their copies add up to."""
+    lying, stays = Counter[tuple[str, str]](), Counter[str]()
+    for block in ctx.tables.blocks.values():
+        is_unread = block.key in ctx.ahead.made or block.key in ctx.ahead.under_way
+        for replica in block.replicas:
+            mark = f"{replica.node}/{replica.tier}"
+            lying[mark, block.dataset] += block.length
+            stays[mark] += block.length if block.pins or is_unread else 0
+    kept, shelves = Counter[tuple[str, str]](), ctx.shelves
+    for mark, row in shelves.lying.items():
+        kept.update({(mark, dataset): length for dataset, length in row.items()})
+    if kept != lying:
+        return f"lying: {kept}, should be {lying}"
+    return "" if Counter(shelves.stays) == stays else f"stays: {shelves.stays}, should be {stays}"
 
 
 def _lent(ctx: Context) -> str:

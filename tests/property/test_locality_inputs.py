@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenure.locality import asking
-from tenure.locality.arrays import Task, wants_of, weights_of
+from tenure.locality.arrays import Task, wants_of, wants_over, weights_of
 from tenure.locality.replicas import Preference, Replica, ReplicaMap
 from tenure.locality.scores import PAPER_BANDWIDTHS, Scores, Tier, scores_of, thousandths
 from tenure.model.errors import InvalidInput
@@ -104,6 +104,12 @@ def test_what_a_replica_map_keeps_is_what_it_would_say_anew(
             assert known.preferences(other, scores) == [row for row in due if row is not None]
             elsewhere = [row for row in due if row is not None and row.node != "b"]
             assert known.preferences(other, scores, away={"b"}) == elsewhere
+        asked = (*BLOCKS, "", "unknown", BLOCKS[0])
+        rows = [known.preferences(name, scores) for name in asked]
+        tasks = [Task(row, is_indifferent=not name) for row, name in zip(rows, asked, strict=True)]
+        by_name = wants_of(tasks, {name: known.number(name) for name in NODES}, scores)
+        found = wants_over(known, asked, scores)
+        assert [row.tolist() for row in found] == [row.tolist() for row in by_name]
 
 
 def _preference(known: ReplicaMap, block: str, node: str, scores: Scores) -> Preference | None:
@@ -118,19 +124,33 @@ def _preference(known: ReplicaMap, block: str, node: str, scores: Scores) -> Pre
 def test_what_somebody_does_to_an_answer_stays_out_of_the_map() -> None:
     known = ReplicaMap()
     known.add("b0", Replica("a", Tier.SSD))
-    known.preferences("b0", SCORES[0]).clear()
-    assert len(known.preferences("b0", SCORES[0])) == 1
+    wants_over(known, ["b0"], SCORES[0]).place[:] = 7
+    assert wants_over(known, ["b0"], SCORES[0]).place.tolist() == [0]
+
+
+def test_a_node_keeps_its_number() -> None:
+    known = ReplicaMap()
+    assert [known.number(node) for node in "ba"] == [0, 1]
+    known.add("b0", Replica("c", Tier.SSD))
+    known.remove("b0", Replica("c", Tier.SSD))
+    assert [known.number(node) for node in "abdc"] == [1, 0, 3, 2]
 
 
 def usual(tier: int) -> int:
     return round(PAPER_BANDWIDTHS[Tier(tier)] * MIB)
 
 
+def on_device(copy: Copy, bandwidth: dict[tuple[str, str], int]) -> Copy:
+    """Return a copy on a device that is of one tier, and of one speed (0: not known)."""
+    device = f"{copy.device}-{copy.tier}"
+    return copy._replace(device=device, bytes_per_s=bandwidth.get((copy.node, device), 0))
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(rows, st.integers(0, 300 * MIB)), max_size=5),
     st.dictionaries(
-        st.tuples(st.sampled_from(NODES), st.sampled_from(("disk-1", "disk-2"))),
+        st.tuples(st.sampled_from(NODES), st.sampled_from(("disk-1", "disk-2", "other-0"))),
         st.integers(1, 900 * MIB),
     ),
     st.sampled_from((1.0, 0.37, 2.5)),
@@ -144,21 +164,15 @@ def test_what_the_prefetch_model_takes_is_what_the_question_says_block_by_block(
 ) -> None:
     scores = SCORES[1]
     room, lying, worth = {"a": 5, "b": 7}, {"b": 3}, {"a": 8000, "c": 500}
-    # a device is of one tier
     made = [
-        PrefetchBlock(
-            i,
-            length,
-            tuple(copy._replace(device=f"{copy.device}-{copy.tier}") for copy in had),
-            i * US,
-        )
+        PrefetchBlock(i, length, tuple(on_device(copy, bandwidth) for copy in had), i * US)
         for i, (had, length) in enumerate(given_)
     ]
-    ask = PrefetchAsk(
-        tuple(made), room, bandwidth, (1000, 500), memory_bytes_per_s, lying=lying, worth=worth
-    )
+    ask = PrefetchAsk(tuple(made), room, (1000, 500), memory_bytes_per_s, lying=lying, worth=worth)
     found = asking.input_of(ask, scores, factor)
-    blocks, devices, work, memory, names = found
+    blocks, devices, work, memory, nodes, labels, label = found
+    places = zip(devices.node, label, strict=True)
+    names = [(nodes[j], labels[k]) for j, k in places]
     assert len(set(names)) == len(names)
     for i, block in enumerate(made):
         mine = blocks.device[blocks.first[i] : blocks.first[i + 1]]

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from tenure.locality.arrays import Places, Task, Wants, places_of, wants_of
+from tenure.locality.arrays import Places, Wants, places_of, wants_over
 from tenure.locality.contention import Contention
 from tenure.locality.greedy import H_SCHEDULER, LOCALITY_FIRST, QUARTET, Rule
 from tenure.locality.kernels import PLAIN, Kernels, compile_kernels
@@ -52,14 +52,9 @@ def assign(
 ) -> list[int]:
     """Return the node of each task, -1 for those that wait; "" is a block of a task without one."""
     places = places_of(list(free), [0] * len(free))
-    index = {node: j for j, node in enumerate(storage.names)}
-    tasks = [
-        Task(storage.known.preferences(block, SCORES)) if block else Task(is_indifferent=True)
-        for block in blocks
-    ]
-    wants = wants_of(tasks, index, SCORES)
+    wants = wants_over(storage.known, blocks, SCORES)
     if name in KINDS:
-        waited = np.full(len(tasks), has_waited)
+        waited = np.full(len(blocks), has_waited)
         at = kernels().fill_slots(places, wants, Rule(KINDS[name], SCORES.of(Tier.MEMORY), waited))
     else:
         if name == TRIDENT:

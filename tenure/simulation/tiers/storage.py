@@ -19,6 +19,8 @@ class Storage:
         self.spec = spec
         self.names = [f"w{j}" for j in range(spec.nodes)]
         self.known = ReplicaMap()
+        for name in self.names:
+            self.known.number(name)
         self.size: dict[str, int] = {}
         self._random = random.Random(seed)
         self._disk: dict[tuple[str, str], int] = {}

@@ -23,6 +23,7 @@ from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import MIB, US
+from tenure.simulation import remembered
 from tests.unit.core.bench import Bench, node
 
 BLOCK = 4 * MIB
@@ -207,6 +208,7 @@ class Shelf(Bench):
         for field in ("names", "open", "held", "used", "arriving", "whole", "stored"):
             assert _full(getattr(kept, field)) == _full(getattr(fresh, field)), field
         assert _spread(kept) == _spread(fresh)
+        assert not remembered.shelved(ctx)
         for name in [one.name for one in ctx.tables.nodes.values()]:
             sole = _sole_on(ctx, name)
             assert replicas.is_sole(ctx, name) == bool(sole), name

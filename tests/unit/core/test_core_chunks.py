@@ -274,11 +274,11 @@ def test_the_planner_is_told_where_they_lie() -> None:
     parts = [s for s in surveyed(made).of_batch(made.batch()).stages if s.name == "map"]
     waiting = len(made.state.ctx.index.strands["b", "map"].pending)
     assert waiting > 0
-    assert sum(count for part in parts for _, count in part.copies) == waiting
-    assert all(set(nodes) <= set(part.nodes) for part in parts for nodes, _ in part.copies)
+    assert sum(count for part in parts for *_, count in part.copies) == waiting
+    assert all(set(nodes) <= set(part.nodes) for part in parts for nodes, *_ in part.copies)
     elsewhere = [part for part in parts if part.is_rest]
     assert elsewhere, "those that had to leave a node may read the other replica"
-    assert all(nodes for part in elsewhere for nodes, _ in part.copies)
+    assert all(nodes for part in elsewhere for nodes, *_ in part.copies)
 
 
 def test_of_many_tasks_some_tell_where_all_of_them_lie(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_of_many_tasks_some_tell_where_all_of_them_lie(monkeypatch: pytest.Monke
     monkeypatch.setattr(type(blocks), "get", get)
     (rest,) = surveyed(made).of_batch(made.batch()).stages[:1]
     assert len([key for key in asked if "/" in key and key.startswith("d-")]) == 2
-    assert sum(count for _, count in rest.copies) == len(LENGTHS)
+    assert sum(count for *_, count in rest.copies) == len(LENGTHS)
 
 
 @pytest.mark.parametrize(

@@ -87,11 +87,16 @@ def begins(found: PlanAnswer, name: str) -> list[tuple[str, int, int, int]]:
     return sorted(rows)
 
 
+def lying(*classes: tuple[tuple[int, ...], int]) -> tuple[Any, ...]:
+    """Return the copies of tasks whose input is read as fast on each of these nodes."""
+    return tuple((where, where, count) for where, count in classes)
+
+
 @pytest.mark.parametrize("solver", ["auto", "first_fit"])
 def test_tasks_begin_beside_their_input_where_that_is_soonest(solver: str) -> None:
     """Of four blocks two lie on either node, one of them on b alone, the others anywhere."""
     blocks = ((), 0), ((0,), 1), ((0, 1), 2), ((1,), 1)
-    stage = need("read", 4, chunk_bytes=MIB, copies=blocks, bring_us=20 * US)
+    stage = need("read", 4, chunk_bytes=MIB, copies=lying(*blocks), bring_us=20 * US)
     found = planned(asked(batch("x", stage), solver=solver))
     assert begins(found, "x") == [("a", 0, 2, 0), ("b", 0, 2, 0)]
 
@@ -100,7 +105,8 @@ def test_tasks_begin_beside_their_input_where_that_is_soonest(solver: str) -> No
 def test_a_copy_counts_once_however_many_nodes_have_one(solver: str) -> None:
     """Two of four tasks have copies, on both nodes; the others wait for what is brought."""
     words = {"sharing": "fair"} if solver == "fair" else {"solver": solver}
-    stage = need("read", 4, chunk_bytes=MIB, copies=(((0, 1), 2), ((2,), 2)), bring_us=20 * US)
+    lies = lying(((0, 1), 2), ((2,), 2))
+    stage = need("read", 4, chunk_bytes=MIB, copies=lies, bring_us=20 * US)
     offers = (offer("a"), offer("b"), offer("full", 0))
     found = planned(asked(batch("x", stage), offers=offers, **words))
     assert sum(count for _, at_s, count, _ in begins(found, "x") if at_s == 0) == 2
@@ -114,17 +120,17 @@ def test_of_plans_that_end_alike_the_one_with_more_tasks_at_their_fastest_copy_c
 ) -> None:
     """All blocks lie on both nodes, five of six in the memory of one: a has more of them."""
     near = (((0, 1), (0,), 5), ((0, 1), (1,), 1))
-    stage = need("read", 6, chunk_bytes=MIB, copies=(((0, 1), 6),), bring_us=20 * US)
+    stage = need("read", 6, chunk_bytes=MIB, copies=lying(((0, 1), 6)), bring_us=20 * US)
     even = planned(asked(batch("x", stage), **words))
     assert ends_s(even) == {"x": 120}
-    found = planned(asked(batch("x", replace(stage, nearest=near)), **words))
+    found = planned(asked(batch("x", replace(stage, copies=near)), **words))
     assert begins(found, "x") == [("a", 0, 2, 0), ("a", 60, 2, 0), ("b", 0, 2, 0)]
     assert ends_s(found) == ends_s(even)
 
 
 def test_bringing_takes_its_time_on_the_link_and_beside_it() -> None:
     offers = (offer("a", 0), offer("b", link_bytes_per_s=MIB))
-    lies = (((0,), 3),)
+    lies = lying(((0,), 3))
     stage = need("read", 3, chunk_bytes=30 * MIB, copies=lies, bring_us=6 * US)
     found = planned(asked(batch("x", stage), offers=offers))
     ticks_of_5_s = [("b", 40, 1, 1), ("b", 70, 1, 1), ("b", 100, 1, 1)]
@@ -132,7 +138,7 @@ def test_bringing_takes_its_time_on_the_link_and_beside_it() -> None:
 
 
 def test_what_lies_nowhere_yet_is_sent_and_not_brought() -> None:
-    stage = need("read", 2, chunk_bytes=MIB, copies=(((0,), 1),), nodes=(1,), bring_us=US)
+    stage = need("read", 2, chunk_bytes=MIB, copies=lying(((0,), 1)), nodes=(1,), bring_us=US)
     assert sum(brought for *_, brought in begins(planned(asked(batch("x", stage))), "x")) == 1
     fresh = replace(stage, copies=())
     assert sum(brought for *_, brought in begins(planned(asked(batch("x", fresh))), "x")) == 0

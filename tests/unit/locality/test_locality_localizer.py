@@ -89,11 +89,11 @@ def test_the_choices_of_a_task_are_told_by_their_cost() -> None:
 def asked(count: int, slots: int, *, cpu_us: int = US, **more: Any) -> PrefetchAsk:
     """Return blocks of 100 MiB on one disk a node, two nodes, 100 MiB/s."""
     blocks = tuple(
-        PrefetchBlock(i, 100 * MIB, (Copy("ab"[i % 2], "disk", HDD),), cpu_us) for i in range(count)
+        PrefetchBlock(i, 100 * MIB, (Copy("ab"[i % 2], "disk", HDD, False, 100 * MIB),), cpu_us)
+        for i in range(count)
     )
     room = {"a": 300 * MIB, "b": 300 * MIB}
-    bandwidth = {(node, "disk"): 100 * MIB for node in "ab"}
-    return PrefetchAsk(blocks, room, bandwidth, (1000,) * slots, **more)
+    return PrefetchAsk(blocks, room, (1000,) * slots, **more)
 
 
 def test_blocks_of_later_waves_are_copied_ahead() -> None:
@@ -114,7 +114,7 @@ def test_all_that_fits_is_copied_where_all_is_asked_for() -> None:
 def test_nothing_is_planned_of_nothing() -> None:
     assert Tiers().plan(asked(0, 2)).copies == ()
     held = PrefetchBlock(0, MIB, (Copy("a", "ram", MEMORY),), US)
-    assert Tiers().plan(PrefetchAsk((held,), {"a": 10 * MIB}, {}, (1000,))).copies == ()
+    assert Tiers().plan(PrefetchAsk((held,), {"a": 10 * MIB}, (1000,))).copies == ()
 
 
 def test_copies_that_took_longer_make_later_predictions_longer() -> None:
