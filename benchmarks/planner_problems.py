@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tenure.harvest.problem import Job, Node, Problem, Stage
+from tenure.harvest.solution import Solution
 
 GIB = 1 << 30
 GB = 10**9
@@ -63,3 +64,33 @@ def with_copies(problem: Problem, nowhere_ratio: float, *, seed: int = 0) -> Pro
         first = replace(first, copies=tuple(sorted(classes.items())))
         jobs.append(replace(job, stages=(first, *job.stages[1:])))
     return replace(problem, jobs=tuple(jobs))
+
+
+def with_nearest(problem: Problem, *, seed: int = 0) -> Problem:
+    """Return a problem with copies, one of each chunk, as drawn, the fastest to read."""
+    rng = np.random.default_rng(seed)
+    jobs = []
+    for job in problem.jobs:
+        first = job.stages[0]
+        rows = []
+        for where, count in first.copies:
+            parts = rng.multinomial(count, [1 / len(where)] * len(where))
+            rows += [
+                (where, (node,), int(part)) for node, part in zip(where, parts, strict=True) if part
+            ]
+        first = replace(first, nearest=tuple(sorted(rows)))
+        jobs.append(replace(job, stages=(first, *job.stages[1:])))
+    return replace(problem, jobs=tuple(jobs))
+
+
+def at_nearest(problem: Problem, plan: Solution) -> int:
+    """Return how many tasks of a plan can begin where their input is read fastest.
+
+    Of chunks with one such copy each, as ``with_nearest`` draws them.
+    """
+    found = 0
+    for one in plan.beside:
+        stage = problem.jobs[one.job].stages[one.stage]
+        rows = [row for row in stage.nearest if row[0] == stage.copies[one.place][0]]
+        found += min(one.count, sum(count for _, near, count in rows if near == (one.node,)))
+    return found

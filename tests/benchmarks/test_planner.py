@@ -21,3 +21,18 @@ def test_copies_are_three_of_each_chunk_but_of_those_that_lie_nowhere() -> None:
     assert faults(problem) == ()
     assert sum(count for _, count in job.stages[0].copies) == job.stages[0].tasks - 16
     assert {len(set(where)) for where, _ in job.stages[0].copies} == {3}
+
+
+def test_the_choice_by_the_fastest_copy_is_judged_and_has_more_tasks_beside_it() -> None:
+    asks = planner.asked("first_fit", 170, 1.0, nodes=5, link=planner_problems.LINK_BYTES_PER_S)
+    for row in planner.each(asks, planner.draw_near):
+        assert row["took_s"] > 0
+        assert 0 < row["before"] < row["after"] <= 100
+
+
+def test_each_chunk_has_one_copy_that_is_the_fastest() -> None:
+    problem = planner_problems.with_copies(planner_problems.data_centre(9, 170), 0.0, seed=1)
+    stage = planner_problems.with_nearest(problem, seed=1).jobs[0].stages[0]
+    assert faults(problem) == ()
+    assert sum(count for _, _, count in stage.nearest) == stage.tasks
+    assert all(len(near) == 1 and set(near) < set(where) for where, near, _ in stage.nearest)
