@@ -367,6 +367,9 @@ def _from_python(
         what = f"matching from the replica map, filled, {SMALL_TASKS} tasks x {p:,} nodes"
         small = Goal("below", GOAL_MS["small"])
         found.append(figure(f"from_map_small_{p}_ms", what, "ms", values, small))
+        values = from_records(kernels, (SMALL_TASKS, p, max(1, p // 40), 4))
+        what = f"matching from the daemon's records, {SMALL_TASKS} tasks x {p:,} nodes"
+        found.append(figure(f"from_records_small_{p}_ms", what, "ms", values))
     n, p = shapes[0][:2]
     values = allocating_from_map(kernels, n, p)
     what = f"Algorithm 3 from the replica map, filled, {n:,} x {p:,}"

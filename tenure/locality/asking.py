@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, compress
 from typing import NamedTuple
 
@@ -44,9 +44,9 @@ def arrays_of(
     they are done. ``fastest`` is the bandwidth that a score of 1 stands for, 0 where it is not
     known. Straight into flat lists, for this is most of what a question takes beside the matching.
     """
-    number = {rack: g for g, rack in enumerate(dict.fromkeys(seats.racks))}
-    places = places_of(seats.free, [number[rack] for rack in seats.racks])
-    index = {node: j for j, node in enumerate(seats.nodes)}
+    _, rack = _numbered(seats.racks)
+    places = places_of(seats.free, rack)
+    index = dict(zip(seats.nodes, range(len(seats.nodes)), strict=True))
     costs, pending = Costs(scores, fastest), thousandths(scores.pending)
     first, place, score, base = [0], [], [], []
     for read in reads:
@@ -124,8 +124,9 @@ def input_of(
     """
     first, tier, is_pending, speed, names = _columns(ask.blocks)
     below = tier != MEMORY
-    nodes, node = _numbered(names[0], below)
-    labels, label = _numbered(names[1], below)
+    if not below.all():
+        names = tuple(list(compress(column, below)) for column in names)
+    (nodes, node), (labels, label) = map(_numbered, names)
     number, one, device = np.unique(node * len(labels) + label, True, True)
     one = np.flatnonzero(below)[one]  # the first copy of each device
     slowed = np.maximum(1, np.rint(speed[one] / factor)).astype(np.int64)
@@ -136,9 +137,9 @@ def input_of(
     kept = np.concatenate(([0], np.cumsum(below, dtype=np.int64)))[first]
     blocks = Blocks(length, kept, device, held, _by(length))
     memory = Level(
-        _ints([ask.room.get(name, 0) for name in nodes]),
-        _ints([ask.lying.get(name, 0) for name in nodes]),
-        _ints([max(1, ask.worth.get(name, 1)) for name in nodes]),
+        _told(ask.room, nodes, 0),
+        _told(ask.lying, nodes, 0),
+        np.maximum(1, _told(ask.worth, nodes, 1)),
     )
     work = _work(ask, _fastest(first, tier, speed), length, costs)
     if computing is not None and computing.is_known:
@@ -156,7 +157,7 @@ class Columns(NamedTuple):
     tier: Ints
     is_pending: Bools
     speed: Ints
-    names: tuple[Sequence[str], Sequence[str]]
+    names: tuple[Sequence[str], ...]
 
 
 def _columns(blocks: Sequence[PrefetchBlock]) -> Columns:
@@ -169,11 +170,18 @@ def _columns(blocks: Sequence[PrefetchBlock]) -> Columns:
     return Columns(first, rank, pending, np.where(known > 0, known, USUAL[rank]), (node, device))
 
 
-def _numbered(names: Sequence[str], mask: Bools) -> tuple[list[str], Ints]:
-    """Return each name once, and which of these the names under the mask are."""
-    chosen = names if mask.all() else list(compress(names, mask))
-    index = {name: number for number, name in enumerate(dict.fromkeys(chosen))}
-    return list(index), _ints([index[name] for name in chosen])
+def _numbered(names: Sequence[str]) -> tuple[list[str], Ints]:
+    """Return each name once, and which of these the names are."""
+    once = list(dict.fromkeys(names))
+    number = dict(zip(once, range(len(once)), strict=True)).__getitem__
+    return once, np.fromiter(map(number, names), dtype=np.int64, count=len(names))
+
+
+def _told(by_node: Mapping[str, int], nodes: Sequence[str], less: int) -> Ints:
+    """Return what is said of each node, ``less`` where nothing is."""
+    if not by_node:
+        return np.full(len(nodes), less, dtype=np.int64)
+    return _ints([by_node.get(name, less) for name in nodes])
 
 
 def _block_of(first: Ints) -> Ints:
