@@ -10,6 +10,7 @@ question that takes too long.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -18,10 +19,15 @@ from collections.abc import Callable
 
 from tenure.cycles.io.tether import tie_to_parent
 
+log = logging.getLogger(__name__)
+
 #: The child is kept for this long after its last answer.
 IDLE_S = 60.0
 #: The daemon and its engines come first.
 NICE = 10
+#: A killed child is gone at once, unless the kernel keeps it (a disk that does not answer), or what
+#: a library of its started holds its pipes: then it is left behind.
+KILLED_S = 5.0
 
 
 class ChildEnded(Exception):
@@ -37,6 +43,8 @@ class Child:
         self._child: Process | None = None
         self._idle: asyncio.Task[None] | None = None
         self.is_closed = False
+        #: Those that did not end when they were killed.
+        self.left: list[Process] = []
 
     @property
     def pid(self) -> int | None:
@@ -55,25 +63,32 @@ class Child:
         Raises TimeoutError at ``until_s`` of the loop's clock, waiting for its turn included; the
         child ends with its question. Raises ChildEnded if it ends by itself.
         """
-        loop, is_whole = asyncio.get_running_loop(), False
-        async with self._turn:
-            if self.is_closed:
-                raise ChildEnded("the daemon ends")
-            if loop.time() >= until_s:
-                raise TimeoutError
-            await self._stay()
-            try:
-                async with asyncio.timeout_at(until_s):
-                    answer = await self._exchange(question)
-                is_whole = True
-            except OSError as error:
-                if isinstance(error, TimeoutError):
-                    raise
-                raise ChildEnded(str(error)) from error
-            finally:
-                if not is_whole:
-                    await self._end()
-            self._idle = asyncio.create_task(self._retire(), name=f"idle {self._module}")
+        async with asyncio.timeout_at(until_s):  # who is before may have more time
+            await self._turn.acquire()
+        try:
+            return await self._in_turn(question, until_s)
+        finally:
+            self._turn.release()
+
+    async def _in_turn(self, question: Callable[[], bytes], until_s: float) -> bytes:
+        is_whole = False
+        if self.is_closed:
+            raise ChildEnded("the daemon ends")
+        if asyncio.get_running_loop().time() >= until_s:
+            raise TimeoutError
+        await self._stay()
+        try:
+            async with asyncio.timeout_at(until_s):
+                answer = await self._exchange(question)
+            is_whole = True
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise ChildEnded(str(error)) from error
+        finally:
+            if not is_whole:
+                await self._end()
+        self._idle = asyncio.create_task(self._retire(), name=f"idle {self._module}")
         return answer
 
     async def _exchange(self, question: Callable[[], bytes]) -> bytes:
@@ -83,6 +98,8 @@ class Child:
             child = self._child = await asyncio.create_subprocess_exec(
                 *argv, stdin=PIPE, stdout=PIPE, limit=self._most_bytes, start_new_session=True
             )
+            if self.is_closed:  # while it was started, and could not be interrupted
+                raise ChildEnded("the daemon ends")
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.write(question())
@@ -116,8 +133,14 @@ class Child:
         if child.returncode is None:
             child.kill()
         child.stdin.close()
-        await child.stdout.read()  # to the end, so that nothing of the pipes outlives this
-        await child.wait()
+        try:
+            async with asyncio.timeout(KILLED_S):
+                await child.stdout.read()  # to the end, so that nothing of the pipes outlives this
+                await child.wait()
+        except TimeoutError:
+            log.error("%s (process %d) was killed and is left behind", self._module, child.pid)
+            self.left.append(child)
+            child._transport.close()  # type: ignore[attr-defined]  # no other way to its pipes
 
     def interrupt(self) -> None:
         """Kill the child, in the middle of a question or not; whoever waits clears it away."""

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from redis import AuthenticationError, Redis
 
-from tenure.cycles.io import redis_server
+from tenure.cycles.io import redis_server, tether
 from tenure.cycles.io.links import connect
 from tenure.cycles.io.redis_server import RedisMissing, RedisServer
 from tenure.cycles.io.tether import Tethered
 from tenure.model.errors import Unavailable
+from testbed import bounded
+from tests.frozen import freeze, frozen_group
 from tests.redis.lab import is_running, start, until
 
 pytestmark = pytest.mark.redis
@@ -106,7 +108,7 @@ def test_children_end_when_their_owner_is_killed(tmp_path: Path) -> None:
         assert all(is_running(pid) for pid in pids)
     finally:
         host.kill()
-        host.wait()
+        bounded.wait(host)
     until(lambda: not any(is_running(pid) for pid in pids))
 
 
@@ -121,5 +123,22 @@ def test_a_tethered_child_is_not_started_from_another_thread() -> None:
 
     thread = threading.Thread(target=begin)
     thread.start()
-    thread.join()
+    bounded.join(thread)
     assert len(errors) == 1
+
+
+def test_a_child_that_the_kernel_keeps_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The daemon stops it in its loop, which a disk that does not answer must not hold."""
+    monkeypatch.setattr(tether, "KILLED_S", 0.2)
+    child = Tethered(["/bin/sleep", "600"])
+    with frozen_group() as group:
+        child.start()
+        assert child.pid is not None
+        freeze(group, child.pid)
+        assert child.stop(0.1) is None
+        assert child.is_alive
+        assert "is left behind" in caplog.text
+    ends = (-signal.SIGTERM, -signal.SIGKILL)  # both were sent
+    assert child.stop() in ends, "once the kernel let it go"

@@ -7,6 +7,7 @@ import logging
 import queue
 import threading
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 from tenure.model.harvest import HarvestAction
@@ -22,6 +23,8 @@ PAGE = 1000
 FILE_BYTES = 4 << 20
 #: Actions that wait for the disk; beyond, they stay in memory alone.
 WAITING = 10_000
+#: What waits is written within this at the end; a disk that does not answer keeps nobody.
+CLOSE_S = 10.0
 FILE, OLD_FILE = "actions.jsonl", "actions.1.jsonl"
 
 
@@ -67,11 +70,14 @@ class ActionJournal:
         return found[:PAGE], len(found) > PAGE, oldest
 
     def close(self) -> None:
-        """Write what waits and end the thread; twice is fine."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
-            self._thread = None
+        """Write what waits, for about ``CLOSE_S`` at most, and end the thread; twice is fine."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            with suppress(queue.Full):  # as it stands still it stays full
+                self._waiting.put(None, timeout=CLOSE_S)
+            thread.join(CLOSE_S)
+            if thread.is_alive():
+                log.error("the latest actions are not written: %s", self._folder)
 
     def _load(self) -> None:
         for name in (OLD_FILE, FILE):

@@ -15,6 +15,7 @@ import queue
 import signal
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
 from tenure.agent.io.priority import slow_down
 
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 _PROCESS_MRELEASE = 448
 #: Processes that wait for it; those beyond give their memory back themselves.
 MAX_WAITING = 1024
+#: What waits is released within this at the end, else the processes do it themselves.
+CLOSE_S = 10.0
 
 
 class Releaser:
@@ -79,11 +82,14 @@ class Releaser:
                 os.close(fd)
 
     def close(self) -> None:
-        """Finish what waits, and end the thread; twice is fine."""
-        if self._thread is not None:
-            self._waiting.put(None)
-            self._thread.join()
-            self._thread = None
+        """Finish what waits, for about ``CLOSE_S`` at most, and end the thread; twice is fine."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            with suppress(queue.Full):  # as it stands still it stays full
+                self._waiting.put(None, timeout=CLOSE_S)
+            thread.join(CLOSE_S)
+            if thread.is_alive():
+                log.error("ended tasks give their memory back themselves: the kernel takes long")
 
     def _release(self, fd: int) -> None:
         if self._thread is None:

@@ -7,16 +7,22 @@ The kernel sends the chosen signal when the parent's *thread* that started the c
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 PR_SET_PDEATHSIG = 1
 STOP_S = 5.0
+#: A killed child is gone at once, unless the kernel keeps it: a disk that does not answer.
+KILLED_S = 5.0
 
 #: Run by a bare interpreter, which then becomes the program; a ``preexec_fn`` could deadlock in a
 #: process with threads. The parent may have died before prctl, hence the comparison.
@@ -90,18 +96,19 @@ class Tethered:
     def stop(self, timeout_s: float = STOP_S) -> int | None:
         """End the child by SIGTERM, by SIGKILL after ``timeout_s``; return its exit code.
 
-        Blocks for at most ``timeout_s``; stopped already is fine.
+        Blocks for at most ``timeout_s`` and ``KILLED_S``; None if the kernel keeps it even then,
+        and it is left behind. Stopped already is fine.
         """
         child = self._child
         if child is None:
             return None
-        if child.poll() is None:
-            child.terminate()
-            try:
-                child.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        for end, wait_s in ((child.terminate, timeout_s), (child.kill, KILLED_S)):
+            if child.poll() is None:
+                end()
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(wait_s)
+        if child.returncode is None:
+            log.error("process %d was killed and is left behind: the kernel keeps it", child.pid)
         return child.returncode
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.agent.io import actions
 from tenure.agent.io.actions import FILE, OLD_FILE, ActionJournal
 from tenure.agent.io.controller import Controller, status_of
 from tenure.agent.io.groups import open_groups
@@ -20,7 +22,7 @@ from tenure.model.harvest import HARVEST_SLICE_PATH, HarvestAction, cgroup_paren
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.qos.wire import decode_params, encode_params
-from testbed import tied
+from testbed import bounded, tied
 from tests.agent.trees import HOST, A, B, Tree, v1, v2, write
 
 NODE = Resources(2000, 1000)
@@ -164,7 +166,7 @@ def test_the_latest_started_task_ends_by_its_first_process(node: Node, rig: Rig)
     finally:
         for process in (old, new):
             process.kill()
-            process.wait()
+            bounded.wait(process)
 
 
 def test_advice_is_recorded_and_touches_nothing(node: Node, tmp_path: Path) -> None:
@@ -304,6 +306,25 @@ def test_a_disk_that_is_full_loses_nothing_in_memory(tmp_path: Path) -> None:
     journal.close()
     assert journal.after(0)[0] == [action(1)]
     assert journal.lost == 1
+
+
+def test_a_disk_that_does_not_answer_keeps_no_agent_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe that nobody reads: whoever opens it to write stands still."""
+    monkeypatch.setattr(actions, "CLOSE_S", 0.2)
+    monkeypatch.setattr(actions, "WAITING", 2)
+    journal = ActionJournal(tmp_path)
+    os.mkfifo(tmp_path / FILE)
+    for seq in range(1, 9):
+        journal.add(action(seq))
+    begun = time.monotonic()
+    journal.close()
+    assert time.monotonic() - begun < 60
+    assert len(journal.after(0)[0]) == 8
+    assert journal.lost >= 5
+    with (tmp_path / FILE).open("rb") as pipe:  # the disk is back
+        assert pipe.readline()
 
 
 def test_the_loop_in_its_thread_leaves_harvest_at_its_floor(node: Node, rig: Rig) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import TypeVar
 
 import pytest
 
-from tenure.agent.io import priority
+from tenure.agent.io import priority, release
 from tenure.agent.io.priority import NICE, Priority, hurry, lock_memory, slow_down
 from tenure.agent.io.release import Releaser
-from testbed import tied
+from testbed import bounded, tied
 
 HELD = 64 << 20
 T = TypeVar("T")
@@ -98,7 +99,7 @@ def test_locked_memory_shows_in_the_process() -> None:
         "locked = next(r.split()[1] for r in rows if r.startswith('VmLck'))\n"
         "assert got == (int(locked) > 0), (got, locked)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    bounded.run([sys.executable, "-c", code], check=True, timeout_s=60)
 
 
 def held_bytes(pid: int) -> int:
@@ -111,7 +112,7 @@ def test_a_task_that_gets_no_cpu_gives_its_memory_back() -> None:
     assert task.stdout is not None
     releaser = Releaser()
     try:
-        task.stdout.readline()
+        bounded.line(task)
         assert held_bytes(task.pid) > HELD
         task.send_signal(signal.SIGSTOP)
         releaser.end(task.pid)
@@ -121,10 +122,29 @@ def test_a_task_that_gets_no_cpu_gives_its_memory_back() -> None:
             releaser.end(task.pid)
     finally:
         task.kill()
-        task.wait()
+        bounded.wait(task)
         task.stdout.close()
         releaser.close()
     assert releaser.is_supported
+
+
+def test_a_kernel_that_takes_long_keeps_no_agent_from_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The call stands still, as for a process whose memory another thread of it has locked."""
+    over = threading.Event()
+    monkeypatch.setattr(release, "CLOSE_S", 0.2)
+    releaser = Releaser()
+    monkeypatch.setattr(releaser, "_take_back", lambda fd: over.wait(600))
+    task = tied.start(["sleep", "600"])
+    with bounded.ending(task):
+        releaser.end(task.pid)
+        thread, begun = releaser._thread, time.monotonic()
+        releaser.close()
+        assert time.monotonic() - begun < 60
+    over.set()
+    assert thread is not None
+    bounded.join(thread)
 
 
 def test_descriptors_are_closed_and_the_thread_ends() -> None:
