@@ -31,7 +31,7 @@ from tenure.client.target import parse
 from tenure.cycles.io.redis_server import RedisServer
 from tenure.model.errors import TenureError
 from tenure.model.units import US
-from testbed import IMAGE, NodeSpec, Testbed, tied
+from testbed import IMAGE, NodeSpec, Testbed, bounded, tied
 from testbed.servers import Influx
 
 SPECS = (
@@ -236,7 +236,7 @@ def _worker(daemon: Daemon, log: Path) -> Iterator[None]:
             process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            bounded.wait(process)
 
 
 def measure(*, is_quick: bool = False) -> Report:
@@ -260,7 +260,7 @@ def measure(*, is_quick: bool = False) -> Report:
             end_us = _now_us()
         finally:
             jobs.stop()
-            thread.join()
+            bounded.join(thread)
         until(lambda: not _open_jobs(scene.client), DEADLINE_S, "all jobs to end", poll_s=0.5)
         until(lambda: not _is_any_due(scene), BACK_S, "all runs to be decided", poll_s=0.5)
         until(scene.is_drained, BACK_S, "all samples to be in InfluxDB", poll_s=0.5)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from tenure.model.container import Profile
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources, total
 from tenure.model.units import MIB, US
+from testbed import bounded
 
 NOW_US = 10**15
 NODE = Resources(32_000, 128 * 1024 * MIB, 10**9, 10**9)
@@ -59,7 +59,7 @@ def measure(*, is_quick: bool = False) -> Report:
 
 def _in_child(share: float, scale: int) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.cycle", str(share), str(scale)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = bounded.run(command, text=True)
     if done.returncode != 0:
         raise BenchError(f"the plan failed: {done.stderr[-500:]}")
     answer: dict[str, float] = json.loads(done.stdout)

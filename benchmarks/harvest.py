@@ -28,7 +28,7 @@ from benchmarks.lent import (
 from benchmarks.rig import folder, say, until
 from tenure.model.harvest import HarvestAction
 from tenure.model.qos import QosParams
-from testbed import Node, NodeSpec, Testbed, cgroups, tied
+from testbed import Node, NodeSpec, Testbed, bounded, cgroups, tied
 
 MIB = 1 << 20
 #: What owners and the controller are told to be, on the one core that they share.
@@ -396,4 +396,4 @@ def _load() -> Iterator[None]:
     finally:
         for process in busy:
             process.kill()
-            process.wait()
+            bounded.wait(process)

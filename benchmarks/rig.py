@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.errors import BenchError
 from benchmarks.host import CpuMeter, cores
 from benchmarks.http import Door
-from testbed import tied
+from testbed import bounded, tied
 from testbed.daemon import DaemonProcess
 
 TENURED = Path(sys.executable).with_name("tenured")
@@ -178,10 +178,10 @@ def engines(path: Path, **options: object) -> Iterator[Engines]:
         start_new_session=True,
     )
     try:
-        line = process.stdout.readline() if process.stdout else ""
+        line = bounded.line(process)
         if not line:
             raise BenchError(f"the simulated engines ended with {process.wait(ENGINES_S)}")
         yield Engines(process, json.loads(line))
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=ENGINES_S)
+        bounded.output(process, ENGINES_S)

@@ -24,7 +24,7 @@ from benchmarks.lent import Agent
 from benchmarks.rig import Daemon, folder, running, say, until
 from tenure.client.client import Client
 from tenure.client.target import parse
-from testbed import IMAGE, Node, NodeSpec, Testbed, cgroups, disks
+from testbed import IMAGE, Node, NodeSpec, Testbed, bounded, cgroups, disks
 from testbed.disks import Disk
 
 MIB = 1 << 20
@@ -247,7 +247,7 @@ def _limiting(nodes: Sequence[Node] | Any, disks: Iterable[Disk]) -> Iterator[No
         yield
     finally:
         ended.set()
-        thread.join()
+        bounded.join(thread)
 
 
 def _limit(

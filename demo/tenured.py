@@ -13,6 +13,7 @@ from demo.errors import DemoError
 from tenure.client import Client
 from tenure.client.target import parse
 from tenure.model.errors import TenureError
+from testbed import bounded
 
 READY_S = 60.0
 #: Moves in flight get 30 s from the daemon, everything else a few.
@@ -98,4 +99,4 @@ class Tenured:
             child.wait(STOP_S)
         except subprocess.TimeoutExpired:
             child.kill()
-            child.wait()
+            bounded.wait(child)

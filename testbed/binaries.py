@@ -8,7 +8,6 @@ otherwise lists are fetched into the same folder.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from testbed import bounded
 from testbed.errors import TestbedError
 from testbed.layout import Toolchain
 
@@ -62,7 +62,7 @@ def toolchain() -> Toolchain:
     record = folder / "toolchain.json"
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        bounded.lock(lock)
         if not _is_usable(record):
             _build(folder, None if source == "packages" else source)
         return Toolchain(**json.loads(record.read_text()))
@@ -151,9 +151,7 @@ def _describe(folder: Path, own_dockerd: str | None) -> Toolchain:
 
 def _apt(argv: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(
-        argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=_APT_TIMEOUT_S, check=False
-    )
+    return bounded.run(argv, cwd=cwd, env=env, text=True, timeout_s=_APT_TIMEOUT_S)
 
 
 def _private_lists(folder: Path) -> list[str]:
@@ -162,6 +160,11 @@ def _private_lists(folder: Path) -> list[str]:
     for name in ("lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True, exist_ok=True)
     return ["-o", f"Dir::State::lists={apt / 'lists'}", "-o", f"Dir::Cache={apt / 'cache'}"]
+
+
+def unpack(deb: Path, root: Path) -> None:
+    """Unpack a package's files below a folder; raise TestbedError with dpkg's words on failure."""
+    bounded.run(["dpkg", "-x", deb, root], check=True, timeout_s=_APT_TIMEOUT_S)
 
 
 def download(folder: Path, packages: Iterable[str]) -> None:
@@ -180,7 +183,7 @@ def download(folder: Path, packages: Iterable[str]) -> None:
         if done.returncode:
             raise TestbedError(f"apt-get download: {updated.stderr}{done.stderr}")
     for deb in sorted(debs.glob("*.deb")):
-        subprocess.run(["dpkg", "-x", str(deb), str(folder / "root")], check=True)
+        unpack(deb, folder / "root")
         deb.unlink()
 
 
@@ -206,7 +209,7 @@ def resolve(folder: Path, packages: Iterable[str]) -> None:
         if done.returncode:
             raise TestbedError(f"apt-get install: {updated.stderr}{done.stderr}")
     for deb in sorted((folder / "apt/cache/archives").glob("*.deb")):
-        subprocess.run(["dpkg", "-x", str(deb), str(folder / "root")], check=True)
+        unpack(deb, folder / "root")
     shutil.rmtree(folder / "apt")
 
 
@@ -215,9 +218,7 @@ def _missing_libraries(folder: Path) -> set[str]:
     env = {**os.environ, "LD_LIBRARY_PATH": str(folder / "lib"), "LC_ALL": "C"}
     missing = set()
     for binary in sorted((folder / "bin").iterdir()):
-        done = subprocess.run(
-            ["ldd", str(binary)], env=env, capture_output=True, text=True, check=False
-        )
+        done = bounded.run(["ldd", str(binary)], env=env, text=True)
         for line in done.stdout.splitlines():
             if "not found" in line:
                 missing.add(line.split()[0])
@@ -271,10 +272,8 @@ def _choose_iptables(folder: Path, library_path: str) -> tuple[str, bool]:
 def _has_nat(iptables: Sequence[str], env: dict[str, str]) -> bool:
     """Return whether a rule like the engine's own can be set, in a namespace made for it."""
     rule = ["-t", "nat", "-A", "OUTPUT", "-m", "addrtype", "--dst-type", "LOCAL", "-j", "RETURN"]
-    done = subprocess.run(
+    done = bounded.run(
         ["unshare", "--net", *iptables, *rule],
         env={**os.environ, "PATH": _search_path(), **env},
-        capture_output=True,
-        check=False,
     )
     return done.returncode == 0

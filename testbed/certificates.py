@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from testbed import bounded
 from testbed.errors import TestbedError
 from testbed.layout import Layout
 
@@ -115,12 +115,10 @@ def _openssl(*words: str) -> None:
     program = shutil.which("openssl")
     if program is None:
         raise TestbedError("the program openssl is missing (Debian package openssl)")
-    done = subprocess.run(
+    done = bounded.run(
         [program, *words],
-        capture_output=True,
         text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
+        timeout_s=_TIMEOUT_S,
         env={"LC_ALL": "C"},  # nothing of the caller's: an OPENSSL_CONF would change all
     )
     if done.returncode:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from testbed import bounded
 from testbed.errors import TestbedError
 
 _PERIOD_US = 100_000
@@ -156,14 +157,16 @@ def end(group: str) -> None:
     """Kill all processes in a group and wait until there are none.
 
     Repeats until the group is empty, because a process may fork between the reading of the
-    list and its own end. Raises TestbedError after 30 s.
+    list and its own end. Raises TestbedError, with where they stand, after ``_END_TIMEOUT_S``: what
+    the kernel keeps nobody ends, and the next who cleans up tries again.
     """
     deadline = time.monotonic() + _END_TIMEOUT_S
     while processes(group):
         signal_all(group, signal.SIGKILL)
         _thaw(group)
         if time.monotonic() > deadline:
-            raise TestbedError(f"processes of {group} do not end: {processes(group)}")
+            left = ", ".join(f"{pid} ({bounded.state(pid)})" for pid in processes(group))
+            raise TestbedError(f"processes of {group} do not end: {left}")
         time.sleep(_POLL_S)
 
 

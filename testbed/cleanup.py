@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
-from testbed import cgroups, network, registry
+from testbed import bounded, cgroups, network, registry
 from testbed.layout import Layout, load, name_of
 
 
@@ -70,7 +69,7 @@ def mounts_below(directory: Path) -> list[str]:
 def _unmount_below(directory: Path) -> None:
     """Detach mounts that came into the host's namespace; there should be none."""
     for point in reversed(mounts_below(directory)):
-        subprocess.run(["umount", "-l", point], capture_output=True, check=False)
+        bounded.run(["umount", "-l", point])
 
 
 def _remove_folders(layout: Layout) -> None:

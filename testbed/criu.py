@@ -7,12 +7,10 @@ that its libraries are nobody else's.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
-import subprocess
 from pathlib import Path
 
-from testbed import binaries
+from testbed import binaries, bounded
 from testbed.errors import TestbedError
 
 SUITE = "forky"
@@ -40,7 +38,7 @@ def folder() -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / "criu"
     with (cache / "criu.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        bounded.lock(lock)
         if not (target / "bin" / "criu").exists():
             _fetch(target)
     return target / "bin"
@@ -54,7 +52,7 @@ def _fetch(target: Path) -> None:
     _apt(target, "update")
     _apt(target, "download", *_PACKAGES)
     for deb in sorted((target / "debs").glob("*.deb")):
-        subprocess.run(["dpkg", "-x", str(deb), str(target / "root")], check=True)
+        binaries.unpack(deb, target / "root")
     for name in ("lists", "archives", "debs"):
         shutil.rmtree(target / name)
     partial = target / "bin" / "criu.part"
@@ -93,13 +91,11 @@ def _mirror() -> str:
 def _apt(target: Path, *argv: str) -> None:
     if binaries.which("apt-get") is None:
         raise TestbedError("no apt-get to fetch CRIU with")
-    done = subprocess.run(
+    done = bounded.run(
         ["apt-get", "-q", "-c", str(target / "apt.conf"), *argv],
         cwd=target / "debs",
-        capture_output=True,
         text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
+        timeout_s=_TIMEOUT_S,
     )
     if done.returncode:
         raise TestbedError(f"CRIU cannot be had (apt-get {argv[0]}): {done.stderr.strip()}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testbed import tied
+from testbed import bounded, tied
 from testbed.errors import TestbedError
 
 READY_S = 90.0
@@ -109,7 +109,7 @@ class DaemonProcess:
         self.require_alive()
         self.signal(signal.SIGKILL)
         if self._child is not None:
-            self._child.wait()
+            bounded.wait(self._child)
 
     def stop(self, timeout_s: float = STOP_S) -> int:
         """Stop it in order and return its exit code, 0 if it does not run.
@@ -123,5 +123,5 @@ class DaemonProcess:
             return self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._child.kill()
-            self._child.wait()
+            bounded.wait(self._child)
             raise TestbedError(f"tenured did not stop in {timeout_s:g} s:\n{self.tail()}") from None

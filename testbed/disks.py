@@ -6,12 +6,12 @@ They have to be mounted before an engine starts that is to see them.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed import bounded
 from testbed.binaries import which
 from testbed.errors import TestbedError
 
@@ -74,7 +74,7 @@ def _mounted(where: Path, *what: str) -> Iterator[None]:
 def _do(*argv: str) -> str:
     try:
         found = [which(argv[0]) or argv[0], *argv[1:]]
-        ran = subprocess.run(found, capture_output=True, text=True, check=False)
+        ran = bounded.run(found, text=True)
     except FileNotFoundError:
         raise TestbedError(f"there is no {argv[0]} on this machine") from None
     if ran.returncode:

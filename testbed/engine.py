@@ -15,12 +15,11 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from testbed import certificates, cgroups, criu, docker_api, image, network, spawn, sshd
+from testbed import bounded, certificates, cgroups, criu, docker_api, image, network, spawn, sshd
 from testbed.errors import TestbedError
 from testbed.layout import ENGINE_PORT, TLS_PORT, Layout
 
@@ -61,7 +60,7 @@ def storage_driver(folder: Path) -> str:
     for name in ("l", "u", "w", "m"):
         (probe / name).mkdir(parents=True, exist_ok=True)
     argv = ["unshare", "--mount", "sh", "-c", script, str(probe)]
-    works = subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    works = bounded.run(argv).returncode == 0
     shutil.rmtree(probe)
     return "overlay2" if works else "vfs"
 

@@ -10,11 +10,11 @@ import hashlib
 import io
 import json
 import os
-import subprocess
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from testbed import bounded
 from testbed.binaries import cache_dir
 
 IMAGE = "tenure-testbed/busybox:1"
@@ -61,7 +61,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
 
 def _layer(busybox: str) -> bytes:
     """Return the root filesystem as a tar: busybox, its applets, the load generators."""
-    applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
+    applets = bounded.run([busybox, "--list"], text=True, check=True)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for name, mode in _FOLDERS.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed import cgroups, spawn
+from testbed import bounded, cgroups, spawn
 from testbed.errors import TestbedError
 from testbed.layout import Layout
 
@@ -124,10 +124,9 @@ def set_link(layout: Layout, name: str, *, is_up: bool) -> None:
 
 def remove_root_leg(name: str) -> None:
     """Remove the host's interface if it still exists; its peer goes with it."""
-    import subprocess
 
     if Path(f"/sys/class/net/{name}").exists():
         # May already be going with the switch's namespace: the result is checked below.
-        subprocess.run(["ip", "link", "del", name], capture_output=True, check=False)
+        bounded.run(["ip", "link", "del", name])
     if Path(f"/sys/class/net/{name}").exists():
         raise TestbedError(f"the interface {name} cannot be removed")

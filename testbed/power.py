@@ -6,7 +6,6 @@ draws power, so a killed node stays on until it is switched off.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -15,12 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed import engine, network
+from testbed import bounded, engine, network
 from testbed.errors import TestbedError
 from testbed.layout import Layout
 
 _REACH_S = 30.0
 _CONNECT_S = 0.5
+#: Another change of the same node: the longest ends an engine, starts it and loads an image.
+_LOCK_S = 300.0
 #: Which word after the name in /proc/PID/stat is the time of the start, in ticks since the boot.
 _STARTED = 19
 
@@ -29,7 +30,7 @@ _STARTED = 19
 def node_lock(layout: Layout, name: str) -> Iterator[None]:
     """Keep every other change of the node's power or engine out."""
     with (layout.node_dir(name) / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        bounded.lock(file, _LOCK_S)
         if layout.stopping.exists():
             raise TestbedError(f"{layout.directory}: this testbed is being stopped")
         yield

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
-from testbed import cgroups
+from testbed import bounded, cgroups
 from testbed.binaries import which
 
 _PROGRAMS = {
@@ -49,7 +48,7 @@ def _load(module: str) -> bool:
     modprobe = which("modprobe")
     if modprobe is None:
         return False
-    return subprocess.run([modprobe, "-q", module], check=False).returncode == 0
+    return bounded.run([modprobe, "-q", module]).returncode == 0
 
 
 def _cgroup_faults() -> list[str]:
@@ -71,7 +70,7 @@ def _cgroup_faults() -> list[str]:
 def _namespace_faults() -> list[str]:
     """Try the namespaces, the mount and the interfaces that each node needs."""
     argv = ["unshare", "--mount", "--uts", "--net", "sh", "-c", _PROBE]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = bounded.run(argv, text=True)
     if done.returncode:
         return [f"namespaces, mounts, bridges or veth pairs are not allowed: {done.stderr.strip()}"]
     return []

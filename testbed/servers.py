@@ -5,7 +5,6 @@ Nothing is installed. A server dies with the process that started it.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import random
 import shutil
@@ -21,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from testbed import binaries, tied
+from testbed import binaries, bounded, tied
 from testbed.errors import TestbedError
 
 START_S = 60.0
@@ -52,7 +51,7 @@ def binary(package: str, program: str) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / "servers" / program
     with (cache / "servers.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        bounded.lock(lock)
         if not target.exists():
             folder = cache / f"fetch-{program}"
             shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +135,7 @@ class Server:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            bounded.wait(self._process)
         self._process = None
 
 

@@ -7,19 +7,17 @@ It has two layers, so that another Spark keeps the first one.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from testbed import docker_api
+from testbed import bounded, docker_api
 from testbed.binaries import cache_dir, resolve
 from testbed.errors import TestbedError
 from testbed.image import saved
@@ -62,7 +60,7 @@ def archive() -> Path:
     path = cache_dir() / f"spark-{_fingerprint()}.tar"
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / "spark.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        bounded.lock(lock)
         if not path.exists():
             for old in cache_dir().glob("spark-*.tar"):
                 old.unlink()
@@ -112,16 +110,14 @@ def _prepare(root: Path) -> None:
         shell.symlink_to("bash")
     # the shared archive of classes halves the start of a JVM; without it Spark works all the same
     java = f"/{JAVA_HOME}/bin/java"
-    subprocess.run(
-        ["chroot", str(root), java, "-Xshare:dump"], capture_output=True, check=False, timeout=120
-    )
+    bounded.run(["chroot", str(root), java, "-Xshare:dump"], timeout_s=120)
 
 
 def _unpack_spark(folder: Path, home: Path) -> None:
     """Lay out SPARK_HOME from pyspark's source archive, which carries Spark."""
     argv = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:"]
     argv += ["--dest", str(folder), PYSPARK]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S, check=False)
+    done = bounded.run(argv, text=True, timeout_s=_PIP_TIMEOUT_S)
     found = next(folder.glob("pyspark-*.tar.gz"), None)
     if done.returncode or found is None:
         raise TestbedError(f"pip download {PYSPARK}: {done.stderr.strip()[-1000:]}")

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from testbed import cgroups
+from testbed import bounded, cgroups
 from testbed.errors import TestbedError
 
 _JOIN = 'echo $$ > "$0" && exec "$@"'
@@ -21,15 +21,14 @@ log=$1; out=$2; shift 2
 setsid "$@" </dev/null >>"$out" 2>>"$log" &
 echo $!"""
 _RUN_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 60.0
 _LOG_TAIL_BYTES = 2000
 
 
 def run(group: str, argv: Sequence[str], *, text: str = "") -> str:
     """Run a command in a group with `text` on its stdin; return stdout or raise TestbedError."""
     command = ["sh", "-c", _JOIN, str(cgroups.join_file(group)), *argv]
-    done = subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False
-    )
+    done = bounded.run(command, given=text, text=True, timeout_s=_RUN_TIMEOUT_S)
     if done.returncode:
         raise TestbedError(f"{' '.join(argv)} ({done.returncode}): {done.stderr}{text}")
     return done.stdout
@@ -51,9 +50,9 @@ def start_detached(
     """
     out = "/dev/stdout" if is_announced else str(log)
     command = ["sh", "-c", _DETACH, str(cgroups.join_file(group)), str(log), out, *argv]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as shell:
-        assert shell.stdout is not None  # PIPE was asked for
-        lines = set(shell.stdout.read().split())  # to the end: both writers have closed it
+    shell = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+    said, _ = bounded.output(shell, _START_TIMEOUT_S)  # to the end: both writers have closed it
+    lines = set(said.split())
     pids = lines - {"ready"}
     if not pids or (is_announced and "ready" not in lines):
         raise TestbedError(f"{argv[0]} failed to start: {tail(log)}")

@@ -6,13 +6,11 @@ engine's socket is at /var/run/docker.sock there, as on any host.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
-from testbed import binaries, cgroups, spawn
+from testbed import binaries, bounded, cgroups, spawn
 from testbed.errors import TestbedError
 from testbed.layout import SSH_PORT, Layout
 
@@ -83,7 +81,7 @@ def make_keys(layout: Layout) -> None:
 def _keygen(path: Path) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "testbed", "-f", str(path)]
     try:
-        subprocess.run(argv, check=True, capture_output=True, timeout=START_TIMEOUT_S)
+        bounded.run(argv, check=True, timeout_s=START_TIMEOUT_S)
     except FileNotFoundError:
         raise TestbedError("ssh-keygen is missing (Debian package openssh-client)") from None
 
@@ -129,7 +127,7 @@ def program() -> tuple[Path, str]:
     binary, library = folder / "bin" / "sshd", folder / "lib"
     binaries.cache_dir().mkdir(parents=True, exist_ok=True)
     with (binaries.cache_dir() / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        bounded.lock(lock)
         if not (folder / "complete").exists():
             binaries.unpack_program(folder, _PACKAGE, "sshd")
             (folder / "complete").touch()

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from testbed import cgroups, engine
+from testbed import bounded, cgroups, engine
 from testbed.errors import TestbedError
 from testbed.layout import Layout
 
@@ -74,7 +73,7 @@ def _ctr(layout: Layout, name: str, words: Sequence[str]) -> str | None:
     enter = ["nsenter", "-t", str(machine), "--mount"]
     argv = [*enter, ctr, "--address", _SOCKET, "--namespace", "moby", "tasks", *words]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=CTR_S, check=False)
-    except subprocess.TimeoutExpired:
+        done = bounded.run(argv, text=True, timeout_s=CTR_S)
+    except bounded.Late:
         return None
     return done.stdout if done.returncode == 0 else None

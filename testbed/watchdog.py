@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from testbed import cleanup
+from testbed import bounded, cleanup
 
 _ALL_CLEAN = b"."
 _POLL_MS = 1000
@@ -50,7 +50,7 @@ class Watchdog:
             pass
         finally:
             os.close(self._writing)
-        self._process.wait()
+        bounded.wait(self._process)
 
 
 def watch(directory: Path, reading_fd: int, owner: int) -> None:

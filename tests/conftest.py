@@ -5,6 +5,10 @@ import signal
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.timeouts import pytest_runtest_teardown, pytest_timeout_set_timer
+
+__all__ = ["pytest_runtest_teardown", "pytest_timeout_set_timer"]  # pytest finds them here
+
 #: Without "explain": once an example fails that traces every line of the tries to make it smaller,
 #: which then take a test beyond its time-out, so that nobody is told what failed.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
@@ -34,7 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "strikes(name): its plan in tests/faults/plans.py")
+    config.addinivalue_line(
+        "markers",
+        "strikes(name, word): its plan in tests/faults/plans.py, or what of it begins with a word",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -19,7 +19,7 @@ from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config.certificates import client_context
 from tenure.model.access import TlsFiles
 from tenure.model.node import AgentSpec
-from testbed import certificates, tied
+from testbed import bounded, certificates, tied
 from tests.agent.trees import HOST, A, rapl, v2, write
 
 ROOT = Path(__file__).parents[2]
@@ -33,9 +33,7 @@ def argv(*words: str) -> list[str]:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv(*words), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
+    return bounded.run(argv(*words), cwd=ROOT, text=True, timeout_s=60)
 
 
 class Process:
@@ -49,7 +47,7 @@ class Process:
             text=True,
         )
         assert self._process.stderr is not None
-        line = self._process.stderr.readline()
+        line = bounded.line(self._process, self._process.stderr)
         assert "serves at" in line, line + self._process.stderr.read()
         self.url = line.strip().rpartition(" ")[2]
         self.pid = self._process.pid
@@ -255,7 +253,5 @@ def test_it_loads_no_heavy_library(node: Path, tmp_path: Path, started: list[Pro
         "tenure.agent.io.server, tenure.api.listeners, tenure.api.acceptor, tenure.daemon.notify, "
         f"tenure.config.token, tenure.config.certificates; print(*set({HEAVY}) & set(sys.modules))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = bounded.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True)
     assert done.stdout.strip() == ""

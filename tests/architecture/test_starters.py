@@ -10,9 +10,11 @@ ROOMS = ("tests", "benchmarks", "testbed")
 #: Where processes are started otherwise, and why they outlive no test for long.
 OTHERWISE = {
     "testbed/tied.py": "the one place",
+    "testbed/bounded.py": "waits for it at once, and kills what is late",
     "testbed/watchdog.py": "outlives its owner to clear up after it",
     "testbed/spawn.py": "engines, which the watchdog ends",
     "tests/demo/test_demo_run.py": "the demo, whose daemon ends with it",
+    "tests/unit/daemon/odd_child.py": "what it starts its test kills",
     "tests/unit/store/test_store_backup.py": "ends when its pipe does",
     "tests/unit/store/test_store_crash.py": "ends when its pipe does",
     "tests/unit/store/test_store_upgrade.py": "ends by itself within seconds",

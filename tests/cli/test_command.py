@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
 
-from testbed import tied
+from testbed import bounded, tied
 from tests.api.server import JOB, Server
 
 TENURE = [sys.executable, "-c", "from tenure.cli.main import main; main()"]
@@ -28,27 +27,20 @@ def test_exit_codes(server: Server) -> None:
         (["node"], 2),
         (["job", "plan", "/no/such"], 255),
     ):
-        ran = subprocess.run(
-            [*TENURE, *words], env=_env(server), capture_output=True, timeout=WAIT_S, check=False
-        )
+        ran = bounded.run([*TENURE, *words], env=_env(server), timeout_s=WAIT_S)
         assert ran.returncode == code, ran.stderr
-
-
-def _line(stream: IO[str] | None) -> str:
-    assert stream is not None
-    return stream.readline()
 
 
 def test_events_follow_until_interrupted(server: Server) -> None:
     command = [*TENURE, "events", "-f", "--json", "--after", "0", "--types", "job.accepted"]
-    with tied.start(
-        command, env=_env(server), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    pipe = subprocess.PIPE
+    process = tied.start(command, env=_env(server), stdout=pipe, stderr=pipe, text=True)
+    with bounded.ending(process):
         server.post("/v1/jobs", JOB)
-        assert json.loads(_line(process.stdout))["type"] == "job.accepted"
+        assert json.loads(bounded.line(process))["type"] == "job.accepted"
         server.restart_listeners()  # the daemon restarts; the reader goes on after its last event
         server.post("/v1/jobs", {**JOB, "name": "second"})
-        assert json.loads(_line(process.stdout))["data"]["name"] == "second"
+        assert json.loads(bounded.line(process))["data"]["name"] == "second"
         process.send_signal(signal.SIGINT)
         assert process.wait(WAIT_S) == 130
         assert process.stderr is not None
@@ -57,12 +49,10 @@ def test_events_follow_until_interrupted(server: Server) -> None:
 
 def test_a_closed_pipe_is_no_traceback(server: Server) -> None:
     text = " ".join([*(f"'{word}'" for word in TENURE), "events", "--after", "0"])
-    ran = subprocess.run(
+    ran = bounded.run(
         ["bash", "-c", f"{text} | true"],
         env=_env(server),
-        capture_output=True,
-        timeout=WAIT_S,
-        check=False,
+        timeout_s=WAIT_S,
     )
     assert b"Traceback" not in ran.stderr
 
@@ -75,5 +65,5 @@ def test_completion_of_the_shell(server: Server) -> None:
         "COMP_CWORD": "1",
     }
     script = Path(sys.executable).with_name("tenure")
-    ran = subprocess.run([str(script)], env=env, capture_output=True, timeout=WAIT_S, check=False)
+    ran = bounded.run([str(script)], env=env, timeout_s=WAIT_S)
     assert b"node" in ran.stdout

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from testbed import tied
+from testbed import bounded, tied
 from tests.api.server import CONTAINER, Server
 
 MAIN = "from tenure.cli.main import main; main()"
@@ -43,14 +43,17 @@ class Terminal:
 
     def end(self) -> int:
         """Read to the end and return the exit code."""
+        until = time.monotonic() + PATIENCE_S
         while True:
             try:
-                part = os.read(self._fd, 4096)
+                is_read = select.select([self._fd], [], [], 0.2)[0]
+                part = os.read(self._fd, 4096) if is_read else None
             except OSError:  # how a terminal says that nobody writes any more
                 part = b""
-            if not part:
-                return self.process.wait(PATIENCE_S)
-            self.text += self._decoder.decode(part)
+            if part == b"":
+                return bounded.wait(self.process)
+            assert time.monotonic() < until, self.text
+            self.text += self._decoder.decode(part or b"")
 
 
 @contextmanager
@@ -59,13 +62,13 @@ def terminal(server: Server, *words: str) -> Iterator[Terminal]:
     person, theirs = pty.openpty()
     env = {**os.environ, "TENURE_HOST": f"unix://{server.socket}", "COLUMNS": "120"}
     argv = [sys.executable, "-c", MAIN, *words]
-    with tied.start(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:
+    process = tied.start(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    with bounded.ending(process):
         os.close(theirs)
         try:
             yield Terminal(process, person)
         finally:
             os.close(person)
-            process.kill()
 
 
 def test_it_asks_after_the_plan_and_no_means_no(server: Server) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from typer.testing import CliRunner
 
 from tenure.cli.main import app
 from tenure.simulation.sla.loops import SIMULATED
+from testbed import bounded
 from tests.cli.conftest import Ran
 
 SMALL = str(Path(__file__).parents[2] / "examples" / "sla" / "small.yml")
@@ -189,7 +189,7 @@ def test_other_commands_do_not_pay_for_the_simulator() -> None:
         "import sys; from tenure.cli.main import app; "
         "sys.exit(bool({'numpy', 'numba', 'matplotlib'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert bounded.run([sys.executable, "-c", code], timeout_s=60).returncode == 0
 
 
 def test_generations_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from testbed import binaries
+from testbed import binaries, bounded
 from testbed.errors import TestbedError
 
 #: docker-compose 1.29 and the modules that it imports; the system's Python runs it.
@@ -29,7 +28,7 @@ def command() -> tuple[list[str], dict[str, str]]:
     cache.mkdir(parents=True, exist_ok=True)
     folder = cache / "docker-compose"
     with (cache / "compose.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        bounded.lock(lock)
         if not (folder / "done").exists():
             shutil.rmtree(folder, ignore_errors=True)
             for name in ("deb", "root"):
@@ -52,15 +51,13 @@ class Composer:
 
     def __call__(self, *words: str, timeout_s: float = 180.0) -> str:
         """Run a command; return its output, or fail with what it said."""
-        done = subprocess.run(
+        done = bounded.run(
             [*self._argv, "--ansi", "never", *words],
             cwd=self._folder,
             env=self._env,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
             text=True,
-            timeout=timeout_s,
-            check=False,
+            timeout_s=timeout_s,
         )
         assert done.returncode == 0, f"docker-compose {' '.join(words)}: {done.stdout}{done.stderr}"
         return done.stdout

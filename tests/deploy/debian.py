@@ -6,14 +6,12 @@ is no full Debian; it has what python3, a shell and ssh need.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from testbed import binaries, docker_api
+from testbed import binaries, bounded, docker_api
 from testbed.errors import TestbedError
 
 PYTHON = ("python3", "openssh-client", "dash", "coreutils", "base-files", "libc-bin", "libstdc++6")
@@ -42,7 +40,7 @@ def root_archive(packages: Sequence[str], files: Mapping[str, str]) -> Path:
     stamp = hashlib.sha256(inside.encode()).hexdigest()[:12]
     target = cache / f"debian-root-{stamp}.tar"
     with (cache / "debian.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        bounded.lock(lock)
         if not target.exists():
             folder = cache / f"fetch-{stamp}"
             shutil.rmtree(folder, ignore_errors=True)
@@ -74,9 +72,7 @@ def _build(folder: Path, packages: Sequence[str], files: Mapping[str, str]) -> N
 
 def _pack(root: Path, target: Path) -> None:
     partial = target.with_suffix(".part")
-    subprocess.run(
-        ["tar", "-C", str(root), "--numeric-owner", "-cf", str(partial), "."], check=True
-    )
+    bounded.run(["tar", "-C", str(root), "--numeric-owner", "-cf", str(partial), "."], check=True)
     partial.replace(target)
 
 

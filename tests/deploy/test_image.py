@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from tenure.cli.main import app
 from tenure.client.client import Client
 from tenure.client.target import parse
 from tenure.model.units import MIB
-from testbed import IMAGE, Node, NodeSpec, Testbed, certificates, check, docker_api
+from testbed import IMAGE, Node, NodeSpec, Testbed, bounded, certificates, check, docker_api
 from testbed.errors import TestbedError
 from tests.deploy import debian
 from tests.deploy.composer import Composer
@@ -84,7 +83,7 @@ def image(engine: docker.DockerClient) -> str:
     )
     wheels = ROOT / "out" / "wheels"
     argv = [str(ROOT / "tools" / "wheels"), str(wheels), version.decode().strip()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    done = bounded.run(argv, text=True, timeout_s=300)
     assert done.returncode == 0, done.stderr
     with tempfile.TemporaryDirectory(prefix="tenure-context-") as name:
         context = Path(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tenure.daemon.notify import Notifier
-from testbed import tied
+from testbed import bounded, tied
 
 WAIT_S = 40.0
 #: Short enough for several pings while the daemon starts.
@@ -103,7 +103,7 @@ def daemon(folder: Path, manager: Manager) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait()
+        bounded.wait(process)
         print((folder / "log").read_text()[-4000:])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenure.model.errors import Unavailable
+from testbed import bounded
 from tests.faults.tenured import Tenured, until
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(600)]
@@ -41,7 +41,7 @@ def run(tenured: Tenured, *words: str) -> tuple[int, str, str]:
     """Run a verb on the daemon's configuration; return code, output and messages."""
     argv = [sys.executable, "-m", "tenure.cli.daemon", *words]
     argv += ["--config", str(tenured.config_file)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = bounded.run(argv, text=True, timeout_s=60)
     return done.returncode, done.stdout, done.stderr
 
 

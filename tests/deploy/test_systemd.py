@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import configparser
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tenure.daemon.app import EFFECTS_S, MOVES_S
+from testbed import bounded
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
 SERVICES = ("tenured.service", "tenured-worker.service", "tenured-agent.service")
@@ -35,7 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def run(*words: str) -> tuple[int, str]:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = bounded.run(words, text=True, timeout_s=60)
     return done.returncode, done.stdout + done.stderr
 
 

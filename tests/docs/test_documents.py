@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from testbed import bounded
+
 ROOT = Path(__file__).parents[2]
 
 
 def test_generated_documents_are_up_to_date() -> None:
-    done = subprocess.run(
+    done = bounded.run(
         [sys.executable, "tools/write_docs.py", "--check"],
         cwd=ROOT,
-        capture_output=True,
         text=True,
-        check=False,
         env={"PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,7 @@ from tenure.model.units import MIB, US
 from tenure.profiling.decode import decode_stats
 from tenure.profiling.intake import Intake
 from tenure.profiling.sample import Reading
-from testbed import IMAGE, Node, Testbed, docker_api, tied
+from testbed import IMAGE, Node, Testbed, bounded, docker_api, tied
 from tests.faults.tenured import Tenured, until
 
 pytestmark = pytest.mark.engines
@@ -194,7 +194,7 @@ def test_the_daemon_samples_from_the_agent(daemon: Tenured, node: Node, tmp_path
         _is_in_top(tmp_path, key)
     finally:
         agent.kill()
-        agent.wait()
+        bounded.wait(agent)
     until(lambda: "node1" in daemon.health()["degraded"].get("agents", ""), 20, "agent away")
     before = samples_of(client)
     until(lambda: samples_of(client) >= before + 2, 30, "samples from the engine")
@@ -226,7 +226,7 @@ def _is_in_top(folder: Path, key: str) -> None:
 
     def top(*words: str) -> str:
         argv = [sys.executable, "-c", MAIN, "top", *words, "--host", f"unix://{folder / 'd.sock'}"]
-        ran = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+        ran = bounded.run(argv, text=True, timeout_s=60, check=True)
         return ran.stdout
 
     def is_shown() -> bool:

@@ -25,11 +25,11 @@ from benchmarks.lent import holding, removed, run
 from tenure.cli.batches import document
 from tenure.client.client import Client
 from tenure.model.errors import Conflict, InvalidInput, TenureError
-from testbed import IMAGE, NodeSpec, Testbed, docker_api
+from testbed import IMAGE, NodeSpec, Testbed, bounded, docker_api
 from tests.engines.served import AGENTS, served
 from tests.faults.tenured import ROOT, Tenured, until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 EXAMPLES = ROOT / "examples" / "batches"
 LENDING = ROOT / "examples" / "lending.yml"
 NODES = ("a", "b")
@@ -85,14 +85,12 @@ class Rig:
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the command line as a person would."""
         program = "from tenure.cli.main import main; main()"
-        return subprocess.run(
+        return bounded.run(
             [sys.executable, "-c", program, *words],
             cwd=ROOT,
             env={**os.environ, "TENURE_HOST": self.tenured.config["listen"][0]},
-            capture_output=True,
             text=True,
-            check=False,
-            timeout=ENDS_S,
+            timeout_s=ENDS_S,
         )
 
     def output(self, batch: str) -> bytes:

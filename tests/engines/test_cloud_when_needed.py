@@ -18,7 +18,7 @@ from tests.engines.served import served
 from tests.faults.laws import Window, ledger_spans, logged_spans
 from tests.faults.tenured import Tenured, until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 LOCAL, CLOUD = ("l1", "l2"), "c1"
 US = 1_000_000
 SPECS = (

@@ -20,7 +20,7 @@ import pytest
 from tenure.client import uploading
 from tenure.client.client import Client
 from tenure.model.errors import Conflict, InvalidInput, NotFound
-from testbed import IMAGE, NodeSpec, Testbed, docker_api
+from testbed import IMAGE, NodeSpec, Testbed, bounded, docker_api
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until
 
@@ -177,14 +177,12 @@ def test_a_folder_comes_back_as_it_was(rig: Rig, tmp_path: Path) -> None:
     program = "from tenure.cli.main import main; main()"
 
     def tenure(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return bounded.run(
             [sys.executable, "-c", program, "dataset", *words],
             cwd=ROOT,
             env={**os.environ, "TENURE_HOST": rig.tenured.config["listen"][0]},
-            capture_output=True,
             text=True,
-            check=False,
-            timeout=SOON_S,
+            timeout_s=SOON_S,
         )
 
     ran = tenure("put", "folder", str(folder), "--block", "1MiB", "--replicas", "1")
@@ -409,7 +407,7 @@ def test_an_upload_outlives_a_kill_of_the_daemon_and_is_cleared_once_it_is_put(
 def _tenured(rig: Rig, *words: str) -> None:
     argv = [sys.executable, "-m", "tenure.cli.daemon", *words]
     argv += ["--config", str(rig.tenured.config_file)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = bounded.run(argv, cwd=ROOT, text=True)
     assert done.returncode == 0, done.stderr
 
 

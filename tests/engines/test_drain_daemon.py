@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from testbed import check, docker_api
+from testbed import bounded, check, docker_api
 from tests.faults.drained import IMAGE, Pair, paired
 from tests.faults.tenured import ROOT, until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def pair() -> Iterator[Pair]:
 def tenure(pair: Pair, *words: str) -> subprocess.CompletedProcess[str]:
     main = "from tenure.cli.main import main; main()"
     argv = [sys.executable, "-c", main, *words, "--host", pair.tenured.config["listen"][0]]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return bounded.run(argv, cwd=ROOT, text=True, timeout_s=120)
 
 
 def codes(pair: Pair, node: str) -> dict[str, str]:

@@ -14,9 +14,10 @@ import pytest
 from tenure.engines.engine import Engine
 from tenure.engines.transport import Timeouts
 from tenure.model.outcome import Done, Refused
-from testbed import Node, Testbed, docker_api, tied
+from testbed import Node, Testbed, bounded, docker_api, tied
 from tests.engines.conftest import QUICK
 from tests.engines.lab import Kept, body, create, eventually
+from tests.faults.tenured import until
 
 pytestmark = pytest.mark.engines
 
@@ -53,16 +54,13 @@ def _serve(node: Node, folder: Path, delay_s: float) -> Iterator[Server]:
             stdout=output,
             text=True,
         )
-    for _ in range(500):
-        if log.read_text().startswith("ready"):
-            break
-        assert process.poll() is None
-        subprocess.run(["sleep", "0.02"], check=True)
     try:
+        until(lambda: log.read_text().startswith("ready") or process.poll(), 20, "the registry")
+        assert process.poll() is None
         yield Server(process, log)
     finally:
         process.kill()
-        process.wait()
+        bounded.wait(process)
         docker_api.call(node.socket, "DELETE", f"/images/{IMAGE}?force=1")
 
 

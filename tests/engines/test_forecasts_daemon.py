@@ -22,11 +22,11 @@ from tenure.model.units import HOUR_US, MIB, US
 from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.store import HISTORY_US
 from tenure.profiling.sample import Measured, Sample
-from testbed import IMAGE, NodeSpec, Testbed
+from testbed import IMAGE, NodeSpec, Testbed, bounded
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 #: A node by itself shows a rhythm only after many days: what fleets had in common counts before.
 DAYS = 15
 DAY_US = 24 * HOUR_US
@@ -161,12 +161,10 @@ def ended(tenured: Tenured, run: dict[str, Any]) -> dict[str, Any]:
 
 def command(tenured: Tenured, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line as a person would."""
-    return subprocess.run(
+    return bounded.run(
         [sys.executable, "-c", "from tenure.cli.main import main; main()", *words],
         cwd=ROOT,
         env={**os.environ, "TENURE_HOST": tenured.config["listen"][0]},
-        capture_output=True,
         text=True,
-        check=False,
-        timeout=60,
+        timeout_s=60,
     )

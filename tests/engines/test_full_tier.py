@@ -15,7 +15,7 @@ from testbed import IMAGE, NodeSpec, check, disks
 from tests.engines.served import served
 from tests.faults.tenured import Tenured, until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 MIB = 1 << 20
 SOON_S = 90.0
 

@@ -11,7 +11,7 @@ from testbed import IMAGE, NodeSpec, Testbed, docker_api
 from tests.engines.served import served
 from tests.faults.tenured import Tenured, until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 
 NURSERY, YOUNG = ("n1", "n2"), ("y1", "y2", "y3")
 SPECS = (

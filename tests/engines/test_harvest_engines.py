@@ -20,7 +20,7 @@ from benchmarks.harvest import PARAMS, CoreTaken, grow, jumps
 from benchmarks.host import cores
 from benchmarks.lent import Agent, holding, removed, run, run_task
 from tenure.model.harvest import HARVEST_GROUP, HarvestAction, cgroup_parent
-from testbed import Node, NodeSpec, Testbed, cgroups, check, tied
+from testbed import Node, NodeSpec, Testbed, bounded, cgroups, check, tied
 from tests.faults.tenured import Tenured, until
 
 pytestmark = pytest.mark.engines
@@ -171,7 +171,7 @@ def _process(words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.kill()
-        process.wait()
+        bounded.wait(process)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from testbed import check, docker_api
 from tests.faults.drained import IMAGE, NODES, Pair, paired
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 
 #: Counts in its memory alone; what it says is all that is known of the count.
 COUNT = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done"

@@ -22,7 +22,7 @@ from tenure.config.certificates import client_context
 from tenure.model.errors import TenureError
 from testbed import IMAGE, NodeSpec, Testbed, certificates, check, docker_api, tied
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 HOSTILE = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 

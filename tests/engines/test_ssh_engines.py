@@ -22,7 +22,7 @@ from tenure.engines.tunnel import Tunnel
 from tenure.model.access import SshOptions
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.outcome import Refused, Unknown
-from testbed import Node, NodeSpec, Testbed, check, tied
+from testbed import Node, NodeSpec, Testbed, bounded, check, tied
 from tests.engines.lab import Lab, create, eventually, start
 from tests.engines.reach import by_ssh
 
@@ -235,7 +235,7 @@ async def test_accept_new_takes_a_new_host_and_refuses_a_changed_one(
 def stranger(tmp_path: Path) -> str:
     """A login key that no host knows."""
     key = str(tmp_path / "key")
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    bounded.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     return key
 
 
@@ -306,13 +306,9 @@ def test_ssh_ends_with_a_killed_daemon(ssh_node: Node, sockets: Path) -> None:
     owner = tied.start(
         [sys.executable, "-c", ORPHAN, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
-    try:
-        assert owner.stdout is not None
-        assert owner.stdout.readline() == "open\n"
+    with bounded.ending(owner):
+        assert bounded.line(owner) == "open\n"
         assert len(ssh_pids(sockets)) == 1
-    finally:
-        owner.kill()
-        owner.communicate()
 
     deadline = time.monotonic() + 30
     while left := ssh_pids(sockets):

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import urllib.request
@@ -22,7 +21,7 @@ import pytest
 from tenure.client.client import Client
 from tenure.daemon.inputs import cut
 from tenure.model.errors import Conflict, EngineError, InvalidInput, NotFound, TenureError
-from testbed import IMAGE, NodeSpec, Testbed
+from testbed import IMAGE, NodeSpec, Testbed, bounded
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until
 from tests.webhdfs.server import NameNode
@@ -172,14 +171,12 @@ class Rig:
 
     def command(self, *words: str) -> Any:
         """Run the command line as a program would."""
-        ran = subprocess.run(
+        ran = bounded.run(
             [sys.executable, "-c", "from tenure.cli.main import main; main()", *words],
             cwd=ROOT,
             env={**os.environ, "TENURE_HOST": self.tenured.config["listen"][0]},
-            capture_output=True,
             text=True,
-            check=False,
-            timeout=SOON_S,
+            timeout_s=SOON_S,
         )
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout)

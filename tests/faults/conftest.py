@@ -19,10 +19,16 @@ def _share(config: pytest.Config) -> Share:
     return Share(config.getoption("--faults"), config.getoption("--faults-seed"))
 
 
-def _name(item: pytest.Item) -> str:
-    """Return the plan that a test follows, "" for tests without one."""
+def _plan(item: pytest.Item, share: Share) -> list[str] | None:
+    """Return the strikes of a test in this part, None for tests without a plan.
+
+    Of some plans a test makes those that begin with its word.
+    """
     marker = item.get_closest_marker("strikes")
-    return str(marker.args[0]) if marker else ""
+    if marker is None:
+        return None
+    name, *words = marker.args
+    return [strike for strike in share.of(name) if strike.startswith(tuple(words) or "")]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -31,12 +37,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Each worker is given two to begin with, so a short one waits behind the longest of all.
     """
     share = _share(config)
-    idle = [item for item in items if _name(item) and not share.of(_name(item))]
+    plans = {item: _plan(item, share) for item in items}
+    idle = [item for item in items if plans[item] == []]
     if idle:
         config.hook.pytest_deselected(items=idle)
         items[:] = [item for item in items if item not in idle]
-    items.sort(key=lambda item: -len(share.of(_name(item))))
-    if items and share.of(_name(items[0])):
+    items.sort(key=lambda item: -len(plans[item] or ()))
+    if items and plans[items[0]]:
         items.insert(1, items.pop())
 
 
@@ -49,7 +56,7 @@ def share(request: pytest.FixtureRequest) -> Share:
 @pytest.fixture
 def plan(request: pytest.FixtureRequest, share: Share) -> list[str]:
     """The strikes of this test in this part."""
-    return share.of(_name(request.node))
+    return _plan(request.node, share) or []
 
 
 @pytest.fixture

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from testbed import bounded
 from tests.faults.statedb import Watch
 
 #: Steps of a job and its executors, in the words of public events and of stored records.
@@ -44,8 +48,30 @@ DELAY_S = 0.15
 AIM_S = 180.0
 #: So often are steps that were never struck aimed at again when all others were.
 ROUNDS = 3
+#: A strike takes some seconds with all that leads to it and must hold after it, ``AIM_S`` and some
+#: where its step does not come.
+STRIKE_S = 480.0
 #: While an aim waits, whoever is to act meanwhile is asked to so often (s).
 ACT_S = 0.5
+
+
+@contextmanager
+def limited(strike: str, limit_s: float = STRIKE_S) -> Iterator[None]:
+    """Break off whatever a strike hangs in, saying which it was; for the main thread alone."""
+
+    def break_off(*_: object) -> None:
+        raise AssertionError(f"the strike {strike!r} is not over after {limit_s:g} s")
+
+    before = signal.signal(signal.SIGUSR2, break_off)
+    ring = (threading.get_ident(), signal.SIGUSR2)
+    timer = threading.Timer(limit_s, signal.pthread_kill, ring)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        bounded.join(timer)  # what rings rings before the handler goes
+        signal.signal(signal.SIGUSR2, before)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from testbed import bounded
 from tests.faults.rig import Rig, rigged
 from tests.faults.share import Share
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.faults, pytest.mark.strikes("full_disk"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.strikes("full_disk")]
 SIZE_MIB = 24
 
 
@@ -23,12 +23,12 @@ def small_disk(path: Path) -> Iterator[Path]:
     """Mount a small file system of its own."""
     path.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m,mode=700", "tenure-small", str(path)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
+    if bounded.run(mount).returncode:
         pytest.skip("no file system can be mounted here")
     try:
         yield path
     finally:
-        subprocess.run(["umount", str(path)], check=True)
+        bounded.run(["umount", str(path)], check=True)
 
 
 def fill(path: Path) -> None:

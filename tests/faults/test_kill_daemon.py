@@ -9,9 +9,9 @@ import pytest
 
 from tests.faults.rig import Rig, rigged
 from tests.faults.share import Share
-from tests.faults.strikes import REPLY, Tally
+from tests.faults.strikes import REPLY, Tally, limited
 
-pytestmark = [pytest.mark.faults, pytest.mark.strikes("kill_daemon"), pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.faults, pytest.mark.strikes("kill_daemon"), pytest.mark.timeout(900)]
 REPLY_TRIES = 10
 
 
@@ -21,7 +21,8 @@ def test_kill_daemon(folder: Path, share: Share, plan: list[str]) -> None:
         rig.begin()
         rng = rig.draw()
         for step in tally.strikes(plan):
-            _strike(rig, step, rng, tally)
+            with limited(step):
+                _strike(rig, step, rng, tally)
         rig.drain()
         rig.report(tally)
         assert not (found := rig.verdict()), chr(10).join(found)

@@ -13,10 +13,10 @@ import pytest
 from tests.faults.drained import NODES, Pair, paired
 from tests.faults.share import Share
 from tests.faults.statedb import Watch, standing
-from tests.faults.strikes import Aim, Tally
+from tests.faults.strikes import Aim, Tally, limited
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.faults, pytest.mark.strikes("kill_draining"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.strikes("kill_draining"), pytest.mark.timeout(600)]
 
 
 def test_kill_draining(folder: Path, share: Share, plan: list[str]) -> None:
@@ -25,16 +25,17 @@ def test_kill_draining(folder: Path, share: Share, plan: list[str]) -> None:
     with paired(folder) as pair:
         home = NODES[0]
         for number, step in enumerate(tally.strikes(plan)):
-            # fresh ones each time: a start that was cut keeps a container from moving for long
-            names = {f"first-{number}": "", f"stop-{number}": "8080"}
-            ids = {name: pair.run(name, on=home, port=port) for name, port in names.items()}
-            _strike(pair, home, step, rng, tally)
-            time.sleep(rng.choice((0.0, 0.5, 1.5)))
-            pair.tenured.start()
-            _settles(pair, home, names)
-            for key in ids.values():
-                pair.tenured.client.remove_container(key)
-            until(lambda: not _left(pair), 40, "removed services to be gone")
+            with limited(step):
+                # fresh ones each time: a start that was cut keeps a container from moving for long
+                names = {f"first-{number}": "", f"stop-{number}": "8080"}
+                ids = {name: pair.run(name, on=home, port=port) for name, port in names.items()}
+                _strike(pair, home, step, rng, tally)
+                time.sleep(rng.choice((0.0, 0.5, 1.5)))
+                pair.tenured.start()
+                _settles(pair, home, names)
+                for key in ids.values():
+                    pair.tenured.client.remove_container(key)
+                until(lambda: not _left(pair), 40, "removed services to be gone")
         print(f"\nkill_draining: --faults {share.part} --faults-seed {share.seed}")
         print(tally.table())
         assert tally.missing() == []

@@ -14,10 +14,10 @@ from testbed import Testbed, TestbedError
 from tests.faults.rig import CLOUD, Rig, rigged
 from tests.faults.share import Share
 from tests.faults.statedb import records
-from tests.faults.strikes import Tally
+from tests.faults.strikes import Tally, limited
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 #: Fault, mending, and for how long at least and at most (s). No machine boots sooner than its
 #: silence is noticed, by two pings, which are late where the daemon is.
@@ -54,8 +54,9 @@ def run(folder: Path, share: Share, plan: list[str], name: str, **options: Any) 
         rng = rig.draw()
         for strike in tally.strikes(plan):
             fault, step = strike.split()
-            tally.note(strike, was_struck=_strike(rig, fault, step, rng))
-            until(lambda: _all_answer(rig), 60, f"all engines after {strike}")
+            with limited(strike):
+                tally.note(strike, was_struck=_strike(rig, fault, step, rng))
+                until(lambda: _all_answer(rig), 60, f"all engines after {strike}")
         rig.drain()
         rig.report(tally)
         assert not (found := rig.verdict(did_engines_die=True)), chr(10).join(found)

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.rig import CYCLES, Rig, now_us, rigged
 from tests.faults.share import Share
 from tests.faults.statedb import records
-from tests.faults.strikes import Tally
+from tests.faults.strikes import Tally, limited
 from tests.faults.tenured import is_alive, kill, until
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
@@ -34,8 +34,8 @@ def run(folder: Path, share: Share, plan: list[str], child: str) -> None:
         rig.begin()
         rng = rig.draw()
         for step in tally.strikes(plan):
-            was_struck = _strike(rig, child, step, rng)
-            tally.note(step, was_struck=was_struck)
+            with limited(step):
+                tally.note(step, was_struck=_strike(rig, child, step, rng))
         rig.drain()
         rig.report(tally)
         assert rig.tenured.starts == 1

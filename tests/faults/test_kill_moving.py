@@ -20,10 +20,10 @@ from tests.faults.drained import IMAGE, NODES, Pair, paired
 from tests.faults.operator import Operator
 from tests.faults.share import Share
 from tests.faults.statedb import Watch, records, standing
-from tests.faults.strikes import Aim, Tally
+from tests.faults.strikes import Aim, Tally, limited
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.faults, pytest.mark.strikes("kill_moving"), pytest.mark.timeout(5400)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1200)]
 
 HOME, AWAY = NODES
 AT_REST = "at-rest"
@@ -35,23 +35,30 @@ SCRIPT = (
 )
 
 
-def test_kill_moving(folder: Path, share: Share, plan: list[str]) -> None:
+def of(who: str) -> object:
+    """Return the part of the plan that kills the daemon, a source or a target, as a test."""
+    return pytest.param(who, marks=pytest.mark.strikes("kill_moving", who))
+
+
+@pytest.mark.parametrize("who", [of("daemon"), of("source"), of("target")])
+def test_kill_moving(folder: Path, share: Share, plan: list[str], who: str) -> None:
     tally = Tally(tuple(dict.fromkeys(plan)))
-    rng = share.draw("strikes kill_moving")
+    rng = share.draw(f"strikes kill_moving {who}")
     ends: Counter[str] = Counter()
     with paired(folder, checkpoint=True) as pair:
         operator = Operator(pair.bed, pair.tenured.database)
         for number, strike in enumerate(tally.strikes(plan)):
-            who, kind, step = strike.split()
+            _, kind, step = strike.split()
             name = f"{kind}-{number}"
-            key = _begin(pair, name, kind)
-            tally.note(strike, was_struck=_strike(pair, operator, who, step, rng))
-            is_once = _rests_once if kind == AT_REST else _runs_once
-            until(partial(is_once, pair, operator, name), ONE_COPY_S, f"one copy after {strike}")
-            ends[_end_of(pair, key)] += 1
-            assert pair.tenured.client.container(key)["name"] == name  # by the first id
-            _clear(pair, key)
-        print(f"\nkill_moving: --faults {share.part} --faults-seed {share.seed}")
+            with limited(strike):
+                key = _begin(pair, name, kind)
+                tally.note(strike, was_struck=_strike(pair, operator, who, step, rng))
+                is_once = partial(_rests_once if kind == AT_REST else _runs_once, pair, operator)
+                until(partial(is_once, name), ONE_COPY_S, f"one copy after {strike}")
+                ends[_end_of(pair, key)] += 1
+                assert pair.tenured.client.container(key)["name"] == name  # by the first id
+                _clear(pair, key)
+        print(f"\nkill_moving {who}: --faults {share.part} --faults-seed {share.seed}")
         print(tally.table())
         print("ends:", dict(ends), "cleared by the operator:", operator.cleared)
         assert tally.missing() == []

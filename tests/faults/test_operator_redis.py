@@ -13,6 +13,7 @@ import pytest
 
 from tenure.cycles.io.redis_server import RedisServer
 from tenure.model.errors import Unavailable
+from testbed import bounded
 from tests.faults.rig import Rig, now_us, rigged
 from tests.faults.share import Share
 from tests.faults.statedb import records
@@ -35,7 +36,7 @@ def worker(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait()
+        bounded.wait(process)
 
 
 def test_operator_redis(folder: Path, share: Share) -> None:

@@ -13,7 +13,7 @@ from tests.faults.share import Share
 from tests.faults.statedb import events, records
 from tests.faults.tenured import until
 
-pytestmark = [pytest.mark.faults, pytest.mark.strikes("reload"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults, pytest.mark.strikes("reload")]
 #: The node that comes, goes and comes again.
 LATE = "t1"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +11,13 @@ from urllib.parse import quote
 
 import pytest
 
-from testbed import NodeSpec, Testbed, docker_api
+from testbed import NodeSpec, Testbed, bounded, docker_api
 from tests.faults.rig import fast_config
 from tests.faults.tenured import ROOT, Tenured, until
 from tests.faults.truth import Truth
 from tests.faults.workload import IMAGE, MIB, TERMINAL
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.faults]
 SPECS = (
     NodeSpec("n1", "nursery", price_per_hour=0.05),
     NodeSpec("y1", "young", price_per_hour=0.05),
@@ -41,7 +40,7 @@ class Fleet:
         """Run a verb of ``tenured`` and return its answer."""
         argv = [sys.executable, "-m", "tenure.cli.daemon", *words, "--json"]
         argv += ["--config", str(self.tenured.config_file)]
-        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = bounded.run(argv, cwd=ROOT, text=True)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

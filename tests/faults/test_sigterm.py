@@ -12,7 +12,7 @@ from tests.faults.laws import Span
 from tests.faults.rig import Rig, now_us, rigged
 from tests.faults.share import Share
 from tests.faults.statedb import records
-from tests.faults.strikes import Tally
+from tests.faults.strikes import Tally, limited
 
 pytestmark = [pytest.mark.faults, pytest.mark.strikes("sigterm"), pytest.mark.timeout(600)]
 #: Moves have thirty seconds to end or roll back; a busy machine needs some more for the rest.
@@ -26,7 +26,8 @@ def test_sigterm(folder: Path, share: Share, plan: list[str]) -> None:
         rig.begin()
         rng = rig.draw()
         for step in tally.strikes(plan):
-            tally.note(step, was_struck=_strike(rig, step, rng))
+            with limited(step):
+                tally.note(step, was_struck=_strike(rig, step, rng))
         rig.drain()
         rig.report(tally)
         assert not (found := rig.verdict()), chr(10).join(found)

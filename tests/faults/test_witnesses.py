@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.faults.operator import Operator
 from tests.faults.plans import PLANS
 from tests.faults.share import Share
 from tests.faults.statedb import Watch
-from tests.faults.strikes import Aim, Tally
+from tests.faults.strikes import Aim, Tally, limited
 from tests.faults.truth import Truth
 
 
@@ -49,6 +50,16 @@ def test_a_source_that_is_started_again_after_its_target_is_no_double(truth: Tru
     name = write(truth, "service.a", *lines)
     assert truth.doubles(name) == []
     assert truth.restarts(name) == ["service.a: x started twice"]
+
+
+def test_a_strike_that_hangs_is_broken_off_and_named() -> None:
+    begun = time.monotonic()
+    said = r"the strike 'daemon live' is not over after 0\.2 s"
+    with pytest.raises(AssertionError, match=said), limited("daemon live", 0.2):
+        time.sleep(600)
+    assert time.monotonic() - begun < 60
+    with limited("in time", 60):
+        pass
 
 
 @pytest.mark.parametrize("seed", range(5))

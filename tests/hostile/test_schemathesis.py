@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed import bounded
 from tests.hostile.lab import Daemon, watched
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,9 +51,7 @@ def _schemathesis(daemon: Daemon, folder: Path) -> subprocess.CompletedProcess[s
         "--no-color",
         "--warnings=off",
     ]
-    return subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    return bounded.run(command, cwd=folder, env=env, text=True, timeout_s=LIMIT_S)
 
 
 def _brief(text: str) -> str:
@@ -91,7 +90,7 @@ def _tended(daemon: Daemon) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join()
+        bounded.join(thread)
         _set_right(daemon)
     assert not faults, faults[:3]
 

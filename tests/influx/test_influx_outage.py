@@ -16,7 +16,7 @@ from tenure.profiling.io import influx_drain
 from tenure.profiling.io.influx import InfluxStats
 from tenure.profiling.io.spool import SpoolBounds
 from tenure.profiling.io.store import StatsUnavailable
-from testbed import tied
+from testbed import bounded, tied
 from testbed.servers import Influx
 from tests.influx.gateway import Gateway
 from tests.influx.lab import LATE_US, START_US, LoopLag, drained, open_store, row, until
@@ -149,7 +149,7 @@ async def test_kill_9_of_the_writer_loses_nothing_it_was_told_is_kept(
         argv = [sys.executable, "-c", WRITER, str(folder), influx.url, str(begun), str(START_US)]
         child = started(argv)
         assert child.stdout is not None
-        told = [int(child.stdout.readline()) for _ in range(20)]
+        told = [int(bounded.line(child)) for _ in range(20)]
         child.send_signal(signal.SIGKILL)
         told += [int(line) for line in child.stdout if line.endswith("\n")]
         child.stdout.close()

@@ -14,7 +14,7 @@ from tenure.profiling.io import spool as spool_module
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.spool import Spool, SpoolBounds
 from tenure.profiling.io.store import StatsUnavailable
-from testbed import tied
+from testbed import bounded, tied
 
 SCHEMA = Schema({1: spool_module.TABLES}, pragmas=("auto_vacuum = FULL",))
 BOUNDS = SpoolBounds(max_bytes=20_000, max_age_us=1_000)
@@ -184,7 +184,7 @@ async def test_kill_9_keeps_every_acknowledged_record_whole(tmp_path: Path) -> N
         argv = [sys.executable, "-c", WRITER, str(path), str(last + 1)]
         child = started(argv)
         assert child.stdout is not None
-        seen = [int(child.stdout.readline()) for _ in range(5 + 9 * round_)]
+        seen = [int(bounded.line(child)) for _ in range(5 + 9 * round_)]
         child.send_signal(signal.SIGKILL)
         seen += [int(line) for line in child.stdout if line.endswith("\n")]
         child.stdout.close()

@@ -2,7 +2,6 @@
 
 import shutil
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenure.profiling.io.store import StatsUnavailable
+from testbed import bounded
 from testbed.servers import Influx
 from tests.influx.gateway import Gateway
 from tests.influx.lab import LATE_US, START_US, drained, open_store, row, until
@@ -34,7 +34,7 @@ def certificate(tmp_path: Path) -> Path:
     )
     names = ["-addext", "subjectAltName=IP:127.0.0.1"]
     files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*made.split(), *names, *files], check=True, capture_output=True)
+    bounded.run([*made.split(), *names, *files], check=True)
     return certificate
 
 

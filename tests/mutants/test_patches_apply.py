@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from testbed import bounded
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -22,11 +23,9 @@ def test_it_applies(patch: Path, tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
-    made = subprocess.run(
+    made = bounded.run(
         ["git", "apply", "--check", "--unsafe-paths", str(patch)],
         cwd=tmp_path,
-        capture_output=True,
         text=True,
-        check=False,
     )
     assert made.returncode == 0, made.stderr

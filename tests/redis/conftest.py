@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tenure.cycles.io.redis_server import RedisMissing, RedisServer, find_server
+from testbed import bounded
 from tests.redis.lab import Files, is_running, start
 
 
@@ -44,4 +45,4 @@ def worker(server: RedisServer, files: Files) -> Iterator[Callable[[], subproces
     for process in started:
         if process.poll() is None:
             process.kill()
-            process.wait()
+            bounded.wait(process)

@@ -18,7 +18,7 @@ from tenure.cycles.snapshot import Snapshot, snapshot_to_json
 from tenure.model.errors import Conflict
 from tenure.model.plan import CycleSpec
 from tenure.model.units import US
-from testbed import tied
+from testbed import bounded, tied
 
 SPEC = CycleSpec("promote", "nursery", "young", interval_us=US)
 
@@ -74,12 +74,7 @@ def start(*words: str) -> subprocess.Popen[bytes]:
 def stop(process: subprocess.Popen[bytes]) -> int:
     """Stop a process of ours and return its exit code."""
     process.terminate()
-    try:
-        return process.wait(60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise
+    return bounded.wait(process)
 
 
 def until(condition: Callable[[], object], timeout_s: float = 60) -> None:

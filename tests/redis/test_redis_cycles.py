@@ -19,6 +19,7 @@ from tenure.cycles.io.redis_server import RedisServer
 from tenure.model.errors import Unavailable
 from tenure.model.plan import CycleSpec
 from tenure.model.units import US
+from testbed import bounded
 from tests.redis.lab import SPEC, Files, is_running, stop, until
 
 pytestmark = pytest.mark.redis
@@ -69,7 +70,7 @@ async def test_a_killed_worker_is_counted_no_more_and_another_takes_over(
     first = worker()
     await workers(queue, 1)
     first.kill()
-    first.wait()
+    bounded.wait(first)
     await queue.trigger(SPEC.name, "r")
     worker()
     await reaches(lambda: files.all("plan"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tenure.simulation.sla import plots, report
 from tenure.simulation.sla.compare import Study, run_study, summarise
 from tenure.simulation.sla.generator import PaperParams, generate
 from tenure.simulation.sla.sources import Source
+from testbed import bounded
 from tests.simulation.build import EXAMPLES, small
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
@@ -54,12 +54,11 @@ def seen_in(page: str, folder: Path, width: int) -> dict[str, Any]:
     flags = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
     profile, size = f"--user-data-dir={folder / 'profile'}", f"--window-size={width},1200"
     assert BROWSER is not None
-    ran = subprocess.run(
+    ran = bounded.run(
         [BROWSER, *flags, profile, size, "--dump-dom", file.as_uri()],
-        capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout_s=120,
     )
     found = re.search(r'id="seen">(.*?)</script>', ran.stdout, re.DOTALL)
     assert found, ran.stdout[-500:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from tenure.config.load import validate
-from testbed import tied
+from testbed import bounded, tied
 from testbed.traces import traces
 from tests.faults.tenured import ROOT, Tenured, until
 
@@ -64,8 +63,6 @@ def test_a_batch_of_the_examples_image_runs_on_what_it_starts(printed: str, fold
 
 def test_without_the_product_it_says_so_and_starts_nothing(folder: Path) -> None:
     argv = [sys.executable, "-S", "-m", "testbed", "up", "--lend", str(folder)]
-    ran = subprocess.run(
-        argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=ENDS_S
-    )
+    ran = bounded.run(argv, cwd=ROOT, text=True, timeout_s=ENDS_S)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "--lend needs tenure itself: make setup" in ran.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from testbed import IMAGE, Testbed, TestbedError, cgroups
+from testbed import IMAGE, Testbed, TestbedError, bounded, cgroups
 
 pytestmark = [pytest.mark.engines, pytest.mark.usefixtures("engines_possible")]
 Call = Any
@@ -19,7 +19,7 @@ Call = Any
 def power(bed: Testbed, action: str) -> subprocess.CompletedProcess[str]:
     """Run a power command of the configuration as a daemon would: another folder, no PATH."""
     argv = bed.config()["nodes"][1]["power"][action]
-    return subprocess.run(argv, cwd="/", env={}, capture_output=True, text=True, check=False)
+    return bounded.run(argv, cwd="/", env={}, text=True)
 
 
 def test_the_written_commands_switch_the_node(bed: Testbed, call: Call) -> None:
@@ -52,7 +52,7 @@ def test_a_command_is_issued_when_its_process_starts() -> None:
         "print(time.time_ns() // 1000 - process_begun_us())"
     )
     began = time.monotonic()
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    told = bounded.run([sys.executable, "-c", program], check=True)
     took_us = (time.monotonic() - began) * 1e6
     # the kernel's ticks are hundredths of a second
     assert 300_000 - 20_000 < int(told.stdout) < took_us + 20_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenure.config.load import validate
-from testbed import NodeSpec, Testbed, TestbedError
+from testbed import NodeSpec, Testbed, TestbedError, bounded
 from tests.testbed.conftest import Wait
 
 pytestmark = pytest.mark.engines
@@ -29,12 +29,10 @@ def ssh(bed: Testbed, *words: str) -> subprocess.CompletedProcess[str]:
     node = bed.nodes["ssh1"]
     files = node.ssh_files
     login = ["-i", files["key"], "-o", f"UserKnownHostsFile={files['known_hosts']}"]
-    return subprocess.run(
+    return bounded.run(
         ["ssh", *STRICT, *login, f"root@{node.address}", *words],
-        capture_output=True,
         text=True,
-        timeout=30,
-        check=False,
+        timeout_s=30,
     )
 
 
@@ -62,7 +60,7 @@ def test_tls_lets_in_whom_the_authority_signed(reached: Testbed) -> None:
         url = f"{node.url}/_ping"
         env = {"PATH": os.environ["PATH"]}
         argv = ["curl", "-sS", "--cacert", files["ca"], *words, url]
-        return subprocess.run(argv, capture_output=True, check=False, env=env).returncode
+        return bounded.run(argv, env=env).returncode
 
     assert node.url == f"https://{node.address}:2376"
     assert curl(*own) == 0

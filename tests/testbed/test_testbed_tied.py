@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import tied
+from testbed import bounded, tied
 from testbed.traces import traces
 from tests.faults.tenured import is_alive, until
 
@@ -61,14 +61,11 @@ signal.pause()
 def started(script: str, *words: str) -> Iterator[tuple[list[int], Callable[[], None]]]:
     """Run a script that starts processes: their pids, and what kills it as the OOM killer would."""
     argv = [sys.executable, "-c", script, *words]
-    with tied.start(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as starter:
-        try:
-            assert starter.stdout is not None
-            pids = [int(pid) for pid in starter.stdout.readline().split()]
-            assert all(is_alive(pid) for pid in pids)
-            yield pids, starter.kill
-        finally:
-            starter.kill()
+    starter = tied.start(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with bounded.ending(starter):
+        pids = [int(pid) for pid in bounded.line(starter).split()]
+        assert all(is_alive(pid) for pid in pids)
+        yield pids, starter.kill
 
 
 def test_nothing_outlives_a_starter_that_is_killed() -> None:
@@ -92,7 +89,7 @@ def test_without_its_starter_a_command_does_not_begin(tmp_path: Path) -> None:
     made = tmp_path / "made"
     for starter, code in ((os.getpid(), 0), (os.getppid(), 1)):
         argv = [*tied.words(starter), "touch", str(made)]
-        assert subprocess.run(argv, check=False).returncode == code
+        assert bounded.run(argv).returncode == code
         assert made.exists() == (code == 0)
         made.unlink(missing_ok=True)
 
@@ -102,6 +99,6 @@ def test_arguments_streams_and_exit_codes_are_the_commands_own(tmp_path: Path) -
     words = ["two words", "$HOME", "'", ""]
     argv = [sys.executable, "-c", f"{code}; sys.exit(7)", *words]
     child = tied.start(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    said, _ = child.communicate(timeout=30)
+    said, _ = bounded.output(child)
     assert json.loads(said) == [child.pid, str(tmp_path), words]
     assert child.returncode == 7

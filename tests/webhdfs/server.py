@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from testbed import bounded
+
 WRITTEN = json.loads(Path(__file__).with_name("replies.json").read_text())
 PREFIX = "/webhdfs/v1"
 
@@ -52,7 +54,7 @@ class NameNode(ThreadingHTTPServer):
     def close(self) -> None:
         self.shutdown()
         self.server_close()
-        self._thread.join()
+        bounded.join(self._thread)
 
     def __enter__(self) -> NameNode:
         return self

@@ -11,7 +11,7 @@ import pytest
 from tenure.config.load import load, validate
 from tenure.model.access import SshOptions, TlsFiles
 from tenure.model.node import AgentSpec
-from testbed import certificates
+from testbed import bounded, certificates
 
 ENV = {"HOME": "/home/ada"}
 NODE = "nodes: [{{name: a, generation: nursery, {0}}}]\n"
@@ -115,15 +115,13 @@ def test_a_pair_that_does_not_fit(write: Any, files: str, key: str, words: str) 
 
 
 def test_an_encrypted_key_asks_nobody(write: Any, tmp_path: Path) -> None:
-    import subprocess
 
     path = write(NODE.format("url: 'https://h:1', tls: {ca: pki/ca.pem, cert: c.pem, key: k.pem}"))
     words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-passout", "pass:x"]
     out = ["-keyout", str(tmp_path / "k.pem"), "-out", str(tmp_path / "c.pem")]
-    subprocess.run(
+    bounded.run(
         ["openssl", "req", "-x509", *words, "-subj", "/CN=x", *out],
         check=True,
-        capture_output=True,
         env={"PATH": "/usr/bin:/bin"},
     )
     assert "without a passphrase" in faults(path)["nodes.0.tls.key"]

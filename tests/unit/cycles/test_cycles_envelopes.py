@@ -1,7 +1,6 @@
 """Envelopes, their scores, and BLEND."""
 
 import math
-import subprocess
 import sys
 from random import Random
 
@@ -15,6 +14,7 @@ from tenure.cycles.candidates import Candidate
 from tenure.cycles.envelopes import cluster, make_envelopes, ratios
 from tenure.cycles.scoring import scores
 from tenure.model.resources import Resources
+from testbed import bounded
 from tests.unit.cycles.fleets import CPU_HEAVY, GIB, MEM_HEAVY, USABLE, profile, service
 
 
@@ -116,4 +116,4 @@ def test_neither_daemon_nor_planner_loads_scikit_learn_to_begin_with() -> None:
         "import sys, tenure.daemon.app, tenure.cycles.planner;"
         "sys.exit('sklearn' in sys.modules or 'scipy' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert bounded.run([sys.executable, "-c", code]).returncode == 0

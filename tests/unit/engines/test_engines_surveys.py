@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tenure.engines.tiers import _SURVEY, BEGIN, END, surveyed
 from tenure.model.outcome import Done, Refused
 from tenure.model.tier import TierKind, TierSpec
+from testbed import TestbedError, bounded
 
 TIERS = tuple(TierSpec(name, TierKind.SSD, f"/mnt/{name}", 1 << 30) for name in ("ssd", "hdd"))
 #: A find that comes upon a block of its disk that cannot be read, in the first tier.
@@ -20,12 +20,11 @@ BAD_DISK = b'case $PWD in */0) echo "find: d-2: Input/output error" >&2;; esac\n
 def _said(root: Path) -> str:
     """Run the helper's script over ``root``/0 and ``root``/1, as ``sh`` of this machine does it."""
     script = _SURVEY.replace("/tiers/", f"{root}/").replace("/find.err", f"{root}/find.err")
-    found = subprocess.run(
+    found = bounded.run(
         ["sh", "-c", script, "sh", "tenure-f", "ssd", "hdd"],
-        capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout_s=30,
     )
     return found.stdout
 
@@ -61,7 +60,7 @@ def test_a_survey_that_cannot_tell_what_went_wrong_says_nothing(tmp_path: Path) 
     (tmp_path / "1").mkdir()
     _file(tmp_path / "0" / "tenure-f" / "d-1" / "000000")
     (tmp_path / "find.err").mkdir()  # find would not even begin
-    with pytest.raises(subprocess.CalledProcessError):
+    with pytest.raises(TestbedError, match="ended with"):
         _said(tmp_path)
 
 

@@ -19,6 +19,7 @@ from tenure.model.node import PowerSpec
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.power import driver_for
 from tenure.power.cloud import CloudDriver
+from testbed import bounded
 
 REGION = "eu-west-1"
 THROTTLED = (
@@ -82,7 +83,7 @@ def front(moto_port: int) -> Iterator[Front]:
     made.address = server.server_address[1]
     yield made
     server.shutdown()
-    thread.join()
+    bounded.join(thread)
     server.server_close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from tenure.model.errors import InvalidInput, NotFound
 from tenure.model.forecast import ForecastOptions, ModelName, NodeForecast
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
+from testbed import bounded
 
 NAN = np.nan
 SIZE = Resources(1000, 100)
@@ -255,4 +255,4 @@ def test_a_worker_loads_scikit_learn_with_its_first_forecast_and_not_before() ->
         "made.cycle(made.Daemon(5), 1, model='boosted')\n"
         "sys.exit(bool(early) or 'sklearn' not in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert bounded.run([sys.executable, "-c", code]).returncode == 0

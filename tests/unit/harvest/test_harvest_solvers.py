@@ -1,6 +1,5 @@
 """What each solver is for, on cases small enough to see why."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import combinations, count
@@ -26,6 +25,7 @@ from tenure.harvest.progress import Progress, Watch
 from tenure.harvest.replan import State, foreseen, rest
 from tenure.harvest.two_ended import shortened, two_ended
 from tenure.model.errors import Unavailable
+from testbed import bounded
 from tests.unit.harvest.problems import GIB, assert_feasible, data_centre, flat, map_reduce, stage
 
 HEAVY = {"ortools", "pymoo", "scipy", "sklearn", "numba"}
@@ -34,7 +34,7 @@ HEAVY = {"ortools", "pymoo", "scipy", "sklearn", "numba"}
 @pytest.mark.parametrize("module", ["tenure.harvest.io.solve", "tenure.harvest.planner"])
 def test_heavy_libraries_are_loaded_when_used(module: str) -> None:
     code = f"import sys, {module}; print(*({HEAVY} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = bounded.run([sys.executable, "-c", code], text=True, check=True)
     assert done.stdout.split() == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from tenure.model.locality import (
     Taken,
 )
 from tenure.model.units import MIB, US
+from testbed import bounded
 
 MEMORY, SSD, HDD = range(3)
 
@@ -167,7 +167,7 @@ def test_scores_follow_bandwidths() -> None:
 def test_what_the_daemons_child_compiled_is_loaded_and_answers_the_same(tmp_path: Path) -> None:
     pytest.importorskip("numba", reason="numba is not installed: nothing compiles")
     argv = [sys.executable, "-m", "tenure.daemon.kernels", str(tmp_path), "locality"]
-    assert subprocess.run(argv, check=False).returncode == 0
+    assert bounded.run(argv, timeout_s=290).returncode == 0
     made = sorted(tmp_path.rglob("*.nbc"))
     assert made
     tiers = Tiers()
@@ -186,5 +186,5 @@ def test_the_room_is_loaded_with_the_first_question() -> None:
         "import sys; from tenure.locality.localizer import Tiers; Tiers().most; "
         "sys.exit('tenure.locality.kernels' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert bounded.run([sys.executable, "-c", code]).returncode == 0
     assert Tiers().most == PLAIN_MOST

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import numpy as np
@@ -12,6 +11,7 @@ from tenure.locality.arrays import Task, places_of, wants_of
 from tenure.locality.kernels import LEAVES_FIRST, compile_kernels, name_of_code
 from tenure.locality.schedule import NOTHING, OURS, PRUNINGS, explain, schedule
 from tenure.model.errors import InvalidInput
+from testbed import bounded
 from tests.unit.locality.build import C2, SCORES, H, Lab, M, task
 
 RATES = SCORES.rates
@@ -141,7 +141,7 @@ def test_weights_out_of_bounds_are_refused_by_name(weight: float) -> None:
 
 def test_importing_the_room_does_not_import_numba() -> None:
     code = "import sys, tenure.locality.kernels; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert bounded.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_stays_plain_where_numba_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """What compiling may not cost. That compiled equals plain is in tests/property."""
 
-import subprocess
 import sys
 from typing import get_args
 
@@ -10,12 +9,13 @@ from tenure.config.schema import JobPolicy
 from tenure.model.placing import ARRIVAL_ORDER, Placed, Placer
 from tenure.placement.kernels import PLAIN
 from tenure.placement.policies import Policies
+from testbed import bounded
 from tests.unit.placement.build import N, ask_of, view_of
 
 
 def test_importing_the_room_does_not_import_numba() -> None:
     code = "import sys, tenure.placement.policies; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert bounded.run([sys.executable, "-c", code], timeout_s=60).returncode == 0
 
 
 def test_stays_plain_where_numba_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from tenure.profiling.io.retention import Retention
 from tenure.profiling.io.schema import STEPS
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.sample import Measured, Sample
-from testbed import tied
+from testbed import bounded, tied
 from tests.slowed import Slowed, cut_off, until
 
 HOUR = HOUR_US
@@ -282,7 +282,7 @@ def test_kill_9_keeps_every_acknowledged_write_whole(tmp_path: Path) -> None:
             env=env,
         )
         assert child.stdout is not None
-        seen = [int(child.stdout.readline()) for _ in range(5 + 9 * round_)]
+        seen = [int(bounded.line(child)) for _ in range(5 + 9 * round_)]
         child.send_signal(signal.SIGKILL)
         seen += [int(line) for line in child.stdout if line.endswith("\n")]
         child.stdout.close()

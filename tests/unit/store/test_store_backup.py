@@ -37,6 +37,7 @@ from tenure.store.errors import (
     StoreUnavailable,
 )
 from tenure.store.store import Store, StoredEvent
+from testbed import bounded
 from tests.unit.store import test_store_crash as crash
 
 ROOT = Path(__file__).parents[3]
@@ -340,7 +341,7 @@ def main() -> None:
             _die_at(int(line))
             restored(backup, folder)
             os._exit(0)
-        _, status = os.waitpid(child, 0)
+        status = bounded.wait_pid(child)
         print(os.waitstatus_to_exitcode(status), flush=True)
 
 
@@ -370,13 +371,13 @@ def test_a_restore_that_is_killed_at_any_step_has_changed_nothing_or_all(
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     kills, numbers = 0, set()
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, env=env, stdin=pipe, stdout=pipe, text=True) as killer:
+    killer = subprocess.Popen(argv, env=env, stdin=pipe, stdout=pipe, text=True)
+    with bounded.ending(killer):
         assert killer.stdin
-        assert killer.stdout
         while True:
             fill(folder, 2)
             print(kills, file=killer.stdin, flush=True)
-            code = int(killer.stdout.readline())
+            code = int(bounded.line(killer))
             if code == 0:
                 break
             assert code == -signal.SIGKILL

@@ -21,7 +21,9 @@ import pytest
 
 from tenure.store.errors import StoreLocked, StoreUnavailable
 from tenure.store.store import Store, StoredEvent
+from testbed import bounded
 
+ROOT = Path(__file__).resolve().parents[3]
 ROUNDS = 8
 
 
@@ -93,16 +95,15 @@ class Writer:
     """The child process, seen from the test."""
 
     def __init__(self, command: list[str]) -> None:
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        pipe, env = subprocess.PIPE, {**os.environ, "PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
         assert self._process.stdin
         assert self._process.stdout
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self.pid = self._process.pid
 
     def line(self) -> str:
-        return self._stdout.readline().strip()
+        return str(bounded.line(self._process)).strip()
 
     def go_on(self) -> None:
         print(file=self._stdin, flush=True)
@@ -116,7 +117,7 @@ class Writer:
         self._process.kill()
         self._stdin.close()
         self._stdout.close()
-        self._process.wait(timeout=60)
+        bounded.wait(self._process)
 
 
 @contextmanager

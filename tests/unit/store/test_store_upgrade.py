@@ -23,7 +23,9 @@ from tenure.store.connection import connect_writer, create_private
 from tenure.store.contents import inspect
 from tenure.store.errors import StoreTooNew
 from tenure.store.store import Store
+from testbed import bounded
 
+ROOT = Path(__file__).resolve().parents[3]
 ROWS = 20_000
 #: What version 1 of the schema held, written down as the first version of tenure wrote it.
 META_V1 = {
@@ -121,9 +123,11 @@ def main() -> None:
 def upgrade_and_kill(path: Path, after_s: float) -> bool:
     """Upgrade in a process that is killed after a time; return whether it was done before."""
     argv = [sys.executable, __file__, str(path)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env)
+    with bounded.ending(process):
         assert process.stdout
-        assert process.stdout.readline() == "upgrading\n"
+        assert bounded.line(process) == "upgrading\n"
         time.sleep(after_s)
         os.kill(process.pid, signal.SIGKILL)
         return "done" in process.stdout.read()
