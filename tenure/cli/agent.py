@@ -210,18 +210,12 @@ class _Way:
             log.warning("the old token or certificate stays in use: %s", error.detail)
 
     def _look(self) -> list[tuple[int, int, int]]:
+        from tenure.engines.credentials import stamp_of
+
         paths = [] if self._token_file is None else [str(self._token_file)]
         if self._files is not None:
             paths += [self._files.cert, self._files.key]
-        return [_stamp(path) for path in paths]
-
-
-def _stamp(path: str) -> tuple[int, int, int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+        return [stamp_of(path) for path in paths]
 
 
 def _listeners(options: argparse.Namespace) -> tuple[list[str], TlsFiles | None]:

@@ -71,10 +71,11 @@ class Credentials:
 
     def _look(self) -> Stamp:
         paths = (self.files.ca, self.files.cert, self.files.key)
-        return tuple(_stamp(path) for path in paths if path)
+        return tuple(stamp_of(path) for path in paths if path)
 
 
-def _stamp(path: str) -> tuple[int, int, int]:
+def stamp_of(path: str) -> tuple[int, int, int]:
+    """Return what another content of a file would change; the same for every absent one."""
     try:
         found = os.stat(path)
     except OSError:
