@@ -28,7 +28,8 @@ def small_disk(path: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        bounded.run(["umount", str(path)], check=True)
+        # what a killed daemon leaves is ended by the kernel a moment later
+        until(lambda: not bounded.run(["umount", str(path)]).returncode, 15, f"{path} to be free")
 
 
 def fill(path: Path) -> None:
