@@ -53,9 +53,9 @@ class DaemonProcess:
     def start(self, timeout_s: float = READY_S) -> float:
         """Start it; return after how many seconds it was ready.
 
-        Raises TestbedError with the end of its log if it ends or is not ready in time. A session
-        of its own: Ctrl-C reaches whoever started it alone, who then stops it in order; one that
-        is killed takes the daemon along.
+        Raises TestbedError with the end of its log if it ends, or is not ready in time and killed.
+        A session of its own: Ctrl-C reaches whoever started it alone, who then stops it in order;
+        one that is killed takes the daemon along.
         """
         begun_s = time.monotonic()
         with self.log.open("ab") as log:
@@ -68,12 +68,20 @@ class DaemonProcess:
                 cwd=self._cwd,
                 start_new_session=True,
             )
+        try:
+            self._await_ready(begun_s, timeout_s)
+        except BaseException:  # nobody stops what was never ready
+            self._child.kill()
+            bounded.wait(self._child)
+            raise
+        return time.monotonic() - begun_s
+
+    def _await_ready(self, begun_s: float, timeout_s: float) -> None:
         while self._document().get("pid") != self.pid:
             self.require_alive()
             if time.monotonic() - begun_s > timeout_s:
                 raise TestbedError(f"tenured is not ready after {timeout_s:g} s:\n{self.tail()}")
             time.sleep(_POLL_S)
-        return time.monotonic() - begun_s
 
     def _document(self) -> dict[str, Any]:
         """Return what it wrote when it became ready; {} before."""

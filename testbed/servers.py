@@ -100,6 +100,7 @@ class Server:
             code = self._process.poll()
             if code is not None or time.monotonic() > end_s:
                 tail = (self.folder / "log").read_text(errors="replace")[-1000:]
+                self.stop()
                 raise TestbedError(f"{self._argv[0]} does not answer (exit code {code}): {tail}")
             time.sleep(0.01)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed import bounded, tied
+from testbed import TestbedError, bounded, tied
+from testbed.daemon import DaemonProcess
 from testbed.traces import traces
 from tests.faults.tenured import is_alive, until
 
@@ -102,3 +103,12 @@ def test_arguments_streams_and_exit_codes_are_the_commands_own(tmp_path: Path) -
     said, _ = bounded.output(child)
     assert json.loads(said) == [child.pid, str(tmp_path), words]
     assert child.returncode == 7
+
+
+def test_a_daemon_that_is_not_ready_in_time_does_not_stay(tmp_path: Path) -> None:
+    """Nobody would stop it: it would speak to the engines that get its engines' addresses."""
+    made = DaemonProcess(["sleep", "600"], tmp_path, tmp_path / "log")
+    with pytest.raises(TestbedError, match=r"not ready after 0\.2 s"):
+        made.start(0.2)
+    assert not made.is_running
+    assert not is_alive(made.pid)
