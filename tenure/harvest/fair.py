@@ -3,6 +3,7 @@
 Dominant resource fairness over whole jobs: the next job is always one of the submitter whose
 accepted jobs hold the smallest share of what the window offers, of cores or of memory, whichever
 share is larger, divided by the submitter's weight; of one submitter's jobs the first in the list.
+What runs already counts until its end, so that who has all of it waits for who has nothing.
 So nobody's many jobs keep out another's few, at the price of fewer tasks in all where not
 everything fits.
 """
@@ -25,6 +26,10 @@ def fair(problem: Problem) -> Solution:
     grid = Grid.of(problem)
     offer = (float(grid.cpu_m.sum()), float(grid.memory_bytes.sum()))
     held = {job.submitter: (0.0, 0.0) for job in problem.jobs}
+    for run in problem.running:
+        stage = problem.jobs[run.job].stages[run.stage]
+        ticks = run.count * max(0, run.end - problem.begin)
+        _hold(held, problem.jobs[run.job], ticks * stage.cpu_m, ticks * stage.memory_bytes)
     waiting = list(each(problem))
     starts: list[Start] = []
     refusals = []
@@ -36,11 +41,14 @@ def fair(problem: Problem) -> Solution:
             refusals.append(placed)
             continue
         starts += placed
-        job = problem.jobs[j]
-        cores, memory = area(problem, job, placed)
-        old = held[job.submitter]
-        held[job.submitter] = (old[0] + cores, old[1] + memory)
+        _hold(held, problem.jobs[j], *area(problem, problem.jobs[j], placed))
     return solution(problem, starts, refusals, "fair")
+
+
+def _hold(held: dict[str, tuple[float, float]], job: Job, cores: float, memory: float) -> None:
+    """Add to what the submitter of a job holds."""
+    old = held[job.submitter]
+    held[job.submitter] = (old[0] + cores, old[1] + memory)
 
 
 def each(problem: Problem) -> range:

@@ -302,7 +302,8 @@ class Board:
     def score(self) -> Score:
         """Return the score; the smaller the better."""
         hard = self.overload + sum(self.early) + sum(self.broken_links)
-        last = sum(row[end] for row, end in zip(self.ends, self.end, strict=True))
+        rows = zip(self.ends, self.end, strict=True)  # what runs may end behind all that is planned
+        last = sum(row[end] for row, end in rows if end <= self.horizon)
         ours = sum(self.end) * len(self.key) + last
         return (hard, -self.out, max(self.end), ours)
 

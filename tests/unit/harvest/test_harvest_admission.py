@@ -180,6 +180,17 @@ def test_with_fair_sharing_the_one_with_less_goes_first() -> None:
     assert fair["two"] == 300
 
 
+def test_with_fair_sharing_who_has_all_that_runs_waits_for_who_has_nothing() -> None:
+    """The rest of a batch that had every slot went before another's, for what ran did not count."""
+    runs = tuple((node, NOW + 60 * US, 2) for node in (0, 1))
+    many = batch(
+        "many", need("s", 12, 60, running=runs), submitter="ann", promised_us=NOW + 180 * US
+    )
+    few = batch("few", need("s", 4, 60), submitter="bob")
+    assert ends_s(planned(asked(many, few))) == {"many": 180, "few": 240}
+    assert ends_s(planned(asked(many, few, sharing="fair"))) == {"many": 240, "few": 120}
+
+
 def test_with_fair_sharing_who_weighs_more_goes_first_for_longer() -> None:
     def last(weight: float) -> str:
         anns = [

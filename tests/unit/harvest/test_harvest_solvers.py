@@ -206,6 +206,17 @@ def test_the_genetic_algorithms_parents_are_chosen_by_their_objectives() -> None
     assert set(won[3:]) == {1, 2}  # more tasks, or sooner done: neither dominates
 
 
+@pytest.mark.parametrize("solver", ["ga", "ls"])
+def test_what_runs_beyond_the_window_is_searched_beside(solver: str) -> None:
+    """The search looked for its end among those of what it plans (IndexError)."""
+    jobs = tuple(Job(name, (stage("s", 2, 10.0),)) for name in ("a", "b"))
+    running = (Running(0, 0, 0, 9, 1),)
+    problem = Problem((flat("n0", 3, 8, steps=3),), jobs, 10.0, 1, running)
+    found = plan(problem, solver, time_limit_s=0.2)
+    assert_feasible(problem, found)
+    assert found.scheduled == 4
+
+
 def test_fair_shares_go_to_who_has_least() -> None:
     """Room for four jobs: one submitter's many do not keep out another's one, listed last."""
     jobs = tuple(Job(f"j{i}", (stage("s", 3, 10.0),), "many") for i in range(4))
