@@ -189,11 +189,14 @@ def cancel(ctx: Context, command: CancelBatch) -> None:
 
 
 def review_touched(ctx: Context) -> None:
-    """Bring forward the tasks that were touched, and their batches."""
+    """Bring forward the tasks that were touched, and their batches.
+
+    Those that are left of a forgotten batch (``drafts``) are none of its any more.
+    """
     touched, ctx.touched_tasks = sorted(ctx.touched_tasks), set()
     for key in touched:
         task = ctx.tables.tasks.get(key)
-        if task is not None:
+        if task is not None and task.batch in ctx.tables.batches:
             is_end = task.state is S.DONE and not _strand(ctx, task).undone
             if task.state is S.PENDING:
                 pauses.release(ctx, task)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from tenure.core.needs import Survey
 from tenure.core.roster import Listing
@@ -97,3 +97,20 @@ class Planning:
             return self.intake.coming
         aimed = self.draft or self.asked
         return () if aimed is None else aimed.aim.commands
+
+    def skip(self, step_us: int) -> None:
+        """Give the planner, and who waits for a plan, as long as before a step of the clock."""
+        self.waiting[:] = _later(self.waiting, step_us)
+        asked = self.asked
+        if self.intake is not None:
+            self.intake.coming = _later(self.intake.coming, step_us)
+            asked = self.intake.asked
+        for open_ in (self.draft, asked):
+            if open_ is not None:
+                open_.aim = replace(open_.aim, commands=_later(open_.aim.commands, step_us))
+        if self.asked is not None:
+            self.asked.until_us += step_us
+
+
+def _later(commands: Sequence[SubmitBatch], step_us: int) -> tuple[SubmitBatch, ...]:
+    return tuple(replace(command, at_us=command.at_us + step_us) for command in commands)

@@ -43,6 +43,7 @@ from tenure.model.facts import (
     LABEL_INCARNATION,
     LABEL_JOB,
     ContainerFacts,
+    EngineFacts,
     number_of,
 )
 from tenure.model.node import Node, NodeSpec, Power, Reach, Scheduling
@@ -131,12 +132,15 @@ def usable(spec: NodeSpec, engine: Resources) -> Resources:
 
 def connected(ctx: Context, event: NodeConnected) -> None:
     """Note that an engine answers, and continue what waited for it after its first listing."""
-    node = ctx.tables.nodes.get(event.node)
-    if node is None:
-        return
-    facts = event.facts
+    node, facts = ctx.tables.nodes.get(event.node), event.facts
+    if node is not None:
+        ctx.apart[node.name] = 0 if facts.clock_us is None else ctx.now_us - facts.clock_us
+        _take(ctx, node, facts)
+
+
+def _take(ctx: Context, node: Node, facts: EngineFacts) -> None:
+    """Take an engine for that of a node, unless something stands against it."""
     ctx.refused[node.name] = facts
-    ctx.apart[node.name] = 0 if facts.clock_us is None else ctx.now_us - facts.clock_us
     twin = _twin(ctx, node, facts.engine_id)
     if twin:
         note = f"same engine as node {twin}: its ID is {facts.engine_id}"
@@ -207,11 +211,11 @@ def lost(ctx: Context, event: NodeLost) -> None:
 
 def listed(ctx: Context, event: NodeListed) -> None:
     """Compare a listing with every record that says something is on this node."""
-    if event.node in ctx.refused:
+    node, facts = ctx.tables.nodes.get(event.node), ctx.refused.get(event.node)
+    if node is not None and facts is not None:
         # what stood against its engine may be gone by now; nobody will say again that it answers
-        facts = ctx.refused[event.node]
-        connected(ctx, NodeConnected(at_us=event.at_us, node=event.node, facts=facts))
-    node = ctx.tables.nodes.get(event.node)
+        _take(ctx, node, facts)
+        node = ctx.tables.nodes[event.node]
     if node is None or node.reach is not Reach.OK or node.power is not Power.ON:
         return
     ctx.fresh[event.node] = max(event.started_us, ctx.fresh.get(event.node, 0))

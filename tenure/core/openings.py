@@ -152,10 +152,8 @@ def _later(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> Later:
 
     Starts to which blocks are brought, or are to be, have tasks of their own.
     """
-    brought = [(key, at) for key, at in ctx.ahead.brought.items() if key.startswith(f"{batch.id}/")]
-    rows = ((ctx.tables.tasks.get(key), at[0]) for key, at in brought)
-    is_coming = reading.is_on_its_way
-    coming = Counter(name for task, name in rows if task and is_coming(ctx, stage, task))
+    rows = [(ctx.tables.tasks[key], name) for key, name in _brought(ctx, batch, stage)]
+    coming = Counter(name for task, name in rows if reading.is_on_its_way(ctx, stage, task))
     soon, far = list[int](), list[int]()
     for name, free in zip(seats.nodes, seats.free, strict=True):
         entries = ctx.roster.entries.get(name, ())[: roster.MOST_LOOKED]
@@ -261,8 +259,7 @@ def _may_begin(ctx: Context, stage: StageSpec, task: Task) -> bool:
 def _bring(ctx: Context, batch: Batch, stage: StageSpec, found: dict[str, Opening]) -> None:
     """Have blocks brought to nodes on which the plan has tasks begin that lack theirs."""
     waits = list(_dispensable(ctx, batch, stage))
-    mine = (at for key, at in ctx.ahead.brought.items() if key.startswith(f"{batch.id}/"))
-    coming = Counter(node for node, _ in mine)
+    coming = Counter(node for _, node in _brought(ctx, batch, stage))
     for name, opening in sorted(found.items()):
         for entry in opening.brings:
             while entry.brought and _is_brought(ctx, stage, waits, name, is_planned=True):
@@ -270,6 +267,14 @@ def _bring(ctx: Context, batch: Batch, stage: StageSpec, found: dict[str, Openin
         for _ in range(opening.overdue - coming[name]):
             if not _is_brought(ctx, stage, waits, name, is_planned=False):
                 break
+
+
+def _brought(ctx: Context, batch: Batch, stage: StageSpec) -> Iterator[tuple[str, str]]:
+    """Yield the tasks of a stage for which a block is brought, or was, and to which node."""
+    for key, (node, _) in ctx.ahead.brought.items():
+        task = ctx.tables.tasks.get(key)
+        if task is not None and (task.batch, task.stage) == (batch.id, stage.name):
+            yield key, node
 
 
 def _is_brought(

@@ -468,9 +468,14 @@ def _is_short(ctx: Context, batch: Batch) -> bool:
 def on_timer(ctx: Context, key: str) -> None:
     """Tell those who waited for too long, give up an answer that is late, and look again."""
     _tell_overdue(ctx)
-    asked = ctx.planning.asked
+    state, asked = ctx.planning, ctx.planning.asked
     if asked is not None and ctx.now_us >= asked.until_us:
         on_end(ctx, asked.effect, Refused("no_plan", "the planner gave no answer"))
+    elif asked is not None:
+        ctx.arm(asked.until_us, MACHINE, "all")
+    for command in (*state.waiting, *state.planned):
+        if command.request == key and key not in state.told:  # too early: the clock was stepped
+            ctx.arm(command.at_us + ctx.params.reply_us, MACHINE, key)
     ctx.is_room_changed = True
 
 

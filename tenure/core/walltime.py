@@ -13,10 +13,11 @@ cost for it, for that is the likelier mistake, and the smaller one to put right.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tenure.core import ledger
+from tenure.core import deliberation, ledger
 from tenure.core.context import Context
 from tenure.model.container import ContainerState
 from tenure.model.events import ClockStepped, Event, Started, Tick
@@ -85,6 +86,7 @@ def _skip(ctx: Context, step_us: int, *, is_known: bool) -> None:
     _jobs(ctx, step_us)
     _copies(ctx, step_us)
     _orders(ctx, step_us)
+    _unrecorded(ctx, step_us)
 
 
 def _later(row: Row, step_us: int, names: tuple[str, ...]) -> Row:
@@ -94,11 +96,15 @@ def _later(row: Row, step_us: int, names: tuple[str, ...]) -> Row:
     return replace(row, **changed)  # type: ignore[type-var]
 
 
+def _all_later(moments: Mapping[str, int], step_us: int) -> dict[str, int]:
+    return {key: at_us + step_us for key, at_us in moments.items()}
+
+
 def _nodes(ctx: Context, step_us: int) -> None:
     for node in list(ctx.tables.nodes.values()):
         ctx.put_node(_later(node, step_us, NODE))
-    ctx.apart = {name: apart_us + step_us for name, apart_us in ctx.apart.items()}
-    ctx.starved = {name: since_us + step_us for name, since_us in ctx.starved.items()}
+    ctx.apart = _all_later(ctx.apart, step_us)
+    ctx.starved = _all_later(ctx.starved, step_us)
 
 
 def _jobs(ctx: Context, step_us: int) -> None:
@@ -134,3 +140,11 @@ def _orders(ctx: Context, step_us: int) -> None:
         ctx.put_drain(_later(ctx.tables.drains[node], step_us, ("deadline_us",)))
     for answer in list(ctx.tables.answers.values()):
         ctx.tables.answers.put(answer.key, _later(answer, step_us, ("at_us",)))
+
+
+def _unrecorded(ctx: Context, step_us: int) -> None:
+    """What no record holds: questions that are open, agents that are away, blocks that are lost."""
+    ctx.planning.skip(step_us)
+    deliberation.skip(ctx, step_us)
+    ctx.guards = {node: _later(guard, step_us, ("since_us",)) for node, guard in ctx.guards.items()}
+    ctx.ahead.lost_us = _all_later(ctx.ahead.lost_us, step_us)

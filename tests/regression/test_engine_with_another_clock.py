@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import pytest
 
+from tenure.model.events import NodeConnected, NodeLost
+from tenure.model.facts import EngineFacts
 from tenure.model.job import JobState
+from tenure.model.node import Reach
 from tenure.model.outcome import Done, Unknown
 from tenure.model.units import US
 from tests.regression.acts import wait
-from tests.unit.core.bench import Bench, node, shown
+from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
 
 HOURS_US = 7200 * US
 
@@ -52,3 +55,29 @@ def test_an_end_by_another_clock_teaches_no_run_time_of_hours() -> None:
     job = bench.tables.jobs["j"]
     assert job.state is JobState.SUCCEEDED
     assert 0 <= job.finished_us - job.started_us <= 10 * US
+
+
+def test_an_engine_that_was_refused_for_long_has_the_clock_that_it_had() -> None:
+    """What it said of its clock hours ago was compared with the time at which it was taken."""
+    bench = Bench(node("a"), node("b"))
+
+    def greet(name: str) -> None:
+        facts = EngineFacts("same", SIZE, images=(IMAGE,), clock_us=bench.now_us + US)
+        bench.say(NodeConnected(at_us=0, node=name, facts=facts))
+
+    greet("a")
+    bench.listed("a")
+    greet("b")
+    assert bench.tables.nodes["b"].note.startswith("same engine")
+    bench.now_us += HOURS_US
+    bench.say(NodeLost(at_us=0, node="a"))
+    bench.listed("b")
+    assert bench.tables.nodes["b"].reach is Reach.OK
+    bench.submit("j")
+    made = bench.open("create")
+    bench.end(made, Done("c1"))
+    bench.end(bench.open("start"), Unknown("cut"))
+    began_us = bench.now_us
+    wait(bench, 60)
+    bench.listed("b", shown(made, "c1", "running", started_us=began_us))
+    assert bench.tables.executors["j/0"].started_us == began_us
