@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tenure.core import ledger, power, room, services
 from tenure.core.context import Context
-from tenure.core.moves import MACHINE, choice_of, put, to_next
+from tenure.core.moves import MACHINE, choice_of, is_blocked, put, to_next
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.node import Power
 from tenure.model.resources import exhausted
@@ -123,7 +123,8 @@ def _barred(ctx: Context, move: Migration, service: Service) -> str:
 
 
 def _within_budget(ctx: Context, move: Migration) -> bool:
-    running = ctx.begun_moves()
+    """Whether one more move may begin; those that wait for somebody do not count."""
+    running = [other for other in ctx.begun_moves() if not is_blocked(ctx, other)]
     if len(running) >= ctx.params.moves_total:
         return False
     for node in (move.source, move.target):

@@ -12,18 +12,19 @@ first. What only carries bytes is simply done again, a few times.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tenure.core import departures, graves, kinds, ledger, services
 from tenure.core.context import Context
 from tenure.core.errands import effect_of
-from tenure.core.moves import MACHINE, has_policy, put, to_next
+from tenure.core.moves import MACHINE, doomed, has_policy, is_blocked, put, to_next
 from tenure.core.steps import CARRYING, TARGET_MAY_RUN, is_committed
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.effects import Relist
 from tenure.model.facts import ContainerFacts
 from tenure.model.outcome import Done, Outcome, Refused
-from tenure.model.units import HOUR_US, US, iso
+from tenure.model.units import FOREVER_US, HOUR_US, US, iso
 
 RETRY_US = 2 * US
 MAX_DOUBLINGS = 4
@@ -42,6 +43,9 @@ BLOCKED_TRIES = 2
 MAX_CARRIES = 2
 #: A stopped source waits so long for word of its target's creation before it is started again.
 PATIENCE_US = 10 * US
+#: An engine that does not answer for so long may be away for long: until then it may be restarted,
+#: or the daemon was, which has not heard of it yet.
+AWAY_US = 30 * US
 SOURCE_STEPS = frozenset((Step.DISARM, Step.CHECKPOINT, Step.STOP, Step.UNDO_SOURCE, Step.UNDO_ARM))
 #: Steps that end the source.
 ENDING = (Step.CHECKPOINT, Step.STOP)
@@ -120,21 +124,24 @@ def _unreachable(ctx: Context, move: Migration, node: str) -> None:
         _wait_for_target(ctx, move)
 
 
-def is_held_up(ctx: Context, move: Migration) -> bool:
-    """Whether a move waits for what may take long: somebody who clears a copy, an engine that does
-    not answer, or that refuses to start the source again.
+def held_up_us(ctx: Context, move: Migration) -> int:
+    """Return from when on a move waits for what may take long, FOREVER_US if it does not.
 
-    What has not begun to touch anything waits for no engine for longer than its plan holds.
+    That is somebody who clears a copy, an engine that refuses to start the source again, or one
+    that has not answered for AWAY_US. What has not begun to touch anything waits for no engine for
+    longer than its plan holds.
     """
+    if is_blocked(ctx, move):
+        return ctx.now_us
     if move.step in (Step.UNDO_TARGET, Step.SWEEP):
-        turn = move.incarnation if move.step is Step.UNDO_TARGET else move.source_incarnation
-        mine = [g for g in ctx.graves_of(move.container) if g.turn == turn and g.may_run]
-        return any(g.reason or not services.is_reachable(ctx, g.node) for g in mine)
-    if move.step is Step.UNDO_SOURCE and move.tries:
-        return True
-    if move.step in (Step.QUEUED, Step.PREPARE, Step.CREATE):
-        return False
-    return not all(services.is_reachable(ctx, node) for node in _places(move))
+        needed: Iterable[str] = {grave.node for grave in doomed(ctx, move)}
+    elif move.step in (Step.QUEUED, Step.PREPARE, Step.CREATE):
+        needed = ()
+    else:
+        needed = _places(move)
+    away = (ctx.tables.nodes.get(name) for name in needed if not services.is_reachable(ctx, name))
+    since_us = ((node.unreachable_us or 0) if node else 0 for node in away)
+    return min((at_us + AWAY_US for at_us in since_us), default=FOREVER_US)
 
 
 def _is_unsent(move: Migration) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from tenure.core import kinds
 from tenure.core.context import Context
 from tenure.core.steps import following
-from tenure.model.container import STEP_OVER, Migration, Service, Step
+from tenure.model.container import STEP_OVER, Grave, Migration, Service, Step
 
 MACHINE = "migration"
 
@@ -42,6 +42,25 @@ def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
         reason=move.reason,
     )
     return move
+
+
+def is_blocked(ctx: Context, move: Migration) -> bool:
+    """Whether a move waits for somebody to clear a copy, or for an engine that refuses its source.
+
+    What is left of it is a removal or a start: it carries nothing any more.
+    """
+    if move.step is Step.UNDO_SOURCE:
+        return move.tries > 0
+    return any(grave.reason for grave in doomed(ctx, move))
+
+
+def doomed(ctx: Context, move: Migration) -> list[Grave]:
+    """Return the graves of the copy that a move waits to see ended; none in its other steps."""
+    if move.step not in (Step.UNDO_TARGET, Step.SWEEP):
+        return []
+    turn = move.incarnation if move.step is Step.UNDO_TARGET else move.source_incarnation
+    graves = ctx.graves_of(move.container)
+    return [grave for grave in graves if grave.turn == turn and grave.may_run]
 
 
 def to_next(ctx: Context, move: Migration) -> Step:

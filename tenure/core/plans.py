@@ -26,7 +26,7 @@ from tenure.model.events import (
 from tenure.model.node import Node
 from tenure.model.plan import RUN_TRANSITIONS, CycleSpec, Move, Run, RunState, Verdict
 from tenure.model.resources import Resources, exhausted
-from tenure.model.units import US
+from tenure.model.units import FOREVER_US, US
 
 MACHINE = "run"
 #: A manual run that no worker takes in this time has failed.
@@ -312,7 +312,13 @@ def settle(ctx: Context) -> None:
     Such a move goes on by itself; its run would have its whole cycle stand still until then, for
     none overlaps another.
     """
-    busy = {move.run_id for move in ctx.open_moves() if not migrations.is_held_up(ctx, move)}
+    busy = set()
+    for move in ctx.open_moves():
+        held_up_us = migrations.held_up_us(ctx, move)
+        if ctx.now_us < held_up_us:
+            busy.add(move.run_id)
+            if held_up_us < FOREVER_US and move.run_id in ctx.index.open_runs:
+                ctx.arm(held_up_us, MACHINE, move.run_id)
     for key in sorted(ctx.index.open_runs):
         run = ctx.tables.runs[key]
         if run.state is RunState.ENACTING and key not in busy:
@@ -320,10 +326,11 @@ def settle(ctx: Context) -> None:
 
 
 def on_timer(ctx: Context, key: str) -> None:
-    """End a run whose worker died, or that no worker took."""
+    """End a run whose worker died, or that no worker took; look at one whose move is held up."""
     run = ctx.tables.runs.get(key)
     if run is None or run.is_over:
         return
+    ctx.is_room_changed |= run.state is RunState.ENACTING
     late_us = (run.claimed_us or 0) + _claim_us(ctx, run)
     if run.state is RunState.CLAIMED and ctx.now_us < late_us:
         ctx.arm(late_us, MACHINE, key)  # the call before was the one for an unclaimed run

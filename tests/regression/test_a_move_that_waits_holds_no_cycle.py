@@ -9,19 +9,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tenure.core import migrations
+from tenure.core.params import Params
 from tenure.model.container import ContainerState, Step
-from tenure.model.events import NodeLost
+from tenure.model.events import NodeLost, SubmitPlan
 from tenure.model.outcome import Done, Refused, Unknown
-from tenure.model.plan import RunState
-from tests.regression.acts import PUBLISHED, begin_move, run_service, the_move, wait
+from tenure.model.plan import Move, Plan, RunState
+from tenure.model.units import US
+from tests.regression.acts import PUBLISHED, begin_move, claim_run, run_service, the_move, wait
 from tests.unit.core.bench import Bench, node, shown
 
 HELD = Refused("start_blocked", "held")
 
 
-def at_start() -> tuple[Bench, Any]:
+def at_start(**params: Any) -> tuple[Bench, Any]:
     """Return a bench with a move whose target is being started, and the target's create."""
-    bench = Bench(node("a", "nursery"), node("t"))
+    bench = Bench(node("a", "nursery"), node("t"), params=Params(min_on={}, **params))
     bench.connect("a")
     bench.connect("t")
     key, _ = run_service(bench, HostConfig=PUBLISHED)
@@ -84,10 +87,24 @@ def test_an_engine_that_is_away_is_waited_for_by_its_move_alone() -> None:
     bench, made = at_start()
     bench.say(NodeLost(at_us=0, node="t"))
     bench.end(bench.open("start"), Unknown("cut"))
+    assert state_of_run(bench) is RunState.ENACTING, "it may be back in a moment"
+    wait(bench, migrations.AWAY_US // US)
     assert state_of_run(bench) is RunState.DONE
     bench.connect_again("t")
     bench.listed("t", shown(made, "target", "running"))
     assert the_move(bench).step is Step.VERIFY
+
+
+def test_a_daemon_that_was_restarted_has_not_heard_of_any_engine_yet() -> None:
+    """A run ended at every kill of the daemon amid its move, which went on."""
+    bench, made = at_start()
+    bench.restart()
+    assert state_of_run(bench) is RunState.ENACTING
+    bench.connect_again("a")
+    bench.connect_again("t")
+    bench.listed("t", shown(made, "target", "running"))
+    assert the_move(bench).step is Step.VERIFY
+    assert state_of_run(bench) is RunState.ENACTING
 
 
 def test_a_node_that_boots_for_a_move_is_waited_for_by_its_run() -> None:
@@ -99,6 +116,19 @@ def test_a_node_that_boots_for_a_move_is_waited_for_by_its_run() -> None:
     assert the_move(bench).step is Step.CREATE
     assert not bench.has_open("create")
     assert state_of_run(bench) is RunState.ENACTING
+
+
+def test_moves_that_somebody_has_to_clear_do_not_count_among_those_of_their_nodes() -> None:
+    """Two of them on one node had none begin there until they were cleared."""
+    bench, _ = at_start(moves_per_node=1)
+    bench.end(bench.open("start"), HELD)
+    bench.end(bench.open("retire"), HELD)
+    others = [run_service(bench, name)[0] for name in ("one", "two")]
+    moves = tuple(Move(key, 1, "a", "t", "test") for key in others)
+    plan = Plan(claim_run(bench), "young", 0, bench.now_us + 600 * US, moves)
+    bench.say(SubmitPlan(at_us=0, request="plan", plan=plan))
+    found = [bench.state.ctx.move_of(key) for key in others]
+    assert [move is not None and move.step is Step.QUEUED for move in found] == [False, True]
 
 
 def test_a_copy_is_asked_for_at_once_when_its_engine_was_restarted_to_clear_it() -> None:
