@@ -148,8 +148,8 @@ def _counted_on(
 
 def _is_as_good(found: Placed, quick: Placed) -> bool:
     """Whether a place costs no more than another, and does not end later."""
-    ends = (one.delay_us + one.run_us for one in (found, quick))
-    return found.cost_nano <= quick.cost_nano and next(ends) <= next(ends)
+    ends_us = [one.delay_us + one.run_us for one in (found, quick)]
+    return found.cost_nano <= quick.cost_nano and ends_us[0] <= ends_us[1]
 
 
 def _hurts(ctx: Context, head: Head, placed: Placed) -> bool:

@@ -22,8 +22,9 @@ from tenure.model.units import size_text
 WAIT_S = 20.0
 #: Inputs that are read at the same time: each has a thread, and all of them the same disks.
 MAX_READING = 2
-#: Who asks again comes within this time; chunks of one input take some 2 MB.
-KEEP_S = 600.0
+#: Who asks again comes within this time. Chunks of one input take some 2 MB, so that of those that
+#: were read only so many are kept: the first ones go.
+KEEP_S, MAX_KEPT = 600.0, 32
 
 Cut = tuple[InputFile, tuple[Chunk, ...]]
 Key = tuple[InputFile, int]
@@ -93,7 +94,7 @@ class Cuts:
             raise _again(f"{MAX_READING} inputs are being read, to tell where their lines end")
         reading = self._known[key] = _Reading(is_ended=self._is_closed)
         reading.task = asyncio.create_task(self._read(key, reading), name="input")
-        reading.task.add_done_callback(lambda task: self._keep(key, task))
+        reading.task.add_done_callback(lambda task: self._keep(key, reading, task))
         return reading
 
     async def _read(self, key: Key, reading: _Reading) -> Cut:
@@ -101,12 +102,19 @@ class Cuts:
         work = partial(inputs.cut, found.path, self.folders, size_bytes=None, lines=lines)
         return await asyncio.to_thread(partial(work, tell=reading.note))
 
-    def _keep(self, key: Key, task: asyncio.Task[Cut]) -> None:
+    def _keep(self, key: Key, reading: _Reading, task: asyncio.Task[Cut]) -> None:
         """Keep what was read for a while; of a failure nothing but for who waits now."""
         if task.cancelled() or task.exception() is not None:
-            self._known.pop(key, None)
-        else:
-            asyncio.get_running_loop().call_later(KEEP_S, self._known.pop, key, None)
+            self._forget(key, reading)
+            return
+        done = [(known, one) for known, one in self._known.items() if one.is_done]
+        for row in done[:-MAX_KEPT]:
+            self._forget(*row)
+        asyncio.get_running_loop().call_later(KEEP_S, self._forget, key, reading)
+
+    def _forget(self, key: Key, reading: _Reading) -> None:
+        if self._known.get(key) is reading:
+            del self._known[key]
 
 
 def _again(told: str) -> Unavailable:

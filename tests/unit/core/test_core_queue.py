@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from tenure.core import queue
 from tenure.core.line import Line, queue_key
 from tenure.model.job import Job, JobSpec, JobState
 from tenure.model.resources import Resources
+from tests.unit.core.bench import Bench, node
 
 
 def job(seq: int, *, priority: int = 0, deadline_us: int | None = None, policy: str = "gio") -> Job:
@@ -60,3 +65,23 @@ def test_newcomers_are_told_in_order_until_they_were_looked_at() -> None:
     line.put(replace(late, is_cancelling=True))
     assert line.newcomers() == []
     assert list(line) == [early.id]
+
+
+@pytest.mark.parametrize("policy", ["ff", "exact", "tenure"])
+def test_a_job_that_is_told_to_wait_calls_for_no_other_pass(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, passes, run = Bench(node("a")), list[str](), queue.run
+
+    def counted(ctx: Any) -> None:
+        passes.append(policy)
+        run(ctx)
+
+    bench.connect("a")
+    bench.submit("first", policy=policy, executors=3)
+    monkeypatch.setattr(queue, "run", counted)
+    for name in ("second", "third"):
+        job = bench.submit(name, policy=policy, executors=3)
+        assert bench.tables.jobs[job.id].state is JobState.WAITING
+        assert len(passes) == 1
+        passes.clear()

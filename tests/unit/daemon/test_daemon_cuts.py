@@ -89,6 +89,20 @@ async def test_few_are_read_at_a_time_and_a_cut_by_size_waits_for_none(
     assert (await made.cut(str(source), 3, None))[1] == CHUNKS
 
 
+async def test_few_of_those_that_were_read_are_kept(source: Path, slowed: Counted) -> None:
+    """Each was for ten minutes: a thousand large inputs, or ways to split one, took gigabytes."""
+    slowed.may_go_on.set()
+    made = Cuts((source.parent,))
+    for lines in range(1, cuts.MAX_KEPT + 10):
+        await made.cut(str(source), None, lines)
+    await until(lambda: len(made._known) == cuts.MAX_KEPT)
+    asked = len(slowed.begun)
+    await made.cut(str(source), None, cuts.MAX_KEPT + 9)
+    assert len(slowed.begun) == asked
+    await made.cut(str(source), None, 1)
+    assert len(slowed.begun) == asked + 1
+
+
 async def test_a_failure_is_told_and_forgotten(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
