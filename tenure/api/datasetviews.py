@@ -14,6 +14,7 @@ from tenure.model.dataset import Block, Dataset, Location
 class DatasetView(TypedDict):
     """A dataset. ``whole_blocks`` of its ``blocks`` have all of their replicas.
 
+    ``reason`` is why its put failed or does not get further: a block of it that waits for room.
     ``stored_bytes`` is what all copies take, on their way or not. ``batch``: it is the input of
     that batch, and goes with it; "" of one that people put. ``source`` names the HDFS that its
     blocks lie in, "": they are in our tiers.
@@ -93,7 +94,7 @@ def dataset_view(dataset: Dataset, shelved: Shelved) -> DatasetView:
         id=dataset.id,
         name=spec.name,
         state=dataset.state.value,
-        reason=dataset.reason,
+        reason=dataset.reason or shelved.waits_for,
         bytes=spec.size_bytes,
         files=len(spec.files),
         blocks=spec.blocks,

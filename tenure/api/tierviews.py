@@ -65,10 +65,12 @@ class HoldingView(TypedDict):
 class Shelved:
     """What the records alone do not tell of a dataset: whole blocks, and bytes of all copies.
 
-    Of one in HDFS also when its blocks were located (0: not yet), and why not since.
+    Of one in HDFS also when its blocks were located (0: not yet), and why not since. ``waits_for``
+    is why a block gets no more copies now, "" where none waits.
     """
 
     whole: int
     stored_bytes: int
     seen_us: int = 0
     fault: str = ""
+    waits_for: str = ""

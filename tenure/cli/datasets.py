@@ -210,7 +210,7 @@ def _wait(session: Session, ref: str, timeout_s: float | None) -> dict[str, Any]
     """Return a dataset once it is ready or has failed; tell how far it is meanwhile."""
     client = session.client_with(WAIT_PATIENCE_S)
     until = None if timeout_s is None else time.monotonic() + timeout_s
-    told = ""
+    told = reason = ""
     for _ in looks(until):
         dataset = client.dataset(ref)
         reason = f": {dataset['reason']}" if dataset["reason"] else ""
@@ -222,7 +222,7 @@ def _wait(session: Session, ref: str, timeout_s: float | None) -> dict[str, Any]
             raise TenureError(f"dataset {dataset['name']} is being removed", code="removing")
         if dataset["state"] != "putting":
             return dataset
-    raise TenureError(f"not ready in time: {dataset['name']}", code="timeout")
+    raise TenureError(f"not ready in time: {dataset['name']}{reason}", code="timeout")
 
 
 @verb(app, "ls")

@@ -66,7 +66,7 @@ class Shelves:
     node is forgotten, or it is the memory of a node that is off, and in which transaction some were
     last; ``comparing`` what is left to do of a look that has ended; ``checks`` the blocks of a tier
     to be compared with their checksums, ``proofs`` those of which a copy was found there that is
-    not offered before it was compared,
+    not offered before it was compared, ``troubles`` why a tier took no copy last,
     ``walks`` how far it was asked for of a dataset; ``cuts`` the number of the first block of each
     file of a dataset, and of all its blocks;
     ``sole`` in which turn it was found whether a node has the last copy of a block; ``outlooks``
@@ -97,6 +97,7 @@ class Shelves:
     comparing: dict[str, Iterator[None]] = field(default_factory=dict)
     checks: dict[str, dict[str, None]] = field(default_factory=dict)
     proofs: dict[str, dict[str, None]] = field(default_factory=dict)
+    troubles: dict[str, str] = field(default_factory=dict)
     walks: dict[str, int] = field(default_factory=dict)
     cuts: dict[str, list[int]] = field(default_factory=dict)
     sole: dict[str, tuple[int, bool]] = field(default_factory=dict)

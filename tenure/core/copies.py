@@ -206,7 +206,9 @@ def _begin(ctx: Context, block: Block, seats: Seats) -> str:
     if not _has_source(ctx, dataset, block):
         if not dataset.spec.batch:
             holders.wake(ctx, block)
-        _note(ctx, block, "no copy of it can be read now")
+        wrong = ", ".join(block.broken)
+        why = f": what lies in {wrong} is not what was put" if wrong else ""
+        _note(ctx, block, f"no copy of it can be read now{why}")
         return "starved"
     rows = seats.rows
     if dataset.spec.batch and seats.is_busy:  # for one that lends an input waits
@@ -470,6 +472,7 @@ def _failed(ctx: Context, block: Block, replica: Replica, outcome: Outcome) -> N
     elif code in ("tier_full", "no_tier", "no_image"):
         mark = mark_of(ctx, replica.node, replica.tier)
         put_mark(ctx, replace(mark, retry_us=ctx.now_us + TIER_US))
+        ctx.shelves.troubles[mark.key] = note
         ctx.publish("tier.trouble", mark.key, code=code, note=note)
     if code not in HOPELESS:
         tiers.survey_soon(ctx, replica.node)

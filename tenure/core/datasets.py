@@ -214,7 +214,7 @@ def _no_room(ctx: Context, spec: DatasetSpec, nodes: list[Node], coming: int) ->
     room = sum(min(there, size) for there in free) - _taken(ctx, free, size, coming)
     need = size * spec.replicas
     if need <= room:
-        return None
+        return _no_room_for_whole(ctx, spec, nodes)
     told = f"{spec.replicas} replicas of {size_text(size)} on different nodes take "
     told += f"{size_text(need)}; tiers of its kinds have room for {size_text(max(0, room))}: "
     told += "remove datasets, "
@@ -234,10 +234,34 @@ def _taken(ctx: Context, free: Sequence[int], size: int, coming: int) -> int:
     return min(coming, sum(max(0, on_one - max(0, there - size)) for there in free))
 
 
+def _no_room_for_whole(ctx: Context, spec: DatasetSpec, nodes: list[Node]) -> Problem | None:
+    """Return a problem where bytes have room and blocks have not: each lies in one tier, whole.
+
+    Counted are the blocks of full length, of one that has none the longest. Chunks of batches have
+    lengths of their own.
+    """
+    longest = max((file.size_bytes for file in spec.files), default=0)
+    length = min(spec.block_bytes, longest)
+    if spec.batch or not length:
+        return None
+    count = sum(file.size_bytes // length for file in spec.files)
+    fits = sum(min(count, sum(n // length for n in _rooms(ctx, spec, node))) for node in nodes)
+    if count * spec.replicas <= fits:
+        return None
+    told = f"{spec.replicas} replicas of {count} blocks of {size_text(length)} are to lie on "
+    told += f"different nodes, each in one tier; tiers of its kinds have room for {fits} such: "
+    return _problem("no_room", told + "make blocks smaller, or give tiers more capacity", "block")
+
+
 def _free(ctx: Context, spec: DatasetSpec, node: Node) -> int:
+    return sum(_rooms(ctx, spec, node))
+
+
+def _rooms(ctx: Context, spec: DatasetSpec, node: Node) -> list[int]:
+    """Return the bytes that are free in each tier of a node that may keep blocks of a dataset."""
     kinds = frozenset(spec.tiers) or DURABLE
     tiers_ = [t for t in node.spec.tiers if t.kind in kinds and copies.is_open(ctx, node.name, t)]
-    return sum(max(0, copies.free_in(ctx, node.name, tier)) for tier in tiers_)
+    return [max(0, copies.free_in(ctx, node.name, tier)) for tier in tiers_]
 
 
 def _outstanding(ctx: Context, dataset: Dataset) -> int:

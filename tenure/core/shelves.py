@@ -100,7 +100,7 @@ def drop_mark(ctx: Context, mark: TierMark) -> None:
     shelves = ctx.shelves
     for kept in (shelves.held, shelves.used, shelves.checks, shelves.proofs):
         kept.pop(mark.key, None)
-    for counted in (shelves.lying, shelves.stays):
-        counted.pop(mark.key, None)
+    for told in (shelves.lying, shelves.stays, shelves.troubles):
+        told.pop(mark.key, None)
     shelves.tiers_at.get(mark.node, set()).discard(mark.tier)
     ctx.tables.tiers.drop(mark.key)

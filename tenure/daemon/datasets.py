@@ -10,15 +10,16 @@ import asyncio
 import hashlib
 import logging
 import tempfile
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
 from tenure.api.backend import Steps
 from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.api.views import moment
-from tenure.core import datasets, external, replicas
+from tenure.core import copies, datasets, external, replicas
 from tenure.core.context import Context
 from tenure.core.shelves import mark_of
 from tenure.daemon.hands import Hands
@@ -26,12 +27,15 @@ from tenure.daemon.loop import EventMaker
 from tenure.model.dataset import Block, Dataset, Location, Replica
 from tenure.model.errors import Conflict, EngineError, Unavailable
 from tenure.model.events import BlockDoubted
+from tenure.model.tier import DURABLE, TierKind
 
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
 #: Blocks counted in one go.
 STEP = 64
+#: Blocks that wait for copies that one look at a dataset goes through.
+MOST_LOOKED = 200
 
 
 def shelved(ctx: Context, dataset: Dataset) -> Shelved:
@@ -40,7 +44,29 @@ def shelved(ctx: Context, dataset: Dataset) -> Shelved:
         outlook = external.outlook_of(ctx, dataset)
         return Shelved(dataset.spec.blocks, 0, outlook.seen_us, outlook.fault)
     shelves = ctx.shelves
-    return Shelved(shelves.whole.get(dataset.id, 0), shelves.stored.get(dataset.id, 0))
+    whole, stored = shelves.whole.get(dataset.id, 0), shelves.stored.get(dataset.id, 0)
+    return Shelved(whole, stored, waits_for="" if dataset.is_going else _waits_for(ctx, dataset))
+
+
+def _waits_for(ctx: Context, dataset: Dataset) -> str:
+    """Say why a block of a dataset gets no more copies now, and which tier cannot take any."""
+    keys = (key for key in islice(ctx.shelves.starved, MOST_LOOKED))
+    rows = (ctx.tables.blocks[key] for key in keys if key.startswith(f"{dataset.id}/"))
+    block = next((block for block in rows if block.note), None)
+    if block is None:
+        return ""
+    shut = next(_shut(ctx, frozenset(dataset.spec.tiers) or DURABLE), "")
+    return f"block {block.number} waits: {block.note}{shut and f' ({shut})'}"
+
+
+def _shut(ctx: Context, kinds: frozenset[TierKind]) -> Iterator[str]:
+    """Yield which tiers of some kinds take nothing new now, and why."""
+    for node in ctx.tables.nodes.values():
+        for tier in node.spec.tiers:
+            mark = mark_of(ctx, node.name, tier.name)
+            if tier.kind in kinds and not copies.is_open(ctx, node.name, tier):
+                trouble = ctx.shelves.troubles.get(mark.key, "it took no copy a moment ago")
+                yield f"{mark.key}: {mark.fault or trouble}"
 
 
 def holdings(ctx: Context, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:

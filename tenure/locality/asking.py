@@ -257,16 +257,15 @@ def _copies(
     copied = copied[np.lexsort((key[copied], cached[copied]))]
     device = source[copied]
     alone = np.rint(blocks.length[copied] * US / devices.bandwidth[device] / factor)
-    return tuple(
-        map(
-            PlannedCopy,
-            key[copied].tolist(),
-            [given.nodes[j] for j in devices.node[device].tolist()],
-            [given.labels[j] for j in given.label[device].tolist()],
-            cached[copied].tolist(),
-            np.maximum(1, alone).astype(np.int64).tolist(),
-        )
+    rows = zip(
+        key[copied].tolist(),
+        [given.nodes[j] for j in devices.node[device].tolist()],
+        [given.labels[j] for j in given.label[device].tolist()],
+        cached[copied].tolist(),
+        np.maximum(1, alone).astype(np.int64).tolist(),
+        strict=True,
     )
+    return tuple(map(PlannedCopy._make, rows))
 
 
 def _ints(rows: Sequence[int]) -> Ints:

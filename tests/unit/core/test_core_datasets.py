@@ -80,6 +80,21 @@ def test_what_does_not_fit_is_refused_with_what_would(shelf: Shelf) -> None:
     assert is_refused(bare.put("logs", 1, replicas=1), "no_tiers")
 
 
+@pytest.mark.parametrize(("replicas", "most"), [(1, 6), (2, 3), (3, 2)])
+def test_blocks_that_no_tier_has_room_for_as_a_whole_are_refused(replicas: int, most: int) -> None:
+    """Six tiers on three nodes have 72 MiB free, in pieces of 12: room for a block of 8 each."""
+    small = Shelf(*(with_tiers(name, "ssd", "hdd", mib=12) for name in THREE))
+    words: dict[str, Any] = {"block_bytes": 2 * BLOCK, "replicas": replicas}
+    told = small.put("more", size=(most + 1) * 2 * BLOCK, **words)
+    assert is_refused(told, "no_room")
+    assert f"{replicas} replicas of {most + 1} blocks of 8MiB" in told.detail
+    wide = small.put("wide", size=5 * BLOCK, block_bytes=8 * BLOCK, replicas=replicas)
+    assert is_refused(wide, "no_room"), "its only block is shorter than block_bytes"
+    assert small.put("all", size=most * 2 * BLOCK + 1, **words).state == "putting"
+    small.work()
+    assert small.dataset("all").state == "ready"
+
+
 def test_a_put_that_is_under_way_takes_room_only_where_there_is_little(shelf: Shelf) -> None:
     """Each node has room for 200 blocks; a replica of the first on each of them leaves 190."""
     assert shelf.put("first", 10, replicas=3).state == "putting"
