@@ -35,6 +35,9 @@ CHECK_S = 1.0
 REDIS_MODULES = ("tenure.cycles.io.cron", "tenure.cycles.io.queue", "tenure.cycles.io.redis_server")
 #: An embedded Redis that could not be started is tried again after this.
 RESTART_FAILED_US = 30_000_000
+#: An embedded Redis that runs is ended, and another started, once so many looks in a row had no
+#: answer from it within the time of a call: half a minute in all.
+SILENT_LOOKS = 10
 #: Due times are told each second; where it was longer than this they could not be.
 SLEPT_US = 60_000_000
 #: A due run that nobody claimed for so long is triggered (again): claims make it happen once.
@@ -72,6 +75,7 @@ class Rhythm:
         self._triggers: set[asyncio.Task[None]] = set()
         self.is_redis_up = False
         self.workers = 0
+        self._silent = 0
         self._error = "not started yet"
         self._not_before_us = 0
         self._nudged: dict[str, int] = {}
@@ -158,14 +162,23 @@ class Rhythm:
         was_up, self.is_redis_up = self.is_redis_up, await queue.is_up()
         if not self.is_redis_up:
             self._error, self.workers = "Redis does not answer", 0
+            await self._end_silent()
             return
-        self._error = ""
+        self._error, self._silent = "", 0
         self._keep_children()
         self.workers = await queue.workers_alive()
         if not was_up:
             log.info("Redis answers")
         if self.workers:
             self._catch_up()
+
+    async def _end_silent(self) -> None:
+        """End an embedded Redis that runs without an answer for long; the next look starts one."""
+        self._silent += 1
+        if self._server is not None and self._silent >= SILENT_LOOKS:
+            self._silent = 0
+            log.error("the embedded Redis runs but does not answer: another takes its place")
+            await asyncio.to_thread(self._server.stop)
 
     def _start_server(self, server: RedisServer) -> None:
         """Start the embedded Redis; one that fails is left alone for a while, for it blocks."""
