@@ -15,7 +15,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from tenure.api.backend import Backend
-from tenure.api.body import parse_json
+from tenure.api.body import parse_json, require_plain
 from tenure.api.call import Call, checked_body, checked_query
 from tenure.api.endpoint import Endpoint
 from tenure.api.gate import Gate
@@ -197,7 +197,8 @@ def _single(request: web.Request) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in request.query.items():
         if name in found:
-            raise refused(422, "invalid_input", "is given twice", field=name[:64])
+            told = f"{name[:64]} is given twice"
+            raise refused(422, "invalid_input", told, field=name[:64])
         found[name] = value
     return found
 
@@ -206,8 +207,7 @@ async def _read(request: web.Request, endpoint: Endpoint, options: Options) -> b
     """Return the body, b"" where there is none. Raises HttpProblem (400, 408, 413, 415)."""
     if not request.body_exists:
         return _nothing(endpoint)
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise refused(415, "unsupported_media", "encoded bodies are not taken")
+    require_plain(request)
     limit = options.max_plan_bytes if endpoint.is_large else options.max_body_bytes
     if (request.content_length or 0) > limit:
         raise refused(413, "too_large", f"the body may have {limit} bytes")

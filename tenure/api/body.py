@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from aiohttp import web
+
 from tenure.api.problems import HttpProblem, refused
 from tenure.model.errors import FieldError, Problem
 
@@ -27,6 +29,13 @@ class _Repeated(dict[str, Any]):
     """An object of the body in which a key stands twice."""
 
     key = ""
+
+
+def require_plain(request: web.Request) -> None:
+    """Raise HttpProblem (415) for a body that is compressed: none is unpacked here."""
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        told = "encoded bodies are not taken"
+        raise refused(415, "unsupported_media", told, field="Content-Encoding")
 
 
 def parse_json(raw: bytes) -> Any:

@@ -30,7 +30,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 #: Endings of pydantic's paths that name a branch of a union and mean nothing to a caller.
 #: How pydantic begins a rule that a value breaks.
-_SUBJECTS = ("Input", "String", "List", "Dictionary")
+_SUBJECTS = ("Input", "String", "List", "Dictionary", "Value")
 _BRANCHES = ("function-before", "function-after", "list[", "dict[", "constrained-", "literal[")
 #: What a pattern means, in words.
 FORMS = {
@@ -115,8 +115,10 @@ class Call:
             async with asyncio.timeout(self.options.ask_timeout_s):
                 return await self.backend.ask(command)
         except TimeoutError:
-            waited = self.options.ask_timeout_s
-            raise Unavailable(f"the daemon did not answer within {waited:g} s") from None
+            told = (
+                f"there was no answer within {self.options.ask_timeout_s:g} s; it may still be done"
+            )
+            raise Unavailable(": ".join([told, *self.backend.health()["reasons"]])) from None
 
     def json(
         self, data: Any, *, status: int = 200, headers: dict[str, str] | None = None

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import grp
+import logging
 import os
 import socket
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from tenure.api.acceptor import BoundedSite, Terms
 from tenure.model.errors import Conflict, InvalidInput
 
+log = logging.getLogger("tenure.api")
 GROUP = "tenure"
 SOCKET_MODE = 0o660
 #: Open requests get this long to end before a shutdown cuts them.
@@ -24,6 +28,8 @@ SHUTDOWN_S = 5.0
 LINGER_S = 5.0
 #: Bytes of the request line, and of one header; there may be 128 headers.
 MAX_LINE_BYTES = 8190
+#: Characters of what is logged of a request that is none.
+MOST_TOLD = 200
 
 
 class Listeners:
@@ -91,6 +97,7 @@ async def serve(
         keepalive_timeout=terms.patience.idle_s,
         lingering_time=LINGER_S,
         auto_decompress=False,
+        logger=_Brief(log, {}),
         max_line_size=MAX_LINE_BYTES,
         max_field_size=MAX_LINE_BYTES,
     )
@@ -103,6 +110,18 @@ async def serve(
         await listeners.close()
         raise
     return listeners
+
+
+class _Brief(logging.LoggerAdapter[logging.Logger]):
+    """The server's log, in which bytes that are no request are a line, not a trace of ours."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log as ever, but for what a client got wrong."""
+        if isinstance(error := kwargs.get("exc_info"), HttpProcessingError):
+            told = " ".join(str(error.message).split())[:MOST_TOLD]
+            self.logger.info("a request that cannot be read: %s %s", error.code, told)
+        else:
+            super().log(level, msg, *args, **kwargs)
 
 
 def bind(url: str, *, group: str = GROUP) -> socket.socket:

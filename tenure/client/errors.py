@@ -48,7 +48,9 @@ def error_from(status: int, body: bytes) -> TenureError:
     kind = _BY_STATUS.get(status)
     if kind is None:
         kind = InvalidInput if 400 <= status < 500 else TenureError
-    detail = str(problem.get("detail") or f"the daemon answered {status}")
+    reasons = problem.get("reasons")  # of /readyz
+    why = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
+    detail = str(problem.get("detail") or why or f"the daemon answered {status}")
     extra = {key: value for key, value in problem.items() if key not in _STANDARD}
     code = problem.get("code")
     error = kind(detail, code=str(code) if code else None, fields=_fields(problem), extra=extra)

@@ -50,6 +50,8 @@ def _as_it_is(path: Path, name: str) -> dict[str, Any]:
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         raise _fault(f"{path} is no plain file")
+    if not name.isprintable():  # such names are not UTF-8, or would act on a terminal
+        raise _fault(f"a name in {path.parent} is not printable: {name!r}: rename that file")
     return {"name": name, "size": found.st_size, "mtime_ns": found.st_mtime_ns}
 
 

@@ -59,7 +59,7 @@ class ArrivingChunk:
         with self._turn():
             if self._sum.digest() != digest:
                 told = "the chunk is not what its checksum says: send it again"
-                fault = (FieldError("Digest", told),)
+                fault = (FieldError("Content-Digest", told),)
                 raise InvalidInput(told, code="wrong_checksum", fields=fault)
             if self.end_bytes == self._file.size_bytes:
                 give_its_time(self._handle, self._file)

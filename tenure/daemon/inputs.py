@@ -105,7 +105,8 @@ def _as_it_is(path: Path, name: str) -> DatasetFile:
     if not stat.S_ISREG(found.st_mode):
         raise _fault("not_a_file", f"{path} is no plain file", "path")
     if not name.isprintable():
-        raise _fault("bad_name", f"a name in {path.parent} is not printable: {name!r}", "path")
+        told = f"a name in {path.parent} is not printable: {name!r}: rename it"
+        raise _fault("bad_name", told, "path")
     if not os.access(path, os.R_OK):
         raise _fault("no_input", f"cannot read {path}: the daemon may not", "path")
     return DatasetFile(name, found.st_size, found.st_mtime_ns)
@@ -141,7 +142,7 @@ def _by_size(file: BinaryIO, size_bytes: int) -> list[int]:
     ends: list[int] = []
     whole = os.fstat(file.fileno()).st_size
     while (end := ends[-1] if ends else 0) < whole:
-        file.seek(end + size_bytes - 1)
+        file.seek(min(end + size_bytes, whole) - 1)  # no file system seeks as far as sizes may say
         ends.append(min(whole, _line_end(file)))
         _bound(ends)
     return ends

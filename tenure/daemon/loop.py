@@ -8,6 +8,7 @@ A defect in the core ends the process: what is on the disk is whole, and a resta
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -34,6 +35,8 @@ MAX_INBOX = 50_000
 #: The slow heartbeat: a timer that was missed by a defect is late by this at most.
 HEARTBEAT_S = 10.0
 COMMIT_RETRY_S = 1.0
+#: A disk that stays full is logged again after so many tries.
+TRIES_A_LINE = 60
 
 EventMaker = Callable[[int], Event]
 
@@ -161,7 +164,7 @@ class CoreLoop:
         self._thread.shutdown()
 
     async def _commit(self, records: Any, events: Any) -> None:
-        while True:
+        for failed in itertools.count():
             begun = time.perf_counter()
             try:
                 commit = partial(self._store.commit, records, events)
@@ -170,10 +173,13 @@ class CoreLoop:
             except TenureError as error:
                 if not error.retryable:
                     raise
+                if error.detail != self.stats.commit_error or failed % TRIES_A_LINE == 0:
+                    log.error("cannot store: %s; trying again", error.detail)
                 self.stats.commit_error = error.detail
-                log.error("cannot store: %s; trying again", error.detail)
                 await asyncio.sleep(COMMIT_RETRY_S)
             else:
+                if failed:
+                    log.warning("what is new is stored again, after %d tries", failed)
                 self.stats.commit_error = ""
                 self.stats.commit_s += time.perf_counter() - begun
                 return

@@ -219,3 +219,11 @@ def test_names_in_paths_find_nothing(server: Server) -> None:
 def test_fence_needs_the_name_again(server: Server) -> None:
     answer = server.post("/v1/nodes/n1/fence", {"confirm": "n2"})
     assert (answer.status, answer.fields) == (422, ["confirm"])
+
+
+def test_what_is_wrong_is_told_with_its_name(server: Server) -> None:
+    twice = server.get("/v1/top?sort=cpu&sort=net").json
+    assert twice["detail"] == "sort is given twice"
+    stage = {"name": "s", "memory": "64MiB", "estimate": {"task_s": 1}, "command": ["x"] * 2000}
+    long = server.post("/v1/batches", {"name": "b", "image": "app:1", "stages": [stage]}).json
+    assert long["detail"] == "stages.0.command: must have at most 1024 items, not 2000"

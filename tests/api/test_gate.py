@@ -138,6 +138,10 @@ def test_a_silent_core_is_unavailable(folder: Path) -> None:
     try:
         server.backend.broken = TimeoutError()
         assert server.post("/v1/jobs", JOB).status == 503
+        server.backend.reasons = ["the disk is full"]
+        told = server.post("/v1/jobs", JOB).json["detail"]
+        assert told.startswith("there was no answer within 0.1 s")
+        assert told.endswith(": the disk is full")
     finally:
         server.close()
 

@@ -61,3 +61,19 @@ def test_a_half_started_server_leaves_nothing(server: Server, folder: Path) -> N
     with pytest.raises(Conflict):
         server.run(serve(app, [f"unix://{other}", f"tcp://127.0.0.1:{server.port}"]))
     assert not other.exists()
+
+
+def test_bytes_that_are_no_request_are_a_line_of_the_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for rubbish in (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/9\r\n\r\n"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(30)
+            client.connect(str(server.socket))
+            client.sendall(rubbish)
+            assert b" 400 " in client.recv(100)
+    told = [record for record in caplog.records if "cannot be read" in record.getMessage()]
+    assert len(told) == 2
+    assert all(len(record.getMessage()) < 300 for record in told)
+    assert not [record for record in caplog.records if record.exc_info]

@@ -297,5 +297,5 @@ def test_health_and_texts(client: Client, server: Server) -> None:
     assert client.readyz()["status"] == "ok"
     assert "tenure_jobs" in client.metrics()
     server.backend.reasons = ["full disk"]
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match=r"^full disk$"):
         client.readyz()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,11 @@ def test_files_of_this_machine_are_sent_and_gone_on_with(
     (mine / "link").symlink_to("data")
     assert "no plain file" in tenure("dataset", "put", "logs", str(mine), "--upload").err
     (mine / "link").unlink()
+    odd = mine / "sub" / os.fsdecode(b"caf\xe9")
+    odd.write_text("named on a machine that does not speak UTF-8")
+    told = tenure("dataset", "put", "logs", str(mine), "--upload").err
+    assert "mine/sub is not printable: 'sub/caf\\udce9'" in told
+    odd.unlink()
     cut, sent = Client.send_chunk, list[tuple[int, int]]()
 
     def breaks(self: Client, key: str, number: int, offset: int, chunk: bytes) -> Any:

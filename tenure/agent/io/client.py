@@ -65,7 +65,7 @@ class AgentClient:
         except TimeoutError as error:
             raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise AgentAway(str(error) or type(error).__name__) from error
+            raise AgentAway(_said(error)) from error
         except InvalidInput as error:
             raise AgentAway(error.detail) from error
         except (ValueError, RecursionError) as error:
@@ -85,7 +85,7 @@ class AgentClient:
         except TimeoutError as error:
             raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise AgentAway(str(error) or type(error).__name__) from error
+            raise AgentAway(_said(error)) from error
         except (ValueError, RecursionError) as error:
             raise AgentAway(f"its answer is none of an agent's: {error}") from error
 
@@ -109,7 +109,7 @@ class AgentClient:
         except TimeoutError as error:
             raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise AgentAway(str(error) or type(error).__name__) from error
+            raise AgentAway(_said(error)) from error
 
     async def close(self) -> None:
         """Let go of the connection; twice is fine."""
@@ -175,3 +175,8 @@ class AgentClient:
                 raise AgentAway("its token cannot be read: agent.token_file holds something else")
             headers["Authorization"] = f"Bearer {token}"
         return headers
+
+
+def _said(error: Exception) -> str:
+    """Return what a failed request is told as; aiohttp says "ssl:default" where none was asked."""
+    return str(error).replace(" ssl:default", "") or type(error).__name__

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 from aiohttp import web
 
+from tenure.api.body import require_plain
 from tenure.api.call import Call
 from tenure.api.gate import is_unix
 from tenure.api.guard import guard_of
@@ -84,6 +85,7 @@ async def chunk(call: Call) -> web.Response:
     if call.request.content_type != "application/octet-stream":
         told = "must be application/octet-stream"
         raise refused(415, "unsupported_media", told, field="Content-Type")
+    require_plain(call.request)
     digest = digest_of(call.request.headers.get("Content-Digest", ""))
     pieces, number = _pieces(call), int(text)
     key, owner = call.part("id"), owner_of(call)

@@ -31,7 +31,12 @@ class UploadedFile(Strict):
         default="", description="Relative, with slashes; empty where the dataset is a single file."
     )
     size: int = Field(ge=0, le=1 << 50, description="Bytes.")
-    mtime_ns: int = Field(default=0, ge=0, le=(1 << 63) - 1, description="When it was changed.")
+    mtime_ns: int = Field(
+        default=0,
+        ge=-(1 << 63),
+        le=(1 << 63) - 1,
+        description="When it was changed; before 1970 negative.",
+    )
 
 
 class PutOptions(Strict):

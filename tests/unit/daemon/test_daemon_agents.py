@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config import certificates
 from tenure.daemon.agents import Agents
 from tenure.model.access import TlsFiles
@@ -216,3 +217,10 @@ def test_a_file_that_goes_while_it_is_read_is_a_fault_of_that_file(
         with pytest.raises(InvalidInput, match=r"gone\.pem") as caught:
             certificates.client_context(files)
         assert [fault.path for fault in caught.value.fields] == [part]
+
+
+async def test_an_agent_that_is_not_there_is_told_of_in_plain_words(tmp_path: Path) -> None:
+    client = AgentClient(AgentSpec(f"unix://{tmp_path}/none"), certificates.client_context)
+    with pytest.raises(AgentAway, match=r"none \[No such file or directory\]$"):
+        await client.actions(0)
+    await client.close()

@@ -58,6 +58,13 @@ def test_cuts_are_those_of_a_plain_reading(
     assert pieces(path, lined) == by_lines(text, bound)
 
 
+def test_chunks_that_are_larger_than_any_file_are_the_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(b"a\nb\n")
+    _, chunks = inputs.cut(str(path), [tmp_path], size_bytes=100 << 40, lines=None)
+    assert pieces(path, chunks) == [b"a\nb\n"]
+
+
 def test_only_plain_files_of_named_folders_are_inputs(tmp_path: Path) -> None:
     folder, outside = tmp_path / "in", tmp_path / "out"
     folder.mkdir()

@@ -17,6 +17,7 @@ from tenure.daemon.interpreter import STARTS, TURNS, Hands, Interpreter
 from tenure.daemon.loop import CoreLoop
 from tenure.locality.localizer import Tiers
 from tenure.model.effects import Abort, Effect, PlanBatches, StartContainer
+from tenure.model.errors import Unavailable
 from tenure.model.events import Configured, Event
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome
@@ -101,6 +102,33 @@ class Engines:
     async def plan(self, effect: PlanBatches) -> Outcome:
         self.begun.append(effect.id)
         return Done()
+
+
+async def test_a_disk_that_stays_full_is_a_line_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(core_loop, "COMMIT_RETRY_S", 0)
+    caplog.set_level("INFO")
+    said = ["disk full"] * 130 + ["read-only"] * 2
+
+    class Failing(Book):
+        def commit(self, records: Any, events: Any = ()) -> None:
+            if said:
+                raise Unavailable(said.pop(0))
+
+    state = FleetState(Params(), Policies, localizer=Tiers(), fleet="f")
+    loop = CoreLoop(state, Failing(), Clock(), lambda effects: None)
+    try:
+        await loop._commit({}, ())
+    finally:
+        loop.close()
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split(":")[1].split(";")[0].strip() for line in lines[:-1]] == [
+        *["disk full"] * 3,
+        "read-only",
+    ]
+    assert lines[-1] == "what is new is stored again, after 132 tries"
+    assert loop.stats.commit_error == ""
 
 
 def starts(count: int, node: str = "n") -> list[Effect]:
