@@ -63,7 +63,7 @@ def _render(out: Output, drain: Json) -> None:
         if rows:
             out.table(rows, columns)
     for blocker in drain["blockers"]:
-        # sentences: a table would cut them short at the edge of the terminal
+        # sentences: a table of them would be folded at the edge of the terminal
         out.write(printable(_blocked(blocker)))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 from tenure.model.errors import TenureError
@@ -19,6 +19,8 @@ from tenure.model.units import size_text
 PIPE_WIDTH = 1000
 #: A time as the API tells it. People read seconds; programs take ``--json``.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{6}Z")
+_ESCAPE, _PLAIN = "\x1b[", "\x1b[0m"
+_PADDING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")
 Json = dict[str, Any]
 Column = tuple[str, Callable[[Json], object]]
 
@@ -58,7 +60,16 @@ class Output:
 
     def table(self, items: Iterable[Json], columns: Sequence[Column]) -> None:
         """Print a table for people."""
-        console().print(table_of(items, columns))
+        self.whole(table_of(items, columns))
+
+    def whole(self, shown: RenderableType) -> None:
+        """Print tables that no terminal cuts: one that is too narrow folds their lines."""
+        screen = console(is_whole=True)
+        with screen.capture() as printed:
+            screen.print(shown)
+        for line in printed.get().splitlines():
+            bare = _PADDING.sub("", line)  # which would be folded into empty lines
+            self.write(bare if bare.count(_ESCAPE) == line.count(_ESCAPE) else bare + _PLAIN)
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Print names and values, one a line; empty values are left out."""
@@ -119,9 +130,9 @@ def table_of(
     return table
 
 
-def console() -> Console:
-    """Return where tables are printed."""
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
+def console(*, is_whole: bool = False) -> Console:
+    """Return where tables are printed, as wide as they are (``is_whole``) or as the terminal."""
+    width = None if sys.stdout.isatty() and not is_whole else PIPE_WIDTH
     return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 

@@ -9,20 +9,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console, Group
+from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.output import Column, Json, ago, console, printable, size, table_of
+from tenure.cli.output import PIPE_WIDTH, Column, Json, ago, console, printable, size, table_of
 from tenure.cli.verb import Session
 from tenure.model.errors import Unavailable
 
 #: Rows where nobody's screen bounds them.
 ROWS = 20
-#: Lines of a screen beside rows: the sums, what is missing, headings, blank lines, the keys.
-FRAME = 9
+#: Lines of a screen beside sums, rows and keys: headings and blank lines.
+FRAME = 5
+#: Rows that are asked for at least, however small the screen.
+FEWEST = 2
 INTERVAL_S = 2.0
 KEYS = "q ends, c m d n a: most CPU, memory, disk, network, by name"
 
@@ -112,6 +115,13 @@ CONTAINERS: list[Column] = [
     ("NET/S", _observed("net_bytes_per_s", lambda u: size(u["net_bytes_per_s"]))),
     ("SAMPLED", _age),
 ]
+#: What goes where the screen is too narrow for all, the first first. Who uses how much stays.
+SPARED = (
+    *("RUNS", "KIND", "WATTS", "GENERATION", "REQUESTED", "SAMPLED", "OF", "LENT", "STATE"),
+    *("NET/S", "DISK/S", "NODE"),
+)
+#: But not what they are sorted by.
+SORTED = {Sort.DISK: "DISK/S", Sort.NET: "NET/S"}
 
 
 def top(  # noqa: PLR0913 - a command's options are what typer reads
@@ -173,45 +183,72 @@ class View:
             for row in found["containers"]:
                 out.write(row["id"])
         else:
-            out.data(found, lambda it: console().print(self._drawn(it)))
+            tables = [table_of(rows, cols, is_dim=_is_stale) for rows, cols in _tables(found)]
+            out.data(found, lambda it: out.whole(_group(summary(it), tables)))
 
     def follow(self, interval_s: float) -> None:
         """Show it anew every ``interval_s`` until q or Ctrl-C; an absent daemon is waited for."""
         from rich.live import Live  # for those who look, not for each command
 
         screen = console()
-        found, fault = self._ask(_room(screen)), ""
+        found, fault = self._ask(_most(screen)), ""
         try:
             with _keys() as pressed, Live(console=screen, screen=True, auto_refresh=False) as live:
                 while True:
-                    live.update(self._page(found, fault, _room(screen)), refresh=True)
+                    live.update(self._page(found, fault, screen), refresh=True)
                     key = pressed(interval_s)
                     if key in ("q", "Q"):
                         return
                     self._sort = SORTS.get(key, self._sort)
                     try:
-                        found, fault = self._ask(_room(screen)), ""
+                        found, fault = self._ask(_most(screen)), ""
                     except Unavailable as error:
                         fault = error.detail
         except KeyboardInterrupt:
             return
 
-    def _page(self, found: Json, fault: str, room: int) -> Group:
+    def _page(self, found: Json, fault: str, screen: Console) -> Group:
         """Return a screen full: rows are shared by nodes and containers as these need them."""
+        told = f"not up to date: {printable(fault)}" if fault else KEYS
+        sums = summary({**found, "nodes": [], "containers": []})  # as long as they can become
+        above = sum(len(Text(line).wrap(screen, screen.width)) for line in (*sums, told))
+        room = max(FEWEST, screen.height - above - FRAME)
         containers = found["containers"]
         most = max(room // 2, room - len(containers))
         nodes = found["nodes"][: most if self._rows[0] is None else self._rows[0]]
         left = max(0, room - len(nodes)) if self._rows[1] is None else self._rows[1]
         shown = {**found, "nodes": nodes, "containers": containers[:left]}
-        told = f"not up to date: {printable(fault)}" if fault else KEYS
-        return Group(self._drawn(shown), Text(""), Text(told, style="red" if fault else "dim"))
+        fitted = [
+            table_of(rows, self._fitting(screen, rows, columns), is_dim=_is_stale)
+            for rows, columns in _tables(shown)
+        ]
+        end = Text(told, style="red" if fault else "dim")
+        return Group(_group(summary(shown), fitted), Text(""), end)
 
-    def _drawn(self, found: Json) -> Group:
-        parts: list[Any] = [Text(line) for line in summary(found)]
-        for rows, columns in ((found["nodes"], NODES), (found["containers"], CONTAINERS)):
-            if rows:
-                parts += [Text(""), table_of(rows, columns, is_dim=lambda row: row["is_stale"])]
-        return Group(*parts)
+    def _fitting(self, screen: Console, rows: list[Json], columns: list[Column]) -> list[Column]:
+        """Return the columns for which the screen is wide enough; cells are not cut short."""
+        kept, whole = columns, screen.options.update(max_width=PIPE_WIDTH)
+        for name in (name for name in SPARED if name != SORTED.get(self._sort)):
+            if screen.measure(table_of(rows, kept), options=whole).maximum <= screen.width:
+                break
+            kept = [column for column in kept if column[0] != name]
+        return kept
+
+
+def _tables(found: Json) -> list[tuple[list[Json], list[Column]]]:
+    """Return what has rows, with its columns."""
+    both = ((found["nodes"], NODES), (found["containers"], CONTAINERS))
+    return [(rows, columns) for rows, columns in both if rows]
+
+
+def _is_stale(row: Json) -> bool:
+    return bool(row["is_stale"])
+
+
+def _group(sums: Iterator[str], tables: list[Table]) -> Group:
+    """Return the sums, and the tables below them with a blank line before each."""
+    spaced = [part for table in tables for part in (Text(""), table)]
+    return Group(*(Text(line) for line in sums), *spaced)
 
 
 def summary(found: Json) -> Iterator[str]:
@@ -255,9 +292,9 @@ def _count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _room(screen: Console) -> int:
-    """Return how many rows of nodes and containers fit on the screen."""
-    return max(2, screen.size.height - FRAME)
+def _most(screen: Console) -> int:
+    """Return how many rows a screen has room for at most."""
+    return max(FEWEST, screen.size.height - FRAME)
 
 
 @contextmanager

@@ -57,10 +57,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(server: Server, *words: str) -> Iterator[Terminal]:
+def terminal(server: Server, *words: str, columns: int = 120) -> Iterator[Terminal]:
     """Run the command at a terminal."""
     person, theirs = pty.openpty()
-    env = {**os.environ, "TENURE_HOST": f"unix://{server.socket}", "COLUMNS": "120"}
+    env = {**os.environ, "TENURE_HOST": f"unix://{server.socket}", "COLUMNS": str(columns)}
     argv = [sys.executable, "-c", MAIN, *words]
     process = tied.start(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
     with bounded.ending(process):

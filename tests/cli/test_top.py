@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from contextlib import ExitStack
 from pathlib import Path
@@ -116,3 +117,31 @@ def test_what_ends_it_at_once_is_an_error_not_a_screen(server: Server) -> None:
         assert person.end() == 1
         assert "no node 'n9'" in person.text
         assert "\x1b[?1049h" not in person.text
+
+
+@pytest.mark.parametrize("sort", ["cpu", "net"])
+def test_a_narrow_screen_has_fewer_columns_and_cuts_no_figure(
+    server: Server, container: str, sort: str
+) -> None:
+    with terminal(server, "top", "-n", "30", "--sort", sort, columns=60) as person:
+        person.read_until("by name")
+        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", person.text)
+        person.type("q")
+        assert person.end() == 0
+    assert "…" not in plain
+    rows = [line.split() for line in plain.splitlines()]
+    heads = [words for words in rows if {"NODE", "BUSIEST"} & set(words[:1])]
+    assert heads[0][:2] == ["NODE", "STATE"]
+    assert "GENERATION" not in heads[0]
+    assert ("NET/S" in heads[1]) or sort == "cpu", "what they are sorted by is shown"
+    assert ["n1", "ready", "1.00"] in [words[:3] for words in rows]
+
+
+def test_a_table_is_whole_at_a_terminal_that_is_narrower(server: Server) -> None:
+    with terminal(server, "node", "ls", columns=30) as person:
+        assert person.end() == 0
+    lines = person.text.splitlines()
+    assert all(name in lines[0] for name in ("NAME", "GENERATION", "CONTAINERS", "REASON"))
+    assert any(line.startswith("n1 ") and "nursery" in line for line in lines)
+    assert "…" not in person.text
+    assert not [line for line in lines if line.endswith(" ")], "padding would be empty lines"
