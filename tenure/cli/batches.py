@@ -13,7 +13,7 @@ import typer
 from tenure.cli import download, files
 from tenure.cli.output import Column, ago, between, seconds_between, size, span
 from tenure.cli.verb import Session, verb
-from tenure.cli.watching import JOB_OVER, looks
+from tenure.cli.watching import JOB_OVER, goes_on, looks
 from tenure.client.client import Client
 from tenure.model.errors import FieldError, InvalidInput, TenureError
 
@@ -294,10 +294,12 @@ def _wait(session: Session, ref: str, timeout_s: float | None, target: Path | No
     client = session.client_with(WAIT_PATIENCE_S)
     until = None if timeout_s is None else time.monotonic() + timeout_s
     batch: dict[str, Any] = {}
-    for batch in _progress(client, ref, until):
-        reason = f": {batch['reason']}" if batch["reason"] else ""
-        done = f"{batch['done']}/{batch['tasks']} done, {batch['active']} active"
-        session.out.note(f"{batch['name']} {batch['state']}, {done}{reason}")
+    words = f"tenure batch wait {ref} waits again, tenure batch cancel {ref} ends it"
+    with goes_on(session.out, f"batch {ref} goes on; {words}"):
+        for batch in _progress(client, ref, until):
+            reason = f": {batch['reason']}" if batch["reason"] else ""
+            done = f"{batch['done']}/{batch['tasks']} done, {batch['active']} active"
+            session.out.note(f"{batch['name']} {batch['state']}, {done}{reason}")
     if batch["state"] not in JOB_OVER:
         raise TenureError(f"not over in time: {ref}", code="timeout")
     if batch["state"] == "succeeded" and target is not None:

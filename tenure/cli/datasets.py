@@ -14,7 +14,7 @@ import typer
 from tenure.cli import download
 from tenure.cli.output import Column, ago, size
 from tenure.cli.verb import Session, verb
-from tenure.cli.watching import POLL_S, looks
+from tenure.cli.watching import POLL_S, goes_on, looks
 from tenure.client import uploading
 from tenure.model.errors import FieldError, InvalidInput, TenureError, Unavailable
 
@@ -155,7 +155,9 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     blocks = f"{dataset['blocks']} blocks of {size(dataset['block_bytes'])}"
     session.out.note(f"{name}: {size(dataset['bytes'])} in {blocks}, {replicas} copies of each")
     if is_waiting:
-        dataset = _wait(session, dataset["id"], timeout)
+        words = f"the same put waits again, tenure dataset rm {name} ends it"
+        with goes_on(session.out, f"{name} goes on being put; {words}"):
+            dataset = _wait(session, dataset["id"], timeout)
     session.out.rows([dataset], COLUMNS)
     return 0 if dataset["state"] == "ready" or not is_waiting else 1
 
@@ -185,9 +187,11 @@ def _send(session: Session, name: str, path: Path, put: dict[str, Any]) -> str:
             told_s = time.monotonic()
             session.out.note(f"{name}: {size(done)} of {size(whole)} sent")
 
-    return uploading.send(
-        session.client, name, path, patience_s=WAIT_PATIENCE_S, tell=tell, put=put
-    )
+    words = "the same put goes on from there, tenure dataset uploads and abandon give it up"
+    with goes_on(session.out, f"what was sent of {name} is kept; {words}"):
+        return uploading.send(
+            session.client, name, path, patience_s=WAIT_PATIENCE_S, tell=tell, put=put
+        )
 
 
 @verb(app, "link")

@@ -12,7 +12,7 @@ from tenure.cli import files
 from tenure.cli.output import Column, ago, between, size, usd
 from tenure.cli.programs import with_program
 from tenure.cli.verb import Session, verb
-from tenure.cli.watching import wait_until_over
+from tenure.cli.watching import goes_on, wait_until_over
 from tenure.model.errors import TenureError
 
 app = typer.Typer(help="Deadline jobs: run, list, explain, cancel.", no_args_is_help=True)
@@ -327,7 +327,10 @@ def wait(session: Session, jobs: Refs, *, timeout: Timeout = None) -> int:
 def _wait(session: Session, refs: list[str], timeout_s: float | None) -> int:
     client = session.client_with(WAIT_PATIENCE_S)
     until = None if timeout_s is None else time.monotonic() + timeout_s
-    over = wait_until_over(client, refs, until, session.out)
+    names = " ".join(refs)
+    words = f"tenure job wait {names} waits again, tenure job cancel {names} ends it"
+    with goes_on(session.out, f"what was submitted goes on; {words}"):
+        over = wait_until_over(client, refs, until, session.out)
     session.out.rows([over[ref] for ref in refs if ref in over], COLUMNS)
     missing = [ref for ref in refs if ref not in over]
     if missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tenure.cli.output import Output
@@ -13,6 +14,16 @@ JOB_OVER = frozenset(("succeeded", "failed", "cancelled"))
 RUN_OVER = frozenset(("done", "advised", "failed", "missed", "skipped"))
 #: Between two looks: quick at first for short jobs, then gentle on the daemon.
 POLL_S = (0.1, 1.0)
+
+
+@contextmanager
+def goes_on(out: Output, told: str) -> Iterator[None]:
+    """Say what goes on, and what ends it, when a person ends the waiting with Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        out.note(told)
+        raise
 
 
 def looks(until: float | None) -> Iterator[None]:

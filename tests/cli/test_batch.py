@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 
 from tenure.cli.batches import promise_word
 from tests.api.fleet import CoreBackend
-from tests.api.server import Server
+from tests.api.server import JOB, Server
 from tests.cli.conftest import Ran, Tenure
+from tests.cli.test_drain_terminal import terminal
 
 STAGE = {"name": "s", "memory": "64MiB", "tasks": 2, "estimate": {"task_s": 5}}
 BATCH = {"name": "many", "image": "app:1", "stages": [STAGE]}
@@ -176,3 +178,19 @@ def test_inputs_count_from_where_the_file_lies(ending: Ending, tmp_path: Path) -
     two = tmp_path / "two.json"
     two.write_text(json.dumps([BATCH, BATCH]))
     assert _run(ending, "batch", "run", str(two)).code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "items", "body"), [("batch", "batches", BATCH), ("job", "jobs", JOB)]
+)
+def test_ctrl_c_ends_the_waiting_and_says_what_goes_on(
+    server: Server, file: Path, kind: str, items: str, body: dict[str, Any]
+) -> None:
+    file.write_text(json.dumps(body))
+    with terminal(server, kind, "run", str(file), "--wait") as person:
+        person.read_until(f"{body['name']} ")
+        person.process.send_signal(signal.SIGINT)
+        assert person.end() == 130
+    (found,) = server.get(f"/v1/{items}").json["items"]
+    assert f"tenure {kind} cancel {found['id']} ends it" in person.text
+    assert found["state"] not in ("cancelled", "failed")

@@ -114,7 +114,9 @@ def test_files_of_this_machine_are_sent_and_gone_on_with(
 
     monkeypatch.setattr(Client, "send_chunk", breaks)
     words = ("dataset", "put", "logs", str(mine), "--upload", "--block", "4KiB")
-    assert tenure(*words).code != 0
+    ended = tenure(*words)
+    assert ended.code == 130
+    assert "what was sent of logs is kept; the same put goes on from there" in ended.err
     monkeypatch.setattr(Client, "send_chunk", cut)
     ran = tenure(*words)
     assert ran.code == 0, ran.err
