@@ -125,14 +125,24 @@ class Uploads:
             await self._remove(key)
         self._require_room(sum(file.size_bytes for file in files))
         key = f"u-{secrets.token_hex(16)}"
+        await self._make_folder(key, name, owner, files)
+        # not before: who gave it up amid that would leave what is made behind
         self._open[key] = _Open(name, owner, files, [0] * len(files), self._now_us())
+        return self._shown(key)
+
+    async def _make_folder(
+        self, key: str, name: str, owner: str, files: tuple[UploadFile, ...]
+    ) -> None:
+        """Make the folder of an upload; nothing of one that cannot be made, or was cut, stays."""
+        here = self.folder / key
+        making = asyncio.create_task(asyncio.to_thread(_make, here, name, owner, files))
         try:
             with disk_faults():
-                await asyncio.to_thread(_make, self.folder / key, name, owner, files)
+                await asyncio.shield(making)
         except BaseException:
-            await self._remove(key)
+            await asyncio.wait((making,))  # of a caller that was cut off: its thread goes on
+            await asyncio.to_thread(_clear, here)
             raise
-        return self._shown(key)
 
     async def listing(self, owner: str | None) -> list[Upload]:
         """Return the open uploads of a client (None: of all), by name."""
