@@ -11,7 +11,7 @@ import hashlib
 import logging
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -22,6 +22,7 @@ from tenure.api.views import moment
 from tenure.core import copies, datasets, external, replicas
 from tenure.core.context import Context
 from tenure.core.shelves import mark_of
+from tenure.daemon.arriving import FULL
 from tenure.daemon.hands import Hands
 from tenure.daemon.loop import EventMaker
 from tenure.model.dataset import Block, Dataset, Location, Replica
@@ -154,6 +155,19 @@ def strays(ctx: Context) -> list[StrayView]:
     return sorted(found, key=lambda row: (row["dataset"], row["node"], row["tier"]))
 
 
+@contextmanager
+def _own_disk() -> Iterator[None]:
+    """Tell of the daemon's disk, on which blocks lie while they are compared, as what it is."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            told = "the daemon's disk is full: blocks lie there while they are compared"
+            raise Unavailable(told, code="disk_full") from None
+        told = f"the daemon cannot keep a block while it is compared: {error.strerror}"
+        raise Unavailable(told, code="disk_failed") from None
+
+
 class Reader:
     """Reads files of datasets; ``put`` takes what it finds wrong to the core."""
 
@@ -166,11 +180,12 @@ class Reader:
         """Yield a file.
 
         Raises Conflict ``unreadable`` where a block has no copy that is right; Unavailable
-        ``not_looked_at`` where it may have one on a node that is about to be looked at.
+        ``not_looked_at`` where it may have one on a node that is about to be looked at, or
+        ``disk_full`` where the daemon's disk has no room for a block.
         """
         first = sum(map(dataset.spec.blocks_of, dataset.spec.files[:file]))
         for number in range(first, first + dataset.spec.blocks_of(dataset.spec.files[file])):
-            with tempfile.TemporaryFile(dir=self._folder) as spool:
+            with _own_disk(), tempfile.TemporaryFile(dir=self._folder) as spool:
                 await self._fetch(dataset, number, spool)
                 while piece := await asyncio.to_thread(spool.read, PIECE_BYTES):
                     yield piece

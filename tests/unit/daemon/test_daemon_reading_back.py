@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from pathlib import Path
 from typing import cast
 
@@ -41,3 +42,20 @@ def test_who_reads_before_the_first_look_is_asked_to_come_again(tmp_path: Path) 
     late = fault_of(shelf, tmp_path)
     assert isinstance(late, Conflict)
     assert late.code == "unreadable", "they do not come"
+
+
+def test_a_disk_of_the_daemon_that_is_full_or_gone_is_no_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = Shelf(*(with_tiers(name) for name in "ab"))
+    shelf.put("logs", 1, replicas=2)
+    shelf.work()
+    gone = fault_of(shelf, tmp_path / "none")
+    assert isinstance(gone, Unavailable)
+    assert gone.code == "disk_failed"
+
+    def full(**_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    assert fault_of(shelf, tmp_path).code == "disk_full"
