@@ -6,8 +6,12 @@ import importlib
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from tenure.cli.main import app
 
 from testbed import bounded
 
@@ -66,3 +70,30 @@ def test_make_targets_in_documents_exist() -> None:
     for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]:
         for target in re.findall(r"`make ([a-z-]+)", path.read_text()):
             assert target in known, f"{path.name} names make {target}"
+
+
+#: Without what says which commands there are not.
+TELLING = sorted({ROOT / "README.md", *ROOT.glob("docs/*.md")} - {ROOT / "docs/known-gaps.md"})
+
+
+@pytest.mark.parametrize("path", TELLING, ids=lambda p: p.name)
+def test_commands_in_documents_exist(path: Path) -> None:
+    told = re.findall(r"(?:`|^ {4}|^)tenure((?: [a-z][a-z-]*)+)(?![a-z]*[:=])", _code(path), re.M)
+    for words in told:
+        command: Any = get_command(app)
+        for word in words.split():
+            inner = getattr(command, "commands", None)
+            if inner is None:
+                break  # an argument
+            assert word in inner, f"{path.name}: there is no tenure{words}"
+            command = inner[word]
+
+
+def _code(path: Path) -> str:
+    """Return what of a document is code: spans, and lines of blocks."""
+    text = path.read_text()
+    blocks = re.compile(r"^```[a-z]*\n(.*?)^```", re.M | re.S)
+    fenced, text = blocks.findall(text), blocks.sub("", text)
+    spans = [f"`{span}`" for span in re.findall(r"`([^`]+)`", text)]
+    indented = [line for line in text.splitlines() if line.startswith("    ")]
+    return "\n".join([*fenced, *spans, *indented])
