@@ -334,7 +334,7 @@ def test_an_upload_that_was_cut_off_while_it_was_made_leaves_nothing(
         for _ in range(100):  # rounds in which it could clear too early
             await asyncio.sleep(0)
         may_go.set()
-        await asyncio.wait((beginning,))
+        await asyncio.wait((beginning,), timeout=60)
         assert beginning.cancelled()
 
     desk.server.run(cut())

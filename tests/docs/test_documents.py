@@ -12,7 +12,6 @@ import pytest
 from typer.main import get_command
 
 from tenure.cli.main import app
-
 from testbed import bounded
 
 ROOT = Path(__file__).parents[2]
