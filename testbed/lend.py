@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from testbed import docker_api, spawn
+from testbed import boot, docker_api, spawn
 from testbed.errors import TestbedError
 from testbed.image import IMAGE
 from testbed.layout import Layout
@@ -17,6 +17,8 @@ from testbed.spec import NodeSpec
 
 #: The image that the examples name; it is the testbed's own here.
 EXAMPLES_IMAGE = ("busybox", "1")
+#: The agent among the services of a node.
+AGENT = "agent"
 _CPUS, _MEMORY_BYTES = 2.0, 2 << 30
 _READY_S = 60.0
 
@@ -38,7 +40,7 @@ def require() -> None:
 def begin(layout: Layout) -> None:
     """Start the agents and wait until they serve; raise TestbedError if one does not.
 
-    They are processes of the testbed and end with it.
+    They are services of their nodes, which end and boot with these.
     """
     repository, tag = EXAMPLES_IMAGE
     for spec in layout.specs:
@@ -51,13 +53,12 @@ def begin(layout: Layout) -> None:
         argv += ["--listen", f"unix://{_socket(layout, spec.name)}"]
         argv += ["--node-cgroup", f"/{layout.node_group(spec.name)}"]
         argv += ["--state-dir", str(layout.node_dir(spec.name) / "agent"), "--interval-s", "2"]
-        log = layout.node_dir(spec.name) / "agent.log"
-        spawn.start_detached(layout.engine_group(spec.name), argv, log=log)
+        boot.install(layout, spec.name, AGENT, argv)
     until = time.monotonic() + _READY_S
     for spec in layout.specs:
         while not _socket(layout, spec.name).exists():
             if time.monotonic() > until:
-                told = spawn.tail(layout.node_dir(spec.name) / "agent.log")
+                told = spawn.tail(boot.log_of(layout, spec.name, AGENT))
                 raise TestbedError(f"the agent of {spec.name} does not serve: {told}")
             time.sleep(0.05)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed import bounded, engine, network
+from testbed import boot, bounded, engine, network
 from testbed.errors import TestbedError
 from testbed.layout import Layout
 
@@ -71,6 +71,7 @@ def on(layout: Layout, name: str, issued_us: int | None = None) -> None:
         engine.start(layout, name)
         _plug_in(layout, name)  # last: nobody shall meet an engine that has no image yet
         _await_reach(layout, name)
+        boot.run(layout, name)
         _record(layout, name, "on_done")
 
 

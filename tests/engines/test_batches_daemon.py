@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -346,33 +347,50 @@ def test_what_cannot_be_done_is_refused_with_the_reason(rig: Rig) -> None:
     assert rig.is_empty()
 
 
-def test_the_papers_solvers_plan_what_runs(rig: Rig) -> None:
-    """Asked by the daemon in its planner's process: not in the order of the stages."""
+@contextmanager
+def planning(rig: Rig, **planner: Any) -> Iterator[None]:
+    """Have the daemon plan otherwise meanwhile."""
     usual = rig.tenured.config["harvest"]
+    try:
+        _configured(rig, usual | {"planner": planner})
+        yield
+    finally:
+        _configured(rig, usual)
+
+
+def _configured(rig: Rig, harvest: dict[str, Any]) -> None:
+    rig.tenured.stop()
+    rig.tenured.config["harvest"] = harvest
+    rig.tenured.write_config()
+    rig.tenured.start()
+    until(rig.is_lending, 40, "both to lend")
+
+
+@pytest.mark.parametrize(("solver", "is_proven"), [("cp", True), ("ga", False), ("ls", False)])
+def test_the_papers_solvers_plan_what_runs(rig: Rig, solver: str, is_proven: bool) -> None:
+    """Asked by the daemon in its planner's process: not in the order of the stages."""
     script = "echo $TENURE_STAGE > /tenure/out/o"
     short = stage("short", script, tasks=4, estimate={"task_s": 2})
     long = stage("long", script, tasks=1, estimate={"task_s": 6})
-    try:
-        for solver in ("ga", "ls"):
-            rig.tenured.stop()
-            planner = {"solver": solver, "answer_s": 4, "time_limit_s": 4}
-            rig.tenured.config["harvest"] = usual | {"planner": planner}
-            rig.tenured.write_config()
-            rig.tenured.start()
-            until(rig.is_lending, 40, "both to lend")
-            found = rig.client.submit_batch(batch(solver, short, long))
-            plan = rig.client.explain_batch(found["id"])["plan"]
-            assert (plan["solver"], plan["is_proven"]) == (solver, False)
-            planned, end = (datetime.fromisoformat(plan[key]) for key in ("planned_at", "end_at"))
-            assert (end - planned).total_seconds() == 8, "in the order of the stages it takes 10"
-            assert rig.ended(found["id"])["state"] == "succeeded"
-            assert Counter(rig.output(found["id"]).split()) == {b"short": 4, b"long": 1}
-    finally:
-        rig.tenured.stop()
-        rig.tenured.config["harvest"] = usual
-        rig.tenured.write_config()
-        rig.tenured.start()
-    until(rig.is_lending, 40, "both to lend again")
+    with planning(rig, solver=solver, answer_s=4, time_limit_s=4):
+        found = rig.client.submit_batch(batch(solver, short, long))
+        plan = rig.client.explain_batch(found["id"])["plan"]
+        assert (plan["solver"], plan["is_proven"]) == (solver, is_proven)
+        planned, end = (datetime.fromisoformat(plan[key]) for key in ("planned_at", "end_at"))
+        assert (end - planned).total_seconds() == 8, "in the order of the stages it takes 10"
+        assert rig.ended(found["id"])["state"] == "succeeded"
+        assert Counter(rig.output(found["id"]).split()) == {b"short": 4, b"long": 1}
+
+
+def test_where_shares_are_fair_who_holds_less_goes_before_who_came_first(rig: Rig) -> None:
+    work = stage("s", "sleep 3; echo $TENURE_TASK > /tenure/out/o", estimate={"task_s": 3})
+    with planning(rig, sharing="fair"):
+        many = rig.client.submit_batch(batch("many", work | {"tasks": 8}, submitter="alice"))
+        few = rig.client.submit_batch(batch("few", work | {"tasks": 2}, submitter="bob"))
+        assert few["promised_end_at"] < rig.client.explain_batch(many["id"])["plan"]["end_at"]
+        ended = [rig.ended(one["id"]) for one in (many, few)]
+    assert [one["state"] for one in ended] == ["succeeded", "succeeded"]
+    assert ended[1]["finished_at"] < ended[0]["finished_at"]
 
 
 def test_a_killed_node_has_the_rest_planned_anew_and_finished_elsewhere(rig: Rig) -> None:

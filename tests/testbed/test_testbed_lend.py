@@ -37,6 +37,13 @@ def printed(folder: Path) -> Iterator[str]:
     assert traces(folder / "bed") == [], "agents end with their engines"
 
 
+def switch(folder: Path, to: str) -> None:
+    """Switch the node as somebody at a shell does."""
+    argv = [sys.executable, "-m", "testbed", "power", to, "node1", "--dir", str(folder / "bed")]
+    ran = bounded.run(argv, cwd=ROOT, text=True, timeout_s=ENDS_S)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_a_batch_of_the_examples_image_runs_on_what_it_starts(printed: str, folder: Path) -> None:
     config: dict[str, Any] = yaml.safe_load(printed)
     assert validate(folder / "fleet.yml", {}) == []
@@ -57,6 +64,10 @@ def test_a_batch_of_the_examples_image_runs_on_what_it_starts(printed: str, fold
         batch = client.submit_batch({"name": "b", "image": "busybox:1", "stages": [stage]})
         until(lambda: client.batch(batch["id"])["finished_at"], ENDS_S, "the batch to end")
         assert b"".join(client.batch_output(batch["id"])) == b"3\n"
+        switch(folder, "off")
+        until(lambda: client.node("node1")["objection"], ENDS_S, "the node to lend nothing")
+        switch(folder, "on")
+        until(lambda: client.node("node1")["objection"] == "", ENDS_S, "its agent to be back")
     finally:
         tenured.stop()
 
