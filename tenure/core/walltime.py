@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from tenure.core import deliberation, ledger
 from tenure.core.context import Context
+from tenure.model.batch import TaskState
 from tenure.model.container import ContainerState
 from tenure.model.events import ClockStepped, Event, Started, Tick
 from tenure.model.ourtime import Anchor, Resumed
@@ -116,7 +117,8 @@ def _jobs(ctx: Context, step_us: int) -> None:
         ctx.tables.harvests.put(mark.node, _later(mark, step_us, ("gap_us",)))
     for node in sorted(ctx.index.tasks):
         for task in ctx.tasks_on(node):
-            ctx.put_task(_later(task, step_us, TASK))
+            is_judged = task.state is TaskState.EXITED  # so long after it became that
+            ctx.put_task(_later(task, step_us, (*TASK, "changed_us") if is_judged else TASK))
 
 
 def _copies(ctx: Context, step_us: int) -> None:

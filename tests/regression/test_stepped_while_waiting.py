@@ -15,6 +15,7 @@ from tenure.model.effects import Decide, Reply
 from tenure.model.events import ClockStepped, Tick
 from tenure.model.outcome import Done
 from tenure.model.units import US
+from tests.regression.acts import wait
 from tests.unit.core.asking import asking
 from tests.unit.core.bench import Bench, node
 from tests.unit.core.jobreaders import ONLY_A, library
@@ -108,3 +109,16 @@ def test_a_slow_policy_that_is_asked() -> None:
     assert bench.tables.jobs["one"].decision == ""
     bench.say(Tick(at_us=0), after_us=round(asked.limit_s * US))
     assert bench.tables.jobs["one"].decision == "exact: milp took too long"
+
+
+def test_an_exit_that_may_be_its_engines_doing() -> None:
+    """It is judged once the engine would have been missed: else it cost the task a retry."""
+    bench = lender(lends("n"))
+    bench.lend("b", stage())
+    bench.exit(0, bench.run(), 137)
+    step(bench)
+    bench.told()
+    assert bench.batch().retried == 0
+    wait(bench, 15)
+    bench.told()
+    assert bench.batch().retried == 1
