@@ -38,6 +38,7 @@ MANIFEST, CONTENT, RECEIVED = "manifest.json", "content", "received"
 MAX_UPLOADS, MAX_BUSY, MAX_BUSY_OF_ONE = 100, 64, 4
 #: What an upload leaves free on the disk: the daemon's own state lies there.
 SPARE_BYTES = 256 * MIB
+REMEDY = "tenure dataset uploads lists them, tenure dataset abandon gives one up"
 _ID = re.compile(r"u-[0-9a-f]{32}")
 
 
@@ -262,11 +263,11 @@ class Uploads:
             told = "uploads are switched off: datasets.upload_capacity of tenured.yml"
             raise Conflict(told, code="uploads_off")
         if len(self._open) >= MAX_UPLOADS:
-            raise Conflict(f"{MAX_UPLOADS} uploads are open already", code="no_room")
+            raise Conflict(f"{MAX_UPLOADS} uploads are open already; {REMEDY}", code="no_room")
         taken = sum(one.size_bytes for one in self._open.values())
         if taken + size_bytes > most:
             told = f"uploads may have {most} bytes in all (datasets.upload_capacity), {taken} are "
-            told += f"taken, and this one has {size_bytes}"
+            told += f"taken, and this one has {size_bytes}; {REMEDY}"
             raise Conflict(told, code="no_room", fields=(FieldError("files", told),))
         here = next(p for p in (self.folder, *self.folder.parents) if p.exists())
         arrived = sum(sum(one.received) for one in self._open.values())

@@ -400,6 +400,7 @@ def test_room_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = desk.begin({"size": CAPACITY + 1})
     assert (whole.status, whole.json["code"]) == (409, "no_room")
     assert "datasets.upload_capacity" in whole.json["detail"]
+    assert "tenure dataset abandon" in whole.json["detail"], "what gives room"
     assert desk.begin({"size": CAPACITY - 1}, name="a").status == 201
     assert desk.begin({"size": 2}, name="b").json["code"] == "no_room"
     desk.begin_anew(capacity_bytes=0)
@@ -408,7 +409,9 @@ def test_room_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     full = desk.begin({"size": 1 << 50}, name="c")
     assert (full.status, full.json["code"]) == (503, "disk_full")
     monkeypatch.setattr(uploads, "MAX_UPLOADS", 1)
-    assert desk.begin({"size": 1}, name="c").json["code"] == "no_room"
+    many = desk.begin({"size": 1}, name="c").json
+    assert many["code"] == "no_room"
+    assert "tenure dataset abandon" in many["detail"]
 
 
 def test_a_disk_that_fills_up_leaves_nothing_of_the_chunk(
