@@ -72,7 +72,8 @@ class Costs(dict[tuple[int, int], int]):
     """The cost of a copy in thousandths, by its tier's rank and its device's bandwidth.
 
     Its device's own where that speed is known (ours), else its tier's; kept between the scores of
-    memory and HDD, whose order pruning and matching rely on.
+    memory and HDD, whose order pruning and matching rely on. A disk that was measured to be as fast
+    as memory costs a thousandth more for each rank: what was copied into memory is read there.
     """
 
     def __init__(self, scores: Scores, fastest: float) -> None:
@@ -86,7 +87,7 @@ class Costs(dict[tuple[int, int], int]):
         else:
             own = self._fastest / bytes_per_s
             found = thousandths(min(max(own, scores.memory), scores.hdd))
-        self[key] = found
+        found = self[key] = max(found, thousandths(scores.memory) + tier)
         return found
 
 

@@ -48,10 +48,11 @@ def preferences(read: Read, scores: Scores, fastest: float) -> list[Preference]:
 
 
 def cost_of(copy: Copy, scores: Scores, fastest: float) -> int:
+    least = thousandths(scores.memory) + copy.tier
     if not (copy.bytes_per_s and fastest):
-        return thousandths((scores.memory, scores.ssd, scores.hdd)[copy.tier])
+        return max(least, thousandths((scores.memory, scores.ssd, scores.hdd)[copy.tier]))
     slower = fastest / copy.bytes_per_s
-    return thousandths(sorted((scores.memory, slower, scores.hdd))[1])
+    return max(least, thousandths(sorted((scores.memory, slower, scores.hdd))[1]))
 
 
 @settings(max_examples=150, deadline=None)

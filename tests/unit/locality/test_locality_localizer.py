@@ -156,6 +156,20 @@ def test_of_too_many_jobs_the_one_that_learned_nothing_for_longest_is_forgotten(
     assert plans["b"] == plans[""] < plans["a"] == plans["c"]
 
 
+def test_a_disk_that_is_as_fast_as_memory_is_read_only_where_memory_has_no_room() -> None:
+    """Two blocks in memory of one node and on a disk of the other, which was measured as fast."""
+    tiers, speed = Tiers(), 900 * MIB
+    tiers.learn_rates({MEMORY: float(speed), HDD: float(speed)})
+    reads = [
+        Read(i, (Copy(a, "ram", MEMORY, False, speed), Copy(b, "disk", HDD, False, speed)))
+        for i, (a, b) in enumerate((("a", "b"), ("b", "a")))
+    ]
+    fits = tiers.match(Seats(("a", "b"), ("", ""), (1, 1)), reads)
+    assert [(fit.node, fit.cost) for fit in fits] == [("a", 1000), ("b", 1000)]
+    (fit,) = tiers.match(Seats(("a", "b"), ("", ""), (0, 1)), reads[:1])
+    assert (fit.node, fit.cost) == ("b", 1002)
+
+
 def test_scores_follow_bandwidths() -> None:
     tiers = Tiers()
     tiers.learn_rates({MEMORY: 1000.0, SSD: 500.0, HDD: 100.0})
