@@ -74,6 +74,8 @@ class Costs(dict[tuple[int, int], int]):
     Its device's own where that speed is known (ours), else its tier's; kept between the scores of
     memory and HDD, whose order pruning and matching rely on. A disk that was measured to be as fast
     as memory costs a thousandth more for each rank: what was copied into memory is read there.
+    Memory costs the same on all nodes: what one of them was measured at beside other load hangs on
+    that load, and would have disks read in its place.
     """
 
     def __init__(self, scores: Scores, fastest: float) -> None:
@@ -82,7 +84,7 @@ class Costs(dict[tuple[int, int], int]):
 
     def __missing__(self, key: tuple[int, int]) -> int:
         (tier, bytes_per_s), scores = key, self._scores
-        if bytes_per_s <= 0 or self._fastest <= 0:
+        if tier == MEMORY or bytes_per_s <= 0 or self._fastest <= 0:
             found = scores.of(Tier(tier))
         else:
             own = self._fastest / bytes_per_s

@@ -49,7 +49,7 @@ def preferences(read: Read, scores: Scores, fastest: float) -> list[Preference]:
 
 def cost_of(copy: Copy, scores: Scores, fastest: float) -> int:
     least = thousandths(scores.memory) + copy.tier
-    if not (copy.bytes_per_s and fastest):
+    if copy.tier == 0 or not (copy.bytes_per_s and fastest):
         return max(least, thousandths((scores.memory, scores.ssd, scores.hdd)[copy.tier]))
     slower = fastest / copy.bytes_per_s
     return max(least, thousandths(sorted((scores.memory, slower, scores.hdd))[1]))

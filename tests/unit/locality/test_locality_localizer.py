@@ -170,6 +170,15 @@ def test_a_disk_that_is_as_fast_as_memory_is_read_only_where_memory_has_no_room(
     assert (fit.node, fit.cost) == ("b", 1002)
 
 
+def test_memory_that_was_measured_beside_other_load_is_read_before_disks() -> None:
+    tiers, speed = Tiers(), 3000 * MIB
+    tiers.learn_rates({MEMORY: float(speed), HDD: float(160 * MIB)})
+    slow = Copy("a", "ram", MEMORY, False, speed // 15)
+    disk = Copy("b", "disk", HDD, False, speed // 8)
+    (fit,) = tiers.match(Seats(("a", "b"), ("", ""), (1, 1)), [Read(0, (slow, disk))])
+    assert (fit.node, fit.cost) == ("a", 1000)
+
+
 def test_scores_follow_bandwidths() -> None:
     tiers = Tiers()
     tiers.learn_rates({MEMORY: 1000.0, SSD: 500.0, HDD: 100.0})
