@@ -9,7 +9,7 @@ import typer
 
 from tenure.cli.output import Column, ago, usd
 from tenure.cli.verb import Session, verb
-from tenure.cli.watching import wait_for_run
+from tenure.cli.watching import goes_on, wait_for_run
 from tenure.model.errors import NotFound, TenureError
 
 app = typer.Typer(help="Generation cycles: list, run, plan.", no_args_is_help=True)
@@ -146,8 +146,10 @@ def run(
 
 
 def _wait(session: Session, started: dict[str, Any], until: float | None) -> dict[str, Any]:
-    session.out.note(f"run {started['id']}")
-    return wait_for_run(session.client_with(PATIENCE_S), started["id"], until)
+    client, key = session.client_with(PATIENCE_S), started["id"]
+    session.out.note(f"run {key}")
+    with goes_on(session.out, f"run {key} goes on; tenure cycle inspect {key} shows it"):
+        return wait_for_run(client, key, until)
 
 
 @verb(app, "plan", error_code=255)

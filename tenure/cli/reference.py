@@ -5,9 +5,9 @@ Run ``python -m tenure.cli.reference [FOLDER]``; a test fails where the pages ar
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,9 @@ def pages() -> dict[str, str]:
 
 def main() -> None:
     """Write the pages into the folder given, ``docs`` by default."""
-    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs")
+    parser = argparse.ArgumentParser(description="Write the pages rest.md and cli.md.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("docs"))
+    folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text)

@@ -135,7 +135,7 @@ def _reading(source: Path) -> Iterator[tarfile.TarFile]:
     except OSError as error:
         if error.errno is None:  # gzip's own, such as a wrong checksum
             raise _damaged(source, str(error)) from error
-        raise StoreUnavailable(f"cannot read the backup {source}: {error}") from error
+        raise StoreUnavailable(f"cannot read the backup {source}: {error.strerror}") from error
 
 
 def _manifest(source: Path, tar: tarfile.TarFile) -> Manifest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from tenure.model.resources import Resources
 from tests.api.fleet import CoreBackend
 from tests.api.server import CONTAINER, JOB, TOKEN, Server
 from tests.cli.conftest import Tenure
+from tests.cli.test_drain_terminal import terminal
 
 
 def _yaml(*documents: dict[str, Any]) -> str:
@@ -302,6 +304,11 @@ def test_cycle_run_wait(tenure: Tenure, server: Server) -> None:
         assert tenure("cycle", "run", "promote", "--wait").code == 0
     gave_up = tenure("cycle", "run", "promote", "--wait", "--timeout", "0.1")
     assert gave_up.code == 1
+    with terminal(server, "cycle", "run", "promote", "--wait") as person:
+        person.read_until("run promote@manual-")
+        person.process.send_signal(signal.SIGINT)
+        assert person.end() == 130
+    assert "goes on; tenure cycle inspect promote@manual-" in person.text
 
 
 def test_cost(tenure: Tenure) -> None:

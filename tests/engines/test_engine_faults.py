@@ -23,7 +23,7 @@ from testbed import Node, Testbed, docker_api, tasks
 from tests.engines.conftest import QUICK
 from tests.engines.lab import Kept, Lab, body, create, eventually, policy, retire, start, stop
 
-pytestmark = [pytest.mark.engines, pytest.mark.faults]
+pytestmark = [pytest.mark.engines, pytest.mark.faults, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

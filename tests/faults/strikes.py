@@ -50,7 +50,7 @@ AIM_S = 180.0
 ROUNDS = 3
 #: A strike takes some seconds with all that leads to it and must hold after it, ``AIM_S`` and some
 #: where its step does not come.
-STRIKE_S = 480.0
+STRIKE_S = 600.0
 #: While an aim waits, whoever is to act meanwhile is asked to so often (s).
 ACT_S = 0.5
 

@@ -246,6 +246,11 @@ def test_a_backup_that_cannot_be_written_leaves_nothing(tmp_path: Path, folder: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "state", "tenured.yml"]
 
 
+def test_a_backup_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"cannot read the backup .*/b: No such file"):
+        unpack(tmp_path / "b", tmp_path)
+
+
 # damage
 
 
