@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core import tiers
 from tenure.core.params import Params
 from tenure.model.effects import Decide, Reply
 from tenure.model.events import ClockStepped, Tick
@@ -18,7 +17,7 @@ from tenure.model.units import US
 from tests.regression.acts import wait
 from tests.unit.core.asking import asking
 from tests.unit.core.bench import Bench, node
-from tests.unit.core.jobreaders import ONLY_A, library
+from tests.unit.core.jobreaders import losing
 from tests.unit.core.lender import lender, lends, stage
 
 DAY_US = 86_400 * US
@@ -67,18 +66,7 @@ def test_a_planner_that_does_not_answer_is_waited_for_as_long_as_without_a_step(
 
 
 def test_a_block_of_which_no_copy_is_left_yet() -> None:
-    made = library("ssd", nodes="ab")
-    made.put("logs", 2, replicas=1)
-    made.work()
-    made.away.add("a")
-    made.over("logs", 1, constraints=(ONLY_A,))
-    disk = made.disks["b", "/mnt/ssd"]
-    for name in [row for row in disk if not row.endswith(".tier")]:
-        del disk[name]
-    tiers.survey_soon(made.state.ctx, "b")
-    made.wait(1)
-    made.away.clear()
-    made.wait(1)
+    made = losing()
     step(made)
     made.wait(40)
     assert not made.job().is_failing

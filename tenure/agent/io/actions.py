@@ -7,9 +7,9 @@ import logging
 import queue
 import threading
 from collections import deque
-from contextlib import suppress
 from pathlib import Path
 
+from tenure.agent.io import threads
 from tenure.model.harvest import HarvestAction
 from tenure.qos.wire import decode_action, encode_action
 
@@ -72,12 +72,8 @@ class ActionJournal:
     def close(self) -> None:
         """Write what waits, for about ``CLOSE_S`` at most, and end the thread; twice is fine."""
         thread, self._thread = self._thread, None
-        if thread is not None:
-            with suppress(queue.Full):  # as it stands still it stays full
-                self._waiting.put(None, timeout=CLOSE_S)
-            thread.join(CLOSE_S)
-            if thread.is_alive():
-                log.error("the latest actions are not written: %s", self._folder)
+        if thread is not None and not threads.end(thread, self._waiting, CLOSE_S):
+            log.error("the latest actions are not written: %s", self._folder)
 
     def _load(self) -> None:
         for name in (OLD_FILE, FILE):

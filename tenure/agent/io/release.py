@@ -15,8 +15,8 @@ import queue
 import signal
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 
+from tenure.agent.io import threads
 from tenure.agent.io.priority import slow_down
 
 log = logging.getLogger(__name__)
@@ -84,12 +84,8 @@ class Releaser:
     def close(self) -> None:
         """Finish what waits, for about ``CLOSE_S`` at most, and end the thread; twice is fine."""
         thread, self._thread = self._thread, None
-        if thread is not None:
-            with suppress(queue.Full):  # as it stands still it stays full
-                self._waiting.put(None, timeout=CLOSE_S)
-            thread.join(CLOSE_S)
-            if thread.is_alive():
-                log.error("ended tasks give their memory back themselves: the kernel takes long")
+        if thread is not None and not threads.end(thread, self._waiting, CLOSE_S):
+            log.error("ended tasks give their memory back themselves: the kernel takes long")
 
     def _release(self, fd: int) -> None:
         if self._thread is None:

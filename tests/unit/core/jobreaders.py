@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.core import copies
+from tenure.core import copies, readers, tiers
 from tenure.core.params import Params, PrefetchParams
 from tenure.model.job import Constraint, Executor, Job
 from tenure.model.outcome import Done
@@ -89,4 +89,22 @@ def filled(blocks: int = 4, **put: Any) -> Readers:
     made.put("logs", blocks, **put)
     made.work()
     assert made.dataset("logs").state == "ready"
+    return made
+
+
+def losing() -> Readers:
+    """A job on a that is to read a block whose only copy, on b, is found to be gone."""
+    made = library("ssd", nodes="ab")
+    made.put("logs", 2, replicas=1)
+    made.work()
+    made.away.add("a")
+    made.over("logs", 1, constraints=(ONLY_A,))
+    disk = made.disks["b", "/mnt/ssd"]
+    for name in [row for row in disk if not row.endswith(".tier")]:
+        del disk[name]
+    tiers.survey_soon(made.state.ctx, "b")
+    made.wait(1)
+    made.away.clear()
+    made.wait(1)
+    assert "it has none" in readers.waits_for(made.state.ctx, made.job(), made.crew()[0])
     return made

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tenure.core import pins, readers, tiers
+from tenure.core import pins, readers
 from tenure.model.effects import CopyBlock
 from tenure.model.events import CancelJob, FenceNode, Tick
 from tenure.model.facts import LABEL_BLOCKS, ContainerFacts
@@ -17,7 +17,7 @@ from tenure.model.resources import Resources
 from tenure.model.tier import TierKind
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import node
-from tests.unit.core.jobreaders import ONLY_A, WIDE, Readers, filled, library
+from tests.unit.core.jobreaders import ONLY_A, WIDE, Readers, filled, library, losing
 from tests.unit.core.shelf import BLOCK, is_refused, with_tiers
 
 S = ExecutorState
@@ -191,26 +191,8 @@ def test_blocks_of_which_no_copy_can_be_read_are_waited_for() -> None:
     assert readers.waits_for(made.state.ctx, made.job(), made.crew()[0]) == ""
 
 
-def _losing() -> Readers:
-    """A job on a that is to read a block whose only copy, on b, is found to be gone."""
-    made = library("ssd", nodes="ab")
-    made.put("logs", 2, replicas=1)
-    made.work()
-    made.away.add("a")
-    made.over("logs", 1, constraints=(ONLY_A,))
-    disk = made.disks["b", "/mnt/ssd"]
-    for name in [row for row in disk if not row.endswith(".tier")]:
-        del disk[name]
-    tiers.survey_soon(made.state.ctx, "b")
-    made.wait(1)
-    made.away.clear()
-    made.wait(1)
-    assert "it has none" in readers.waits_for(made.state.ctx, made.job(), made.crew()[0])
-    return made
-
-
 def test_a_block_with_no_copy_left_fails_its_job_once_a_lost_node_would_count_as_lost() -> None:
-    made = _losing()
+    made = losing()
     made.wait(40)
     assert not made.job().is_failing, "it may be found, or put again"
     made.wait(60)
@@ -222,7 +204,7 @@ def test_a_block_with_no_copy_left_fails_its_job_once_a_lost_node_would_count_as
 
 @pytest.mark.parametrize("is_removed", [False, True])
 def test_a_restart_does_not_have_a_job_wait_for_what_is_gone(*, is_removed: bool) -> None:
-    made = _losing()
+    made = losing()
     if is_removed:
         made.change("remove", made.dataset("logs").id)
         made.wait(5)
@@ -239,7 +221,7 @@ def test_a_restart_does_not_have_a_job_wait_for_what_is_gone(*, is_removed: bool
 
 
 def test_a_block_with_no_copy_left_is_read_once_it_was_put_again() -> None:
-    made = _losing()
+    made = losing()
     made.wait(40)
     made.put("logs", 2, replicas=1)
     made.wait(10)
