@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tenure.core import kinds, replicas, room
+from tenure.core import graves, kinds, replicas, room
 from tenure.core.context import Context
 from tenure.core.moves import choice_of
 from tenure.core.seats import NoSeat, Seats
@@ -104,6 +104,11 @@ def _not_yet(ctx: Context, service: Service, setback: Setback | None) -> Blocker
         until = service.late_us if ctx.now_us < service.late_us else None
         text = "had a call that was not confirmed and may still happen"
         return _passing(service, "unsure", text, until)
+    old = next((grave for grave in ctx.graves_of(service.id) if grave.may_run), None)
+    if old is not None:
+        text = f"has an older copy on {old.node} that may run, and is removed first"
+        remedy = graves.REMEDY if old.reason else WAIT
+        return replace(_passing(service, "unsure", text), remedy=remedy)
     if setback is not None and ctx.now_us < setback.retry_us:
         text = f"could not be moved ({setback.count} times): {setback.reason}"
         remedy = f"it is tried again; else see tenure container inspect {service.name}"

@@ -73,11 +73,11 @@ def review(ctx: Context, key: str) -> None:
         return
     if service.state in UNPLACED_SERVICE:
         _place(ctx, service)
-    elif service.state is S.CREATED and not _is_haunted(ctx, service):
+    elif service.state is S.CREATED and not is_haunted(ctx, service):
         start(ctx, to(ctx, service, S.STARTING))
     elif service.state is S.EXITED and ctx.now_us < service.guard_us:
         start(ctx, to(ctx, service, S.STARTING, reason="undoing a late stop"))
-    elif service.state is S.STARTING and service.retry_us and not _is_haunted(ctx, service):
+    elif service.state is S.STARTING and service.retry_us and not is_haunted(ctx, service):
         start(ctx, service)
 
 
@@ -90,7 +90,7 @@ def _remove(ctx: Context, service: Service) -> None:
         service = ctx.put_service(
             replace(service, node="", engine_id="", effect="", changed_us=ctx.now_us)
         )
-    if not _is_haunted(ctx, service):
+    if not is_haunted(ctx, service):
         to(ctx, service, S.REMOVED, reason=service.reason or "removed")
 
 
@@ -113,7 +113,7 @@ def bury(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) ->
 
 
 def _place(ctx: Context, service: Service) -> None:
-    if _is_haunted(ctx, service):
+    if is_haunted(ctx, service):
         return
     home = service.generation
     service, node = housing.found(ctx, service)
@@ -129,7 +129,7 @@ def _place(ctx: Context, service: Service) -> None:
     _create(ctx, service)
 
 
-def _is_haunted(ctx: Context, service: Service) -> bool:
+def is_haunted(ctx: Context, service: Service) -> bool:
     """Whether a copy before this one may still run, or run again since its engine is back."""
     return any(grave.may_run for grave in ctx.graves_of(service.id))
 
@@ -372,7 +372,7 @@ def on_node_ready(ctx: Context, node: str) -> None:
             continue
         if service.state is S.CREATING:
             _create(ctx, service)
-        elif service.state is S.STARTING and not _is_haunted(ctx, service):
+        elif service.state is S.STARTING and not is_haunted(ctx, service):
             start(ctx, service)
 
 
