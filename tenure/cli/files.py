@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Hashable, Iterable
 from datetime import UTC, date, datetime
@@ -19,7 +20,10 @@ MAX_DOCUMENTS = 10_000
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe loader; a key that stands twice is a fault, and there are no aliases."""
+    """YAML's safe loader; a key that stands twice is a fault, and there are no aliases.
+
+    Numbers are those of JSON too: YAML 1.1 reads ``8e6`` and ``1.5e3`` as texts.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         # nested aliases grow exponentially, and no job needs any
@@ -40,6 +44,14 @@ class _Loader(yaml.SafeLoader):
             if isinstance(key, Hashable):
                 seen.add(key)
         return super().construct_mapping(node, deep=deep)
+
+
+#: A number of JSON with an exponent (RFC 8259, section 6).
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?[eE][-+]?[0-9]+$"),
+    list("-0123456789"),
+)
 
 
 def documents(source: str) -> list[dict[str, Any]]:
