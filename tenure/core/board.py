@@ -154,7 +154,8 @@ class Board:
         """Read one node from the records: O(what is on it)."""
         i, node, at = self._position[name], ctx.tables.nodes[name], self._columns
         load = room.load_on(ctx, name)
-        free, most = node.capacity - load.executors - load.rest, node.capacity - load.rest
+        whole = node.capacity - load.rest
+        free, most = whole - load.executors, whole + load.leaving
         at.free_cpu_m[i], at.free_memory[i] = free.cpu_m, free.memory_bytes
         at.capacity_cpu_m[i], at.capacity_memory[i] = (
             max(0, most.cpu_m),

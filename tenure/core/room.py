@@ -97,10 +97,15 @@ def _there(ctx: Context, node: str) -> list[Service]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What takes room on a node: executors that are not over, and everything else."""
+    """What takes room on a node: executors that are not over, and everything else.
+
+    ``leaving`` is what of the rest gives its room back in a moment: copies that are being removed.
+    Those that somebody has to clear are none of these.
+    """
 
     executors: Resources
     rest: Resources
+    leaving: Resources
     has_services: bool
 
 
@@ -120,10 +125,12 @@ def _load_on(ctx: Context, node: str) -> Load:
     executors = total(ctx.tables.jobs[e.job].spec.request for e in ctx.executors_on(node))
     services = [s for s in ctx.services_on(node) if s.state not in IDLE_SERVICE]
     parts = [need_of(ctx, service) for service in services]
-    parts += [grave.request for grave in ctx.graves_on(node) if grave.may_run]
+    graves = [grave for grave in ctx.graves_on(node) if grave.may_run]
+    parts += [grave.request for grave in graves]
     parts += [move.request for move in ctx.moves_at(node) if _reserves(ctx, move, node)]
     parts.append(ctx.foreign.get(node, Resources()))
-    return Load(executors, total(parts), bool(services))
+    leaving = total(grave.request for grave in graves if not grave.reason)
+    return Load(executors, total(parts), leaving, bool(services))
 
 
 def _reserves(ctx: Context, move: Migration, node: str) -> bool:
