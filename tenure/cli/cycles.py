@@ -147,8 +147,8 @@ def run(
 
 def _wait(session: Session, started: dict[str, Any], until: float | None) -> dict[str, Any]:
     client, key = session.client_with(PATIENCE_S), started["id"]
-    session.out.note(f"run {key}")
     with goes_on(session.out, f"run {key} goes on; tenure cycle inspect {key} shows it"):
+        session.out.note(f"run {key}")
         return wait_for_run(client, key, until)
 
 
