@@ -24,7 +24,7 @@ from tenure.daemon import uploads
 from tenure.model.dataset import DatasetState
 from tenure.model.errors import InvalidInput
 from tenure.model.units import US
-from tenure.model.upload import CHUNK_BYTES, UploadFile
+from tenure.model.upload import CHUNK_BYTES
 from tests.api.server import TOKEN, Answer, Server
 
 TCP = {"Authorization": f"Bearer {TOKEN}"}
@@ -277,68 +277,6 @@ def test_an_upload_that_is_being_put_is_not_given_up(desk: Desk) -> None:
     assert desk.begin().json["id"] == key, "the same files are the same upload"
     desk.server.on_loop(desk.server.backend.tables.datasets.put, dataset.id, dataset)
     assert desk.server.send("DELETE", f"/v1/uploads/{key}").status == 200
-    assert desk.left() == []
-
-
-def test_an_upload_that_is_being_made_is_nobodys_to_give_up(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_making, may_go, make = threading.Event(), threading.Event(), uploads._make
-
-    def slowly(*words: Any) -> None:
-        is_making.set()
-        assert may_go.wait(60)
-        make(*words)
-
-    monkeypatch.setattr(uploads, "_make", slowly)
-    answers: list[Answer] = []
-    beginning = threading.Thread(target=lambda: answers.append(desk.begin()))
-    beginning.start()
-    assert is_making.wait(60)
-    for row in desk.server.get("/v1/uploads").json["items"]:
-        desk.server.send("DELETE", f"/v1/uploads/{row['id']}")
-    may_go.set()
-    beginning.join(60)
-    (begun,) = answers
-    assert begun.status == 201, begun.body
-    assert [row["id"] for row in desk.server.get("/v1/uploads").json["items"]] == [begun.json["id"]]
-    assert desk.server.send("DELETE", f"/v1/uploads/{begun.json['id']}").status == 200
-    assert desk.left() == []
-
-
-def test_an_upload_that_was_cut_off_while_it_was_made_leaves_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_making, may_go, make = threading.Event(), threading.Event(), uploads._make
-    clear, order = uploads._clear, list[str]()
-
-    def slowly(*words: Any) -> None:
-        is_making.set()
-        assert may_go.wait(60)
-        make(*words)
-        order.append("made")
-
-    def clearing(here: Path) -> None:
-        order.append("cleared")
-        clear(here)
-
-    monkeypatch.setattr(uploads, "_make", slowly)
-    monkeypatch.setattr(uploads, "_clear", clearing)
-    keeper = desk.server.backend._uploads
-
-    async def cut() -> None:
-        files = (UploadFile("", len(CONTENT)),)
-        beginning = asyncio.create_task(keeper.begin("me", "data", files))
-        await asyncio.to_thread(is_making.wait, 60)
-        beginning.cancel()
-        for _ in range(100):  # rounds in which it could clear too early
-            await asyncio.sleep(0)
-        may_go.set()
-        await asyncio.wait((beginning,), timeout=60)
-        assert beginning.cancelled()
-
-    desk.server.run(cut())
-    assert order == ["made", "cleared"]
     assert desk.left() == []
 
 

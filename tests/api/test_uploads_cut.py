@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,25 +19,31 @@ from tests.slowed import LIMIT_S, Slowed
 __all__ = ["desk"]  # the fixture
 
 
-def _cut_off(desk: Desk, key: str, slowed: Slowed) -> None:
-    """Cut off whoever sends a chunk while a call of its thread lasts, as a shutdown does."""
-    keeper = desk.server.backend._uploads
+def _cut_off(desk: Desk, work: Coroutine[Any, Any, object], slowed: Slowed) -> None:
+    """Cut off who waits for a call of its thread while that lasts, as a shutdown does."""
 
     async def run() -> None:
-        async def pieces() -> Any:
-            yield CONTENT
-
-        digest, owner = hashlib.sha256(CONTENT).digest(), keeper._open[key].owner
-        sent = asyncio.ensure_future(keeper.take(owner, key, (0, 0), digest, pieces()))
+        waiting = asyncio.ensure_future(work)
         assert await asyncio.to_thread(slowed.is_begun.wait, LIMIT_S)
-        sent.cancel()
-        done, _ = await asyncio.wait([sent], timeout=0.2)
-        assert not done, "what its thread does to the file is not over"
+        waiting.cancel()
+        done, _ = await asyncio.wait([waiting], timeout=0.2)
+        assert not done, "what its thread does on the disk is not over"
         slowed.may_go_on.set()
-        await asyncio.wait([sent])
-        assert sent.cancelled()
+        await asyncio.wait([waiting], timeout=LIMIT_S)
+        assert waiting.cancelled()
 
     desk.server.run(run())
+
+
+def _cut_chunk(desk: Desk, key: str, slowed: Slowed) -> None:
+    """Cut off whoever sends a chunk."""
+    keeper = desk.server.backend._uploads
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield CONTENT
+
+    digest, owner = hashlib.sha256(CONTENT).digest(), keeper._open[key].owner
+    _cut_off(desk, keeper.take(owner, key, (0, 0), digest, pieces()), slowed)
 
 
 def test_a_chunk_that_is_cut_off_while_it_is_noted_is_there(
@@ -44,7 +52,7 @@ def test_a_chunk_that_is_cut_off_while_it_is_noted_is_there(
     key = desk.begin().json["id"]
     slowed = Slowed(arriving._append)
     monkeypatch.setattr(arriving, "_append", slowed)
-    _cut_off(desk, key, slowed)
+    _cut_chunk(desk, key, slowed)
     for _ in range(2):
         assert desk.server.get(f"/v1/uploads/{key}").json["received"] == len(CONTENT)
         assert (desk.folder / key / "content").read_bytes() == CONTENT
@@ -57,7 +65,7 @@ def test_a_chunk_that_is_cut_off_while_it_is_written_leaves_nothing(
     key = desk.begin().json["id"]
     slowed = Slowed(os.pwrite)
     monkeypatch.setattr(os, "pwrite", slowed)
-    _cut_off(desk, key, slowed)
+    _cut_chunk(desk, key, slowed)
     monkeypatch.undo()
     assert (desk.folder / key / "content").read_bytes() == b""
     assert desk.send(key, 0, CONTENT).status == 200
@@ -119,3 +127,30 @@ def test_who_begins_the_same_at_the_same_time_gets_one_that_is_whole(
 
     first, second = desk.server.run(both())
     assert first.id == second.id
+
+
+def test_an_upload_that_was_cut_off_while_it_was_made_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = desk.server.backend._uploads
+    slowed = Slowed(uploads._make)
+    monkeypatch.setattr(uploads, "_make", slowed)
+    _cut_off(desk, keeper.begin("me", "data", (UploadFile("", 5, 1),)), slowed)
+    assert desk.left() == []
+
+
+def test_an_upload_that_is_being_made_is_nobodys_to_give_up(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slowed = Slowed(uploads._make)
+    monkeypatch.setattr(uploads, "_make", slowed)
+    with ThreadPoolExecutor(1) as other:
+        beginning = other.submit(desk.begin)
+        assert slowed.is_begun.wait(LIMIT_S)
+        assert desk.server.get("/v1/uploads").json["items"] == []
+        slowed.may_go_on.set()
+        begun = beginning.result(LIMIT_S)
+    assert begun.status == 201, begun.body
+    assert [row["id"] for row in desk.server.get("/v1/uploads").json["items"]] == [begun.json["id"]]
+    assert desk.server.send("DELETE", f"/v1/uploads/{begun.json['id']}").status == 200
+    assert desk.left() == []

@@ -17,6 +17,7 @@ from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.plan import Move, Plan, RunState
 from tenure.model.units import US
 from tests.regression.acts import PUBLISHED, begin_move, claim_run, run_service, the_move, wait
+from tests.regression.test_start_cut_by_its_engines_death import service
 from tests.unit.core.bench import Bench, node, shown
 
 HELD = Refused("start_blocked", "held")
@@ -148,12 +149,7 @@ def test_a_copy_is_asked_for_at_once_when_its_engine_was_restarted_to_clear_it()
 
 
 def test_a_service_is_started_at_once_when_its_engine_was_restarted_to_clear_it() -> None:
-    bench = Bench(node("a", "nursery"))
-    bench.connect("a")
-    key = bench.create("web").id
-    made = bench.open("create")
-    bench.end(made, Done("c1"))
-    bench.end(bench.open("start"), Unknown("cut"))
+    bench, key, made = service()
     bench.listed("a", replace(shown(made, "c1"), is_torn=True))
     for _ in range(6):
         wait(bench, 60)

@@ -180,6 +180,15 @@ class Shelf(Bench):
     def nodes_of(self, ref: str) -> list[set[str]]:
         return [{node for node, _ in places} for places in self.places(ref)]
 
+    def answer_again(self, nodes: str) -> None:
+        """Have the nodes of a fleet that was restored answer, one letter each, and work on."""
+        for name in nodes:
+            self.connect_again(name)
+            self.listed(name)
+        for name in nodes:
+            self.listed(name)
+        self.work()
+
     def files(self, name: str) -> int:
         """Return how many blocks lie on the disks of a node."""
         disks = [disk for (node, _), disk in self.disks.items() if node == name]

@@ -16,12 +16,7 @@ from tests.unit.core.test_core_restore import backup, put_back
 
 def look(shelf: Shelf) -> None:
     """Have the restored fleet answer, and all of its tiers looked at."""
-    for node in "ab":
-        shelf.connect_again(node)
-        shelf.listed(node)
-    for node in "ab":
-        shelf.listed(node)
-    shelf.work()
+    shelf.answer_again("ab")
     shelf.wait(30)
 
 

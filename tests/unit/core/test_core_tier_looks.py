@@ -89,12 +89,7 @@ def test_a_restored_state_removes_nothing_that_is_the_last_copy_by_now() -> None
     # since then it has moved there
     shelf.disks[other, "/mnt/ssd"] = {name: shelf.disks[held, "/mnt/ssd"].pop(name)}
     put_back(shelf, older)
-    for node in "ab":
-        shelf.connect_again(node)
-        shelf.listed(node)
-    for node in "ab":
-        shelf.listed(node)
-    shelf.work()
+    shelf.answer_again("ab")
     assert name in shelf.disks[other, "/mnt/ssd"]
     assert shelf.nodes_of("logs") == [{other}]
     shelf.check()
