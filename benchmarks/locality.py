@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
-from tenure.core import inputs
+from tenure.core.datasets import prefetch_inputs
 from tenure.locality.arrays import PREFERS, Places, Wants, wants_over
 from tenure.locality.kernels import Kernels, compile_kernels
 from tenure.locality.localizer import Tiers
@@ -375,10 +375,10 @@ def _from_python(
     what = f"Algorithm 3 from the replica map, filled, {n:,} x {p:,}"
     least = Goal("below", GOAL_MS["allocate"])
     found.append(figure("from_map_allocate_ms", what, "ms", values, least))
-    for b in sorted({min(inputs.MOST, n), n}):
+    for b in sorted({min(prefetch_inputs.MOST, n), n}):
         values = plan_from_records(kernels, b, p)
         what = f"prefetch plan from the daemon's records, {b:,} blocks x {p:,} nodes x {DEVICES}"
-        asked = Goal("below", GOAL_MS["prefetch"]) if b == inputs.MOST else None
+        asked = Goal("below", GOAL_MS["prefetch"]) if b == prefetch_inputs.MOST else None
         found.append(figure(f"from_records_prefetch_{b}_ms", what, "ms", values, asked))
     return found
 

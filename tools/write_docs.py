@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 def states() -> str:
     """Return docs/states.md: every state machine, drawn from its table."""
-    from tenure.core.steps import FORWARD
+    from tenure.core.services.migration.steps import FORWARD
     from tenure.model.batch import BATCH_TRANSITIONS, TASK_TRANSITIONS
     from tenure.model.container import CONTAINER_TRANSITIONS
     from tenure.model.dataset import DATASET_TRANSITIONS
@@ -33,7 +33,9 @@ def states() -> str:
         _diagram("Dataset (`tenure/model/dataset.py`)", DATASET_TRANSITIONS),
         _diagram("Drain of a node (`tenure/model/drain.py`)", DRAIN_TRANSITIONS),
         *(
-            _diagram(f"Migration, {method} (`tenure/core/steps.py`)", _steps(table))
+            _diagram(
+                f"Migration, {method} (`tenure/core/services/migration/steps.py`)", _steps(table)
+            )
             for method, table in FORWARD.items()
         ),
     ]

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.api.uploadport import Uploads
-from tenure.core.tables import PublicEvent, Tables
+from tenure.core.state.tables import PublicEvent, Tables
 from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
 from tenure.model.dataset import Block, Dataset, DatasetFile, Location

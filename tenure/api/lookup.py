@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tenure.api.problems import refused
-from tenure.core.tables import Table, Tables
+from tenure.core.state.tables import Table, Tables
 from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Service
 from tenure.model.dataset import Dataset

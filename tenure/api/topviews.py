@@ -16,7 +16,7 @@ from tenure.api.occupancy import Occupancy, occupancy
 from tenure.api.schemas.queries import TopQuery
 from tenure.api.shapes import ResourcesView
 from tenure.api.views import moment, resources_view
-from tenure.core.tables import Tables
+from tenure.core.state.tables import Tables
 from tenure.model.batch import Task
 from tenure.model.container import Service
 from tenure.model.job import Executor

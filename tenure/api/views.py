@@ -30,7 +30,7 @@ from tenure.api.shapes import (
     UnderWayView,
     VerdictView,
 )
-from tenure.core.tables import PublicEvent
+from tenure.core.state.tables import PublicEvent
 from tenure.model.container import Migration, Profile, Service
 from tenure.model.drain import Blocker, DrainReport, PlannedMove
 from tenure.model.node import AgentTold, Node

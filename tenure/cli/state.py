@@ -54,7 +54,7 @@ def _now_us() -> int:
 
 
 def _backup(options: argparse.Namespace) -> int:
-    from tenure.core.tables import KINDS
+    from tenure.core.state.tables import KINDS
     from tenure.store.backup import take
 
     settings, target = settings_of(options.config), options.file.absolute()
@@ -67,8 +67,8 @@ def _backup(options: argparse.Namespace) -> int:
 
 
 def _restore(options: argparse.Namespace) -> int:
-    from tenure.core import restore
-    from tenure.core.tables import KINDS, Meta
+    from tenure.core.lifecycle import restore
+    from tenure.core.state.tables import KINDS, Meta
     from tenure.store.backup import put_back
 
     settings, source = settings_of(options.config), options.file.absolute()
@@ -97,7 +97,7 @@ def _restore(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from tenure.core.tables import KINDS
+    from tenure.core.state.tables import KINDS
     from tenure.store.backup import STATE
     from tenure.store.contents import inspect
 
@@ -114,7 +114,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _show_backup(options: argparse.Namespace, source: Path) -> int:
-    from tenure.core.tables import KINDS
+    from tenure.core.state.tables import KINDS
     from tenure.store.backup import look
 
     manifest, contents = look(source, KINDS)
@@ -143,7 +143,7 @@ def _told(manifest: Manifest) -> Json:
 
 def _held(contents: Contents) -> Json:
     """Return what a database holds as JSON data, with the work that is not over."""
-    from tenure.core.tables import Meta
+    from tenure.core.state.tables import Meta
 
     meta: Meta = contents.records["meta"].get("meta") or Meta()
     jobs = contents.records["jobs"].values()

@@ -13,52 +13,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from tenure.core import (
-    adopt,
-    answers,
-    batches,
-    conditions,
-    copies,
-    datasets,
-    deliberation,
-    drafts,
-    drain,
-    executors,
-    external,
-    forecasts,
-    graves,
-    harvest,
-    history,
-    jobs,
-    ledger,
-    migrations,
-    moves,
-    nodes,
-    pins,
-    planning,
-    plans,
-    power,
-    prefetching,
-    queue,
-    readers,
-    reading,
-    requests,
-    restore,
-    roster,
-    scouting,
-    services,
-    starved,
-    strays,
-    surplus,
-    tasks,
-    tiers,
-    together,
-    unplaced,
-    walltime,
-)
-from tenure.core.context import Context
-from tenure.core.params import Params
-from tenure.core.tables import Changes, Tables
+from tenure.core.attempts import executors, tasks, tasks_of_node, tombstones
+from tenure.core.batches import batches, drafts, planning, reclaims, starvation
+from tenure.core.blocks import external, orphans, pins, tiers
+from tenure.core.capacity import forecasts, ledger
+from tenure.core.datasets import copies, datasets, over_replication, prefetching
+from tenure.core.dispatch import dispatch_list, task_inputs
+from tenure.core.jobs import executor_inputs, jobs, joint_admission, queue, slow_decisions
+from tenure.core.lifecycle import adopt, clock_steps, cycle_runs, drain, nodes, restore, retention
+from tenure.core.nodes import capacity_probes, power
+from tenure.core.services import requests, services, unplaced
+from tenure.core.services.migration import migrations, move_records
+from tenure.core.state import conditions, idempotency
+from tenure.core.state.context import Context
+from tenure.core.state.params import Params
+from tenure.core.state.tables import Changes, Tables
 from tenure.model.effects import Effect
 from tenure.model.events import (
     AcceptTier,
@@ -162,8 +131,8 @@ class FleetState:
         pause nothing may be put in. Where the pauses are has no influence on what is done.
         """
         self.ctx.slice.renew()
-        for group in together.groups(events):
-            together.expect(self.ctx, group)
+        for group in joint_admission.groups(events):
+            joint_admission.expect(self.ctx, group)
             for event in group:
                 self._take_in(event)
                 yield
@@ -213,17 +182,17 @@ class FleetState:
 
 def _is_answered(ctx: Context, command: Command) -> bool:
     """Answer what was asked before, and what cannot be asked yet."""
-    return answers.recall(ctx, command) or restore.turns_away(ctx, command)
+    return idempotency.recall(ctx, command) or restore.turns_away(ctx, command)
 
 
 def _remember(ctx: Context, command: Command) -> None:
     """Keep the answer of a submission that was accepted (``planning`` does so for batches)."""
     if isinstance(command, SubmitJob) and command.job in ctx.tables.jobs:
-        answers.remember(ctx, command, "jobs", command.job)
+        idempotency.remember(ctx, command, "jobs", command.job)
     elif isinstance(command, CreateService) and command.container in ctx.tables.services:
-        answers.remember(ctx, command, "services", command.container)
+        idempotency.remember(ctx, command, "services", command.container)
     elif isinstance(command, PutDataset) and command.dataset in ctx.tables.datasets:
-        answers.remember(ctx, command, "datasets", command.dataset)
+        idempotency.remember(ctx, command, "datasets", command.dataset)
 
 
 def _react(ctx: Context) -> None:
@@ -249,8 +218,8 @@ def _settle(ctx: Context) -> Iterator[None]:
         tiers.review_nodes(ctx)
         datasets.grow(ctx)
         copies.settle(ctx)
-        reading.notice(ctx)
-        readers.serve(ctx)
+        task_inputs.notice(ctx)
+        executor_inputs.serve(ctx)
         yield
         if not ctx.is_room_changed or ctx.meta.is_restoring:
             return
@@ -260,8 +229,8 @@ def _settle(ctx: Context) -> Iterator[None]:
         yield
         drain.review_all(ctx)
         migrations.review_all(ctx)
-        plans.settle(ctx)
-        scouting.serve(ctx)
+        cycle_runs.settle(ctx)
+        capacity_probes.serve(ctx)
         yield
         _idle(ctx)
         prefetching.hold(ctx)
@@ -276,10 +245,10 @@ def _gone(ctx: Context) -> None:
     while ctx.gone:
         name, is_off = ctx.gone.pop(0)
         executors.on_node_off(ctx, name)
-        graves.on_node_off(ctx, name)
+        tombstones.on_node_off(ctx, name)
         migrations.on_node_off(ctx, name)
         services.on_node_off(ctx, name)
-        tasks.on_node_off(ctx, name)
+        tasks_of_node.on_node_off(ctx, name)
         if is_off:
             tiers.on_node_off(ctx, name)
             ledger.close_interval(ctx, name)
@@ -314,7 +283,7 @@ def _idle(ctx: Context) -> None:
 
 def _started(ctx: Context, event: Started) -> None:
     """Take every effect that was open when the daemon ended as ended unknown, then go on."""
-    walltime.resumed(ctx, event)
+    clock_steps.resumed(ctx, event)
     ctx.publish("daemon.started", "tenured")
     _forget_reach(ctx)
     for key in list(dict(ctx.tables.effects.items())):
@@ -325,17 +294,17 @@ def _started(ctx: Context, event: Started) -> None:
         power,
         executors,
         jobs,
-        graves,
+        tombstones,
         services,
         migrations,
         drain,
-        plans,
-        history,
+        cycle_runs,
+        retention,
         batches,
         datasets,
         prefetching,
         pins,
-        readers,
+        executor_inputs,
         planning,
     )
     for machine in machines:
@@ -370,7 +339,7 @@ def _end(ctx: Context, key: str, outcome: Outcome) -> None:
     effect = ctx.tables.effects.get(key)
     if effect is None:
         if not planning.on_end(ctx, key, outcome) and not external.on_end(ctx, key, outcome):
-            deliberation.on_end(ctx, key, outcome)
+            slow_decisions.on_end(ctx, key, outcome)
         return
     ctx.tables.effects.drop(key)
     machine, _, owner = effect.owner.partition(":")
@@ -416,7 +385,7 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     Started: _started,
     Tick: _tick,
     Closing: _closing,
-    ClockStepped: walltime.stepped,
+    ClockStepped: clock_steps.stepped,
     Configured: nodes.configure,
     NodeConnected: nodes.connected,
     NodeLost: nodes.lost,
@@ -424,9 +393,9 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     ContainerSeen: nodes.seen,
     EffectEnded: _effect_ended,
     UsageObserved: _usage,
-    HarvestReported: harvest.reported,
-    GuardSeen: harvest.guarded,
-    CycleDue: plans.on_due,
+    HarvestReported: reclaims.reported,
+    GuardSeen: reclaims.guarded,
+    CycleDue: cycle_runs.on_due,
     SubmitJob: jobs.submit,
     CancelJob: jobs.cancel,
     SubmitBatch: batches.submit,
@@ -435,7 +404,7 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     ChangeDataset: datasets.change,
     BlockDoubted: datasets.doubted,
     AcceptTier: tiers.accept,
-    DiscardStrays: strays.discard,
+    DiscardStrays: orphans.discard,
     CreateService: requests.create,
     ChangeService: requests.change,
     ScheduleNode: nodes.schedule,
@@ -443,44 +412,44 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     CancelDrain: drain.cancel,
     PowerNode: power.command,
     FenceNode: power.fence,
-    RequestRun: plans.request,
-    ClaimRun: plans.claim,
-    SubmitPlan: plans.submit,
-    SubmitForecasts: plans.submit_forecasts,
-    FailRun: plans.fail,
+    RequestRun: cycle_runs.request,
+    ClaimRun: cycle_runs.claim,
+    SubmitPlan: cycle_runs.submit,
+    SubmitForecasts: cycle_runs.submit_forecasts,
+    FailRun: cycle_runs.fail,
 }
 TIMERS: dict[str, Callable[[Context, str], None]] = {
     power.MACHINE: power.on_timer,
     executors.MACHINE: _executor_timer,
     jobs.MACHINE: jobs.on_timer,
     queue.MACHINE: queue.on_timer,
-    graves.MACHINE: graves.on_timer,
+    tombstones.MACHINE: tombstones.on_timer,
     tasks.MACHINE: batches.on_timer,
     planning.MACHINE: planning.on_timer,
     drafts.MACHINE: drafts.on_timer,
-    roster.MACHINE: roster.on_timer,
-    starved.MACHINE: starved.on_timer,
+    dispatch_list.MACHINE: dispatch_list.on_timer,
+    starvation.MACHINE: starvation.on_timer,
     services.MACHINE: services.on_timer,
-    moves.MACHINE: migrations.on_timer,
+    move_records.MACHINE: migrations.on_timer,
     drain.MACHINE: drain.on_timer,
-    plans.MACHINE: plans.on_timer,
-    history.MACHINE: history.on_timer,
+    cycle_runs.MACHINE: cycle_runs.on_timer,
+    retention.MACHINE: retention.on_timer,
     adopt.MACHINE: adopt.on_timer,
     datasets.MACHINE: datasets.on_timer,
     copies.MACHINE: copies.on_timer,
-    surplus.MACHINE: surplus.on_timer,
+    over_replication.MACHINE: over_replication.on_timer,
     tiers.MACHINE: tiers.on_timer,
     prefetching.MACHINE: prefetching.on_timer,
     external.MACHINE: external.on_timer,
-    readers.MACHINE: readers.on_timer,
-    scouting.MACHINE: scouting.on_timer,
+    executor_inputs.MACHINE: executor_inputs.on_timer,
+    capacity_probes.MACHINE: capacity_probes.on_timer,
     restore.MACHINE: restore.on_timer,
 }
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,
-    graves.MACHINE: graves.on_effect,
+    tombstones.MACHINE: tombstones.on_effect,
     tasks.MACHINE: tasks.on_effect,
-    moves.MACHINE: migrations.on_effect,
+    move_records.MACHINE: migrations.on_effect,
     adopt.MACHINE: adopt.on_effect,
     copies.MACHINE: copies.on_effect,
     tiers.MACHINE: tiers.on_effect,

@@ -31,7 +31,7 @@ from tenure.config.reach import SSH_FOLDER
 from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
-from tenure.core.tables import KINDS
+from tenure.core.state.tables import KINDS
 from tenure.daemon import kernels, outputs, uploads
 from tenure.daemon.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.clock import Clock

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
 from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
-from tenure.core import ledger, replicas, restore
-from tenure.core.context import Context
-from tenure.core.tables import PublicEvent, Tables
+from tenure.core.blocks import replicas
+from tenure.core.capacity import ledger
+from tenure.core.lifecycle import restore
+from tenure.core.state.context import Context
+from tenure.core.state.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
 from tenure.daemon import datasets, energy, inputs, outputs, readings, views
 from tenure.daemon.agents import Agents, AgentState
@@ -141,7 +143,7 @@ class DaemonBackend:
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
         """Return (some node holds the image, a registry offers it, why it cannot be pulled)."""
-        from tenure.core.room import has_image
+        from tenure.core.capacity.room import has_image
 
         nodes = list(self.tables.nodes.values())
         is_held = any(has_image(node, image) for node in nodes)

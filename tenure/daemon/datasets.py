@@ -19,9 +19,10 @@ from typing import IO
 from tenure.api.backend import Steps
 from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.api.views import moment
-from tenure.core import copies, datasets, external, replicas
-from tenure.core.context import Context
-from tenure.core.shelves import mark_of
+from tenure.core.blocks import external, replicas
+from tenure.core.blocks.block_records import mark_of
+from tenure.core.datasets import copies, datasets
+from tenure.core.state.context import Context
 from tenure.daemon.arriving import FULL
 from tenure.daemon.hands import Hands
 from tenure.daemon.loop import EventMaker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from tenure.core.context import Context
+from tenure.core.state.context import Context
 from tenure.model.energy import TASKS, EnergyReport, NodeEnergy, NodePast
 from tenure.model.ledger import Interval
 from tenure.profiling import energy

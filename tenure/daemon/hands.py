@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tenure.config.certificates import client_context
-from tenure.core.context import Context
-from tenure.core.room import is_busy
-from tenure.core.tasks import stage_of
+from tenure.core.attempts.tasks import stage_of
+from tenure.core.capacity.room import is_busy
+from tenure.core.state.context import Context
 from tenure.cycles.io.tether import Tethered
 from tenure.daemon.agents import Agents
 from tenure.daemon.lending import Lending

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from tenure.core.fleet import FleetState
-from tenure.core.walltime import at_start, at_step
+from tenure.core.lifecycle.clock_steps import at_start, at_step
 from tenure.daemon.clock import Clock
 from tenure.model.effects import Effect
 from tenure.model.errors import TenureError

@@ -17,9 +17,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import generate_latest
 
-from tenure.core import forecasts
-from tenure.core.context import Context
-from tenure.core.ledger import reporting
+from tenure.core.capacity import forecasts
+from tenure.core.capacity.ledger import reporting
+from tenure.core.state.context import Context
 from tenure.daemon import tiermetrics
 from tenure.daemon.held import HeldTimes
 from tenure.daemon.loop import LoopStats

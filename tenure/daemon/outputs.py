@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from io import BufferedReader
 from pathlib import Path
 
-from tenure.core.tables import Tables
-from tenure.core.taskbody import folder_of
+from tenure.core.attempts.task_bodies import folder_of
+from tenure.core.state.tables import Tables
 from tenure.engines.held import held
 from tenure.model.batch import Batch, BatchState
 from tenure.model.errors import Conflict, NotFound

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenure.api.lazy import Pairs, Rows
-from tenure.core.context import Context
-from tenure.core.room import IDLE_SERVICE
+from tenure.core.capacity.room import IDLE_SERVICE
+from tenure.core.state.context import Context
 from tenure.model.container import Service
 from tenure.model.resources import Resources
 from tenure.model.units import US, iso

@@ -8,19 +8,13 @@ from itertools import zip_longest
 from typing import Any
 
 from tenure.api.readingviews import reading_view
-from tenure.core import (
-    executors,
-    external,
-    nearness,
-    planning,
-    prefetching,
-    readers,
-    reading,
-    replicas,
-    roster,
-    tasks,
-)
-from tenure.core.context import Context
+from tenure.core.attempts import executors, tasks
+from tenure.core.batches import planning
+from tenure.core.blocks import external, replicas
+from tenure.core.datasets import prefetching
+from tenure.core.dispatch import dispatch_list, task_inputs
+from tenure.core.jobs import executor_inputs, locality_preference
+from tenure.core.state.context import Context
 from tenure.model.batch import INPUT_FOLDER, Task, TaskState
 from tenure.model.dataset import Location
 from tenure.model.job import Executor, Job
@@ -40,12 +34,12 @@ def explain(ctx: Context, task: Task) -> dict[str, Any]:
         "scores": dict(ctx.localizer.told()),
         "reason": _reason(ctx, task),
     }
-    wait = reading.look_at(ctx, stage, task)
+    wait = task_inputs.look_at(ctx, stage, task)
     if wait is not None:
         found["block"] = {"number": wait.block.number, "copies": _copies(wait.places)}
         found["choices"] = [
             {"node": choice.node, "cost": choice.cost / 1000}
-            for choice in reading.choices(ctx, task)
+            for choice in task_inputs.choices(ctx, task)
         ]
     return found
 
@@ -82,7 +76,7 @@ def _reason(ctx: Context, task: Task) -> str:
     return task.note if task.state is not TaskState.PENDING else _waits(ctx, task)
 
 
-def _waits_for_hdfs(ctx: Context, key: str, wait: reading.Wait | None) -> str:
+def _waits_for_hdfs(ctx: Context, key: str, wait: task_inputs.Wait | None) -> str:
     dataset = ctx.tables.datasets.get(key)
     if dataset is None:
         return "its dataset was removed"
@@ -97,7 +91,7 @@ def _waits_for_hdfs(ctx: Context, key: str, wait: reading.Wait | None) -> str:
 def _waits(ctx: Context, task: Task) -> str:
     """Say what a task waits for."""
     stage = tasks.stage_of(ctx, task)
-    wait = reading.look_at(ctx, stage, task)
+    wait = task_inputs.look_at(ctx, stage, task)
     if stage.dataset is not None and stage.dataset.is_external:
         return _waits_for_hdfs(ctx, stage.dataset.id, wait)
     if wait is None or not wait.places:
@@ -108,7 +102,7 @@ def _waits(ctx: Context, task: Task) -> str:
     if prefetching.is_held(ctx, ctx.tables.batches[task.batch], stage):
         return "its stage is held back for copies into memory that are worth it"
     if planning.is_planned(ctx, task.batch):
-        return f"it waits for its turn: {roster.next_start(ctx, task.batch, stage.name)}"
+        return f"it waits for its turn: {dispatch_list.next_start(ctx, task.batch, stage.name)}"
     return "no node that is free for it now is worth it: others were matched, or a slot is awaited"
 
 
@@ -122,14 +116,14 @@ def summary(ctx: Context, job: Job, executor: Executor) -> dict[str, Any]:
         "blocks": len(executor.blocks),
         "reads": dict(sorted(kinds.items())),
         "cost": sum(reading.cost for reading in executor.readings) / 1000,
-        "waits_for": readers.waits_for(ctx, job, executor),
+        "waits_for": executor_inputs.waits_for(ctx, job, executor),
     }
 
 
 def explain_executor(ctx: Context, executor: Executor) -> dict[str, Any]:
     """Return which copies an executor reads and why; ``choices`` are the cheapest nodes of each."""
     job = ctx.tables.jobs[executor.job]
-    waits_for, given = readers.waits_for(ctx, job, executor), job.spec.dataset
+    waits_for, given = executor_inputs.waits_for(ctx, job, executor), job.spec.dataset
     return {
         "executor": executor.index,
         "state": executor.state.value,
@@ -157,7 +151,7 @@ def _block(
         "copies": _copies(places),
         "choices": [
             {"node": choice.node, "cost": choice.cost / 1000}
-            for choice in readers.choices(ctx, given, number)
+            for choice in executor_inputs.choices(ctx, given, number)
         ],
     }
 
@@ -171,7 +165,7 @@ def _why_there(job: Job, executor: Executor, waits_for: str) -> str:
     kinds = Counter(reading.word for reading in executor.readings)
     told = ", ".join(f"{count} in {word}" for word, count in sorted(kinds.items()))
     told = told.replace("in brought", "brought there for it")
-    is_nearer = job.decision.startswith(nearness.NEARER) and executor.attempt == 1
+    is_nearer = job.decision.startswith(locality_preference.NEARER) and executor.attempt == 1
     there = f"it is on {executor.node}, {job.decision}"
     there = there if is_nearer else f"its policy chose {executor.node}"
     return (

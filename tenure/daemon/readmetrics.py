@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from tenure.core.ahead import OUTCOMES, WORDS
-from tenure.core.context import Context
+from tenure.core.state.context import Context
+from tenure.core.state.prefetch_state import OUTCOMES, WORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenure.core.context import Context
+from tenure.core.state.context import Context
 from tenure.cycles.io.tether import Tethered
 from tenure.cycles.schedule import due_times, latest_due, timing_of
 from tenure.daemon.loop import EventMaker

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from tenure.config.settings import Settings
-from tenure.core.params import Params, PrefetchParams
+from tenure.core.state.params import Params, PrefetchParams
 
 
 def params_of(settings: Settings) -> Params:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from tenure.core import replicas
-from tenure.core.context import Context
-from tenure.core.shelves import mark_of
+from tenure.core.blocks import replicas
+from tenure.core.blocks.block_records import mark_of
+from tenure.core.state.context import Context
 from tenure.model.node import Node
 
 LABELS = ("node", "tier", "kind")

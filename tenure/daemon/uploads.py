@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tenure.core.tables import Tables
+from tenure.core.state.tables import Tables
 from tenure.daemon.arriving import ArrivingChunk, disk_faults, give_its_time
 from tenure.daemon.inputs import listing
 from tenure.model.dataset import DatasetFile, DatasetState

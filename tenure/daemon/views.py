@@ -9,25 +9,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tenure.api.lazy import Rows
-from tenure.core import (
-    agenda,
-    board,
-    forecasts,
-    graves,
-    inputs,
-    jobs,
-    kinds,
-    lending,
-    offers,
-    planning,
-    power,
-    queue,
-    reading,
-    room,
-    roster,
-)
-from tenure.core import drain as drains
-from tenure.core.context import Context
+from tenure.core.attempts import tombstones
+from tenure.core.batches import planning
+from tenure.core.capacity import forecasts, room, snapshots
+from tenure.core.datasets import prefetch_inputs
+from tenure.core.dispatch import dispatch_list, task_inputs
+from tenure.core.jobs import jobs, offers, queue, queue_plan
+from tenure.core.lifecycle import drain as drains
+from tenure.core.nodes import harvestable, power
+from tenure.core.services.migration import eligibility
+from tenure.core.state.context import Context
 from tenure.daemon import readings
 from tenure.model.batch import StageSpec
 from tenure.model.booking import Booking
@@ -65,8 +56,8 @@ def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
         line = queue.waiting(ctx)
         base["position"] = next((i for i, j in enumerate(line) if j.id == job.id), None)
         base["ahead"] = [j.id for j in line[: base["position"] or 0]][:100]
-        here = board.scene(ctx)
-        ask = board.ask_now(ctx, job)
+        here = snapshots.scene(ctx)
+        ask = snapshots.ask_now(ctx, job)
         drops = room.drops_for(ctx, job, here.nodes)
         found = policies.explain(job.spec.policy, here.view, ask, drops, here.running, ctx.now_us)
         base["placement"] = found.to_json()
@@ -85,7 +76,7 @@ def _plan(ctx: Context, job: Job, line: list[Job]) -> dict[str, Any] | None:
     booking = ctx.tables.bookings.get(job.id)
     if booking is None:
         return None
-    soon, promised_nano = agenda.at_once(ctx, job, line), job.admission.cost_nano
+    soon, promised_nano = queue_plan.at_once(ctx, job, line), job.admission.cost_nano
     at_once = None
     if soon is not None and soon.end_us < booking.end_us:
         end = {"start": iso(soon.start_us), "end": iso(soon.end_us), "mode": soon.mode}
@@ -146,7 +137,7 @@ def _executor(ctx: Context, job: Job, key: str) -> dict[str, Any]:
             "node": blocking.node,
             "engine_id": blocking.engine_id,
             "reason": blocking.reason,
-            "remedy": graves.REMEDY,
+            "remedy": tombstones.REMEDY,
         }
     return shown
 
@@ -279,7 +270,7 @@ def _amount(amount: Resources) -> dict[str, int]:
 
 
 def _service(service: Service, source: Node | None, arriving: str, now_us: int) -> dict[str, Any]:
-    code, why = kinds.stays(kinds.as_of(service, now_us), source) or ("", "")
+    code, why = eligibility.stays(eligibility.as_of(service, now_us), source) or ("", "")
     return {
         "id": service.id,
         "name": service.name,
@@ -336,7 +327,7 @@ def forecast(ctx: Context, name: str, from_us: int | None) -> ForecastReport:
     found = forecasts.report(ctx, node)
     if from_us is None:
         return found
-    return replace(found, spare=lending.spare_over(ctx, node, from_us, from_us + 24 * HOUR_US))
+    return replace(found, spare=harvestable.spare_over(ctx, node, from_us, from_us + 24 * HOUR_US))
 
 
 def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
@@ -359,13 +350,13 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
         elif stage.dataset is not None:
             why = _blocks_awaited(ctx, key, stage)
             if not why:
-                why = f"for their turn: {roster.next_start(ctx, key, stage.name)}"
+                why = f"for their turn: {dispatch_list.next_start(ctx, key, stage.name)}"
         elif not planning.is_planned(ctx, key):
             why = "for room: no plan holds the batch, so its tasks begin where there is room"
         elif planned < len(strand.pending):
             why = f"for a plan: {len(strand.pending) - planned} have to begin anew"
         else:
-            why = f"for their turn: {roster.next_start(ctx, key, stage.name)}"
+            why = f"for their turn: {dispatch_list.next_start(ctx, key, stage.name)}"
         found.append((stage.name, len(strand.pending), why))
     return found
 
@@ -382,12 +373,12 @@ def _blocks_awaited(ctx: Context, key: str, stage: StageSpec) -> str:
 
     Some of them are looked at: it is done on the loop.
     """
-    some = islice(ctx.index.strands[key, stage.name].pending, inputs.MOST)
+    some = islice(ctx.index.strands[key, stage.name].pending, prefetch_inputs.MOST)
     tasks_ = [ctx.tables.tasks[f"{key}/{index}"] for index in some]
-    looks = [reading.look_at(ctx, stage, task) for task in tasks_]
+    looks = [task_inputs.look_at(ctx, stage, task) for task in tasks_]
     missing = sum(look is None or not look.is_readable for look in looks)
     if not missing:
-        if planning.is_planned(ctx, key) and not roster.is_matched(stage):
+        if planning.is_planned(ctx, key) and not dispatch_list.is_matched(stage):
             return ""
         return "for room on a node that holds their block, or to which it may be brought"
     notes = sorted({look.block.note for look in looks if look is not None and look.block.note})
@@ -398,4 +389,4 @@ def _blocks_awaited(ctx: Context, key: str, stage: StageSpec) -> str:
 def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:
     """Return the tasks of batches on a node by state, and why no more may begin there."""
     states = Counter(task.state.value for task in ctx.tasks_on(node))
-    return dict(sorted(states.items())), lending.objection(ctx, ctx.tables.nodes[node])
+    return dict(sorted(states.items())), harvestable.objection(ctx, ctx.tables.nodes[node])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tenure.core.tables import Changes
+from tenure.core.state.tables import Changes
 from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
 from tenure.model.job import Executor, Job
 from tenure.model.node import Node

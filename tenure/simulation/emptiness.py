@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenure.core.tables import Changes
+from tenure.core.state.tables import Changes
 from tenure.model.batch import TASK_OVER, Task
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.drain import Drain, DrainState

@@ -16,7 +16,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from tenure.core import replicas
+from tenure.core.blocks import replicas
 from tenure.model.dataset import (
     Block,
     Dataset,

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenure.core.params import Params
-from tenure.core.tables import Changes
+from tenure.core.state.params import Params
+from tenure.core.state.tables import Changes
 from tenure.model.batch import TASK_OVER, Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Service, Step
 from tenure.model.drain import Drain

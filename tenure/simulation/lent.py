@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from tenure.core.tables import Changes
+from tenure.core.state.tables import Changes
 from tenure.model.batch import (
     BATCH_TRANSITIONS,
     PREPARING,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from tenure.core.steps import FORWARD
+from tenure.core.services.migration.steps import FORWARD
 from tenure.model.container import STEP_OVER, ContainerState, Migration, Service, Step
 from tenure.model.drain import DRAIN_TRANSITIONS, Drain
 from tenure.model.job import EXECUTOR_TRANSITIONS, JOB_TRANSITIONS, Executor, Job

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tenure.core import board, lending, line, room
-from tenure.core.context import UNDER_WAY, Context
+from tenure.core.capacity import room, snapshots
+from tenure.core.nodes import harvestable
+from tenure.core.state import queue_order
+from tenure.core.state.context import UNDER_WAY, Context
 from tenure.model.container import Step
 from tenure.model.job import ExecutorState
 from tenure.model.node import Power
@@ -14,15 +16,15 @@ from tenure.simulation.story import LawBroken
 
 def check(ctx: Context) -> None:
     """Raise LawBroken unless board, line, moves, idle clocks and sums agree with the records."""
-    text = board.board_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
+    text = snapshots.board_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
     text = text or _lent(ctx) or _moves(ctx) or shelved(ctx)
     if text:
         raise LawBroken("L17", text)
 
 
 def _line(ctx: Context) -> str:
-    queued = [job for job in ctx.tables.jobs.values() if line.is_queued(job)]
-    due = [job.id for job in sorted(queued, key=line.queue_key)]
+    queued = [job for job in ctx.tables.jobs.values() if queue_order.is_queued(job)]
+    due = [job.id for job in sorted(queued, key=queue_order.queue_key)]
     found = list(ctx.index.line)
     names = {job.spec.name: job.id for job in ctx.tables.jobs.values() if not job.is_over}
     if names != ctx.index.job_names:
@@ -70,11 +72,11 @@ def _lent(ctx: Context) -> str:
     for name, look in list(ctx.lent.items()):
         node = ctx.tables.nodes.get(name)
         del ctx.lent[name]
-        if node is not None and lending.look_at(ctx, node) != look:
+        if node is not None and harvestable.look_at(ctx, node) != look:
             return f"{name}: lends {look}, should be {ctx.lent[name]}"
     for node in ctx.tables.nodes.values():
-        why = lending.objection(ctx, node)
-        if lending.is_lendable(ctx, node) is bool(why):
+        why = harvestable.objection(ctx, node)
+        if harvestable.is_lendable(ctx, node) is bool(why):
             return f"{node.name}: may lend is {bool(why)}, and stands against it: {why!r}"
     return ""
 

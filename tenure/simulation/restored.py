@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tenure.core import restore
-from tenure.core.tables import Changes, Meta
+from tenure.core.lifecycle import restore
+from tenure.core.state.tables import Changes, Meta
 from tenure.model.container import ContainerState
 from tenure.model.facts import LABEL_DRIVER, LABEL_JOB
 from tenure.model.placing import Placer

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from tenure.core.fleet import FleetState
-from tenure.core.params import Params
-from tenure.core.walltime import at_start, at_step
+from tenure.core.lifecycle.clock_steps import at_start, at_step
+from tenure.core.state.params import Params
 from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
 from tenure.locality.localizer import Tiers

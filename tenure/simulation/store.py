@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenure.core.tables import Changes, PublicEvent
+from tenure.core.state.tables import Changes, PublicEvent
 
 Records = dict[str, dict[str, Any]]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.model.job import Executor, Job
 from tenure.model.node import Node, Power, Reach
 from tenure.simulation.machine import Machine
@@ -18,7 +18,7 @@ from tenure.simulation.story import LawBroken
 from tenure.simulation.timeline import Timeline
 
 if TYPE_CHECKING:
-    from tenure.core.tables import Changes
+    from tenure.core.state.tables import Changes
 
 TOO_LONG = "max_runtime_s exceeded"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 from tenure.api.lazy import Rows
-from tenure.core.context import Context
+from tenure.core.state.context import Context
 from tenure.cycles.planner import plan as ask_planner
 from tenure.cycles.snapshot import Snapshot, snapshot_from_json
 from tenure.daemon import views

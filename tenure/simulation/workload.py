@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.model.batch import BatchSpec
 from tenure.model.job import Constraint, JobSpec, SparkSpec
 from tenure.model.node import AgentSpec, NodeSpec, PowerSpec, Site

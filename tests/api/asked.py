@@ -17,7 +17,7 @@ from tenure.api.openapi import document
 from tenure.api.problems import HttpProblem
 from tenure.api.routes import ENDPOINTS
 from tenure.core.fleet import TABLES, FleetState
-from tenure.core.tables import KINDS, Changes, PublicEvent
+from tenure.core.state.tables import KINDS, Changes, PublicEvent
 from tenure.model.dataset import Dataset
 from tenure.model.effects import Reply
 from tenure.model.errors import Problem, Unavailable

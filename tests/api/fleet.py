@@ -15,10 +15,11 @@ from typing import Any
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
 from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
-from tenure.core import ledger, replicas
+from tenure.core.blocks import replicas
+from tenure.core.capacity import ledger
 from tenure.core.fleet import FleetState
-from tenure.core.params import Params
-from tenure.core.tables import PublicEvent, Tables
+from tenure.core.state.params import Params
+from tenure.core.state.tables import PublicEvent, Tables
 from tenure.daemon import datasets, energy, inputs, metrics, outputs, readings
 from tenure.daemon.cuts import Cuts
 from tenure.daemon.loop import LoopStats

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tenure.core.inspection import UNMOUNTED
-from tenure.core.shelves import mark_of, put_mark
+from tenure.core.blocks.block_records import mark_of, put_mark
+from tenure.core.blocks.surveys import UNMOUNTED
 from tenure.daemon.sources import Sources
 from tenure.model.dataset import Stray
 from tenure.model.external import HdfsSpec

@@ -23,7 +23,7 @@ PURE = (
 )
 #: May be imported by a room beside itself and ``model``.
 ALLOWED: dict[str, set[str]] = {
-    "api": {"core.tables", "core.room", "core.ledger"},
+    "api": {"core.state.tables", "core.capacity.room", "core.capacity.ledger"},
     "simulation": {"core", "placement", "cycles", "daemon", "locality", "qos"},
     "cycles": {"profiling"},
     "agent": {"profiling", "qos"},

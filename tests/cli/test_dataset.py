@@ -12,7 +12,7 @@ import pytest
 
 from tenure.cli.datasets import _inside
 from tenure.client.client import Client
-from tenure.core.shelves import mark_of, put_mark
+from tenure.core.blocks.block_records import mark_of, put_mark
 from tenure.daemon.sources import Sources
 from tenure.daemon.uploads import UploadParams, Uploads
 from tenure.model.dataset import Stray

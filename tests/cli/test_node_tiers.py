@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.inspection import UNMOUNTED
-from tenure.core.shelves import mark_of, put_mark
+from tenure.core.blocks.block_records import mark_of, put_mark
+from tenure.core.blocks.surveys import UNMOUNTED
 from tests.api.server import Server
 from tests.cli.conftest import Tenure
 

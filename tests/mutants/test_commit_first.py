@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenure.core.fleet import FleetState
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.daemon.clock import Clock
 from tenure.daemon.loop import CoreLoop
 from tenure.locality.localizer import Tiers

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tenure.core.index import Strand
-from tenure.core.params import Params
-from tenure.core.services import VANISHED
-from tenure.core.tables import Tables
+from tenure.core.services.services import VANISHED
+from tenure.core.state.indexes import Strand
+from tenure.core.state.params import Params
+from tenure.core.state.tables import Tables
 from tenure.model.batch import BatchSpec, StageSpec
 from tenure.model.container import ContainerState, Service
 from tenure.model.effects import CreateContainer, Effect, Reply

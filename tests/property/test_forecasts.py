@@ -7,12 +7,12 @@ import dataclasses
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from tenure.core import lending
-from tenure.core.forecasts import newcomers
+from tenure.core.capacity.forecasts import newcomers
+from tenure.core.nodes import harvestable
 from tenure.model.forecast import EXCESS_US, STEP_US, Excess, LiveScore, NodeForecast
 from tenure.model.units import HOUR_US, MIB
 from tests.unit.core.bench import SIZE
-from tests.unit.core.test_core_forecasts import BLOCK_US, Foreseen, bench_of, made
+from tests.unit.core.capacity.test_core_forecasts import BLOCK_US, Foreseen, bench_of, made
 
 amounts = st.integers(0, 2500)
 shapes = st.lists(st.tuples(amounts, st.integers(0, 1200)), min_size=1, max_size=12)
@@ -39,8 +39,8 @@ def plainly(bench: Foreseen, forecast: NodeForecast, at_us: int) -> tuple[int, i
     cpu += more.cpu_m + max((x.cpu_m for x in late), default=0)
     memory += more.memory_bytes + max((x.memory_bytes for x in late), default=0)
     left = SIZE.cpu_m - cpu - margin.cpu_m, SIZE.memory_bytes - memory - margin.memory_bytes
-    if at_us < ctx.now_us + lending.AHEAD_US:
-        now = lending.left_now(ctx, bench.tables.nodes["n"])
+    if at_us < ctx.now_us + harvestable.AHEAD_US:
+        now = harvestable.left_now(ctx, bench.tables.nodes["n"])
         left = min(left[0], now.cpu_m), min(left[1], now.memory_bytes)
     return max(0, left[0]), max(0, left[1])
 
@@ -61,7 +61,7 @@ def test_every_step_is_what_it_says_of_itself(
     ctx.tables.scores.put("n", LiveScore("n", excesses=excesses))
     begin_us = ctx.now_us + ahead_us
     node = bench.tables.nodes["n"]
-    found = lending.spare_over(ctx, node, begin_us, begin_us + 5 * HOUR_US)
+    found = harvestable.spare_over(ctx, node, begin_us, begin_us + 5 * HOUR_US)
     assert len(found) == 100
     is_in_force = ctx.now_us < forecast.until_us
     for number in range(len(found)):
@@ -69,7 +69,7 @@ def test_every_step_is_what_it_says_of_itself(
         if is_in_force:
             expected = plainly(bench, forecast, at_us)
         else:
-            now = lending.left_now(ctx, node).clamped()
+            now = harvestable.left_now(ctx, node).clamped()
             expected = now.cpu_m, now.memory_bytes
         assert (found.cpu_m[number], found.memory_bytes[number]) == expected, number
 

@@ -8,7 +8,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.core import copies, reading, replicas
+from tenure.core.blocks import replicas
+from tenure.core.datasets import copies, reads
 from tenure.model.tier import TierKind
 from tests.unit.core.jobreaders import WIDE, Readers
 from tests.unit.core.shelf import with_tiers
@@ -26,10 +27,10 @@ def made_of(racks: list[str]) -> Readers:
 def costs(made: Readers) -> list[dict[str, int]]:
     """Return what each block costs on each node now."""
     ctx, data = made.state.ctx, made.given("data")
-    seats = reading.seats_of(ctx, lambda node: 1)
+    seats = reads.seats_of(ctx, lambda node: 1)
     found = []
     for block in made.blocks("data"):
-        read = reading.read_of(ctx, data, block, replicas.offered(ctx, block), block.number)
+        read = reads.read_of(ctx, data, block, replicas.offered(ctx, block), block.number)
         found.append(dict(ctx.localizer.choices(seats, read, 99)))
     return found
 

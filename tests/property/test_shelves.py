@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.core.params import PrefetchParams
+from tenure.core.state.params import PrefetchParams
 from tenure.model.batch import TaskState
 from tenure.model.tier import TierKind
 from tenure.simulation import remembered
 from tests.unit.core.bench import node
+from tests.unit.core.dispatch.test_core_task_inputs import Library
 from tests.unit.core.lender import AGENT
 from tests.unit.core.shelf import tier
-from tests.unit.core.test_core_reading import Library
 
 ALL = PrefetchParams(policy="all", share=0.5)
 KINDS = ((), (TierKind.HDD,), (TierKind.SSD, TierKind.MEMORY))

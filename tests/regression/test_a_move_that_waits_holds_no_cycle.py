@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core import migrations
-from tenure.core.params import Params
+from tenure.core.services.migration import migrations
+from tenure.core.state.params import Params
 from tenure.model.container import ContainerState, Step
 from tenure.model.events import NodeLost, SubmitPlan
 from tenure.model.outcome import Done, Refused, Unknown

@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tenure.core import replicas
-from tenure.core.reading import store_on
-from tenure.core.shelves import mark_of, put_block, put_dataset, put_mark, without_replica
+from tenure.core.blocks import replicas
+from tenure.core.blocks.block_records import (
+    mark_of,
+    put_block,
+    put_dataset,
+    put_mark,
+    without_replica,
+)
+from tenure.core.datasets.reads import store_on
 from tenure.daemon.datasets import holdings
 from tenure.model.dataset import Block, DatasetFile, DatasetState, Drop, Replica, ReplicaState
 from tenure.model.effects import CheckBlocks, CopyBlock, SurveyTiers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.core.test_core_openings import HALF, library
+from tests.unit.core.dispatch.test_core_planned_starts import HALF, library
 
 
 def test_what_is_on_its_way_for_one_stage_stays_so_while_another_is_looked_at() -> None:

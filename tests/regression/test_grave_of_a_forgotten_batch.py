@@ -6,7 +6,8 @@ that while is found gone in between: its task was looked for in a batch that is 
 
 from __future__ import annotations
 
-from tenure.core import drafts, history
+from tenure.core.batches import drafts
+from tenure.core.lifecycle import retention
 from tenure.model.batch import BatchState
 from tenure.model.events import CancelBatch, FenceNode, NodeLost, Tick
 from tenure.model.outcome import Refused
@@ -27,7 +28,7 @@ def test_a_copy_that_is_found_gone() -> None:
     bench.listed("n")
     assert bench.batch().is_over
     assert bench.state.ctx.graves_on("m")
-    bench.say(Tick(at_us=0), after_us=history.PERIOD_US)
+    bench.say(Tick(at_us=0), after_us=retention.PERIOD_US)
     assert "b" not in bench.tables.batches
     assert bench.tables.tasks
     bench.connect_again("m")
@@ -42,7 +43,7 @@ def test_a_copy_that_may_run_beside_others_that_are_lent_to() -> None:
     bench.end(bench.open("retire"), Refused("start_blocked", "held"))
     assert bench.batch().state is BatchState.SUCCEEDED
     assert any(grave.may_run for grave in bench.state.ctx.graves_on("n"))
-    bench.say(Tick(at_us=0), after_us=history.PERIOD_US)
+    bench.say(Tick(at_us=0), after_us=retention.PERIOD_US)
     assert "b" not in bench.tables.batches
     assert "b/0" in bench.tables.tasks
     bench.lend("other", stage())

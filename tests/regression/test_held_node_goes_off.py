@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.model.effects import Relist, SwitchPower
 from tenure.model.events import CancelJob, Command, DrainNode, ScheduleNode, Tick
 from tenure.model.job import Constraint

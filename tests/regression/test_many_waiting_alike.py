@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.core import services
+from tenure.core.services import services
 from tenure.model.events import UsageObserved
 from tests.unit.core.bench import SIZE, SMALL, Bench, node
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.graves import REMEDY
+from tenure.core.attempts.tombstones import REMEDY
 from tenure.model.facts import LABEL_INCARNATION, ContainerFacts
 from tenure.model.outcome import Done, Refused
 from tests.regression.acts import wait
 from tests.unit.core.bench import node, shown
 from tests.unit.core.drains import Drained
-from tests.unit.core.test_core_plans import Cycle
+from tests.unit.core.lifecycle.test_core_cycle_runs import Cycle
 
 
 def _torn(facts: ContainerFacts) -> ContainerFacts:

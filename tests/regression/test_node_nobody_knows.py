@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tenure.core import jobs
-from tenure.core.params import Params
+from tenure.core.jobs import jobs
+from tenure.core.state.params import Params
 from tenure.model.events import DrainNode, Tick
 from tenure.model.job import Constraint, JobSpec
 from tenure.model.node import NodeSpec, Scheduling

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tenure.core import restore, services
+from tenure.core.lifecycle import restore
+from tenure.core.services import services
 from tenure.model.container import Step
 from tenure.model.events import Configured, NodeConnected, SubmitPlan, Tick
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -19,7 +20,7 @@ from tenure.model.plan import CycleSpec, Move, Plan
 from tenure.model.units import US
 from tests.regression.acts import ALWAYS, PUBLISHED, begin_move, run_service, the_move, wait
 from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
-from tests.unit.core.test_core_plans import NODES, Cycle
+from tests.unit.core.lifecycle.test_core_cycle_runs import NODES, Cycle
 
 
 def running(bench: Bench, service: Any) -> ContainerFacts:

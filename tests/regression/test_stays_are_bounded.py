@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tenure.core import ledger
-from tenure.core.params import Params
+from tenure.core.capacity import ledger
+from tenure.core.state.params import Params
 from tenure.model.units import US
 from tests.regression.acts import wait
 from tests.unit.core.bench import Bench, node

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.model.effects import Decide, Reply
 from tenure.model.events import ClockStepped, Tick
 from tenure.model.outcome import Done

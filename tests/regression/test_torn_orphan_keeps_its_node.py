@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.model.effects import SwitchPower
 from tenure.model.events import Tick
 from tenure.model.facts import LABEL_EXECUTOR, LABEL_FLEET, LABEL_JOB, ContainerFacts

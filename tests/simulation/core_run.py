@@ -7,8 +7,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from tenure.core import ledger
-from tenure.core.params import Params
+from tenure.core.capacity import ledger
+from tenure.core.state.params import Params
 from tenure.model.effects import Reply, Trigger
 from tenure.model.errors import Problem
 from tenure.model.events import Configured, SubmitJob

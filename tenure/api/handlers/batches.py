@@ -32,7 +32,7 @@ from tenure.api.schemas.batches import (
 )
 from tenure.api.schemas.queries import BatchesQuery, BatchLogsQuery, PageQuery
 from tenure.api.streams import open_stream
-from tenure.core.tables import Tables
+from tenure.core.state.tables import Tables
 from tenure.model.batch import (
     Batch,
     BatchSpec,

@@ -20,7 +20,7 @@ from tenure.api.problems import refused
 from tenure.api.schemas.queries import MAX_SEQ, EventsQuery
 from tenure.api.streams import open_stream
 from tenure.api.views import event_view
-from tenure.core.tables import PublicEvent
+from tenure.core.state.tables import PublicEvent
 
 #: Events per read: bounds what one slow reader holds in memory.
 BATCH = 200

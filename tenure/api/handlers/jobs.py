@@ -16,7 +16,7 @@ from tenure.api.problems import refused
 from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
 from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
 from tenure.api.slices import TURNS
-from tenure.core.tables import Tables
+from tenure.core.state.tables import Tables
 from tenure.model.errors import NotFound
 from tenure.model.events import CancelJob, SubmitJob
 from tenure.model.job import Executor, Job, JobSpec, JobState

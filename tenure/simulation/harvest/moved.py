@@ -1,7 +1,8 @@
 """A plan whose rest is planned anew where hosts have no CPU for their tasks, as the daemon has it.
 
 The paper shifts a plan: a task waits on its host, however long owners need all of it there. The
-daemon (``core/starved.py``) has tasks begin elsewhere after a minute, and plans the rest anew.
+daemon (``core/batches/starvation.py``) has tasks begin elsewhere after a minute, and plans the rest
+anew.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 from tenure.core.fleet import FleetState
-from tenure.core.params import Params
-from tenure.core.tables import PublicEvent
+from tenure.core.state.params import Params
+from tenure.core.state.tables import PublicEvent
 from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
 from tenure.locality.localizer import Tiers

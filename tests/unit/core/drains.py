@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.model.container import Step
 from tenure.model.drain import Drain, DrainPlan
 from tenure.model.events import (

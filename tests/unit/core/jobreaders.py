@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.core import copies, readers, tiers
-from tenure.core.params import Params, PrefetchParams
+from tenure.core.blocks import tiers
+from tenure.core.datasets import copies
+from tenure.core.jobs import executor_inputs
+from tenure.core.state.params import Params, PrefetchParams
 from tenure.model.job import Constraint, Executor, Job
 from tenure.model.outcome import Done
 from tenure.model.reading import DatasetInput
@@ -106,5 +108,5 @@ def losing() -> Readers:
     made.wait(1)
     made.away.clear()
     made.wait(1)
-    assert "it has none" in readers.waits_for(made.state.ctx, made.job(), made.crew()[0])
+    assert "it has none" in executor_inputs.waits_for(made.state.ctx, made.job(), made.crew()[0])
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.model.batch import Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.effects import Reply
 from tenure.model.events import (

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenure.core.shelves import put_block
+from tenure.core.blocks.block_records import put_block
 from tenure.model.batch import TaskState
 from tenure.model.events import Event, Tick
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tests.unit.core.bench import shown
+from tests.unit.core.dispatch.test_core_planned_starts import Planned
+from tests.unit.core.dispatch.test_core_task_inputs import OFF
 from tests.unit.core.lender import AGENT
 from tests.unit.core.shelf import with_tiers
-from tests.unit.core.test_core_openings import Planned
-from tests.unit.core.test_core_reading import OFF
 
 #: What a node of the bench lends to batches.
 LENT_M = 1500

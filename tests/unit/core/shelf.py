@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tenure.core import replicas
-from tenure.core.blockindex import Shelves, built
-from tenure.core.context import Context
-from tenure.core.params import Params
+from tenure.core.blocks import replicas
+from tenure.core.state.block_index import Shelves, built
+from tenure.core.state.context import Context
+from tenure.core.state.params import Params
 from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec
 from tenure.model.effects import (
     CheckBlocks,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.core.fleet import FleetState
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.daemon.clock import Clock
 from tenure.daemon.loop import CoreLoop
 from tenure.locality.localizer import Tiers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.core.tables import KINDS
+from tenure.core.state.tables import KINDS
 from tenure.daemon.keptlogs import MOST, MOST_BYTES, KeptLogs
 from tenure.model.errors import TenureError, Unavailable
 from tenure.store.store import Store

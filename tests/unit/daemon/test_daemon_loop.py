@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tenure.core.fleet import FleetState
-from tenure.core.params import Params
+from tenure.core.state.params import Params
 from tenure.daemon import interpreter as interpreter_module
 from tenure.daemon import loop as core_loop
 from tenure.daemon.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from tenure.core.tables import Tables
+from tenure.core.state.tables import Tables
 from tenure.daemon import outputs
 from tenure.model.batch import Batch, BatchSpec, BatchState, StageSpec
 from tenure.model.resources import Resources

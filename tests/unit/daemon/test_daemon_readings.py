@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tenure.core.params import PrefetchParams
+from tenure.core.state.params import PrefetchParams
 from tenure.daemon import readings
-from tests.unit.core.test_core_prefetching import lay, shelved
+from tests.unit.core.datasets.test_core_prefetching import lay, shelved
 
 
 def test_a_task_beside_a_slower_copy_says_what_the_node_with_a_faster_one_had_room_for() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.core.context import Context
-from tenure.core.params import Params
+from tenure.core.state.context import Context
+from tenure.core.state.params import Params
 from tenure.daemon import rhythm as room
 from tenure.daemon.loop import EventMaker
 from tenure.daemon.rhythm import Rhythm, RhythmPorts

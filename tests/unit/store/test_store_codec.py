@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tenure.core.tables import KINDS
+from tenure.core.state.tables import KINDS
 from tenure.model.node import NodeSpec, Site
 from tenure.store.codec import Codec, encode_event
 from tenure.store.errors import StoreDamaged, StoreTooNew, Unstorable

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.core.tables import KINDS, Meta
+from tenure.core.state.tables import KINDS, Meta
 from tenure.model.job import JobState
 from tenure.store import schema
 from tenure.store.connection import connect_writer, create_private

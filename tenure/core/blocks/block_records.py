@@ -1,0 +1,106 @@
+"""Datasets, blocks and tiers as they are stored; what is indexed of them goes along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core.state.context import Context
+from tenure.model.dataset import Block, Dataset, Replica, TierMark
+
+
+def put_dataset(ctx: Context, dataset: Dataset) -> Dataset:
+    """Store a dataset."""
+    dataset = replace(dataset, version=dataset.version + 1)
+    ctx.shelves.take_dataset(dataset)
+    return ctx.tables.datasets.put(dataset.id, dataset)
+
+
+def drop_dataset(ctx: Context, dataset: Dataset) -> None:
+    """Forget a dataset that has no blocks any more."""
+    ctx.shelves.open.discard(dataset.id)
+    shelves = ctx.shelves
+    for kept in (shelves.whole, shelves.stored, shelves.cuts, shelves.walks):
+        kept.pop(dataset.id, None)
+    for spread in shelves.spread.values():
+        spread.pop(dataset.id, None)
+    for lying in shelves.lying.values():
+        lying.pop(dataset.id, None)
+    if ctx.shelves.names.get(dataset.spec.name) == dataset.id:
+        del ctx.shelves.names[dataset.spec.name]
+    ctx.tables.datasets.drop(dataset.id)
+
+
+def put_block(ctx: Context, block: Block) -> Block:
+    """Store a block and count its copies."""
+    old = ctx.tables.blocks.get(block.key)
+    found = ctx.tables.blocks.put(block.key, block)
+    if old is None or (old.replicas, old.broken) != (block.replicas, block.broken):
+        if old is not None:
+            _count(ctx, old, -1)
+        _count(ctx, block, 1)
+        ctx.shelves.want(block.key)
+    recount(ctx, block.key)
+    return found
+
+
+def drop_block(ctx: Context, block: Block) -> None:
+    """Forget a block; its copies are not counted any more."""
+    _count(ctx, block, -1)
+    for waiting in (ctx.shelves.wanting, ctx.shelves.starved, ctx.shelves.surplus):
+        waiting.pop(block.key, None)
+    ctx.tables.blocks.drop(block.key)
+    recount(ctx, block.key)
+
+
+def recount(ctx: Context, key: str) -> None:
+    """Count what stays in tiers of a block: it was changed, or what was copied ahead of it was."""
+    ahead = ctx.ahead
+    if key in ahead.made:
+        ahead.moved.add(key)
+    is_unread = key in ahead.made or key in ahead.under_way
+    ctx.shelves.count_staying(key, ctx.tables.blocks.get(key), is_unread=is_unread)
+
+
+def _count(ctx: Context, block: Block, sign: int) -> None:
+    ctx.shelves.count(block, ctx.tables.datasets.get(block.dataset), sign)
+
+
+def with_replica(block: Block, replica: Replica) -> Block:
+    """Return a block with a copy added, or changed."""
+    others = (r for r in block.replicas if (r.node, r.tier) != (replica.node, replica.tier))
+    rows = sorted((*others, replica), key=lambda r: (r.node, r.tier))
+    return replace(block, replicas=tuple(rows))
+
+
+def without_replica(block: Block, node: str, tier: str) -> Block:
+    """Return a block without one of its copies."""
+    left = tuple(r for r in block.replicas if (r.node, r.tier) != (node, tier))
+    broken = tuple(mark for mark in block.broken if mark != f"{node}/{tier}")
+    return replace(block, replicas=left, broken=broken)
+
+
+def put_mark(ctx: Context, mark: TierMark) -> TierMark:
+    """Store what is known of a tier; what is to be dropped and what is a stray takes room there."""
+    old = ctx.tables.tiers.get(mark.key)
+    was = 0 if old is None else old.spoken_for_bytes
+    now = mark.spoken_for_bytes
+    ctx.shelves.used[mark.key] = ctx.shelves.used.get(mark.key, 0) + now - was
+    ctx.shelves.tiers_at.setdefault(mark.node, set()).add(mark.tier)
+    ctx.shelves.turn += 1
+    return ctx.tables.tiers.put(mark.key, mark)
+
+
+def mark_of(ctx: Context, node: str, tier: str) -> TierMark:
+    """Return what is known of a tier."""
+    return ctx.tables.tiers.get(f"{node}/{tier}") or TierMark(node, tier)
+
+
+def drop_mark(ctx: Context, mark: TierMark) -> None:
+    """Forget a tier that the configuration does not name any more."""
+    shelves = ctx.shelves
+    for kept in (shelves.held, shelves.used, shelves.checks, shelves.proofs):
+        kept.pop(mark.key, None)
+    for told in (shelves.lying, shelves.stays, shelves.troubles):
+        told.pop(mark.key, None)
+    shelves.tiers_at.get(mark.node, set()).discard(mark.tier)
+    ctx.tables.tiers.drop(mark.key)

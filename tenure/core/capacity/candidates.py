@@ -1,0 +1,98 @@
+"""Which node a container gets: those of its generation, and the one that the policy chooses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core.capacity import room, snapshots
+from tenure.core.state.context import Context
+from tenure.model.arrays import np
+from tenure.model.container import Service
+from tenure.model.node import Power
+from tenure.model.placing import Ask, Bools
+from tenure.model.units import FOREVER_US
+
+
+def could_fit(ctx: Context, service: Service) -> bool:
+    """Whether any node where it may begin is, or for all that is known may be, large enough."""
+    need, among = service.request, homes(ctx, service)
+    nodes = [n for n in ctx.tables.nodes.values() if n.spec.generation in among]
+    return not nodes or any(
+        not n.is_sized
+        or (need.cpu_m <= n.capacity.cpu_m and need.memory_bytes <= n.capacity.memory_bytes)
+        for n in nodes
+    )
+
+
+def homes(ctx: Context, service: Service) -> tuple[str, ...]:
+    """Return the generations in which a container may be now, its own first."""
+    return room.home(ctx, service.generation), *_beyond(ctx, service)
+
+
+def skip(ctx: Context, service: Service, generation: str) -> Service:
+    """Return it in a later generation if it starts as soon there, else as it is.
+
+    Cycles will move it on from the nursery, as they do those of apps that nobody knows.
+    """
+    later = replace(service, generation=room.home(ctx, generation))
+    node = find_node(ctx, later)
+    if node is None:
+        return service
+    is_on = ctx.tables.nodes[node].power is Power.ON
+    return later if is_on or find_node(ctx, service) is None else service
+
+
+def found(ctx: Context, service: Service) -> tuple[Service, str | None]:
+    """Return it with the node that it gets, in a later generation where its own has no room.
+
+    A nursery that is full would keep containers waiting while other nodes stand by (ours; GENPACK
+    has them wait). There they count with what they asked for until they are measured, and cycles
+    move them on from there.
+    """
+    node = find_node(ctx, service)
+    for generation in _beyond(ctx, service) if node is None else ():
+        later = replace(service, generation=generation)
+        node = find_node(ctx, later)
+        if node is not None:
+            return later, node
+    return service, node
+
+
+def _beyond(ctx: Context, service: Service) -> tuple[str, ...]:
+    """Return the generations in which it may begin when its own is full, in order."""
+    names = ctx.params.generations
+    is_first = service.generation == room.home(ctx, names[0])
+    if ctx.params.nursery_full != "next" or service.is_at_home or not is_first:
+        return ()
+    later = names[names.index(service.generation) + 1 :]
+    having = {n.spec.generation for n in ctx.tables.nodes.values() if not n.is_removed}
+    return tuple(name for name in later if name in having)
+
+
+def find_node(ctx: Context, service: Service) -> str | None:
+    """Return the node of its generation that the policy chooses, None where none has room."""
+    here = snapshots.scene(ctx)
+    need = service.request
+    ask = Ask(
+        service.id,
+        1,
+        need.cpu_m,
+        need.memory_bytes,
+        FOREVER_US,
+        FOREVER_US,
+        None,
+        _mask(ctx, service, here),
+    )
+    policy = ctx.params.service_policy
+    return ctx.placer.spread(policy, here.view, ask, room.seed_of(service))
+
+
+def _mask(ctx: Context, service: Service, here: snapshots.Scene) -> Bools:
+    """Return the nodes of its generation from which no filter keeps it."""
+    mask = here.usable.copy()
+    ports = room.host_ports(service)
+    for i in np.flatnonzero(mask):
+        node = here.nodes[i]
+        is_home = node.spec.generation == service.generation
+        mask[i] = is_home and not room.bar_for(ctx, service, node, ports)
+    return mask

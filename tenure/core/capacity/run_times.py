@@ -1,0 +1,91 @@
+"""Run times learned from the history of each app (DESIGN.md section 6; the safety factor is ours).
+
+T_C^L and T_C^H are the means of the app's last ``RUNS`` jobs of each kind (section 3 of the SLA
+paper profiles jobs beforehand; here every job is a profile), times a safety factor. The factor is
+one plus the root mean square of the relative errors that the means made: each run remembers
+the mean that was expected of it. Where only one kind is known, the other follows by the app's own
+hybrid factor, or by ``Params.hybrid_factor`` (1.3 in the paper) until both are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import sqrt
+from typing import Any
+
+from tenure.core.state.context import Context
+from tenure.model.estimate import AppRuns, Estimate, RunTime
+from tenure.model.job import Job, JobSpec
+
+#: Runs of each kind that are remembered, as DESIGN.md section 6 has it.
+RUNS = 10
+#: The error assumed of a mean that has not been put to the test ``TESTS`` times yet.
+COLD_ERROR = 0.2
+TESTS = 3
+#: A mean that errs by more tells that the app has no run time of its own; the factor ends here.
+MAX_ERROR = 1.0
+
+
+def estimate_for(ctx: Context, spec: JobSpec) -> Estimate:
+    """Return what a job counts with: what its user says, else what its app taught, else unknown."""
+    runs = ctx.tables.apps.get(spec.app)
+    if spec.estimate_local_us is not None:
+        local_us = spec.estimate_local_us
+        hybrid_us = spec.estimate_hybrid_us or round(local_us * factor_of(ctx, runs))
+        return Estimate(local_us, max(local_us, hybrid_us), "given")
+    if runs is not None and (runs.local or runs.hybrid):
+        return _learned(ctx, runs)
+    assumed_us = spec.max_runtime_us or ctx.params.runtime_us
+    return Estimate(assumed_us, assumed_us, "unknown")
+
+
+def estimate_of(ctx: Context, job: Job) -> Estimate:
+    """Return what a job counts with; one stored before estimates were kept has it made anew."""
+    return job.estimate if job.estimate.local_us else estimate_for(ctx, job.spec)
+
+
+def factor_of(ctx: Context, runs: AppRuns | None) -> float:
+    """Return T_C^H / T_C^L of an app, at least 1: its own, or the default until both are known."""
+    if runs is None or not (runs.local and runs.hybrid):
+        return ctx.params.hybrid_factor
+    return max(1.0, mean_us(runs.hybrid) / max(1.0, mean_us(runs.local)))
+
+
+def mean_us(runs: Sequence[RunTime]) -> float:
+    """Return the mean run time."""
+    return sum(run.taken_us for run in runs) / len(runs)
+
+
+def safety_of(runs: Sequence[RunTime]) -> float:
+    """Return the factor on a mean: one plus its root mean square relative error so far."""
+    errors = [run.taken_us / run.mean_us - 1 for run in runs if run.mean_us]
+    error = sqrt(sum(e * e for e in errors) / len(errors)) if errors else 0.0
+    if len(errors) < TESTS:
+        error = max(error, COLD_ERROR)
+    return 1 + min(error, MAX_ERROR)
+
+
+def _learned(ctx: Context, runs: AppRuns) -> Estimate:
+    factor = factor_of(ctx, runs)
+    local = mean_us(runs.local) if runs.local else mean_us(runs.hybrid) / factor
+    hybrid = mean_us(runs.hybrid) if runs.hybrid else local * factor
+    safety = max(safety_of(kind) for kind in (runs.local, runs.hybrid) if kind)
+    count = len(runs.local) + len(runs.hybrid)
+    local_us = max(1, round(local * safety))
+    hybrid_us = max(local_us, round(hybrid * safety))
+    return Estimate(local_us, hybrid_us, "learned", count, round(safety * 1000))
+
+
+def learn(ctx: Context, job: Job) -> None:
+    """Remember a job that succeeded. One whose executors were retried tells nothing of its app."""
+    if job.started_us is None or job.finished_us is None or job.mode not in ("local", "hybrid"):
+        return
+    if any(executor.attempt > 1 for executor in ctx.executors_of(job.id)):
+        return
+    runs = ctx.tables.apps.get(job.spec.app) or AppRuns(job.spec.app)
+    kind: tuple[RunTime, ...] = getattr(runs, job.mode)
+    taken_us = max(1, job.finished_us - job.started_us)
+    run = RunTime(taken_us, round(mean_us(kind)) if kind else 0)
+    changes: dict[str, Any] = {job.mode: (*kind, run)[-RUNS:]}
+    ctx.tables.apps.put(runs.app, replace(runs, changed_us=ctx.now_us, **changes))

@@ -1,0 +1,1 @@
+"""Datasets: put, split, copied, prefetched into memory, repaired and removed."""

@@ -1,0 +1,60 @@
+"""What shuffles carry: as estimated, until the stages before have told what they put out (ours).
+
+A submitter states ``output_ratio``, or nothing. Once some tasks of a stage are done, the mean of
+what they put out counts for the others, and once all are done it is exact. The rest is planned
+anew where that is something else than what the plan counted with, by seconds of the nodes' links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tenure.core.state.context import Context
+from tenure.model.batch import Batch, StageSpec
+from tenure.model.units import US
+
+#: So many tasks of a stage say what the others put out; of fewer than that all of them.
+LEAST = 3
+#: A plan is made anew for another estimate where the way of the rest takes so much more or less,
+REVISED_US = 5 * US
+#: and where that is such a part of it: one over this.
+PART = 5
+
+
+def outputs(ctx: Context, batch: Batch) -> Mapping[str, int]:
+    """Return the bytes that stages with a shuffle behind them put out in all, by name.
+
+    Those of which too few tasks are done are left out.
+    """
+    found = {}
+    for stage in batch.spec.stages:
+        strand = ctx.index.strands[batch.id, stage.name]
+        if stage.partitions and strand.done >= min(LEAST, stage.count):
+            found[stage.name] = strand.put_out * stage.count // strand.done
+    return found
+
+
+def sent_bytes(ctx: Context, batch: Batch, stage: StageSpec) -> int:
+    """Return what is sent to a task of a stage, as far as is known by now."""
+    known = outputs(ctx, batch) if stage.shuffle else {}
+    return batch.spec.sent_bytes(stage, known)
+
+
+def revised(ctx: Context, open_: Sequence[Batch], links: int) -> str:
+    """Return in words that a plan counts with other shuffles than those to come, "" if it does not.
+
+    ``links``: bytes a second to all nodes that lend; 0: not known, so transfers are not planned.
+    """
+    for batch in open_ if links else ():
+        for stage in batch.spec.stages:
+            was = ctx.planning.carried.get((batch.id, stage.name))
+            if was is None or not stage.shuffle:
+                continue
+            now = sent_bytes(ctx, batch, stage)
+            waiting = len(ctx.index.strands[batch.id, stage.name].pending)
+            is_long = abs(now - was) * waiting * US > REVISED_US * links
+            if is_long and abs(now - was) * PART > was:
+                return (
+                    f"stage {stage.shuffle} puts out {'more' if now > was else 'less'} than thought"
+                )
+    return ""

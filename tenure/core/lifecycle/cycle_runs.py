@@ -1,0 +1,353 @@
+"""Runs of cycles: the table of due runs, and the plans that workers submit for them.
+
+A row of this table, not a queue, is the record of what must happen. A worker claims a due row,
+reads a snapshot, and submits a plan under the row's id; every move of it is checked here again, and
+the same plan twice is one plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tenure.core.capacity import forecasts, room
+from tenure.core.services import services
+from tenure.core.services.migration import admission, eligibility, migrations
+from tenure.core.services.migration.move_records import choice_of
+from tenure.core.state.context import Context
+from tenure.model.container import ContainerState, Service
+from tenure.model.effects import Trigger
+from tenure.model.events import (
+    ClaimRun,
+    Command,
+    CycleDue,
+    FailRun,
+    RequestRun,
+    SubmitForecasts,
+    SubmitPlan,
+)
+from tenure.model.node import Node
+from tenure.model.plan import RUN_TRANSITIONS, CycleSpec, Move, Run, RunState, Verdict
+from tenure.model.resources import Resources, exhausted
+from tenure.model.units import FOREVER_US, US
+
+MACHINE = "run"
+#: A manual run that no worker takes in this time has failed.
+UNCLAIMED_US = 60 * US
+#: A worker reads weeks of a whole fleet's past before it forecasts.
+FORECAST_CLAIM_US = 900 * US
+
+
+def to(ctx: Context, run: Run, state: RunState, reason: str = "") -> Run:
+    """Move a run forward; an illegal step is a defect."""
+    if state not in RUN_TRANSITIONS[run.state]:
+        raise AssertionError(f"run {run.id}: {run.state} -> {state}")
+    run = replace(run, state=state, reason=reason or run.reason)
+    if run.is_over:
+        run = replace(run, finished_us=ctx.now_us)
+    ctx.put_run(run)
+    ctx.publish(f"run.{state.value}", run.id, cycle=run.cycle, reason=run.reason)
+    return run
+
+
+def open_runs(ctx: Context, cycle: str) -> list[Run]:
+    """Return the runs of a cycle that are not over, oldest first."""
+    found = [ctx.tables.runs[key] for key in ctx.index.open_runs]
+    return sorted((r for r in found if r.cycle == cycle), key=lambda r: (r.due_us, r.id))
+
+
+def on_due(ctx: Context, event: CycleDue) -> None:
+    """Note that a cycle fell due: once per moment, the one before is missed, none overlap."""
+    key = f"{event.cycle}@{event.due_us}"
+    spec = ctx.cycles.get(event.cycle)
+    if key in ctx.tables.runs or spec is None or spec.mode == "off":
+        return
+    run = Run(key, event.cycle, event.due_us)
+    before = open_runs(ctx, event.cycle)
+    for old in before:
+        if old.state is RunState.DUE and not old.is_manual:
+            to(ctx, old, RunState.MISSED, "no worker took it before the next one fell due")
+    ctx.put_run(run)
+    if any(old.state in (RunState.CLAIMED, RunState.ENACTING) for old in before):
+        to(ctx, run, RunState.SKIPPED, "overlap")
+    else:
+        ctx.publish("run.due", key, cycle=event.cycle)
+
+
+def request(ctx: Context, command: RequestRun) -> None:
+    """Make a due row because a person asks, and have a worker triggered."""
+    spec = ctx.cycles.get(command.cycle)
+    if spec is None:
+        known = ", ".join(sorted(ctx.cycles)) or "none"
+        detail = f"no cycle {command.cycle!r}; configured are: {known}"
+        ctx.refuse(command, "not_found", detail, status=404)
+        return
+    if any(run.state is not RunState.DUE for run in open_runs(ctx, command.cycle)):
+        detail = f"a run of cycle {command.cycle} is under way; try again when it is over"
+        ctx.refuse(command, "overlap", detail, status=409)
+        return
+    key = f"{command.cycle}@manual-{ctx.now_us}"
+    run = ctx.put_run(Run(key, command.cycle, ctx.now_us, is_dry=command.is_dry, is_manual=True))
+    ctx.publish("run.due", key, cycle=command.cycle, is_dry=command.is_dry)
+    ctx.arm(ctx.now_us + UNCLAIMED_US, MACHINE, key)
+    ctx.emit(Trigger(command.cycle, key))
+    ctx.reply(command, run)
+
+
+def claim(ctx: Context, command: ClaimRun) -> None:
+    """Give a worker the run it names, or the latest due run of the cycle."""
+    due = [r for r in open_runs(ctx, command.cycle) if r.state is RunState.DUE]
+    if command.run_id:
+        due = [run for run in due if run.id == command.run_id]
+    else:
+        due = [run for run in due if not run.is_manual]
+    busy = [r for r in open_runs(ctx, command.cycle) if r.state is not RunState.DUE]
+    if not due or busy:
+        detail = f"no run of cycle {command.cycle} is due" if not due else "a run is under way"
+        ctx.refuse(command, "nothing_due", detail, status=409)
+        return
+    run = to(ctx, replace(due[-1], claimed_us=ctx.now_us), RunState.CLAIMED)
+    ctx.arm(ctx.now_us + _claim_us(ctx, run), MACHINE, run.id)
+    ctx.reply(command, run)
+
+
+def _claim_us(ctx: Context, run: Run) -> int:
+    """Return how long a worker may take for a run."""
+    spec = ctx.cycles.get(run.cycle)
+    is_long = spec is not None and spec.kind == "forecast"
+    return FORECAST_CLAIM_US if is_long else ctx.params.claim_us
+
+
+def fail(ctx: Context, command: FailRun) -> None:
+    """Take a worker's word that it could not plan."""
+    run = _known(ctx, command, command.run_id)
+    if run is None:
+        return
+    if run.state in (RunState.DUE, RunState.CLAIMED):
+        run = to(ctx, run, RunState.FAILED, command.reason[:500])
+    ctx.reply(command, run)
+
+
+def _known(ctx: Context, command: Command, key: str) -> Run | None:
+    run = ctx.tables.runs.get(key)
+    if run is None:
+        ctx.refuse(command, "not_found", f"no run {key}", status=404, field="run_id")
+    return run
+
+
+def submit(ctx: Context, command: SubmitPlan) -> None:
+    """Check every move of a plan against the present state and accept or refuse it."""
+    plan = command.plan
+    run = _known(ctx, command, plan.run_id)
+    if run is None:
+        return
+    if run.state is not RunState.CLAIMED:
+        if run.state in (RunState.ENACTING, RunState.DONE, RunState.ADVISED):
+            ctx.reply(command, run)
+        else:
+            detail = f"run {run.id} is {run.state.value}, not claimed"
+            ctx.refuse(command, "wrong_state", detail, status=409, field="run_id")
+        return
+    spec = ctx.cycles.get(run.cycle)
+    if spec is not None and spec.kind != "generation":
+        _refuse_kind(ctx, command, run, "forecasts")
+        return
+    if spec is None or plan.expires_us <= ctx.now_us:
+        reason = "the cycle was removed" if spec is None else "the plan came after it expired"
+        run = to(ctx, run, RunState.FAILED, reason)
+        ctx.reply(command, run)
+        return
+    batch = _Batch(run, spec, plan.expires_us, is_act=spec.mode == "act" and not run.is_dry)
+    verdicts = _verdicts(ctx, batch, plan.moves)
+    run = replace(
+        run,
+        verdicts=verdicts,
+        moves=plan.moves,
+        kept=plan.kept,
+        nodes=plan.nodes,
+        expires_us=plan.expires_us,
+    )
+    if batch.is_act:
+        run = to(ctx, run, RunState.ENACTING)
+        ctx.arm(plan.expires_us + US, MACHINE, run.id)
+    else:
+        run = to(ctx, run, RunState.ADVISED)
+    settle(ctx)
+    ctx.reply(command, ctx.tables.runs[run.id])
+
+
+def submit_forecasts(ctx: Context, command: SubmitForecasts) -> None:
+    """Take some of the forecasts of a claimed run; it ends with the last of them."""
+    run = _known(ctx, command, command.run_id)
+    if run is None:
+        return
+    if run.state in (RunState.DONE, RunState.ADVISED):
+        ctx.reply(command, run)  # the last of them, sent again
+        return
+    if run.state is not RunState.CLAIMED:
+        detail = f"run {run.id} is {run.state.value}, not claimed"
+        ctx.refuse(command, "wrong_state", detail, status=409, field="run_id")
+        return
+    spec = ctx.cycles.get(run.cycle)
+    if spec is not None and spec.kind != "forecast":
+        _refuse_kind(ctx, command, run, "a plan")
+        return
+    if spec is None:
+        run = to(ctx, run, RunState.FAILED, "the cycle was removed")
+    else:
+        run = ctx.put_run(forecasts.submit(ctx, command, run))
+        if command.is_last:
+            is_act = forecasts.is_enacted(ctx, run)
+            run = to(ctx, run, RunState.DONE if is_act else RunState.ADVISED)
+    ctx.reply(command, run)
+
+
+def _refuse_kind(ctx: Context, command: Command, run: Run, wanted: str) -> None:
+    detail = f"run {run.id} is of cycle {run.cycle}, whose runs end with {wanted}"
+    ctx.refuse(command, "wrong_kind", detail, status=409, field="run_id")
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The moves of one plan under way: whose they are, and whether they are enacted."""
+
+    run: Run
+    spec: CycleSpec
+    expires_us: int
+    is_act: bool
+
+
+def _verdicts(ctx: Context, batch: _Batch, moves: tuple[Move, ...]) -> tuple[Verdict, ...]:
+    found: list[Verdict] = []
+    reserved: dict[str, Resources] = {}
+    seen: set[str] = set()
+    for number, move in enumerate(moves):
+        code = _objection(ctx, batch.spec, move, reserved)
+        if move.container in seen:
+            code = "duplicate"
+        seen.add(move.container)
+        if not code and sum(v.code == "accepted" for v in found) >= batch.spec.max_moves:
+            code = "budget"
+        if code:
+            told = _told(ctx, move, code)
+            found.append(Verdict(move.container, move.target, code, detail=told))
+            continue
+        service = ctx.tables.services[move.container]
+        choice = choice_of(ctx, service, move.target)
+        need = room.need_of(ctx, service)
+        reserved[move.target] = reserved.get(move.target, Resources()) + need
+        key = f"{batch.run.id}#{number}" if batch.is_act else ""
+        if key:
+            _accept(ctx, key, batch, move)
+        told = f"{choice.method}; {choice.why}" if choice.why else choice.method
+        found.append(Verdict(move.container, move.target, "accepted", key, told))
+    return tuple(found)
+
+
+def _told(ctx: Context, move: Move, code: str) -> str:
+    """Return why no kind of move is open to a container, where that is the reason."""
+    service = ctx.tables.services.get(move.container)
+    if service is None:
+        return ""
+    barred = eligibility.never(service)
+    if barred and barred[0] == code:
+        return barred[1]
+    return choice_of(ctx, service, move.target).why if code == "not_movable" else ""
+
+
+def _objection(ctx: Context, spec: CycleSpec, move: Move, reserved: dict[str, Resources]) -> str:
+    """Return why a proposed move is refused now, or ""."""
+    service = ctx.tables.services.get(move.container)
+    node = ctx.tables.nodes.get(move.target)
+    if service is None or node is None:
+        return "no_container" if service is None else "no_node"
+    return _stale(ctx, service, move) or _barred(ctx, spec, service, node, reserved)
+
+
+def _stale(ctx: Context, service: Service, move: Move) -> str:
+    if service.state is not ContainerState.RUNNING or service.is_removing:
+        return "not_running"
+    if not services.is_reachable(ctx, service.node):
+        return "source_unreachable"  # nobody could end the source: it would run beside the target
+    if ctx.move_of(service.id) is not None:
+        return "moving"
+    if service.incarnation != move.incarnation or service.node != move.source:
+        return "changed"
+    if ctx.now_us < service.late_us or services.is_haunted(ctx, service):
+        return "unsure"  # a start that ended unknown could revive the source beside the target
+    barred = eligibility.never(service)
+    return barred[0] if barred else ""
+
+
+def _barred(
+    ctx: Context, spec: CycleSpec, service: Service, node: Node, reserved: dict[str, Resources]
+) -> str:
+    leaving = (spec.source, spec.target) if spec.is_consolidating else (spec.source,)
+    if node.spec.generation != spec.target or service.generation not in leaving:
+        return "wrong_generation"
+    if service.moved_us is not None and ctx.now_us < service.moved_us + ctx.params.cooldown_us:
+        return "cooldown"
+    code = room.drop_for(ctx, service, node)
+    if code:
+        return code
+    free = room.free_on(ctx, node) - reserved.get(node.name, Resources())
+    short = exhausted(room.need_of(ctx, service), free, node.capacity)
+    if short:
+        return f"no_room_{short[0]}"
+    return "" if choice_of(ctx, service, node.name).kind else "not_movable"
+
+
+def _accept(ctx: Context, key: str, batch: _Batch, move: Move) -> None:
+    admission.queue(
+        ctx,
+        ctx.tables.services[move.container],
+        key=key,
+        run_id=batch.run.id,
+        target=move.target,
+        generation=batch.spec.target,
+        expires_us=batch.expires_us,
+    )
+
+
+def settle(ctx: Context) -> None:
+    """End the enacting runs whose last move has ended, or waits for what may never come.
+
+    Such a move goes on by itself; its run would have its whole cycle stand still until then, for
+    none overlaps another.
+    """
+    busy = set()
+    for move in ctx.open_moves():
+        held_up_us = migrations.held_up_us(ctx, move)
+        if ctx.now_us < held_up_us:
+            busy.add(move.run_id)
+            if held_up_us < FOREVER_US and move.run_id in ctx.index.open_runs:
+                ctx.arm(held_up_us, MACHINE, move.run_id)
+    for key in sorted(ctx.index.open_runs):
+        run = ctx.tables.runs[key]
+        if run.state is RunState.ENACTING and key not in busy:
+            to(ctx, run, RunState.DONE)
+
+
+def on_timer(ctx: Context, key: str) -> None:
+    """End a run whose worker died, or that no worker took; look at one whose move is held up."""
+    run = ctx.tables.runs.get(key)
+    if run is None or run.is_over:
+        return
+    ctx.is_room_changed |= run.state is RunState.ENACTING
+    late_us = (run.claimed_us or 0) + _claim_us(ctx, run)
+    if run.state is RunState.CLAIMED and ctx.now_us < late_us:
+        ctx.arm(late_us, MACHINE, key)  # the call before was the one for an unclaimed run
+    elif run.state is RunState.CLAIMED:
+        to(ctx, run, RunState.FAILED, "its worker did not submit a plan in time")
+    is_forgotten = run.is_manual and ctx.now_us >= run.due_us + UNCLAIMED_US
+    if run.state is RunState.DUE and is_forgotten:
+        to(ctx, run, RunState.FAILED, "no worker took it in time")
+
+
+def rearm(ctx: Context) -> None:
+    """Set the timers of loaded runs."""
+    for key in ctx.index.open_runs:
+        run = ctx.tables.runs[key]
+        if run.state is RunState.CLAIMED:
+            ctx.arm((run.claimed_us or 0) + _claim_us(ctx, run), MACHINE, key)
+        elif run.is_manual:
+            ctx.arm(run.due_us + UNCLAIMED_US, MACHINE, key)

@@ -1,0 +1,467 @@
+"""Nodes: configuration, reach, and what their listings mean for everything on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core.attempts import executors, tasks, tombstones
+from tenure.core.attempts.executors import is_node_ready
+from tenure.core.batches import reclaims
+from tenure.core.blocks import replicas, tiers
+from tenure.core.capacity import forecasts, ledger, room
+from tenure.core.lifecycle import drain, restore
+from tenure.core.nodes import power
+from tenure.core.services import services
+from tenure.core.services.migration import migrations
+from tenure.core.state.context import GONE_SERVICE, Context
+from tenure.model.batch import TASK_OVER
+from tenure.model.container import Grave, Migration
+from tenure.model.events import (
+    Configured,
+    ContainerSeen,
+    NodeConnected,
+    NodeListed,
+    NodeLost,
+    ScheduleNode,
+)
+from tenure.model.facts import (
+    AGENT_NAME,
+    LABEL_AGENT,
+    LABEL_ATTEMPT,
+    LABEL_CONTAINER,
+    LABEL_EXECUTOR,
+    LABEL_FLEET,
+    LABEL_HELPER,
+    LABEL_INCARNATION,
+    LABEL_JOB,
+    ContainerFacts,
+    EngineFacts,
+    number_of,
+)
+from tenure.model.node import Node, NodeSpec, Power, Reach, Scheduling
+from tenure.model.resources import Resources
+
+Copy = tuple[str, int]
+NOTE = 500
+"""Characters of a node's note: an engine's, or ssh's, last words."""
+MAX_STRANGERS = 100
+"""Names of foreign containers that are kept for each node."""
+
+
+def configure(ctx: Context, event: Configured) -> None:
+    """Take in the configuration: new nodes, changed nodes, nodes that are no longer named."""
+    ctx.cycles = {cycle.name: cycle for cycle in event.cycles}
+    named = {spec.name for spec in event.nodes}
+    for spec in event.nodes:
+        _configure_one(ctx, spec)
+    for node in list(ctx.tables.nodes.values()):
+        if node.name in named:
+            continue
+        if not node.is_removed:
+            ctx.put_node(replace(node, is_removed=True))
+            ctx.publish("node.removed", node.name)
+        drain.begin_removal(ctx, node.name)
+
+
+def _configure_one(ctx: Context, spec: NodeSpec) -> None:
+    node = ctx.tables.nodes.get(spec.name)
+    if node is None:
+        is_fixed = spec.power.driver == "none"
+        state = Power.ON if is_fixed else Power.UNKNOWN
+        capacity = usable(spec, Resources())
+        node = Node(
+            spec,
+            power=state,
+            capacity=capacity,
+            power_since_us=ctx.now_us,
+            unreachable_us=ctx.now_us,
+            known_us=ctx.now_us,
+        )
+        ctx.put_node(node)
+        ctx.publish("node.added", spec.name, generation=spec.generation, site=spec.site.value)
+        if is_fixed:
+            ledger.open_interval(ctx, node)
+        else:
+            power.probe(ctx, spec.name)
+        return
+    if node.is_removed:
+        node = ctx.put_node(replace(node, is_removed=False))
+        drain.named_again(ctx, node.name)
+    tiers.on_configured(ctx, node, spec)
+    node = replace(ctx.tables.nodes[spec.name], spec=spec)
+    if spec.capacity is not None:
+        node = replace(node, capacity=usable(spec, Resources()))
+    if node != ctx.tables.nodes[spec.name]:
+        ctx.put_node(node)
+    ledger.reprice(ctx, node)  # an unchanged node too: an older version kept no watts
+
+
+def retire(ctx: Context) -> None:
+    """Forget nodes that the configuration no longer names, once nothing is on them."""
+    for name in sorted(ctx.index.removed):
+        node = ctx.tables.nodes[name]
+        if node.is_fenced and room.has_only_dead(ctx, name):
+            for grave in ctx.graves_on(name):
+                ctx.drop_grave(grave)  # no listing of that engine will ever show it gone
+        is_empty = not room.is_busy(ctx, node.name) and not replicas.is_sole(ctx, node.name)
+        if is_empty and not node.effect and tiers.clear_node(ctx, node.name):
+            ledger.close_interval(ctx, node.name)
+            drain.forget(ctx, node.name)
+            ctx.strangers.pop(node.name, None)
+            reclaims.forget(ctx, node.name)
+            forecasts.forget(ctx, node.name)
+            ctx.drop_node(node)
+            ctx.forget_node(node.name)
+            tiers.forget_node(ctx, node.name)
+            ctx.publish("node.forgotten", node.name)
+
+
+def usable(spec: NodeSpec, engine: Resources) -> Resources:
+    """Return the usable capacity: stated, else the engine's, less reserve and memory tiers."""
+    whole = spec.capacity if spec.capacity is not None else engine
+    return (whole - spec.kept).clamped()
+
+
+def connected(ctx: Context, event: NodeConnected) -> None:
+    """Note that an engine answers, and continue what waited for it after its first listing."""
+    node, facts = ctx.tables.nodes.get(event.node), event.facts
+    if node is not None:
+        ctx.apart[node.name] = 0 if facts.clock_us is None else ctx.now_us - facts.clock_us
+        _take(ctx, node, facts)
+
+
+def _take(ctx: Context, node: Node, facts: EngineFacts) -> None:
+    """Take an engine for that of a node, unless something stands against it."""
+    ctx.refused[node.name] = facts
+    twin = _twin(ctx, node, facts.engine_id)
+    if twin:
+        note = f"same engine as node {twin}: its ID is {facts.engine_id}"
+        if node.note != note:
+            ctx.put_node(replace(node, note=note))
+            ctx.publish("node.duplicate_engine", node.name, twin=twin)
+        return
+    if node.engine_id not in ("", facts.engine_id) and room.is_busy(ctx, node.name):
+        # what we know of runs on another engine: taking this one for it would start things twice
+        note = f"another engine answers: ID {facts.engine_id}, not {node.engine_id}; fence the node"
+        if node.note != note:
+            ctx.put_node(replace(node, note=note))
+            ctx.publish("node.changed_engine", node.name, was=node.engine_id, now=facts.engine_id)
+        return
+    node = replace(
+        node,
+        reach=Reach.OK,
+        engine_id=facts.engine_id,
+        capacity=usable(node.spec, facts.capacity),
+        images=tuple(sorted(facts.images)),
+        cgroup_driver=facts.cgroup_driver,
+        unreachable_us=None,
+        reconnected_us=ctx.now_us,
+        note="",
+    )
+    ctx.refused.pop(node.name, None)
+    ctx.fresh.pop(node.name, None)
+    ctx.put_node(node)
+    ctx.publish("node.connected", node.name, engine_id=facts.engine_id)
+    tombstones.on_connected(ctx, node.name)
+    services.on_connected(ctx, node.name)
+    if node.power is not Power.STOPPING:
+        power.is_on(ctx, node)
+        ledger.note_on(ctx, node.name)  # one that was on all the time may have other cores by now
+
+
+def _twin(ctx: Context, node: Node, engine_id: str) -> str:
+    """Return another node whose engine this is: one that answers, or that still has our work.
+
+    A node renamed in the configuration would else have all containers of its old name buried.
+    """
+    for other in ctx.tables.nodes.values():
+        if other.name == node.name or not engine_id or other.engine_id != engine_id:
+            continue
+        if other.reach is Reach.OK or room.is_busy(ctx, other.name):
+            return other.name
+    return ""
+
+
+def lost(ctx: Context, event: NodeLost) -> None:
+    """Note that an engine does not answer; nothing is concluded about its containers."""
+    ctx.refused.pop(event.node, None)
+    node = ctx.tables.nodes.get(event.node)
+    if node is None:
+        return
+    if node.power in (Power.ON, Power.UNKNOWN) and event.why and node.note != event.why[:NOTE]:
+        node = ctx.put_node(replace(node, note=event.why[:NOTE]))
+    if node.reach is Reach.UNREACHABLE:
+        return
+    ctx.put_node(replace(node, reach=Reach.UNREACHABLE, unreachable_us=ctx.now_us))
+    ctx.fresh.pop(node.name, None)
+    ctx.publish("node.unreachable", node.name, why=event.why)
+    if node.is_switchable and not node.effect:
+        power.probe(ctx, node.name)
+        if ctx.params.fence_after_us is not None:
+            ctx.arm(ctx.now_us + ctx.params.fence_after_us, power.MACHINE, node.name)
+
+
+def listed(ctx: Context, event: NodeListed) -> None:
+    """Compare a listing with every record that says something is on this node."""
+    node, facts = ctx.tables.nodes.get(event.node), ctx.refused.get(event.node)
+    if node is not None and facts is not None:
+        # what stood against its engine may be gone by now; nobody will say again that it answers
+        _take(ctx, node, facts)
+        node = ctx.tables.nodes[event.node]
+    if node is None or node.reach is not Reach.OK or node.power is not Power.ON:
+        return
+    ctx.fresh[event.node] = max(event.started_us, ctx.fresh.get(event.node, 0))
+    ours = [c for c in event.containers if is_ours(ctx, c)]
+    copies = {copy_of(c): c for c in ours}
+    # a container of ours that no record knows is as good as foreign: its node is not empty
+    foreign = _foreign(event, [c for copy, c in copies.items() if is_known(ctx, copy[0])])
+    if ctx.meta.is_restoring:
+        restore.note(ctx, event.node, copies)
+        _update(ctx, event, foreign)
+        return
+    _match(ctx, event.node, copies, event.started_us)
+    _orphans(ctx, event.node, copies)
+    _update(ctx, event, foreign)
+    ready(ctx, event.node)
+    power.review(ctx, ctx.tables.nodes[event.node])
+    power.maybe_off(ctx, ctx.tables.nodes[event.node])
+
+
+def _foreign(event: NodeListed, ours: list[ContainerFacts]) -> list[str]:
+    """Return the names of running containers that are not ours, nor helpers of ours.
+
+    The node's own agent is none: it goes with the node, and must not keep it on. One whose start
+    its engine's death cut may run though it is not shown to: nobody knows whose it was by now.
+    """
+    mine = {facts.engine_id for facts in ours}
+    alive = (c for c in event.containers if c.is_running or c.is_torn)
+    running = (c for c in alive if not c.labels.get(LABEL_HELPER))
+    return sorted(c.name for c in running if c.engine_id not in mine and not _is_agent(c))
+
+
+def _is_agent(facts: ContainerFacts) -> bool:
+    """Whether a container is the node's agent: the label alone may come with an image."""
+    return LABEL_AGENT in facts.labels and facts.name == AGENT_NAME
+
+
+def _update(ctx: Context, event: NodeListed, names: list[str]) -> None:
+    node, foreign = ctx.tables.nodes[event.node], len(names)
+    ctx.strangers[event.node] = tuple(names[:MAX_STRANGERS])
+    images = tuple(sorted(event.images)) or node.images
+    if (node.foreign_running, node.images) != (foreign, images):
+        ctx.put_node(replace(node, foreign_running=foreign, images=images))
+
+
+def seen(ctx: Context, event: ContainerSeen) -> None:
+    """Take in one inspected container; it never says that another is absent."""
+    node = ctx.tables.nodes.get(event.node)
+    if node is None or node.reach is not Reach.OK or not is_ours(ctx, event.facts):
+        return
+    if ctx.meta.is_restoring:
+        return  # the listing at the end of the survey shows it
+    owner, turn = copy_of(event.facts)
+    for executor in ctx.executors_on(event.node):
+        if (executor.key, executor.attempt) == (owner, turn):
+            executors.on_listing(ctx, executor, event.facts, event.started_us)
+    for service in ctx.services_on(event.node):
+        if (service.id, service.incarnation) == (owner, turn):
+            services.on_listing(ctx, service, event.facts, event.started_us)
+    _task_seen(ctx, (owner, turn), event)
+    move = ctx.move_of(owner)
+    if move is not None:
+        _move_seen(ctx, move, event.node, event.facts, event.started_us)
+    for grave in ctx.graves_on(event.node):
+        if (grave.owner, grave.turn) == (owner, turn):
+            tombstones.on_listing(ctx, grave, event.facts, event.started_us)
+
+
+def _task_seen(ctx: Context, copy: Copy, event: ContainerSeen) -> None:
+    for task in ctx.tasks_on(event.node):
+        if (task.key, task.attempt) == copy:
+            tasks.on_listing(ctx, task, event.facts, event.started_us)
+
+
+def _move_seen(
+    ctx: Context, move: Migration, node: str, facts: ContainerFacts, started_us: int
+) -> None:
+    turn = copy_of(facts)[1]
+    if node == move.source and turn == move.source_incarnation:
+        migrations.on_listing(ctx, move, node, (facts, None), started_us)
+    elif node == move.target and turn == move.incarnation:
+        migrations.on_listing(ctx, move, node, (None, facts), started_us)
+
+
+def is_ours(ctx: Context, facts: ContainerFacts) -> bool:
+    """Whether a container is this fleet's by label, and by name or known engine id.
+
+    All others are foreign. Labels alone do not tell: an image made of one of our containers (by
+    ``docker commit``) hands them on to what people run from it.
+    """
+    owner, turn = copy_of(facts)
+    if facts.labels.get(LABEL_FLEET) != ctx.meta.fleet or not owner:
+        return False
+    name = _name_of(ctx, owner, turn)
+    return name in ("", facts.name) or facts.engine_id in _engine_ids(ctx, owner)
+
+
+def _name_of(ctx: Context, owner: str, turn: int) -> str:
+    """Return the name under which a copy was created; "" of a container forgotten since."""
+    job, is_executor, index = owner.partition("/")
+    if is_executor:
+        return f"tenure-{job}-{index}-{turn}"
+    service = ctx.tables.services.get(owner)
+    return "" if service is None else service.name
+
+
+def _engine_ids(ctx: Context, owner: str) -> set[str]:
+    """Return the engine ids known of an owner's copies: somebody may have renamed them."""
+    found = {grave.engine_id for grave in ctx.graves_of(owner)}
+    move = ctx.move_of(owner)
+    if move is not None:
+        found |= {move.source_id, move.target_id}
+    tables = ctx.tables
+    record = tables.executors.get(owner) or tables.services.get(owner) or tables.tasks.get(owner)
+    return found if record is None else found | {record.engine_id}
+
+
+def copy_of(facts: ContainerFacts) -> Copy:
+    """Return (owner, turn) from the labels: executor key and attempt, or id and incarnation."""
+    labels = facts.labels
+    if LABEL_JOB in labels:
+        owner = f"{labels[LABEL_JOB]}/{labels.get(LABEL_EXECUTOR, '')}"
+        return owner, number_of(labels.get(LABEL_ATTEMPT, ""))
+    return labels.get(LABEL_CONTAINER, ""), number_of(labels.get(LABEL_INCARNATION, ""))
+
+
+def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_us: int) -> None:
+    for executor in ctx.executors_on(node):
+        facts = copies.get((executor.key, executor.attempt))
+        executors.on_listing(ctx, executor, facts, started_us)
+    for service in ctx.services_on(node):
+        facts = copies.get((service.id, service.incarnation))
+        services.on_listing(ctx, service, facts, started_us)
+    for task in ctx.tasks_on(node):
+        tasks.on_listing(ctx, task, copies.get((task.key, task.attempt)), started_us)
+    for move in ctx.moves_at(node):
+        pair = (
+            copies.get((move.container, move.source_incarnation)),
+            copies.get((move.container, move.incarnation)),
+        )
+        migrations.on_listing(ctx, move, node, pair, started_us)
+    for grave in ctx.graves_on(node):
+        tombstones.on_listing(ctx, grave, copies.get((grave.owner, grave.turn)), started_us)
+
+
+def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> None:
+    """Bury our containers that no record wants; those of unknown owners are left alone."""
+    known, unknown = ctx.orphans.get(node, frozenset()), set()
+    buried = {(g.owner, g.turn) for g in ctx.graves_on(node)}
+    for copy, facts in copies.items():
+        if copy in buried or _is_wanted(ctx, node, copy):
+            continue
+        owner, turn = copy
+        if not is_known(ctx, owner):
+            unknown.add(facts.engine_id)
+            if facts.engine_id not in known:
+                ctx.publish("container.orphan", facts.engine_id, node=node, name=facts.name)
+            continue
+        grave = Grave(
+            id=f"{owner}/{turn}@{node}",
+            node=node,
+            owner=owner,
+            turn=turn,
+            name=facts.name,
+            engine_id=facts.engine_id,
+            created_us=ctx.now_us,
+            may_run=facts.is_running,
+        )
+        tombstones.bury(ctx, grave)
+    ctx.orphans[node] = frozenset(unknown)
+
+
+def is_known(ctx: Context, owner: str) -> bool:
+    """Whether a record speaks of this executor or task key, or container id."""
+    tables = ctx.tables
+    return owner in tables.executors or owner in tables.services or owner in tables.tasks
+
+
+def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:
+    owner, turn = copy
+    executor = ctx.tables.executors.get(owner)
+    if executor is not None:
+        # one whose create is under way elsewhere or here is wanted where it was placed
+        return executor.attempt == turn and executor.node == node and not executor.is_over
+    task = ctx.tables.tasks.get(owner)
+    if task is not None:
+        return (task.node, task.attempt) == (node, turn) and task.state not in TASK_OVER
+    move = ctx.move_of(owner)
+    if move is not None:
+        wanted = {(move.source, move.source_incarnation), (move.target, move.incarnation)}
+        return (node, turn) in wanted
+    service = ctx.tables.services.get(owner)
+    if service is None or service.state in GONE_SERVICE:
+        return False
+    return (service.node, service.incarnation) == (node, turn)
+
+
+def ready(ctx: Context, name: str) -> None:
+    """Send what waited for this node, once it has been listed since it connected."""
+    if not is_node_ready(ctx.tables.nodes.get(name)):
+        return
+    for executor in ctx.executors_on(name):
+        ctx.touched_jobs.add(executor.job)
+    ctx.touched_tasks.update(ctx.index.tasks.get(name, ()))
+    services.on_node_ready(ctx, name)
+    tiers.next_chore(ctx, name)
+    for grave in ctx.graves_on(name):
+        if not grave.effect and ctx.now_us >= grave.retry_us:
+            tombstones.dig(ctx, grave)
+
+
+def schedule(ctx: Context, command: ScheduleNode) -> None:
+    """Cordon or uncordon a node, begin or end its maintenance."""
+    node = ctx.tables.nodes.get(command.node)
+    if node is None:
+        ctx.refuse(command, "not_found", f"no node {command.node}", status=404)
+        return
+    if node.is_removed:
+        detail = f"node {node.name} is not in the configuration any more"
+        ctx.refuse(command, "removed", detail, status=409)
+        return
+    problem = _objection(node, command)
+    if problem is not None:
+        ctx.refuse(command, problem[0], problem[1], status=409)
+        return
+    ctx.reply(command, _scheduled(ctx, node, command))
+
+
+def _objection(node: Node, command: ScheduleNode) -> tuple[str, str] | None:
+    """Return why a node cannot be cordoned, uncordoned or taken out of maintenance now."""
+    name, ends = node.name, command.is_in_maintenance is False
+    if node.scheduling is Scheduling.DRAINING and (command.to or ends):
+        return "draining", f"node {name} is being drained: tenure node drain {name} --cancel first"
+    if command.to == "yes" and (command.is_in_maintenance or node.is_in_maintenance) and not ends:
+        return "maintenance", f"node {name} is in maintenance: tenure node maintenance {name} off"
+    return None
+
+
+def _scheduled(ctx: Context, node: Node, command: ScheduleNode) -> Node:
+    """Cordon or uncordon; a maintenance that begins cordons, one that ends uncordons."""
+    was, kept = node, node.is_in_maintenance
+    flag = kept if command.is_in_maintenance is None else command.is_in_maintenance
+    to = Scheduling(command.to) if command.to else node.scheduling
+    if flag and to is Scheduling.YES:
+        to = Scheduling.CORDONED
+    elif kept and not flag and not command.to:
+        to = Scheduling.YES
+    reason = "" if to is Scheduling.YES else command.reason or node.reason
+    node = replace(node, scheduling=to, is_in_maintenance=flag, reason=reason)
+    if node == was:
+        return node
+    node = ctx.put_node(node)
+    if kept is not flag:
+        ctx.publish(f"node.maintenance_{'on' if flag else 'off'}", node.name, reason=node.reason)
+    if was.scheduling is not to:
+        word = "uncordoned" if to is Scheduling.YES else to.value
+        ctx.publish(f"node.{word}", node.name, reason=node.reason)
+    return node

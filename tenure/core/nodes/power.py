@@ -1,0 +1,433 @@
+"""Power: nodes are switched on when work was placed on them, and off when empty and fenced.
+
+State axis: unknown -> on | off; off -> booting -> on -> stopping -> off; any command that failed
+leads to failed, and a probe of the driver says what is true. A node costs from the moment its
+power-on command is issued until its power-off is confirmed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tenure.core.attempts import tasks_of_node
+from tenure.core.blocks import replicas
+from tenure.core.capacity import ledger, room
+from tenure.core.state import reservations
+from tenure.core.state.context import Context
+from tenure.model.container import ContainerState
+from tenure.model.effects import ProbePower, Relist, SwitchPower
+from tenure.model.events import FenceNode, PowerNode
+from tenure.model.job import Job
+from tenure.model.node import Node, Power, Reach, Scheduling
+from tenure.model.outcome import Done, Outcome, Refused
+
+MACHINE = "power"
+#: A listing older than this is too old to call a node empty before it is switched off.
+FRESH_US = 3_000_000
+PROBE_US = 5_000_000
+#: A person's power-off accepts a listing up to this old; each relist interval renews it.
+STALE_US = 30_000_000
+
+
+def want_on(ctx: Context, name: str, why: str, *, by_person: bool = False) -> None:
+    """Switch a node on if it is off; already on or booting is fine.
+
+    In maintenance only a person switches it: somebody's hands may be in the machine.
+    """
+    node = ctx.tables.nodes[name]
+    if node.is_in_maintenance and not by_person:
+        return
+    if node.power not in (Power.OFF, Power.FAILED) or not node.is_switchable or node.effect:
+        return
+    effect = SwitchPower(ctx.effect_id(), f"{MACHINE}:{name}", name, "on")
+    ctx.probes.pop(name, None)  # an answer from before the command says nothing after it
+    node = replace(node, power=Power.BOOTING, power_since_us=ctx.now_us, effect=effect.id)
+    ctx.put_node(replace(node, idle_us=None, note=""))
+    ledger.open_interval(ctx, node)
+    ctx.publish("node.booting", name, why=why)
+    ctx.emit(effect)
+    ctx.arm(ctx.now_us + node.spec.power.timeout_us, MACHINE, name)
+
+
+def is_in_hands(ctx: Context, name: str) -> bool:
+    """Whether a node is not on and, being in maintenance, is switched on by a person alone."""
+    node = ctx.tables.nodes.get(name)
+    return node is not None and node.is_in_maintenance and node.power is not Power.ON
+
+
+def switch_off(ctx: Context, node: Node, why: str) -> None:
+    """Issue the power-off command; callers have made sure that the node is empty or lost."""
+    effect = SwitchPower(ctx.effect_id(), f"{MACHINE}:{node.name}", node.name, "off")
+    ctx.probes.pop(node.name, None)
+    ctx.put_node(replace(node, power=Power.STOPPING, power_since_us=ctx.now_us, effect=effect.id))
+    ctx.publish("node.stopping", node.name, why=why)
+    ctx.emit(effect)
+
+
+def probe(ctx: Context, name: str) -> None:
+    """Ask the node's power driver for the truth."""
+    node = ctx.tables.nodes[name]
+    if node.is_switchable:
+        effect = ProbePower(ctx.effect_id(), f"{MACHINE}:{name}", name)
+        ctx.probes[name] = effect.id
+        ctx.emit(effect)
+
+
+def is_on(ctx: Context, node: Node) -> Node:
+    """Note that a node is on: its engine answers, and no power command is under way.
+
+    A power-on command may mount disks or load images after the engine has begun to answer.
+    """
+    if node.power is Power.ON or node.effect:
+        return node
+    node = replace(node, power=Power.ON, power_since_us=ctx.now_us, note="")
+    ctx.put_node(node)
+    ledger.open_interval(ctx, node)
+    ledger.note_on(ctx, node.name)
+    ctx.publish("node.on", node.name)
+    return ctx.tables.nodes[node.name]
+
+
+def is_off(ctx: Context, node: Node) -> None:
+    """Note that a node is off for certain: nothing runs there, and it costs no more."""
+    ctx.strangers.pop(node.name, None)
+    ctx.put_node(
+        replace(
+            node,
+            power=Power.OFF,
+            reach=Reach.UNREACHABLE,
+            effect="",
+            idle_us=None,
+            foreign_running=0,
+            power_since_us=ctx.now_us,
+        )
+    )
+    ctx.publish("node.off", node.name)
+    ctx.gone.append((node.name, True))
+
+
+def on_effect(ctx: Context, name: str, effect: str, outcome: Outcome) -> None:
+    """Take in the end of a power command or the answer of a probe."""
+    node = ctx.tables.nodes.get(name)
+    if node is None:
+        return
+    if node.effect == effect:
+        node = ctx.put_node(replace(node, effect=""))
+        _switched(ctx, node, outcome)
+    elif not node.effect and ctx.probes.get(name) == effect:
+        del ctx.probes[name]
+        _probed(ctx, node, outcome)
+
+
+def _switched(ctx: Context, node: Node, outcome: Outcome) -> None:
+    is_done = isinstance(outcome, Done)
+    if is_done and node.power is Power.STOPPING:
+        is_off(ctx, node)
+    elif is_done:
+        if node.reach is Reach.OK:
+            is_on(ctx, node)
+            ctx.emit(Relist(node.name))
+    else:
+        _unsettled(ctx, node, outcome)
+
+
+def _unsettled(ctx: Context, node: Node, outcome: Outcome) -> None:
+    """Ask the driver what is true, but not while a command that ended unknown may still act."""
+    detail = outcome.detail if isinstance(outcome, Refused) else "no clear answer"
+    node = ctx.put_node(replace(node, note=f"power command failed: {detail}"[:500]))
+    ctx.publish("node.power_failed", node.name, detail=detail[:500])
+    if node.power is Power.STOPPING and not isinstance(outcome, Refused):
+        # answered "on" now, it would get work, and the late command would take it away
+        retry = ctx.now_us + ctx.params.power_retry_us
+        ctx.put_node(replace(node, retry_us=retry))
+        ctx.arm(retry, MACHINE, node.name)
+    else:
+        probe(ctx, node.name)
+
+
+def _probed(ctx: Context, node: Node, outcome: Outcome) -> None:
+    word = outcome.value if isinstance(outcome, Done) else ""
+    if word == "off" and node.power is Power.ON and node.reach is Reach.OK:
+        # its engine answers: calling it off would start its work a second time elsewhere
+        ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
+    elif word == "off" and node.power is not Power.OFF:
+        was_booting = node.power in (Power.BOOTING, Power.FAILED)
+        is_off(ctx, node)
+        if was_booting:
+            retry = ctx.now_us + ctx.params.power_retry_us
+            ctx.put_node(replace(ctx.tables.nodes[node.name], retry_us=retry))
+            ctx.arm(retry, MACHINE, node.name)
+    elif word == "on":
+        _found_on(ctx, node)
+    elif node.power is not Power.OFF and not word:
+        ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
+    if node.power is Power.ON and node.reach is not Reach.OK:
+        ctx.arm(ctx.now_us + ctx.params.power_retry_us, MACHINE, node.name)
+
+
+def _found_on(ctx: Context, node: Node) -> None:
+    if node.reach is Reach.OK:
+        is_on(ctx, node)
+    elif node.power is not Power.ON:
+        if node.power in (Power.UNKNOWN, Power.OFF, Power.STOPPING):
+            node = replace(node, power=Power.BOOTING, power_since_us=ctx.now_us)
+            ctx.put_node(node)
+            ledger.open_interval(ctx, node)
+        ctx.arm(ctx.now_us + node.spec.power.timeout_us, MACHINE, node.name)
+
+
+def on_timer(ctx: Context, name: str) -> None:
+    """Look after a node: boots that take too long, grace, fencing of lost nodes."""
+    node = ctx.tables.nodes.get(name)
+    if node is None or node.effect:
+        return
+    if node.power is Power.STOPPING and ctx.now_us < node.retry_us:
+        ctx.arm(node.retry_us, MACHINE, name)
+    elif node.power in (Power.UNKNOWN, Power.STOPPING, Power.FAILED):
+        probe(ctx, name)
+        ctx.is_room_changed = True  # one that failed may be tried again
+    elif node.power is Power.BOOTING:
+        _late_boot(ctx, node)
+    elif node.power is Power.ON:
+        if node.reach is not Reach.OK:
+            probe(ctx, name)
+        _maybe_fence(ctx, node)
+        maybe_off(ctx, ctx.tables.nodes[name])
+    elif ctx.now_us < node.retry_us:
+        ctx.arm(node.retry_us, MACHINE, name)
+    else:
+        ctx.is_room_changed = True  # it may be switched on again
+
+
+def _late_boot(ctx: Context, node: Node) -> None:
+    late_us = node.power_since_us + node.spec.power.timeout_us
+    if ctx.now_us < late_us:
+        ctx.arm(late_us, MACHINE, node.name)
+        return
+    node = replace(node, power=Power.FAILED, note="engine did not answer in time after power-on")
+    ctx.put_node(replace(node, retry_us=ctx.now_us + ctx.params.power_retry_us))
+    ctx.dark.append(node.name)
+    ctx.publish("node.failed", node.name, why=node.note)
+    probe(ctx, node.name)
+    ctx.arm(ctx.now_us + ctx.params.power_retry_us, MACHINE, node.name)
+
+
+def review(ctx: Context, node: Node) -> None:
+    """Keep the idle clock of a switchable node that is on."""
+    if node.power is not Power.ON or not node.is_switchable:
+        return
+    if node.name in ctx.held and not room.is_welcome(node):
+        ctx.held.discard(node.name)  # whoever waits cannot count on it any more
+        ctx.arm(ctx.now_us, MACHINE, node.name)
+    busy = _is_needed(ctx, node)
+    if busy and node.idle_us is not None:
+        ctx.put_node(replace(node, idle_us=None))
+    elif not busy and node.idle_us is None:
+        ctx.put_node(replace(node, idle_us=ctx.now_us))
+        ctx.arm(ctx.now_us + ctx.params.grace_us, MACHINE, node.name)
+
+
+def maybe_off(ctx: Context, node: Node) -> None:
+    """Switch a node off that was empty for the grace time and is seen to be empty now.
+
+    Not before its minimum billing period ends: until then it costs the same, and may be of use.
+    """
+    if node.idle_us is None or not _may_go(ctx, node):
+        return
+    due = max(node.idle_us + ctx.params.grace_us, ledger.billed_us(ctx, node.name))
+    if ctx.now_us < due:
+        ctx.arm(due, MACHINE, node.name)
+    elif _is_counted_on(ctx, node):
+        ctx.held.add(node.name)
+    elif ctx.now_us - ctx.fresh.get(node.name, 0) > FRESH_US:
+        ctx.emit(Relist(node.name))
+        ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
+    elif room.is_busy(ctx, node.name):
+        tasks_of_node.evict(ctx, node.name, "its node is switched off")
+        ctx.arm(ctx.now_us + FRESH_US, MACHINE, node.name)
+    else:
+        switch_off(ctx, node, "empty")
+
+
+def is_leaving(ctx: Context, node: Node) -> bool:
+    """Whether an idle node is on its way to be switched off, so that nothing new is lent there."""
+    return node.idle_us is not None and _may_go(ctx, node) and not _is_counted_on(ctx, node)
+
+
+def let_go(ctx: Context) -> None:
+    """Look again at the idle nodes that stayed on for a waiting job; nobody waits any more."""
+    for name in sorted(ctx.held):
+        ctx.arm(ctx.now_us, MACHINE, name)
+    ctx.held.clear()
+
+
+def review_held(ctx: Context) -> None:
+    """Look again at the idle nodes that stay on for a planned start which is not near any more."""
+    for name in sorted(ctx.held):
+        node = ctx.tables.nodes.get(name)
+        if node is None or not reservations.counts_on(ctx, node):
+            ctx.held.discard(name)
+            ctx.arm(ctx.now_us, MACHINE, name)
+
+
+def _may_go(ctx: Context, node: Node) -> bool:
+    is_ours = node.power is Power.ON and node.reach is Reach.OK and node.is_switchable
+    if not is_ours or node.effect or node.is_in_maintenance or _is_needed(ctx, node):
+        return False
+    if ctx.meta.is_restoring:
+        return False  # what its containers are is not known yet
+    if replicas.is_needed(ctx, node.name):
+        return False
+    generation = node.spec.generation
+    others = [
+        n
+        for n in ctx.tables.nodes.values()
+        if n.spec.generation == generation
+        and n.name != node.name
+        and room.is_welcome(n)  # one that takes no new work serves nobody
+        and n.power is Power.ON
+        and n.reach is Reach.OK
+    ]
+    if len(others) < ctx.params.min_on.get(generation, 0):
+        return False
+    spare = sum(max(0, room.free_on(ctx, other).cpu_m) for other in others)
+    return spare >= ctx.params.spare_cpu_m
+
+
+def _is_counted_on(ctx: Context, node: Node) -> bool:
+    """Whether a waiting job may have been promised its deadline on this node staying on."""
+    return bool(awaited(ctx, (node,)))
+
+
+def awaited(ctx: Context, nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the nodes on which a waiting job may count, so that empty they stay on.
+
+    Where the queue is planned, those with a start so near that to switch them off would delay it;
+    else those on which a job that was promised its deadline could run. Never one that takes no new
+    work: a cordon or a drain has taken the promise back.
+    """
+    welcome = [node for node in nodes if room.is_welcome(node)]
+    if reservations.is_planned(ctx):
+        return frozenset(node.name for node in welcome if reservations.counts_on(ctx, node))
+    allowed = ctx.params.job_generations()
+    promised = [job for job in map(ctx.tables.jobs.__getitem__, ctx.index.line) if _waits(ctx, job)]
+    return frozenset(
+        node.name
+        for node in welcome
+        if any(not room.never_for(job, node, allowed) for job in promised)
+    )
+
+
+def _waits(ctx: Context, job: Job) -> bool:
+    """Whether a job in the line was promised a deadline that is still to come."""
+    deadline_us = job.spec.deadline_us
+    is_promised = job.admission.class_ == "admitted" and deadline_us is not None
+    return is_promised and ctx.now_us < (deadline_us or 0)
+
+
+def _is_needed(ctx: Context, node: Node) -> bool:
+    """Whether anything but tasks of batches is or may be on the node, ours or foreign."""
+    return room.is_needed(ctx, node.name) or node.foreign_running > 0
+
+
+def is_occupied(ctx: Context, node: Node) -> bool:
+    """Whether anything is or may be on the node, ours or foreign."""
+    return room.is_busy(ctx, node.name) or node.foreign_running > 0
+
+
+def _maybe_fence(ctx: Context, node: Node) -> None:
+    """Switch off a node that is lost for long, when only executors wait for that."""
+    after = ctx.params.fence_after_us
+    if node.reach is Reach.OK or node.unreachable_us is None or after is None:
+        return
+    if not node.is_switchable or node.is_in_maintenance or ctx.meta.is_restoring:
+        return
+    due = node.unreachable_us + after
+    if ctx.now_us < due:
+        ctx.arm(due, MACHINE, node.name)
+        return
+    has_services = any(
+        s.state not in (ContainerState.REMOVED, ContainerState.STOPPED)
+        for s in ctx.services_on(node.name)
+    )
+    moves = bool(ctx.index.moves_at.get(node.name))
+    waits = ctx.executors_on(node.name) or ctx.tasks_on(node.name)
+    if waits and not has_services and not moves and not node.foreign_running:
+        switch_off(ctx, node, "fence: unreachable with executors or tasks on it")
+
+
+def command(ctx: Context, order: PowerNode) -> None:
+    """Switch a node on or off because a person asks; off only when it is empty."""
+    node = ctx.tables.nodes.get(order.node)
+    if node is None:
+        ctx.refuse(order, "not_found", f"no node {order.node}", status=404)
+        return
+    problem = _objection(ctx, node, order.to)
+    if problem:
+        ctx.refuse(order, problem[0], problem[1], status=409, field="to")
+        return
+    if order.to == "on":
+        want_on(ctx, node.name, "asked for", by_person=True)
+    elif node.power is Power.ON:
+        switch_off(ctx, node, "asked for")
+    ctx.reply(order, ctx.tables.nodes[node.name])
+
+
+def _objection(ctx: Context, node: Node, to: str) -> tuple[str, str] | None:
+    name = node.name
+    if not node.is_switchable:
+        return "no_power_driver", f"node {name} has power driver none; configure one"
+    if to == "on":
+        return None
+    if node.power in (Power.BOOTING, Power.STOPPING):
+        return "busy", f"node {name} is {node.power.value}; try again later"
+    return _why_not_off(ctx, node) if node.power is Power.ON else None
+
+
+def _why_not_off(ctx: Context, node: Node) -> tuple[str, str] | None:
+    if is_occupied(ctx, node):
+        return "not_empty", f"node {node.name} is not empty: tenure node drain {node.name} first"
+    if replicas.is_needed(ctx, node.name):
+        told = (
+            f"node {node.name} has the last replica of a block, one in its memory that a dataset "
+        )
+        told += "asks for, or one on its way"
+        return "last_replica", f"{told}: tenure node drain {node.name} copies it elsewhere"
+    if node.reach is not Reach.OK:
+        return "unreachable", f"node {node.name} cannot be seen to be empty; fence it instead"
+    if ctx.now_us - ctx.fresh.get(node.name, 0) > STALE_US:
+        return "unsure", f"node {node.name} was not listed lately; try again"
+    return None
+
+
+def fence(ctx: Context, order: FenceNode) -> None:
+    """Take an operator's word that nothing runs on an unreachable node any more."""
+    node = ctx.tables.nodes.get(order.node)
+    if node is None:
+        ctx.refuse(order, "not_found", f"no node {order.node}", status=404)
+        return
+    if node.reach is Reach.OK and node.power is Power.ON:
+        detail = f"node {node.name} answers; only an unreachable node can be fenced by word"
+        ctx.refuse(order, "reachable", detail, status=409)
+        return
+    ctx.publish("node.fenced", node.name, why="operator's word")
+    # whatever engine answers next is a fresh one
+    node = ctx.put_node(replace(node, engine_id="", note="fenced by an operator"))
+    ctx.gone.append((node.name, False))
+    if node.scheduling is Scheduling.YES:
+        ctx.put_node(replace(node, scheduling=Scheduling.CORDONED))
+    ctx.reply(order, ctx.tables.nodes[node.name])
+
+
+def rearm(ctx: Context) -> None:
+    """After a restart: probe every switchable node whose state may have changed meanwhile."""
+    for node in list(ctx.tables.nodes.values()):
+        if not node.is_switchable:
+            continue
+        if node.retry_us > ctx.now_us:
+            ctx.arm(node.retry_us, MACHINE, node.name)
+        if node.power is Power.ON:
+            ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
+        elif not node.effect and (node.power is not Power.STOPPING or node.retry_us <= ctx.now_us):
+            probe(ctx, node.name)

@@ -1,0 +1,1 @@
+"""Containers that people submit: requests, placement, and their migrations."""

@@ -1,0 +1,1 @@
+"""How a container moves: eligibility, admission, steps with their undo, and records."""

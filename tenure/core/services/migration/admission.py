@@ -1,0 +1,163 @@
+"""How a migration begins: it is queued, and checked again at the moment when budgets allow it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core.capacity import ledger, room
+from tenure.core.nodes import power
+from tenure.core.services import services
+from tenure.core.services.migration import eligibility
+from tenure.core.services.migration.move_records import MACHINE, choice_of, is_blocked, put, to_next
+from tenure.core.state.context import Context
+from tenure.model.container import ContainerState, Migration, Service, Step
+from tenure.model.node import Power
+from tenure.model.resources import exhausted
+from tenure.model.units import HOUR_US, US, iso
+
+#: A container that may move live alone is not tried for so long after a refusal, twice that after
+#: the next, and at most so long: what refuses it (a connection that is open) may pass.
+LIVE_RETRY_US = 600 * US
+MAX_LIVE_RETRY_US = 2 * HOUR_US
+MAX_LIVE_DOUBLINGS = 4
+NO_LIVE = 400
+"""Characters of an engine's refusal that are kept."""
+RETRY_US = 2 * US
+
+
+def queue(  # noqa: PLR0913 - a move is these things
+    ctx: Context,
+    service: Service,
+    *,
+    key: str,
+    run_id: str,
+    target: str,
+    generation: str,
+    expires_us: int,
+) -> None:
+    """Accept a move off the service's node; it begins once budgets allow, and is checked then."""
+    choice = choice_of(ctx, service, target)
+    move = Migration(
+        id=key,
+        run_id=run_id,
+        container=service.id,
+        source=service.node,
+        target=target,
+        generation=generation,
+        incarnation=max(service.turns, service.incarnation) + 1,
+        created_us=ctx.now_us,
+        source_id=service.engine_id,
+        source_incarnation=service.incarnation,
+        request=room.need_of(ctx, service),
+        kind=choice.kind or "restart",
+        why=choice.why,
+        is_start_first=choice.is_start_first,
+        expires_us=expires_us,
+        changed_us=ctx.now_us,
+        rest=service.state.value if choice.is_at_rest else "",
+    )
+    ctx.put_migration(move)
+    ctx.publish(
+        "migration.queued",
+        service.id,
+        migration=key,
+        source=move.source,
+        target=target,
+        method=move.method,
+        why=move.why,
+    )
+
+
+def refuse(ctx: Context, move: Migration, reason: str) -> None:
+    """End a move that has not begun."""
+    put(ctx, move, Step.REFUSED, reason=reason, finished_us=ctx.now_us)
+
+
+def begin(ctx: Context, move: Migration, service: Service) -> None:
+    """Start a queued move: budgets and fit are checked again, at this moment."""
+    if ctx.is_closing:
+        return
+    code = _objection(ctx, move, service)
+    if code:
+        refuse(ctx, move, code)
+        return
+    # a policy that is on its way to the source would arm it again after the move has disarmed it
+    if service.id in ctx.arming or not _within_budget(ctx, move):
+        ctx.arm(ctx.now_us + RETRY_US, MACHINE, move.id)
+        return
+    node = ctx.tables.nodes[move.target]
+    if node.power is not Power.ON:
+        power.want_on(ctx, move.target, f"move of {service.name}")
+    choice = choice_of(ctx, service, move.target)
+    services.to(ctx, service, ContainerState.MOVING)
+    service = ctx.tables.services[service.id]
+    ctx.put_service(replace(service, turns=max(service.turns, move.incarnation)))
+    ledger.begin_stay(ctx, f"{service.id}/{move.incarnation}", move.target, "")
+    # what was measured since it was queued counts: that is what it was found room for
+    move = replace(
+        move,
+        kind=choice.kind,
+        why=choice.why,
+        is_start_first=choice.is_start_first,
+        request=room.need_of(ctx, service),
+    )
+    put(ctx, move, to_next(ctx, move), started_us=ctx.now_us)
+
+
+def _objection(ctx: Context, move: Migration, service: Service) -> str:
+    """Return why a queued move must not start any more, or ""."""
+    if ctx.now_us >= move.expires_us:
+        return "expired"
+    if service.state is not move.end_state or service.is_removing:
+        return "changed" if move.rest else "not_running"
+    if (service.node, service.incarnation) != (move.source, move.source_incarnation):
+        return "changed"
+    if not services.is_reachable(ctx, move.source):
+        return "source_unreachable"
+    return _barred(ctx, move, service)
+
+
+def _barred(ctx: Context, move: Migration, service: Service) -> str:
+    if ctx.now_us < service.late_us or (move.rest and ctx.now_us < service.guard_us):
+        return "unsure"
+    if services.is_haunted(ctx, service):  # of a move that a backup does not know
+        return "unsure"
+    node = ctx.tables.nodes.get(move.target)
+    if node is None:
+        return "no_node"
+    code = room.drop_for(ctx, service, node)
+    if code:
+        return code
+    if not choice_of(ctx, service, move.target).kind:
+        return "not_movable"
+    need = room.need_of(ctx, service)
+    return "no_room" if exhausted(need, room.free_on(ctx, node), node.capacity) else ""
+
+
+def _within_budget(ctx: Context, move: Migration) -> bool:
+    """Whether one more move may begin; those that wait for somebody do not count."""
+    running = [other for other in ctx.begun_moves() if not is_blocked(ctx, other)]
+    if len(running) >= ctx.params.moves_total:
+        return False
+    for node in (move.source, move.target):
+        touching = sum(node in (m.source, m.target) for m in running)
+        if touching >= ctx.params.moves_per_node:
+            return False
+    return True
+
+
+def bar_live(ctx: Context, move: Migration, reason: str) -> None:
+    """Have the next move of a container be no live one; one that may not move else waits longer
+    after each failure, for what stood against it may pass (an open connection).
+    """
+    service = ctx.tables.services[move.container]
+    if eligibility.may_fall_back(service):
+        ctx.put_service(replace(service, no_live=reason))
+        return
+    wait_us = min(
+        LIVE_RETRY_US << min(service.live_refusals, MAX_LIVE_DOUBLINGS), MAX_LIVE_RETRY_US
+    )
+    retry_us = ctx.now_us + wait_us
+    told = f"{reason[:NO_LIVE]}; it is tried again from {iso(retry_us)} on"
+    count = service.live_refusals + 1
+    ctx.put_service(replace(service, no_live=told, live_retry_us=retry_us, live_refusals=count))

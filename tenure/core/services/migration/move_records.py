@@ -1,0 +1,75 @@
+"""The records of migrations: how a step is put down, and what decides the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tenure.core.services.migration import eligibility
+from tenure.core.services.migration.steps import following
+from tenure.core.state.context import Context
+from tenure.model.container import STEP_OVER, Grave, Migration, Service, Step
+
+MACHINE = "migration"
+
+
+def choice_of(ctx: Context, service: Service, target: str) -> eligibility.Choice:
+    """Return how a service would move to ``target`` now, and why no better way."""
+    nodes, service = ctx.tables.nodes, eligibility.as_of(service, ctx.now_us)
+    source, best = nodes.get(service.node), ctx.params.best_kind
+    return eligibility.choose(service, source, nodes.get(target), best)
+
+
+def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
+    """Record the next step of a move, before anything of it is sent."""
+    defaults: dict[str, Any] = {
+        "changed_us": ctx.now_us,
+        "effect": "",
+        "is_unsure": False,
+        "tries": 0,
+        "retry_us": 0,
+    }
+    move = ctx.put_migration(replace(move, step=step, **(defaults | changes)))
+    if step in STEP_OVER:
+        ctx.ended.append(move)
+    ctx.touched_services.add(move.container)
+    ctx.publish(
+        f"migration.{step.value}",
+        move.container,
+        migration=move.id,
+        source=move.source,
+        target=move.target,
+        method=move.method,
+        reason=move.reason,
+    )
+    return move
+
+
+def is_blocked(ctx: Context, move: Migration) -> bool:
+    """Whether a move waits for somebody to clear a copy, or for an engine that refuses its source.
+
+    What is left of it is a removal or a start: it carries nothing any more.
+    """
+    if move.step is Step.UNDO_SOURCE:
+        return move.tries > 0
+    return any(grave.reason for grave in doomed(ctx, move))
+
+
+def doomed(ctx: Context, move: Migration) -> list[Grave]:
+    """Return the graves of the copy that a move waits to see ended; none in its other steps."""
+    if move.step not in (Step.UNDO_TARGET, Step.SWEEP):
+        return []
+    turn = move.incarnation if move.step is Step.UNDO_TARGET else move.source_incarnation
+    graves = ctx.graves_of(move.container)
+    return [grave for grave in graves if grave.turn == turn and grave.may_run]
+
+
+def to_next(ctx: Context, move: Migration) -> Step:
+    """Return the step after this one is done."""
+    body = ctx.tables.services[move.container].body
+    return following(move.method, move.step, has_volumes=eligibility.has_volumes(body))
+
+
+def has_policy(service: Service) -> bool:
+    """Whether a service has a restart policy of its own, other than ``no``."""
+    return service.restart_policy.get("Name") not in ("", "no", None)

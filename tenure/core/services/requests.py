@@ -1,0 +1,104 @@
+"""What people ask for containers: create, start, stop, remove."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenure.core.capacity import candidates, room
+from tenure.core.nodes import power
+from tenure.core.services import services
+from tenure.core.state.context import Context
+from tenure.model.container import ContainerState, Service
+from tenure.model.effects import StopContainer
+from tenure.model.events import ChangeService, CreateService
+
+S = ContainerState
+
+
+def create(ctx: Context, command: CreateService) -> None:
+    """Accept a container into its generation and place it, or keep it waiting for room."""
+    if command.container in ctx.tables.services:
+        ctx.refuse(command, "duplicate_id", f"container {command.container} exists", status=409)
+        return
+    if command.name in ctx.index.names:
+        detail = f"the name {command.name!r} is taken; remove that container or choose another"
+        ctx.refuse(command, "name_taken", detail, status=409, field="name")
+        return
+    generation = command.generation or ctx.params.nursery
+    if generation not in ctx.params.generations:
+        known = ", ".join(ctx.params.generations)
+        detail = f"unknown generation {generation!r}; known are {known}"
+        ctx.refuse(command, "unknown_generation", detail, field="tenure.generation")
+        return
+    service = Service(
+        id=command.container,
+        name=command.name,
+        app=command.app,
+        body=command.body,
+        generation=room.home(ctx, generation),
+        request=command.request_resources,
+        created_us=ctx.now_us,
+        migrate=command.migrate,
+        overlap=command.overlap,
+        min_age_us=command.min_age_us,
+        is_pullable=command.is_pullable,
+        is_at_home=bool(command.generation),
+        changed_us=ctx.now_us,
+    )
+    if command.may_skip_to and not command.generation:
+        service = candidates.skip(ctx, service, command.may_skip_to)
+    if not candidates.could_fit(ctx, service):
+        detail = f"no node of generation {service.generation} is large enough for it"
+        ctx.refuse(command, "never_fits", detail, field="HostConfig")
+        return
+    ctx.put_service(service)
+    ctx.touched_services.add(service.id)
+    ctx.publish("container.accepted", service.id, name=service.name, generation=service.generation)
+    ctx.reply(command, service)
+
+
+def change(ctx: Context, command: ChangeService) -> None:
+    """Start, stop or remove a service."""
+    service = ctx.tables.services.get(command.container)
+    if service is None or service.state is S.REMOVED:
+        ctx.refuse(command, "not_found", f"no container {command.container}", status=404)
+        return
+    if command.verb == "remove":
+        service = ctx.put_service(replace(service.asked(command.grace_s), is_removing=True))
+        ctx.touched_services.add(service.id)
+    elif service.is_removing:
+        detail = f"container {service.name} is being removed; create it anew once it is gone"
+        ctx.refuse(command, "removing", detail, status=409)
+        return
+    elif service.state is S.MOVING:
+        detail = f"container {service.name} is being moved; try again when it has arrived"
+        ctx.refuse(command, "moving", detail, status=409)
+        return
+    elif command.verb == "stop" and service.state is S.RUNNING and not service.effect:
+        _stop(ctx, service, service.asked(command.grace_s).grace(ctx.params.grace_stop_s))
+    elif command.verb == "start" and service.state in (S.STOPPED, S.EXITED):
+        if power.is_in_hands(ctx, service.node):
+            detail = f"node {service.node} of container {service.name} is off, in maintenance; "
+            detail += f"end that first: tenure node maintenance {service.node} off"
+            ctx.refuse(command, "maintenance", detail, status=409)
+            return
+        # nobody else would switch its node on for it
+        power.want_on(ctx, service.node, f"container {service.name}")
+        services.start(ctx, services.to(ctx, service, S.STARTING, reason="", tries=0))
+    elif not _is_there(service, command.verb):
+        detail = f"container {service.name} is {service.state.value}; cannot {command.verb} it"
+        ctx.refuse(command, "wrong_state", detail, status=409)
+        return
+    ctx.reply(command, ctx.tables.services[service.id])
+
+
+def _is_there(service: Service, verb: str) -> bool:
+    done = {"stop": (S.STOPPED, S.STOPPING, S.EXITED), "start": (S.RUNNING, S.STARTING)}
+    return service.state in done[verb]
+
+
+def _stop(ctx: Context, service: Service, grace_s: int) -> None:
+    owner = f"{services.MACHINE}:{service.id}"
+    effect = StopContainer(ctx.effect_id(), owner, service.node, service.engine_id, grace_s)
+    services.to(ctx, service, S.STOPPING, effect=effect.id)
+    ctx.emit(effect)

@@ -1,0 +1,24 @@
+"""Services that wait for a place: served when room has changed."""
+
+from __future__ import annotations
+
+from tenure.core.capacity import room
+from tenure.core.services import services
+from tenure.core.state.context import UNPLACED_SERVICE, Context
+
+
+def serve(ctx: Context) -> None:
+    """Give waiting services another chance; of those alike, until one finds no place.
+
+    Room only gets less in a pass: hundreds that ask for the same would all be told the same.
+    """
+    nowhere = set()
+    for key in sorted(ctx.index.unplaced):
+        service = ctx.tables.services[key]
+        kind = room.kind_of(service)
+        if kind in nowhere and not service.is_removing:
+            continue
+        services.review(ctx, key)
+        service = ctx.tables.services[key]
+        if service.state in UNPLACED_SERVICE and service.reason == services.NO_ROOM:
+            nowhere.add(kind)

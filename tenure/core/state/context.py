@@ -1,0 +1,497 @@
+"""What every sub-machine works with: tables, indexes, timers, and the effects to be done."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from tenure.core.state.block_index import Shelves, built
+from tenure.core.state.indexes import Index, Look, Scouts, Strand, shift
+from tenure.core.state.params import Params
+from tenure.core.state.prefetch_state import Ahead
+from tenure.core.state.queue_order import queue_key
+from tenure.core.state.tables import Meta, PublicEvent, Tables
+from tenure.core.state.work_limits import Slice
+from tenure.model.batch import Batch, Task
+from tenure.model.container import ContainerState, Grave, Migration, Profile, Service
+from tenure.model.drain import Drain
+from tenure.model.effects import DURABLE_KINDS, Effect, Reply
+from tenure.model.errors import FieldError, Problem
+from tenure.model.events import Command
+from tenure.model.facts import ContainerFacts, EngineFacts
+from tenure.model.harvest import Guard
+from tenure.model.job import EXECUTOR_OVER, Executor, ExecutorState, Job, JobState
+from tenure.model.ledger import Interval, Stay
+from tenure.model.locality import Localizer
+from tenure.model.node import Node
+from tenure.model.placing import Placer
+from tenure.model.plan import CycleSpec, Run
+from tenure.model.resources import Resources
+
+UNDER_WAY = frozenset((JobState.STARTING, JobState.RUNNING))
+UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
+GONE_SERVICE = frozenset((ContainerState.REMOVED, ContainerState.FAILED))
+
+
+class Context:
+    """The one mutable thing of the core. Only code called from ``handle`` changes it.
+
+    ``fresh`` holds the start time of the newest listing of each node, ``profiles`` and ``foreign``
+    the measured use, ``apart`` by how much the clock of each engine is behind our time (since it
+    connected), ``refused`` engines that answer and were not taken for a node's, ``orphans``
+    the engine ids of our containers without a record, by node, as last listed, ``sightings`` all
+    of ours by node while a restore looks at the fleet; none of these is durable: they are learned
+    again after a restart. ``held`` are idle nodes that stay on because a waiting job may count on
+    them. ``gone`` lists nodes just fenced (name, whether by power-off), ``dark`` those that just
+    failed to boot, for the others to hear of, ``ended`` moves that just ended. ``looks`` says when
+    the drain of a node looks again, ``strangers`` names running containers not ours, by node.
+    ``guards`` are the agents that protect the owners of nodes, as they told since the start.
+    ``lent`` is what can be lent of each node, kept until something there changes; ``watched`` what
+    its owners use in the step under way, which its forecast is judged by.
+    ``agenda`` is what the plan of the queue remembers beside its bookings.
+    ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
+    ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness. ``expected`` is
+    what the submissions of the batch that is being handled were foreseen to get. ``arming`` are
+    services that a restore gives their restart policy at this moment. ``questions`` are what slow
+    policies were asked, by job. ``shelves`` says where blocks of datasets lie, ``ahead`` what is
+    prefetched; ``localizer`` decides that, and where tasks over datasets run.
+    ``planning`` is what the holistic planner is asked, ``roster`` what
+    its plan has nodes begin. ``starved`` says since when the tasks of a node have
+    had next to no CPU, ``offers`` is what nodes lend over time, as last reckoned, ``standings``
+    whether they may lend by their record and their agent.
+    ``slice`` is the work on batches that is left to this transaction. ``scouts`` are those who
+    find no place where a node's capacity is not known.
+    """
+
+    def __init__(
+        self, params: Params, make_placer: Callable[[], Placer], localizer: Localizer
+    ) -> None:
+        self.params, self._make_placer, self.localizer = params, make_placer, localizer
+        self.now_us = 0
+        self.tables = Tables()
+        self.index = Index()
+        self.cycles: dict[str, CycleSpec] = {}
+        self.profiles: dict[str, Profile] = {}
+        self.foreign: dict[str, Resources] = {}
+        self.fresh: dict[str, int] = {}
+        self.apart: dict[str, int] = {}
+        self.refused: dict[str, EngineFacts] = {}
+        self.orphans: dict[str, frozenset[str]] = {}
+        self.sightings: dict[str, dict[tuple[str, int], ContainerFacts]] = {}
+        self.why: dict[str, str] = {}
+        self.effects: list[Effect] = []
+        self.public: list[PublicEvent] = []
+        self.timers: list[tuple[int, int, str, str]] = []
+        self._armed: dict[tuple[str, str], int] = {}
+        self._timer_seq = 0
+        self.is_room_changed = self.is_closing = False
+        self.touched_jobs: set[str] = set()
+        self.touched_services: set[str] = set()
+        self.touched_tasks: set[str] = set()
+        self.gone: list[tuple[str, bool]] = []
+        self.loads: dict[str, Any] = {}
+        self.lent: dict[str, Any] = {}
+        self.watched: dict[str, Any] = {}
+        self.guards: dict[str, Guard] = {}
+        self.board: Any = None
+        self.agenda: Any = None
+        self.stale: set[str] = set()
+        self.stale_jobs: set[str] = set()
+        self.touched_nodes: set[str] = set()
+        self.probes: dict[str, str] = {}
+        self.held: set[str] = set()
+        self.dark: list[str] = []
+        self.ended: list[Migration] = []
+        self.looks: dict[str, Look] = {}
+        self.strangers: dict[str, tuple[str, ...]] = {}
+        self.expected: Any = None
+        self.arming: set[str] = set()
+        self.questions: dict[str, Any] = {}
+        self.shelves = Shelves()
+        self.ahead = Ahead()
+        self.planning: Any = None
+        self.roster: Any = None
+        self.starved: dict[str, int] = {}
+        self.offers: dict[str, Any] = {}
+        self.standings: dict[str, Any] = {}
+        self.slice = Slice(params.slice_work)
+        self.scouts = Scouts()
+
+    @cached_property
+    def placer(self) -> Placer:
+        """The policies, made by the first question to them."""
+        return self._make_placer()
+
+    # effects, events, timers
+
+    @property
+    def meta(self) -> Meta:
+        return self.tables.meta.get("meta") or Meta()
+
+    def set_meta(self, **changes: Any) -> None:
+        """Change the counters that live as long as the fleet."""
+        self.tables.meta.put("meta", replace(self.meta, **changes))
+
+    def effect_id(self) -> str:
+        """Return a new effect id, never used before in this fleet."""
+        number = self.meta.next_effect
+        self.set_meta(next_effect=number + 1)
+        return f"e{number}"
+
+    def emit(self, effect: Effect) -> None:
+        """Ask the shell for ``effect``; a durable one enters the outbox."""
+        if effect.kind in DURABLE_KINDS:
+            self.tables.effects.put(effect.id, effect)  # type: ignore[arg-type, union-attr]
+        self.effects.append(effect)
+
+    def publish(self, kind: str, subject: str, **data: Any) -> None:
+        """Append a public event, numbered without gaps."""
+        seq = self.meta.next_event + len(self.public)
+        self.public.append(PublicEvent(seq, self.now_us, kind, subject, data))
+
+    def reply(self, command: Command, value: Any) -> None:
+        """Answer a command."""
+        self.emit(Reply(command.request, value))
+
+    def refuse(
+        self, command: Command, code: str, detail: str, *, status: int = 422, field: str = ""
+    ) -> None:
+        """Answer a command with a problem, naming the faulty field where there is one."""
+        fields = (FieldError(field, detail),) if field else ()
+        self.emit(Reply(command.request, Problem(code, detail, status, fields)))
+
+    def arm(self, at_us: int, machine: str, key: str) -> None:
+        """Have ``machine`` called for ``key`` at ``at_us``; an earlier call stays armed."""
+        armed = self._armed.get((machine, key))
+        if armed is not None and armed <= at_us:
+            return
+        self._armed[machine, key] = at_us
+        self._timer_seq += 1
+        heapq.heappush(self.timers, (at_us, self._timer_seq, machine, key))
+
+    def due(self) -> Iterator[tuple[str, str]]:
+        """Pop the timers that are due; superseded ones are dropped."""
+        while self.timers and self.timers[0][0] <= self.now_us:
+            at_us, _, machine, key = heapq.heappop(self.timers)
+            if self._armed.get((machine, key)) == at_us:
+                del self._armed[machine, key]
+                yield machine, key
+
+    def wakeup_us(self) -> int | None:
+        """Return when the next timer is due, or None."""
+        while self.timers:
+            at_us, _, machine, key = self.timers[0]
+            if self._armed.get((machine, key)) == at_us:
+                return at_us
+            heapq.heappop(self.timers)
+        return None
+
+    # records with indexes
+
+    def put_node(self, node: Node) -> Node:
+        """Store a node."""
+        self.shelves.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
+        self.is_room_changed = True
+        self._touch_node(node.name)
+        self.index.take_node(node)
+        return self.tables.nodes.put(node.name, replace(node, version=node.version + 1))
+
+    def drop_node(self, node: Node) -> None:
+        """Forget a node."""
+        self.tables.nodes.drop(node.name)
+        self.index.drop_node(node)
+        self.stale.add(node.name)
+        self.is_room_changed = True
+
+    def _touch_node(self, name: str) -> None:
+        self.lent.pop(name, None)
+        self.stale.add(name)
+        self.touched_nodes.add(name)
+
+    def put_job(self, job: Job) -> Job:
+        """Store a job."""
+        job = replace(job, version=job.version + 1)
+        if job.is_over:
+            self.why.pop(job.id, None)
+        self._index_job(job)
+        self.stale_jobs.add(job.id)
+        self.is_room_changed = True
+        return self.tables.jobs.put(job.id, job)
+
+    def _index_job(self, job: Job) -> None:
+        index = self.index
+        index.line.put(job)
+        if job.is_over:
+            index.open_jobs.discard(job.id)
+            if index.job_names.get(job.spec.name) == job.id:
+                del index.job_names[job.spec.name]
+        else:
+            index.open_jobs.add(job.id)
+            index.job_names[job.spec.name] = job.id
+        if job.is_estimated:
+            return
+        if job.state in UNDER_WAY:
+            index.unestimated.add(job.id)
+        else:
+            index.unestimated.discard(job.id)
+        if job.id in index.line:
+            index.unknown[job.id] = queue_key(job)
+        else:
+            index.unknown.pop(job.id, None)
+
+    def put_executor(self, executor: Executor) -> Executor:
+        """Store an executor; over means that it takes no room (its grave may)."""
+        old = self.tables.executors.get(executor.key)
+        was = old.node if old and old.state not in EXECUTOR_OVER else ""
+        now = executor.node if executor.state not in EXECUTOR_OVER else ""
+        shift(self.index.executors, was, now, executor.key)
+        self.forget_loads(was, now)
+        self.index.of_job.setdefault(executor.job, set()).add(executor.key)
+        self._index_homeless(executor)
+        self.touched_jobs.add(executor.job)
+        self.is_room_changed = True
+        return self.tables.executors.put(executor.key, executor)
+
+    def _index_homeless(self, executor: Executor) -> None:
+        job = self.tables.jobs.get(executor.job)
+        is_waiting = executor.state is ExecutorState.PLACED and not executor.node
+        if is_waiting and job is not None and job.state in UNDER_WAY:
+            self.index.homeless.add(executor.job)
+
+    def put_service(self, service: Service) -> Service:
+        """Store a service."""
+        old = self.tables.services.get(service.id)
+        was = old.node if old and old.state not in GONE_SERVICE else ""
+        now = service.node if service.state not in GONE_SERVICE else ""
+        shift(self.index.services, was, now, service.id)
+        self.forget_loads(was, now, old.node if old else "")
+        if service.state in UNPLACED_SERVICE:
+            self.index.unplaced.add(service.id)
+        else:
+            self.index.unplaced.discard(service.id)
+        if service.state is ContainerState.REMOVED:
+            if self.index.names.get(service.name) == service.id:
+                del self.index.names[service.name]
+        else:
+            self.index.names[service.name] = service.id
+        self.is_room_changed = True
+        return self.tables.services.put(service.id, replace(service, version=service.version + 1))
+
+    def put_migration(self, move: Migration) -> Migration:
+        """Store a migration."""
+        self.forget_loads(move.source, move.target)
+        if move.is_over:
+            self.index.drop_move(move)
+        else:
+            self.index.take_move(move)
+        self.is_room_changed = True
+        return self.tables.migrations.put(move.id, move)
+
+    def put_grave(self, grave: Grave) -> Grave:
+        """Store a grave."""
+        self.forget_loads(grave.node)
+        self.index.bury(grave)
+        self.is_room_changed = True
+        return self.tables.graves.put(grave.id, grave)
+
+    def drop_grave(self, grave: Grave) -> None:
+        """Forget a grave: its container is gone."""
+        self.forget_loads(grave.node)
+        self.tables.graves.drop(grave.id)
+        self.index.clear(grave)
+        self.touch_owner(grave.owner)
+        self.is_room_changed = True
+
+    def forget_loads(self, *nodes: str) -> None:
+        """Have the load of nodes computed anew: something on them changed."""
+        for node in nodes:
+            if node:
+                self.loads.pop(node, None)
+                self._touch_node(node)
+
+    def forget_node(self, node: str) -> None:
+        """Drop what was learned of a node that the configuration no longer names."""
+        for learned in (self.foreign, self.fresh, self.refused, self.orphans, self.loads):
+            learned.pop(node, None)
+        for told in (self.guards, self.starved, self.offers, self.standings, self.apart):
+            told.pop(node, None)
+
+    def touch_owner(self, owner: str) -> None:
+        """Have the job or service that owns a grave reviewed."""
+        if owner in self.tables.tasks:
+            self.touched_tasks.add(owner)
+        elif "/" in owner:
+            self.touched_jobs.add(owner.partition("/")[0])
+        else:
+            self.touched_services.add(owner)
+
+    def put_interval(self, row: Interval) -> Interval:
+        """Store a ledger interval."""
+        if row.off_us is None:
+            self.index.interval[row.node] = row.id
+        else:
+            self.index.interval.pop(row.node, None)
+        self.stale.add(row.node)  # its minimum billing period is part of t_j
+        return self.tables.intervals.put(row.id, row)
+
+    def put_stay(self, stay: Stay) -> Stay:
+        """Store a stay."""
+        self.index.stays.setdefault(stay.node, set()).add(stay.id)
+        return self.tables.stays.put(stay.id, stay)
+
+    def drop_stay(self, stay: Stay) -> None:
+        """Forget a stay whose interval is settled."""
+        self.index.stays[stay.node].discard(stay.id)
+        self.tables.stays.drop(stay.id)
+
+    def put_run(self, run: Run) -> Run:
+        """Store a run of a cycle."""
+        if run.is_over:
+            self.index.open_runs.discard(run.id)
+        else:
+            self.index.open_runs.add(run.id)
+        return self.tables.runs.put(run.id, run)
+
+    def put_drain(self, drain: Drain) -> Drain:
+        """Store the latest drain of a node."""
+        if drain.is_over:
+            self.index.open_drains.discard(drain.node)
+        else:
+            self.index.open_drains.add(drain.node)
+        return self.tables.drains.put(drain.node, drain)
+
+    def put_batch(self, batch: Batch) -> Batch:
+        """Store a batch."""
+        if batch.is_over:
+            self.index.open_batches.discard(batch.id)
+        else:
+            self.index.open_batches.add(batch.id)
+        self.is_room_changed = True
+        return self.tables.batches.put(batch.id, replace(batch, version=batch.version + 1))
+
+    def put_task(self, task: Task) -> Task:
+        """Store a task of a batch."""
+        old = self.tables.tasks.get(task.key)
+        was = old.place if old is not None else ""
+        shift(self.index.tasks, was, task.place, task.key)
+        for name in (was, task.place):
+            self.lent.pop(name, None)
+        strand = self.index.strands.setdefault((task.batch, task.stage), Strand())
+        strand.take(old, task)
+        self.touched_tasks.add(task.key)
+        self.is_room_changed = True
+        return self.tables.tasks.put(task.key, task)
+
+    # look-ups
+
+    def tasks_on(self, node: str) -> list[Task]:
+        """Return the tasks of batches that are on ``node`` and not over, by key."""
+        return [self.tables.tasks[key] for key in sorted(self.index.tasks.get(node, ()))]
+
+    def executors_on(self, node: str) -> list[Executor]:
+        """Return the executors that are placed on ``node`` and not over, by key."""
+        keys = sorted(self.index.executors.get(node, ()))
+        return [self.tables.executors[key] for key in keys]
+
+    def executors_of(self, job: str) -> list[Executor]:
+        """Return a job's executors in the order of their index."""
+        keys = self.index.of_job.get(job, ())
+        found = [self.tables.executors[key] for key in keys]
+        return sorted(found, key=lambda executor: executor.index)
+
+    def services_on(self, node: str) -> list[Service]:
+        """Return the services that are on ``node``, by id."""
+        keys = sorted(self.index.services.get(node, ()))
+        return [self.tables.services[key] for key in keys]
+
+    def graves_on(self, node: str) -> list[Grave]:
+        """Return the graves on ``node``, by id."""
+        keys = sorted(self.index.graves.get(node, ()))
+        return [self.tables.graves[key] for key in keys]
+
+    def graves_of(self, owner: str) -> list[Grave]:
+        """Return the graves of an executor key or container id."""
+        keys = sorted(self.index.graves_of.get(owner, ()))
+        return [self.tables.graves[key] for key in keys]
+
+    def open_moves(self) -> list[Migration]:
+        """Return the migrations that are not over, in the order of their acceptance."""
+        found = [self.tables.migrations[key] for key in self.index.moves]
+        return sorted(found, key=lambda move: (move.created_us, move.id))
+
+    def begun_moves(self) -> list[Migration]:
+        """Return the migrations that have begun and not ended, by id."""
+        return [self.tables.migrations[key] for key in sorted(self.index.begun)]
+
+    def moves_at(self, node: str) -> list[Migration]:
+        """Return the open migrations from or to ``node``, in the order of their acceptance."""
+        found = [self.tables.migrations[key] for key in self.index.moves_at.get(node, ())]
+        return sorted(found, key=lambda move: (move.created_us, move.id))
+
+    def is_mid_move(self) -> bool:
+        """Whether any migration has begun and not ended."""
+        return bool(self.index.begun)
+
+    def move_of(self, service: str) -> Migration | None:
+        """Return the open migration of a service."""
+        key = self.index.move_of.get(service)
+        return self.tables.migrations.get(key) if key else None
+
+    def reindex(self) -> None:
+        """Build the indexes from freshly loaded tables."""
+        self.index = Index()
+        self.loads.clear()
+        self.lent.clear()
+        self.board = None
+        self.agenda = None
+        self._index_work()
+        self._index_moves()
+        self._index_batches()
+        self.shelves = built(self.tables)
+        tables = self.tables
+        for job in tables.jobs.values():
+            self._index_job(job)
+        for node in tables.nodes.values():
+            self._touch_node(node.name)
+            self.index.take_node(node)
+        self.index.open_runs = {run.id for run in tables.runs.values() if not run.is_over}
+        self.index.open_drains = {d.node for d in tables.drains.values() if not d.is_over}
+        for row in tables.intervals.values():
+            if row.off_us is None:
+                self.index.interval[row.node] = row.id
+        for stay in tables.stays.values():
+            self.index.stays.setdefault(stay.node, set()).add(stay.id)
+
+    def _index_work(self) -> None:
+        tables = self.tables
+        for executor in tables.executors.values():
+            if executor.state not in EXECUTOR_OVER:
+                shift(self.index.executors, "", executor.node, executor.key)
+            self.index.of_job.setdefault(executor.job, set()).add(executor.key)
+            self._index_homeless(executor)
+        for service in tables.services.values():
+            if service.state not in GONE_SERVICE:
+                shift(self.index.services, "", service.node, service.id)
+            if service.state is not ContainerState.REMOVED:
+                self.index.names[service.name] = service.id
+            if service.state in UNPLACED_SERVICE:
+                self.index.unplaced.add(service.id)
+
+    def _index_batches(self) -> None:
+        for task in self.tables.tasks.values():
+            shift(self.index.tasks, "", task.place, task.key)
+            strand = self.index.strands.setdefault((task.batch, task.stage), Strand())
+            strand.take(None, task)
+        batches = self.tables.batches.values()
+        self.index.open_batches = {batch.id for batch in batches if not batch.is_over}
+
+    def _index_moves(self) -> None:
+        tables = self.tables
+        for move in tables.migrations.values():
+            if not move.is_over:
+                self.index.take_move(move)
+        for grave in tables.graves.values():
+            self.index.bury(grave)
