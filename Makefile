@@ -43,7 +43,7 @@ test-faults: $(STAMP) ## the rest of the faults on real engines (under 45 minute
 	@tools/run-tests faults
 
 prop: $(STAMP) ## the simulated fleet over SEEDS seeds
-	@$(BIN)/python -m tenure.simulation.fleet --seeds $(SEEDS) --jobs 2
+	@$(BIN)/python -m tests.fleet --seeds $(SEEDS) --jobs 2
 
 optimum: $(STAMP) ## hold policy exact against milp on INSTANCES small and 200 large instances
 	@TENURE_OPTIMUM=$(INSTANCES) $(BIN)/python -m pytest -q --timeout 7200 tests/property/test_placement_optimum.py

@@ -20,7 +20,7 @@ from benchmarks.figures import Figure, Goal, Report, figure, percentile
 from benchmarks.host import cores
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, engines, folder, kept_to, running, say
-from tenure.simulation.engines import IMAGE
+from tests.fleet.engines import IMAGE
 
 PROBES_PER_S = 50.0
 #: A task takes so much of a node; an hour, so that none ends meanwhile.

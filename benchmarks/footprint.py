@@ -15,8 +15,8 @@ from benchmarks.figures import Figure, Goal, Report, figure
 from benchmarks.host import CpuMeter, memory_mib
 from benchmarks.http import Connection, run
 from benchmarks.rig import Daemon, engines, folder, running, say
-from tenure.simulation.engines import IMAGE as SIMULATED
 from testbed import IMAGE, NodeSpec, Testbed
+from tests.fleet.engines import IMAGE as SIMULATED
 
 SPECS = (
     NodeSpec("node1", "nursery"),

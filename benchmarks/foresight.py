@@ -32,7 +32,7 @@ from tenure.model.units import HOUR_US, MIB
 from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.schema import BUCKET_COLUMNS
 from tenure.profiling.io.store import HISTORY_US
-from tenure.simulation.engines import CPUS, MEMORY_GIB
+from tests.fleet.engines import CPUS, MEMORY_GIB
 
 CYCLE = "foresee"
 #: Due but once a year: it is run by hand.

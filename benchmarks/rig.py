@@ -165,11 +165,11 @@ class Engines:
 
 @contextmanager
 def engines(path: Path, **options: object) -> Iterator[Engines]:
-    """Start simulated engines (options as of ``python -m tenure.simulation.engines``)."""
+    """Start simulated engines (options as of ``python -m tests.fleet.engines``)."""
     path.mkdir(exist_ok=True)
     words = [w for name, value in options.items() for w in (f"--{name.replace('_', '-')}", value)]
     pinned = pinned_to(cores().load)
-    module = [sys.executable, "-m", "tenure.simulation.engines", "--dir", str(path)]
+    module = [sys.executable, "-m", "tests.fleet.engines", "--dir", str(path)]
     process = tied.start(
         [*pinned, *module, *map(str, words)],
         stdin=subprocess.PIPE,

@@ -21,7 +21,7 @@ from benchmarks.figures import Figure, Goal, Report, figure, percentile
 from benchmarks.host import CpuMeter, cores, memory_mib
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, Engines, engines, folder, kept_to, running, say
-from tenure.simulation.engines import IMAGE
+from tests.fleet.engines import IMAGE
 
 PER_NODE = 20
 #: Services are parted among so many apps.

@@ -25,7 +25,7 @@ from benchmarks.host import CpuMeter, cores, filesystem
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, Engines, engines, folder, kept_to, running, say
 from tenure.daemon.app import WARM_NODES
-from tenure.simulation.engines import CPUS, IMAGE
+from tests.fleet.engines import CPUS, IMAGE
 
 CONNECTIONS = 32
 OFFERED_PER_S = 200.0

@@ -3,7 +3,7 @@
 Every ``tests/mutants/*.patch`` begins with the law it breaks and the command that must notice:
 
     law: L2
-    run: python -m tenure.simulation.fleet --seeds 600
+    run: python -m tests.fleet --seeds 600
     says: broke L2
 
 ``says`` is a text that the command's output must hold, so that a mutant does not count as killed

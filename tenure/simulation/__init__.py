@@ -1,4 +1,4 @@
-"""Simulators: of policies on workloads of jobs (``sla``), and of the whole fleet with faults."""
+"""Simulators of policies on workloads of jobs (``sla``) and of generations (``generations``)."""
 
 from tenure.simulation.sla.cluster import Cluster, SimNode, read_cluster
 from tenure.simulation.sla.options import Options

@@ -35,15 +35,15 @@ from tenure.model.qos import QosParams
 from tenure.model.tier import DURABLE
 from tenure.model.units import US
 from tenure.placement.policies import Policies
-from tenure.simulation import remembered, workload
-from tenure.simulation.kept import TIERS, Kept
-from tenure.simulation.restored import RestoredWorld
-from tenure.simulation.shell import SimShell
-from tenure.simulation.story import LawBroken
-from tenure.simulation.world import World
 from tenure.store.codec import Codec
 from tests.api.fleet import CoreBackend
 from tests.api.server import Answer
+from tests.fleet import remembered, workload
+from tests.fleet.kept import TIERS, Kept
+from tests.fleet.restored import RestoredWorld
+from tests.fleet.shell import SimShell
+from tests.fleet.story import LawBroken
+from tests.fleet.world import World
 
 #: So long a request may wait for its answer: questions to the planner are lost at times.
 PATIENCE_US = 200 * US

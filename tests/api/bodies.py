@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tenure.simulation.workload import ABSENT, IMAGES
+from tests.fleet.workload import ABSENT, IMAGES
 
 Body = dict[str, Any]
 Bodies = st.SearchStrategy[Body]

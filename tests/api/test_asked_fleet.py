@@ -33,10 +33,10 @@ from tenure.model.node import NodeSpec
 from tenure.model.resources import Resources
 from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import MIB, US
-from tenure.simulation.faults import BLOWS
 from tests.api import bodies
 from tests.api.asked import AskedBackend, AskedWorld, judge
 from tests.api.server import Answer, Server
+from tests.fleet.faults import BLOWS
 
 RUNS = int(os.environ.get("ASKED", "0"))
 PICK = st.integers(0, 10**6)

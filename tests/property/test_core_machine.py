@@ -55,8 +55,8 @@ from tenure.model.outcome import REFUSALS, Done, Outcome, Refused, Unknown
 from tenure.model.plan import CycleSpec, Move, Plan
 from tenure.model.qos import QosParams
 from tenure.model.units import US
-from tenure.simulation import remembered
-from tenure.simulation.progress import CHECKS, restored_service
+from tests.fleet import remembered
+from tests.fleet.progress import CHECKS, restored_service
 from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node
 
 NODES = (

@@ -13,9 +13,9 @@ import pytest
 
 from tenure.model.container import Step
 from tenure.placement.policies import Policies
-from tenure.simulation.faults import ALL_FAULTS, CALL_FAULTS
-from tenure.simulation.fleet import Failure, run_seed, run_seeds
 from testbed import bounded
+from tests.fleet.faults import ALL_FAULTS, CALL_FAULTS
+from tests.fleet.seeds import Failure, run_seed, run_seeds
 
 SEEDS = int(os.environ.get("SEEDS", "2000"))
 #: Below this a fault that occurs once in some hundred seeds may honestly be missing.
@@ -110,7 +110,7 @@ def test_a_seed_tells_the_same_story_twice() -> None:
 def test_the_story_does_not_depend_on_the_order_of_hashes() -> None:
     """Sets of text iterate in another order in every process; no decision may show that."""
     code = (
-        "from tenure.simulation.fleet import run_seed\n"
+        "from tests.fleet.seeds import run_seed\n"
         "print([run_seed(seed).digest for seed in range(60)])"
     )
     stories = {

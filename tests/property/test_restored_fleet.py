@@ -1,6 +1,6 @@
 """The fleet simulator with a backup that is put back amid each run: every law but the ledger's.
 
-More seeds: ``python -m tenure.simulation.fleet --restore --seeds 20000 --jobs 2``.
+More seeds: ``python -m tests.fleet --restore --seeds 20000 --jobs 2``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from tenure.simulation.fleet import Failure, run_seeds
-from tenure.simulation.restored import RestoredWorld
+from tests.fleet.restored import RestoredWorld
+from tests.fleet.seeds import Failure, run_seeds
 
 SEEDS = int(os.environ.get("SEEDS", "400"))
 WANTED = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tenure.core.state.params import PrefetchParams
 from tenure.model.batch import TaskState
 from tenure.model.tier import TierKind
-from tenure.simulation import remembered
+from tests.fleet import remembered
 from tests.unit.core.bench import node
 from tests.unit.core.dispatch.test_core_task_inputs import Library
 from tests.unit.core.lender import AGENT

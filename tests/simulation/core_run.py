@@ -20,11 +20,11 @@ from tenure.model.units import US
 from tenure.placement.planner import COMPILED_BOUNDS
 from tenure.placement.policies import Policies
 from tenure.simulation import Cluster, Options, Workload
-from tenure.simulation.faults import Faults
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.shell import SimShell, Surroundings
-from tenure.simulation.story import Story
-from tenure.simulation.timeline import Timeline
+from tests.fleet.faults import Faults
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.shell import SimShell, Surroundings
+from tests.fleet.story import Story
+from tests.fleet.timeline import Timeline
 
 IMAGE = "base:latest"
 #: Later than any second that the simulators call zero; the daemon needs one to see its nodes.

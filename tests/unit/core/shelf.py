@@ -23,7 +23,7 @@ from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import MIB, US
-from tenure.simulation import remembered
+from tests.fleet import remembered
 from tests.unit.core.bench import Bench, node
 
 BLOCK = 4 * MIB

@@ -29,7 +29,7 @@ from tenure.model.node import Power
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.units import US
 from tenure.placement.policies import Policies
-from tenure.simulation.remembered import check
+from tests.fleet.remembered import check
 from tests.regression.acts import ALWAYS, fence, run_service
 from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
 

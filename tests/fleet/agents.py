@@ -17,14 +17,14 @@ from tenure.model.harvest import Guard, HarvestAction, guarded_parent
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
 from tenure.model.units import US
-from tenure.simulation.machine import Machine
-from tenure.simulation.story import LawBroken
-from tenure.simulation.timeline import Timeline
+from tests.fleet.machine import Machine
+from tests.fleet.story import LawBroken
+from tests.fleet.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tenure.simulation.faults import Faults
+    from tests.fleet.faults import Faults
 
 Put = Callable[[Callable[[int], Event]], object]
 KILLED = 137

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
-from tenure.simulation.clocks import SimClocks
-from tenure.simulation.faults import Faults
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.timeline import Timeline
+from tests.fleet.clocks import SimClocks
+from tests.fleet.faults import Faults
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.timeline import Timeline
 
 Put = Callable[[Callable[[int], Event]], bool]
 #: A watcher misses failures shorter than this (milliseconds).

@@ -11,7 +11,7 @@ from tenure.core.state.context import UNDER_WAY, Context
 from tenure.model.container import Step
 from tenure.model.job import ExecutorState
 from tenure.model.node import Power
-from tenure.simulation.story import LawBroken
+from tests.fleet.story import LawBroken
 
 
 def check(ctx: Context) -> None:

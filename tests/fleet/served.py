@@ -21,10 +21,10 @@ from aiohttp import web
 
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
-from tenure.simulation import documents
-from tenure.simulation.guarding import PATHS, SimGuards
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.timeline import Timeline
+from tests.fleet import documents
+from tests.fleet.guarding import PATHS, SimGuards
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.timeline import Timeline
 
 #: Ends of containers happen this late at most.
 PUMP_S = 0.02

@@ -28,8 +28,8 @@ from tenure.model.events import (
 from tenure.model.node import Node
 from tenure.model.plan import CycleSpec, Move, Plan, Run
 from tenure.model.units import US
-from tenure.simulation.shell import SimShell
-from tenure.simulation.story import LawBroken
+from tests.fleet.shell import SimShell
+from tests.fleet.story import LawBroken
 
 Ask = Callable[[Callable[[int, str], Command], Callable[[Reply], None]], bool]
 #: Refusals of what a snapshot does not tell: it may pass before the move would begin.

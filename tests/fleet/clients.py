@@ -25,11 +25,11 @@ from tenure.model.events import (
 )
 from tenure.model.job import Job
 from tenure.model.units import US
-from tenure.simulation.lent import chunks_of
-from tenure.simulation.shell import SimShell
-from tenure.simulation.statistics import Statistics
-from tenure.simulation.worker import Worker
-from tenure.simulation.workload import Wish
+from tests.fleet.lent import chunks_of
+from tests.fleet.shell import SimShell
+from tests.fleet.statistics import Statistics
+from tests.fleet.worker import Worker
+from tests.fleet.workload import Wish
 
 #: A client that gets no reply asks again after this long, with the same idempotency key.
 PATIENCE_US = 15 * US

@@ -40,12 +40,12 @@ from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval
 from tenure.model.node import Node, Power
 from tenure.model.units import US, cost_nano
-from tenure.simulation import capacity, emptiness, lent, progress
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.store import SimStore
-from tenure.simulation.story import LawBroken
-from tenure.simulation.timeline import Timeline
-from tenure.simulation.waiting import Waiting
+from tests.fleet import capacity, emptiness, lent, progress
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.store import SimStore
+from tests.fleet.story import LawBroken
+from tests.fleet.timeline import Timeline
+from tests.fleet.waiting import Waiting
 
 #: Somebody's own container may start this long before a node idles off without having been seen:
 #: the age of the listing, and the way of the command.

@@ -30,10 +30,10 @@ from tenure.model.batch import (
 from tenure.model.node import Node
 from tenure.model.resources import Resources, total
 from tenure.model.units import MIB, US
-from tenure.simulation.capacity import Needs, load_on
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.store import SimStore
-from tenure.simulation.story import LawBroken
+from tests.fleet.capacity import Needs, load_on
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.store import SimStore
+from tests.fleet.story import LawBroken
 
 S = TaskState
 CHUNK = 4 * MIB

@@ -13,15 +13,15 @@ from tenure.model.node import NodeSpec, Power
 from tenure.model.placing import Placer
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.simulation import healed, lent, workload
-from tenure.simulation.clients import Clients
-from tenure.simulation.faults import BLOWS, Faults
-from tenure.simulation.kept import Kept, with_tiers
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.shell import SimShell, Surroundings
-from tenure.simulation.story import LawBroken, Story
-from tenure.simulation.tampering import Tampering
-from tenure.simulation.timeline import Timeline
+from tests.fleet import healed, lent, workload
+from tests.fleet.clients import Clients
+from tests.fleet.faults import BLOWS, Faults
+from tests.fleet.kept import Kept, with_tiers
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.shell import SimShell, Surroundings
+from tests.fleet.story import LawBroken, Story
+from tests.fleet.tampering import Tampering
+from tests.fleet.timeline import Timeline
 
 START_US = 1_700_000_000 * US
 #: Every so many seeds one has no faults: there deadlines and ledger must be exact.

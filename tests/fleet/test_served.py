@@ -26,8 +26,8 @@ from tenure.model.outcome import Done, Refused
 from tenure.model.resources import Resources
 from tenure.model.units import MIB
 from tenure.profiling.decode import decode_stats, difference
-from tenure.simulation.machine import Machine
-from tenure.simulation.served import ServedFleet
+from tests.fleet.machine import Machine
+from tests.fleet.served import ServedFleet
 
 IMAGE = "simulated:1"
 SIZE = Resources(4000, 8192 * MIB)

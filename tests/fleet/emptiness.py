@@ -10,9 +10,9 @@ from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.drain import Drain, DrainState
 from tenure.model.facts import LABEL_CONTAINER, LABEL_EXECUTOR, LABEL_JOB
 from tenure.model.job import Executor, ExecutorState
-from tenure.simulation.machine import Machine
-from tenure.simulation.store import SimStore
-from tenure.simulation.story import LawBroken
+from tests.fleet.machine import Machine
+from tests.fleet.store import SimStore
+from tests.fleet.story import LawBroken
 
 #: What a service is in while it takes no place on its node.
 GONE = (ContainerState.REMOVED, ContainerState.FAILED)

@@ -21,9 +21,9 @@ from tenure.model.effects import (
     TwoEngineEffect,
 )
 from tenure.model.outcome import Outcome, Refused, Unknown
-from tenure.simulation.faults import CALL_FAULTS, Faults
-from tenure.simulation.machine import Machine
-from tenure.simulation.timeline import Timeline
+from tests.fleet.faults import CALL_FAULTS, Faults
+from tests.fleet.machine import Machine
+from tests.fleet.timeline import Timeline
 
 TIMEOUT_MS = 15_000
 #: A call that was given up may still happen this long after.

@@ -35,19 +35,19 @@ from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.placing import Placer
 from tenure.placement.milp import outcome_of
-from tenure.simulation import remembered
-from tenure.simulation.agents import SimAgents
-from tenure.simulation.clocks import SimClocks
-from tenure.simulation.faults import DEATHS, Faults
-from tenure.simulation.laws import Laws
-from tenure.simulation.machine import Machine
-from tenure.simulation.power import SimPower
-from tenure.simulation.store import SimStore
-from tenure.simulation.story import Story
-from tenure.simulation.tale import told_effect, told_event
-from tenure.simulation.timeline import Timeline
-from tenure.simulation.watch import Watchers
-from tenure.simulation.wire import Wire
+from tests.fleet import remembered
+from tests.fleet.agents import SimAgents
+from tests.fleet.clocks import SimClocks
+from tests.fleet.faults import DEATHS, Faults
+from tests.fleet.laws import Laws
+from tests.fleet.machine import Machine
+from tests.fleet.power import SimPower
+from tests.fleet.store import SimStore
+from tests.fleet.story import Story
+from tests.fleet.tale import told_effect, told_event
+from tests.fleet.timeline import Timeline
+from tests.fleet.watch import Watchers
+from tests.fleet.wire import Wire
 
 Make = Callable[[int], Event]
 #: A dead daemon is back after this long (milliseconds).

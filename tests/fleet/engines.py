@@ -1,4 +1,4 @@
-"""A fleet of simulated engines on unix sockets: ``python -m tenure.simulation.engines --dir D``.
+"""A fleet of simulated engines on unix sockets: ``python -m tests.fleet.engines --dir D``.
 
 Prints one line of JSON once all answer: the ``nodes`` of a ``tenured.yml``. Ends on SIGTERM, or
 when its standard input is closed, so that it never outlives whoever started it.
@@ -21,7 +21,7 @@ from typing import Any
 from tenure.model.outcome import Done
 from tenure.model.resources import Resources
 from tenure.model.units import MIB
-from tenure.simulation.served import STATS_S, ServedFleet
+from tests.fleet.served import STATS_S, ServedFleet
 
 IMAGE = "simulated:1"
 #: Cores of each node, and its memory, unless the command says otherwise.
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tenure.simulation.engines")
+    parser = argparse.ArgumentParser(prog="python -m tests.fleet.engines")
     parser.add_argument("--dir", type=Path, required=True, help="folder of the sockets")
     parser.add_argument("--nodes", type=int, default=60)
     parser.add_argument("--generations", type=int, default=1, choices=(1, 2, 3))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tenure.model.units import MIB, US
-from tenure.simulation.machine import Machine, SimContainer
+from tests.fleet.machine import Machine, SimContainer
 
 API_VERSION = "1.41"
 ZERO_TIME = "0001-01-01T00:00:00Z"

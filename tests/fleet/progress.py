@@ -12,8 +12,8 @@ from tenure.model.drain import DRAIN_TRANSITIONS, Drain
 from tenure.model.job import EXECUTOR_TRANSITIONS, JOB_TRANSITIONS, Executor, Job
 from tenure.model.ledger import Interval
 from tenure.model.plan import RUN_TRANSITIONS, Run
-from tenure.simulation import lent
-from tenure.simulation.story import LawBroken
+from tests.fleet import lent
+from tests.fleet.story import LawBroken
 
 W = TypeVar("W", bound=StrEnum)
 

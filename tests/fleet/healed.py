@@ -11,11 +11,11 @@ from tenure.model.job import Job, JobState
 from tenure.model.ledger import Interval
 from tenure.model.node import Node, Power
 from tenure.model.plan import Run, RunState
-from tenure.simulation.laws import copy_of
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.power import OnTimes
-from tenure.simulation.store import SimStore
-from tenure.simulation.story import LawBroken
+from tests.fleet.laws import copy_of
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.power import OnTimes
+from tests.fleet.store import SimStore
+from tests.fleet.story import LawBroken
 
 S = ContainerState
 #: Even where nothing takes time, each answer comes a microsecond after its question.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tenure.model.units import US
-from tenure.simulation.story import Story
+from tests.fleet.story import Story
 
 #: What may happen to one call of an engine.
 CALL_FAULTS = ("slow", "lost", "late", "deaf", "refused", "lie", "twice")

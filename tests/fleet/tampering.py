@@ -15,9 +15,9 @@ from functools import partial
 from random import Random
 
 from tenure.model.units import US
-from tenure.simulation.clocks import SimClocks
-from tenure.simulation.machine import Machine
-from tenure.simulation.shell import SimShell
+from tests.fleet.clocks import SimClocks
+from tests.fleet.machine import Machine
+from tests.fleet.shell import SimShell
 
 #: Clocks of engines are off by at most so much.
 APART_US = 600 * US

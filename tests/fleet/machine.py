@@ -10,10 +10,10 @@ from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
 from tenure.model.units import US
-from tenure.simulation.behaviour import behaviour_of
-from tenure.simulation.disks import Disks
-from tenure.simulation.story import LawBroken
-from tenure.simulation.timeline import Timeline
+from tests.fleet.behaviour import behaviour_of
+from tests.fleet.disks import Disks
+from tests.fleet.story import LawBroken
+from tests.fleet.timeline import Timeline
 
 #: An engine waits this long before it restarts a container by its policy.
 RESTART_US = US

@@ -1,4 +1,4 @@
-"""Run seeds of the fleet simulator: ``python -m tenure.simulation.fleet --seed N [-v]``."""
+"""Run seeds of the fleet simulator: ``python -m tests.fleet --seed N [-v]``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from functools import partial
 from multiprocessing import get_context
 
 from tenure.placement.policies import Policies
-from tenure.simulation.restored import RestoredWorld
-from tenure.simulation.story import LawBroken
-from tenure.simulation.world import Report, World
+from tests.fleet.restored import RestoredWorld
+from tests.fleet.story import LawBroken
+from tests.fleet.world import Report, World
 
 TAIL_LINES = 60
 #: Seeds handed to a process at a time: small enough for a smooth progress line.
@@ -32,7 +32,7 @@ class Failure:
     tail: str
 
     def __str__(self) -> str:
-        replay = f"python -m tenure.simulation.fleet --seed {self.seed} -v"
+        replay = f"python -m tests.fleet --seed {self.seed} -v"
         return f"{self.tail}\nseed {self.seed} broke {self.law}: {self.text}\nreplay: {replay}"
 
 
@@ -82,7 +82,7 @@ def run_seeds(
 
 def main(argv: list[str] | None = None) -> int:
     """Run one seed loudly, or many with progress; 1 if any broke a law."""
-    parser = argparse.ArgumentParser(prog="python -m tenure.simulation.fleet")
+    parser = argparse.ArgumentParser(prog="python -m tests.fleet")
     parser.add_argument("--seed", type=int, help="run this seed alone")
     parser.add_argument("--seeds", type=int, default=2000, help="run this many seeds")
     parser.add_argument("--start", type=int, default=0, help="the first of them")
@@ -129,7 +129,3 @@ def _run_many(results: Iterator[Report | Failure], seeds: int, most: int) -> int
     print(f"{len(failures)} failures; struck: {dict(sorted(struck.items()))}")
     print(f"{time.monotonic() - begun:.1f} s")
     return int(bool(failures))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

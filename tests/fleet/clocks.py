@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tenure.model.ourtime import Anchor, Resumed, resumed
 from tenure.model.units import US
-from tenure.simulation.timeline import Timeline
+from tests.fleet.timeline import Timeline
 
 #: The daemon's machine has been on for so long when a run begins.
 ON_FOR_US = 1000 * US

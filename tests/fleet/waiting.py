@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from tenure.core.state.params import Params
 from tenure.model.job import Executor, Job
 from tenure.model.node import Node, Power, Reach
-from tenure.simulation.machine import Machine
-from tenure.simulation.store import SimStore
-from tenure.simulation.story import LawBroken
-from tenure.simulation.timeline import Timeline
+from tests.fleet.machine import Machine
+from tests.fleet.store import SimStore
+from tests.fleet.story import LawBroken
+from tests.fleet.timeline import Timeline
 
 if TYPE_CHECKING:
     from tenure.core.state.tables import Changes

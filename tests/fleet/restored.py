@@ -19,12 +19,12 @@ from tenure.core.state.tables import Changes, Meta
 from tenure.model.container import ContainerState
 from tenure.model.facts import LABEL_DRIVER, LABEL_JOB
 from tenure.model.placing import Placer
-from tenure.simulation import healed, progress
-from tenure.simulation.laws import copy_of
-from tenure.simulation.machine import SimContainer
-from tenure.simulation.store import Records
-from tenure.simulation.story import LawBroken
-from tenure.simulation.world import START_US, Report, World
+from tests.fleet import healed, progress
+from tests.fleet.laws import copy_of
+from tests.fleet.machine import SimContainer
+from tests.fleet.store import Records
+from tests.fleet.story import LawBroken
+from tests.fleet.world import START_US, Report, World
 
 GONE = (ContainerState.REMOVED, ContainerState.FAILED)
 

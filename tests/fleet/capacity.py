@@ -10,8 +10,8 @@ from tenure.model.container import ContainerState, Grave, Migration, Profile, Se
 from tenure.model.job import Executor, Job
 from tenure.model.node import Node
 from tenure.model.resources import Resources, larger, total
-from tenure.simulation.store import SimStore
-from tenure.simulation.story import LawBroken
+from tests.fleet.store import SimStore
+from tests.fleet.story import LawBroken
 
 IDLE = frozenset(
     (

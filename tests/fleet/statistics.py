@@ -12,7 +12,7 @@ from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.events import UsageObserved
 from tenure.model.resources import Resources
 from tenure.model.units import US
-from tenure.simulation.shell import SimShell
+from tests.fleet.shell import SimShell
 
 SWEEP_US = 5 * US
 #: As the sampler asks before it tells of a profile or an app.

@@ -15,8 +15,8 @@ from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tenure.placement.names import MILP, POLICIES, TENURE
-from tenure.simulation import lent
-from tenure.simulation.behaviour import WORKER_ENDS
+from tests.fleet import lent
+from tests.fleet.behaviour import WORKER_ENDS
 
 IMAGES = ("base:latest", "tool:latest")
 ABSENT = "absent:latest"

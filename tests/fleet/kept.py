@@ -35,12 +35,12 @@ from tenure.model.resources import Resources
 from tenure.model.tier import DURABLE, TierKind, TierSpec
 from tenure.model.units import MIB, US
 from tenure.placement.names import TENURE
-from tenure.simulation.clients import PATIENCE_US, Clients
-from tenure.simulation.disks import ROTTEN, digest_of
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.shell import SimShell
-from tenure.simulation.story import LawBroken
-from tenure.simulation.workload import IMAGES, Wish
+from tests.fleet.clients import PATIENCE_US, Clients
+from tests.fleet.disks import ROTTEN, digest_of
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.shell import SimShell
+from tests.fleet.story import LawBroken
+from tests.fleet.workload import IMAGES, Wish
 
 BLOCK = 8 * MIB
 TIERS = (

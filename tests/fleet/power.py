@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from tenure.model.effects import ProbePower, SwitchPower
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
-from tenure.simulation.faults import POWER_FAULTS, Faults
-from tenure.simulation.machine import Machine
-from tenure.simulation.timeline import Timeline
+from tests.fleet.faults import POWER_FAULTS, Faults
+from tests.fleet.machine import Machine
+from tests.fleet.timeline import Timeline
 
 #: A power command that hangs is given up after this long.
 TIMEOUT_MS = 20_000
