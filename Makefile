@@ -55,7 +55,7 @@ bench: $(STAMP) ## take the figures of docs/benchmarks.md, or one: BENCH=submiss
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 reproduction: $(STAMP) ## simulate the SLA paper's study again: DATA=folder THEIRS=file
-	@$(BIN)/python -m benchmarks reproduction-sla $(if $(DATA),--data $(DATA)) $(if $(THEIRS),--theirs $(THEIRS)) --write
+	@$(BIN)/python -m reproductions sla $(if $(DATA),--data $(DATA)) $(if $(THEIRS),--theirs $(THEIRS)) --write
 
 demo: $(STAMP) ## run the main job on real engines; ends with a report in out/demo
 	@$(BIN)/python -m demo --out $(OUT)/demo

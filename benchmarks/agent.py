@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Goal, Report, figure
-from benchmarks.host import CpuMeter, memory_mib
 from benchmarks.rig import folder, say
 from testbed import IMAGE, Node, NodeSpec, Testbed, docker_api, tied
+from testbed.host import CpuMeter, memory_mib
 
 ROOT = Path(__file__).resolve().parents[1]
 INTERVAL_S = 1.0

@@ -17,9 +17,9 @@ from typing import Any
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure, percentile
-from benchmarks.host import cores
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, engines, folder, kept_to, running, say
+from testbed.host import cores
 from tests.fleet.engines import IMAGE
 
 PROBES_PER_S = 50.0

@@ -18,11 +18,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import document, host
+from benchmarks import document
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Report, shown
 from benchmarks.rig import say
-from testbed import TestbedError
+from testbed import TestbedError, host
 
 #: Every benchmark is a module of its name with ``measure(*, is_quick)``.
 NAMES = (

@@ -113,8 +113,8 @@ def _node(name: str, generation: str, used: Resources) -> NodeView:
 
 
 def _child(share: float, scale: int) -> Mapping[str, Any]:
-    from benchmarks.host import memory_mib
     from tenure.cycles.snapshot import snapshot_to_json
+    from testbed.host import memory_mib
 
     text = json.dumps(snapshot_to_json(fleet(share, scale)))
     begun = time.perf_counter()

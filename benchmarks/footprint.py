@@ -12,10 +12,10 @@ from typing import Any
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
-from benchmarks.host import CpuMeter, memory_mib
 from benchmarks.http import Connection, run
 from benchmarks.rig import Daemon, engines, folder, running, say
 from testbed import IMAGE, NodeSpec, Testbed
+from testbed.host import CpuMeter, memory_mib
 from tests.fleet.engines import IMAGE as SIMULATED
 
 SPECS = (

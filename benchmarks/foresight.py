@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from benchmarks import scale
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure, percentile
-from benchmarks.host import cores, cpu_s, memory_mib
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, engines, folder, kept_to, running, say
 from tenure.model.units import HOUR_US, MIB
 from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.schema import BUCKET_COLUMNS
 from tenure.profiling.io.store import HISTORY_US
+from testbed.host import cores, cpu_s, memory_mib
 from tests.fleet.engines import CPUS, MEMORY_GIB
 
 CYCLE = "foresee"

@@ -12,7 +12,6 @@ from typing import Any
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
-from benchmarks.host import CpuMeter, cores, memory_mib
 from benchmarks.lent import (
     BUSY,
     GROWER,
@@ -29,6 +28,7 @@ from benchmarks.rig import folder, say, until
 from tenure.model.harvest import HarvestAction
 from tenure.model.qos import QosParams
 from testbed import Node, NodeSpec, Testbed, bounded, cgroups, tied
+from testbed.host import CpuMeter, cores, memory_mib
 
 MIB = 1 << 20
 #: What owners and the controller are told to be, on the one core that they share.

@@ -15,7 +15,6 @@ from typing import Any
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
-from benchmarks.host import memory_mib
 from benchmarks.planner_problems import (
     LINK_BYTES_PER_S,
     at_nearest,
@@ -23,6 +22,7 @@ from benchmarks.planner_problems import (
     with_copies,
     with_nearest,
 )
+from testbed.host import memory_mib
 
 #: The paper's PC-2 and its window.
 NODES = 27

@@ -27,7 +27,6 @@ from benchmarks.harvest import (
     grow,
     jumped,
 )
-from benchmarks.host import cores
 from benchmarks.lent import BUSY, GROWER, Agent, Owner, removed, run, run_task
 from benchmarks.rig import Daemon, folder, running, say, until
 from tenure.client.client import Client
@@ -35,6 +34,7 @@ from tenure.client.target import parse
 from tenure.model.errors import InvalidInput
 from tenure.model.units import US
 from testbed import IMAGE, NodeSpec, Testbed
+from testbed.host import cores
 
 NODES = ("a", "b")
 WAIT_S = 60.0

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.errors import BenchError
-from benchmarks.host import CpuMeter, cores
 from benchmarks.http import Door
 from testbed import bounded, tied
 from testbed.daemon import DaemonProcess
+from testbed.host import CpuMeter, cores
 
 TENURED = Path(sys.executable).with_name("tenured")
 ENGINES_S = 60.0

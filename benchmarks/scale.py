@@ -18,9 +18,9 @@ from typing import Any
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure, percentile
-from benchmarks.host import CpuMeter, cores, memory_mib
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, Engines, engines, folder, kept_to, running, say
+from testbed.host import CpuMeter, cores, memory_mib
 from tests.fleet.engines import IMAGE
 
 PER_NODE = 20

@@ -10,7 +10,7 @@ import time
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Goal, Report, figure
-from benchmarks.reproduction.matrix import LARGE
+from reproductions.sla.matrix import LARGE
 from tenure.simulation.sla.cluster import Cluster, read_cluster
 from tenure.simulation.sla.loops import QUICK, compiled_loop
 from tenure.simulation.sla.run import simulate

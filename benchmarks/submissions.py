@@ -21,10 +21,10 @@ from typing import Any
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure, percentile
-from benchmarks.host import CpuMeter, cores, filesystem
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, Engines, engines, folder, kept_to, running, say
 from tenure.daemon.app import WARM_NODES
+from testbed.host import CpuMeter, cores, filesystem
 from tests.fleet.engines import CPUS, IMAGE
 
 CONNECTIONS = 32

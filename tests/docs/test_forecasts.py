@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from datetime import UTC, datetime
 
-from benchmarks.forecast import page
-from benchmarks.forecast.cli import DOCUMENT, HEADS, MACHINES, PICTURES
-from benchmarks.forecast.traces import TRACES
+from reproductions.forecasts import page
+from reproductions.forecasts.cli import DOCUMENT, HEADS, MACHINES, PICTURES
+from reproductions.forecasts.traces import TRACES
 
 BODIES = dict(page.BEGIN.findall(DOCUMENT.read_text()))
 

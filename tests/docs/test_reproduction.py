@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reproduction import blocks, table
-from benchmarks.reproduction.cli import DOCUMENT, MAX_PICTURE_BYTES, PICTURES, PLOTS
-from benchmarks.reproduction.matrix import AUTHORS, PRICINGS, studies
+from reproductions.sla import blocks, table
+from reproductions.sla.cli import DOCUMENT, MAX_PICTURE_BYTES, PICTURES, PLOTS
+from reproductions.sla.matrix import AUTHORS, PRICINGS, studies
 from tenure.simulation.sla.compare import Cell, run_cell
 
 DATA = Path(os.environ.get("TENURE_DATA", ""))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.reproduction import salamander, salamander_page
-from benchmarks.reproduction.salamander_cells import CENTRES, CHUNKS, GROWTH_TASKS, SETS
+from reproductions.salamander import cli as salamander
+from reproductions.salamander import page as salamander_page
+from reproductions.salamander.cells import CENTRES, CHUNKS, GROWTH_TASKS, SETS
 
 TEXT = salamander.DOCUMENT.read_text()
 #: A page is shown with its pictures: none is to be a burden.

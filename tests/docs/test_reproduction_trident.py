@@ -6,10 +6,13 @@ import re
 
 import pytest
 
-from benchmarks.reproduction import trident, trident_page, trident_runs, trident_words
-from benchmarks.reproduction.trident_runs import binned
-from tenure.simulation.tiers.schedulers import DEFAULT, TRIDENT
-from tenure.simulation.tiers.workload import BINS, HIBENCH, hibench
+from reproductions.trident import cli as trident
+from reproductions.trident import page as trident_page
+from reproductions.trident import runs as trident_runs
+from reproductions.trident import words as trident_words
+from reproductions.trident.runs import binned
+from reproductions.trident.schedulers import DEFAULT, TRIDENT
+from reproductions.trident.workload import BINS, HIBENCH, hibench
 
 TEXT = trident.DOCUMENT.read_text()
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from benchmarks.harvest import PARAMS, CoreTaken, grow, jumps
-from benchmarks.host import cores
 from benchmarks.lent import Agent, holding, removed, run, run_task
 from tenure.model.harvest import HARVEST_GROUP, HarvestAction, cgroup_parent
 from testbed import Node, NodeSpec, Testbed, bounded, cgroups, check, tied
+from testbed.host import cores
 from tests.faults.tenured import Tenured, until
 
 pytestmark = pytest.mark.engines

@@ -1,1 +1,0 @@
-"""Back-tests of the forecasts on real traces: `python -m benchmarks forecast`."""

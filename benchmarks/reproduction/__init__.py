@@ -1,1 +1,0 @@
-"""The simulation study of the SLA paper, run again: `python -m benchmarks reproduction-sla`."""

@@ -1,0 +1,1 @@
+"""Back-tests of the forecasts on real traces: `python -m reproductions forecasts`."""
