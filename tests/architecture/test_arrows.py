@@ -10,6 +10,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tenure"
+#: What lives beside the package in a clone, and what of the clone each may import.
+BESIDE: dict[str, set[str]] = {
+    "tenure": set(),
+    "testbed": {"tenure"},
+    "reproductions": {"tenure", "testbed"},
+    "benchmarks": {"tenure", "testbed", "reproductions", "tests.fleet"},
+    "tests/fleet": {"tenure", "tests.fleet"},
+}
 PURE = (
     "model",
     "core",
@@ -24,7 +32,6 @@ PURE = (
 #: May be imported by a room beside itself and ``model``.
 ALLOWED: dict[str, set[str]] = {
     "api": {"core.state.tables", "core.capacity.room", "core.capacity.ledger"},
-    "simulation": {"core", "placement", "cycles", "daemon", "locality", "qos"},
     "cycles": {"profiling"},
     "agent": {"profiling", "qos"},
     # how kernels are compiled, nothing of what they decide
@@ -53,6 +60,12 @@ MAX_FILE_LINES = 500
 
 def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
+
+
+def bounded() -> list[Path]:
+    """Return the package, and what judges it or is held against it: code of a product's size."""
+    beside = (ROOT / "tests/fleet", ROOT / "reproductions")
+    return [*sources(), *(path for folder in beside for path in sorted(folder.rglob("*.py")))]
 
 
 def is_pure(path: Path) -> bool:
@@ -103,7 +116,7 @@ def test_pure_rooms_have_no_io(path: Path) -> None:
     assert not calls & BANNED_CALLS, f"{path} calls {calls & BANNED_CALLS}"
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", bounded(), ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_sizes_are_bounded(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= MAX_FILE_LINES, f"{path} is an attic"
@@ -111,6 +124,20 @@ def test_sizes_are_bounded(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= MAX_FUNCTION_LINES, f"{path}:{node.lineno} {node.name}: {length} lines"
+
+
+@pytest.mark.parametrize("folder", BESIDE)
+def test_the_product_knows_nothing_of_what_is_beside_it(folder: str) -> None:
+    """The wheel holds ``tenure`` alone: whatever it imports of a clone would be missing there."""
+    here = {"tenure", "testbed", "demo", "benchmarks", "reproductions", "tests", "tools"}
+    allowed = BESIDE[folder] | {folder.partition("/")[0]} - {"tests"}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        if path.name.startswith("test_"):
+            continue
+        for name in imported(ast.parse(path.read_text())):
+            is_fine = any(name == a or name.startswith(a + ".") for a in allowed)
+            is_part = any(a.startswith(name + ".") for a in allowed)  # the folder itself
+            assert name.split(".")[0] not in here or is_fine or is_part, f"{path} imports {name}"
 
 
 def test_only_wiring_rooms_import_several_adapters() -> None:
@@ -137,7 +164,8 @@ def test_the_simulator_defines_no_policy_of_its_own() -> None:
     # the fleet's clients have a ``schedule`` too, of what they will ask for
     deciders |= {*Kernels._fields, "match", "price_of", "keep_slots", "keep_tasks"} - {"schedule"}
     makers = {"start_job", "Placed", "Picks", "bind_loop"}
-    for path in sorted((PACKAGE / "simulation").rglob("*.py")):
+    folders = (PACKAGE / "simulation", ROOT / "tests/fleet", ROOT / "reproductions")
+    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         tree = ast.parse(path.read_text())
         defined = {
             node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)

@@ -1,4 +1,4 @@
-"""No wait of tests, testbed, demo and benchmarks is without a bound: they wait by testbed.bounded.
+"""No wait of tests, testbed, demo, benchmarks and studies lacks a bound: testbed.bounded has them.
 
 A command that never came back once held a suite until the time-out of its test, fifty minutes.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("tests", "testbed", "demo", "benchmarks", "tools")
+ROOMS = ("tests", "testbed", "demo", "benchmarks", "reproductions", "tools")
 #: What may wait otherwise, and why.
 OTHERWISE = {
     "testbed/bounded.py": "the one place",

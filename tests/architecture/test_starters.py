@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("tests", "benchmarks", "testbed")
+ROOMS = ("tests", "benchmarks", "reproductions", "testbed")
 #: Where processes are started otherwise, and why they outlive no test for long.
 OTHERWISE = {
     "testbed/tied.py": "the one place",
