@@ -51,7 +51,7 @@ def value(text: bytes | None, name: bytes) -> int | None:
 def blkio_bytes(text: bytes | None) -> int | None:
     """Return bytes read and written of a v1 ``*io_service_bytes*`` file.
 
-    None where no device has a row: such a file counts nothing (DESIGN: "not observed"), it does
+    None where no device has a row: such a file counts nothing ("not observed"), it does
     not say that nothing was read or written.
     """
     amounts = [

@@ -1,4 +1,4 @@
-"""Who may ask at all: the Host header and the token (DESIGN.md section 9).
+"""Who may ask at all: the Host header and the token (SECURITY.md).
 
 Loopback is not trust: any local user and any page in a browser reaches it, so TCP needs the token
 and a known Host. A unix socket is guarded by its mode, and no browser reaches it.

@@ -1,4 +1,4 @@
-"""`tenured.yml` and `cycles.yml` become checked settings (DESIGN.md section 9).
+"""`tenured.yml` and `cycles.yml` become checked settings (docs/configuration.md).
 
 ``load.py`` is the interface: ``load`` and ``validate``. Data flows ``yamlfile`` (text, lines) ->
 ``environment`` (overrides) -> ``schema`` (shape of each value) -> ``checks`` (between values) ->

@@ -64,7 +64,7 @@ from tenure.store.store import Store
 
 log = logging.getLogger(__name__)
 
-#: Moves in flight get this long to end when the daemon is asked to stop (DESIGN.md section 5).
+#: Moves in flight get this long to end when the daemon is asked to stop (docs/operations.md).
 MOVES_S = 30.0
 EFFECTS_S = 5.0
 UPKEEP_S = 60.0

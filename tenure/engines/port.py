@@ -14,7 +14,7 @@ SaveLog = Callable[[str, bytes], Awaitable[None]]
 """Keeps the end of a container's log under a key before the container is removed."""
 
 LOG_TAIL_BYTES = 1 << 20
-"""How much of a log is read and kept: DESIGN.md section 9."""
+"""How much of a log is read and kept."""
 
 
 class EnginePort(Protocol):

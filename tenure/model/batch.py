@@ -1,4 +1,4 @@
-"""Batches: stages of identical tasks that run on what owners leave idle (DESIGN.md section 7)."""
+"""Batches: stages of identical tasks that run on what owners leave idle (docs/batches.md)."""
 
 from __future__ import annotations
 

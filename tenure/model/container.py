@@ -1,4 +1,4 @@
-"""Services: containers submitted to a generation, and their moves (DESIGN.md section 5)."""
+"""Services: containers submitted to a generation, and their moves (docs/moving-containers.md)."""
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Datasets: files cut into blocks, and where the replicas of each lie (DESIGN.md section 8)."""
+"""Datasets: files cut into blocks, and where the replicas of each lie (docs/datasets.md)."""
 
 from __future__ import annotations
 

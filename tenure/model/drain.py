@@ -1,4 +1,4 @@
-"""Drains: a node is emptied of what is ours, and then cordoned (DESIGN.md section 4)."""
+"""Drains: a node is emptied of what is ours, and then cordoned (docs/moving-containers.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deadline jobs and their executors (DESIGN.md section 6)."""
+"""Deadline jobs and their executors (docs/policies.md)."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -72,7 +72,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class SparkSpec:
-    """A Spark application (DESIGN.md section 6).
+    """A Spark application (docs/spark.md).
 
     ``application`` is its file in the image or a volume, or a URL; or else ``program`` its Python
     source. ``conf`` are Spark's own properties beside those that tenure sets. By ``secret`` the

@@ -1,4 +1,4 @@
-"""How an effect ends: done, refused or unknown (DESIGN.md section 11)."""
+"""How an effect ends: done, refused or unknown."""
 
 from __future__ import annotations
 

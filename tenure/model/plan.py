@@ -1,4 +1,4 @@
-"""Cycles, their due runs, and the plans that workers submit (DESIGN.md sections 2 and 5)."""
+"""Cycles, their due runs, and the plans that workers submit (docs/architecture.md)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

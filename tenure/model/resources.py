@@ -1,4 +1,4 @@
-"""The four resource dimensions of DESIGN.md section 5."""
+"""The four resource dimensions: CPU, memory, disk and network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage tiers of nodes: directories with a kind and a capacity (DESIGN.md section 8)."""
+"""Storage tiers of nodes: directories with a kind and a capacity (docs/datasets.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placement constraints: ``key==v``, ``key!=v``, ``key in (a, b)`` (DESIGN.md section 9)."""
+"""Placement constraints: ``key==v``, ``key!=v``, ``key in (a, b)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What containers that are not ours use on each node (DESIGN.md section 4)."""
+"""What containers that are not ours use on each node."""
 
 from __future__ import annotations
 

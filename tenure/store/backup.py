@@ -1,4 +1,4 @@
-"""Take a backup beside a running daemon, and put one back while none runs (docs/operations.md).
+"""Take a backup beside a daemon; put one back while none runs (docs/backup-and-restore.md).
 
 A backup holds the state, the statistics, the record of energy, the token and the configuration. A
 restore replaces all but the configuration, which is in the file for people. ``state.db`` is

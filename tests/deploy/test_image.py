@@ -200,7 +200,7 @@ def test_a_container_without_its_engine_says_so_and_is_ready(
 def test_the_agent_in_a_container_sees_the_nodes_others(
     engine: docker.DockerClient, node: Node, image: str, folder: Path
 ) -> None:
-    """As operations.md runs it: nothing written but its socket, one capability, no engine."""
+    """As agent.md runs it: nothing written but its socket, one capability, no engine."""
     os.chown(folder, 0, 0)  # as /run/tenure-agent is: without rights root writes what is its own
     web = engine.containers.run(IMAGE, ["hold", "48"], name="web", detach=True, init=True)
     words = ["--root", "/host", "--node-cgroup", node.cgroup_parent, "--interval-s", "0.5"]

@@ -17,6 +17,10 @@ from testbed import bounded
 ROOT = Path(__file__).parents[2]
 
 
+def _named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
 def test_generated_documents_are_up_to_date() -> None:
     done = bounded.run(
         [sys.executable, "tools/write_docs.py", "--check"],
@@ -47,9 +51,10 @@ def test_paper_map_names_what_exists(row: tuple[str, str, str]) -> None:
     assert re.search(rf"def {test_name}\b|class {test_name}\b", (ROOT / path).read_text())
 
 
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")), ids=lambda p: p.name
-)
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_named)
 def test_links_lead_somewhere(path: Path) -> None:
     for target, _, heading in re.findall(r"\]\(([^)#:]*)(#([^)]+))?\)", path.read_text()):
         found = path.parent / target if target else path
@@ -66,16 +71,16 @@ def _headings(path: Path) -> set[str]:
 
 def test_make_targets_in_documents_exist() -> None:
     known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")]:
+    for path in DOCUMENTS:
         for target in re.findall(r"`make ([a-z-]+)", path.read_text()):
             assert target in known, f"{path.name} names make {target}"
 
 
-#: Without what says which commands there are not.
-TELLING = sorted({ROOT / "README.md", *ROOT.glob("docs/*.md")} - {ROOT / "docs/known-gaps.md"})
+#: Without what says which commands there are not, or were once.
+TELLING = sorted({*DOCUMENTS} - {ROOT / name for name in ("docs/roadmap.md", "CHANGELOG.md")})
 
 
-@pytest.mark.parametrize("path", TELLING, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", TELLING, ids=_named)
 def test_commands_in_documents_exist(path: Path) -> None:
     told = re.findall(r"(?:`|^ {4}|^)tenure((?: [a-z][a-z-]*)+)(?![a-z]*[:=])", _code(path), re.M)
     for words in told:
@@ -96,3 +101,52 @@ def _code(path: Path) -> str:
     spans = [f"`{span}`" for span in re.findall(r"`([^`]+)`", text)]
     indented = [line for line in text.splitlines() if line.startswith("    ")]
     return "\n".join([*fenced, *spans, *indented])
+
+
+#: What one must read to run a fleet, in words; and what bounds single documents.
+MOST_WORDS = (
+    (6000, ("README.md", "docs/quickstart.md", "docs/operations.md")),
+    (1500, ("docs/quickstart.md",)),
+    (2000, ("docs/known-gaps.md",)),
+)
+
+
+@pytest.mark.parametrize(("most", "names"), MOST_WORDS, ids=str)
+def test_what_operators_read_stays_short(most: int, names: tuple[str, ...]) -> None:
+    words = sum(len((ROOT / name).read_text().split()) for name in names)
+    assert words <= most, "move what is looked up into a page of its own"
+
+
+def test_known_gaps_are_forty_at_most() -> None:
+    text = (ROOT / "docs/known-gaps.md").read_text()
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) <= 40
+
+
+#: Where code, tests and documents may name a document.
+SOURCES = ("*.py", "*.md", "*.cfg", "*.toml", "*.yml", "*.service", "Makefile", "Dockerfile")
+#: Of other projects, and files that a test has written.
+NOT_OURS = {"WebHDFS.md", "page.md", "x.md"}
+ELSEWHERE = (".git", ".venv", "build", "dist", "out", "node_modules")
+
+
+def _sources() -> list[Path]:
+    found = {path for pattern in SOURCES for path in ROOT.rglob(pattern)}
+    return sorted(p for p in found if not set(p.relative_to(ROOT).parts) & set(ELSEWHERE))
+
+
+def test_documents_that_are_named_exist() -> None:
+    """A clone holds every `*.md` that a comment, a docstring or a page names."""
+    known = NOT_OURS | {path.name for path in DOCUMENTS}
+    missing = []
+    for path in _sources():
+        text = path.read_text()
+        if path.parent == ROOT / "tests" / "docs":
+            continue  # made-up names
+        for name in re.findall(r"(?<![\w*./{-])(?:[\w.-]+/)*([\w-]+\.md)\b", text):
+            if name not in known:
+                missing.append(f"{path.relative_to(ROOT)} names {name}")
+        if path.suffix != ".md" and re.search(r"\b(DESIGN|TESTBED|BASELINES|STYLE)\b", text):
+            missing.append(f"{path.relative_to(ROOT)} names a document that a clone lacks")
+    assert not missing, "\n".join(missing)

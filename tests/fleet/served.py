@@ -30,7 +30,7 @@ from tests.fleet.timeline import Timeline
 PUMP_S = 0.02
 #: A subscriber that reads no events is cut off after so many.
 MAX_WAITING = 10_000
-#: An engine takes this long for one-shot statistics (TESTBED measurements: 1.0 s).
+#: An engine takes this long for one-shot statistics (1.0 s on Docker 20.10).
 STATS_S = 1.0
 STATUS = {"name_taken": 409, "no_image": 404, "no_such_container": 404, "start_failed": 400}
 

@@ -1,4 +1,4 @@
-"""The simulator against the real core on simulated hosts (DESIGN: one policy, one cost, one queue).
+"""The simulator against the real core on simulated hosts: one policy, one cost, one queue.
 
 A thousand jobs of two workloads go through ``FleetState``, its store, its effects and hosts that
 neither fail nor dawdle, and through the policy simulator. Placements and refusals must be equal,

@@ -191,7 +191,7 @@ def open_groups(root: Path, node_cgroup: str) -> Groups:
         if missing:
             raise InvalidInput(
                 f"no cgroups of {' and '.join(missing)} below {base}: in a container mount the "
-                "node's /sys and /proc and name them by --root (docs/operations.md)"
+                "node's /sys and /proc and name them by --root (docs/agent.md)"
             )
     if not os.path.isdir(f"{groups.folders['memory']}/{wanted}"):
         raise Unavailable(f"--node-cgroup {node_cgroup}: there is no such cgroup below {base} yet")

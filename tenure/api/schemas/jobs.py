@@ -1,4 +1,4 @@
-"""A job as people submit it (DESIGN.md section 9) and its translation into a ``JobSpec``."""
+"""A job as people submit it (docs/rest.md) and its translation into a ``JobSpec``."""
 
 from __future__ import annotations
 

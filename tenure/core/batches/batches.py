@@ -1,4 +1,4 @@
-"""Batches: the answer to a submission, the order of their tasks, their ends (DESIGN.md section 7).
+"""Batches: the answer to a submission, the order of their tasks, their ends (docs/batches.md).
 
 All or nothing: a batch is accepted if all of its tasks can be done within the window beside those
 before it, which the holistic planner says (``planning``); what is plainly wrong is refused at once.

@@ -1,4 +1,4 @@
-"""Datasets whose blocks lie in HDFS: the same answers as of our own tiers (DESIGN.md section 8).
+"""Datasets whose blocks lie in HDFS: the same answers as of our own tiers (docs/datasets.md).
 
 Theory of operation. Such a dataset is a record of its files as they were when it was linked. Where
 its blocks lie is looked up elsewhere (``LocateBlocks``) when somebody needs to know and the last

@@ -1,4 +1,4 @@
-"""The ledger: what every node-second cost, and whose it was (DESIGN.md section 6).
+"""The ledger: what every node-second cost, and whose it was.
 
 A node costs from the moment its power-on command is issued until power-off is confirmed. While it
 is on, shares are provisional; at switch-off they are computed once more from real starts and ends.

@@ -1,4 +1,4 @@
-"""Run times learned from the history of each app (DESIGN.md section 6; the safety factor is ours).
+"""Run times learned from the history of each app (SLA paper; the safety factor is ours).
 
 T_C^L and T_C^H are the means of the app's last ``RUNS`` jobs of each kind (section 3 of the SLA
 paper profiles jobs beforehand; here every job is a profile), times a safety factor. The factor is
@@ -18,7 +18,7 @@ from tenure.core.state.context import Context
 from tenure.model.estimate import AppRuns, Estimate, RunTime
 from tenure.model.job import Job, JobSpec
 
-#: Runs of each kind that are remembered, as DESIGN.md section 6 has it.
+#: Runs of each kind that are remembered.
 RUNS = 10
 #: The error assumed of a mean that has not been put to the test ``TESTS`` times yet.
 COLD_ERROR = 0.2

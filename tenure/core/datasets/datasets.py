@@ -1,4 +1,4 @@
-"""Datasets: what is put, pinned and removed (DESIGN.md section 8).
+"""Datasets: what is put, pinned and removed (docs/datasets.md).
 
 Theory of operation. A put is accepted if the tiers have room for all of its replicas. The records
 of its blocks are then made a few at a time, in their order, and ``copies`` brings each to where it

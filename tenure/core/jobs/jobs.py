@@ -1,4 +1,4 @@
-"""Deadline jobs: submission with its answer, progress, ends (DESIGN.md section 6).
+"""Deadline jobs: submission with its answer, progress, ends (docs/policies.md).
 
 A job's state only moves forward along ``JOB_TRANSITIONS``. ``review`` is called whenever one of its
 executors or graves changed; it is idempotent, so calling it once too often is harmless.

@@ -1,4 +1,4 @@
-"""The queue of deadline jobs: its order, and the scheduling pass (DESIGN.md section 6)."""
+"""The queue of deadline jobs: its order, and the scheduling pass (docs/policies.md)."""
 
 from __future__ import annotations
 

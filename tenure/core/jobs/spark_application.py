@@ -1,4 +1,4 @@
-"""The life of a Spark application: it is its driver's life (DESIGN.md section 6).
+"""The life of a Spark application: it is its driver's life (docs/spark.md).
 
 The driver's exit is the job's. Its executors serve one attempt of it: when the driver begins again,
 they begin again with it, which costs them no retry. An executor that ends while its driver runs,

@@ -1,4 +1,4 @@
-"""Drains: nodes are emptied of what is ours by moves, and then cordoned (DESIGN.md section 4).
+"""Drains: nodes are emptied of what is ours, and then cordoned (docs/moving-containers.md).
 
 Theory of operation. A drain is one durable record. Whenever something changed, and every few
 seconds, it asks ``evacuation`` what can be done now and hands those moves to the machine of

@@ -1,4 +1,4 @@
-"""Services: containers that people submit and cycles move (DESIGN.md section 5).
+"""Services: containers that people submit and cycles move (docs/moving-containers.md).
 
 A service keeps its id for ever; each recreation is an incarnation with a container of its own.
 While a migration is open, the migration owns both copies and this machine looks on.

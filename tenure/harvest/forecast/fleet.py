@@ -1,4 +1,4 @@
-"""Forecasts of a fleet's nodes, from what was used where in the past (DESIGN.md section 7).
+"""Forecasts of a fleet's nodes, from what was used where in the past (docs/forecasts.md).
 
 A node's past is that of the containers that are on it now, wherever they ran, and of its remainder.
 """

@@ -1,4 +1,4 @@
-"""Series of nodes from series of what is on them now (DESIGN.md section 7).
+"""Series of nodes from series of what is on them now (docs/forecasts.md).
 
 Containers move, so a node's own past says little of its tomorrow. Its series is the sum of the
 pasts of the containers that are on it now, wherever they were, and of its own remainder. They are

@@ -1,4 +1,4 @@
-"""Which kind of move a container gets, and why none better (DESIGN.md section 5).
+"""Which kind of move a container gets, and why none better (docs/moving-containers.md).
 
 A container's ``migrate`` names one kind, which it gets or it stays; without it the best that its
 body and both engines allow: live before snapshot before restart. Nothing is guessed: what CRIU

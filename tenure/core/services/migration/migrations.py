@@ -1,4 +1,4 @@
-"""Migrations: a service goes on on another node (DESIGN.md section 5).
+"""Migrations: a service goes on on another node (docs/moving-containers.md).
 
 The steps of each method are in ``steps``, the choice of the method in ``kinds``. The source is
 disarmed (restart policy no) before it is ended: an engine revives one that was checkpointed. Until
