@@ -61,6 +61,11 @@ def larger(a: Resources, b: Resources) -> Resources:
     )
 
 
+def smaller(a: Resources, b: Resources) -> Resources:
+    """Return the smaller amount of each dimension."""
+    return Resources(*map(min, a.values(), b.values()))
+
+
 def total(parts: Iterable[Resources]) -> Resources:
     """Return the sum of ``parts``; nothing sums to zero."""
     cpu_m = memory_bytes = disk_bytes_per_s = net_bytes_per_s = 0

@@ -8,20 +8,27 @@ from tenure.core.capacity import room, snapshots
 from tenure.core.state.context import Context
 from tenure.model.arrays import np
 from tenure.model.container import Service
-from tenure.model.node import Power
+from tenure.model.node import Node, Power
 from tenure.model.placing import Ask, Bools
+from tenure.model.resources import Resources, smaller
 from tenure.model.units import FOREVER_US
 
 
 def could_fit(ctx: Context, service: Service) -> bool:
     """Whether any node where it may begin is, or for all that is known may be, large enough."""
-    need, among = service.request, homes(ctx, service)
-    nodes = [n for n in ctx.tables.nodes.values() if n.spec.generation in among]
-    return not nodes or any(
-        not n.is_sized
-        or (need.cpu_m <= n.capacity.cpu_m and need.memory_bytes <= n.capacity.memory_bytes)
-        for n in nodes
-    )
+    nodes = _nodes_of(ctx, service)
+    return not nodes or any(_could_hold(node, service.request) for node in nodes)
+
+
+def _nodes_of(ctx: Context, service: Service) -> list[Node]:
+    among = homes(ctx, service)
+    return [n for n in ctx.tables.nodes.values() if n.spec.generation in among]
+
+
+def _could_hold(node: Node, need: Resources) -> bool:
+    has = node.capacity
+    is_enough = need.cpu_m <= has.cpu_m and need.memory_bytes <= has.memory_bytes
+    return is_enough or not node.is_sized
 
 
 def homes(ctx: Context, service: Service) -> tuple[str, ...]:
@@ -69,10 +76,25 @@ def _beyond(ctx: Context, service: Service) -> tuple[str, ...]:
     return tuple(name for name in later if name in having)
 
 
+def need_to_place(ctx: Context, service: Service) -> Resources:
+    """Return the room that a service must find: what it will count for there.
+
+    Its measured use with headroom may exceed every node, though it ran on one. Then it asks for
+    all of the largest, rather than wait for ever. O(nodes) for a measured service.
+    """
+    need = room.need_of(ctx, service)
+    if need == service.request:
+        return need
+    nodes = _nodes_of(ctx, service)
+    if not nodes or any(_could_hold(node, need) for node in nodes):
+        return need
+    return smaller(need, max((node.capacity for node in nodes), key=Resources.values))
+
+
 def find_node(ctx: Context, service: Service) -> str | None:
     """Return the node of its generation that the policy chooses, None where none has room."""
     here = snapshots.scene(ctx)
-    need = service.request
+    need = need_to_place(ctx, service)
     ask = Ask(
         service.id,
         1,

@@ -35,10 +35,10 @@ def need_of(ctx: Context, service: Service) -> Resources:
     return larger(service.reserved, profile.p90.scaled(ctx.params.headroom))
 
 
-def kind_of(service: Service) -> tuple[object, ...]:
+def kind_of(ctx: Context, service: Service) -> tuple[object, ...]:
     """Return what decides where a waiting service may go: alike ones fit the same nodes."""
     image = "" if service.is_pullable else str(service.body.get("Image", ""))
-    kind = service.generation, service.is_at_home, service.request
+    kind = service.generation, service.is_at_home, need_of(ctx, service)
     return *kind, image, host_ports(service)
 
 

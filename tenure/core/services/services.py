@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tenure.core.attempts import tombstones
-from tenure.core.capacity import candidates, ledger
+from tenure.core.capacity import candidates, ledger, room
 from tenure.core.nodes import capacity_probes, power
 from tenure.core.state.context import UNPLACED_SERVICE, Context
 from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Grave, Service
@@ -108,7 +108,7 @@ def bury(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) ->
         engine_id=engine_id,
         created_us=ctx.now_us,
         may_run=may_run,
-        request=service.request,
+        request=room.need_of(ctx, service),
         grace_s=service.grace(ctx.params.grace_stop_s),
     )
     tombstones.bury(ctx, grave)

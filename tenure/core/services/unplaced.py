@@ -15,7 +15,7 @@ def serve(ctx: Context) -> None:
     nowhere = set()
     for key in sorted(ctx.index.unplaced):
         service = ctx.tables.services[key]
-        kind = room.kind_of(service)
+        kind = room.kind_of(ctx, service)
         if kind in nowhere and not service.is_removing:
             continue
         services.review(ctx, key)
