@@ -42,7 +42,7 @@ class SimPower:
         self._machines: dict[str, Machine] = {}
         self._boot_us: dict[str, int] = {}
         self.times: dict[str, OnTimes] = {}
-        self._died_us = 0
+        self._deaths_us: list[int] = []
         self.going_off: Callable[[Machine], None] = lambda machine: None
 
     def add(self, machine: Machine, spec: NodeSpec) -> None:
@@ -71,12 +71,15 @@ class SimPower:
 
     def daemon_died(self) -> None:
         """Note that every command under way is given up now."""
-        self._died_us = self._timeline.now_us
+        self._deaths_us.append(self._timeline.now_us)
 
     def _act_by_then(self, effect: SwitchPower, given_us: int) -> None:
-        """Act, if that is not too long after the daemon that gave the command has died."""
-        too_late_us = self._died_us + LATE_MS * 1000
-        if given_us > self._died_us or self._timeline.now_us < too_late_us:
+        """Act, if that is not too long after the daemon that gave the command has died.
+
+        Deaths of later daemons give the command no more time.
+        """
+        died_us = next((at_us for at_us in self._deaths_us if at_us >= given_us), None)
+        if died_us is None or self._timeline.now_us < died_us + LATE_MS * 1000:
             self._act(effect)
 
     def _act(self, effect: SwitchPower) -> None:
