@@ -8,7 +8,7 @@ from random import Random
 
 from tenure.model.container import Profile
 from tenure.model.events import Configured, UsageObserved
-from tenure.model.job import JobState
+from tenure.model.job import ExecutorState, Job, JobState
 from tenure.model.node import NodeSpec, Power
 from tenure.model.placing import Placer
 from tenure.model.resources import Resources
@@ -335,7 +335,7 @@ class World:
     def _make_way(self) -> None:
         """Have people cancel jobs whose image no node holds, and remove services for the others."""
         store = self.around.store
-        waiting = [j for j in store.table("jobs").values() if j.state in UNPLACED]
+        waiting = waiting_for_room(store)
         for job in waiting:
             if job.spec.image == workload.ABSENT or self.dropped:
                 self.clients.cancel(job.id)
@@ -374,6 +374,14 @@ class World:
         """Return by how much a node's ledger may differ where drivers and daemon failed."""
         failed = sum(self.story.struck[f] for f in self.story.struck if f.startswith(UNCLEAR))
         return self.shell.dead_us + (20 + 90 * failed) * US
+
+
+def waiting_for_room(store: SimStore) -> list[Job]:
+    """Return the jobs that wait for room: as a whole, or, while they run, with a lost executor."""
+    executors = store.table("executors").values()
+    short = {e.job for e in executors if e.state is ExecutorState.PLACED and not e.node}
+    jobs: list[Job] = list(store.table("jobs").values())
+    return [job for job in jobs if job.state in UNPLACED or (job.id in short and not job.is_over)]
 
 
 def _name(machine: Machine) -> str:

@@ -11,11 +11,11 @@ from tenure.model.node import NodeSpec, PowerSpec
 from tenure.model.outcome import Outcome
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.simulation.faults import Faults
-from tenure.simulation.machine import Machine, SimContainer
-from tenure.simulation.power import SimPower
-from tenure.simulation.story import Story
-from tenure.simulation.timeline import Timeline
+from tests.fleet.faults import Faults
+from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.power import SimPower
+from tests.fleet.story import Story
+from tests.fleet.timeline import Timeline
 
 #: A late command acts at most this long after it was given: it is given up, then comes late.
 MOST_US = 45 * US
