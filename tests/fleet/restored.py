@@ -157,8 +157,8 @@ class RestoredWorld(World):
         store, container = self.around.store, runs.container
         table = store.table("executors" if "/" in runs.owner else "services")
         node = store.table("nodes").get(container.node)
-        if node is None or node.is_fenced or node.is_removed:
-            return  # nobody looked there: it was declared dead, or dropped by the configuration
+        if node is None or node.is_fenced:
+            return  # nobody looked there: it was declared dead
         chosen = table[runs.owner].engine_id
         alive = {c.id for c in self._ours() if c.is_alive and copy_of(c)[0] == runs.owner}
         if chosen not in alive:

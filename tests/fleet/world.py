@@ -19,6 +19,7 @@ from tests.fleet.faults import BLOWS, Faults
 from tests.fleet.kept import Kept, with_tiers
 from tests.fleet.machine import Machine, SimContainer
 from tests.fleet.shell import SimShell, Surroundings
+from tests.fleet.store import SimStore
 from tests.fleet.story import LawBroken, Story
 from tests.fleet.tampering import Tampering
 from tests.fleet.timeline import Timeline

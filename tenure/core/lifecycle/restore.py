@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from tenure.core.attempts import tombstones
 from tenure.core.blocks.block_records import put_mark
-from tenure.core.capacity import ledger, room
+from tenure.core.capacity import ledger
 from tenure.core.lifecycle import adopt
 from tenure.core.nodes import power
 from tenure.core.state.context import Context
@@ -104,7 +104,18 @@ def _is_accounted(ctx: Context, node: Node) -> bool:
         return True
     if node.name in ctx.sightings:
         return not (node.is_switchable and ctx.now_us < _commands_act_until_us(ctx))
-    return node.is_removed and not room.is_busy(ctx, node.name)  # nobody reaches it any more
+    return node.is_removed and _is_seen_renamed(ctx, node)
+
+
+def _is_seen_renamed(ctx: Context, node: Node) -> bool:
+    """Whether the engine of a node was seen under the name that the configuration has for it now.
+
+    Nobody reaches a node that is named no longer, but that is no word on what runs there: of what
+    was put on it since the backup, its record knows nothing.
+    """
+    others = ctx.tables.nodes.values()
+    same = [n for n in others if n.engine_id == node.engine_id and n.name in ctx.sightings]
+    return bool(node.engine_id and same)
 
 
 def _commands_act_until_us(ctx: Context) -> int:
@@ -126,9 +137,11 @@ def explain(ctx: Context) -> str:
             f"the state was restored from a backup; a power command of before may still act on "
             f"{', '.join(waits)}: nothing begins until {iso(_commands_act_until_us(ctx))}"
         )
+    is_dropped = any(ctx.tables.nodes[name].is_removed for name in waits)
+    named = " (name those in tenured.yml that it lacks)" if is_dropped else ""
     return (
         f"the state was restored from a backup; nothing begins until every node was seen, "
-        f"and these were not: {missing}; bring them back, or if nothing can run there: "
+        f"and these were not: {missing}; bring them back{named}, or if nothing can run there: "
         "tenure node fence NAME --yes"
     )
 

@@ -130,6 +130,51 @@ def test_a_node_that_an_operator_gave_up_is_not_waited_for() -> None:
     assert not bench.state.ctx.meta.is_restoring
 
 
+def dropped_with_a_forgotten_copy() -> tuple[Bench, str, Any]:
+    """Return a bench whose configuration lost a node on which, by its record, nothing runs.
+
+    A move brought a container there after the backup, and had stopped it where it was.
+    """
+    bench = Bench(*NODES)
+    bench.connect("n")
+    service, create = run_service(bench)
+    put_back(bench, backup(bench), NODES[0], NODES[1])
+    show(bench, "a")
+    show(bench, "n", shown(create, "engine-web", "exited", exit_code=143))
+    return bench, service, create
+
+
+def test_a_node_that_was_dropped_is_waited_for_unless_it_is_given_up() -> None:
+    bench, service, _ = dropped_with_a_forgotten_copy()
+    assert restore.pending(bench.state.ctx) == ["b"]
+    assert "these were not: b; bring them back (name those" in restore.explain(bench.state.ctx)
+    assert began(bench) == []
+    fence(bench, "b")
+    assert not bench.state.ctx.meta.is_restoring
+    assert bench.tables.services[service].node == "n"
+
+
+def test_what_runs_on_a_node_that_was_dropped_and_is_named_again_is_adopted() -> None:
+    bench, service, create = dropped_with_a_forgotten_copy()
+    bench.configure(*NODES)
+    newer = dict(create.body["Labels"]) | {"tenure.incarnation": "2"}
+    show(bench, "b", ContainerFacts("e2", "web", IMAGE, "running", newer, started_us=1))
+    assert not bench.state.ctx.meta.is_restoring
+    assert bench.tables.services[service].node == "b"
+    assert "start" not in began(bench)
+
+
+def test_a_node_that_was_renamed_since_the_backup_is_seen_by_its_new_name() -> None:
+    bench = fleet()
+    put_back(bench, backup(bench), NODES[0], NODES[1], node("c"))
+    show(bench, "n")
+    show(bench, "a")
+    assert restore.pending(bench.state.ctx) == ["b", "c"]
+    bench.say(NodeConnected(at_us=0, node="c", facts=EngineFacts("id-b", SIZE)))
+    bench.listed("c")
+    assert not bench.state.ctx.meta.is_restoring
+
+
 def test_without_any_node_it_is_said_that_none_is_configured() -> None:
     bench = Bench()
     put_back(bench, backup(bench))
