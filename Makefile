@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 NODES ?= 4
 SEEDS ?= 2000
+START ?= 0
 INSTANCES ?= 10000
 OUT ?= out
 BENCH ?= all
@@ -42,8 +43,8 @@ test: $(STAMP) ## the whole suite with real engines and a tenth of the faults (u
 test-faults: $(STAMP) ## the rest of the faults on real engines (under 45 minutes)
 	@tools/run-tests faults
 
-prop: $(STAMP) ## the simulated fleet over SEEDS seeds
-	@$(BIN)/python -m tests.fleet --seeds $(SEEDS) --jobs 2
+prop: $(STAMP) ## the simulated fleet over SEEDS seeds from START on (RESTORE=1: a backup is put back)
+	@$(BIN)/python -m tests.fleet --seeds $(SEEDS) --start $(START) --jobs 2$(if $(RESTORE), --restore)
 
 optimum: $(STAMP) ## hold policy exact against milp on INSTANCES small and 200 large instances
 	@TENURE_OPTIMUM=$(INSTANCES) $(BIN)/python -m pytest -q --timeout 7200 tests/property/test_placement_optimum.py
