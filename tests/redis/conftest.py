@@ -38,7 +38,8 @@ def worker(server: RedisServer, files: Files) -> Iterator[Callable[[], subproces
     started: list[subprocess.Popen[bytes]] = []
 
     def begin() -> subprocess.Popen[bytes]:
-        started.append(start("worker", server.url, str(files.folder)))
+        log = files.folder / "worker.log"
+        started.append(start("worker", server.url, str(files.folder), log=log))
         return started[-1]
 
     yield begin

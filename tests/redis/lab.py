@@ -65,10 +65,14 @@ class Files:
         return found
 
 
-def start(*words: str) -> subprocess.Popen[bytes]:
-    """Start this module as a process with ``words``."""
+def start(*words: str, log: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start this module as a process with ``words``; ``log`` takes what it says."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    return tied.start([sys.executable, "-m", "tests.redis.lab", *words], env=env)
+    argv = [sys.executable, "-m", "tests.redis.lab", *words]
+    if log is None:
+        return tied.start(argv, env=env)
+    with log.open("ab") as output:
+        return tied.start(argv, env=env, stdout=output, stderr=output)
 
 
 def stop(process: subprocess.Popen[bytes]) -> int:

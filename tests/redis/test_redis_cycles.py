@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tenure.cycles.io.cron import MAX_WAITING, AlignedScheduler, cron_child
-from tenure.cycles.io.jobs import run_cycle
-from tenure.cycles.io.links import QUEUE, connect
+from tenure.cycles.io.links import connect
 from tenure.cycles.io.queue import CycleQueue
 from tenure.cycles.io.redis_server import RedisServer
 from tenure.model.errors import Unavailable
@@ -155,7 +154,7 @@ async def test_cron_fires_an_interval_that_a_worker_runs(
 async def test_an_interval_does_not_drift_from_its_multiples(server: RedisServer) -> None:
     connection = connect(server.url)
     scheduler = AlignedScheduler(connection)
-    job = scheduler.register(run_cycle, queue_name=QUEUE, interval=7)
+    job = scheduler.add(CycleSpec("c", "nursery", "young", interval_us=7 * US))
     scheduler.align()
     assert scheduler.enqueue_jobs() == []
     job.next_enqueue_time = datetime.fromtimestamp(0, UTC)

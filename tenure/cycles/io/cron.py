@@ -16,13 +16,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from redis import Redis, RedisError
-from rq import Queue
 from rq.cron import CronJob, CronScheduler
+from rq.job import Job
 
-from tenure.cycles.io.jobs import run_cycle
 from tenure.cycles.io.links import QUEUE, connect
-from tenure.cycles.io.queue import FAILURE_TTL_S, RESULT_TTL_S, TIMEOUT_S, TRIGGER_TTL_S
 from tenure.cycles.io.tether import Tethered, python_child, tie_to_parent
+from tenure.cycles.io.triggers import RUN_CYCLE, enqueue, trigger_queue
 from tenure.cycles.schedule import timing_of
 from tenure.model.plan import CycleSpec
 from tenure.model.units import US
@@ -30,6 +29,26 @@ from tenure.model.units import US
 log = logging.getLogger(__name__)
 #: With no worker alive triggers would pile up; more than these wait for nothing.
 MAX_WAITING = 50
+
+
+class CronTrigger(CronJob):
+    """RQ's cron job, which enqueues the trigger of a cycle as the daemon does: JSON, not pickle."""
+
+    def __init__(self, spec: CycleSpec) -> None:
+        timing = timing_of(spec)
+        self._kind = spec.kind
+        super().__init__(
+            queue_name=QUEUE,
+            func_name=RUN_CYCLE,
+            kwargs={"cycle": spec.name},
+            interval=timing.interval_us // US or None,
+            cron=timing.cron or None,
+            name=spec.name,
+        )
+
+    def enqueue(self, connection: Redis) -> Job:
+        """Enqueue the trigger."""
+        return enqueue(connection, self.name, kind=self._kind)
 
 
 class AlignedScheduler(CronScheduler):
@@ -42,6 +61,11 @@ class AlignedScheduler(CronScheduler):
     def __init__(self, connection: Redis) -> None:
         super().__init__(connection=connection, name=f"tenure-cron-{os.getpid()}")
 
+    def add(self, spec: CycleSpec) -> CronJob:
+        """Fire the triggers of a cycle. Raises InvalidInput for a wrong schedule."""
+        self.get_jobs().append(CronTrigger(spec))
+        return self.get_jobs()[-1]
+
     def align(self) -> None:
         """Set the next time of every interval; RQ would fire them all at once at its start."""
         for job in self.get_jobs():
@@ -49,7 +73,7 @@ class AlignedScheduler(CronScheduler):
 
     def enqueue_jobs(self) -> list[CronJob]:
         """Enqueue what is due, unless too many triggers wait already."""
-        if Queue(QUEUE, connection=self.connection).count >= MAX_WAITING:
+        if trigger_queue(self.connection).count >= MAX_WAITING:
             log.warning("no worker takes cycles: %d triggers wait, none added", MAX_WAITING)
             for job in self.get_jobs():
                 if job.should_run():
@@ -79,7 +103,7 @@ def run_cron(redis_url: str, cycles: Sequence[CycleSpec]) -> int:
         scheduler = AlignedScheduler(connection)
         for spec in cycles:
             if spec.mode != "off":
-                _register(scheduler, spec)
+                scheduler.add(spec)
         scheduler.align()
         scheduler.start()  # type: ignore[no-untyped-call]
     except (RedisError, OSError) as error:
@@ -88,22 +112,6 @@ def run_cron(redis_url: str, cycles: Sequence[CycleSpec]) -> int:
     finally:
         connection.close()
     return 0
-
-
-def _register(scheduler: CronScheduler, spec: CycleSpec) -> None:
-    timing = timing_of(spec)
-    scheduler.register(
-        run_cycle,
-        queue_name=QUEUE,
-        kwargs={"cycle": spec.name},
-        interval=timing.interval_us // US or None,
-        cron=timing.cron or None,
-        job_timeout=TIMEOUT_S[spec.kind],
-        ttl=TRIGGER_TTL_S,
-        result_ttl=RESULT_TTL_S,
-        failure_ttl=FAILURE_TTL_S,
-        name=spec.name,
-    )
 
 
 def cron_child(redis_url: str, cycles: Sequence[CycleSpec], *, log_file: Path | None) -> Tethered:

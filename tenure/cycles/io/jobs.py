@@ -8,11 +8,10 @@ Run twice for one due moment it does nothing the second time: the claim says so.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from tenure.cycles.planner import plan
 from tenure.cycles.snapshot import Snapshot, plan_to_json, snapshot_from_json
@@ -61,13 +60,12 @@ def use_runner(kind: str, runner: Runner) -> None:
     _runners[kind] = runner
 
 
-def run_cycle(cycle: str, run_id: str = "", gateway: str = "") -> dict[str, Any]:
+def run_cycle(cycle: str, run_id: str = "") -> dict[str, Any]:
     """Run a cycle: the RQ entry point. Returns what became of it, for RQ's log.
 
-    ``gateway`` is ``package.module:callable`` and makes the gateway where this process has set
-    none. Any failure after the claim is told to the daemon, and raised so that RQ shows it.
+    Any failure after the claim is told to the daemon, and raised so that RQ shows it.
     """
-    daemon = _open_gateway(gateway)
+    daemon = _open_gateway()
     try:
         claimed = _claim(daemon, cycle, run_id)
         if claimed is None:
@@ -84,13 +82,10 @@ def run_cycle(cycle: str, run_id: str = "", gateway: str = "") -> dict[str, Any]
             close()
 
 
-def _open_gateway(path: str) -> Gateway:
-    if _factory is not None:
-        return _factory()
-    module, _, name = path.partition(":")
-    if not module or not name:
+def _open_gateway() -> Gateway:
+    if _factory is None:
         raise InvalidInput("this worker has no gateway to a daemon")
-    return cast("Gateway", getattr(importlib.import_module(module), name)())
+    return _factory()
 
 
 def _claim(daemon: Gateway, cycle: str, run_id: str) -> Mapping[str, Any] | None:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from redis import RedisError
-from rq import Queue
-from rq.worker import BaseWorker, Worker, WorkerStatus
+from rq.job import Job
+from rq.worker import WorkerStatus
+from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
+from tenure.cycles.io.fields import Fields, read_fields
 from tenure.cycles.io.links import QUEUE, connect
+from tenure.cycles.io.triggers import enqueue, timeout_of, trigger_queue
 from tenure.model.errors import Unavailable
 
 T = TypeVar("T")
-JOB = "tenure.cycles.io.jobs.run_cycle"
-#: A plan takes seconds; the daemon gives a claim up after two minutes. Forecasts of a large fleet
-#: take minutes, and their claims are given up after a quarter of an hour.
-TIMEOUT_S = {"generation": 120, "forecast": 900}
-#: Nobody took the trigger for so long: another one came since, or the row was missed.
-TRIGGER_TTL_S = 600
-RESULT_TTL_S = 600
-FAILURE_TTL_S = 24 * 3600
 #: Our workers send a heartbeat every few seconds while idle; three lost ones mean it is gone.
 FRESH_S = 15.0
+#: More workers than anyone runs; who writes to Redis may have entered more.
+MAX_WORKERS = 1000
+_WORKER_KEY = re.compile(rb"rq:worker:[A-Za-z0-9_.:-]{1,200}")
+_SEEN, _STATE, _JOB = "last_heartbeat", "state", "current_job"
 
 
 class CycleQueue:
@@ -43,7 +43,7 @@ class CycleQueue:
         ``kind`` is the cycle's, which says how long a run may take. Raises Unavailable where Redis
         cannot be reached.
         """
-        return await self._call(lambda: self._enqueue(cycle, run_id, TIMEOUT_S[kind]))
+        return await self._call(lambda: enqueue(self._redis, cycle, run_id, kind=kind).id)
 
     async def workers_alive(self) -> int:
         """Return how many workers have sent a fresh heartbeat; raises Unavailable."""
@@ -58,28 +58,21 @@ class CycleQueue:
 
     async def depth(self) -> int:
         """Return how many triggers wait; raises Unavailable."""
-        return await self._call(lambda: int(Queue(QUEUE, connection=self._redis).count))
+        return await self._call(lambda: int(trigger_queue(self._redis).count))
 
     async def close(self) -> None:
         """Close the connections; calls under way end first."""
         await asyncio.to_thread(self._threads.shutdown)
         self._redis.close()
 
-    def _enqueue(self, cycle: str, run_id: str, timeout_s: int) -> str:
-        job = Queue(QUEUE, connection=self._redis).enqueue_call(
-            JOB,
-            kwargs={"cycle": cycle, "run_id": run_id},
-            timeout=timeout_s,
-            ttl=TRIGGER_TTL_S,
-            result_ttl=RESULT_TTL_S,
-            failure_ttl=FAILURE_TTL_S,
-            description=f"cycle {cycle}",
-        )
-        return str(job.id)
-
     def _count_workers(self) -> int:
-        queue = Queue(QUEUE, connection=self._redis)
-        return sum(_is_fresh(worker) for worker in Worker.all(queue=queue))
+        """Count by plain fields; RQ's own classes would un-serialise the jobs of workers."""
+        found: Any = self._redis.srandmember(WORKERS_BY_QUEUE_KEY % QUEUE, MAX_WORKERS)
+        keys = [key for key in found if _WORKER_KEY.fullmatch(key)]
+        workers = read_fields(self._redis, keys, (_SEEN, _STATE, _JOB))
+        jobs = [Job.key_for("").encode() + worker.values.get(_JOB, b"") for worker in workers]
+        stated = read_fields(self._redis, jobs, ("timeout",))
+        return sum(map(_is_fresh, workers, stated))
 
     async def _call(self, work: Callable[[], T]) -> T:
         try:
@@ -88,19 +81,12 @@ class CycleQueue:
             raise Unavailable(f"Redis: {error}", code="redis_unavailable") from error
 
 
-def _is_fresh(worker: BaseWorker) -> bool:
+def _is_fresh(worker: Fields, job: Fields) -> bool:
     """Whether a worker's heartbeat is recent; a busy one sends none until its job ends."""
-    if worker.last_heartbeat is None:
+    try:
+        seen = datetime.fromisoformat(worker.values.get(_SEEN, b"").decode())
+    except ValueError:
         return False
-    seen = worker.last_heartbeat
-    seen = seen if seen.tzinfo else seen.replace(tzinfo=UTC)
-    age_s = time.time() - datetime.timestamp(seen)
-    is_busy = worker.get_state() == WorkerStatus.BUSY
-    return age_s < FRESH_S + (_timeout_s(worker) if is_busy else 0)
-
-
-def _timeout_s(worker: BaseWorker) -> float:
-    """Return how long a busy worker may be with its job; that of a plan where nobody can tell."""
-    job = worker.get_current_job()
-    stated = None if job is None else job.timeout
-    return float(stated) if isinstance(stated, int | float) else TIMEOUT_S["generation"]
+    age_s = time.time() - (seen if seen.tzinfo else seen.replace(tzinfo=UTC)).timestamp()
+    is_busy = worker.values.get(_STATE) == WorkerStatus.BUSY.value.encode()
+    return age_s < FRESH_S + (timeout_of(job.values.get("timeout")) if is_busy else 0)

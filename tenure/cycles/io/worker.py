@@ -17,9 +17,13 @@ from typing import Any
 import redis.exceptions
 from redis import Redis
 from rq import Queue, SimpleWorker
+from rq.job import Job
+from rq.serializers import JSONSerializer
+from rq.utils import now
 
 from tenure.cycles.io.jobs import GatewayFactory, use_gateway
-from tenure.cycles.io.links import QUEUE, connect
+from tenure.cycles.io.links import connect
+from tenure.cycles.io.triggers import TriggerJob, TriggerQueue, trigger_queue
 
 log = logging.getLogger(__name__)
 #: RQ blocks for the time-to-live less 15 s between heartbeats: 4 s here.
@@ -52,19 +56,47 @@ class Stop:
 
 
 class CycleWorker(SimpleWorker):
-    """A worker that is known again after Redis came back empty, and that a signal ends at once."""
+    """A worker that is known again after Redis came back empty, and that a signal ends at once.
+
+    It makes the calls of ``triggers.FUNCTIONS`` alone; every other entry is reported and removed.
+    """
 
     # RQ's own waits between attempts grow to a minute; a cycle may be due every few seconds.
     max_connection_wait_time = RETRY_S[1]
 
     def __init__(self, connection: Redis, stop: Stop) -> None:
         super().__init__(
-            [Queue(QUEUE, connection=connection)],
+            [trigger_queue(connection)],
             connection=connection,
+            job_class=TriggerJob,
+            queue_class=TriggerQueue,
+            serializer=JSONSerializer,
             worker_ttl=WORKER_TTL_S,
             log_job_description=False,
         )
         self._stop = stop
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        """Make the call of a trigger; what is none is never handed to RQ."""
+        refusal = job.refusal if isinstance(job, TriggerJob) else "RQ read it as a job of its own"
+        if not refusal:
+            super().execute_job(job, queue)
+            return
+        log.error(
+            "refused job %s of the queue in Redis: %s; who wrote it can write to Redis",
+            job.id,
+            refusal,
+        )
+        if isinstance(job, TriggerJob):
+            job.forget()
+
+    def run_maintenance_tasks(self) -> None:
+        """Tidy the registries of our queue, whatever somebody else has put there."""
+        try:
+            self.clean_registries()  # type: ignore[no-untyped-call]
+        except (ValueError, redis.exceptions.ResponseError) as error:
+            log.warning("the registries of the queue in Redis hold what RQ cannot read: %s", error)
+            self.last_cleaned_at = now()  # type: ignore[assignment]
 
     def _install_signal_handlers(self) -> None:
         super()._install_signal_handlers()  # type: ignore[no-untyped-call]

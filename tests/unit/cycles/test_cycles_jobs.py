@@ -110,12 +110,10 @@ def test_another_refusal_of_the_claim_is_raised(daemon: Daemon) -> None:
         jobs.run_cycle("c")
 
 
-def test_the_gateway_may_be_named_in_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_a_gateway_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_factory", None)
     with pytest.raises(InvalidInput, match="no gateway"):
         jobs.run_cycle("c")
-    with pytest.raises(ModuleNotFoundError):
-        jobs.run_cycle("c", gateway="tenure.absent:make")
 
 
 def test_another_kind_of_cycle_is_run_by_its_runner(
