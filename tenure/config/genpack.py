@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from tenure.config.faults import Faults
 from tenure.config.fields import Name
+from tenure.config.urls import check_redis_url
 from tenure.config.yamlfile import read_file
 from tenure.model.errors import FieldError, InvalidInput
 
@@ -165,7 +166,7 @@ def _written(file: GenpackFile) -> Imported:
     document: dict[str, Any] = {"generations": list(genpack.generations)}
     if file.swarm is not None:
         document["placement"] = {"nursery": file.swarm.strategy}
-    if genpack.redis_host is not None:
+    if genpack.redis_host is not None and _takes_redis(genpack):
         document["redis"] = {"url": f"redis://{genpack.redis_host}:{genpack.redis_port}/0"}
     document["nodes"] = [
         {
@@ -182,6 +183,15 @@ def _written(file: GenpackFile) -> Imported:
         "# Written by `tenure config import-genpack`; cores and memory are what engines report.\n"
     )
     return Imported(head + text, _jumps(file.ssh, file.cluster), _notes(file, genpack))
+
+
+def _takes_redis(genpack: Genpack) -> bool:
+    """Whether the Redis may be used as it is: GENPACK's has no password."""
+    try:
+        check_redis_url(f"redis://{genpack.redis_host}:{genpack.redis_port}/0")
+    except ValueError:
+        return False
+    return True
 
 
 def _jumps(ssh: Ssh, cluster: Cluster) -> str:
@@ -205,4 +215,9 @@ def _notes(file: GenpackFile, genpack: Genpack) -> tuple[str, ...]:
         notes.append("swarm.image and swarm.host_image are left out: no Swarm is deployed")
     if genpack.docker_url or genpack.swarm_url or genpack.redis_docker_image:
         notes.append("genpack's docker_url, swarm_url and redis_docker_image are left out")
+    if genpack.redis_host is not None and not _takes_redis(genpack):
+        notes.append(
+            "genpack.redis_host is left out: a Redis off this machine needs a password; "
+            "set redis.url, or leave it to tenured, which starts one of its own"
+        )
     return tuple(notes)

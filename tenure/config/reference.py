@@ -93,7 +93,7 @@ quotes, sizes are bytes or words such as `512MiB`, `2GiB` or `10GB`, times are s
 `TENURE_<KEY>` and `TENURE_<SECTION>__<KEY>` override the file; the value is read as YAML:
 
 ```sh
-TENURE_STATE_DIR=/srv/tenure TENURE_POWER__GRACE_S=300 TENURE_REDIS__URL=redis://10.0.0.2:6379/0
+TENURE_STATE_DIR=/srv/tenure TENURE_POWER__GRACE_S=300 TENURE_REDIS__URL=unix:///run/redis.sock
 TENURE_LISTEN='["unix:///run/tenure/tenured.sock"]' TENURE_NODES__0__URL=tcp://10.0.0.12:2375
 ```
 

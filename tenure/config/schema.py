@@ -56,7 +56,9 @@ from tenure.config.tiers import DatasetsSection, TierSection
 
 class RedisSection(Section):
     url: RedisUrl | None = _field(
-        None, "Where Redis is; `null` starts a private one. `redis://`, `rediss://` or `unix://`."
+        None,
+        "Where Redis is; `null` starts a private one. `redis://`, `rediss://` (TLS) or `unix://`. "
+        "Off this machine it needs a password.",
     )
 
 

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from tenure.model.access import parse_ssh
 
@@ -90,7 +90,23 @@ def check_redis_url(text: str) -> str:
         raise ValueError("must be redis://, rediss:// or unix://, or null for a private Redis")
     elif not url.hostname:
         raise ValueError("names no host: redis://host:6379/0")
+    elif not _is_loopback(url.hostname):
+        _check_remote_redis(url)
     return text
+
+
+def _check_remote_redis(url: SplitResult) -> None:
+    """Raise ValueError where anyone on the network could write to this Redis, or pose as it."""
+    options = dict(parse_qsl(url.query))
+    if url.scheme == "rediss" and options.get("ssl_cert_reqs") in ("none", "optional"):
+        raise ValueError("turns the check of the certificate off; leave ssl_cert_reqs out")
+    if url.scheme == "rediss" and options.get("ssl_certfile"):
+        return
+    if not (url.password or options.get("password")):
+        raise ValueError(
+            "needs a password off this machine, for who writes to Redis starts cycles: "
+            "rediss://:PASSWORD@host:6379/0, and requirepass in Redis (redis:// goes in clear)"
+        )
 
 
 def check_influx_url(text: str) -> str:

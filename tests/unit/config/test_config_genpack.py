@@ -90,6 +90,13 @@ def test_both_listings_as_printed_make_a_configuration(tmp_path: Path) -> None:
     assert any("swarm" in note for note in made.notes)
 
 
+def test_a_redis_elsewhere_without_a_password_is_left_out(tmp_path: Path) -> None:
+    elsewhere = LISTING_8_2.replace("'localhost'", "'172.16.0.9'")
+    made = import_genpack(files(tmp_path, LISTING_8_1, elsewhere))
+    assert "redis:" not in made.text
+    assert any("needs a password" in note for note in made.notes)
+
+
 def test_one_file_may_hold_all_and_the_proxy_may_be_missing(tmp_path: Path) -> None:
     text = re.sub(r"  proxy:\n.*\n.*\n", "", LISTING_8_1)
     made = import_genpack(files(tmp_path, text + LISTING_8_2))

@@ -324,7 +324,7 @@ def test_the_environment_overrides_the_file(write: Any) -> None:
         "TENURE_STATE_DIR": "/srv/tenure",
         "TENURE_POWER__GRACE_S": "5.5",
         "TENURE_POWER__MIN_ON__YOUNG": "2",
-        "TENURE_REDIS__URL": "redis://r:6379/0",
+        "TENURE_REDIS__URL": "redis://:p@r:6379/0",
         "TENURE_LOG__JSON": "true",
         "TENURE_LISTEN": "[unix:///x.sock]",
         "TENURE_NODES__0__URL": "tcp://10.0.0.1:2375",
@@ -338,7 +338,7 @@ def test_the_environment_overrides_the_file(write: Any) -> None:
     assert settings.power.grace_us == 5_500_000
     assert settings.power.retry_us == 7 * US
     assert settings.power.min_on == {"nursery": 1, "young": 2}
-    assert settings.redis.url == "redis://r:6379/0"
+    assert settings.redis.url == "redis://:p@r:6379/0"
     assert settings.log.is_json
     assert settings.listen[0].path == Path("/x.sock")
     assert settings.nodes[0].url == "tcp://10.0.0.1:2375"
