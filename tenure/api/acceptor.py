@@ -46,7 +46,7 @@ class Terms:
 
 
 class Acceptor:
-    """A bound socket being listened on."""
+    """A bound socket being listened on; ``tls`` may be replaced while it is."""
 
     def __init__(
         self,
@@ -55,13 +55,18 @@ class Acceptor:
         terms: Terms,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._sock, self._make, self._terms, self._tls = sock, make, terms, tls
+        self._sock, self._make, self._terms, self.tls = sock, make, terms, tls
         self._loop = asyncio.get_running_loop()
         self._open = 0
         self._guards: set[Guard] = set()
         self._arriving: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the socket's address."""
+        return str(self._sock.getsockname())
 
     def start(self) -> None:
         """Begin to take connections."""
@@ -97,7 +102,7 @@ class Acceptor:
 
     def _turn_away(self, conn: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            if self._tls is None:
+            if self.tls is None:
                 conn.send(BUSY % (len(_PROBLEM), _PROBLEM))
                 # what lies unread at a close makes it a reset, and the answer is lost
                 conn.recv(1 << 16)
@@ -105,12 +110,13 @@ class Acceptor:
         conn.close()
 
     async def _serve(self, conn: socket.socket) -> None:
+        tls = self.tls
         guard = Guard(self._make(), self._terms.patience, self._on_end)
         self._guards.add(guard)
-        wait_s = None if self._tls is None else HANDSHAKE_S
+        wait_s = None if tls is None else HANDSHAKE_S
         try:
             await self._loop.connect_accepted_socket(
-                lambda: guard, conn, ssl=self._tls, ssl_handshake_timeout=wait_s
+                lambda: guard, conn, ssl=tls, ssl_handshake_timeout=wait_s
             )
         except OSError:
             self._give_up(guard, conn)  # a handshake that failed, or took too long
@@ -160,17 +166,11 @@ class BoundedSite(web.BaseSite):
     """aiohttp's name for a listening socket, on an ``Acceptor``."""
 
     def __init__(
-        self,
-        runner: web.AppRunner,
-        sock: socket.socket,
-        terms: Terms,
-        tls: ssl.SSLContext | None = None,
+        self, runner: web.AppRunner, acceptor: Acceptor, tls: ssl.SSLContext | None = None
     ) -> None:
         super().__init__(runner, ssl_context=tls)
-        if runner.server is None:
-            raise RuntimeError("the runner is not set up")
-        self._address = str(sock.getsockname())
-        self.acceptor = Acceptor(sock, runner.server, terms, tls)
+        self._address = acceptor.address
+        self.acceptor = acceptor
 
     @property
     def name(self) -> str:

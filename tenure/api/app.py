@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 import secrets
+import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 
 from tenure.api.backend import Backend
 from tenure.api.body import parse_json, require_plain
-from tenure.api.call import Call, checked_body, checked_query
+from tenure.api.call import KNOWN, Call, checked_body, checked_query
 from tenure.api.endpoint import Endpoint
 from tenure.api.gate import Gate
 from tenure.api.guard import guard_of
@@ -24,6 +25,7 @@ from tenure.api.handlers.events import TAIL, Tail
 from tenure.api.openapi import document
 from tenure.api.options import Options
 from tenure.api.problems import problem_response, refused
+from tenure.api.protocol import CUT, name_server
 from tenure.api.routes import ENDPOINTS
 from tenure.api.slices import TURNS, Turns
 from tenure.api.streams import TASKS, end_streams
@@ -46,6 +48,7 @@ def build_app(backend: Backend, options: Options) -> web.Application:
     app[TURNS] = Turns()
     app[TAIL] = Tail()
     app.on_shutdown.append(end_streams)
+    app.on_response_prepare.append(name_server)
     for endpoint in ENDPOINTS:
         serve = _route(endpoint, backend, options)
         app.router.add_route(endpoint.method, endpoint.path, serve, expect_handler=_expected)
@@ -88,7 +91,7 @@ def _gatekeeper(options: Options) -> Any:
 
     @web.middleware
     async def keep(request: web.Request, handler: Next) -> web.StreamResponse:
-        gate.check(request, is_open=request.path in OPEN_PATHS)
+        request[KNOWN] = gate.check(request, is_open=request.path in OPEN_PATHS)
         return await handler(request)
 
     return keep
@@ -133,15 +136,28 @@ def _problems() -> Any:
             response = problem_response(error.problem(), request_id)
         except web.HTTPException as error:
             response = _http_problem(request, error, request_id)
-        except Exception:
-            log.exception("request %s: %s %s failed", request_id, request.method, request.path)
-            detail = f"a defect of the daemon; its log has request {request_id}"
-            response = problem_response(Problem("internal", detail, 500), request_id)
+        except Exception as error:  # noqa: BLE001 - every answer is a problem
+            response = problem_response(_failure(request, error, request_id), request_id)
         if not response.prepared:
             response.headers["X-Request-Id"] = request_id
         return response
 
     return answer
+
+
+def _failure(request: web.Request, error: Exception, request_id: str) -> Problem:
+    """Return the problem of what nobody refused: a client that went, files, or a defect."""
+    asked = (request_id, request.method, request.path)
+    is_gone = request.transport is None or request.transport.is_closing()
+    if isinstance(error, CUT) and is_gone:
+        log.info("request %s: %s %s: its client went away", *asked)
+        return Problem("cut", "the connection broke off", 400)
+    if isinstance(error, OSError | sqlite3.Error) and not isinstance(error, ConnectionError):
+        log.error("request %s: %s %s: the daemon's files: %s", *asked, error)
+        told = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Problem("disk_failed", f"the daemon cannot use its files: {told}", 503)
+    log.error("request %s: %s %s failed", *asked, exc_info=error)
+    return Problem("internal", f"a defect of the daemon; its log has request {request_id}", 500)
 
 
 def _http_problem(
@@ -233,10 +249,13 @@ async def _whole(request: web.Request, limit: int, wait_s: float) -> bytes:
 
 async def _joined(request: web.Request, limit: int) -> bytes:
     raw = bytearray()
-    async for part in request.content.iter_any():
-        raw += part
-        if len(raw) > limit:
-            raise refused(413, "too_large", f"the body may have {limit} bytes")
+    try:
+        async for part in request.content.iter_any():
+            raw += part
+            if len(raw) > limit:
+                raise refused(413, "too_large", f"the body may have {limit} bytes")
+    except CUT:
+        raise refused(400, "cut", "the body broke off", field="body") from None
     return bytes(raw)
 
 

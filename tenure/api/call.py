@@ -24,6 +24,7 @@ from tenure.model.errors import FieldError, Problem, Unavailable
 from tenure.model.events import Command
 
 M = TypeVar("M", bound=BaseModel)
+KNOWN = web.RequestKey("known", bool)
 MAX_KEY = 255
 #: Made once: ``json.dumps`` makes one at each call.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
@@ -72,6 +73,11 @@ class Call:
     def part(self, name: str) -> str:
         """Return a variable part of the path."""
         return self.request.match_info[name]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether who asks has shown a right to; open endpoints are asked by anybody."""
+        return bool(self.request.get(KNOWN))
 
     @property
     def idempotency_key(self) -> str:

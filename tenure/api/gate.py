@@ -34,8 +34,11 @@ class Gate:
         self._listeners = Buckets(options.requests_per_s * LISTENER_SHARE)
         self._wrong = Buckets(options.wrong_tokens_per_s)
 
-    def check(self, request: web.Request, *, is_open: bool) -> None:
-        """Let a request in. Raises HttpProblem (421, 429) or Unauthorized."""
+    def check(self, request: web.Request, *, is_open: bool) -> bool:
+        """Let a request in, and return whether it is from somebody known.
+
+        Raises HttpProblem (421, 429) or Unauthorized.
+        """
         is_trusted = is_unix(request)
         if not is_trusted:
             check_host(request, self._hosts)
@@ -44,17 +47,20 @@ class Gate:
         if request.path != UNLIMITED:
             listener = guard.listener if guard is not None else "unknown"
             self._pace(client, listener)
-        if is_open or is_trusted:
-            return
+        if is_trusted:
+            return True
         try:
             check_token(request, self._token)
         except Unauthorized:
+            if is_open:
+                return False
             # the right token is never refused: guessing is hopeless at any rate (256 bits), and
             # whoever shares an address with a guesser must not be locked out by it
             wait_s = self._wrong.take(client, time.monotonic())
             if wait_s:
                 raise _too_many("too many wrong tokens from this address", wait_s) from None
             raise
+        return True
 
     def _pace(self, client: str, listener: str) -> None:
         now_s = time.monotonic()

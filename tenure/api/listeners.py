@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import grp
 import logging
 import os
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
-from tenure.api.acceptor import BoundedSite, Terms
+from tenure.api.acceptor import Acceptor, BoundedSite, Terms
+from tenure.api.protocol import Connection
 from tenure.model.errors import Conflict, InvalidInput
 
 log = logging.getLogger("tenure.api")
@@ -28,17 +28,20 @@ SHUTDOWN_S = 5.0
 LINGER_S = 5.0
 #: Bytes of the request line, and of one header; there may be 128 headers.
 MAX_LINE_BYTES = 8190
-#: Characters of what is logged of a request that is none.
-MOST_TOLD = 200
 
 
 class Listeners:
     """The running server on all of its sockets."""
 
     def __init__(
-        self, runner: web.AppRunner, terms: Terms, tls: ssl.SSLContext | None = None
+        self,
+        runner: web.AppRunner,
+        make: Callable[[], asyncio.Protocol],
+        terms: Terms,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._runner = runner
+        self._make = make
         self._terms = terms
         self._tls = tls
         self._sites: list[BoundedSite] = []
@@ -55,7 +58,7 @@ class Listeners:
             self._paths.append(Path(sock.getsockname()))
         tls = self._tls if is_tls else None
         self._addresses.append(_url(sock.getsockname(), "https" if is_tls else "tcp"))
-        site = BoundedSite(self._runner, sock, self._terms, tls)
+        site = BoundedSite(self._runner, Acceptor(sock, self._make, self._terms, tls), tls)
         self._sites.append(site)
         await site.start()
 
@@ -63,6 +66,13 @@ class Listeners:
     def addresses(self) -> list[str]:
         """Return the URLs it serves; a TCP port of 0 shows as the one that was given."""
         return list(self._addresses)
+
+    def secure(self, tls: ssl.SSLContext) -> None:
+        """Have new connections to ``https://`` listeners be under other certificates."""
+        self._tls = tls
+        for site in self._sites:
+            if site.acceptor.tls is not None:
+                site.acceptor.tls = tls
 
     async def close(self) -> None:
         """Take no more requests, end the streams, wait for the rest, remove the sockets."""
@@ -89,20 +99,9 @@ async def serve(
     TLS without a context.
     """
     terms = terms or Terms()
-    # encoded bodies are refused; what is left of one must not be unpacked either
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        shutdown_timeout=SHUTDOWN_S,
-        keepalive_timeout=terms.patience.idle_s,
-        lingering_time=LINGER_S,
-        auto_decompress=False,
-        logger=_Brief(log, {}),
-        max_line_size=MAX_LINE_BYTES,
-        max_field_size=MAX_LINE_BYTES,
-    )
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
-    listeners = Listeners(runner, terms, tls)
+    listeners = Listeners(runner, _maker(runner, terms), terms, tls)
     try:
         for url in urls:
             await listeners.add(url, group)
@@ -112,16 +111,27 @@ async def serve(
     return listeners
 
 
-class _Brief(logging.LoggerAdapter[logging.Logger]):
-    """The server's log, in which bytes that are no request are a line, not a trace of ours."""
+def _maker(runner: web.AppRunner, terms: Terms) -> Callable[[], Connection]:
+    """Return what makes the server's side of each connection."""
+    server, loop = runner.server, asyncio.get_running_loop()
+    if server is None:
+        raise RuntimeError("the runner is not set up")
 
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log as ever, but for what a client got wrong."""
-        if isinstance(error := kwargs.get("exc_info"), HttpProcessingError):
-            told = " ".join(str(error.message).split())[:MOST_TOLD]
-            self.logger.info("a request that cannot be read: %s %s", error.code, told)
-        else:
-            super().log(level, msg, *args, **kwargs)
+    def make() -> Connection:
+        # encoded bodies are refused; what is left of one must not be unpacked either
+        return Connection(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]  # none, which aiohttp takes and does not state
+            keepalive_timeout=terms.patience.idle_s,
+            lingering_time=LINGER_S,
+            auto_decompress=False,
+            logger=log,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+        )
+
+    return make
 
 
 def bind(url: str, *, group: str = GROUP) -> socket.socket:

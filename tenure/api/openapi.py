@@ -168,8 +168,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
         for status in sorted(set(statuses))
     }
     # what is no HTTP is refused before there is a request to speak of
-    plain = {**problem, "text/plain": {"schema": {"type": "string"}}}
-    refusals["400"] = {"description": title_of(400), "content": plain}
+    refusals["400"] = {"description": title_of(400), "content": problem}
     if endpoint.is_open and "503" in refusals:
         refusals["503"] = {"description": "Not ready", "content": answer}
     if endpoint.method == "GET" and endpoint.has_tag:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
 from tenure.api import shapes
-from tenure.api.backend import Health
 from tenure.api.batchviews import (
     BatchDetail,
     BatchExplainView,
@@ -125,10 +124,17 @@ class LiveView(TypedDict):
     status: str
 
 
-class ReadyView(Health):
-    """``status`` is ok, degraded or not_ready (503)."""
+class ReadyView(TypedDict):
+    """``status`` is ok, degraded or not_ready (503).
 
+    Without a token ``is_ready`` and ``status`` are all, and ``status`` is never degraded.
+    """
+
+    is_ready: bool
     status: str
+    reasons: NotRequired[list[str]]
+    degraded: NotRequired[dict[str, str]]
+    parts: NotRequired[dict[str, Any]]
 
 
 Any_ = dict[str, Any]

@@ -26,6 +26,7 @@ The same as OpenAPI 3.1 is at `/openapi.json` of a running daemon.
 
 - Over the unix socket no token is needed; its mode (0660) decides. Over TCP every request but
   `/livez`, `/readyz` and `/openapi.json` needs `Authorization: Bearer TOKEN`, and a known `Host`.
+  Without a token `/readyz` says ready or not; what ails the daemon it tells with one.
 - Bodies are JSON with `Content-Type: application/json`. Unknown fields are faults.
 - Errors are `application/problem+json` (RFC 9457) with a stable `code`, a `detail` for people,
   a `request_id`, and for input `errors`: the path of each fault and what is wrong with it.

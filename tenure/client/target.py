@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 import stat
 from collections.abc import Callable, Mapping
@@ -24,7 +25,8 @@ MAX_TOKEN_BYTES = 4096
 class Target:
     """A daemon's address: ``socket_path`` for a unix socket, else ``host`` and ``port``.
 
-    ``tls`` None: no TLS. It must check the daemon's certificate and name.
+    ``tls`` None: no TLS. It must check the daemon's certificate and name. ``may_be_clear``: the
+    token may go over a network without TLS.
     """
 
     socket_path: str = ""
@@ -32,11 +34,21 @@ class Target:
     port: int = 0
     token: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
+    may_be_clear: bool = False
 
     @property
     def is_far(self) -> bool:
         """Whether the daemon may be on another machine: it is reached over the network."""
-        return not self.socket_path and self.host not in LOOPBACK
+        return not self.socket_path and not _is_loopback(self.host)
+
+    def require_covered(self) -> None:
+        """Raise InvalidInput where a request would show the token to the network."""
+        if self.token and self.is_far and self.tls is None and not self.may_be_clear:
+            raise InvalidInput(
+                f"the token would go to {self.url} in clear, for everyone on the way to read: use "
+                f"https://, or a tunnel to a loopback address; {CLEAR}=1 sends it all the same",
+                code="token_in_clear",
+            )
 
     @property
     def url(self) -> str:
@@ -47,7 +59,8 @@ class Target:
         return f"{'https' if self.tls else 'tcp'}://{host}:{self.port}"
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: Set to 1, the token may go over a network in clear.
+CLEAR = "TENURE_TOKEN_IN_CLEAR"
 MakeContext = Callable[[TlsFiles], ssl.SSLContext]
 """Makes a context that checks the host name; raises InvalidInput naming a faulty file."""
 
@@ -66,7 +79,8 @@ def discover(
     token: ``token_file``, else TENURE_TOKEN, else TENURE_TOKEN_FILE, else the default token file
     of the system or the user. A unix socket needs none. For ``https://``: the authority in
     ``ca_file``, else TENURE_CA, else the system's; TENURE_CERT and TENURE_KEY where the daemon
-    asks for a certificate. Raises InvalidInput for a URL that is none or a named file that cannot
+    asks for a certificate. TENURE_TOKEN_IN_CLEAR=1: the token may go over a network without TLS.
+    Raises InvalidInput for a URL that is none or a named file that cannot
     be read.
     """
     home = Path(env.get("HOME") or "/")
@@ -76,7 +90,17 @@ def discover(
         return target
     if target.tls is not None and make_context is not None:
         target = replace(target, tls=make_context(_files(ca_file, env)))
-    return replace(target, token=_token(token_file, env, home))
+    may_be_clear = env.get(CLEAR, "") == "1"
+    return replace(target, token=_token(token_file, env, home), may_be_clear=may_be_clear)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _files(ca_file: str, env: Mapping[str, str]) -> TlsFiles:

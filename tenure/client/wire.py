@@ -52,7 +52,8 @@ def send(target: Target, request: Request, timeout_s: float) -> bytes:
     """Return the answer's body.
 
     Raises DaemonUnreachable when nothing (whole) comes back within ``timeout_s`` a step, or the
-    TenureError that the daemon's problem stands for.
+    TenureError that the daemon's problem stands for; InvalidInput ``token_in_clear`` before
+    anything is sent.
     """
     connection, response = _open(target, request, timeout_s)
     with closing(connection):
@@ -89,6 +90,7 @@ def stream(target: Target, request: Request, timeout_s: float) -> Iterator[bytes
 def _open(
     target: Target, request: Request, timeout_s: float
 ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    target.require_covered()
     connection: http.client.HTTPConnection
     if target.socket_path:
         connection = _UnixConnection(target.socket_path, timeout_s)

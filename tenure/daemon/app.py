@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import signal
-import ssl
 import sys
 import time
 from collections.abc import Awaitable, Coroutine
@@ -25,7 +24,7 @@ from typing import Any
 from tenure.api.acceptor import Terms
 from tenure.api.listeners import Listeners, serve
 from tenure.api.options import Options
-from tenure.config.certificates import renew, server_context
+from tenure.config.certificates import server_context
 from tenure.config.load import load
 from tenure.config.reach import SSH_FOLDER
 from tenure.config.settings import Settings
@@ -92,7 +91,6 @@ class Daemon:
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
         self._is_warm = self._plans_fast = self._matches_fast = False
-        self._tls: ssl.SSLContext | None = None
         self._notifier = Notifier(os.environ)
 
     async def run(self) -> int:
@@ -256,9 +254,9 @@ class Daemon:
         )
         app = build_app(DaemonBackend(body), options)
         urls = [listener.url for listener in settings.listen]
-        self._tls = server_context(settings.tls.files) if settings.tls else None
+        tls = server_context(settings.tls.files) if settings.tls else None
         terms = Terms(affordable(settings.limits.connections))
-        self.listeners = await serve(app, urls, terms=terms, tls=self._tls)
+        self.listeners = await serve(app, urls, terms=terms, tls=tls)
         self._tell_ready(settings.state_dir / READY_FILE)
 
     def _tell_ready(self, file: Path) -> None:
@@ -390,11 +388,15 @@ class Daemon:
         log.info("configuration taken over: %d nodes", len(fresh.nodes))
 
     def _renew_certificates(self) -> None:
-        """Have new connections to the API see the certificate that the files hold by now."""
-        if self._tls is None or self._settings.tls is None:
+        """Have new connections to the API judged by what the files of ``tls`` hold by now.
+
+        A whole context takes the place of the last one: an authority can be added to one, but not
+        taken away, and one that is renewed would be trusted for ever.
+        """
+        if self.listeners is None or self._settings.tls is None:
             return
         try:
-            renew(self._tls, self._settings.tls.files)
+            self.listeners.secure(server_context(self._settings.tls.files))
         except TenureError as error:
             log.error("the API keeps its old certificate: %s", error.detail)
 

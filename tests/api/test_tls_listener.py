@@ -56,6 +56,9 @@ class Secure:
             make_context=client_context,
         )
 
+    def secure(self, context: ssl.SSLContext) -> None:
+        self._listeners.secure(context)
+
     def close(self) -> None:
         self._server.run(self._listeners.close())
 
@@ -176,6 +179,22 @@ def test_a_certificate_is_renewed_in_place(secure: Secure, pki: Path, tmp_path: 
     shutil.copy(pki / "renewed.key", files.key)
     renew(secure.context, files)
     assert serial(secure, pki) != before
+
+
+def test_the_authority_of_clients_is_replaced_not_added_to(server: Server, pki: Path) -> None:
+    files = TlsFiles(str(pki / "ca.pem"), str(pki / "server.pem"), str(pki / "server.key"))
+    secure = Secure(server, files)
+    own = {"TENURE_CERT": str(pki / "client.pem"), "TENURE_KEY": str(pki / "client.key")}
+    try:
+        target = secure.target(pki / "ca.pem", **own)
+        assert nodes(target) >= 0
+        foreign = server_context(replace(files, ca=str(pki / "foreign" / "ca.pem")))
+        server.on_loop(secure.secure, foreign)
+        assert isinstance(failure(target), DaemonUnreachable)
+        server.on_loop(secure.secure, server_context(files))
+        assert nodes(target) >= 0
+    finally:
+        secure.close()
 
 
 def test_clients_with_certificates_only(server: Server, pki: Path) -> None:

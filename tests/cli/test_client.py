@@ -49,6 +49,26 @@ def test_discovery(folder: Path) -> None:
     assert "from-file" not in repr(by_env)
 
 
+@pytest.mark.parametrize("url", ["tcp://192.0.2.1:1", "http://tenure.example", "192.0.2.1"])
+def test_a_token_goes_over_no_network_in_clear(url: str, folder: Path) -> None:
+    env = {"HOME": str(folder), "TENURE_TOKEN": "t0k3n"}
+    with pytest.raises(InvalidInput, match="use https://") as refused:
+        Client(discover(url, env=env), timeout_s=1).readyz()
+    assert refused.value.code == "token_in_clear"
+    assert "TENURE_TOKEN_IN_CLEAR=1" in refused.value.detail
+    assert "t0k3n" not in refused.value.detail
+    assert discover(url, env={**env, "TENURE_TOKEN_IN_CLEAR": "1"}).may_be_clear
+    # nothing to hide, nobody on the way, or TLS
+    for target in (
+        discover(url, env={"HOME": str(folder)}),
+        discover("tcp://127.0.0.3:1", env=env),
+        discover("tcp://[::1]:1", env=env),
+        discover("https://192.0.2.1", env=env),
+        discover(url, env={**env, "TENURE_TOKEN_IN_CLEAR": "1"}),
+    ):
+        target.require_covered()
+
+
 def test_a_large_body_may_take_longer_than_each_of_its_parts(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "slow.sock"))

@@ -90,12 +90,15 @@ async def livez(call: Call) -> web.Response:
 
 
 async def readyz(call: Call) -> web.Response:
-    """Say whether the daemon can do its work, and which of its parts are degraded."""
+    """Say whether the daemon can do its work; to whom it knows, also which parts are degraded."""
     health = call.backend.health()
+    is_ready = health["is_ready"]
+    status = 200 if is_ready else 503
+    if not call.is_known:  # names of nodes, pids, paths on the disk
+        told = {"is_ready": is_ready, "status": "ok" if is_ready else "not_ready"}
+        return call.json(told, status=status)
     word = "degraded" if health["degraded"] else "ok"
-    status = 200 if health["is_ready"] else 503
-    body = {**health, "status": word if health["is_ready"] else "not_ready"}
-    return call.json(body, status=status)
+    return call.json({**health, "status": word if is_ready else "not_ready"}, status=status)
 
 
 async def metrics(call: Call) -> web.Response:
