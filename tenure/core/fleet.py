@@ -130,13 +130,13 @@ class FleetState:
         Whoever asks for the steps goes through all of them, then takes effects and changes; in a
         pause nothing may be put in. Where the pauses are has no influence on what is done.
         """
-        self.ctx.slice.renew()
+        self.ctx.work.renew()
         for group in joint_admission.groups(events):
             joint_admission.expect(self.ctx, group)
             for event in group:
                 self._take_in(event)
                 yield
-        self.ctx.expected = None
+        joint_admission.forget(self.ctx)
         yield from _settle(self.ctx)
 
     def _take_in(self, event: Event) -> None:
@@ -200,8 +200,8 @@ def _react(ctx: Context) -> None:
     for _ in range(MAX_ROUNDS):
         if ctx.meta.is_restoring and not restore.review(ctx):
             return
-        touched = ctx.touched_jobs or ctx.touched_services or ctx.touched_tasks
-        if not (ctx.gone or ctx.dark or touched):
+        touched = ctx.notices.jobs or ctx.notices.services or ctx.notices.tasks
+        if not (ctx.notices.gone or ctx.notices.unbooted or touched):
             return
         _gone(ctx)
         _review(ctx)
@@ -242,8 +242,8 @@ def _settle(ctx: Context) -> Iterator[None]:
 
 def _gone(ctx: Context) -> None:
     """Tell everybody of nodes that were fenced, then close their ledger interval; of no boots."""
-    while ctx.gone:
-        name, is_off = ctx.gone.pop(0)
+    while ctx.notices.gone:
+        name, is_off = ctx.notices.gone.pop(0)
         executors.on_node_off(ctx, name)
         tombstones.on_node_off(ctx, name)
         migrations.on_node_off(ctx, name)
@@ -252,17 +252,17 @@ def _gone(ctx: Context) -> None:
         if is_off:
             tiers.on_node_off(ctx, name)
             ledger.close_interval(ctx, name)
-    while ctx.dark:
-        name = ctx.dark.pop(0)
+    while ctx.notices.unbooted:
+        name = ctx.notices.unbooted.pop(0)
         executors.unplace_unsent(ctx, name)
         services.on_no_boot(ctx, name)
 
 
 def _review(ctx: Context) -> None:
-    touched, ctx.touched_jobs = sorted(ctx.touched_jobs), set()
+    touched, ctx.notices.jobs = sorted(ctx.notices.jobs), set()
     for key in touched:
         jobs.review(ctx, key)
-    touched, ctx.touched_services = sorted(ctx.touched_services), set()
+    touched, ctx.notices.services = sorted(ctx.notices.services), set()
     for key in touched:
         services.review(ctx, key)
         adopt.arm(ctx, key)
@@ -273,7 +273,7 @@ def _review(ctx: Context) -> None:
 
 
 def _idle(ctx: Context) -> None:
-    touched, ctx.touched_nodes = sorted(ctx.touched_nodes), set()
+    touched, ctx.notices.nodes = sorted(ctx.notices.nodes), set()
     for name in touched:
         node = ctx.tables.nodes.get(name)
         if node is not None:
@@ -327,7 +327,7 @@ def _tick(ctx: Context, event: Tick) -> None:
 
 
 def _executor_timer(ctx: Context, key: str) -> None:
-    ctx.touched_jobs.add(key.partition("/")[0])
+    ctx.notices.jobs.add(key.partition("/")[0])
 
 
 def _effect_ended(ctx: Context, event: EffectEnded) -> None:
@@ -363,13 +363,13 @@ def _usage(ctx: Context, event: UsageObserved) -> None:
     for profile in event.profiles:
         service = ctx.tables.services.get(profile.container)
         if service is not None:
-            old = ctx.profiles.get(profile.container)
-            ctx.profiles[profile.container] = profile
+            old = ctx.learned.profiles.get(profile.container)
+            ctx.learned.profiles[profile.container] = profile
             if old is None or old.p90 != profile.p90:
                 ctx.forget_loads(service.node)
     for node, use in event.foreign.items():
-        if ctx.foreign.get(node) != use:
-            ctx.foreign[node] = use
+        if ctx.learned.foreign.get(node) != use:
+            ctx.learned.foreign[node] = use
             ctx.forget_loads(node)
     forecasts.observe(ctx, event.regular)
     ctx.is_room_changed = True

@@ -315,12 +315,14 @@ class DaemonBackend:
 
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container that has one."""
-        return self._ctx.profiles
+        return self._ctx.learned.profiles
 
     def cycles(self) -> Sequence[CycleState]:
         """Return the configured cycles with their next due time."""
         now = self.now_us()
-        return [CycleState(c, next_due(timing_of(c), now)) for c in self._ctx.cycles.values()]
+        return [
+            CycleState(c, next_due(timing_of(c), now)) for c in self._ctx.learned.cycles.values()
+        ]
 
     @property
     def first_seq(self) -> int:

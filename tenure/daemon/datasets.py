@@ -45,14 +45,14 @@ def shelved(ctx: Context, dataset: Dataset) -> Shelved:
     if dataset.spec.is_external:
         outlook = external.outlook_of(ctx, dataset)
         return Shelved(dataset.spec.blocks, 0, outlook.seen_us, outlook.fault)
-    shelves = ctx.shelves
+    shelves = ctx.block_index
     whole, stored = shelves.whole.get(dataset.id, 0), shelves.stored.get(dataset.id, 0)
     return Shelved(whole, stored, waits_for="" if dataset.is_going else _waits_for(ctx, dataset))
 
 
 def _waits_for(ctx: Context, dataset: Dataset) -> str:
     """Say why a block of a dataset gets no more copies now, and which tier cannot take any."""
-    keys = (key for key in islice(ctx.shelves.starved, MOST_LOOKED))
+    keys = (key for key in islice(ctx.block_index.starved, MOST_LOOKED))
     rows = (ctx.tables.blocks[key] for key in keys if key.startswith(f"{dataset.id}/"))
     block = next((block for block in rows if block.note), None)
     if block is None:
@@ -67,7 +67,7 @@ def _shut(ctx: Context, kinds: frozenset[TierKind]) -> Iterator[str]:
         for tier in node.spec.tiers:
             mark = mark_of(ctx, node.name, tier.name)
             if tier.kind in kinds and not copies.is_open(ctx, node.name, tier):
-                trouble = ctx.shelves.troubles.get(mark.key, "it took no copy a moment ago")
+                trouble = ctx.block_index.troubles.get(mark.key, "it took no copy a moment ago")
                 yield f"{mark.key}: {mark.fault or trouble}"
 
 
@@ -122,8 +122,8 @@ def tiers(ctx: Context, name: str) -> list[TierView]:
             kind=tier.kind.value,
             path=tier.path,
             capacity_bytes=tier.capacity_bytes,
-            used_bytes=ctx.shelves.used.get(mark.key, 0),
-            blocks=len(ctx.shelves.held.get(mark.key, ())),
+            used_bytes=ctx.block_index.used.get(mark.key, 0),
+            blocks=len(ctx.block_index.held.get(mark.key, ())),
             bytes_per_s=tier.bytes_per_s or mark.bytes_per_s or None,
             is_measured=not tier.bytes_per_s and mark.bytes_per_s > 0,
             surveyed_at=moment(mark.surveyed_us or None),

@@ -70,7 +70,7 @@ def _reason(ctx: Context, task: Task) -> str:
         kind = task.reading.kind.value
         how = "which was prefetched" if task.reading.is_ahead else "the cheapest match"
         how = "which was brought there for it" if task.reading.is_brought else how
-        passed = ctx.ahead.passed.get(task.key, "")
+        passed = ctx.prefetches.passed.get(task.key, "")
         faster = f"; faster copies, with the starts of its stage there: {passed}" if passed else ""
         return f"it reads a copy in {kind} of {task.node}, {how}{faster}"
     return task.note if task.state is not TaskState.PENDING else _waits(ctx, task)
@@ -96,8 +96,8 @@ def _waits(ctx: Context, task: Task) -> str:
         return _waits_for_hdfs(ctx, stage.dataset.id, wait)
     if wait is None or not wait.places:
         return "no copy of its block can be read now"
-    if task.key in ctx.ahead.brought:
-        node, tier = ctx.ahead.brought[task.key]
+    if task.key in ctx.prefetches.brought:
+        node, tier = ctx.prefetches.brought[task.key]
         return f"its block is being brought to {tier} of {node}"
     if prefetching.is_held(ctx, ctx.tables.batches[task.batch], stage):
         return "its stage is held back for copies into memory that are worth it"

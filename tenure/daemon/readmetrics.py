@@ -23,7 +23,7 @@ class ReadFacts:
 
 def facts_of(ctx: Context) -> ReadFacts:
     """Return what there is to tell now; nothing where no task has read a dataset yet."""
-    ahead = ctx.ahead
+    ahead = ctx.prefetches
     if not (ahead.reads or ahead.counts or ahead.courses):
         return ReadFacts()
     copies = {word: ahead.counts[word] for word in OUTCOMES}

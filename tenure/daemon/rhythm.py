@@ -242,7 +242,7 @@ class Rhythm:
     async def _trigger(self, effect: Trigger) -> None:
         try:
             if self._queue is not None:
-                spec = self._ctx.cycles.get(effect.cycle)
+                spec = self._ctx.learned.cycles.get(effect.cycle)
                 kind = "generation" if spec is None else spec.kind
                 await self._queue.trigger(effect.cycle, effect.run_id, kind=kind)
         except Unavailable as error:

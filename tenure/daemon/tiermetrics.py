@@ -37,7 +37,7 @@ def facts_of(ctx: Context, node: Node) -> Iterator[TierFacts]:
             tier.name,
             tier.kind.value,
             tier.capacity_bytes,
-            ctx.shelves.used.get(mark.key, 0),
+            ctx.block_index.used.get(mark.key, 0),
             replicas.speed_of(ctx, node.name, tier),
             mark.surveyed_us > 0 and not mark.fault,
         )

@@ -14,7 +14,7 @@ from tenure.core.batches import planning
 from tenure.core.capacity import forecasts, room, snapshots
 from tenure.core.datasets import prefetch_inputs
 from tenure.core.dispatch import dispatch_list, task_inputs
-from tenure.core.jobs import jobs, offers, queue, queue_plan
+from tenure.core.jobs import jobs, offers, queue, queue_plan, start
 from tenure.core.lifecycle import drain as drains
 from tenure.core.nodes import harvestable, power
 from tenure.core.services.migration import eligibility
@@ -48,7 +48,7 @@ def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
     base: dict[str, Any] = {
         "job": job.id,
         "state": job.state.value,
-        "reason": job.reason or ctx.why.get(job.id, ""),
+        "reason": job.reason or start.reason_of(ctx, job.id),
         "decision": job.decision,
         "executors": [_executor(ctx, job, key) for key in _keys(ctx, job)],
     }
@@ -231,7 +231,7 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
     ]
     known = dict(ctx.tables.nodes.items())
     services = [s for s in ctx.tables.services.values() if s.state not in GONE]
-    profiles, now_us = list(ctx.profiles.values()), ctx.now_us
+    profiles, now_us = list(ctx.learned.profiles.values()), ctx.now_us
     coming = room.arriving(ctx)
     return {
         "revision": ctx.meta.revision,
@@ -242,7 +242,7 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
             _service(s, known.get(s.node), coming.get(s.id, ""), now_us) for s in services
         ),
         "profiles": Rows(_profile(p) for p in profiles if p.container in ctx.tables.services),
-        "cycles": [asdict(cycle) for cycle in ctx.cycles.values()],
+        "cycles": [asdict(cycle) for cycle in ctx.learned.cycles.values()],
         "min_on": dict(ctx.params.min_on),
         "spare_cpu_m": ctx.params.spare_cpu_m,
         "forecast": asdict(ctx.params.forecast),
@@ -344,7 +344,7 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
         if not strand.pending or batch.is_over:
             continue
         before = [name for name in stage.after if ctx.index.strands[key, name].undone]
-        planned = ctx.roster.left.get((key, stage.name), 0)
+        planned = ctx.own(dispatch_list.Roster).left.get((key, stage.name), 0)
         if before:
             why = f"for the end of {', '.join(before)}"
         elif stage.dataset is not None:

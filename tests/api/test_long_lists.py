@@ -59,12 +59,14 @@ class FullBackend(CoreBackend):
                 node=f"m{i % NODES:04d}",
             )
             ctx.put_service(service)
-            ctx.profiles[service.id] = Profile(service.id, SMALL, 10, 300 * US, ("cpu", "memory"))
+            ctx.learned.profiles[service.id] = Profile(
+                service.id, SMALL, 10, 300 * US, ("cpu", "memory")
+            )
         base = JobSpec("j", "app", "app:1", ("run",), 1, SMALL)
         for i in range(JOBS):
             row = Job(f"j-{i:06d}", i, replace(base, name=f"j{i}", app=f"a{i % 7}"), i + 1)
             ctx.tables.jobs.put(row.id, replace(row, state=JobState.SUCCEEDED, finished_us=i + 2))
-        self.profiles = ctx.profiles
+        self.profiles = ctx.learned.profiles
         self.state.take_changes()
         spare_records()  # as the daemon does after loading
 

@@ -54,12 +54,12 @@ def shelved(ctx: Context) -> str:
     """Say which bytes in tiers are not what their copies add up to."""
     lying, stays = Counter[tuple[str, str]](), Counter[str]()
     for block in ctx.tables.blocks.values():
-        is_unread = block.key in ctx.ahead.made or block.key in ctx.ahead.under_way
+        is_unread = block.key in ctx.prefetches.made or block.key in ctx.prefetches.under_way
         for replica in block.replicas:
             mark = f"{replica.node}/{replica.tier}"
             lying[mark, block.dataset] += block.length
             stays[mark] += block.length if block.pins or is_unread else 0
-    kept, shelves = Counter[tuple[str, str]](), ctx.shelves
+    kept, shelves = Counter[tuple[str, str]](), ctx.block_index
     for mark, row in shelves.lying.items():
         kept.update({(mark, dataset): length for dataset, length in row.items()})
     if kept != lying:
@@ -69,11 +69,12 @@ def shelved(ctx: Context) -> str:
 
 def _lent(ctx: Context) -> str:
     """Say of which node what can be lent was not looked at anew when it changed."""
-    for name, look in list(ctx.lent.items()):
+    looks = ctx.own(harvestable.Looks).by_node
+    for name, look in list(looks.items()):
         node = ctx.tables.nodes.get(name)
-        del ctx.lent[name]
+        del looks[name]
         if node is not None and harvestable.look_at(ctx, node) != look:
-            return f"{name}: lends {look}, should be {ctx.lent[name]}"
+            return f"{name}: lends {look}, should be {looks[name]}"
     for node in ctx.tables.nodes.values():
         why = harvestable.objection(ctx, node)
         if harvestable.is_lendable(ctx, node) is bool(why):

@@ -208,7 +208,7 @@ class SimShell:
         for event in events:
             self._tell_event(event)
         self.handled = (self._batches + 1, len(events))
-        needs, known = self.around.laws.needs, self.state.ctx.profiles
+        needs, known = self.around.laws.needs, self.state.ctx.learned.profiles
         needs.before = dict(known)
         effects = self.state.handle_all(events)
         needs.after = known

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tenure.core.capacity.snapshots import Board
 from tenure.core.services.services import VANISHED
 from tenure.core.state.indexes import Strand
 from tenure.core.state.params import Params
@@ -312,10 +313,12 @@ class CoreMachine(RuleBasedStateMachine):
     def indexes_are_what_a_restart_would_build(self) -> None:
         ctx = self.bench.state.ctx
         kept = replace(ctx.index)
-        board, stale, touched = ctx.board, set(ctx.stale), set(ctx.touched_nodes)
+        board, touched = ctx.own(Board), set(ctx.notices.nodes)
+        stale = set(board.stale)
         ctx.reindex()
         fresh, ctx.index = ctx.index, kept
-        ctx.board, ctx.stale, ctx.touched_nodes = board, stale, touched
+        ctx.put_own(board)
+        board.stale, ctx.notices.nodes = stale, touched
         assert _filled(fresh) == _filled(kept)
 
     @invariant()

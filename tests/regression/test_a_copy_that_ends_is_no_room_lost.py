@@ -6,6 +6,7 @@ not there, so that the head of the line could "never fit" for a moment and held 
 
 from __future__ import annotations
 
+from tenure.core.jobs.start import Reasons
 from tenure.model.events import CancelJob
 from tenure.model.outcome import Done, Refused
 from tests.unit.core.bench import SIZE, SMALL, Bench, node
@@ -35,7 +36,7 @@ def test_what_is_behind_waits_until_it_is_given_back() -> None:
     bench.end(first)
     bench.submit("late", request=SMALL)
     assert bench.tables.jobs["late"].state.value == "waiting"
-    assert bench.state.ctx.why == {"wide": "no_room", "late": "behind_others"}
+    assert bench.state.ctx.own(Reasons).by_job == {"wide": "no_room", "late": "behind_others"}
     bench.end(second)
     nodes = sorted(e.node for e in bench.tables.executors.values() if e.job == "wide")
     assert nodes == ["a", "b"]

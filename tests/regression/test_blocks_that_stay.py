@@ -117,11 +117,11 @@ def test_blocks_that_cannot_be_read_hold_no_other_put_up() -> None:
     shelf.work()
     shelf.lose("a")
     shelf.wait(120)
-    assert len(shelf.state.ctx.shelves.starved) < 100, "only the half of them was there"
+    assert len(shelf.state.ctx.block_index.starved) < 100, "only the half of them was there"
     for block in shelf.blocks("logs"):
         put_block(shelf.state.ctx, without_replica(block, "b", "ssd"))
     shelf.wait(30)
-    assert len(shelf.state.ctx.shelves.starved) >= 100
+    assert len(shelf.state.ctx.block_index.starved) >= 100
     shelf.put("new", 5, replicas=1)
     shelf.wait(30)
     assert shelf.dataset("new").state == "ready"
@@ -167,7 +167,7 @@ def test_many_blocks_are_shown_and_checked_a_few_at_a_time() -> None:
     assert (row["blocks"], row["bytes"], unreadable) == (2500, 2500 * BLOCK, 0)
     assert turns > 30
     shelf.change("verify", made.id)
-    assert len(ctx.shelves.checks["a/ssd"]) <= 500
+    assert len(ctx.block_index.checks["a/ssd"]) <= 500
     shelf.wait(1)
     checked = [e for e in shelf.done if isinstance(e, CheckBlocks)]
     assert {name for e in checked for name, _ in e.sums} >= {
@@ -244,7 +244,7 @@ def test_a_look_at_many_files_is_compared_a_few_at_a_time() -> None:
     survey = next(e for e in shelf.tables.effects.values() if isinstance(e, SurveyTiers))
     shelf.end(survey, shelf.perform(survey))
     turns = 0
-    while ctx.shelves.comparing:
+    while ctx.block_index.comparing:
         assert shelf.places("logs")[0] == [], "not offered before all was compared"
         shelf.say(Tick(at_us=0), after_us=1)
         turns += 1
@@ -267,7 +267,7 @@ def test_a_look_whose_node_goes_meanwhile_is_no_look() -> None:
     shelf.find("a")
     shelf.lose("a")
     shelf.find("a")
-    assert not ctx.shelves.comparing
+    assert not ctx.block_index.comparing
     assert [bool(places) for places in shelf.places("logs")] == [n % 10 != 5 for n in range(600)]
     shelf.check()
 

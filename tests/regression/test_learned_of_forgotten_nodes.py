@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tenure.core.capacity.room import Loads
 from tenure.model.events import Configured, UsageObserved
 from tenure.model.resources import Resources
 from tests.regression.acts import run_service
@@ -19,7 +20,9 @@ def test_a_forgotten_node_leaves_nothing() -> None:
     bench.say(Configured(at_us=0, nodes=(keep,)))
     assert "a" not in bench.tables.nodes
     ctx = bench.state.ctx
-    assert not any("a" in learned for learned in (ctx.foreign, ctx.fresh, ctx.orphans, ctx.loads))
+    told = ctx.learned
+    loads = ctx.own(Loads).by_node
+    assert not any("a" in learned for learned in (told.foreign, told.fresh, told.orphans, loads))
 
 
 def test_an_orphan_is_told_once_and_forgotten_when_it_is_gone() -> None:
@@ -33,4 +36,4 @@ def test_an_orphan_is_told_once_and_forgotten_when_it_is_gone() -> None:
         bench.listed("a", ours, stray)
     assert [e.subject for e in bench.public if e.type == "container.orphan"] == ["x"]
     bench.listed("a", ours)
-    assert bench.state.ctx.orphans["a"] == frozenset()
+    assert bench.state.ctx.learned.orphans["a"] == frozenset()

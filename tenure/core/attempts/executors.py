@@ -97,7 +97,7 @@ def _create(ctx: Context, executor: Executor, job: Job) -> None:
 
 def _choose_copies(ctx: Context, executor: Executor) -> None:
     """Have ``readers`` choose the copies that an executor reads, anew where one has gone."""
-    ctx.ahead.readers.setdefault(executor.key, -1)
+    ctx.prefetches.readers.setdefault(executor.key, -1)
     if executor.readings:
         ctx.put_executor(replace(executor, readings=()))
 
@@ -402,7 +402,7 @@ def _found_running(ctx: Context, executor: Executor, facts: ContainerFacts) -> N
 
 
 def _began_us(ctx: Context, executor: Executor, facts: ContainerFacts) -> int:
-    apart_us = ctx.apart.get(executor.node, 0)
+    apart_us = ctx.learned.apart.get(executor.node, 0)
     return facts.began_us(executor.placed_us, ctx.now_us, apart_us=apart_us)
 
 

@@ -157,7 +157,7 @@ def _start(ctx: Context, task: Task) -> None:
 
 def _wait_for_guard(ctx: Context, task: Task) -> None:
     """Begin nothing while the agent is away; once that is lost, begin elsewhere."""
-    guard = ctx.guards.get(task.node)
+    guard = ctx.learned.guards.get(task.node)
     if guard is None:
         return  # it is heard of soon, one way or the other
     lost_us = max(guard.since_us, task.changed_us) + ctx.params.agent_lost_us
@@ -407,7 +407,10 @@ def on_listing(ctx: Context, task: Task, facts: ContainerFacts | None, started_u
 
 
 def _began_us(ctx: Context, task: Task, facts: ContainerFacts) -> int:
-    since_us, apart_us = ctx.tables.batches[task.batch].arrival_us, ctx.apart.get(task.node, 0)
+    since_us, apart_us = (
+        ctx.tables.batches[task.batch].arrival_us,
+        ctx.learned.apart.get(task.node, 0),
+    )
     return facts.began_us(since_us, ctx.now_us, apart_us=apart_us)
 
 
@@ -418,8 +421,8 @@ def _exited(ctx: Context, task: Task, facts: ContainerFacts) -> None:
     finished_us = facts.ended_us(started_us, ctx.now_us)
     task = ctx.put_task(replace(task, started_us=started_us))
     if code == 0:
-        if task.reading is not None and ctx.ahead.courses:
-            ctx.ahead.ended.append(task.key)
+        if task.reading is not None and ctx.prefetches.courses:
+            ctx.prefetches.ended.append(task.key)
         to(ctx, task, S.ENDED, exit_code=0, finished_us=finished_us)
         return
     note = OOM_NOTE if facts.is_oom_killed else facts.error or f"exit code {code}"

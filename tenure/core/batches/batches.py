@@ -186,7 +186,7 @@ def review_touched(ctx: Context) -> None:
 
     Those that are left of a forgotten batch (``drafts``) are none of its any more.
     """
-    touched, ctx.touched_tasks = sorted(ctx.touched_tasks), set()
+    touched, ctx.notices.tasks = sorted(ctx.notices.tasks), set()
     for key in touched:
         task = ctx.tables.tasks.get(key)
         if task is not None and task.batch in ctx.tables.batches:
@@ -239,16 +239,16 @@ def _wind_down(ctx: Context, batch: Batch) -> None:
     """Stop what is left; the batch is over when nothing of it can be running any more."""
     input_replicas.release(ctx, batch)
     strands = [ctx.index.strands[batch.id, stage.name] for stage in batch.spec.stages]
-    if ctx.slice.is_spent and any(strand.open for strand in strands):
+    if ctx.work.is_spent and any(strand.open for strand in strands):
         ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
         return  # each task of it that ends has it reviewed: nothing is sorted for that
     for strand in strands:
         for index in sorted(strand.open):
-            if ctx.slice.is_spent:
+            if ctx.work.is_spent:
                 ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
                 return
             task = ctx.tables.tasks[f"{batch.id}/{index}"]
-            ctx.slice.spend(work_limits.END if not task.node else work_limits.PLACE)
+            ctx.work.spend(work_limits.END if not task.node else work_limits.PLACE)
             tasks.abandon(ctx, task, batch.reason)
     if ctx.index.haunts.get(batch.id):
         return
@@ -258,7 +258,7 @@ def _wind_down(ctx: Context, batch: Batch) -> None:
 
 def on_timer(ctx: Context, key: str) -> None:
     """Go on with a task whose wait is over, or with a batch that ends."""
-    ctx.touched_tasks.add(key)
+    ctx.notices.tasks.add(key)
     ctx.is_room_changed = True
 
 
@@ -321,14 +321,14 @@ def _serve(ctx: Context, batch: Batch) -> None:
 
 def _place_where_free(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     """Place tasks of a stage that no plan holds where there is room."""
-    seats = [] if ctx.slice.is_spent else _seats(ctx, stage)
+    seats = [] if ctx.work.is_spent else _seats(ctx, stage)
     for task in backoff.placeable(ctx, batch.id, stage.name):
-        if ctx.slice.is_spent:
+        if ctx.work.is_spent:
             ctx.arm(ctx.now_us, dispatch_list.MACHINE, "rest")
             return
         if not seats:
             return
-        ctx.slice.spend(work_limits.PLACE)
+        ctx.work.spend(work_limits.PLACE)
         # on another node than the one it had to leave, where there is one
         turn = int(len(seats) > 1 and seats[0][-1] == task.shunned)
         node = ctx.tables.nodes[seats.pop(turn)[-1]]
@@ -348,9 +348,9 @@ def _seats(ctx: Context, stage: StageSpec) -> list[harvestable.Seat]:
 def rearm(ctx: Context) -> None:
     """Set the timers of loaded tasks and have those of open batches reviewed."""
     for key in sorted(ctx.index.open_batches):
-        ctx.touched_tasks.add(key)
+        ctx.notices.tasks.add(key)
         for task in tasks_of(ctx, ctx.tables.batches[key]):
             if task.state in TASK_OVER or task.node:
-                ctx.touched_tasks.add(task.key)
+                ctx.notices.tasks.add(task.key)
             if task.retry_us > ctx.now_us:
                 ctx.arm(task.retry_us, tasks.MACHINE, task.key)

@@ -54,7 +54,7 @@ def on_timer(ctx: Context, key: str) -> None:
         if not ctx.index.remains:
             return
         _drop_one(ctx, next(iter(ctx.index.remains)))
-        ctx.slice.spend(work_limits.ENTRY)
+        ctx.work.spend(work_limits.ENTRY)
     ctx.arm(ctx.now_us, MACHINE, "all")
 
 

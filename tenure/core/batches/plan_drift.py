@@ -23,15 +23,19 @@ def drift(ctx: Context, slack_us: int) -> str:
     are looked at with each call, in a circle. O(stages) each.
     """
     names = sorted(node.name for node in ctx.tables.nodes.values() if _may_drift(ctx, node))
-    begin = bisect_left(names, ctx.roster.looked)
+    begin = bisect_left(names, ctx.own(dispatch_list.Roster).looked)
     circle = [*names[begin:], *names[:begin]]
-    ctx.roster.looked = circle[DRIFT_NODES] if len(circle) > DRIFT_NODES else ""
+    ctx.own(dispatch_list.Roster).looked = circle[DRIFT_NODES] if len(circle) > DRIFT_NODES else ""
     for name in circle[:DRIFT_NODES]:
-        node, entries = ctx.tables.nodes[name], ctx.roster.entries.get(name, [])
+        node, entries = ctx.tables.nodes[name], ctx.own(dispatch_list.Roster).entries.get(name, [])
         is_late = bool(entries) and _is_late(ctx, node, entries[0], slack_us)
         if is_late or _is_stuck(ctx, node, slack_us):
             return f"{name} is behind its plan"
-        if not entries and not ctx.roster.apart.get(name) and _is_early(ctx, node, slack_us):
+        if (
+            not entries
+            and not ctx.own(dispatch_list.Roster).apart.get(name)
+            and _is_early(ctx, node, slack_us)
+        ):
             return f"{name} is ahead of its plan"
     return ""
 
@@ -44,7 +48,11 @@ def _is_early(ctx: Context, node: Node, slack_us: int) -> bool:
     """Whether a node with nothing more to begin could take something that is planned elsewhere."""
     if not harvestable.is_said_to_lend(node):
         return False
-    late = ((key, at) for key, at in ctx.roster.latest.items() if ctx.roster.left.get(key))
+    late = (
+        (key, at)
+        for key, at in ctx.own(dispatch_list.Roster).latest.items()
+        if ctx.own(dispatch_list.Roster).left.get(key)
+    )
     return any(_could_begin(ctx, node, key, at_us - slack_us) for key, at_us in sorted(late))
 
 

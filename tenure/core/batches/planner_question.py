@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tenure.core.dispatch.dispatch_list import Listing
 from tenure.core.dispatch.planner_inputs import Survey
+from tenure.core.state.owned import Owned
 from tenure.model.batch import Task
 from tenure.model.events import SubmitBatch
 from tenure.model.planning import BatchNeed, PlanAnswer, Schedule
@@ -65,14 +66,13 @@ class Intake:
 
 
 @dataclass(slots=True)
-class Planning:
+class Planning(Owned):
     """What is being planned: one of ``draft``, ``asked`` and ``intake`` at a time, or nothing.
 
     ``why`` the rest is to be planned anew ("": it is not), from ``due_us`` on.
     ``lenders`` are the nodes that the newest plan knows, ``unplanned`` the batches that it does
     not hold; ``fails`` in a row had no answer. ``told`` are requests of those that are being
-    planned who were answered without. ``carried`` is what the newest plan has sent to a task of
-    each (batch, stage).
+    planned who were answered without.
     """
 
     waiting: list[SubmitBatch] = field(default_factory=list)
@@ -88,7 +88,6 @@ class Planning:
     fails: int = 0
     drifted_us: int = 0
     looked_us: int = 0
-    carried: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def planned(self) -> tuple[SubmitBatch, ...]:

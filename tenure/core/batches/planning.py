@@ -54,7 +54,7 @@ DRIFT_US = 30 * US
 
 def enlist(ctx: Context, command: SubmitBatch) -> None:
     """Have a submission planned; it is answered when there is a plan."""
-    state = ctx.planning
+    state = ctx.own(Planning)
     if len(state.waiting) >= ctx.params.max_batches:
         detail = f"{len(state.waiting)} batches wait for a plan already; try again later"
         ctx.reply(command, Problem("queue_full", detail, 429))
@@ -69,7 +69,7 @@ def expected(ctx: Context) -> tuple[int, int]:
 
     They count against the bounds of open ones: many that come at once are all planned together.
     """
-    state = ctx.planning
+    state = ctx.own(Planning)
     rows = (*state.waiting, *state.planned)
     found = [command.spec.tasks for command in rows if not command.is_dry]
     return len(found), sum(found)
@@ -77,7 +77,7 @@ def expected(ctx: Context) -> tuple[int, int]:
 
 def want(ctx: Context, why: str, *, wait_us: int = 0) -> None:
     """Have the rest planned anew in ``wait_us``, or when it was wanted before if that is sooner."""
-    state, due_us = ctx.planning, ctx.now_us + wait_us
+    state, due_us = ctx.own(Planning), ctx.now_us + wait_us
     if state.why and state.due_us <= due_us:
         return
     state.why, state.due_us = why, due_us
@@ -101,7 +101,7 @@ def _must_ask_again(ctx: Context) -> bool:
 
     Each call that returns true told somebody, or found that nothing is to be planned anew.
     """
-    state = ctx.planning
+    state = ctx.own(Planning)
     if state.intake is not None or ctx.meta.is_restoring:
         return False
     if state.draft is None:
@@ -111,7 +111,7 @@ def _must_ask_again(ctx: Context) -> bool:
 
 def _begin(ctx: Context) -> Draft | None:
     """Begin a question, if there is something to ask."""
-    state = ctx.planning
+    state = ctx.own(Planning)
     is_free = state.asked is None or state.asked.aim.is_improving
     if not is_free or (state.asked is not None and not (state.waiting or state.why)):
         return None
@@ -141,13 +141,15 @@ def _drawn_up(ctx: Context, draft: Draft) -> bool:
         ctx.arm(ctx.now_us, MACHINE, "draft")
         return False
     while draft.left:
-        if ctx.slice.is_spent:
+        if ctx.work.is_spent:
             ctx.arm(ctx.now_us, MACHINE, "draft")
             return False
         batch = ctx.tables.batches.get(draft.left.pop(0))
         if batch is None or batch.is_over or batch.is_ending:
             continue
-        ctx.roster.placed.pop(batch.id, None)  # what begins from now on the answer does not know
+        ctx.own(dispatch_list.Roster).placed.pop(
+            batch.id, None
+        )  # what begins from now on the answer does not know
         need = draft.survey.of_batch(batch)
         if any(stage.count > stage.ended for stage in need.stages):
             draft.found.append(need)
@@ -156,7 +158,7 @@ def _drawn_up(ctx: Context, draft: Draft) -> bool:
 
 def _must_go_on(ctx: Context, draft: Draft) -> bool:
     """Send a question that is whole; return whether there is none though somebody waits."""
-    state, aim = ctx.planning, draft.aim
+    state, aim = ctx.own(Planning), draft.aim
     state.draft = None
     commands = [command for command in aim.commands if command.request not in state.told]
     found = [*draft.found, *(draft.survey.of_spec(one.batch, one.spec) for one in commands)]
@@ -172,7 +174,9 @@ def _must_go_on(ctx: Context, draft: Draft) -> bool:
     ctx.emit(PlanBatches(key, f"{MACHINE}:all", question, limit_us / US))
     if not aim.is_dry:
         needs_ = ((need.batch, part) for need in found for part in need.stages)
-        state.carried = {(key, part.name): part.chunk_bytes for key, part in needs_}
+        ctx.own(shuffle_sizes.Planned).sent_bytes = {
+            (key, part.name): part.chunk_bytes for key, part in needs_
+        }
     ctx.arm(until_us, MACHINE, "all")
     return False
 
@@ -225,7 +229,7 @@ def _arrival(batch: Batch) -> int:
 
 def on_end(ctx: Context, effect: str, outcome: Outcome) -> bool:
     """Take in an answer; return whether it was awaited."""
-    state = ctx.planning
+    state = ctx.own(Planning)
     asked = state.asked
     if asked is None or asked.effect != effect:
         return False
@@ -244,7 +248,7 @@ def on_end(ctx: Context, effect: str, outcome: Outcome) -> bool:
 
 def _without(ctx: Context, aim: Aim, outcome: Outcome) -> None:
     """Ask again where no plan came; after some tries tell those who wait, and go on without."""
-    state = ctx.planning
+    state = ctx.own(Planning)
     state.fails += 1
     is_hopeless = isinstance(outcome, Refused) and outcome.code == "no_solver"
     commands = [command for command in aim.commands if command.request not in state.told]
@@ -277,7 +281,7 @@ def _tell(ctx: Context, command: SubmitBatch, problem: Problem) -> None:
 
 def _tell_overdue(ctx: Context) -> None:
     """Tell those who waited for too long: who is told later may have gone, and asked again."""
-    state = ctx.planning
+    state = ctx.own(Planning)
     due_us = ctx.now_us - ctx.params.reply_us
     late = [command for command in state.waiting if command.at_us <= due_us]
     state.waiting[:] = [command for command in state.waiting if command.at_us > due_us]
@@ -296,7 +300,7 @@ def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
     refusals = {batch: (code, detail) for batch, code, detail in answer.refusals}
     coming: list[SubmitBatch] = []
     for command in asked.aim.commands:
-        if command.request in ctx.planning.told or idempotency.recall(ctx, command):
+        if command.request in ctx.own(Planning).told or idempotency.recall(ctx, command):
             continue
         schedule = found.get(command.batch)
         problem = input_replicas.objection(ctx, command.batch, command.spec)
@@ -309,34 +313,34 @@ def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
         else:
             coming.append(command)
     if asked.aim.is_dry:
-        ctx.planning.told.clear()
+        ctx.own(Planning).told.clear()
         return
     made = (task for command in coming for task in drafts.tasks_of(ctx, command))
     listing = dispatch_list.Listing(ctx, found, coming)
-    ctx.planning.intake = Intake(asked, answer, found, tuple(coming), made, listing)
+    ctx.own(Planning).intake = Intake(asked, answer, found, tuple(coming), made, listing)
     _take_in(ctx)
 
 
 def _take_in(ctx: Context) -> None:
     """Go on with an answer; once all of it is there, it counts."""
-    intake = ctx.planning.intake
+    intake = ctx.own(Planning).intake
     if intake is None:
         return
     for task in intake.tasks:
         drafts.put(ctx, task)
-        ctx.slice.spend(work_limits.TASK)
-        if ctx.slice.is_spent:
+        ctx.work.spend(work_limits.TASK)
+        if ctx.work.is_spent:
             break
-    if ctx.slice.is_spent or not intake.listing.go_on():
+    if ctx.work.is_spent or not intake.listing.go_on():
         ctx.arm(ctx.now_us, MACHINE, "intake")
         return
-    ctx.planning.intake = None
+    ctx.own(Planning).intake = None
     _conclude(ctx, intake)
 
 
 def _conclude(ctx: Context, intake: Intake) -> None:
     """Store and answer what is accepted, and have the roster go by the new schedules."""
-    state, aim = ctx.planning, intake.asked.aim
+    state, aim = ctx.own(Planning), intake.asked.aim
     accepted = 0
     for command in intake.coming:
         if command.request in state.told or idempotency.recall(ctx, command):
@@ -403,7 +407,7 @@ def _accept(ctx: Context, command: SubmitBatch, schedule: Schedule) -> Batch:
 
 def review(ctx: Context) -> None:
     """Want the rest planned anew where reality departed from the plan; ask if it is time."""
-    state = ctx.planning
+    state = ctx.own(Planning)
     _take_in(ctx)
     open_ = [ctx.tables.batches[key] for key in sorted(ctx.index.open_batches)]
     open_ = [batch for batch in open_ if not batch.is_ending]
@@ -414,7 +418,7 @@ def review(ctx: Context) -> None:
 
 def _look(ctx: Context, open_: Sequence[Batch]) -> None:
     """Compare the plan with what became of it."""
-    state = ctx.planning
+    state = ctx.own(Planning)
     if ctx.now_us < state.looked_us + LOOK_US:
         ctx.arm(state.looked_us + LOOK_US, MACHINE, "all")
         return
@@ -454,7 +458,7 @@ def _is_short(ctx: Context, batch: Batch) -> bool:
         if dispatch_list.is_matched(stage):
             continue
         waiting = len(ctx.index.strands[batch.id, stage.name].pending)
-        if waiting > ctx.roster.left.get((batch.id, stage.name), 0):
+        if waiting > ctx.own(dispatch_list.Roster).left.get((batch.id, stage.name), 0):
             return True
     return False
 
@@ -462,7 +466,7 @@ def _is_short(ctx: Context, batch: Batch) -> bool:
 def on_timer(ctx: Context, key: str) -> None:
     """Tell those who waited for too long, give up an answer that is late, and look again."""
     _tell_overdue(ctx)
-    state, asked = ctx.planning, ctx.planning.asked
+    state, asked = ctx.own(Planning), ctx.own(Planning).asked
     if asked is not None and ctx.now_us >= asked.until_us:
         on_end(ctx, asked.effect, Refused("no_plan", "the planner gave no answer"))
     elif asked is not None:
@@ -475,12 +479,13 @@ def on_timer(ctx: Context, key: str) -> None:
 
 def is_planned(ctx: Context, batch: str) -> bool:
     """Whether a batch's tasks begin by a plan; else they are served greedily."""
-    return batch in ctx.tables.schedules and batch not in ctx.planning.unplanned
+    return batch in ctx.tables.schedules and batch not in ctx.own(Planning).unplanned
 
 
 def reset(ctx: Context) -> None:
     """Begin with nothing asked and nothing planned."""
-    ctx.planning, ctx.roster = Planning(), dispatch_list.Roster()
+    ctx.put_own(Planning())
+    ctx.put_own(dispatch_list.Roster())
 
 
 def rearm(ctx: Context) -> None:

@@ -46,14 +46,14 @@ def reported(ctx: Context, event: HarvestReported) -> None:
 
 def guarded(ctx: Context, event: GuardSeen) -> None:
     """Note how a node's agent is; what waited for it goes on."""
-    before = ctx.guards.get(event.node)
+    before = ctx.learned.guards.get(event.node)
     if event.node not in ctx.tables.nodes:
         return
     is_same = before is not None and bool(before.fault) is bool(event.guard.fault)
     since_us = before.since_us if before is not None and is_same else ctx.now_us
-    ctx.guards[event.node] = replace(event.guard, since_us=since_us)
+    ctx.learned.guards[event.node] = replace(event.guard, since_us=since_us)
     starvation.note(ctx, event.node, is_at_floor=event.guard.is_at_floor)
-    ctx.touched_tasks.update(ctx.index.tasks.get(event.node, ()))
+    ctx.notices.tasks.update(ctx.index.tasks.get(event.node, ()))
     ctx.is_room_changed = True
     was, now = ("" if before is None else before.fault), event.guard.fault
     if now and now != was:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tenure.core.attempts import tasks
 from tenure.core.nodes import harvestable
+from tenure.core.nodes.harvestable import Starved
 from tenure.core.state import work_limits
 from tenure.core.state.context import Context
 from tenure.model.batch import StageSpec, Task, TaskState
@@ -22,19 +23,19 @@ MACHINE = "starved"
 def note(ctx: Context, node: str, *, is_at_floor: bool) -> None:
     """Take in whether a node's tasks have next to no CPU."""
     if not is_at_floor:
-        ctx.starved.pop(node, None)
-    elif node not in ctx.starved:
-        ctx.starved[node] = ctx.now_us
+        ctx.own(Starved).since_us.pop(node, None)
+    elif node not in ctx.own(Starved).since_us:
+        ctx.own(Starved).since_us[node] = ctx.now_us
         ctx.arm(ctx.now_us + ctx.params.starved_us, MACHINE, node)
 
 
 def on_timer(ctx: Context, key: str) -> None:
     """Begin tasks of a starved node anew elsewhere, and look again later."""
     ctx.is_room_changed = True
-    since_us = ctx.starved.get(key)
+    since_us = ctx.own(Starved).since_us.get(key)
     if since_us is None or ctx.now_us < since_us + ctx.params.starved_us:
         return
-    if ctx.slice.is_spent:  # others were starved at this moment too
+    if ctx.work.is_spent:  # others were starved at this moment too
         ctx.arm(ctx.now_us, MACHINE, key)
         return
     ctx.arm(ctx.now_us + ctx.params.starved_us, MACHINE, key)
@@ -48,7 +49,7 @@ def on_timer(ctx: Context, key: str) -> None:
         if left > 0 and _is_worth_it(ctx, task, stage):
             room[task.batch, task.stage] = left - 1
             tasks.reclaim(ctx, task, "its node had no CPU for it for long, and others have")
-            ctx.slice.spend(work_limits.PLACE)
+            ctx.work.spend(work_limits.PLACE)
 
 
 def _room_for(ctx: Context, stage: StageSpec, most: int) -> int:
@@ -59,13 +60,13 @@ def _room_for(ctx: Context, stage: StageSpec, most: int) -> int:
             break
         if harvestable.is_lendable(ctx, node) and harvestable.holds(node, stage):
             found += harvestable.slots_on(stage, harvestable.look_at(ctx, node).free, node)
-        ctx.slice.spend(looked % work_limits.LOOKS == 0)
+        ctx.work.spend(looked % work_limits.LOOKS == 0)
     return found
 
 
 def _is_worth_it(ctx: Context, task: Task, stage: StageSpec) -> bool:
     """Whether less than half of a task was done, or it has waited for as long as it takes."""
-    since_us = ctx.starved[task.node]
+    since_us = ctx.own(Starved).since_us[task.node]
     run_us = harvestable.task_us(stage, ctx.tables.nodes[task.node])
     fed_us = since_us - (task.started_us or 0)
     return fed_us < run_us / 2 or ctx.now_us - since_us >= run_us

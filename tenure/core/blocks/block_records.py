@@ -11,22 +11,22 @@ from tenure.model.dataset import Block, Dataset, Replica, TierMark
 def put_dataset(ctx: Context, dataset: Dataset) -> Dataset:
     """Store a dataset."""
     dataset = replace(dataset, version=dataset.version + 1)
-    ctx.shelves.take_dataset(dataset)
+    ctx.block_index.take_dataset(dataset)
     return ctx.tables.datasets.put(dataset.id, dataset)
 
 
 def drop_dataset(ctx: Context, dataset: Dataset) -> None:
     """Forget a dataset that has no blocks any more."""
-    ctx.shelves.open.discard(dataset.id)
-    shelves = ctx.shelves
+    ctx.block_index.open.discard(dataset.id)
+    shelves = ctx.block_index
     for kept in (shelves.whole, shelves.stored, shelves.cuts, shelves.walks):
         kept.pop(dataset.id, None)
     for spread in shelves.spread.values():
         spread.pop(dataset.id, None)
     for lying in shelves.lying.values():
         lying.pop(dataset.id, None)
-    if ctx.shelves.names.get(dataset.spec.name) == dataset.id:
-        del ctx.shelves.names[dataset.spec.name]
+    if ctx.block_index.names.get(dataset.spec.name) == dataset.id:
+        del ctx.block_index.names[dataset.spec.name]
     ctx.tables.datasets.drop(dataset.id)
 
 
@@ -38,7 +38,7 @@ def put_block(ctx: Context, block: Block) -> Block:
         if old is not None:
             _count(ctx, old, -1)
         _count(ctx, block, 1)
-        ctx.shelves.want(block.key)
+        ctx.block_index.want(block.key)
     recount(ctx, block.key)
     return found
 
@@ -46,7 +46,7 @@ def put_block(ctx: Context, block: Block) -> Block:
 def drop_block(ctx: Context, block: Block) -> None:
     """Forget a block; its copies are not counted any more."""
     _count(ctx, block, -1)
-    for waiting in (ctx.shelves.wanting, ctx.shelves.starved, ctx.shelves.surplus):
+    for waiting in (ctx.block_index.wanting, ctx.block_index.starved, ctx.block_index.surplus):
         waiting.pop(block.key, None)
     ctx.tables.blocks.drop(block.key)
     recount(ctx, block.key)
@@ -54,15 +54,15 @@ def drop_block(ctx: Context, block: Block) -> None:
 
 def recount(ctx: Context, key: str) -> None:
     """Count what stays in tiers of a block: it was changed, or what was copied ahead of it was."""
-    ahead = ctx.ahead
+    ahead = ctx.prefetches
     if key in ahead.made:
         ahead.moved.add(key)
     is_unread = key in ahead.made or key in ahead.under_way
-    ctx.shelves.count_staying(key, ctx.tables.blocks.get(key), is_unread=is_unread)
+    ctx.block_index.count_staying(key, ctx.tables.blocks.get(key), is_unread=is_unread)
 
 
 def _count(ctx: Context, block: Block, sign: int) -> None:
-    ctx.shelves.count(block, ctx.tables.datasets.get(block.dataset), sign)
+    ctx.block_index.count(block, ctx.tables.datasets.get(block.dataset), sign)
 
 
 def with_replica(block: Block, replica: Replica) -> Block:
@@ -84,9 +84,9 @@ def put_mark(ctx: Context, mark: TierMark) -> TierMark:
     old = ctx.tables.tiers.get(mark.key)
     was = 0 if old is None else old.spoken_for_bytes
     now = mark.spoken_for_bytes
-    ctx.shelves.used[mark.key] = ctx.shelves.used.get(mark.key, 0) + now - was
-    ctx.shelves.tiers_at.setdefault(mark.node, set()).add(mark.tier)
-    ctx.shelves.turn += 1
+    ctx.block_index.used[mark.key] = ctx.block_index.used.get(mark.key, 0) + now - was
+    ctx.block_index.tiers_at.setdefault(mark.node, set()).add(mark.tier)
+    ctx.block_index.turn += 1
     return ctx.tables.tiers.put(mark.key, mark)
 
 
@@ -97,7 +97,7 @@ def mark_of(ctx: Context, node: str, tier: str) -> TierMark:
 
 def drop_mark(ctx: Context, mark: TierMark) -> None:
     """Forget a tier that the configuration does not name any more."""
-    shelves = ctx.shelves
+    shelves = ctx.block_index
     for kept in (shelves.held, shelves.used, shelves.checks, shelves.proofs):
         kept.pop(mark.key, None)
     for told in (shelves.lying, shelves.stays, shelves.troubles):

@@ -65,7 +65,7 @@ class Outlook:
 
 def outlook_of(ctx: Context, dataset: Dataset) -> Outlook:
     """Return what is known of where the blocks of a dataset in HDFS lie."""
-    found: Outlook = ctx.shelves.outlooks.setdefault(dataset.id, Outlook())
+    found: Outlook = ctx.block_index.outlooks.setdefault(dataset.id, Outlook())
     return found
 
 
@@ -136,7 +136,7 @@ def _refuse(ctx: Context, command: ChangeDataset, dataset: Dataset, outlook: Out
 
 def forget(ctx: Context, dataset: Dataset) -> None:
     """Forget where the blocks of a dataset lie: it is being removed."""
-    outlook = ctx.shelves.outlooks.pop(dataset.id, None)
+    outlook = ctx.block_index.outlooks.pop(dataset.id, None)
     for command in outlook.askers if outlook is not None else ():
         told = f"dataset {dataset.spec.name} is being removed"
         ctx.refuse(command, "removing", told, status=409)
@@ -162,7 +162,7 @@ def look(ctx: Context, dataset: Dataset) -> Layout | None:
 
 def on_end(ctx: Context, effect: str, outcome: Outcome) -> bool:
     """Take in what a look has found; return whether it was one of ours."""
-    key = next((k for k, one in ctx.shelves.outlooks.items() if one.asked == effect), None)
+    key = next((k for k, one in ctx.block_index.outlooks.items() if one.asked == effect), None)
     dataset = None if key is None else ctx.tables.datasets.get(key)
     if dataset is None:
         return False
@@ -209,7 +209,7 @@ def _miss(ctx: Context, dataset: Dataset, outcome: Outcome) -> None:
 
 
 def _changed(ctx: Context) -> None:
-    ctx.shelves.turn += 1
+    ctx.block_index.turn += 1
     ctx.is_room_changed = True
 
 

@@ -76,7 +76,7 @@ def discard(ctx: Context, command: DiscardStrays) -> None:
     gone = [_drop(ctx, mark, key) for mark in marks]
     whole = _sum(key, gone)
     ctx.publish("dataset.strays_discarded", key, blocks=whole.blocks, bytes=whole.size_bytes)
-    ctx.touched_nodes |= {mark.node for mark in marks}  # they have something to remove
+    ctx.notices.nodes |= {mark.node for mark in marks}  # they have something to remove
     ctx.reply(command, whole)
 
 

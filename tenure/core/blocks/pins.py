@@ -56,7 +56,7 @@ def has_succeeded(executor: Executor) -> bool:
 def release(ctx: Context, task: Task) -> None:
     """Let go of the block of a task that is over, and of the copy that was brought for it."""
     stage = ctx.tables.batches[task.batch].spec.stage(task.stage)
-    ctx.ahead.brought.pop(task.key, None)
+    ctx.prefetches.brought.pop(task.key, None)
     if task.reading is None or stage.dataset is None:
         return
     block = ctx.tables.blocks.get(stage.dataset.key(task.number))
@@ -89,24 +89,24 @@ def _is_spare(ctx: Context, block: Block, node: str) -> bool:
 def leave(ctx: Context, executor: Executor) -> None:
     """Have the blocks of an executor that reads no more let go of, some in this event."""
     if executor.blocks:
-        ctx.ahead.leaving[executor.key] = None
+        ctx.prefetches.leaving[executor.key] = None
 
 
 def leave_all(ctx: Context, job: Job) -> None:
     """Have the blocks of a job that is over let go of."""
     if job.spec.dataset is not None:
-        ctx.ahead.deals.pop(job.id, None)
+        ctx.prefetches.deals.pop(job.id, None)
         for executor in ctx.executors_of(job.id):
-            ctx.ahead.lost_us.pop(executor.key, None)
+            ctx.prefetches.lost_us.pop(executor.key, None)
             leave(ctx, executor)
 
 
 def sweep(ctx: Context, most: int) -> int:
     """Let go of blocks of executors that read no more; return how many of ``most`` are left."""
-    for key in list(ctx.ahead.leaving):
+    for key in list(ctx.prefetches.leaving):
         if most <= 0:
             break
-        del ctx.ahead.leaving[key]
+        del ctx.prefetches.leaving[key]
         executor = ctx.tables.executors.get(key)
         job = None if executor is None else ctx.tables.jobs.get(executor.job)
         if executor is None or job is None or job.spec.dataset is None:
@@ -114,7 +114,7 @@ def sweep(ctx: Context, most: int) -> int:
         most -= len(executor.blocks)
         readings = executor.readings or (None,) * len(executor.blocks)
         for number, reading in zip(executor.blocks, readings, strict=True):
-            ctx.ahead.brought.pop(part_of(executor, number), None)
+            ctx.prefetches.brought.pop(part_of(executor, number), None)
             block = ctx.tables.blocks.get(job.spec.dataset.key(number))
             if block is None or key not in block.pins:
                 continue
@@ -146,9 +146,9 @@ def adopted(ctx: Context, executor: Executor, facts: ContainerFacts) -> Executor
         block = ctx.tables.blocks.get(dataset.key(number))
         if block is not None:
             hold(ctx, block, executor.key)
-    left = ctx.ahead.deals.get(executor.job)
+    left = ctx.prefetches.deals.get(executor.job)
     if left is not None:  # the backup was made while blocks were shared out: these are by now
-        ctx.ahead.deals[executor.job] = [number for number in left if number not in told]
+        ctx.prefetches.deals[executor.job] = [number for number in left if number not in told]
     return replace(executor, blocks=numbers or executor.blocks, readings=())
 
 
@@ -159,7 +159,7 @@ def part_of(executor: Executor, number: int) -> str:
 
 def brought(ctx: Context) -> Iterator[str]:
     """Yield the keys of blocks that are being brought for a reader, or lie there for it by now."""
-    for part in ctx.ahead.brought:
+    for part in ctx.prefetches.brought:
         owner, _, number = part.partition("@")
         given: DatasetInput | None = None
         task, executor = ctx.tables.tasks.get(owner), ctx.tables.executors.get(owner)

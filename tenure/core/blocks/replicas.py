@@ -153,7 +153,7 @@ def pending_on(ctx: Context, block: Block) -> tuple[str, ...]:
 def dataset_of(ctx: Context, ref: str) -> Dataset | None:
     """Return a dataset by id or by name; one that is being removed by id alone."""
     found = ctx.tables.datasets.get(ref)
-    key = ctx.shelves.names.get(ref)
+    key = ctx.block_index.names.get(ref)
     return found if found is not None or key is None else ctx.tables.datasets[key]
 
 
@@ -165,7 +165,7 @@ def sole_counts(ctx: Context, node: str) -> dict[str, int]:
     """
     stays: dict[tuple[str, str], bool] = {}
     found: dict[str, int] = {}
-    for key, spread in ctx.shelves.spread.get(node, {}).items():
+    for key, spread in ctx.block_index.spread.get(node, {}).items():
         if _is_ours_to_keep(ctx, key):
             rows = spread.items()
             count = sum(n for o, n in rows if not any(_stays(ctx, place, stays) for place in o))
@@ -179,7 +179,7 @@ def notes_on(ctx: Context, node: str) -> dict[str, str]:
     Of the first that wait for one.
     """
     found: dict[str, str] = {}
-    for waiting in (ctx.shelves.starved, ctx.shelves.wanting):
+    for waiting in (ctx.block_index.starved, ctx.block_index.wanting):
         for key in islice(waiting, MOST_NOTED):
             block = ctx.tables.blocks[key]
             if block.note and any(replica.node == node for replica in block.replicas):
@@ -211,16 +211,16 @@ def is_sole(ctx: Context, node: str) -> bool:
     Worked out anew only when something about blocks or nodes with tiers has changed. O(ways in
     which blocks on the node are spread over others).
     """
-    turn, found = ctx.shelves.sole.get(node, (-1, False))
-    if turn != ctx.shelves.turn:
+    turn, found = ctx.block_index.sole.get(node, (-1, False))
+    if turn != ctx.block_index.turn:
         stays: dict[tuple[str, str], bool] = {}
         found = any(
             not any(_stays(ctx, place, stays) for place in others)
-            for key, spread in ctx.shelves.spread.get(node, {}).items()
+            for key, spread in ctx.block_index.spread.get(node, {}).items()
             if _is_ours_to_keep(ctx, key)
             for others in spread
         )
-        ctx.shelves.sole[node] = ctx.shelves.turn, found
+        ctx.block_index.sole[node] = ctx.block_index.turn, found
     return found
 
 
@@ -237,12 +237,12 @@ def is_needed(ctx: Context, node: str) -> bool:
     for strays in memory. While a dataset is being put every node with tiers may be asked for room.
     The input of a batch keeps no node on.
     """
-    if not ctx.shelves.tiers_at.get(node):
+    if not ctx.block_index.tiers_at.get(node):
         return False
-    open_ = (ctx.tables.datasets[key] for key in ctx.shelves.open)
+    open_ = (ctx.tables.datasets[key] for key in ctx.block_index.open)
     if any(one.state is DatasetState.PUTTING and not one.spec.batch for one in open_):
         return True
-    return ctx.shelves.arriving.get(node, 0) > 0 or is_sole(ctx, node) or _is_warm(ctx, node)
+    return ctx.block_index.arriving.get(node, 0) > 0 or is_sole(ctx, node) or _is_warm(ctx, node)
 
 
 def _is_warm(ctx: Context, name: str) -> bool:
@@ -255,7 +255,7 @@ def _is_warm(ctx: Context, name: str) -> bool:
     for tier in volatile:
         if mark_of(ctx, name, tier.name).strays:
             return True
-        for key in ctx.shelves.held.get(f"{name}/{tier.name}", ()):
+        for key in ctx.block_index.held.get(f"{name}/{tier.name}", ()):
             block = ctx.tables.blocks[key]
             dataset = ctx.tables.datasets.get(block.dataset)
             if dataset is None or dataset.is_going or dataset.spec.batch:

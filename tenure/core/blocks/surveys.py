@@ -55,7 +55,7 @@ def compared(ctx: Context, node: Node, begun_us: int, outcome: Done) -> Iterator
         fault = faults.get(spec.name, "") or _unmounted(ctx, mark, spec, here)
         if mark.fault != fault:
             ctx.publish("tier.fault" if fault else "tier.mended", mark.key, why=fault)
-            ctx.shelves.standing.pop(node.name, None)  # its blocks are to be looked at
+            ctx.block_index.standing.pop(node.name, None)  # its blocks are to be looked at
         if not fault:
             yield from _missed(ctx, mark, begun_us, here)
             yield from _strays(ctx, mark, here)
@@ -69,7 +69,7 @@ def _unmounted(ctx: Context, mark: TierMark, spec: TierSpec, found: Mapping[str,
     is_there = mark.is_accepted or f"{replicas.folder_of(ctx)}/{MARKER}" in found
     if spec.kind not in DURABLE or is_there:
         return ""
-    for key in ctx.shelves.held.get(mark.key, ()):
+    for key in ctx.block_index.held.get(mark.key, ()):
         replica = ctx.tables.blocks[key].on(mark.node, mark.tier)
         if replica is not None and replica.is_present:
             return f"{spec.path} {UNMOUNTED}"
@@ -81,7 +81,7 @@ def _missed(
 ) -> Iterator[None]:
     """Give up copies in a tier that are not there."""
     gone = 0
-    for count, key in enumerate(list(ctx.shelves.held.get(mark.key, ()))):
+    for count, key in enumerate(list(ctx.block_index.held.get(mark.key, ()))):
         if count and count % SLICE == 0:
             yield
         block = ctx.tables.blocks.get(key)
@@ -109,7 +109,9 @@ def lose(ctx: Context, block: Block, node: str, tier: str) -> None:
 def is_wrong(ctx: Context, block: Block, replica: Replica) -> bool:
     """Whether a copy is known not to be what was put: it may be written anew where it lies."""
     mark = f"{replica.node}/{replica.tier}"
-    return replica.is_present and mark in block.broken and not ctx.shelves.doubts(mark, block.key)
+    return (
+        replica.is_present and mark in block.broken and not ctx.block_index.doubts(mark, block.key)
+    )
 
 
 def _strays(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[None]:
@@ -121,7 +123,7 @@ def _strays(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[
     count, tally = 0, orphans.Tally()
     while part := list(islice(rows, SLICE)):
         if count > MOST_STRAYS:
-            ctx.shelves.strewn.add(mark.node)
+            ctx.block_index.strewn.add(mark.node)
             orphans.note(ctx, mark, tally, is_whole=False)
             return
         doomed = {drop.name for drop in mark_of(ctx, mark.node, mark.tier).drops}
@@ -208,7 +210,7 @@ def _is_lacking(ctx: Context, block: Block, mark: TierMark) -> bool:
 
 def doubt(ctx: Context, block: Block, mark: TierMark) -> None:
     """Have a copy that is not offered compared before others: it may be right."""
-    ctx.shelves.proofs.setdefault(mark.key, {})[block.key] = None
+    ctx.block_index.proofs.setdefault(mark.key, {})[block.key] = None
 
 
 def give_up(ctx: Context, block: Block, node: str, tier: str) -> Block:
@@ -228,8 +230,8 @@ def checked(ctx: Context, node: Node, chore: Chore, right: Mapping[str, int]) ->
     if node.spec.tier(chore.tier) is None:
         return  # it is named no longer: its last copies stay on record for when it is again
     for key in chore.items:
-        was_in_doubt = ctx.shelves.doubts(mark, key)
-        ctx.shelves.proofs.get(mark, {}).pop(key, None)
+        was_in_doubt = ctx.block_index.doubts(mark, key)
+        ctx.block_index.proofs.get(mark, {}).pop(key, None)
         block = ctx.tables.blocks.get(key)
         replica = None if block is None else block.on(node.name, chore.tier)
         if block is None or replica is None:
@@ -258,7 +260,7 @@ def _proven(ctx: Context, block: Block, mark: TierMark) -> None:
         for replica in block.replicas:
             if is_wrong(ctx, block, replica):
                 block = give_up(ctx, block, replica.node, replica.tier)
-                ctx.touched_nodes.add(replica.node)  # it has something to remove
+                ctx.notices.nodes.add(replica.node)  # it has something to remove
 
 
 def _wrong(ctx: Context, block: Block, mark: str, *, was_in_doubt: bool) -> None:
@@ -273,7 +275,7 @@ def _wrong(ctx: Context, block: Block, mark: str, *, was_in_doubt: bool) -> None
     if is_news:
         block = put_block(ctx, replace(block, broken=(*block.broken, mark)))
     elif was_in_doubt:
-        ctx.shelves.want(block.key)  # it counted as one under way
+        ctx.block_index.want(block.key)  # it counted as one under way
     if all(is_wrong(ctx, block, replica) for replica in block.replicas):
         _mourn(ctx, block, f"its last copy, in {mark}, is not what was put")
 

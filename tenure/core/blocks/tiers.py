@@ -50,20 +50,20 @@ MEASURED_US = 7 * 24 * 3600 * US
 
 def review_nodes(ctx: Context) -> None:
     """Have the blocks of nodes looked at whose replicas are worth more, or less, than before."""
-    for name in sorted(ctx.touched_nodes):
+    for name in sorted(ctx.notices.nodes):
         node = ctx.tables.nodes.get(name)
-        if node is not None and (node.spec.tiers or name in ctx.shelves.standing):
+        if node is not None and (node.spec.tiers or name in ctx.block_index.standing):
             review(ctx, node)
 
 
 def review(ctx: Context, node: Node) -> None:
     """Notice a change of a node's standing, and do what it has to do."""
-    now, was = replicas.standing(ctx, node.name), ctx.shelves.standing.get(node.name)
+    now, was = replicas.standing(ctx, node.name), ctx.block_index.standing.get(node.name)
     if now is not was:
-        ctx.shelves.standing[node.name] = now
-        ctx.shelves.turn += 1
+        ctx.block_index.standing[node.name] = now
+        ctx.block_index.turn += 1
         for mark in _marks(ctx, node.name):
-            ctx.shelves.wanting.update(ctx.shelves.held.get(mark, {}))
+            ctx.block_index.wanting.update(ctx.block_index.held.get(mark, {}))
     lost_us = replicas.lost_at_us(ctx, node)
     if now is Standing.AWAY and lost_us < FOREVER_US:
         ctx.arm(lost_us, MACHINE, node.name)
@@ -73,7 +73,7 @@ def review(ctx: Context, node: Node) -> None:
 
 
 def _marks(ctx: Context, name: str) -> list[str]:
-    return [f"{name}/{tier}" for tier in sorted(ctx.shelves.tiers_at.get(name, ()))]
+    return [f"{name}/{tier}" for tier in sorted(ctx.block_index.tiers_at.get(name, ()))]
 
 
 def _forget_tiers(ctx: Context, node: Node) -> None:
@@ -91,7 +91,7 @@ def _forget_tiers(ctx: Context, node: Node) -> None:
             for block in _fading(ctx, key):
                 if _has_others(ctx, block, key):
                     surveys.lose(ctx, block, node.name, tier)
-            if not ctx.shelves.held.get(key):
+            if not ctx.block_index.held.get(key):
                 drop_mark(ctx, mark_of(ctx, node.name, tier))
 
 
@@ -101,15 +101,15 @@ def _fading(ctx: Context, key: str) -> list[Block]:
     The rest follows in the next transaction: within one this is asked again and again as long as
     something changes, as it does by what is given up.
     """
-    fading = ctx.shelves.fading
-    left, number = fading.get(key) or (iter(list(ctx.shelves.held.get(key, ()))), 0)
-    if number == ctx.slice.number:
+    fading = ctx.block_index.fading
+    left, number = fading.get(key) or (iter(list(ctx.block_index.held.get(key, ()))), 0)
+    if number == ctx.work.number:
         return []
     rows = list(islice(left, MOST_GIVEN_UP))
     if len(rows) < MOST_GIVEN_UP:
         fading.pop(key, None)
     else:
-        fading[key] = left, ctx.slice.number
+        fading[key] = left, ctx.work.number
         ctx.arm(ctx.now_us, MACHINE, key.partition("/")[0])
     blocks = (ctx.tables.blocks.get(row) for row in rows)
     return [block for block in blocks if block is not None]
@@ -132,7 +132,7 @@ def clear_node(ctx: Context, name: str) -> bool:
         for block in _fading(ctx, key):
             if block.on(name, tier) is not None:
                 surveys.lose(ctx, block, name, tier)
-        if key in ctx.shelves.fading:
+        if key in ctx.block_index.fading:
             return False
     return True
 
@@ -142,7 +142,7 @@ def forget_node(ctx: Context, name: str) -> None:
     for key in _marks(ctx, name):
         drop_mark(ctx, mark_of(ctx, name, key.partition("/")[2]))
     _stop(ctx, name)
-    shelves = ctx.shelves
+    shelves = ctx.block_index
     for kept in (shelves.standing, shelves.again_us, shelves.arriving):
         kept.pop(name, None)
     shelves.surveys.discard(name)
@@ -151,21 +151,21 @@ def forget_node(ctx: Context, name: str) -> None:
 
 def _stop(ctx: Context, name: str) -> None:
     """Wait no more for what a node does with its tiers."""
-    ctx.shelves.chores.pop(name, None)
-    ctx.shelves.comparing.pop(name, None)
+    ctx.block_index.chores.pop(name, None)
+    ctx.block_index.comparing.pop(name, None)
 
 
 def on_configured(ctx: Context, node: Node, spec: NodeSpec) -> None:
     """Have a node looked at before anything on it is offered, if a tier has another path now."""
     for key in _marks(ctx, node.name):
-        ctx.shelves.fading.pop(key, None)  # it may be named again
+        ctx.block_index.fading.pop(key, None)  # it may be named again
     for tier in spec.tiers:
         old = node.spec.tier(tier.name)
         if old is not None and old.path != tier.path:
             mark = mark_of(ctx, node.name, tier.name)
             put_mark(ctx, replace(mark, surveyed_us=0, known_us=0))
             _stop(ctx, node.name)  # it was of the path before
-            ctx.shelves.again_us.pop(node.name, None)
+            ctx.block_index.again_us.pop(node.name, None)
 
 
 def on_node_off(ctx: Context, name: str) -> None:
@@ -189,8 +189,8 @@ def _forget_memory(ctx: Context, node: Node) -> None:
         if tier.kind in DURABLE:
             continue
         if node.power is not Power.OFF:
-            ctx.shelves.fading.pop(key, None)
-        elif ctx.shelves.held.get(key):
+            ctx.block_index.fading.pop(key, None)
+        elif ctx.block_index.held.get(key):
             for block in _fading(ctx, key):
                 copy = block.on(node.name, tier.name)
                 if copy is not None and copy.is_present:
@@ -202,7 +202,7 @@ def _forget_memory(ctx: Context, node: Node) -> None:
 
 def survey_soon(ctx: Context, name: str) -> None:
     """Have the tiers of a node looked at, though what is known to be there stays offered."""
-    ctx.shelves.surveys.add(name)
+    ctx.block_index.surveys.add(name)
     next_chore(ctx, name)
 
 
@@ -235,7 +235,7 @@ def accept(ctx: Context, command: AcceptTier) -> None:
         return
     mark = put_mark(ctx, replace(mark, is_accepted=True))
     ctx.publish("tier.accepted", mark.key, gives_up=command.gives_up)
-    ctx.shelves.again_us.pop(node.name, None)
+    ctx.block_index.again_us.pop(node.name, None)
     survey_soon(ctx, node.name)
     ctx.reply(command, mark)
 
@@ -244,7 +244,7 @@ def _last_in(ctx: Context, mark: TierMark) -> Block | None:
     """Return a block in a tier that can be read nowhere else, None if there is none."""
     if not replicas.is_sole(ctx, mark.node):
         return None
-    rows = (ctx.tables.blocks[key] for key in ctx.shelves.held.get(mark.key, ()))
+    rows = (ctx.tables.blocks[key] for key in ctx.block_index.held.get(mark.key, ()))
     for block in rows:
         dataset = ctx.tables.datasets.get(block.dataset)
         is_kept = dataset is not None and not dataset.is_going and not dataset.spec.batch
@@ -256,14 +256,14 @@ def _last_in(ctx: Context, mark: TierMark) -> Block | None:
 
 def check(ctx: Context, block: Block, node: str, tier: str) -> None:
     """Have a copy compared with its checksum."""
-    ctx.shelves.checks.setdefault(f"{node}/{tier}", {})[block.key] = None
+    ctx.block_index.checks.setdefault(f"{node}/{tier}", {})[block.key] = None
     next_chore(ctx, node)
 
 
 def on_timer(ctx: Context, name: str) -> None:
     """Go on with what a node has to do."""
     if name == COMPARE:
-        _compare(ctx, next(iter(ctx.shelves.comparing), ""))
+        _compare(ctx, next(iter(ctx.block_index.comparing), ""))
         return
     node = ctx.tables.nodes.get(name)
     if node is not None:
@@ -275,22 +275,22 @@ def on_timer(ctx: Context, name: str) -> None:
 def next_chore(ctx: Context, name: str) -> None:
     """Begin the next thing that a node has to do with its tiers, unless it does one already."""
     node = ctx.tables.nodes.get(name)
-    if node is None or not node.spec.tiers or name in ctx.shelves.chores:
+    if node is None or not node.spec.tiers or name in ctx.block_index.chores:
         return
     if node.power is not Power.ON or node.reach is not Reach.OK:
         return
-    if ctx.is_closing or ctx.meta.is_restoring or name not in ctx.fresh:
+    if ctx.is_closing or ctx.meta.is_restoring or name not in ctx.learned.fresh:
         return
-    if node.is_removed and any(key in ctx.shelves.fading for key in _marks(ctx, name)):
+    if node.is_removed and any(key in ctx.block_index.fading for key in _marks(ctx, name)):
         return  # what is given up by now lies there still
-    again_us = ctx.shelves.again_us.get(name, 0)
+    again_us = ctx.block_index.again_us.get(name, 0)
     if ctx.now_us < again_us:
         ctx.arm(again_us, MACHINE, name)
-    elif name in ctx.shelves.surveys or not replicas.is_surveyed(ctx, node):
+    elif name in ctx.block_index.surveys or not replicas.is_surveyed(ctx, node):
         _survey(ctx, node)
     else:
         is_begun = _drop(ctx, node)
-        if not is_begun and name in ctx.shelves.strewn:  # what was found so far is gone
+        if not is_begun and name in ctx.block_index.strewn:  # what was found so far is gone
             _survey(ctx, node)
             return
         if not (is_begun or _check(ctx, node) or _measure(ctx, node)):
@@ -298,12 +298,12 @@ def next_chore(ctx: Context, name: str) -> None:
 
 
 def _survey(ctx: Context, node: Node) -> None:
-    ctx.shelves.surveys.discard(node.name)
-    ctx.shelves.strewn.discard(node.name)
+    ctx.block_index.surveys.discard(node.name)
+    ctx.block_index.strewn.discard(node.name)
     folder = replicas.folder_of(ctx)
     key, owner = ctx.effect_id(), f"{MACHINE}:{node.name}"
     tiers = node.spec.tiers
-    ctx.shelves.chores[node.name] = Chore(key, "survey", ctx.now_us)
+    ctx.block_index.chores[node.name] = Chore(key, "survey", ctx.now_us)
     ctx.emit(SurveyTiers(key, owner, node.name, ctx.params.helper_image, folder, tiers))
 
 
@@ -320,7 +320,7 @@ def _drop(ctx: Context, node: Node) -> bool:
         names = tuple(drop.name for drop in rows if drop not in kept)
         if names:
             key, owner = ctx.effect_id(), f"{MACHINE}:{node.name}"
-            ctx.shelves.chores[node.name] = Chore(key, "drop", ctx.now_us, tier.name, names)
+            ctx.block_index.chores[node.name] = Chore(key, "drop", ctx.now_us, tier.name, names)
             image = ctx.params.helper_image
             ctx.emit(DropBlocks(key, owner, node.name, image, tier.path, names))
             return True
@@ -336,7 +336,7 @@ def _is_droppable(ctx: Context, drop: Drop) -> bool:
 def _check(ctx: Context, node: Node) -> bool:
     for tier in node.spec.tiers:
         mark = f"{node.name}/{tier.name}"
-        proofs, checks = ctx.shelves.proofs.get(mark, {}), ctx.shelves.checks.get(mark, {})
+        proofs, checks = ctx.block_index.proofs.get(mark, {}), ctx.block_index.checks.get(mark, {})
         keys, sums, total = [], [], 0
         for key in list(islice(proofs or checks, MOST_NAMES)):  # first what may be of use then
             if total >= MOST_CHECKED:
@@ -353,7 +353,7 @@ def _check(ctx: Context, node: Node) -> bool:
         if keys:
             effect, owner = ctx.effect_id(), f"{MACHINE}:{node.name}"
             chore = Chore(effect, "check", ctx.now_us, tier.name, tuple(keys))
-            ctx.shelves.chores[node.name] = chore
+            ctx.block_index.chores[node.name] = chore
             image = ctx.params.helper_image
             ctx.emit(CheckBlocks(effect, owner, node.name, image, tier.path, tuple(sums)))
             return True
@@ -365,11 +365,11 @@ def _check(ctx: Context, node: Node) -> bool:
 def _measure(ctx: Context, node: Node) -> bool:
     """Have tiers measured of which it is not stated how fast they are."""
     due = tuple(tier for tier in node.spec.tiers if _is_unmeasured(ctx, node, tier))
-    if not due or ctx.shelves.arriving.get(node.name, 0):
+    if not due or ctx.block_index.arriving.get(node.name, 0):
         return False
     key, owner = ctx.effect_id(), f"{MACHINE}:{node.name}"
     names = tuple(tier.name for tier in due)
-    ctx.shelves.chores[node.name] = Chore(key, "measure", ctx.now_us, items=names)
+    ctx.block_index.chores[node.name] = Chore(key, "measure", ctx.now_us, items=names)
     folder = replicas.folder_of(ctx)
     ctx.emit(MeasureTiers(key, owner, node.name, ctx.params.helper_image, folder, due))
     return True
@@ -390,15 +390,17 @@ def _rest(ctx: Context, node: Node) -> None:
         survey_us = mark.surveyed_us + SURVEY_US
         ctx.arm(max(survey_us, ctx.now_us + 1), MACHINE, node.name)
         if ctx.now_us >= survey_us:
-            ctx.shelves.surveys.add(node.name)
+            ctx.block_index.surveys.add(node.name)
         elif mark.fault:
-            ctx.shelves.surveys.add(node.name)
-            ctx.shelves.again_us[node.name] = ctx.now_us + FAULTY_US
+            ctx.block_index.surveys.add(node.name)
+            ctx.block_index.again_us[node.name] = ctx.now_us + FAULTY_US
             ctx.arm(ctx.now_us + FAULTY_US, MACHINE, node.name)
         elif ctx.now_us < due_us:
             ctx.arm(due_us, MACHINE, node.name)
         else:
-            ctx.shelves.checks.setdefault(mark.key, {}).update(ctx.shelves.held.get(mark.key, {}))
+            ctx.block_index.checks.setdefault(mark.key, {}).update(
+                ctx.block_index.held.get(mark.key, {})
+            )
             put_mark(ctx, replace(mark, checked_us=ctx.now_us))
             ctx.arm(ctx.now_us, MACHINE, node.name)
 
@@ -408,16 +410,16 @@ def _rest(ctx: Context, node: Node) -> None:
 
 def on_effect(ctx: Context, name: str, effect: str, outcome: Outcome) -> None:
     """Take in the end of what a node did with its tiers."""
-    chore = ctx.shelves.chores.get(name)
+    chore = ctx.block_index.chores.get(name)
     node = ctx.tables.nodes.get(name)
     if chore is None or chore.effect != effect or node is None:
         return
-    del ctx.shelves.chores[name]
+    del ctx.block_index.chores[name]
     if not isinstance(outcome, Done):
         _not_done(ctx, node, chore, outcome)
     elif chore.kind == "survey":
-        ctx.shelves.chores[name] = replace(chore, kind="compare")
-        ctx.shelves.comparing[name] = surveys.compared(ctx, node, chore.begun_us, outcome)
+        ctx.block_index.chores[name] = replace(chore, kind="compare")
+        ctx.block_index.comparing[name] = surveys.compared(ctx, node, chore.begun_us, outcome)
         _compare(ctx, name)
         return
     elif chore.kind == "drop":
@@ -434,7 +436,7 @@ def on_effect(ctx: Context, name: str, effect: str, outcome: Outcome) -> None:
 
 def _compare(ctx: Context, name: str) -> None:
     """Go on with comparing what a look at a node has found, or with the next node's."""
-    comparing = ctx.shelves.comparing
+    comparing = ctx.block_index.comparing
     if name in comparing and next(comparing[name], "ended") is not None:
         _stop(ctx, name)
         review(ctx, ctx.tables.nodes[name])
@@ -444,10 +446,10 @@ def _compare(ctx: Context, name: str) -> None:
 
 def _not_done(ctx: Context, node: Node, chore: Chore, outcome: Outcome) -> None:
     """Do it again after a while; why it cannot be done is shown with the node's tiers."""
-    ctx.shelves.again_us[node.name] = ctx.now_us + AGAIN_US
+    ctx.block_index.again_us[node.name] = ctx.now_us + AGAIN_US
     note = f"{getattr(outcome, 'code', 'unknown')}: {getattr(outcome, 'detail', '')}"[:300]
     if chore.kind in ("survey", "drop"):
-        ctx.shelves.surveys.add(node.name)
+        ctx.block_index.surveys.add(node.name)
     if chore.kind == "survey":
         for tier in node.spec.tiers:
             mark = mark_of(ctx, node.name, tier.name)
@@ -455,8 +457,8 @@ def _not_done(ctx: Context, node: Node, chore: Chore, outcome: Outcome) -> None:
                 put_mark(ctx, replace(mark, note=note))
     elif chore.kind == "check":
         here = f"{node.name}/{chore.tier}"
-        again = (key for key in chore.items if not ctx.shelves.doubts(here, key))
-        ctx.shelves.checks.setdefault(here, {}).update(dict.fromkeys(again))
+        again = (key for key in chore.items if not ctx.block_index.doubts(here, key))
+        ctx.block_index.checks.setdefault(here, {}).update(dict.fromkeys(again))
     elif chore.kind == "measure":
         _measured(ctx, node, chore, {})
 

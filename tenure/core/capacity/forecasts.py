@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tenure.core.capacity import room
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Change, Owned
 from tenure.model.events import SubmitForecasts
 from tenure.model.forecast import (
     EXCESS_US,
@@ -64,7 +65,7 @@ def submit(ctx: Context, command: SubmitForecasts, run: Run) -> Run:
 
 def is_enacted(ctx: Context, run: Run) -> bool:
     """Whether forecasts of a run are put to use, not only shown."""
-    spec = ctx.cycles.get(run.cycle)
+    spec = ctx.learned.cycles.get(run.cycle)
     return spec is not None and spec.mode == "act" and not run.is_dry
 
 
@@ -81,7 +82,7 @@ def _note(made: NodeForecast, stands: NodeForecast | None) -> NodeNote:
 
 def _forget_look(ctx: Context, node: str) -> None:
     """Have what can be lent of a node looked at anew."""
-    ctx.lent.pop(node, None)
+    ctx.tell(Change.FORECAST, node)
     ctx.is_room_changed = True
 
 
@@ -89,7 +90,7 @@ def forget(ctx: Context, node: str) -> None:
     """Forget what was forecast of a node; the node is forgotten."""
     ctx.tables.forecasts.drop(node)
     ctx.tables.scores.drop(node)
-    ctx.watched.pop(node, None)
+    ctx.own(Watching).by_node.pop(node, None)
 
 
 # what is left by them
@@ -190,20 +191,28 @@ class Watched:
     count: int = 0
 
 
+class Watching(Owned):
+    """What the owners of each node use in the step under way, which its forecast is judged by."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, Watched] = {}
+
+
 def observe(ctx: Context, regular: Mapping[str, Resources]) -> None:
     """Take in what owners use of nodes now; a step that is over by that is judged.
 
     Each node's steps begin at a moment of their own, so that one sweep ends few of them.
     """
+    by_node = ctx.own(Watching).by_node
     for name, use in regular.items():
         if name not in ctx.tables.forecasts:
             continue
         number = (ctx.now_us + _offset_us(name)) // JUDGED_US
-        watched = ctx.watched.get(name)
+        watched = by_node.get(name)
         if watched is None or watched.number != number:
             if watched is not None:
                 _judge(ctx, name, watched)
-            watched = ctx.watched[name] = Watched(number)
+            watched = by_node[name] = Watched(number)
         watched.cpu_m += use.cpu_m
         watched.memory_bytes = max(watched.memory_bytes, use.memory_bytes)
         watched.count += 1

@@ -9,7 +9,7 @@ from tenure.model.node import Node
 
 def objection(ctx: Context, node: Node) -> str:
     """Return why a node's agent does not protect its owners, "" where it does."""
-    guard = ctx.guards.get(node.name)
+    guard = ctx.learned.guards.get(node.name)
     if guard is None:
         return "its agent has not answered yet"
     if guard.fault:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tenure.core.capacity.run_times import estimate_of
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Change, Owned
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.job import Executor, Job, JobSpec
 from tenure.model.matching import satisfies
@@ -29,7 +30,7 @@ def need_of(ctx: Context, service: Service) -> Resources:
 
     Until it has a profile it counts with what it asked for, its limits.
     """
-    profile = ctx.profiles.get(service.id)
+    profile = ctx.learned.profiles.get(service.id)
     if profile is None:
         return service.request
     return larger(service.reserved, profile.p90.scaled(ctx.params.headroom))
@@ -109,15 +110,30 @@ class Load:
     has_services: bool
 
 
+class Loads(Owned):
+    """The load of each node, kept until something on it changes."""
+
+    hears = frozenset((Change.LOAD, Change.GONE))
+    is_derived = True
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, Load] = {}
+
+    def hear(self, change: Change, key: str) -> None:
+        """Have the load of a node worked out anew."""
+        self.by_node.pop(key, None)
+
+
 def load_on(ctx: Context, node: str) -> Load:
     """Return the load of a node: executors; services, arriving moves, graves, foreign use.
 
     Kept until something on the node changes (``Context.forget_loads``): an event touches one node,
     a scheduling pass looks at all.
     """
-    kept: Load | None = ctx.loads.get(node)
+    loads = ctx.own(Loads).by_node
+    kept = loads.get(node)
     if kept is None:
-        kept = ctx.loads[node] = _load_on(ctx, node)
+        kept = loads[node] = _load_on(ctx, node)
     return kept
 
 
@@ -128,7 +144,7 @@ def _load_on(ctx: Context, node: str) -> Load:
     graves = [grave for grave in ctx.graves_on(node) if grave.may_run]
     parts += [grave.request for grave in graves]
     parts += [move.request for move in ctx.moves_at(node) if _reserves(ctx, move, node)]
-    parts.append(ctx.foreign.get(node, Resources()))
+    parts.append(ctx.learned.foreign.get(node, Resources()))
     leaving = total(grave.request for grave in graves if not grave.reason)
     return Load(executors, total(parts), leaving, bool(services))
 

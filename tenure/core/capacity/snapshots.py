@@ -1,7 +1,7 @@
 """The board: what policies see of the nodes, kept between events.
 
 An event touches a few nodes, a scheduling pass looks at all. So each node has a place in arrays,
-and only nodes on which something changed (``Context.stale``) are read again. What depends on the
+and only nodes on which something changed (``Board.stale``) are read again. What depends on the
 time is worked out of the arrays whenever the board is looked at. ``problem`` compares a board with
 one that was just made; the simulator asks it after every batch.
 """
@@ -15,6 +15,7 @@ from typing import Any
 from tenure.core.capacity import ledger, room
 from tenure.core.capacity.releases import Occupants, settled
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Change, Owned
 from tenure.model.arrays import np
 from tenure.model.job import Constraint, Job, JobSpec
 from tenure.model.node import Node, Power
@@ -99,10 +100,19 @@ class Row:
 KindKey = tuple[tuple[Constraint, ...], tuple[str, ...], str, bool, bool]
 
 
-class Board:
-    """Arrays over the nodes, and what was worked out from them."""
+class Board(Owned):
+    """Arrays over the nodes, and what was worked out from them.
+
+    ``stale`` nodes are to be read anew, and those that the executors of ``stale_jobs`` are on.
+    """
+
+    hears = frozenset((Change.NODE, Change.LOAD, Change.COST, Change.GONE, Change.JOB))
+    is_derived = True
 
     def __init__(self) -> None:
+        self.stale: set[str] = set()
+        self._stale_jobs: set[str] = set()
+        self._is_made = False
         self._names: list[str] = []
         self._nodes: list[Node] = []
         self._position: dict[str, int] = {}
@@ -121,16 +131,26 @@ class Board:
             self._scene = ctx.now_us, self._look(ctx)
         return self._scene[1]
 
+    def hear(self, change: Change, key: str) -> None:
+        """Have a node, or the nodes of a job, read anew."""
+        if change is Change.JOB:
+            self._stale_jobs.add(key)
+        else:
+            self.stale.add(key)
+
     def _refresh(self, ctx: Context) -> None:
-        for key in ctx.stale_jobs:
+        if not self._is_made:
+            self._is_made = True
+            self.stale = {node.name for node in ctx.tables.nodes.values()}
+        for key in self._stale_jobs:
             for one in ctx.index.of_job.get(key, ()):
                 executor = ctx.tables.executors[one]
                 if executor.node:
-                    ctx.stale.add(executor.node)
-        ctx.stale_jobs.clear()
-        if not ctx.stale:
+                    self.stale.add(executor.node)
+        self._stale_jobs.clear()
+        if not self.stale:
             return
-        stale, ctx.stale = ctx.stale, set()
+        stale, self.stale = self.stale, set()
         is_known = all((name in self._position) == (name in ctx.tables.nodes) for name in stale)
         if not is_known:
             self._rebuild(ctx)
@@ -317,10 +337,7 @@ def _rows(running: Running) -> list[tuple[int, ...]]:
 
 def board_of(ctx: Context) -> Board:
     """Return the board of a fleet, made when first asked for."""
-    board: Board | None = ctx.board
-    if board is None:
-        board = ctx.board = Board()
-    return board
+    return ctx.own(Board)
 
 
 def scene(ctx: Context) -> Scene:
@@ -347,12 +364,12 @@ def queued(ctx: Context, jobs: Sequence[Job]) -> list[Queued]:
 
 def _fresh(ctx: Context) -> Scene:
     """Return the scene as nobody remembered anything."""
-    kept = ctx.stale, ctx.loads
-    ctx.stale, ctx.loads = {node.name for node in ctx.tables.nodes.values()}, {}
+    kept = ctx.own(room.Loads)
+    ctx.put_own(room.Loads())
     try:
         return Board().scene(ctx)
     finally:
-        ctx.stale, ctx.loads = kept
+        ctx.put_own(kept)
 
 
 def _blank(nodes: int) -> Columns:

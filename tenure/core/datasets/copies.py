@@ -78,7 +78,7 @@ class Seats:
 
 def settle(ctx: Context) -> None:
     """Begin the copies that are missing, as far as nodes take more of them."""
-    shelves = ctx.shelves
+    shelves = ctx.block_index
     if ctx.is_closing or ctx.meta.is_restoring or not _has_turn(ctx):
         return
     seats: Seats | None = None
@@ -112,21 +112,21 @@ def settle(ctx: Context) -> None:
 
 def _has_turn(ctx: Context) -> bool:
     """Whether blocks are to be looked at now; where it were too many for one transaction, later."""
-    shelves = ctx.shelves
+    shelves = ctx.block_index
     if shelves.turn == shelves.settled:
         return False
     number, looked = shelves.looked
-    looked = looked if number == ctx.slice.number else 0
+    looked = looked if number == ctx.work.number else 0
     if looked >= MOST_LOOKED:
         ctx.arm(ctx.now_us, MACHINE, "more")
         return False
-    shelves.looked = ctx.slice.number, looked + min(TURN, len(shelves.wanting))
+    shelves.looked = ctx.work.number, looked + min(TURN, len(shelves.wanting))
     return True
 
 
 def on_timer(ctx: Context, key: str) -> None:
     """Look again at blocks that found nothing, or at more of those that wait."""
-    shelves = ctx.shelves
+    shelves = ctx.block_index
     shelves.settled = -1
     if key == "starved":
         for name in list(islice(shelves.starved, TURN)):
@@ -138,9 +138,9 @@ def on_timer(ctx: Context, key: str) -> None:
 
 def wake(ctx: Context) -> None:
     """Have all blocks that wait for room or a source looked at now."""
-    ctx.shelves.wanting.update(ctx.shelves.starved)
-    ctx.shelves.starved.clear()
-    ctx.shelves.turn += 1
+    ctx.block_index.wanting.update(ctx.block_index.starved)
+    ctx.block_index.starved.clear()
+    ctx.block_index.turn += 1
 
 
 def counts(ctx: Context, block: Block, replica: Replica) -> bool:
@@ -157,7 +157,7 @@ def counts(ctx: Context, block: Block, replica: Replica) -> bool:
         return False
     if replica.is_present and mark in block.broken:
         is_here = replicas.standing(ctx, replica.node) is Standing.READY
-        return is_here and ctx.shelves.doubts(mark, block.key)
+        return is_here and ctx.block_index.doubts(mark, block.key)
     return replicas.standing(ctx, replica.node) in (Standing.READY, Standing.AWAY)
 
 
@@ -178,7 +178,7 @@ def _seats(ctx: Context) -> Seats:
             continue
         if replicas.standing(ctx, node.name) is not Standing.READY:
             continue
-        if ctx.shelves.arriving.get(node.name, 0) >= ctx.params.copies_per_node:
+        if ctx.block_index.arriving.get(node.name, 0) >= ctx.params.copies_per_node:
             is_busy = True
             continue
         for tier in node.spec.tiers:
@@ -302,7 +302,7 @@ def _rank(
     is_idle = bool(dataset.spec.batch) and not harvestable.is_said_to_lend(seat.node)
     is_near = bool(rack) and len(racks) == 1 and rack in racks
     share = seat.free_bytes / seat.tier.capacity_bytes
-    arriving = ctx.shelves.arriving.get(name, 0)
+    arriving = ctx.block_index.arriving.get(name, 0)
     return name != block.home, is_idle, is_near, arriving, -share, name, seat.tier.name
 
 
@@ -396,7 +396,7 @@ def finish(ctx: Context, key: str) -> None:
     if dataset is None or dataset.state is not DatasetState.PUTTING:
         return
     blocks = dataset.spec.blocks
-    if dataset.made < blocks or ctx.shelves.whole.get(key, 0) < blocks:
+    if dataset.made < blocks or ctx.block_index.whole.get(key, 0) < blocks:
         return
     ready = replace(dataset, state=DatasetState.READY, ready_us=ctx.now_us, reason="")
     put_dataset(ctx, ready)
@@ -429,7 +429,7 @@ def _failed(ctx: Context, block: Block, replica: Replica, outcome: Outcome) -> N
     elif code in ("tier_full", "no_tier", "no_image"):
         mark = mark_of(ctx, replica.node, replica.tier)
         put_mark(ctx, replace(mark, retry_us=ctx.now_us + TIER_US))
-        ctx.shelves.troubles[mark.key] = note
+        ctx.block_index.troubles[mark.key] = note
         ctx.publish("tier.trouble", mark.key, code=code, note=note)
     if code not in HOPELESS:
         tiers.survey_soon(ctx, replica.node)
@@ -453,4 +453,4 @@ def _hopeless(ctx: Context, block: Block, note: str) -> None:
 
 def rearm(ctx: Context) -> None:
     """Have everything looked at after a restart."""
-    ctx.shelves.settled = -1
+    ctx.block_index.settled = -1

@@ -228,7 +228,7 @@ def _taken(ctx: Context, free: Sequence[int], size: int, coming: int) -> int:
     Each node has what is ``free`` there, and of a dataset that is being put one replica at most.
     """
     on_one = coming
-    for key in ctx.shelves.open:
+    for key in ctx.block_index.open:
         dataset = ctx.tables.datasets[key]
         rest = _outstanding(ctx, dataset)
         coming, on_one = coming + rest, on_one + min(rest, dataset.spec.size_bytes)
@@ -270,7 +270,7 @@ def _outstanding(ctx: Context, dataset: Dataset) -> int:
     if dataset.state is not D.PUTTING:
         return 0
     whole = dataset.spec.size_bytes * dataset.spec.replicas
-    return max(0, whole - ctx.shelves.stored.get(dataset.id, 0))
+    return max(0, whole - ctx.block_index.stored.get(dataset.id, 0))
 
 
 # the records of blocks
@@ -278,15 +278,15 @@ def _outstanding(ctx: Context, dataset: Dataset) -> int:
 
 def grow(ctx: Context) -> None:
     """Make records of blocks that are to be copied next, datasets in the order of their arrival."""
-    if not ctx.shelves.open or ctx.is_closing:
+    if not ctx.block_index.open or ctx.is_closing:
         return
     room = AHEAD
-    open_ = (ctx.tables.datasets[key] for key in ctx.shelves.open)
+    open_ = (ctx.tables.datasets[key] for key in ctx.block_index.open)
     for dataset in sorted(open_, key=lambda d: d.seq):
         if dataset.state is not D.PUTTING or room <= 0:
             continue
         rest = splits.starts(ctx, dataset)[-1] - dataset.made
-        behind = dataset.made - ctx.shelves.whole.get(dataset.id, 0)
+        behind = dataset.made - ctx.block_index.whole.get(dataset.id, 0)
         count = min(room, rest, AHEAD - behind)
         if count > 0 and count >= min(rest, STEP):
             for block in splits.blocks(ctx, dataset, range(dataset.made, dataset.made + count)):
@@ -360,18 +360,18 @@ def remove(ctx: Context, dataset: Dataset) -> None:
         external.forget(ctx, dataset)
     put_dataset(ctx, replace(dataset, state=D.REMOVING, is_pinned=False, reason=""))
     ctx.publish("dataset.removing", dataset.id, name=dataset.spec.name)
-    ctx.touched_jobs |= ctx.index.open_jobs  # those that were to read it end
+    ctx.notices.jobs |= ctx.index.open_jobs  # those that were to read it end
     ctx.arm(ctx.now_us, MACHINE, dataset.id)
 
 
 def _verify(ctx: Context, dataset: Dataset) -> None:
-    ctx.shelves.walks[dataset.id] = 0
+    ctx.block_index.walks[dataset.id] = 0
     _walk(ctx, dataset)
 
 
 def _walk(ctx: Context, dataset: Dataset) -> None:
     """Have the copies of the next blocks of a dataset checked."""
-    first = ctx.shelves.walks.pop(dataset.id)
+    first = ctx.block_index.walks.pop(dataset.id)
     until = min(dataset.made, first + WALK)
     names = set()
     for number in range(first, until):
@@ -379,10 +379,10 @@ def _walk(ctx: Context, dataset: Dataset) -> None:
         for replica in () if block is None else block.replicas:
             if replica.is_present:
                 mark = f"{replica.node}/{replica.tier}"
-                ctx.shelves.checks.setdefault(mark, {})[f"{dataset.id}/{number}"] = None
+                ctx.block_index.checks.setdefault(mark, {})[f"{dataset.id}/{number}"] = None
                 names.add(replica.node)
     if until < dataset.made:
-        ctx.shelves.walks[dataset.id] = until
+        ctx.block_index.walks[dataset.id] = until
         ctx.arm(ctx.now_us, MACHINE, dataset.id)
     for name in sorted(names):
         tiers.next_chore(ctx, name)
@@ -400,7 +400,7 @@ def on_timer(ctx: Context, key: str) -> None:
     dataset = ctx.tables.datasets.get(key)
     if dataset is not None and dataset.is_going:
         _clear(ctx, dataset)
-    elif dataset is not None and key in ctx.shelves.walks:
+    elif dataset is not None and key in ctx.block_index.walks:
         _walk(ctx, dataset)
 
 
@@ -435,7 +435,7 @@ def _clear(ctx: Context, dataset: Dataset) -> None:
 
 def rearm(ctx: Context) -> None:
     """Go on with removals after a restart, and look at every block and every tier."""
-    for key in sorted(ctx.shelves.open):
+    for key in sorted(ctx.block_index.open):
         ctx.arm(ctx.now_us, MACHINE, key)
     for node in ctx.tables.nodes.values():
         if node.spec.tiers:

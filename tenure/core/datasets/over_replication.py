@@ -34,13 +34,13 @@ FEWEST = 2
 def note(ctx: Context, block: Block, spare: int) -> None:
     """Note that a block lies on ``spare`` nodes more than it is to, or twice for good on one."""
     if spare <= 0 and not _has_twins(ctx, block):
-        ctx.shelves.surplus.pop(block.key, None)
-    elif block.key not in ctx.shelves.surplus:
+        ctx.block_index.surplus.pop(block.key, None)
+    elif block.key not in ctx.block_index.surplus:
         _wait(ctx, block.key)
 
 
 def _wait(ctx: Context, key: str) -> None:
-    ctx.shelves.surplus[key] = ctx.now_us + LATER_US
+    ctx.block_index.surplus[key] = ctx.now_us + LATER_US
     ctx.arm(ctx.now_us + LATER_US, MACHINE, "thin")
 
 
@@ -61,7 +61,7 @@ def on_timer(ctx: Context, key: str) -> None:
     """Give up copies of the next blocks that have too many."""
     if ctx.is_closing:
         return
-    surplus = ctx.shelves.surplus
+    surplus = ctx.block_index.surplus
     in_use, brought = _in_use(ctx), set(pins.brought(ctx))
     for row in list(islice(surplus, TURN)):
         if ctx.now_us < surplus[row]:
@@ -130,5 +130,5 @@ def _stays(ctx: Context, place: Location) -> bool:
 def _filled(ctx: Context, place: Location) -> float:
     """Return which part of a tier is taken."""
     tier = ctx.tables.nodes[place.node].spec.tier(place.tier)
-    used = ctx.shelves.used.get(f"{place.node}/{place.tier}", 0)
+    used = ctx.block_index.used.get(f"{place.node}/{place.tier}", 0)
     return 0.0 if tier is None else used / tier.capacity_bytes

@@ -45,9 +45,9 @@ def copy_of(place: Location, *, is_pending: bool) -> Copy:
 
 def learn_rates(ctx: Context) -> None:
     """Have costs follow the speeds of tiers: of memory the fastest, of others the slowest."""
-    if ctx.now_us < ctx.ahead.rates_us:
+    if ctx.now_us < ctx.prefetches.rates_us:
         return
-    ctx.ahead.rates_us = ctx.now_us + RATES_US
+    ctx.prefetches.rates_us = ctx.now_us + RATES_US
     rates: dict[int, float] = {}
     for node in ctx.tables.nodes.values():
         for tier in node.spec.tiers:
@@ -155,7 +155,7 @@ def _for_all(ctx: Context, dataset: str, ask: PrefetchAsk) -> PrefetchAsk:
 
 def _lying(ctx: Context, dataset: str, node: Node) -> int:
     """Return the bytes of a dataset in a node's memory, and on their way."""
-    lying = ctx.shelves.lying
+    lying = ctx.block_index.lying
     return sum(lying.get(mark, {}).get(dataset, 0) for mark, _ in _memory_of(node))
 
 
@@ -165,7 +165,7 @@ def room_on(ctx: Context, node: Node) -> int:
     That is a part of the capacity, less copies that are under way, that nobody has read yet, or
     that are being read; what else lies there makes room by least recent use.
     """
-    stays, share = ctx.shelves.stays, ctx.params.prefetch.share
+    stays, share = ctx.block_index.stays, ctx.params.prefetch.share
     return sum(
         max(0, round(tier.capacity_bytes * share) - stays.get(mark, 0))
         for mark, tier in _memory_of(node)

@@ -45,7 +45,7 @@ def key_of(batch: str, stage: str) -> str:
 
 def is_held(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
     """Whether the tasks of a stage wait for copies that are worth it (Trident+D)."""
-    course = ctx.ahead.courses.get(key_of(batch.id, stage.name))
+    course = ctx.prefetches.courses.get(key_of(batch.id, stage.name))
     return course is not None and ctx.now_us < course.hold_us
 
 
@@ -56,14 +56,14 @@ def settle(ctx: Context) -> None:
         return
     _take_in(ctx)
     if not ctx.index.open_batches:
-        ctx.ahead.rests_us.clear()
-        ctx.ahead.cursors.clear()
-        ctx.ahead.patience_us.clear()
+        ctx.prefetches.rests_us.clear()
+        ctx.prefetches.cursors.clear()
+        ctx.prefetches.patience_us.clear()
     wanted = dict(_wanted(ctx))
     if ctx.params.prefetch.mode == "act":
         for key, (batch, stage) in wanted.items():
             _plan_stage(ctx, key, batch, stage)
-    for key, course in list(ctx.ahead.courses.items()):
+    for key, course in list(ctx.prefetches.courses.items()):
         if course.is_ordered:
             _plan_order(ctx, key, course)
         elif key not in wanted:
@@ -77,7 +77,7 @@ def hold(ctx: Context) -> None:
     if not ctx.params.prefetch.is_waiting or ctx.params.prefetch.mode != "act" or ctx.is_closing:
         return
     for key, (batch, stage) in _wanted(ctx):
-        if key not in ctx.ahead.courses:
+        if key not in ctx.prefetches.courses:
             _plan_stage(ctx, key, batch, stage)
 
 
@@ -94,8 +94,8 @@ def _wanted(ctx: Context) -> Iterator[tuple[str, tuple[Batch, StageSpec]]]:
 
 def on_timer(ctx: Context, key: str) -> None:
     """Have what a course does next looked at."""
-    ctx.ahead.turn = -1
-    ctx.ahead.rests_us.pop(key, None)
+    ctx.prefetches.turn = -1
+    ctx.prefetches.rests_us.pop(key, None)
     ctx.is_room_changed = True
 
 
@@ -104,7 +104,7 @@ def on_timer(ctx: Context, key: str) -> None:
 
 def _plan_stage(ctx: Context, key: str, batch: Batch, stage: StageSpec) -> None:
     assert stage.dataset is not None
-    course = ctx.ahead.courses.setdefault(key, Course(stage.dataset.id))
+    course = ctx.prefetches.courses.setdefault(key, Course(stage.dataset.id))
     if not _may_plan(ctx, key, course):
         return
     pending = sorted(ctx.index.strands[batch.id, stage.name].pending)[: prefetch_inputs.most(ctx)]
@@ -134,12 +134,12 @@ def _is_stale(ctx: Context, course: Course) -> bool:
 
 
 def _has_under_way(ctx: Context, key: str) -> bool:
-    return any(one.course == key for one in ctx.ahead.under_way.values())
+    return any(one.course == key for one in ctx.prefetches.under_way.values())
 
 
 def _adopt(ctx: Context, key: str, course: Course, plan: PrefetchPlan) -> PrefetchPlan:
     _sweep(ctx)
-    ctx.ahead.counts["dropped"] += len(course.queue)
+    ctx.prefetches.counts["dropped"] += len(course.queue)
     course.queue = [row for row in plan.copies if _is_new(ctx, course, row)]
     course.limit = max(1, min(plan.limit, ctx.params.prefetch.per_device))
     course.planned_us, course.again_us = ctx.now_us, ctx.now_us + AGAIN_US
@@ -150,7 +150,7 @@ def _adopt(ctx: Context, key: str, course: Course, plan: PrefetchPlan) -> Prefet
 
 def _is_new(ctx: Context, course: Course, row: PlannedCopy) -> bool:
     block = f"{course.dataset}/{row.key}"
-    return block not in ctx.ahead.under_way and block not in ctx.ahead.made
+    return block not in ctx.prefetches.under_way and block not in ctx.prefetches.made
 
 
 # asked for by people
@@ -159,7 +159,7 @@ def _is_new(ctx: Context, course: Course, row: PlannedCopy) -> bool:
 def order(ctx: Context, dataset: Dataset) -> None:
     """Have as much of a dataset as fits copied into memory on the nodes that hold it."""
     key = f"dataset:{dataset.id}"
-    ctx.ahead.courses[key] = Course(dataset.id, is_ordered=True)
+    ctx.prefetches.courses[key] = Course(dataset.id, is_ordered=True)
     ctx.is_room_changed = True
 
 
@@ -172,8 +172,8 @@ def _plan_order(ctx: Context, key: str, course: Course) -> None:
     if (course.queue and not _is_stale(ctx, course)) or _has_under_way(ctx, key):
         return
     if course.cursor >= dataset.spec.blocks:
-        ctx.ahead.counts["dropped"] += len(course.queue)
-        del ctx.ahead.courses[key]
+        ctx.prefetches.counts["dropped"] += len(course.queue)
+        del ctx.prefetches.courses[key]
         return
     until = min(dataset.spec.blocks, course.cursor + prefetch_inputs.most(ctx))
     ask = prefetch_inputs.ask_for_all(ctx, dataset, range(course.cursor, until))
@@ -189,7 +189,7 @@ def _begin(ctx: Context, key: str, course: Course) -> None:
     if not course.queue:
         return
     busy: dict[tuple[str, str], int] = {}
-    for one in ctx.ahead.under_way.values():
+    for one in ctx.prefetches.under_way.values():
         place = one.row.node, one.row.device
         busy[place] = busy.get(place, 0) + 1
     left = []
@@ -198,15 +198,15 @@ def _begin(ctx: Context, key: str, course: Course) -> None:
         block = ctx.tables.blocks.get(f"{course.dataset}/{row.key}")
         is_awaited = _is_awaited(ctx, key, course, row.key)
         if block is None or not is_awaited or _since_us(ctx, block, row.node) is not None:
-            ctx.ahead.counts["dropped"] += 1
+            ctx.prefetches.counts["dropped"] += 1
         elif busy.get(place, 0) >= course.limit or not copies.cache(ctx, block, row.node):
             left.append(row)
         else:
             busy[place] = busy.get(place, 0) + 1
             begun = UnderWay(row, key, ctx.now_us, busy[place])
-            ctx.ahead.under_way[block.key] = begun
+            ctx.prefetches.under_way[block.key] = begun
             block_records.recount(ctx, block.key)
-            ctx.ahead.counts["begun"] += 1
+            ctx.prefetches.counts["begun"] += 1
     course.queue = left
     if left:
         ctx.arm(max(ctx.now_us + AGAIN_US, course.planned_us + STALE_US), MACHINE, key)
@@ -214,10 +214,10 @@ def _begin(ctx: Context, key: str, course: Course) -> None:
 
 def _take_in(ctx: Context) -> None:
     """Notice copies that have arrived, or never will, and those that have left memory unread."""
-    ahead = ctx.ahead
-    if ahead.turn == ctx.shelves.turn:
+    ahead = ctx.prefetches
+    if ahead.turn == ctx.block_index.turn:
         return
-    ahead.turn = ctx.shelves.turn
+    ahead.turn = ctx.block_index.turn
     for key, one in list(ahead.under_way.items()):
         block = ctx.tables.blocks.get(key)
         state = None if block is None else _since_us(ctx, block, one.row.node)
@@ -236,10 +236,10 @@ def _take_in(ctx: Context) -> None:
 
 def _learn(ctx: Context) -> None:
     """Have the model of a stage learn what its tasks took that have ended."""
-    ended, ctx.ahead.ended = ctx.ahead.ended, []
+    ended, ctx.prefetches.ended = ctx.prefetches.ended, []
     for task in (ctx.tables.tasks.get(key) for key in ended):
         course = None if task is None else key_of(task.batch, task.stage)
-        if task is not None and course in ctx.ahead.courses:
+        if task is not None and course in ctx.prefetches.courses:
             taken = prefetch_inputs.taken_by(ctx, task)
             if taken is not None:
                 ctx.localizer.learn_task(course, taken)
@@ -247,13 +247,13 @@ def _learn(ctx: Context) -> None:
 
 def _cancel(ctx: Context) -> None:
     """Give up copies under way that nobody waits for any more."""
-    for key, one in list(ctx.ahead.under_way.items()):
+    for key, one in list(ctx.prefetches.under_way.items()):
         if one.is_aborted or _is_wanted(ctx, key, one):
             continue
         block = ctx.tables.blocks.get(key)
         for replica in () if block is None else block.replicas:
             if replica.node == one.row.node and not replica.is_present and _is_memory(ctx, replica):
-                ctx.ahead.under_way[key] = replace(one, is_aborted=True)
+                ctx.prefetches.under_way[key] = replace(one, is_aborted=True)
                 ctx.emit(Abort(replica.effect))
 
 
@@ -262,7 +262,7 @@ def _is_wanted(ctx: Context, block: str, one: UnderWay) -> bool:
     dataset, _, number = block.rpartition("/")
     return any(
         course.dataset == dataset and _is_awaited(ctx, key, course, int(number))
-        for key, course in ctx.ahead.courses.items()
+        for key, course in ctx.prefetches.courses.items()
     )
 
 
@@ -281,15 +281,15 @@ def _since_us(ctx: Context, block: Block, node: str) -> int | None:
 
 def _settle_late(ctx: Context, key: str, one: UnderWay) -> None:
     """Count a copy as waste that came after its task began, or after its batch was over."""
-    course = ctx.ahead.courses.get(one.course)
+    course = ctx.prefetches.courses.get(one.course)
     if course is None or not _is_awaited(ctx, one.course, course, one.row.key):
         _unmake(ctx, key)
-        ctx.ahead.counts["wasted"] += 1
+        ctx.prefetches.counts["wasted"] += 1
 
 
 def _unmake(ctx: Context, key: str) -> Made | None:
     """Forget that a copy was made ahead of its reader, if one was."""
-    made = ctx.ahead.made.pop(key, None)
+    made = ctx.prefetches.made.pop(key, None)
     if made is not None:
         block_records.recount(ctx, key)
     return made
@@ -312,31 +312,31 @@ def on_read(ctx: Context, block: Block, here: Location) -> bool:
     if made is None:
         return False
     is_hit = here.kind is TierKind.MEMORY and here.node == made.node
-    ctx.ahead.counts["hits" if is_hit else "wasted"] += 1
+    ctx.prefetches.counts["hits" if is_hit else "wasted"] += 1
     return is_hit
 
 
 def _sweep(ctx: Context) -> None:
     """Count as waste what has left memory unread."""
-    moved, ctx.ahead.moved = ctx.ahead.moved, set()
+    moved, ctx.prefetches.moved = ctx.prefetches.moved, set()
     for key in moved:
-        block, made = ctx.tables.blocks.get(key), ctx.ahead.made.get(key)
+        block, made = ctx.tables.blocks.get(key), ctx.prefetches.made.get(key)
         if made is not None and (block is None or _since_us(ctx, block, made.node) is None):
             _unmake(ctx, key)
-            ctx.ahead.counts["wasted"] += 1
+            ctx.prefetches.counts["wasted"] += 1
 
 
 def _end(ctx: Context, key: str, course: Course) -> None:
     """Give up what a course has not begun; of what it made, unread copies are waste."""
-    ctx.ahead.counts["dropped"] += len(course.queue)
-    del ctx.ahead.courses[key]
+    ctx.prefetches.counts["dropped"] += len(course.queue)
+    del ctx.prefetches.courses[key]
     ctx.localizer.forget_course(key)
-    for block, made in list(ctx.ahead.made.items()):
+    for block, made in list(ctx.prefetches.made.items()):
         if made.course == key:
             _unmake(ctx, block)
-            ctx.ahead.counts["wasted"] += 1
+            ctx.prefetches.counts["wasted"] += 1
 
 
 def rearm(ctx: Context) -> None:
     """Have everything planned anew after a restart."""
-    ctx.ahead.turn = -1
+    ctx.prefetches.turn = -1

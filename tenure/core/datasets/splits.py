@@ -25,10 +25,10 @@ def blocks(ctx: Context, dataset: Dataset, numbers: range) -> Iterator[Block]:
 
 def starts(ctx: Context, dataset: Dataset) -> Sequence[int]:
     """Return the number of the first block of each file, and behind them that of all blocks."""
-    found = ctx.shelves.cuts.get(dataset.id)
+    found = ctx.block_index.cuts.get(dataset.id)
     if found is None:
         counts = (dataset.spec.blocks_of(file) for file in dataset.spec.files)
-        found = ctx.shelves.cuts[dataset.id] = [0, *accumulate(counts)]
+        found = ctx.block_index.cuts[dataset.id] = [0, *accumulate(counts)]
     return found
 
 

@@ -12,13 +12,13 @@ from tenure.model.tier import TierSpec
 def make_room(ctx: Context, node: str, tier: TierSpec, need_bytes: int) -> bool:
     """Evict from a memory tier what was used least lately; False: not enough can go.
 
-    Never a block that is pinned, is read by a task, or has no other copy (DESIGN.md section 8).
+    Never a block that is pinned, is read by a task, or has no other copy.
     """
     missing = need_bytes - free_in(ctx, node, tier)
     missing -= sum(drop.size_bytes for drop in mark_of(ctx, node, tier.name).drops)
     if missing <= 0:
         return True
-    rows = [ctx.tables.blocks[key] for key in ctx.shelves.held.get(f"{node}/{tier.name}", ())]
+    rows = [ctx.tables.blocks[key] for key in ctx.block_index.held.get(f"{node}/{tier.name}", ())]
     doomed = []
     for block in sorted(rows, key=lambda b: _used_us(b, node, tier.name)):
         if missing > 0 and _may_leave(ctx, block, node, tier):
@@ -51,4 +51,4 @@ def _may_leave(ctx: Context, block: Block, node: str, tier: TierSpec) -> bool:
 
 def free_in(ctx: Context, node: str, tier: TierSpec) -> int:
     """Return the bytes that are free in a tier; what is still to be dropped takes room."""
-    return tier.capacity_bytes - ctx.shelves.used.get(f"{node}/{tier.name}", 0)
+    return tier.capacity_bytes - ctx.block_index.used.get(f"{node}/{tier.name}", 0)

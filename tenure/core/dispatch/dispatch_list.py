@@ -28,6 +28,7 @@ from tenure.core.dispatch import backoff, planner_inputs, shuffle_sizes
 from tenure.core.nodes import harvestable
 from tenure.core.state import work_limits
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.batch import Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.events import SubmitBatch
 from tenure.model.node import Node
@@ -66,7 +67,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Roster:
+class Roster(Owned):
     """Entries by node in order of time, those ``apart`` by stage; ``left`` how many of each stage.
 
     ``latest`` is when the last start of a (batch, stage) was planned, ``ends_us`` when the last of
@@ -102,7 +103,7 @@ class Listing:
         rows = [(batch.id, batch.seq, batch.spec) for batch in open_ if not batch.is_ending]
         first = ctx.meta.next_seq
         rows += [(one.batch, first + n, one.spec) for n, one in enumerate(coming)]
-        self._slice, self._nodes = ctx.slice, ctx.tables.nodes
+        self._slice, self._nodes = ctx.work, ctx.tables.nodes
         self._specs = {key: spec for key, _, spec in rows}
         self._entries = _entries([row for row in rows if row[0] in schedules], schedules)
         self.roster = Roster()
@@ -148,15 +149,16 @@ def is_matched(stage: StageSpec) -> bool:
 
 def adopt(ctx: Context, listing: Listing) -> None:
     """Have nodes begin by a listing from now on."""
-    taken, ctx.roster = ctx.roster.placed, listing.roster
-    ctx.roster.taken = taken
+    taken, roster = ctx.own(Roster).placed, listing.roster
+    ctx.put_own(roster)
+    roster.taken = taken
     busy = (name for name, keys in ctx.index.tasks.items() if keys)
-    ctx.roster.unsettled = sorted({*ctx.roster.entries, *busy}, reverse=True)
+    roster.unsettled = sorted({*roster.entries, *busy}, reverse=True)
 
 
 def clear(ctx: Context) -> None:
     """Have nodes begin nothing by plan: there is none. What was sent ahead begins when it may."""
-    ctx.roster = Roster()
+    ctx.put_own(Roster())
 
 
 def _reconcile(ctx: Context, name: str) -> None:
@@ -164,7 +166,7 @@ def _reconcile(ctx: Context, name: str) -> None:
 
     Inputs that lie there for tasks that are planned elsewhere are given up.
     """
-    roster = ctx.roster
+    roster = ctx.own(Roster)
     lying = _ahead(ctx, name)
     entries = sorted(roster.entries.get(name, ()), key=lambda entry: (entry.at_us, entry.seq))
     for entry in entries:
@@ -179,14 +181,14 @@ def _reconcile(ctx: Context, name: str) -> None:
     for rest in lying.values():
         for task in rest:
             tasks.withdraw(ctx, task)
-            ctx.slice.spend(work_limits.PLACE)
-    ctx.slice.spend(work_limits.ENTRY * len(entries))
+            ctx.work.spend(work_limits.PLACE)
+    ctx.work.spend(work_limits.ENTRY * len(entries))
     _sort_in(ctx, name, [entry for entry in entries if entry.count])
 
 
 def _sort_in(ctx: Context, name: str, entries: list[Entry]) -> None:
     """Have those of a node's starts stand apart whose stage waits for another."""
-    roster, turns = ctx.roster, dict[Key, bool]()
+    roster, turns = ctx.own(Roster), dict[Key, bool]()
     roster.entries[name], apart = [], roster.apart.setdefault(name, {})
     for entry in entries:
         key = entry.batch, entry.stage
@@ -207,7 +209,7 @@ def _has_turn_or_none(ctx: Context, key: Key) -> bool:
 
 def _let_in(ctx: Context, name: str) -> None:
     """Have those of a node's starts that stand apart take their places whose turn has come."""
-    roster = ctx.roster
+    roster = ctx.own(Roster)
     apart = roster.apart.get(name)
     due = [key for key in apart or () if _has_turn_or_none(ctx, key)]
     if apart is not None and due:
@@ -224,15 +226,15 @@ def take(ctx: Context, task: Task, node: str) -> None:
     of those that wait.
     """
     _count(ctx, task, node)
-    for entry in ctx.roster.entries.get(node, ()):
+    for entry in ctx.own(Roster).entries.get(node, ()):
         if (entry.batch, entry.stage) == (task.batch, task.stage) and entry.count:
-            _drop(ctx.roster, entry, 1)
+            _drop(ctx.own(Roster), entry, 1)
             return
 
 
 def _count(ctx: Context, task: Task, node: str) -> None:
     """Count a task that began, for a plan that does not know of it."""
-    ctx.roster.placed.setdefault(task.batch, Counter())[task.stage, node] += 1
+    ctx.own(Roster).placed.setdefault(task.batch, Counter())[task.stage, node] += 1
 
 
 def _drawn(counts: Mapping[str, Counter[Key]], entry: Entry, node: str) -> int:
@@ -263,8 +265,9 @@ def _ahead(ctx: Context, name: str) -> dict[Key, list[Task]]:
 
 def serve(ctx: Context) -> None:
     """Give tasks to the nodes whose turn has come, and begin those whose input lies there."""
-    turn, roster = _Turn(ctx), ctx.roster
-    while roster.unsettled and not ctx.slice.is_spent:
+    turn, roster = _Turn(ctx), ctx.own(Roster)
+    looks = ctx.own(harvestable.Looks).by_node
+    while roster.unsettled and not ctx.work.is_spent:
         _reconcile(ctx, roster.unsettled.pop())
     if roster.unsettled:
         ctx.arm(ctx.now_us, MACHINE, "rest")
@@ -274,10 +277,10 @@ def serve(ctx: Context) -> None:
     begin = bisect_left(names, roster.after)
     for name in (*names[begin:], *names[:begin]):
         node, quiet = ctx.tables.nodes.get(name), roster.quiet.get(name)
-        is_same = quiet is not None and ctx.lent.get(name) is quiet[0]
+        is_same = quiet is not None and looks.get(name) is quiet[0]
         if node is None or (is_same and quiet is not None and ctx.now_us < quiet[1]):
             continue
-        if ctx.slice.is_spent:
+        if ctx.work.is_spent:
             roster.after = name
             break
         if harvestable.is_lendable(ctx, node):
@@ -286,14 +289,14 @@ def serve(ctx: Context) -> None:
             if turn.serve(node):
                 roster.quiet[name] = (harvestable.look_at(ctx, node), turn.until_us(node))
             # not before: where that is all there is to spend, nobody would ever be served
-            ctx.slice.spend(work_limits.NODE)
-    if ctx.slice.is_spent:
+            ctx.work.spend(work_limits.NODE)
+    if ctx.work.is_spent:
         ctx.arm(ctx.now_us, MACHINE, "rest")
 
 
 def stir(ctx: Context) -> None:
     """Have all nodes looked at anew: there may be work that was not there before."""
-    ctx.roster.quiet.clear()
+    ctx.own(Roster).quiet.clear()
 
 
 @dataclass(slots=True)
@@ -330,22 +333,22 @@ class _Turn:
                     ctx.arm(task.start_us, MACHINE, name)
                 return
             ctx.put_task(replace(task, is_ahead=False))
-            ctx.slice.spend(work_limits.BEGIN)
+            ctx.work.spend(work_limits.BEGIN)
             _count(ctx, task, name)
 
     def serve(self, node: Node) -> bool:
         """Place what may be placed on a node; return whether all of it was looked at."""
-        ctx, roster = self.ctx, self.ctx.roster
+        ctx, roster = self.ctx, self.ctx.own(Roster)
         entries = roster.entries.get(node.name, [])
         blocked_us, looked = blocked_before_us(ctx, node), 0
         for entry in entries:
-            if ctx.slice.is_spent or looked == MOST_LOOKED:
+            if ctx.work.is_spent or looked == MOST_LOOKED:
                 break
             batch = ctx.tables.batches.get(entry.batch)
             is_over = batch is None or batch.is_over or batch.is_ending
             if batch is None or is_over or not ctx.index.strands[batch.id, entry.stage].pending:
                 _drop(roster, entry, entry.count)
-                ctx.slice.spend(work_limits.ENTRY)
+                ctx.work.spend(work_limits.ENTRY)
                 continue  # however many there are, they hide nobody behind them
             looked += 1
             stage = batch.spec.stage(entry.stage)
@@ -354,12 +357,12 @@ class _Turn:
             if entry.count:  # one over a dataset waits for the task that is matched to it
                 blocked_us = min(blocked_us, max(entry.at_us, ctx.now_us))
         entries[:] = [entry for entry in entries if entry.count]
-        return not ctx.slice.is_spent
+        return not ctx.work.is_spent
 
     def until_us(self, node: Node) -> int:
         """Return when a node that was served has to be looked at again, and have that happen."""
         ctx = self.ctx
-        entries = ctx.roster.entries.get(node.name, [])[:MOST_LOOKED]
+        entries = ctx.own(Roster).entries.get(node.name, [])[:MOST_LOOKED]
         times = [e.at_us - ahead_us(ctx, e, node) for e in entries]
         times += [time_us for e in entries for time_us in (e.at_us, e.at_us + PATIENCE_US)]
         soonest_us = min((at_us for at_us in times if at_us > ctx.now_us), default=FAR_US)
@@ -369,7 +372,7 @@ class _Turn:
 
     def _place(self, node: Node, entry: Entry, stage: StageSpec, blocked_us: int) -> None:
         ctx = self.ctx
-        while entry.count and not ctx.slice.is_spent:
+        while entry.count and not ctx.work.is_spent:
             look = harvestable.look_at(ctx, node)
             begins = has_room(ctx, node, stage, entry.at_us, blocked_us)
             is_soon = ctx.now_us >= entry.at_us - ahead_us(ctx, entry, node)
@@ -380,10 +383,10 @@ class _Turn:
             if task is None:
                 return
             tasks.place(ctx, replace(task, start_us=entry.at_us, is_ahead=not begins), node)
-            ctx.slice.spend(work_limits.PLACE)
+            ctx.work.spend(work_limits.PLACE)
             if begins:
                 _count(ctx, task, node.name)
-            _drop(ctx.roster, entry, 1)
+            _drop(ctx.own(Roster), entry, 1)
 
     def _next(self, entry: Entry, node: str) -> Task | None:
         """Return the next task of a stage that waits for a node, None if there is none for this.
@@ -398,7 +401,7 @@ class _Turn:
             fresh = backoff.free(ctx, entry.batch, strand, strand.fresh())
             self.waiting[key] = _Waiting(again, fresh)
         row = self.waiting[key]
-        others = len(ctx.roster.entries) > 1
+        others = len(ctx.own(Roster).entries) > 1
         waits = others and ctx.now_us < entry.at_us + PATIENCE_US
         for place, task in enumerate(row.passed):
             if not (waits and task.shunned == node):
@@ -417,7 +420,7 @@ def blocked_before_us(ctx: Context, node: Node) -> int:
     """
     ahead = (ctx.tables.tasks[key] for key in harvestable.look_at(ctx, node).ahead)
     times = [task.start_us for task in ahead]
-    times += [rows[0].at_us for rows in ctx.roster.apart.get(node.name, {}).values()]
+    times += [rows[0].at_us for rows in ctx.own(Roster).apart.get(node.name, {}).values()]
     return min((max(at_us, ctx.now_us) for at_us in times), default=FAR_US)
 
 
@@ -444,7 +447,10 @@ def is_left(ctx: Context, stage: StageSpec, node: Node) -> bool:
     is due waits for room that comes a moment later. O(tasks there).
     """
     run_us, batches = harvestable.task_us(stage, node), ctx.tables.batches
-    rows = [ctx.roster.entries.get(node.name, []), *ctx.roster.apart.get(node.name, {}).values()]
+    rows = [
+        ctx.own(Roster).entries.get(node.name, []),
+        *ctx.own(Roster).apart.get(node.name, {}).values(),
+    ]
     open_ = (e for row in rows for e in row[:NEXT_STARTS] if e.batch in ctx.index.open_batches)
     next_ = sorted(open_, key=lambda entry: entry.at_us)[:NEXT_STARTS]
     before = [entry for entry in next_ if entry.at_us < ctx.now_us + run_us]
@@ -476,7 +482,7 @@ def ahead_us(ctx: Context, entry: Entry, node: Node) -> int:
 
 def next_start(ctx: Context, batch: str, stage: str) -> str:
     """Say where and when the next task of a stage is planned to begin."""
-    roster = ctx.roster
+    roster = ctx.own(Roster)
     rows = [(name, e) for name, entries in roster.entries.items() for e in entries]
     for name, apart in roster.apart.items():
         rows += [(name, e) for e in apart.get((batch, stage), ())]

@@ -66,7 +66,7 @@ class Opening:
 
 def place_by_plan(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     """Place tasks of a stage over a dataset on nodes where the plan has them begin now."""
-    if ctx.slice.is_spent:
+    if ctx.work.is_spent:
         ctx.arm(ctx.now_us, dispatch_list.MACHINE, "rest")
         return
     if not task_inputs.may_place(ctx, batch, stage):
@@ -74,7 +74,10 @@ def place_by_plan(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     named = {node.name: node for node in ctx.tables.nodes.values() if node.spec.tiers}
     found = {name: opening_on(ctx, batch, stage, node) for name, node in named.items()}
     starting = (opening.end_us for opening in found.values() if opening.free)
-    end_us = max(ctx.roster.ends_us.get((batch.id, stage.name), 0), max(starting, default=0))
+    end_us = max(
+        ctx.own(dispatch_list.Roster).ends_us.get((batch.id, stage.name), 0),
+        max(starting, default=0),
+    )
     if any(opening.idle and opening.end_us > end_us for opening in found.values()):
         _look_again(ctx, batch, stage)
         end_us = dispatch_list.FAR_US if _is_stuck(ctx, batch, stage, found) else end_us
@@ -96,7 +99,7 @@ def place_by_plan(ctx: Context, batch: Batch, stage: StageSpec) -> None:
 def opening_on(ctx: Context, batch: Batch, stage: StageSpec, node: Node) -> Opening:
     """Return what of a stage may begin on a node now. O(starts looked at)."""
     found, run_us = Opening(), harvestable.task_us(stage, node)
-    entries = ctx.roster.entries.get(node.name, ())[: dispatch_list.MOST_LOOKED]
+    entries = ctx.own(dispatch_list.Roster).entries.get(node.name, ())[: dispatch_list.MOST_LOOKED]
     most = task_inputs.slots(ctx, stage, node)
     is_bringing = any(entry.brought for entry in entries) and harvestable.is_lendable(ctx, node)
     if not (most or is_bringing):
@@ -142,7 +145,7 @@ def _is_matched(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> b
         here = next(place for place in wait.places if place.node == fit.node)
         task_inputs.begin(ctx, wait, here, fit, room)
         dispatch_list.take(ctx, wait.task, fit.node)
-        ctx.slice.spend(work_limits.PLACE)
+        ctx.work.spend(work_limits.PLACE)
     return bool(fits)
 
 
@@ -160,7 +163,7 @@ def _later(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> Later:
     coming = Counter(name for task, name in rows if task_inputs.is_on_its_way(ctx, stage, task))
     soon, far = list[int](), list[int]()
     for name, free in zip(seats.nodes, seats.free, strict=True):
-        entries = ctx.roster.entries.get(name, ())[: dispatch_list.MOST_LOOKED]
+        entries = ctx.own(dispatch_list.Roster).entries.get(name, ())[: dispatch_list.MOST_LOOKED]
         mine = [e for e in entries if (e.batch, e.stage) == (batch.id, stage.name)]
         count = sum(entry.count - entry.brought for entry in mine) - coming[name] - free
         lends = count > 0 and harvestable.is_lendable(ctx, ctx.tables.nodes[name])
@@ -187,7 +190,7 @@ def _soon(ctx: Context, name: str, entries: list[Entry], *, is_open: bool) -> in
 def _is_stuck(ctx: Context, batch: Batch, stage: StageSpec, found: dict[str, Opening]) -> bool:
     """Whether a start of a stage is late on a node that does not get on with its tasks."""
     key, since_us = (batch.id, stage.name), ctx.now_us - SOON_US
-    for name, entries in ctx.roster.entries.items():
+    for name, entries in ctx.own(dispatch_list.Roster).entries.items():
         if name in found and found[name].free:
             continue
         mine = (e.at_us for e in entries if (e.batch, e.stage) == key and e.count)
@@ -231,10 +234,10 @@ def _with_copies(
         elif len(others) < most:
             others.append(task)
         if looked == MOST_LOOKED and not found:
-            ctx.roster.cursors[key] = task.index
+            ctx.own(dispatch_list.Roster).cursors[key] = task.index
         if looked == MOST_LOOKED or len(found) == most:
             break
-    ctx.slice.spend(looked // work_limits.LOOKS)
+    ctx.work.spend(looked // work_limits.LOOKS)
     if found:
         for task in others[: most - len(found)]:
             wait = task_inputs.look_at(ctx, stage, task) if _may_begin(ctx, stage, task) else None
@@ -246,7 +249,9 @@ def _circle(ctx: Context, batch: Batch, stage: StageSpec) -> Iterator[tuple[Task
     """Yield the tasks that wait, each with the nodes of its block, from a place on."""
     assert stage.dataset is not None
     pending = sorted(ctx.index.strands[batch.id, stage.name].pending)
-    begin = bisect_right(pending, ctx.roster.cursors.get((batch.id, stage.name), -1))
+    begin = bisect_right(
+        pending, ctx.own(dispatch_list.Roster).cursors.get((batch.id, stage.name), -1)
+    )
     for index in (*pending[begin:], *pending[:begin]):
         task = ctx.tables.tasks[f"{batch.id}/{index}"]
         block = ctx.tables.blocks.get(stage.dataset.key(task.number))
@@ -275,7 +280,7 @@ def _bring(ctx: Context, batch: Batch, stage: StageSpec, found: dict[str, Openin
 
 def _brought(ctx: Context, batch: Batch, stage: StageSpec) -> Iterator[tuple[str, str]]:
     """Yield the tasks of a stage for which a block is brought, or was, and to which node."""
-    for key, (node, _) in ctx.ahead.brought.items():
+    for key, (node, _) in ctx.prefetches.brought.items():
         task = ctx.tables.tasks.get(key)
         if task is not None and (task.batch, task.stage) == (batch.id, stage.name):
             yield key, node
@@ -289,7 +294,7 @@ def _is_brought(
         if any(place.node == name for place in wait.places):
             continue
         task_inputs.bring(ctx, stage, wait, name, is_planned=is_planned)
-        if wait.task.key in ctx.ahead.brought:
+        if wait.task.key in ctx.prefetches.brought:
             waits.remove(wait)
             return True
         return False
@@ -309,10 +314,10 @@ def _dispensable(ctx: Context, batch: Batch, stage: StageSpec) -> Iterator[Wait]
         if len(rows) == MOST_LOOKED:
             break
     for name in spare:
-        for entry in ctx.roster.entries.get(name, ()):
+        for entry in ctx.own(dispatch_list.Roster).entries.get(name, ()):
             if (entry.batch, entry.stage) == (batch.id, stage.name):
                 spare[name] -= entry.count - entry.brought
-    ctx.slice.spend(len(rows) // work_limits.LOOKS)
+    ctx.work.spend(len(rows) // work_limits.LOOKS)
     rows.sort(key=lambda row: (-min((spare[name] for name in row[1]), default=0), row[0].index))
     for task, _ in rows[: prefetch_inputs.most(ctx)]:
         wait = task_inputs.look_at(ctx, stage, task) if _may_begin(ctx, stage, task) else None

@@ -15,11 +15,13 @@ from tenure.core.dispatch import shuffle_sizes
 from tenure.core.nodes import harvestable
 from tenure.core.state import work_limits
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Change, Owned
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.dataset import Block
 from tenure.model.forecast import STEP_US
 from tenure.model.node import Node
 from tenure.model.planning import BatchNeed, Offer, StageNeed
+from tenure.model.resources import Resources
 from tenure.model.units import US
 
 #: A task that lasts longer than estimated is expected to end after this part of its time more.
@@ -73,7 +75,7 @@ class Survey:
     def go_on(self, until_us: int) -> bool:
         """Look at nodes, and what they lend until then; return whether that was the last."""
         while len(self._offers) < len(self.nodes):
-            if self._ctx.slice.is_spent:
+            if self._ctx.work.is_spent:
                 return False
             self._look(len(self._offers), until_us)
         return True
@@ -91,7 +93,7 @@ class Survey:
                 begun.ahead[place] += 1
             else:
                 begun.running[place, end_us(ctx, task)] += 1
-        ctx.slice.spend(work_limits.NODE + len(here) // 2)
+        ctx.work.spend(work_limits.NODE + len(here) // 2)
 
     def of_spec(self, key: str, spec: BatchSpec) -> BatchNeed:
         """Return all of a batch that is new."""
@@ -126,7 +128,7 @@ class Survey:
                 here = strand.pending.difference(*shunned[need.name].values())
                 left = self._with_copies(given, left, sorted(here), batch.id)
             stages.append(left)
-            self._ctx.slice.spend(work_limits.NODE + len(begun.running) // 8)
+            self._ctx.work.spend(work_limits.NODE + len(begun.running) // 8)
         whose, promised_us = batch.spec.submitter, max(1, batch.promised_us)
         weight = self._weight(batch.spec)
         return BatchNeed(batch.id, whose, tuple(stages), promised_us, weight)
@@ -152,7 +154,7 @@ class Survey:
             number = ctx.tables.tasks[f"{batch}/{at}"].number if batch else at
             block = ctx.tables.blocks.get(stage.dataset.key(number))
             ranks = {} if block is None else self._readable(block)
-            coming = ctx.ahead.brought.get(f"{batch}/{at}")
+            coming = ctx.prefetches.brought.get(f"{batch}/{at}")
             if coming is not None:
                 ranks.setdefault(coming[0], SLOWEST)
             places = {
@@ -163,7 +165,7 @@ class Survey:
             if ranks:
                 near = tuple(sorted(place for place, rank in here.items() if rank == best))
                 found[tuple(sorted(here)), near] += step
-        ctx.slice.spend(len(waits) // step // work_limits.LOOKS)
+        ctx.work.spend(len(waits) // step // work_limits.LOOKS)
         return replace(need, copies=tuple((*key, count) for key, count in sorted(found.items())))
 
     def _readable(self, block: Block) -> dict[str, int]:
@@ -239,6 +241,23 @@ class Survey:
         return self._holders[key]
 
 
+#: What a node's offer over time follows from.
+Basis = tuple[Resources, forecasts.Outlook | None, float, int | None]
+
+
+class Offers(Owned):
+    """What each node lends over time: when it was worked out (us), from what, and the offer."""
+
+    hears = frozenset((Change.GONE,))
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, tuple[int, Basis, Offer]] = {}
+
+    def hear(self, change: Change, key: str) -> None:
+        """Forget a node."""
+        self.by_node.pop(key, None)
+
+
 def offer_of(ctx: Context, node: Node, until_us: int) -> Offer:
     """Return what a node lends until then; nothing for a time that is over.
 
@@ -252,15 +271,15 @@ def offer_of(ctx: Context, node: Node, until_us: int) -> Offer:
     if basis[1] is None:
         left = basis[0].clamped()
         return Offer(node.name, ((1, left.cpu_m, left.memory_bytes),), node.spec.speed, link)
-    kept = ctx.offers.get(node.name)
+    offers = ctx.own(Offers).by_node
+    kept = offers.get(node.name)
     if kept is None or kept[1] != basis or ctx.now_us >= kept[0] + STEP_US:
         spare = harvestable.spare_over(ctx, node, ctx.now_us, until_us)
         steps = groupby(zip(spare.cpu_m, spare.memory_bytes, strict=True))
         spells = tuple((sum(1 for _ in same), *left) for left, same in steps)
         offer = Offer(node.name, spells, node.spec.speed, link)
-        kept = ctx.offers[node.name] = (ctx.now_us, basis, offer)
-    found: Offer = kept[2]
-    return found
+        kept = offers[node.name] = (ctx.now_us, basis, offer)
+    return kept[2]
 
 
 def end_us(ctx: Context, task: Task) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.batch import Batch, StageSpec
 from tenure.model.units import US
 
@@ -19,6 +20,13 @@ LEAST = 3
 REVISED_US = 5 * US
 #: and where that is such a part of it: one over this.
 PART = 5
+
+
+class Planned(Owned):
+    """What the newest plan has sent to a task of each (batch, stage), in bytes."""
+
+    def __init__(self) -> None:
+        self.sent_bytes: dict[tuple[str, str], int] = {}
 
 
 def outputs(ctx: Context, batch: Batch) -> Mapping[str, int]:
@@ -45,9 +53,10 @@ def revised(ctx: Context, open_: Sequence[Batch], links: int) -> str:
 
     ``links``: bytes a second to all nodes that lend; 0: not known, so transfers are not planned.
     """
+    planned = ctx.own(Planned).sent_bytes
     for batch in open_ if links else ():
         for stage in batch.spec.stages:
-            was = ctx.planning.carried.get((batch.id, stage.name))
+            was = planned.get((batch.id, stage.name))
             if was is None or not stage.shuffle:
                 continue
             now = sent_bytes(ctx, batch, stage)

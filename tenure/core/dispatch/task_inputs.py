@@ -95,8 +95,8 @@ def may_place(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
     if problem is not None or prefetching.is_held(ctx, batch, stage) or _is_unseen(ctx, stage):
         return False
     key = prefetching.key_of(batch.id, stage.name)
-    if ctx.now_us < ctx.ahead.rests_us.get(key, 0):
-        ctx.arm(ctx.ahead.rests_us[key], prefetching.MACHINE, key)
+    if ctx.now_us < ctx.prefetches.rests_us.get(key, 0):
+        ctx.arm(ctx.prefetches.rests_us[key], prefetching.MACHINE, key)
         return False
     return True
 
@@ -104,7 +104,7 @@ def may_place(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
 def rest(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     """Have a stage of which nothing could be placed not be matched again at once."""
     key = prefetching.key_of(batch.id, stage.name)
-    ctx.ahead.rests_us[key] = ctx.now_us + REST_US
+    ctx.prefetches.rests_us[key] = ctx.now_us + REST_US
 
 
 def _is_unseen(ctx: Context, stage: StageSpec) -> bool:
@@ -166,7 +166,7 @@ def _changed(stage: StageSpec, dataset: Dataset) -> Problem | None:
 
 def _give_up(ctx: Context, batch: Batch, reason: str) -> None:
     ctx.put_batch(replace(batch, is_failing=True, reason=reason))
-    ctx.touched_tasks.add(f"{batch.id}/0")
+    ctx.notices.tasks.add(f"{batch.id}/0")
     ctx.is_room_changed = True
 
 
@@ -201,7 +201,7 @@ def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
     found: list[Wait] = []
     key = (batch.id, stage.name)
     pending = sorted(ctx.index.strands[key].pending)
-    begin = bisect_right(pending, ctx.ahead.cursors.pop(key, -1))
+    begin = bisect_right(pending, ctx.prefetches.cursors.pop(key, -1))
     for looked, index in enumerate(chain(pending[begin:], pending[:begin]), 1):
         wait = _wait_of(ctx, stage, ctx.tables.tasks[f"{batch.id}/{index}"])
         if wait is not None and wait.is_readable:
@@ -210,7 +210,7 @@ def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
             break
         if looked == MOST_LOOKED:
             if not found:
-                ctx.ahead.cursors[key] = index
+                ctx.prefetches.cursors[key] = index
                 ctx.arm(ctx.now_us + REST_US, prefetching.MACHINE, prefetching.key_of(*key))
             break
     return found
@@ -234,7 +234,7 @@ def look_at(ctx: Context, stage: StageSpec, task: Task) -> Wait | None:
 
 def is_on_its_way(ctx: Context, stage: StageSpec, task: Task) -> bool:
     """Whether a task's block is being brought to a node for it."""
-    brought = ctx.ahead.brought.get(task.key)
+    brought = ctx.prefetches.brought.get(task.key)
     if brought is None or stage.dataset is None:
         return False
     block = ctx.tables.blocks.get(stage.dataset.key(task.number))
@@ -242,7 +242,7 @@ def is_on_its_way(ctx: Context, stage: StageSpec, task: Task) -> bool:
     if copy is not None and not copy.is_present:
         return True
     if copy is None:
-        del ctx.ahead.brought[task.key]  # it failed: matched anew
+        del ctx.prefetches.brought[task.key]  # it failed: matched anew
     return False
 
 
@@ -256,14 +256,14 @@ def begin(ctx: Context, wait: Wait, here: Location, fit: Fit, room: Room) -> Non
     """Place a task where it reads a copy, and pin its block; ``room`` is what nodes had then."""
     _note_passed(ctx, wait, here, room)
     task, node = wait.task, ctx.tables.nodes[here.node]
-    is_brought = ctx.ahead.brought.pop(task.key, None) == (here.node, here.tier)
+    is_brought = ctx.prefetches.brought.pop(task.key, None) == (here.node, here.tier)
     pins.touch(ctx, wait.block, here, task.key)
     is_ahead = prefetching.on_read(ctx, wait.block, here)
     reading = Reading(here.tier, here.kind, here.path, fit.cost, is_brought, is_ahead)
     if is_brought:
         tasks.count_remote(ctx, task)
     tasks.place(ctx, replace(task, reading=reading), node)
-    ctx.ahead.reads[reading.word] += 1
+    ctx.prefetches.reads[reading.word] += 1
 
 
 def _note_passed(ctx: Context, wait: Wait, here: Location, room: Room) -> None:
@@ -271,7 +271,7 @@ def _note_passed(ctx: Context, wait: Wait, here: Location, room: Room) -> None:
 
     For explanations alone: of the last MOST_PASSED tasks, and not stored.
     """
-    passed, rank = ctx.ahead.passed, prefetch_inputs.RANKS[here.kind]
+    passed, rank = ctx.prefetches.passed, prefetch_inputs.RANKS[here.kind]
     passed.pop(wait.task.key, None)
     told = []
     for place in wait.places:
@@ -291,11 +291,11 @@ def _reach(ctx: Context, stage: StageSpec, wait: Wait, fit: Fit) -> bool:
     here = next((place for place in wait.places if place.node == fit.node), None)
     if here is None and wait.places and _is_worth_waiting(ctx, stage, wait, node):
         return False
-    ctx.ahead.patience_us.pop(task.key, None)
+    ctx.prefetches.patience_us.pop(task.key, None)
     dataset = ctx.tables.datasets[wait.block.dataset]
     reading = external.reading_of(ctx, dataset, wait.block, here, fit.cost)
     tasks.place(ctx, replace(task, reading=reading), node)
-    ctx.ahead.reads[reading.word] += 1
+    ctx.prefetches.reads[reading.word] += 1
     return True
 
 
@@ -303,7 +303,7 @@ def _is_worth_waiting(ctx: Context, stage: StageSpec, wait: Wait, node: Node) ->
     """Whether a slot beside a copy comes before reading over the network would be done."""
     speed = node.capacity.net_bytes_per_s or prefetch_inputs.USUAL_BYTES_PER_S
     read_us = wait.block.length * US // max(1, min(speed, prefetch_inputs.USUAL_BYTES_PER_S))
-    until_us = ctx.ahead.patience_us.setdefault(wait.task.key, ctx.now_us + read_us)
+    until_us = ctx.prefetches.patience_us.setdefault(wait.task.key, ctx.now_us + read_us)
     soonest_us = ctx.now_us + min(_frees_us(ctx, stage, place.node) for place in wait.places)
     if ctx.now_us >= until_us or soonest_us >= until_us:
         return False
@@ -321,15 +321,15 @@ def bring(
     node = ctx.tables.nodes[name]
     coming = _coming(ctx, node, wait.block)
     if coming is not None:  # for another task, or because copies are missing
-        ctx.ahead.brought[wait.task.key] = (name, coming)
+        ctx.prefetches.brought[wait.task.key] = (name, coming)
         return
     tier = reads.store_on(ctx, node, wait.block)
-    if tier is None or ctx.shelves.arriving.get(name, 0) >= ctx.params.copies_per_node:
+    if tier is None or ctx.block_index.arriving.get(name, 0) >= ctx.params.copies_per_node:
         return
     if not is_planned and _is_sooner_elsewhere(ctx, stage, wait, node):
         return
     copies.send(ctx, wait.block, name, tier)
-    ctx.ahead.brought[wait.task.key] = (name, tier.name)
+    ctx.prefetches.brought[wait.task.key] = (name, tier.name)
 
 
 def _is_sooner_elsewhere(ctx: Context, stage: StageSpec, wait: Wait, node: Node) -> bool:
@@ -379,8 +379,8 @@ def choices(ctx: Context, task: Task) -> list[Choice]:
 
 def notice(ctx: Context) -> None:
     """Have tasks over datasets looked at when something changed about where blocks lie."""
-    if ctx.ahead.seen == ctx.shelves.turn:
+    if ctx.prefetches.seen == ctx.block_index.turn:
         return
-    ctx.ahead.seen = ctx.shelves.turn
-    if ctx.index.open_batches or ctx.ahead.courses or ctx.ahead.under_way:
+    ctx.prefetches.seen = ctx.block_index.turn
+    if ctx.index.open_batches or ctx.prefetches.courses or ctx.prefetches.under_way:
         ctx.is_room_changed = True

@@ -157,7 +157,7 @@ def loss(ctx: Context, job: Job) -> str:
         if got < given.blocks:
             return f"the dataset {given.name} was removed"
     for executor in crew:
-        if ctx.now_us >= ctx.ahead.lost_us.get(executor.key, FOREVER_US):
+        if ctx.now_us >= ctx.prefetches.lost_us.get(executor.key, FOREVER_US):
             number = _lost_of(ctx, executor, given) if _is_awaited(executor, job) else None
             if number is not None:
                 told = f"no copy of block {number} of the dataset {given.name} is left"
@@ -185,13 +185,13 @@ def _lost_of(ctx: Context, executor: Executor, given: DatasetInput) -> int | Non
 
 def serve(ctx: Context) -> None:
     """Share out blocks, choose copies and let go of them, for as many blocks as one event may."""
-    ahead = ctx.ahead
+    ahead = ctx.prefetches
     if not (ahead.readers or ahead.leaving) or ctx.meta.is_restoring:
         return
     if ahead.served_us != ctx.now_us:
         ahead.served_us, ahead.allowed = ctx.now_us, prefetch_inputs.most(ctx)
     ahead.allowed = pins.sweep(ctx, ahead.allowed)
-    due = [key for key, turn in ahead.readers.items() if turn != ctx.shelves.turn]
+    due = [key for key, turn in ahead.readers.items() if turn != ctx.block_index.turn]
     looked = _look(ctx, due)
     if looked < len(due) or ahead.leaving:
         ctx.arm(ctx.now_us + 1, MACHINE, "more")
@@ -199,7 +199,7 @@ def serve(ctx: Context) -> None:
 
 def _look(ctx: Context, due: Sequence[str]) -> int:
     """Look at executors in turn, as far as this event may; return at how many."""
-    ahead = ctx.ahead
+    ahead = ctx.prefetches
     dealt: set[str] = set()
     seen, waiting = 0, list[str]()
     for key in due:
@@ -224,16 +224,16 @@ def _look(ctx: Context, due: Sequence[str]) -> int:
 
 def _rest(ctx: Context, waiting: Iterable[str], dealt: Iterable[str]) -> None:
     """Look at executors again only when something about blocks or nodes has changed."""
-    ahead = ctx.ahead
+    ahead = ctx.prefetches
     for job in dealt:
         is_begun = any(executor.blocks for executor in ctx.executors_of(job))
         keys = [executor.key for executor in ctx.executors_of(job)]
         for key in keys:
             if key in ahead.readers:
-                ahead.readers[key] = -1 if is_begun else ctx.shelves.turn
+                ahead.readers[key] = -1 if is_begun else ctx.block_index.turn
     for key in waiting:
         if ahead.readers.pop(key, None) is not None:
-            ahead.readers[key] = ctx.shelves.turn  # behind those that were not looked at yet
+            ahead.readers[key] = ctx.block_index.turn  # behind those that were not looked at yet
 
 
 def _is_awaited(executor: Executor, job: Job) -> bool:
@@ -245,21 +245,21 @@ def _is_awaited(executor: Executor, job: Job) -> bool:
 
 def on_timer(ctx: Context, key: str) -> None:
     """Look again at an executor that could not go on, or at those that one event did not get to."""
-    if key in ctx.ahead.readers:
-        ctx.ahead.readers[key] = -1
+    if key in ctx.prefetches.readers:
+        ctx.prefetches.readers[key] = -1
 
 
 def rearm(ctx: Context) -> None:
     """Go on with what was being shared out; executors that wait ask when their turn comes."""
-    ctx.ahead.readers.clear()
-    ctx.ahead.lost_us.clear()
-    ctx.ahead.deals.clear()
+    ctx.prefetches.readers.clear()
+    ctx.prefetches.lost_us.clear()
+    ctx.prefetches.deals.clear()
     for key in sorted(ctx.index.open_jobs):
         job = ctx.tables.jobs[key]
         if job.spec.dataset is not None and any(e.blocks for e in ctx.executors_of(key)):
             left = _undealt(ctx, job, job.spec.dataset)
             if left:
-                ctx.ahead.deals[key] = left
+                ctx.prefetches.deals[key] = left
 
 
 def _undealt(ctx: Context, job: Job, given: DatasetInput) -> list[int]:
@@ -277,9 +277,9 @@ def _deal(ctx: Context, job: Job) -> None:
     crew = [e for e in ctx.executors_of(job.id) if e.state is ExecutorState.PLACED]
     if not all(is_known(ctx, executor.node) for executor in crew):
         return
-    if job.id not in ctx.ahead.deals:
-        ctx.ahead.deals[job.id] = _undealt(ctx, job, given)
-    left = ctx.ahead.deals[job.id]
+    if job.id not in ctx.prefetches.deals:
+        ctx.prefetches.deals[job.id] = _undealt(ctx, job, given)
+    left = ctx.prefetches.deals[job.id]
     blocks, some = ctx.tables.blocks, left[: prefetch_inputs.most(ctx)]
     chunk = {n: b for n in some if (b := blocks.get(given.key(n)))}
     got = _match(ctx, given, crew, chunk, _room(crew, given.blocks // job.spec.executors, left))
@@ -291,10 +291,10 @@ def _deal(ctx: Context, job: Job) -> None:
             every = tuple(sorted((*executor.blocks, *numbers)))
             ctx.put_executor(replace(executor, blocks=every))
     given_out = {number for numbers in got.values() for number in numbers}
-    ctx.ahead.deals[job.id] = [number for number in left if number not in given_out]
-    if not ctx.ahead.deals[job.id]:
-        del ctx.ahead.deals[job.id]
-    ctx.ahead.allowed -= len(chunk)
+    ctx.prefetches.deals[job.id] = [number for number in left if number not in given_out]
+    if not ctx.prefetches.deals[job.id]:
+        del ctx.prefetches.deals[job.id]
+    ctx.prefetches.allowed -= len(chunk)
 
 
 def _room(crew: Sequence[Executor], share: int, left: Sequence[int]) -> dict[str, int]:
@@ -367,14 +367,14 @@ def _mind_loss(ctx: Context, executor: Executor, given: DatasetInput) -> None:
     It may be found on a node that was not looked at since a restore, or be put again meanwhile.
     """
     if _lost_of(ctx, executor, given) is None:
-        ctx.ahead.lost_us.pop(executor.key, None)
+        ctx.prefetches.lost_us.pop(executor.key, None)
         return
     late_us = ctx.now_us + ctx.params.replica_lost_us
-    due_us = ctx.ahead.lost_us.setdefault(executor.key, late_us)
+    due_us = ctx.prefetches.lost_us.setdefault(executor.key, late_us)
     if ctx.now_us < due_us:
         ctx.arm(due_us, MACHINE, executor.key)
     else:
-        ctx.touched_jobs.add(executor.job)
+        ctx.notices.jobs.add(executor.job)
         ctx.is_room_changed = True  # the job is reviewed now
 
 
@@ -392,12 +392,12 @@ def _bring(ctx: Context, executor: Executor, block: Block) -> None:
             ctx.arm(ctx.now_us + AGAIN_US, MACHINE, executor.key)
         return  # a node that comes back has it looked at again
     node, part = ctx.tables.nodes[executor.node], pins.part_of(executor, block.number)
-    is_busy = ctx.shelves.arriving.get(node.name, 0) >= ctx.params.copies_per_node
+    is_busy = ctx.block_index.arriving.get(node.name, 0) >= ctx.params.copies_per_node
     is_late = is_busy or ctx.now_us < block.retry_us
     tier = None if is_late else reads.store_on(ctx, node, block)
     if tier is not None:
         copies.send(ctx, block, node.name, tier)
-        ctx.ahead.brought[part] = (node.name, tier.name)
+        ctx.prefetches.brought[part] = (node.name, tier.name)
     elif is_busy or ctx.now_us < block.retry_us or not copies.cache(ctx, block, node.name):
         ctx.arm(max(ctx.now_us + AGAIN_US, block.retry_us), MACHINE, executor.key)
 
@@ -424,15 +424,15 @@ def _read(
     costs = {fit.key: fit.cost for fit in ctx.localizer.match(seats, asked)}
     readings = []
     for number, (block, place) in here.items():
-        brought = ctx.ahead.brought.pop(pins.part_of(executor, number), None)
+        brought = ctx.prefetches.brought.pop(pins.part_of(executor, number), None)
         is_ahead = prefetching.on_read(ctx, block, place)
         pins.touch(ctx, block, place, executor.key)
         is_brought = brought == (place.node, place.tier)
         one = Reading(place.tier, place.kind, place.path, costs[number], is_brought, is_ahead)
-        ctx.ahead.reads[one.word] += 1
+        ctx.prefetches.reads[one.word] += 1
         readings.append(one)
     ctx.put_executor(replace(executor, readings=tuple(readings)))
-    del ctx.ahead.readers[executor.key]
+    del ctx.prefetches.readers[executor.key]
 
 
 # what people are told

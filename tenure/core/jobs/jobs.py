@@ -11,7 +11,13 @@ from dataclasses import replace
 from tenure.core.attempts import executors
 from tenure.core.blocks import pins
 from tenure.core.capacity import room, run_times, snapshots
-from tenure.core.jobs import executor_inputs, joint_admission, queue_plan, spark_application
+from tenure.core.jobs import (
+    executor_inputs,
+    joint_admission,
+    queue_plan,
+    spark_application,
+    start,
+)
 from tenure.core.jobs.queue import waiting
 from tenure.core.jobs.refusals import is_planned, objection
 from tenure.core.nodes import capacity_probes
@@ -52,6 +58,7 @@ def to(ctx: Context, job: Job, state: JobState, reason: str = "") -> Job:
     ctx.publish(f"job.{state.value}", job.id, name=job.spec.name, reason=job.reason)
     if job.is_over:
         pins.leave_all(ctx, job)
+        start.forget_reason(ctx, job.id)
     return job
 
 
@@ -329,13 +336,13 @@ def on_timer(ctx: Context, key: str) -> None:
         _arm_runtime(ctx, job)
         return
     fail(ctx, job, TIMEOUT_CODE, "max_runtime_s exceeded")
-    ctx.touched_jobs.add(key)
+    ctx.notices.jobs.add(key)
 
 
 def rearm(ctx: Context) -> None:
     """Set the timers of loaded jobs and have all open ones reviewed."""
     for key in sorted(ctx.index.open_jobs):
         job = ctx.tables.jobs[key]
-        ctx.touched_jobs.add(key)
+        ctx.notices.jobs.add(key)
         if job.state is JobState.RUNNING:
             _arm_runtime(ctx, job)

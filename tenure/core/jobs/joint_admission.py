@@ -15,6 +15,7 @@ from tenure.core.jobs import executor_inputs
 from tenure.core.jobs.queue import waiting
 from tenure.core.jobs.refusals import is_planned, objection
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.core.state.queue_order import queue_key
 from tenure.model.events import Event, SubmitJob
 from tenure.model.job import Job
@@ -27,6 +28,13 @@ class Expected:
 
     view: ClusterView
     forecasts: dict[str, Forecast]
+
+
+class Foreseen(Owned):
+    """What the submissions of the events that are being taken in were foreseen to get."""
+
+    def __init__(self) -> None:
+        self.found: Expected | None = None
 
 
 def groups(events: Iterable[Event]) -> Iterator[Sequence[Event]]:
@@ -46,7 +54,7 @@ def groups(events: Iterable[Event]) -> Iterator[Sequence[Event]]:
 
 def expect(ctx: Context, events: Sequence[Event]) -> None:
     """Foresee the submissions of ``events``, one of ``groups``, for ``promised`` to find."""
-    ctx.expected = None
+    ctx.put_own(Foreseen())
     if len(events) < 2 or ctx.meta.is_restoring or _are_planned(ctx, events):
         return
     ctx.now_us = max(ctx.now_us, *(event.at_us for event in events))
@@ -60,7 +68,12 @@ def expect(ctx: Context, events: Sequence[Event]) -> None:
     found = ctx.placer.admit_all(here.view, here.running, queued, positions, ctx.now_us)
     if found is not None:
         forecasts = {job.id: forecast for job, forecast in zip(jobs, found, strict=True)}
-        ctx.expected = Expected(here.view, forecasts)
+        ctx.own(Foreseen).found = Expected(here.view, forecasts)
+
+
+def forget(ctx: Context) -> None:
+    """Forget what was foreseen: its events are taken in."""
+    ctx.put_own(Foreseen())
 
 
 def _are_planned(ctx: Context, events: Sequence[Event]) -> bool:
@@ -90,7 +103,7 @@ def _newcomers(ctx: Context, commands: Sequence[SubmitJob]) -> list[Job]:
 
 def promised(ctx: Context, job: str) -> Forecast | None:
     """Return what a job was foreseen to get, None where it is to be judged by itself."""
-    expected: Expected | None = ctx.expected
+    expected = ctx.own(Foreseen).found
     if expected is None or expected.view is not snapshots.scene(ctx).view:
         return None
     return expected.forecasts.get(job)

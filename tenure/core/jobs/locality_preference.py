@@ -168,7 +168,7 @@ def _hurts(ctx: Context, head: Head, placed: Placed) -> bool:
 
 def _may_foresee(ctx: Context, jobs: int) -> bool:
     """Whether so many may be foreseen in this transaction besides those that were; count them."""
-    if ctx.slice.foreseen + jobs > MOST_BEHIND:
+    if ctx.work.foreseen + jobs > MOST_BEHIND:
         return False
-    ctx.slice.foreseen += jobs
+    ctx.work.foreseen += jobs
     return True

@@ -39,7 +39,7 @@ def run(ctx: Context) -> None:
         power.review_held(ctx)
     else:
         _serve_head(ctx)
-    if ctx.held and not ctx.index.line:
+    if power.holds_any(ctx) and not ctx.index.line:
         power.let_go(ctx)
 
 
@@ -133,7 +133,7 @@ def _house_one(ctx: Context, job: Job, executor: Executor) -> None:
     policy = ctx.placer.stand_in(job.spec.policy)
     answer = ctx.placer.place(policy, snapshots.scene(ctx).view, ask, ctx.now_us)
     if isinstance(answer, Unplaceable):
-        ctx.why[job.id] = f"executor {executor.index}: {answer.reason}"
+        ctx.own(start.Reasons).by_job[job.id] = f"executor {executor.index}: {answer.reason}"
         capacity_probes.hear_job(ctx, job)
         if job.avoid and not _may_ever_fit(ctx, job):
             to = executors.to(ctx, executor, ExecutorState.ABANDONED, finished_us=ctx.now_us)

@@ -18,6 +18,7 @@ from tenure.core.jobs import locality_preference, start
 from tenure.core.jobs.slow_decisions import Head
 from tenure.core.nodes import capacity_probes
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.arrays import np
 from tenure.model.booking import Booking
 from tenure.model.job import Job, JobState
@@ -80,7 +81,7 @@ class Sitting:
 
 
 @dataclass(slots=True)
-class Memory:
+class Memory(Owned):
     """What is not stored: how improving goes on, and waiting jobs as the plan saw them, by id.
 
     ``is_head_left``: the one that ``rotation.head_us`` tells of may have been given up, or begin
@@ -98,10 +99,7 @@ class Memory:
 
 
 def _memory(ctx: Context) -> Memory:
-    memory: Memory | None = ctx.agenda
-    if memory is None:
-        memory = ctx.agenda = Memory()
-    return memory
+    return ctx.own(Memory)
 
 
 def serve(ctx: Context, queue: Sequence[Job]) -> None:
@@ -344,7 +342,7 @@ def _begin_or_wait(ctx: Context, job: Job, booking: Booking | None, here: Scene)
         start.wait(ctx, job, "no_node")
         capacity_probes.hear_job(ctx, job)
     elif booking.start_us > ctx.now_us:
-        if ctx.why.get(job.id) != "planned" or job.state is JobState.ACCEPTED:
+        if start.reason_of(ctx, job.id) != "planned" or job.state is JobState.ACCEPTED:
             start.wait(ctx, job, "planned")
     elif not all(here.usable[here.position[name]] for name, _ in booking.counts):
         start.wait(ctx, job, "node_not_ready")

@@ -21,6 +21,7 @@ from tenure.core.capacity import snapshots
 from tenure.core.capacity.snapshots import Scene
 from tenure.core.jobs import start
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.effects import Decide
 from tenure.model.job import Job
 from tenure.model.outcome import Done, Outcome, Refused
@@ -47,6 +48,13 @@ class Question:
     outcome: Outcome | None = None
 
 
+class Questions(Owned):
+    """What slow policies were asked, by job."""
+
+    def __init__(self) -> None:
+        self.by_job: dict[str, Question] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """The job at the head of the queue, and where its policy's stand-in would put it."""
@@ -70,7 +78,7 @@ def choose(ctx: Context, head: Head) -> Choice | None:
     job, policy = head.job, head.job.spec.policy
     if ctx.placer.stand_in(policy) == policy:
         return Choice(head.quick)
-    question = ctx.questions.get(job.id)
+    question = ctx.own(Questions).by_job.get(job.id)
     if question is None:
         return _ask(ctx, head, asks=1)
     if question.outcome is not None:
@@ -90,7 +98,7 @@ def _ask(ctx: Context, head: Head, *, asks: int) -> Choice | None:
     if asks > ASKS:
         return _instead(ctx, head, f"the fleet changed whenever {policy} had an answer")
     key, until_us = ctx.effect_id(), ctx.now_us + bearable_us
-    ctx.questions[job.id] = Question(key, until_us, asks)
+    ctx.own(Questions).by_job[job.id] = Question(key, until_us, asks)
     owner, limit_s = f"{MACHINE}:{job.id}", bearable_us / US
     ctx.emit(Decide(key, owner, policy, head.here.view, head.ask, ctx.now_us, limit_s))
     ctx.arm(until_us, start.MACHINE, job.id)
@@ -162,7 +170,7 @@ def _slacks_us(rows: list[Queued], forecasts: Mapping[str, Forecast | None]) -> 
 
 def on_end(ctx: Context, effect: str, outcome: Outcome) -> None:
     """Take in an answer and have the queue served; one to an older question is ignored."""
-    for question in ctx.questions.values():
+    for question in ctx.own(Questions).by_job.values():
         if question.effect == effect and question.outcome is None:
             question.outcome = outcome
             ctx.is_room_changed = True
@@ -170,16 +178,16 @@ def on_end(ctx: Context, effect: str, outcome: Outcome) -> None:
 
 def forget(ctx: Context, job: str) -> None:
     """Drop what was asked about a job: it cannot be placed now."""
-    ctx.questions.pop(job, None)
+    ctx.own(Questions).by_job.pop(job, None)
 
 
 def skip(ctx: Context, step_us: int) -> None:
     """Have slow policies as long for their answers as before a step of the clock."""
-    for question in ctx.questions.values():
+    for question in ctx.own(Questions).by_job.values():
         question.until_us += step_us
 
 
 def sweep(ctx: Context) -> None:
     """Drop the questions about jobs that wait no more."""
-    for job in [job for job in ctx.questions if job not in ctx.index.line]:
-        del ctx.questions[job]
+    for job in [job for job in ctx.own(Questions).by_job if job not in ctx.index.line]:
+        del ctx.own(Questions).by_job[job]

@@ -8,11 +8,29 @@ from tenure.core.attempts import executors
 from tenure.core.capacity import room
 from tenure.core.nodes import power
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.job import Job, JobState
 from tenure.model.placing import Placed
 
 #: Whose timers have the queue served again.
 MACHINE = "queue"
+
+
+class Reasons(Owned):
+    """Why each job waits, by job: a code that people are shown."""
+
+    def __init__(self) -> None:
+        self.by_job: dict[str, str] = {}
+
+
+def reason_of(ctx: Context, job: str) -> str:
+    """Return why a job waits, "" where none was told."""
+    return ctx.own(Reasons).by_job.get(job, "")
+
+
+def forget_reason(ctx: Context, job: str) -> None:
+    """Forget why a job waited: it is over."""
+    ctx.own(Reasons).by_job.pop(job, None)
 
 
 def wait(ctx: Context, job: Job, reason: str) -> None:
@@ -25,7 +43,7 @@ def wait(ctx: Context, job: Job, reason: str) -> None:
         job = ctx.put_job(replace(job, state=JobState.WAITING))
         ctx.is_room_changed = was_changed
         ctx.publish("job.waiting", job.id, name=job.spec.name, reason=reason)
-    ctx.why[job.id] = reason
+    ctx.own(Reasons).by_job[job.id] = reason
     if reason == "too_late" and job.spec.deadline_us is not None:
         # from then on no start can be in time, so it is placed although it will be late
         last_us = job.spec.deadline_us - room.estimates_us(ctx, job)[0]

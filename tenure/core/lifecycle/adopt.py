@@ -18,8 +18,10 @@ from tenure.core.capacity import ledger, room
 from tenure.core.jobs import jobs
 from tenure.core.services import services
 from tenure.core.services.migration import eligibility, move_records
+from tenure.core.services.migration.admission import Arming
 from tenure.core.services.migration.steps import is_committed
 from tenure.core.state.context import GONE_SERVICE, UNPLACED_SERVICE, Context
+from tenure.core.state.owned import Owned
 from tenure.model.batch import TaskState
 from tenure.model.container import ContainerState, Grave, Migration, Service, Step
 from tenure.model.effects import SetRestartPolicy
@@ -54,6 +56,13 @@ class Sighting:
         return self.facts.state in ENDED
 
 
+class Sightings(Owned):
+    """All containers of ours that were seen since a restore, by node."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, dict[tuple[str, int], ContainerFacts]] = {}
+
+
 def all_copies(ctx: Context) -> dict[str, int]:
     """Adopt everything; return how many were ``adopted``, ``begun_anew``, ``gone``, ``unknown``.
 
@@ -80,7 +89,7 @@ def all_copies(ctx: Context) -> dict[str, int]:
 def _by_owner(ctx: Context) -> dict[str, list[Sighting]]:
     """Return the sighted copies that no grave speaks of by owner: running ones, then newest."""
     found: dict[str, list[Sighting]] = {}
-    for node, copies in sorted(ctx.sightings.items()):
+    for node, copies in sorted(ctx.own(Sightings).by_node.items()):
         for (owner, turn), facts in sorted(copies.items()):
             dead = {(grave.node, grave.turn) for grave in ctx.graves_of(owner)}
             if (node, turn) not in dead:
@@ -146,7 +155,7 @@ def _began_us(ctx: Context, executor: Executor, copy: Sighting) -> int:
         if copy.turn == executor.attempt and executor.started_us is not None:
             return executor.started_us
         since_us = max(since_us, executor.placed_us)
-    return copy.facts.began_us(since_us, ctx.now_us, apart_us=ctx.apart.get(copy.node, 0))
+    return copy.facts.began_us(since_us, ctx.now_us, apart_us=ctx.learned.apart.get(copy.node, 0))
 
 
 def _executor_anew(ctx: Context, executor: Executor, copy: Sighting | None) -> None:
@@ -296,7 +305,7 @@ def _without_trace(ctx: Context, service: Service) -> str:
         _skip_turns(ctx, service)
     elif service.state in (C.CREATING, C.CREATED, C.STARTING) or may_be_elsewhere:
         _service_anew(ctx, service)
-    elif service.node in ctx.sightings:
+    elif service.node in ctx.own(Sightings).by_node:
         ledger.end_stay(ctx, services.stay_of(service))
         services.to(ctx, service, C.REMOVED, reason=NO_TRACE)
         return "gone"
@@ -317,7 +326,12 @@ def arm(ctx: Context, key: str) -> None:
     """Give a copy that was made at rest its restart policy, once it runs."""
     service = ctx.tables.services.get(key)
     is_due = service is not None and service.is_disarmed and service.state is C.RUNNING
-    if service is not None and is_due and key not in ctx.arming and ctx.move_of(key) is None:
+    if (
+        service is not None
+        and is_due
+        and key not in ctx.own(Arming).services
+        and ctx.move_of(key) is None
+    ):
         _set_policy(ctx, service)
 
 
@@ -329,7 +343,7 @@ def _set_policy(ctx: Context, service: Service) -> None:
     if service.node and move_records.has_policy(service):
         key, owner = ctx.effect_id(), f"{MACHINE}:{service.id}"
         at, copy = service.node, service.engine_id
-        ctx.arming.add(service.id)
+        ctx.own(Arming).services.add(service.id)
         ctx.emit(SetRestartPolicy(key, owner, at, copy, service.restart_policy))
 
 
@@ -339,7 +353,7 @@ def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
     A call that ended unknown may act late: in the middle of a live move, it would have the engine
     revive the source beside the target.
     """
-    ctx.arming.discard(key)
+    ctx.own(Arming).services.discard(key)
     service = ctx.tables.services.get(key)
     if isinstance(outcome, Unknown) and service is not None:
         ctx.put_service(replace(service, late_us=ctx.now_us + services.LATE_US))

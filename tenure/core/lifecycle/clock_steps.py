@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from tenure.core.batches.planner_question import Planning
 from tenure.core.capacity import ledger
 from tenure.core.jobs import slow_decisions
+from tenure.core.nodes.harvestable import Starved
 from tenure.core.state.context import Context
 from tenure.model.batch import TaskState
 from tenure.model.container import ContainerState
@@ -105,8 +107,9 @@ def _all_later(moments: Mapping[str, int], step_us: int) -> dict[str, int]:
 def _nodes(ctx: Context, step_us: int) -> None:
     for node in list(ctx.tables.nodes.values()):
         ctx.put_node(_later(node, step_us, NODE))
-    ctx.apart = _all_later(ctx.apart, step_us)
-    ctx.starved = _all_later(ctx.starved, step_us)
+    ctx.learned.apart = _all_later(ctx.learned.apart, step_us)
+    starved = ctx.own(Starved)
+    starved.since_us = _all_later(starved.since_us, step_us)
 
 
 def _jobs(ctx: Context, step_us: int) -> None:
@@ -147,7 +150,9 @@ def _orders(ctx: Context, step_us: int) -> None:
 
 def _unrecorded(ctx: Context, step_us: int) -> None:
     """What no record holds: questions that are open, agents that are away, blocks that are lost."""
-    ctx.planning.skip(step_us)
+    ctx.own(Planning).skip(step_us)
     slow_decisions.skip(ctx, step_us)
-    ctx.guards = {node: _later(guard, step_us, ("since_us",)) for node, guard in ctx.guards.items()}
-    ctx.ahead.lost_us = _all_later(ctx.ahead.lost_us, step_us)
+    ctx.learned.guards = {
+        node: _later(guard, step_us, ("since_us",)) for node, guard in ctx.learned.guards.items()
+    }
+    ctx.prefetches.lost_us = _all_later(ctx.prefetches.lost_us, step_us)

@@ -58,7 +58,7 @@ def open_runs(ctx: Context, cycle: str) -> list[Run]:
 def on_due(ctx: Context, event: CycleDue) -> None:
     """Note that a cycle fell due: once per moment, the one before is missed, none overlap."""
     key = f"{event.cycle}@{event.due_us}"
-    spec = ctx.cycles.get(event.cycle)
+    spec = ctx.learned.cycles.get(event.cycle)
     if key in ctx.tables.runs or spec is None or spec.mode == "off":
         return
     run = Run(key, event.cycle, event.due_us)
@@ -75,9 +75,9 @@ def on_due(ctx: Context, event: CycleDue) -> None:
 
 def request(ctx: Context, command: RequestRun) -> None:
     """Make a due row because a person asks, and have a worker triggered."""
-    spec = ctx.cycles.get(command.cycle)
+    spec = ctx.learned.cycles.get(command.cycle)
     if spec is None:
-        known = ", ".join(sorted(ctx.cycles)) or "none"
+        known = ", ".join(sorted(ctx.learned.cycles)) or "none"
         detail = f"no cycle {command.cycle!r}; configured are: {known}"
         ctx.refuse(command, "not_found", detail, status=404)
         return
@@ -112,7 +112,7 @@ def claim(ctx: Context, command: ClaimRun) -> None:
 
 def _claim_us(ctx: Context, run: Run) -> int:
     """Return how long a worker may take for a run."""
-    spec = ctx.cycles.get(run.cycle)
+    spec = ctx.learned.cycles.get(run.cycle)
     is_long = spec is not None and spec.kind == "forecast"
     return FORECAST_CLAIM_US if is_long else ctx.params.claim_us
 
@@ -147,7 +147,7 @@ def submit(ctx: Context, command: SubmitPlan) -> None:
             detail = f"run {run.id} is {run.state.value}, not claimed"
             ctx.refuse(command, "wrong_state", detail, status=409, field="run_id")
         return
-    spec = ctx.cycles.get(run.cycle)
+    spec = ctx.learned.cycles.get(run.cycle)
     if spec is not None and spec.kind != "generation":
         _refuse_kind(ctx, command, run, "forecasts")
         return
@@ -187,7 +187,7 @@ def submit_forecasts(ctx: Context, command: SubmitForecasts) -> None:
         detail = f"run {run.id} is {run.state.value}, not claimed"
         ctx.refuse(command, "wrong_state", detail, status=409, field="run_id")
         return
-    spec = ctx.cycles.get(run.cycle)
+    spec = ctx.learned.cycles.get(run.cycle)
     if spec is not None and spec.kind != "forecast":
         _refuse_kind(ctx, command, run, "a plan")
         return

@@ -11,7 +11,7 @@ names is drained in the same way.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.core.attempts import executors, tasks_of_node
@@ -22,7 +22,7 @@ from tenure.core.nodes import capacity_probes
 from tenure.core.services import services
 from tenure.core.services.migration import admission
 from tenure.core.state.context import Context
-from tenure.core.state.indexes import Look
+from tenure.core.state.owned import Owned
 from tenure.model.container import Migration, Step
 from tenure.model.drain import (
     DRAIN_TRANSITIONS,
@@ -56,6 +56,25 @@ MOVE_US = 600 * US
 MAX_TOLD = 50
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """When a drain looks again: not before ``soonest_us``, by ``due_us`` if nothing happens there.
+
+    ``calm`` counts looks in a row that found the same.
+    """
+
+    soonest_us: int
+    due_us: int
+    calm: int = 0
+
+
+class Looks(Owned):
+    """When the drain of each node looks again."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, Look] = {}
+
+
 def active(ctx: Context, node: str) -> Drain | None:
     """Return the drain that is under way on a node."""
     drain = ctx.tables.drains.get(node)
@@ -72,7 +91,7 @@ def report(ctx: Context, drain: Drain) -> DrainReport:
         blockers=drain.blockers,
         switch_on=tuple(sorted({n.name for n in nodes if n.power is not Power.ON})),
         under_way=moves,
-        strangers=ctx.strangers.get(node, ()),
+        strangers=ctx.learned.strangers.get(node, ()),
     )
     return DrainReport(plan, drain, _left(ctx, node))
 
@@ -110,7 +129,7 @@ def begin(ctx: Context, command: DrainNode) -> None:
         drain = ctx.put_drain(replace(drain, reason=reason, deadline_us=deadline))
         ctx.put_node(replace(node, reason=reason or node.reason))
     _arm(ctx, drain)
-    ctx.looks.pop(node.name, None)
+    ctx.own(Looks).by_node.pop(node.name, None)
     _advance(ctx, drain)
     ctx.reply(command, ctx.tables.drains[node.name])
 
@@ -185,7 +204,7 @@ def named_again(ctx: Context, name: str) -> None:
 
 def review_all(ctx: Context) -> None:
     """Take in the moves that ended, then bring every drain forward as far as it goes now."""
-    ended, ctx.ended = ctx.ended, []
+    ended, ctx.notices.ended_moves = ctx.notices.ended_moves, []
     for move in ended:
         _on_end(ctx, move)
     for node in sorted(ctx.index.open_drains):
@@ -200,7 +219,7 @@ def _advance(ctx: Context, drain: Drain) -> None:
     elif drain.deadline_us is not None and ctx.now_us >= drain.deadline_us:
         _time_out(ctx, drain)
     elif ctx.now_us < _due_us(ctx, drain.node):
-        ctx.arm(ctx.looks[drain.node].due_us, MACHINE, drain.node)
+        ctx.arm(ctx.own(Looks).by_node[drain.node].due_us, MACHINE, drain.node)
     elif not ctx.is_closing:
         _look(ctx, drain)
 
@@ -209,16 +228,16 @@ def _is_seen(ctx: Context, name: str) -> bool:
     """Whether a node that answers was listed since: that finds old copies after a restore."""
     node = ctx.tables.nodes[name]
     is_there = node.power is Power.ON and node.reach is Reach.OK
-    return not is_there or name in ctx.fresh
+    return not is_there or name in ctx.learned.fresh
 
 
 def _due_us(ctx: Context, node: str) -> int:
     """Return when the drain of a node looks again: soon if anything happened on the node itself."""
-    look = ctx.looks.get(node)
+    look = ctx.own(Looks).by_node.get(node)
     if look is None:
         return 0
-    if node in ctx.touched_nodes:
-        look = ctx.looks[node] = Look(look.soonest_us, look.soonest_us)
+    if node in ctx.notices.nodes:
+        look = ctx.own(Looks).by_node[node] = Look(look.soonest_us, look.soonest_us)
     return look.due_us
 
 
@@ -234,12 +253,12 @@ def _look(ctx: Context, drain: Drain) -> None:
     for blocker in found.blockers:
         if blocker.code.startswith(drain_plan.NOWHERE):
             capacity_probes.hear_service(ctx, ctx.tables.services[blocker.id])
-    was = ctx.looks.get(drain.node)
+    was = ctx.own(Looks).by_node.get(drain.node)
     calm = min(was.calm + 1, MAX_CALM) if was is not None and is_same else 0
     ends = [b.until_us for b in found.blockers if b.until_us is not None]
     soonest_us = ctx.now_us + LOOK_US
     due_us = min([ctx.now_us + min(LOOK_US << calm, REVIEW_US), *ends])
-    look = ctx.looks[drain.node] = Look(soonest_us, max(due_us, soonest_us), calm)
+    look = ctx.own(Looks).by_node[drain.node] = Look(soonest_us, max(due_us, soonest_us), calm)
     ctx.arm(look.due_us, MACHINE, drain.node)
 
 
@@ -341,7 +360,7 @@ def forget(ctx: Context, name: str) -> None:
     """Forget the drain of a node that is forgotten."""
     ctx.tables.drains.drop(name)
     ctx.index.open_drains.discard(name)
-    ctx.looks.pop(name, None)
+    ctx.own(Looks).by_node.pop(name, None)
 
 
 def on_timer(ctx: Context, key: str) -> None:
@@ -357,5 +376,5 @@ def on_timer(ctx: Context, key: str) -> None:
 def rearm(ctx: Context) -> None:
     """Set the timers of loaded drains."""
     for node in sorted(ctx.index.open_drains):
-        ctx.looks[node] = Look(ctx.now_us + GREET_US, ctx.now_us + GREET_US)
+        ctx.own(Looks).by_node[node] = Look(ctx.now_us + GREET_US, ctx.now_us + GREET_US)
         _arm(ctx, ctx.tables.drains[node])

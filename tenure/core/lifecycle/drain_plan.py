@@ -65,7 +65,7 @@ def plan(ctx: Context, node: Node, setbacks: Mapping[str, Setback]) -> DrainPlan
         ),
         switch_on=tuple(sorted(off)),
         under_way=tuple(m for m in ctx.open_moves() if m.source == node.name),
-        strangers=ctx.strangers.get(node.name, ()),
+        strangers=ctx.learned.strangers.get(node.name, ()),
     )
 
 

@@ -50,7 +50,7 @@ MAX_STRANGERS = 100
 
 def configure(ctx: Context, event: Configured) -> None:
     """Take in the configuration: new nodes, changed nodes, nodes that are no longer named."""
-    ctx.cycles = {cycle.name: cycle for cycle in event.cycles}
+    ctx.learned.cycles = {cycle.name: cycle for cycle in event.cycles}
     named = {spec.name for spec in event.nodes}
     for spec in event.nodes:
         _configure_one(ctx, spec)
@@ -107,11 +107,10 @@ def retire(ctx: Context) -> None:
         if is_empty and not node.effect and tiers.clear_node(ctx, node.name):
             ledger.close_interval(ctx, node.name)
             drain.forget(ctx, node.name)
-            ctx.strangers.pop(node.name, None)
             reclaims.forget(ctx, node.name)
             forecasts.forget(ctx, node.name)
             ctx.drop_node(node)
-            ctx.forget_node(node.name)
+            ctx.learned.forget(node.name)
             tiers.forget_node(ctx, node.name)
             ctx.publish("node.forgotten", node.name)
 
@@ -126,13 +125,13 @@ def connected(ctx: Context, event: NodeConnected) -> None:
     """Note that an engine answers, and continue what waited for it after its first listing."""
     node, facts = ctx.tables.nodes.get(event.node), event.facts
     if node is not None:
-        ctx.apart[node.name] = 0 if facts.clock_us is None else ctx.now_us - facts.clock_us
+        ctx.learned.apart[node.name] = 0 if facts.clock_us is None else ctx.now_us - facts.clock_us
         _take(ctx, node, facts)
 
 
 def _take(ctx: Context, node: Node, facts: EngineFacts) -> None:
     """Take an engine for that of a node, unless something stands against it."""
-    ctx.refused[node.name] = facts
+    ctx.learned.refused[node.name] = facts
     twin = _twin(ctx, node, facts.engine_id)
     if twin:
         note = f"same engine as node {twin}: its ID is {facts.engine_id}"
@@ -158,8 +157,8 @@ def _take(ctx: Context, node: Node, facts: EngineFacts) -> None:
         reconnected_us=ctx.now_us,
         note="",
     )
-    ctx.refused.pop(node.name, None)
-    ctx.fresh.pop(node.name, None)
+    ctx.learned.refused.pop(node.name, None)
+    ctx.learned.fresh.pop(node.name, None)
     ctx.put_node(node)
     ctx.publish("node.connected", node.name, engine_id=facts.engine_id)
     tombstones.on_connected(ctx, node.name)
@@ -184,7 +183,7 @@ def _twin(ctx: Context, node: Node, engine_id: str) -> str:
 
 def lost(ctx: Context, event: NodeLost) -> None:
     """Note that an engine does not answer; nothing is concluded about its containers."""
-    ctx.refused.pop(event.node, None)
+    ctx.learned.refused.pop(event.node, None)
     node = ctx.tables.nodes.get(event.node)
     if node is None:
         return
@@ -193,7 +192,7 @@ def lost(ctx: Context, event: NodeLost) -> None:
     if node.reach is Reach.UNREACHABLE:
         return
     ctx.put_node(replace(node, reach=Reach.UNREACHABLE, unreachable_us=ctx.now_us))
-    ctx.fresh.pop(node.name, None)
+    ctx.learned.fresh.pop(node.name, None)
     ctx.publish("node.unreachable", node.name, why=event.why)
     if node.is_switchable and not node.effect:
         power.probe(ctx, node.name)
@@ -203,14 +202,14 @@ def lost(ctx: Context, event: NodeLost) -> None:
 
 def listed(ctx: Context, event: NodeListed) -> None:
     """Compare a listing with every record that says something is on this node."""
-    node, facts = ctx.tables.nodes.get(event.node), ctx.refused.get(event.node)
+    node, facts = ctx.tables.nodes.get(event.node), ctx.learned.refused.get(event.node)
     if node is not None and facts is not None:
         # what stood against its engine may be gone by now; nobody will say again that it answers
         _take(ctx, node, facts)
         node = ctx.tables.nodes[event.node]
     if node is None or node.reach is not Reach.OK or node.power is not Power.ON:
         return
-    ctx.fresh[event.node] = max(event.started_us, ctx.fresh.get(event.node, 0))
+    ctx.learned.fresh[event.node] = max(event.started_us, ctx.learned.fresh.get(event.node, 0))
     ours = [c for c in event.containers if is_ours(ctx, c)]
     copies = {copy_of(c): c for c in ours}
     # a container of ours that no record knows is as good as foreign: its node is not empty
@@ -246,7 +245,7 @@ def _is_agent(facts: ContainerFacts) -> bool:
 
 def _update(ctx: Context, event: NodeListed, names: list[str]) -> None:
     node, foreign = ctx.tables.nodes[event.node], len(names)
-    ctx.strangers[event.node] = tuple(names[:MAX_STRANGERS])
+    ctx.learned.strangers[event.node] = tuple(names[:MAX_STRANGERS])
     images = tuple(sorted(event.images)) or node.images
     if (node.foreign_running, node.images) != (foreign, images):
         ctx.put_node(replace(node, foreign_running=foreign, images=images))
@@ -354,7 +353,7 @@ def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_
 
 def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> None:
     """Bury our containers that no record wants; those of unknown owners are left alone."""
-    known, unknown = ctx.orphans.get(node, frozenset()), set()
+    known, unknown = ctx.learned.orphans.get(node, frozenset()), set()
     buried = {(g.owner, g.turn) for g in ctx.graves_on(node)}
     for copy, facts in copies.items():
         if copy in buried or _is_wanted(ctx, node, copy):
@@ -376,7 +375,7 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
             may_run=facts.is_running,
         )
         tombstones.bury(ctx, grave)
-    ctx.orphans[node] = frozenset(unknown)
+    ctx.learned.orphans[node] = frozenset(unknown)
 
 
 def is_known(ctx: Context, owner: str) -> bool:
@@ -409,8 +408,8 @@ def ready(ctx: Context, name: str) -> None:
     if not is_node_ready(ctx.tables.nodes.get(name)):
         return
     for executor in ctx.executors_on(name):
-        ctx.touched_jobs.add(executor.job)
-    ctx.touched_tasks.update(ctx.index.tasks.get(name, ()))
+        ctx.notices.jobs.add(executor.job)
+    ctx.notices.tasks.update(ctx.index.tasks.get(name, ()))
     services.on_node_ready(ctx, name)
     tiers.next_chore(ctx, name)
     for grave in ctx.graves_on(name):

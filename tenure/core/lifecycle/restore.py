@@ -80,18 +80,18 @@ def begin(ctx: Context) -> None:
 
 def note(ctx: Context, node: str, copies: Mapping[Copy, ContainerFacts]) -> None:
     """Keep what a listing shows of our containers, until every node was looked at."""
-    ctx.sightings[node] = dict(copies)
+    ctx.own(adopt.Sightings).by_node[node] = dict(copies)
 
 
 def _hear(ctx: Context) -> None:
     """Note which nodes went off or were declared dead; what that means is for the end to say."""
-    for name, is_off in ctx.gone:
+    for name, is_off in ctx.notices.gone:
         if is_off:
             ledger.close_interval(ctx, name)
         elif name not in ctx.meta.given_up:
             ctx.set_meta(given_up=(*ctx.meta.given_up, name))
-    ctx.gone.clear()
-    ctx.dark.clear()
+    ctx.notices.gone.clear()
+    ctx.notices.unbooted.clear()
 
 
 def pending(ctx: Context) -> list[str]:
@@ -102,7 +102,7 @@ def pending(ctx: Context) -> list[str]:
 def _is_accounted(ctx: Context, node: Node) -> bool:
     if node.name in ctx.meta.given_up or node.power is Power.OFF:
         return True
-    if node.name in ctx.sightings:
+    if node.name in ctx.own(adopt.Sightings).by_node:
         return not (node.is_switchable and ctx.now_us < _commands_act_until_us(ctx))
     return node.is_removed and _is_seen_renamed(ctx, node)
 
@@ -114,7 +114,11 @@ def _is_seen_renamed(ctx: Context, node: Node) -> bool:
     was put on it since the backup, its record knows nothing.
     """
     others = ctx.tables.nodes.values()
-    same = [n for n in others if n.engine_id == node.engine_id and n.name in ctx.sightings]
+    same = [
+        n
+        for n in others
+        if n.engine_id == node.engine_id and n.name in ctx.own(adopt.Sightings).by_node
+    ]
     return bool(node.engine_id and same)
 
 
@@ -131,7 +135,7 @@ def explain(ctx: Context) -> str:
             "the fleet under nodes in tenured.yml and reload it (SIGHUP)"
         )
     waits = pending(ctx)
-    missing = ", ".join(name for name in waits if name not in ctx.sightings)
+    missing = ", ".join(name for name in waits if name not in ctx.own(adopt.Sightings).by_node)
     if not missing:
         return (
             f"the state was restored from a backup; a power command of before may still act on "
@@ -162,20 +166,22 @@ def review(ctx: Context) -> bool:
             ctx.arm(_commands_act_until_us(ctx), MACHINE, "")
         return False
     # one that came back before the end, and was listed, speaks for itself
-    given_up = tuple(name for name in ctx.meta.given_up if name not in ctx.sightings)
+    given_up = tuple(
+        name for name in ctx.meta.given_up if name not in ctx.own(adopt.Sightings).by_node
+    )
     ctx.set_meta(given_up=given_up)
     tally = adopt.all_copies(ctx)
     ctx.set_meta(is_restoring=False, given_up=())
     ctx.publish("state.settled", "tenured", **tally)
-    ctx.sightings.clear()
-    ctx.fresh.clear()  # a node may be called empty by a listing from now on only
+    ctx.own(adopt.Sightings).by_node.clear()
+    ctx.learned.fresh.clear()  # a node may be called empty by a listing from now on only
     for node in ctx.tables.nodes.values():
         if node.reach is Reach.OK:
             ctx.emit(Relist(node.name))
         if node.power is Power.OFF or node.name in given_up:
-            ctx.gone.append((node.name, node.power is Power.OFF))
-    ctx.touched_jobs |= ctx.index.open_jobs
-    ctx.touched_services |= {service.id for service in ctx.tables.services.values()}
+            ctx.notices.gone.append((node.name, node.power is Power.OFF))
+    ctx.notices.jobs |= ctx.index.open_jobs
+    ctx.notices.services |= {service.id for service in ctx.tables.services.values()}
     ctx.is_room_changed = True
     return True
 

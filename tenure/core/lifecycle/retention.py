@@ -41,7 +41,7 @@ def on_timer(ctx: Context, key: str) -> None:
         ctx.tables.apps.drop(app)
     for service in _excess(ctx.tables.services, _removed_us, keep):
         ctx.tables.services.drop(service)
-        ctx.profiles.pop(service, None)
+        ctx.learned.profiles.pop(service, None)
     rearm(ctx)
 
 

@@ -12,12 +12,14 @@ switched on, and one that does not boot is tried again ever more rarely.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
 from tenure.core.capacity import candidates, room
 from tenure.core.nodes import power
 from tenure.core.state.context import UNPLACED_SERVICE, Context
+from tenure.core.state.owned import Owned
 from tenure.model.container import Service
 from tenure.model.job import Job
 from tenure.model.node import Node, Power, Scheduling
@@ -35,15 +37,29 @@ MAX_DOUBLINGS = 4
 Wish = tuple[str, Callable[[Node], bool]]
 
 
+@dataclass(slots=True)
+class Seekers(Owned):
+    """Who found no place on nodes that are known, and which others were switched on for that.
+
+    ``heard`` are a kind (job, service, refused) and an id, in the order in which they are looked
+    at; of a job that was refused the job itself, for there is no record of it.
+    ``tries`` says of a node how often it was switched on to be learned, and until when it is not
+    again. Nothing of it is durable: whoever waits is heard again.
+    """
+
+    heard: dict[tuple[str, str], Job | None] = field(default_factory=dict)
+    tries: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
 def hear_job(ctx: Context, job: Job) -> None:
     """Note that no node that is known will do for a job, or for an executor of it."""
     if ctx.index.unsized:
-        ctx.scouts.heard["job", job.id] = None
+        ctx.own(Seekers).heard["job", job.id] = None
 
 
 def hear_refused(ctx: Context, job: Job) -> None:
     """Note a job that was turned away only because nobody knows what some nodes have."""
-    ctx.scouts.heard["refused", job.id] = job
+    ctx.own(Seekers).heard["refused", job.id] = job
     ctx.is_room_changed = True
 
 
@@ -56,7 +72,7 @@ def may_do(ctx: Context, job: Job) -> list[Node]:
 def hear_service(ctx: Context, service: Service) -> None:
     """Note that a container found no node with room, or none to go to from one that is drained."""
     if ctx.index.unsized:
-        ctx.scouts.heard["service", service.id] = None
+        ctx.own(Seekers).heard["service", service.id] = None
 
 
 def serve(ctx: Context) -> None:
@@ -64,7 +80,7 @@ def serve(ctx: Context) -> None:
 
     O(those looked at in a pass x nodes of unknown capacity).
     """
-    heard = ctx.scouts.heard
+    heard = ctx.own(Seekers).heard
     nodes = _candidates(ctx) if heard else []
     if not nodes:
         heard.clear()  # whoever waits still is heard again in the next pass
@@ -90,7 +106,7 @@ def _candidates(ctx: Context) -> list[Node]:
     for node in unsized:
         if not _is_learnable(node) or room.is_usable(node, ctx.now_us):
             continue
-        _, until_us = ctx.scouts.tries.get(node.name, (0, 0))
+        _, until_us = ctx.own(Seekers).tries.get(node.name, (0, 0))
         if until_us <= ctx.now_us:
             ready.append(node)
         else:
@@ -139,7 +155,7 @@ def _for_service(ctx: Context, key: str) -> Wish | None:
 
 
 def _switch_on(ctx: Context, node: Node, who: str) -> None:
-    tries = ctx.scouts.tries
+    tries = ctx.own(Seekers).tries
     for name in [name for name in tries if name not in ctx.index.unsized]:
         del tries[name]  # its engine has told, or it was forgotten
     count, _ = tries.get(node.name, (0, 0))

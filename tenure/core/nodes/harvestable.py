@@ -14,6 +14,7 @@ from tenure.core.attempts.executors import is_node_ready
 from tenure.core.capacity import forecasts, node_agents, room
 from tenure.core.nodes import power
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Change, Owned
 from tenure.model.batch import EXITED, PREPARING, StageSpec, TaskState
 from tenure.model.forecast import STEP_US, SpareSteps
 from tenure.model.harvest import Guard
@@ -114,9 +115,37 @@ class Look:
     ahead: tuple[str, ...] = ()
 
 
+class Looks(Owned):
+    """What can be lent of each node, kept until something there changes."""
+
+    hears = frozenset((Change.NODE, Change.LOAD, Change.TASKS, Change.FORECAST, Change.GONE))
+    is_derived = True
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, Look] = {}
+
+    def hear(self, change: Change, key: str) -> None:
+        """Have what a node can lend looked at anew."""
+        self.by_node.pop(key, None)
+
+
+class Starved(Owned):
+    """Since when (us) the tasks of a node have had next to no CPU."""
+
+    hears = frozenset((Change.GONE,))
+
+    def __init__(self) -> None:
+        self.since_us: dict[str, int] = {}
+
+    def hear(self, change: Change, key: str) -> None:
+        """Forget a node."""
+        self.since_us.pop(key, None)
+
+
 def look_at(ctx: Context, node: Node) -> Look:
     """Return a look at a node, kept until something there changes."""
-    kept: Look | None = ctx.lent.get(node.name)
+    looks = ctx.own(Looks).by_node
+    kept = looks.get(node.name)
     if kept is None or kept.until_us <= ctx.now_us:
         here = ctx.tasks_on(node.name)
         ahead = sorted((task for task in here if task.is_ahead), key=lambda t: (t.start_us, t.key))
@@ -130,7 +159,7 @@ def look_at(ctx: Context, node: Node) -> Look:
         outlook = forecasts.outlook(ctx, node)
         until_us = FOREVER_US if outlook is None else outlook.same_until_us(ctx.now_us)
         kept = Look(free_on(ctx, node), preparing, short, until_us, keys)
-        ctx.lent[node.name] = kept
+        looks[node.name] = kept
     return kept
 
 
@@ -156,18 +185,32 @@ class Standing:
     is_good: bool
 
 
+class Standings(Owned):
+    """Whether each node may lend, by its record and its agent."""
+
+    hears = frozenset((Change.GONE,))
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, Standing] = {}
+
+    def hear(self, change: Change, key: str) -> None:
+        """Forget a node."""
+        self.by_node.pop(key, None)
+
+
 def is_lendable(ctx: Context, node: Node) -> bool:
     """Whether tasks may begin on a node: nothing stands against it (``objection``).
 
     What follows from the node's record and its agent is kept: this is asked of all nodes at once.
     """
-    guard, kept = ctx.guards.get(node.name), ctx.standings.get(node.name)
+    by_node = ctx.own(Standings).by_node
+    guard, kept = ctx.learned.guards.get(node.name), by_node.get(node.name)
     if kept is None or kept.node is not node or kept.guard is not guard:
         is_good = not (_unfit(node) or node_agents.objection(ctx, node))
-        kept = ctx.standings[node.name] = Standing(node, guard, is_good)
+        kept = by_node[node.name] = Standing(node, guard, is_good)
     return (
         kept.is_good
-        and node.name in ctx.fresh
+        and node.name in ctx.learned.fresh
         and not _starving(ctx, node)
         and not (ctx.params.needs_forecast and forecasts.in_force(ctx, node.name) is None)
         and not power.is_leaving(ctx, node)
@@ -199,7 +242,9 @@ def objection(ctx: Context, node: Node) -> str:
     why = _unfit(node)
     if why:
         return why
-    if node.name not in ctx.fresh:  # not listed since it connected: what is there is not known
+    if (
+        node.name not in ctx.learned.fresh
+    ):  # not listed since it connected: what is there is not known
         return "it has not been listed yet"
     if power.is_leaving(ctx, node):
         return "it is about to be switched off"
@@ -209,7 +254,7 @@ def objection(ctx: Context, node: Node) -> str:
 
 def _starving(ctx: Context, node: Node) -> str:
     """Return since when a node has had no CPU to lend, "" where it has some."""
-    since_us = ctx.starved.get(node.name)
+    since_us = ctx.own(Starved).since_us.get(node.name)
     if since_us is None or ctx.now_us < since_us + ctx.params.starved_us:
         return ""
     return f"its owners have left no CPU since {iso(since_us)}"

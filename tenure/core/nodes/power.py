@@ -15,6 +15,7 @@ from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger, room
 from tenure.core.state import reservations
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.container import ContainerState
 from tenure.model.effects import ProbePower, Relist, SwitchPower
 from tenure.model.events import FenceNode, PowerNode
@@ -30,6 +31,21 @@ PROBE_US = 5_000_000
 STALE_US = 30_000_000
 
 
+class Switching(Owned):
+    """``held`` are idle nodes that stay on since a waiting job may count on them, ``probes`` the
+    questions to drivers that are under way, by node.
+    """
+
+    def __init__(self) -> None:
+        self.held: set[str] = set()
+        self.probes: dict[str, str] = {}
+
+
+def holds_any(ctx: Context) -> bool:
+    """Whether an idle node stays on for a job that waits."""
+    return bool(ctx.own(Switching).held)
+
+
 def want_on(ctx: Context, name: str, why: str, *, by_person: bool = False) -> None:
     """Switch a node on if it is off; already on or booting is fine.
 
@@ -41,7 +57,9 @@ def want_on(ctx: Context, name: str, why: str, *, by_person: bool = False) -> No
     if node.power not in (Power.OFF, Power.FAILED) or not node.is_switchable or node.effect:
         return
     effect = SwitchPower(ctx.effect_id(), f"{MACHINE}:{name}", name, "on")
-    ctx.probes.pop(name, None)  # an answer from before the command says nothing after it
+    ctx.own(Switching).probes.pop(
+        name, None
+    )  # an answer from before the command says nothing after it
     node = replace(node, power=Power.BOOTING, power_since_us=ctx.now_us, effect=effect.id)
     ctx.put_node(replace(node, idle_us=None, note=""))
     ledger.open_interval(ctx, node)
@@ -59,7 +77,7 @@ def is_in_hands(ctx: Context, name: str) -> bool:
 def switch_off(ctx: Context, node: Node, why: str) -> None:
     """Issue the power-off command; callers have made sure that the node is empty or lost."""
     effect = SwitchPower(ctx.effect_id(), f"{MACHINE}:{node.name}", node.name, "off")
-    ctx.probes.pop(node.name, None)
+    ctx.own(Switching).probes.pop(node.name, None)
     ctx.put_node(replace(node, power=Power.STOPPING, power_since_us=ctx.now_us, effect=effect.id))
     ctx.publish("node.stopping", node.name, why=why)
     ctx.emit(effect)
@@ -70,7 +88,7 @@ def probe(ctx: Context, name: str) -> None:
     node = ctx.tables.nodes[name]
     if node.is_switchable:
         effect = ProbePower(ctx.effect_id(), f"{MACHINE}:{name}", name)
-        ctx.probes[name] = effect.id
+        ctx.own(Switching).probes[name] = effect.id
         ctx.emit(effect)
 
 
@@ -91,7 +109,7 @@ def is_on(ctx: Context, node: Node) -> Node:
 
 def is_off(ctx: Context, node: Node) -> None:
     """Note that a node is off for certain: nothing runs there, and it costs no more."""
-    ctx.strangers.pop(node.name, None)
+    ctx.learned.strangers.pop(node.name, None)
     ctx.put_node(
         replace(
             node,
@@ -104,7 +122,7 @@ def is_off(ctx: Context, node: Node) -> None:
         )
     )
     ctx.publish("node.off", node.name)
-    ctx.gone.append((node.name, True))
+    ctx.notices.gone.append((node.name, True))
 
 
 def on_effect(ctx: Context, name: str, effect: str, outcome: Outcome) -> None:
@@ -115,8 +133,8 @@ def on_effect(ctx: Context, name: str, effect: str, outcome: Outcome) -> None:
     if node.effect == effect:
         node = ctx.put_node(replace(node, effect=""))
         _switched(ctx, node, outcome)
-    elif not node.effect and ctx.probes.get(name) == effect:
-        del ctx.probes[name]
+    elif not node.effect and ctx.own(Switching).probes.get(name) == effect:
+        del ctx.own(Switching).probes[name]
         _probed(ctx, node, outcome)
 
 
@@ -207,7 +225,7 @@ def _late_boot(ctx: Context, node: Node) -> None:
         return
     node = replace(node, power=Power.FAILED, note="engine did not answer in time after power-on")
     ctx.put_node(replace(node, retry_us=ctx.now_us + ctx.params.power_retry_us))
-    ctx.dark.append(node.name)
+    ctx.notices.unbooted.append(node.name)
     ctx.publish("node.failed", node.name, why=node.note)
     probe(ctx, node.name)
     ctx.arm(ctx.now_us + ctx.params.power_retry_us, MACHINE, node.name)
@@ -217,8 +235,8 @@ def review(ctx: Context, node: Node) -> None:
     """Keep the idle clock of a switchable node that is on."""
     if node.power is not Power.ON or not node.is_switchable:
         return
-    if node.name in ctx.held and not room.is_welcome(node):
-        ctx.held.discard(node.name)  # whoever waits cannot count on it any more
+    if node.name in ctx.own(Switching).held and not room.is_welcome(node):
+        ctx.own(Switching).held.discard(node.name)  # whoever waits cannot count on it any more
         ctx.arm(ctx.now_us, MACHINE, node.name)
     busy = _is_needed(ctx, node)
     if busy and node.idle_us is not None:
@@ -239,8 +257,8 @@ def maybe_off(ctx: Context, node: Node) -> None:
     if ctx.now_us < due:
         ctx.arm(due, MACHINE, node.name)
     elif _is_counted_on(ctx, node):
-        ctx.held.add(node.name)
-    elif ctx.now_us - ctx.fresh.get(node.name, 0) > FRESH_US:
+        ctx.own(Switching).held.add(node.name)
+    elif ctx.now_us - ctx.learned.fresh.get(node.name, 0) > FRESH_US:
         ctx.emit(Relist(node.name))
         ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
     elif room.is_busy(ctx, node.name):
@@ -257,17 +275,17 @@ def is_leaving(ctx: Context, node: Node) -> bool:
 
 def let_go(ctx: Context) -> None:
     """Look again at the idle nodes that stayed on for a waiting job; nobody waits any more."""
-    for name in sorted(ctx.held):
+    for name in sorted(ctx.own(Switching).held):
         ctx.arm(ctx.now_us, MACHINE, name)
-    ctx.held.clear()
+    ctx.own(Switching).held.clear()
 
 
 def review_held(ctx: Context) -> None:
     """Look again at the idle nodes that stay on for a planned start which is not near any more."""
-    for name in sorted(ctx.held):
+    for name in sorted(ctx.own(Switching).held):
         node = ctx.tables.nodes.get(name)
         if node is None or not reservations.counts_on(ctx, node):
-            ctx.held.discard(name)
+            ctx.own(Switching).held.discard(name)
             ctx.arm(ctx.now_us, MACHINE, name)
 
 
@@ -396,7 +414,7 @@ def _why_not_off(ctx: Context, node: Node) -> tuple[str, str] | None:
         return "last_replica", f"{told}: tenure node drain {node.name} copies it elsewhere"
     if node.reach is not Reach.OK:
         return "unreachable", f"node {node.name} cannot be seen to be empty; fence it instead"
-    if ctx.now_us - ctx.fresh.get(node.name, 0) > STALE_US:
+    if ctx.now_us - ctx.learned.fresh.get(node.name, 0) > STALE_US:
         return "unsure", f"node {node.name} was not listed lately; try again"
     return None
 
@@ -414,7 +432,7 @@ def fence(ctx: Context, order: FenceNode) -> None:
     ctx.publish("node.fenced", node.name, why="operator's word")
     # whatever engine answers next is a fresh one
     node = ctx.put_node(replace(node, engine_id="", note="fenced by an operator"))
-    ctx.gone.append((node.name, False))
+    ctx.notices.gone.append((node.name, False))
     if node.scheduling is Scheduling.YES:
         ctx.put_node(replace(node, scheduling=Scheduling.CORDONED))
     ctx.reply(order, ctx.tables.nodes[node.name])

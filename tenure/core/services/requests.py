@@ -52,7 +52,7 @@ def create(ctx: Context, command: CreateService) -> None:
         ctx.refuse(command, "never_fits", detail, field="HostConfig")
         return
     ctx.put_service(service)
-    ctx.touched_services.add(service.id)
+    ctx.notices.services.add(service.id)
     ctx.publish("container.accepted", service.id, name=service.name, generation=service.generation)
     ctx.reply(command, service)
 
@@ -65,7 +65,7 @@ def change(ctx: Context, command: ChangeService) -> None:
         return
     if command.verb == "remove":
         service = ctx.put_service(replace(service.asked(command.grace_s), is_removing=True))
-        ctx.touched_services.add(service.id)
+        ctx.notices.services.add(service.id)
     elif service.is_removing:
         detail = f"container {service.name} is being removed; create it anew once it is gone"
         ctx.refuse(command, "removing", detail, status=409)

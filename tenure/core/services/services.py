@@ -48,7 +48,7 @@ def to(ctx: Context, service: Service, state: ContainerState, **changes: Any) ->
         raise AssertionError(f"container {service.id}: {service.state} -> {state}")
     defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
     service = ctx.put_service(replace(service, state=state, **(defaults | changes)))
-    ctx.touched_services.add(service.id)
+    ctx.notices.services.add(service.id)
     ctx.publish(
         f"container.{state.value}",
         service.id,
@@ -403,14 +403,14 @@ def unplace_unsent(ctx: Context, node: str, reason: str) -> None:
 
 def on_timer(ctx: Context, key: str) -> None:
     """Try again what waited."""
-    ctx.touched_services.add(key)
+    ctx.notices.services.add(key)
 
 
 def rearm(ctx: Context) -> None:
     """Have all loaded services reviewed."""
     for service in ctx.tables.services.values():
         if service.state is not S.REMOVED:
-            ctx.touched_services.add(service.id)
+            ctx.notices.services.add(service.id)
             if service.retry_us > ctx.now_us:
                 ctx.arm(service.retry_us, MACHINE, service.id)
 

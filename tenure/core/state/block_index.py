@@ -44,7 +44,7 @@ class Chore:
 
 
 @dataclass(slots=True)
-class Shelves:
+class BlockIndex:
     """Where blocks lie.
 
     ``names`` are the ids of datasets by name, ``open`` those that are being put or removed;
@@ -182,9 +182,9 @@ def nodes_of(block: Block) -> set[str]:
     }
 
 
-def built(tables: Tables) -> Shelves:
+def built(tables: Tables) -> BlockIndex:
     """Return the indexes of freshly loaded tables."""
-    shelves = Shelves()
+    shelves = BlockIndex()
     for dataset in tables.datasets.values():
         shelves.take_dataset(dataset)
     for block in tables.blocks.values():

@@ -6,64 +6,48 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from tenure.core.state.block_index import Shelves, built
-from tenure.core.state.indexes import Index, Look, Scouts, Strand, shift
+from tenure.core.state.block_index import BlockIndex, built
+from tenure.core.state.indexes import Index, Strand, shift
+from tenure.core.state.learned import Learned
+from tenure.core.state.notices import Notices
+from tenure.core.state.owned import Change, Owned
 from tenure.core.state.params import Params
-from tenure.core.state.prefetch_state import Ahead
+from tenure.core.state.prefetch_state import Prefetches
 from tenure.core.state.queue_order import queue_key
 from tenure.core.state.tables import Meta, PublicEvent, Tables
-from tenure.core.state.work_limits import Slice
+from tenure.core.state.work_limits import WorkLimits
 from tenure.model.batch import Batch, Task
-from tenure.model.container import ContainerState, Grave, Migration, Profile, Service
+from tenure.model.container import ContainerState, Grave, Migration, Service
 from tenure.model.drain import Drain
 from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import Command
-from tenure.model.facts import ContainerFacts, EngineFacts
-from tenure.model.harvest import Guard
 from tenure.model.job import EXECUTOR_OVER, Executor, ExecutorState, Job, JobState
 from tenure.model.ledger import Interval, Stay
 from tenure.model.locality import Localizer
 from tenure.model.node import Node
 from tenure.model.placing import Placer
-from tenure.model.plan import CycleSpec, Run
-from tenure.model.resources import Resources
+from tenure.model.plan import Run
 
 UNDER_WAY = frozenset((JobState.STARTING, JobState.RUNNING))
 UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
 GONE_SERVICE = frozenset((ContainerState.REMOVED, ContainerState.FAILED))
 
 
-class Context:
-    """The one mutable thing of the core. Only code called from ``handle`` changes it.
+S = TypeVar("S", bound=Owned)
 
-    ``fresh`` holds the start time of the newest listing of each node, ``profiles`` and ``foreign``
-    the measured use, ``apart`` by how much the clock of each engine is behind our time (since it
-    connected), ``refused`` engines that answer and were not taken for a node's, ``orphans``
-    the engine ids of our containers without a record, by node, as last listed, ``sightings`` all
-    of ours by node while a restore looks at the fleet; none of these is durable: they are learned
-    again after a restart. ``held`` are idle nodes that stay on because a waiting job may count on
-    them. ``gone`` lists nodes just fenced (name, whether by power-off), ``dark`` those that just
-    failed to boot, for the others to hear of, ``ended`` moves that just ended. ``looks`` says when
-    the drain of a node looks again, ``strangers`` names running containers not ours, by node.
-    ``guards`` are the agents that protect the owners of nodes, as they told since the start.
-    ``lent`` is what can be lent of each node, kept until something there changes; ``watched`` what
-    its owners use in the step under way, which its forecast is judged by.
-    ``agenda`` is what the plan of the queue remembers beside its bookings.
-    ``stale`` nodes are to be read anew by the ``board``, and those that the executors of
-    ``stale_jobs`` are on; ``touched_nodes`` are to be looked at for idleness. ``expected`` is
-    what the submissions of the batch that is being handled were foreseen to get. ``arming`` are
-    services that a restore gives their restart policy at this moment. ``questions`` are what slow
-    policies were asked, by job. ``shelves`` says where blocks of datasets lie, ``ahead`` what is
-    prefetched; ``localizer`` decides that, and where tasks over datasets run.
-    ``planning`` is what the holistic planner is asked, ``roster`` what
-    its plan has nodes begin. ``starved`` says since when the tasks of a node have
-    had next to no CPU, ``offers`` is what nodes lend over time, as last reckoned, ``standings``
-    whether they may lend by their record and their agent.
-    ``slice`` is the work on batches that is left to this transaction. ``scouts`` are those who
-    find no place where a node's capacity is not known.
+
+class Context:
+    """What every machine of the core works with. Only code called from ``handle`` changes it.
+
+    ``tables`` are the records, ``index`` and ``block_index`` are worked out of them, ``learned`` is
+    what was told since the start, ``notices`` is what machines have to tell each other,
+    ``prefetches`` what is copied ahead, ``work`` the work that is left to this transaction.
+    ``effects`` and ``public`` events go out with it. ``is_room_changed``: the queue is to be served
+    again. ``is_closing``: the daemon stops, and nothing begins. What one machine alone needs it has
+    of its own (``own``).
     """
 
     def __init__(
@@ -73,52 +57,40 @@ class Context:
         self.now_us = 0
         self.tables = Tables()
         self.index = Index()
-        self.cycles: dict[str, CycleSpec] = {}
-        self.profiles: dict[str, Profile] = {}
-        self.foreign: dict[str, Resources] = {}
-        self.fresh: dict[str, int] = {}
-        self.apart: dict[str, int] = {}
-        self.refused: dict[str, EngineFacts] = {}
-        self.orphans: dict[str, frozenset[str]] = {}
-        self.sightings: dict[str, dict[tuple[str, int], ContainerFacts]] = {}
-        self.why: dict[str, str] = {}
+        self.block_index = BlockIndex()
+        self.learned = Learned()
+        self.notices = Notices()
+        self.prefetches = Prefetches()
+        self.work = WorkLimits(params.slice_work)
         self.effects: list[Effect] = []
         self.public: list[PublicEvent] = []
         self.timers: list[tuple[int, int, str, str]] = []
         self._armed: dict[tuple[str, str], int] = {}
         self._timer_seq = 0
         self.is_room_changed = self.is_closing = False
-        self.touched_jobs: set[str] = set()
-        self.touched_services: set[str] = set()
-        self.touched_tasks: set[str] = set()
-        self.gone: list[tuple[str, bool]] = []
-        self.loads: dict[str, Any] = {}
-        self.lent: dict[str, Any] = {}
-        self.watched: dict[str, Any] = {}
-        self.guards: dict[str, Guard] = {}
-        self.board: Any = None
-        self.agenda: Any = None
-        self.stale: set[str] = set()
-        self.stale_jobs: set[str] = set()
-        self.touched_nodes: set[str] = set()
-        self.probes: dict[str, str] = {}
-        self.held: set[str] = set()
-        self.dark: list[str] = []
-        self.ended: list[Migration] = []
-        self.looks: dict[str, Look] = {}
-        self.strangers: dict[str, tuple[str, ...]] = {}
-        self.expected: Any = None
-        self.arming: set[str] = set()
-        self.questions: dict[str, Any] = {}
-        self.shelves = Shelves()
-        self.ahead = Ahead()
-        self.planning: Any = None
-        self.roster: Any = None
-        self.starved: dict[str, int] = {}
-        self.offers: dict[str, Any] = {}
-        self.standings: dict[str, Any] = {}
-        self.slice = Slice(params.slice_work)
-        self.scouts = Scouts()
+        self._owned: dict[type[Owned], Owned] = {}
+        self._hearers: dict[Change, list[Owned]] = {change: [] for change in Change}
+
+    def own(self, kind: type[S]) -> S:
+        """Return the state of the machine whose class it is, made when first asked for."""
+        found = self._owned.get(kind)
+        if found is None:
+            found = kind()
+            self.put_own(found)
+        return cast(S, found)
+
+    def put_own(self, state: Owned) -> None:
+        """Replace the state of a machine."""
+        was = self._owned.get(type(state))
+        self._owned[type(state)] = state
+        for change in state.hears:
+            hearers = [one for one in self._hearers[change] if one is not was]
+            self._hearers[change] = [*hearers, state]
+
+    def tell(self, change: Change, key: str) -> None:
+        """Have those who follow such changes hear of one."""
+        for state in self._hearers[change]:
+            state.hear(change, key)
 
     @cached_property
     def placer(self) -> Placer:
@@ -193,9 +165,10 @@ class Context:
 
     def put_node(self, node: Node) -> Node:
         """Store a node."""
-        self.shelves.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
+        self.block_index.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
         self.is_room_changed = True
-        self._touch_node(node.name)
+        self.tell(Change.NODE, node.name)
+        self.notices.nodes.add(node.name)
         self.index.take_node(node)
         return self.tables.nodes.put(node.name, replace(node, version=node.version + 1))
 
@@ -203,21 +176,14 @@ class Context:
         """Forget a node."""
         self.tables.nodes.drop(node.name)
         self.index.drop_node(node)
-        self.stale.add(node.name)
+        self.tell(Change.GONE, node.name)
         self.is_room_changed = True
-
-    def _touch_node(self, name: str) -> None:
-        self.lent.pop(name, None)
-        self.stale.add(name)
-        self.touched_nodes.add(name)
 
     def put_job(self, job: Job) -> Job:
         """Store a job."""
         job = replace(job, version=job.version + 1)
-        if job.is_over:
-            self.why.pop(job.id, None)
         self._index_job(job)
-        self.stale_jobs.add(job.id)
+        self.tell(Change.JOB, job.id)
         self.is_room_changed = True
         return self.tables.jobs.put(job.id, job)
 
@@ -251,7 +217,7 @@ class Context:
         self.forget_loads(was, now)
         self.index.of_job.setdefault(executor.job, set()).add(executor.key)
         self._index_homeless(executor)
-        self.touched_jobs.add(executor.job)
+        self.notices.jobs.add(executor.job)
         self.is_room_changed = True
         return self.tables.executors.put(executor.key, executor)
 
@@ -309,24 +275,17 @@ class Context:
         """Have the load of nodes computed anew: something on them changed."""
         for node in nodes:
             if node:
-                self.loads.pop(node, None)
-                self._touch_node(node)
-
-    def forget_node(self, node: str) -> None:
-        """Drop what was learned of a node that the configuration no longer names."""
-        for learned in (self.foreign, self.fresh, self.refused, self.orphans, self.loads):
-            learned.pop(node, None)
-        for told in (self.guards, self.starved, self.offers, self.standings, self.apart):
-            told.pop(node, None)
+                self.tell(Change.LOAD, node)
+                self.notices.nodes.add(node)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a grave reviewed."""
         if owner in self.tables.tasks:
-            self.touched_tasks.add(owner)
+            self.notices.tasks.add(owner)
         elif "/" in owner:
-            self.touched_jobs.add(owner.partition("/")[0])
+            self.notices.jobs.add(owner.partition("/")[0])
         else:
-            self.touched_services.add(owner)
+            self.notices.services.add(owner)
 
     def put_interval(self, row: Interval) -> Interval:
         """Store a ledger interval."""
@@ -334,7 +293,7 @@ class Context:
             self.index.interval[row.node] = row.id
         else:
             self.index.interval.pop(row.node, None)
-        self.stale.add(row.node)  # its minimum billing period is part of t_j
+        self.tell(Change.COST, row.node)  # its minimum billing period is part of t_j
         return self.tables.intervals.put(row.id, row)
 
     def put_stay(self, stay: Stay) -> Stay:
@@ -378,10 +337,11 @@ class Context:
         was = old.place if old is not None else ""
         shift(self.index.tasks, was, task.place, task.key)
         for name in (was, task.place):
-            self.lent.pop(name, None)
+            if name:
+                self.tell(Change.TASKS, name)
         strand = self.index.strands.setdefault((task.batch, task.stage), Strand())
         strand.take(old, task)
-        self.touched_tasks.add(task.key)
+        self.notices.tasks.add(task.key)
         self.is_room_changed = True
         return self.tables.tasks.put(task.key, task)
 
@@ -443,19 +403,18 @@ class Context:
     def reindex(self) -> None:
         """Build the indexes from freshly loaded tables."""
         self.index = Index()
-        self.loads.clear()
-        self.lent.clear()
-        self.board = None
-        self.agenda = None
+        for kind in [kind for kind in self._owned if kind.is_derived]:
+            self.put_own(kind())
         self._index_work()
         self._index_moves()
         self._index_batches()
-        self.shelves = built(self.tables)
+        self.block_index = built(self.tables)
         tables = self.tables
         for job in tables.jobs.values():
             self._index_job(job)
         for node in tables.nodes.values():
-            self._touch_node(node.name)
+            self.tell(Change.NODE, node.name)
+            self.notices.nodes.add(node.name)
             self.index.take_node(node)
         self.index.open_runs = {run.id for run in tables.runs.values() if not run.is_over}
         self.index.open_drains = {d.node for d in tables.drains.values() if not d.is_over}

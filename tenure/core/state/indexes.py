@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from tenure.core.state.queue_order import Key, Line
 from tenure.model.batch import TASK_OVER, Task, TaskState
 from tenure.model.container import Grave, Migration, Step
-from tenure.model.job import Job
 from tenure.model.node import Node
 
 
@@ -227,29 +226,3 @@ def shift(sets: dict[str, set[str]], old: str, new: str, key: str) -> None:
         sets[old].discard(key)
     if new:
         sets.setdefault(new, set()).add(key)
-
-
-@dataclass(slots=True)
-class Scouts:
-    """Who found no place on nodes that are known, and which others were switched on for that.
-
-    ``heard`` are a kind (job, service, refused) and an id, in the order in which they are looked
-    at; of a job that was refused the job itself, for there is no record of it.
-    ``tries`` says of a node how often it was switched on to be learned, and until when it is not
-    again. Nothing of it is durable: whoever waits is heard again.
-    """
-
-    heard: dict[tuple[str, str], Job | None] = field(default_factory=dict)
-    tries: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """When a drain looks again: not before ``soonest_us``, by ``due_us`` if nothing happens there.
-
-    ``calm`` counts looks in a row that found the same.
-    """
-
-    soonest_us: int
-    due_us: int
-    calm: int = 0

@@ -61,7 +61,7 @@ class Course:
 
 
 @dataclass(slots=True)
-class Ahead:
+class Prefetches:
     """Courses by key; copies under way and made, by the block's key; outcomes by their word.
 
     What is under way or made stays in memory: ``shelves.recount`` is told of each. ``moved`` are

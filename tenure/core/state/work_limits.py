@@ -16,7 +16,7 @@ LOOKS = 8
 
 
 @dataclass(slots=True)
-class Slice:
+class WorkLimits:
     """The work that is left to a transaction of ``work`` units; a part may overdraw it.
 
     ``number`` is the transaction's, for what is done but once in each. ``foreseen`` are the waiting

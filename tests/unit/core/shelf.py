@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from tenure.core.blocks import replicas
-from tenure.core.state.block_index import Shelves, built
+from tenure.core.state.block_index import BlockIndex, built
 from tenure.core.state.context import Context
 from tenure.core.state.params import Params
 from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec
@@ -89,7 +89,7 @@ class Shelf(Bench):
         return True
 
     def _is_restless(self) -> bool:
-        shelves = self.state.ctx.shelves
+        shelves = self.state.ctx.block_index
         return bool(
             shelves.wanting
             or shelves.open
@@ -212,7 +212,7 @@ class Shelf(Bench):
     def check(self) -> None:
         """Hold the indexes against the records."""
         ctx = self.state.ctx
-        kept = ctx.shelves
+        kept = ctx.block_index
         fresh = built(ctx.tables)
         for field in ("names", "open", "held", "used", "arriving", "whole", "stored"):
             assert _full(getattr(kept, field)) == _full(getattr(fresh, field)), field
@@ -244,7 +244,7 @@ def _sole_on(ctx: Context, node: str) -> dict[str, int]:
     return dict(found)
 
 
-def _spread(shelves: Shelves) -> Any:
+def _spread(shelves: BlockIndex) -> Any:
     rows = shelves.spread.items()
     return {(node, key): counts for node, row in rows for key, counts in row.items() if counts}
 

@@ -20,4 +20,4 @@ def test_a_task_beside_a_slower_copy_says_what_the_node_with_a_faster_one_had_ro
     slow = "it reads a copy in hdd of b, the cheapest match; faster copies, with the starts of its "
     assert told["b"].startswith(f"{slow}stage there: a (ssd): {fast} free then, ")
     assert told["b"].endswith(" later by the plan")
-    assert len(made.state.ctx.ahead.passed) == len(begun) - fast
+    assert len(made.state.ctx.prefetches.passed) == len(begun) - fast

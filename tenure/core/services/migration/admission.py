@@ -10,6 +10,7 @@ from tenure.core.services import services
 from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.move_records import MACHINE, choice_of, is_blocked, put, to_next
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.node import Power
 from tenure.model.resources import exhausted
@@ -23,6 +24,13 @@ MAX_LIVE_DOUBLINGS = 4
 NO_LIVE = 400
 """Characters of an engine's refusal that are kept."""
 RETRY_US = 2 * US
+
+
+class Arming(Owned):
+    """Services that a restore gives their restart policy at this moment."""
+
+    def __init__(self) -> None:
+        self.services: set[str] = set()
 
 
 def queue(  # noqa: PLR0913 - a move is these things
@@ -82,7 +90,7 @@ def begin(ctx: Context, move: Migration, service: Service) -> None:
         refuse(ctx, move, code)
         return
     # a policy that is on its way to the source would arm it again after the move has disarmed it
-    if service.id in ctx.arming or not _within_budget(ctx, move):
+    if service.id in ctx.own(Arming).services or not _within_budget(ctx, move):
         ctx.arm(ctx.now_us + RETRY_US, MACHINE, move.id)
         return
     node = ctx.tables.nodes[move.target]

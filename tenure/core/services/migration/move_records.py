@@ -31,8 +31,8 @@ def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
     }
     move = ctx.put_migration(replace(move, step=step, **(defaults | changes)))
     if step in STEP_OVER:
-        ctx.ended.append(move)
-    ctx.touched_services.add(move.container)
+        ctx.notices.ended_moves.append(move)
+    ctx.notices.services.add(move.container)
     ctx.publish(
         f"migration.{step.value}",
         move.container,

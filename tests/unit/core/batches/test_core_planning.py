@@ -9,6 +9,7 @@ import pytest
 
 from tenure.core.attempts import tasks
 from tenure.core.batches import planning
+from tenure.core.batches.planner_question import Planning
 from tenure.core.lifecycle import retention
 from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
@@ -98,7 +99,7 @@ def test_a_wish_to_plan_anew_that_outlives_its_batch_holds_up_nobody() -> None:
     bench.submit_batch("a", stage(count=12, run_us=100 * US))
     bench.answer()
     bench.say(NodeLost(at_us=0, node="n"))
-    assert bench.state.ctx.planning.why
+    assert bench.state.ctx.own(Planning).why
     bench.say(CancelBatch(at_us=0, request="cancel", batch="a"), after_us=US // 10)
     bench.say(Tick(at_us=0), after_us=planning.SETTLE_US)
     effects = bench.submit_batch("dry", is_dry=True)
@@ -358,7 +359,7 @@ def test_one_that_no_plan_holds_leaves_planned_starts_their_room(cpu_m: int, is_
     mine = [one for one in found.schedules if one.batch == "b"]
     blank = dataclasses.replace(mine[0], batch="other", starts=())
     bench.answer(Done(plan=dataclasses.replace(found, schedules=(*mine, blank))))
-    bench.state.ctx.planning.unplanned = frozenset(("other",))
+    bench.state.ctx.own(Planning).unplanned = frozenset(("other",))
     bench.say(Tick(at_us=0), after_us=US)
     assert (bench.task(0, "other").state is S.CREATING) == is_left
 

@@ -154,7 +154,7 @@ def test_without_a_copy_on_a_node_of_ours_it_is_read_from_anywhere_at_once() -> 
     lake.link(layout((Spot("dn9", H),), ()))
     lake.lend("b", lake.over(2))
     assert [word for _, word in lake.where()] == ["remote", "remote"]
-    assert lake.state.ctx.ahead.reads == {"remote": 2}
+    assert lake.state.ctx.prefetches.reads == {"remote": 2}
 
 
 def crowded(run_us: int) -> tuple[Lake, int]:
@@ -182,7 +182,7 @@ def test_a_slot_beside_the_copy_is_awaited_no_longer_than_reading_from_afar_take
     lake.pass_s(2)
     words = [word for _, word in lake.where()]
     assert (words.count("hdd"), words.count("remote")) == (slots, 4 - slots), "but did not"
-    assert not lake.state.ctx.ahead.patience_us
+    assert not lake.state.ctx.prefetches.patience_us
 
 
 def test_faulty_blocks_wait_until_another_look_finds_them() -> None:
@@ -286,7 +286,7 @@ def test_removed_it_leaves_nothing_and_fails_what_reads_it() -> None:
     assert codes == ["removing", ""], "who waits for a look is told"
     lake.pass_s(1)
     assert not dict(lake.tables.datasets.items())
-    assert not lake.state.ctx.shelves.outlooks
+    assert not lake.state.ctx.block_index.outlooks
     assert lake.batch().state is BatchState.FAILED
     lake.answer(Done(layout=layout((Spot("n1", S),))))  # late, and nobody's any more
     assert external.on_end(lake.state.ctx, "e0", Done()) is False

@@ -123,7 +123,7 @@ def _warm(count: int) -> Shelf:
 
 
 def _in_memory(shelf: Shelf) -> int:
-    return len(shelf.state.ctx.shelves.held.get("a/memory", ()))
+    return len(shelf.state.ctx.block_index.held.get("a/memory", ()))
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -145,8 +145,8 @@ def test_what_was_in_the_memory_of_a_node_that_went_off_is_given_up_in_parts(
         shelf.restart()
     shelf.wait(2)
     assert _in_memory(shelf) == 0
-    assert not shelf.state.ctx.shelves.fading
-    assert shelf.state.ctx.shelves.held["a/ssd"], "what lies on its disk stays"
+    assert not shelf.state.ctx.block_index.fading
+    assert shelf.state.ctx.block_index.held["a/ssd"], "what lies on its disk stays"
 
 
 def test_a_lost_node_that_is_switched_on_has_as_long_to_come_back() -> None:

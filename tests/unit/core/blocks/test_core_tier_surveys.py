@@ -65,13 +65,13 @@ def test_copies_that_are_gone_do_not_hold_up_the_check_of_others() -> None:
     gone = dict.fromkeys(f"d-0/{number}" for number in range(3 * tiers.MOST_NAMES))
     (block,) = shelf.blocks("logs")
     ctx = shelf.state.ctx
-    ctx.shelves.checks["a/ssd"] = gone | {block.key: None}
+    ctx.block_index.checks["a/ssd"] = gone | {block.key: None}
     tiers.next_chore(ctx, "a")
     shelf.wait(1)
     assert [e.sums for e in shelf.done if isinstance(e, CheckBlocks)] == [
         ((replicas.name_of(ctx, block), block.sha256),)
     ]
-    assert not ctx.shelves.checks["a/ssd"]
+    assert not ctx.block_index.checks["a/ssd"]
 
 
 def test_a_restored_state_removes_nothing_that_is_the_last_copy_by_now() -> None:
@@ -140,7 +140,7 @@ def test_files_without_a_record_are_removed_before_more_are_looked_for() -> None
         disk[f"{folder}/d-gone/{number:06}"] = ("", 1)
     tiers.survey_soon(shelf.state.ctx, "a")
     most = 0
-    while shelf.tables.effects or shelf.state.ctx.shelves.comparing:
+    while shelf.tables.effects or shelf.state.ctx.block_index.comparing:
         shelf.say(Tick(at_us=0), after_us=1)
         most = max(most, len(mark_of(shelf.state.ctx, "a", "ssd").drops))
         for effect in list(shelf.tables.effects.values()):

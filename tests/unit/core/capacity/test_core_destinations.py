@@ -38,7 +38,9 @@ def fleet(nodes: int, services: int, dice: Random) -> Context:
                 capacity=dice.choice((SIZE, replace(SIZE, net_bytes_per_s=100))),
             )
         )
-        ctx.foreign[f"n{i:03}"] = Resources(dice.randrange(2500), dice.randrange(1200) * MIB)
+        ctx.learned.foreign[f"n{i:03}"] = Resources(
+            dice.randrange(2500), dice.randrange(1200) * MIB
+        )
     for i in range(services):
         at = SOURCE if i % 2 else f"n{dice.randrange(nodes):03}"
         ctx.put_service(_service(f"{i + 1:064x}", at, dice))

@@ -100,12 +100,12 @@ def test_a_sweep_has_only_nodes_read_anew_on_which_an_amount_changed() -> None:
         check(bench)
         profile = Profile(service.id, Resources(cpu_m, 1 << 20), samples, samples * US)
         bench.say(UsageObserved(at_us=0, profiles=(profile,), foreign={"b": use}))
-        found = bench.state.ctx.stale
+        found = snapshots.board_of(bench.state.ctx).stale
         assert (service.node in found, "b" in found) == (there, elsewhere)
-        assert bench.state.ctx.profiles[service.id] is profile
+        assert bench.state.ctx.learned.profiles[service.id] is profile
     check(bench)
     bench.say(UsageObserved(at_us=0, foreign={"b": Resources()}))
-    assert bench.state.ctx.stale == {"b"}
+    assert snapshots.board_of(bench.state.ctx).stale == {"b"}
     check(bench)
 
 

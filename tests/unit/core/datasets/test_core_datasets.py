@@ -286,7 +286,7 @@ def test_a_removal_frees_the_name_at_once_and_the_room_with_the_files(shelf: She
     assert made.id not in shelf.tables.datasets
     assert shelf.dataset("logs").id == again.id
     assert sum(map(shelf.files, THREE)) == 2
-    assert sum(shelf.state.ctx.shelves.used.values()) == 2 * BLOCK
+    assert sum(shelf.state.ctx.block_index.used.values()) == 2 * BLOCK
     shelf.check()
 
 
@@ -299,7 +299,7 @@ def test_put_and_removal_of_one_name_at_a_time_leave_nothing(shelf: Shelf) -> No
     assert not len(shelf.tables.datasets)
     assert not len(shelf.tables.blocks)
     assert not sum(map(shelf.files, THREE))
-    assert not any(shelf.state.ctx.shelves.used.values())
+    assert not any(shelf.state.ctx.block_index.used.values())
 
 
 def test_a_put_goes_on_after_a_restart(shelf: Shelf) -> None:

@@ -37,7 +37,7 @@ def test_a_node_that_comes_back_leaves_no_more_copies_than_were_asked_for() -> N
     shelf.wait(120)
     assert copies(shelf) == [2] * 6
     assert sum(shelf.files(name) for name in "abc") == 12
-    assert not shelf.state.ctx.shelves.surplus
+    assert not shelf.state.ctx.block_index.surplus
     shelf.check()
 
 
@@ -68,11 +68,11 @@ def test_what_is_brought_to_be_read_is_not_removed_and_others_are() -> None:
     ctx = made.state.ctx
     kept = next(b for b, n in zip(made.blocks("logs"), copies(made), strict=True) if n > 2)
     place = kept.replicas[0]
-    ctx.ahead.brought[f"j/0@{kept.number}"] = (place.node, place.tier)
+    ctx.prefetches.brought[f"j/0@{kept.number}"] = (place.node, place.tier)
     made.wait(200)
     assert copies(made)[kept.number] == 3
     assert sorted(copies(made)) == [2] * 5 + [3], "the others are not waited for"
-    ctx.ahead.brought.clear()
+    ctx.prefetches.brought.clear()
     made.wait(200)
     assert copies(made) == [2] * 6
 

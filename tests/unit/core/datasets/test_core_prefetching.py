@@ -45,7 +45,7 @@ def lay(made: Library, name: str, homes: list[str]) -> None:
 
 
 def counts(made: Library) -> dict[str, int]:
-    return {word: count for word, count in made.state.ctx.ahead.counts.items() if count}
+    return {word: count for word, count in made.state.ctx.prefetches.counts.items() if count}
 
 
 def copying(made: Library) -> list[CopyBlock]:
@@ -86,7 +86,7 @@ def test_what_was_copied_ahead_is_read_and_counts_as_hits() -> None:
     made.scan("logs", 24)
     run_all(made)
     found = counts(made)
-    ahead = made.state.ctx.ahead
+    ahead = made.state.ctx.prefetches
     assert found["hits"] == ahead.reads["memory"] > 0
     assert found["hits"] + found.get("wasted", 0) + found.get("failed", 0) == found["done"]
     assert not ahead.courses
@@ -134,7 +134,7 @@ def test_a_cancelled_batch_copies_no_more() -> None:
     made = shelved(60, prefetch=PrefetchParams(policy="all", share=1.0, per_device=1))
     made.scan("logs", 60)
     begun = len(copying(made))
-    assert made.state.ctx.ahead.courses["b/scan"].queue
+    assert made.state.ctx.prefetches.courses["b/scan"].queue
 
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     made.work_now()
@@ -143,7 +143,7 @@ def test_a_cancelled_batch_copies_no_more() -> None:
     assert len(done) == begun
     assert counts(made)["dropped"] > 0
     assert counts(made)["wasted"] == begun
-    assert not made.state.ctx.ahead.courses
+    assert not made.state.ctx.prefetches.courses
 
 
 def test_a_copy_that_fails_is_told_and_its_task_reads_elsewhere() -> None:
@@ -161,13 +161,13 @@ def test_off_means_off() -> None:
     made = shelved(40, prefetch=PrefetchParams(mode="off"))
     made.scan("logs", 40)
     assert copying(made) == []
-    assert not made.state.ctx.ahead.courses
+    assert not made.state.ctx.prefetches.courses
 
 
 def test_the_search_copies_only_what_shortens_the_run() -> None:
     made = shelved(40, prefetch=PrefetchParams(share=1.0))
     made.scan("logs", 40, run_us=60 * US)
-    found = made.state.ctx.ahead.courses["b/scan"]
+    found = made.state.ctx.prefetches.courses["b/scan"]
     assert found.plans >= 1
     few = shelved(2, prefetch=PrefetchParams(share=1.0))
     few.scan("logs", 2)
@@ -180,10 +180,10 @@ def test_a_dataset_that_is_asked_for_comes_into_memory() -> None:
     made.wait(60)
     tiers = [{tier for _, tier in places} for places in made.places("logs")]
     assert all("memory" in row for row in tiers)
-    assert not made.state.ctx.ahead.courses
+    assert not made.state.ctx.prefetches.courses
     made.scan("logs", 30)
     run_all(made)
-    reads = made.state.ctx.ahead.reads
+    reads = made.state.ctx.prefetches.reads
     assert reads["memory"] >= 27, "the last ones may find only a slot beside a disk free"
     assert reads.total() == 30 == reads["memory"] + reads["hdd"]
     assert counts(made)["hits"] == reads["memory"]
@@ -215,7 +215,7 @@ def test_tasks_are_held_back_for_copies_that_are_worth_it_and_no_longer() -> Non
     assert any(event.type == "prefetch.holds" for event in made.public)
     made.work_now()
     assert not [t for t in made.tasks() if t.state is S.PENDING], "as soon as they are there"
-    assert made.state.ctx.ahead.reads == {"memory": 6}
+    assert made.state.ctx.prefetches.reads == {"memory": 6}
 
 
 class Waiting(Tiers):
@@ -231,8 +231,8 @@ def test_what_cannot_begin_is_given_up() -> None:
     made.failing["copy_block"] = Refused("tier_full", "no space left")
     prefetching.order(made.state.ctx, made.dataset("logs"))
     made.wait(200)
-    assert not made.state.ctx.ahead.courses
-    assert not made.state.ctx.ahead.under_way
+    assert not made.state.ctx.prefetches.courses
+    assert not made.state.ctx.prefetches.under_way
     assert counts(made)["failed"] > 0
     assert "done" not in counts(made)
 
@@ -283,7 +283,7 @@ def test_how_long_tasks_took_corrects_what_the_estimate_said() -> None:
     assert told._computing
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     made.wait(10)
-    assert not made.state.ctx.ahead.courses
+    assert not made.state.ctx.prefetches.courses
     assert not told._computing, "nobody asks for it any more"
 
 
@@ -297,10 +297,10 @@ def test_of_tasks_whose_node_or_batch_is_gone_by_now_nothing_is_learned() -> Non
     assert prefetch_inputs.taken_by(ctx, task) is not None
     for gone in ({"node": "z"}, {"batch": "z"}, {"reading": None}, {"finished_us": None}):
         assert prefetch_inputs.taken_by(ctx, dataclasses.replace(task, **gone)) is None
-    ctx.ahead.ended += ["z/0", task.key]
-    ctx.ahead.courses.clear()
+    ctx.prefetches.ended += ["z/0", task.key]
+    ctx.prefetches.courses.clear()
     prefetching.settle(ctx)
-    assert not ctx.ahead.ended
+    assert not ctx.prefetches.ended
     assert len(told.taken) == known
 
 
@@ -308,7 +308,7 @@ def test_a_restart_plans_anew() -> None:
     made = shelved(40)
     made.scan("logs", 40)
     made.restart()
-    assert not made.state.ctx.ahead.under_way
+    assert not made.state.ctx.prefetches.under_way
     for name in "abc":
         made.connect_again(name)
         made.listed(name)
@@ -337,7 +337,7 @@ def test_copies_under_way_that_nobody_waits_for_any_more_are_cancelled() -> None
     made.wait(10)
     assert counts(made)["cancelled"] == len(begun)
     assert not counts(made).get("failed")
-    assert not made.state.ctx.ahead.under_way
+    assert not made.state.ctx.prefetches.under_way
     assert all({tier for _, tier in places} == {"hdd"} for places in made.places("logs"))
     assert not any(block.mishaps or block.note for block in made.blocks("logs"))
     assert sorted(aborted(made)) == sorted(begun)

@@ -247,7 +247,7 @@ def test_one_that_came_broken_is_sent_again_and_counted() -> None:
 def test_they_keep_no_node_on() -> None:
     made = library(nodes="ab")
     assert isinstance(ask(made), Batch)
-    made.state.ctx.shelves.arriving.clear()
+    made.state.ctx.block_index.arriving.clear()
     assert not any(replicas.is_needed(made.state.ctx, name) for name in "ab")
     made.work()
     made.lose("b")
@@ -259,7 +259,7 @@ def surveyed(made: Any) -> planner_inputs.Survey:
     """Return a look at all nodes."""
     survey = planner_inputs.Survey(made.state.ctx)
     while not survey.go_on(made.now_us):
-        made.state.ctx.slice.renew()
+        made.state.ctx.work.renew()
     return survey
 
 
@@ -392,7 +392,7 @@ def test_a_dataset_of_people_may_stand_beside() -> None:
     spec = dataset.spec
     given = DatasetInput(dataset.id, "logs", spec.blocks, spec.block_bytes, spec.size_bytes)
     begun(made, over_file(), stage("scan", 4, dataset=given))
-    assert set(made.state.ctx.shelves.names) == {"logs", "b.map"}
+    assert set(made.state.ctx.block_index.names) == {"logs", "b.map"}
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     made.work()
-    assert set(made.state.ctx.shelves.names) == {"logs"}
+    assert set(made.state.ctx.block_index.names) == {"logs"}

@@ -111,7 +111,7 @@ def test_memory_is_read_before_ssd_before_hdd() -> None:
     made.scan("logs", 3)
     kinds = Counter(task.reading.kind for task in made.tasks() if task.reading)
     assert kinds == {TierKind.MEMORY: 1, TierKind.SSD: 2}
-    assert made.state.ctx.ahead.reads == {"memory": 1, "ssd": 2}
+    assert made.state.ctx.prefetches.reads == {"memory": 1, "ssd": 2}
     costs = [task.reading.cost for task in made.tasks() if task.reading]
     assert sorted(costs)[0] == 1000
 
@@ -194,10 +194,10 @@ def test_nothing_is_brought_any_more_for_a_batch_that_was_cancelled() -> None:
     ((holder, _),) = made.places("logs")[0]
     made.guard(holder, mode="off")
     made.scan("logs", 1)
-    assert made.state.ctx.ahead.brought
+    assert made.state.ctx.prefetches.brought
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     assert made.batch().is_over
-    assert not made.state.ctx.ahead.brought, "surplus copies would stay for good"
+    assert not made.state.ctx.prefetches.brought, "surplus copies would stay for good"
     made.work()
 
 
@@ -252,7 +252,7 @@ def test_of_many_tasks_whose_blocks_nobody_can_read_some_are_looked_at_at_a_time
     rounds = [[w.task.index for w in task_inputs._waiting(ctx, batch, stage)] for _ in range(6)]
     assert rounds == [[], [], [], [], [], [39]]
     assert looked[:40] == list(range(40)), "each in its turn"
-    assert not ctx.ahead.cursors, "the first are looked at first again"
+    assert not ctx.prefetches.cursors, "the first are looked at first again"
 
 
 def test_a_lost_node_costs_no_data_with_two_replicas() -> None:

@@ -79,7 +79,7 @@ def test_memory_is_read_first_and_counted() -> None:
     made.over("logs", 3)
     made.work()
     kinds = Counter(r.word for e in made.crew() for r in e.readings)
-    assert made.state.ctx.ahead.reads == kinds
+    assert made.state.ctx.prefetches.reads == kinds
     assert sum(kinds.values()) == 3
     for executor in made.crew():
         (number,), (reading,) = executor.blocks, executor.readings
@@ -103,7 +103,7 @@ def test_the_shares_are_the_cheapest_matching_to_the_slots_of_the_policy() -> No
     assert {e.node for e in made.crew()} == {"a", "b"}
     for executor in made.crew():
         assert all(on[number] == {executor.node} for number in executor.blocks)
-    assert made.state.ctx.ahead.reads == {"ssd": 8}
+    assert made.state.ctx.prefetches.reads == {"ssd": 8}
 
 
 def test_blocks_stay_pinned_until_their_reader_has_succeeded() -> None:
@@ -165,7 +165,7 @@ def test_what_is_not_on_the_readers_node_is_brought_and_given_back() -> None:
     (executor,) = made.crew()
     assert executor.state is S.CREATING
     assert Counter(r.is_brought for r in executor.readings) == Counter(h != "a" for h in holders)
-    assert made.state.ctx.ahead.reads["brought"] == len(sent)
+    assert made.state.ctx.prefetches.reads["brought"] == len(sent)
     (create,) = made.run()
     made.exit(create, 0)
     made.work()
@@ -200,7 +200,7 @@ def test_a_block_with_no_copy_left_fails_its_job_once_a_lost_node_would_count_as
     made.wait(60)
     assert made.job().state == "failed"
     assert "of the dataset logs is left: put the same files again" in made.job().reason
-    assert made.state.ctx.ahead.lost_us == {}
+    assert made.state.ctx.prefetches.lost_us == {}
     assert not any(made.pins("logs"))
 
 
@@ -228,7 +228,7 @@ def test_a_block_with_no_copy_left_is_read_once_it_was_put_again() -> None:
     made.put("logs", 2, replicas=1)
     made.wait(10)
     assert made.crew()[0].state is S.CREATING
-    assert made.state.ctx.ahead.lost_us == {}
+    assert made.state.ctx.prefetches.lost_us == {}
     made.wait(60)
     assert not made.job().is_failing
 
@@ -396,11 +396,11 @@ def test_a_job_that_ends_while_its_blocks_are_shared_out_leaves_nothing() -> Non
     made.put("logs", 150, replicas=2)
     made.work()
     made.over("logs", 3)
-    assert made.state.ctx.ahead.deals
+    assert made.state.ctx.prefetches.deals
     made.say(CancelJob(at_us=0, request="c", job="j"))
     made.wait(30)
     assert made.job().state == "cancelled"
-    ahead = made.state.ctx.ahead
+    ahead = made.state.ctx.prefetches
     assert (ahead.deals, ahead.leaving, ahead.brought) == ({}, {}, {})
     assert not any(made.pins("logs"))
 
@@ -411,12 +411,12 @@ def test_blocks_of_a_container_that_was_found_are_not_shared_out_again() -> None
     made.work()
     made.over("logs", 3)
     ctx, executor = made.state.ctx, made.crew()[0]
-    before = list(ctx.ahead.deals["j"])
+    before = list(ctx.prefetches.deals["j"])
     found = [*executor.blocks, *before[:3]]
     labels = {LABEL_BLOCKS: " ".join(map(str, found))}
     facts = ContainerFacts("c", "n", "busybox", "running", labels=labels)
     assert pins.adopted(ctx, executor, facts).blocks == tuple(sorted(found))
-    assert ctx.ahead.deals["j"] == before[3:]
+    assert ctx.prefetches.deals["j"] == before[3:]
 
 
 def test_pins_and_shares_outlive_a_restart() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenure.core.capacity import snapshots
 from tenure.core.jobs import joint_admission
 from tenure.model.effects import Reply
 from tenure.model.events import SubmitJob, Tick
@@ -104,7 +105,7 @@ def test_a_promise_is_not_kept_for_another_fleet() -> None:
     ctx = desk.bench.state.ctx
     joint_admission.expect(ctx, [desk.job("x", due_s=30), desk.job("y", due_s=30)])
     assert joint_admission.promised(ctx, "x") is not None
-    ctx.stale.add("a")
+    snapshots.board_of(ctx).stale.add("a")
     assert joint_admission.promised(ctx, "x") is None
 
 

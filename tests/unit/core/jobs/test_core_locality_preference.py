@@ -225,7 +225,7 @@ def test_executors_that_are_lost_together_foresee_who_waits_no_more_often_than_o
     made.lose("b")
     made.say(FenceNode(at_us=0, request="f", node="b"))
     assert {e.attempt for e in made.crew()} == {2}
-    assert ctx.slice.foreseen == 3 * waiting, "as often as fits, of the six"
+    assert ctx.work.foreseen == 3 * waiting, "as often as fits, of the six"
 
 
 def test_planned_starts_are_gone_through_no_more_often_than_one_transaction_bears() -> None:
@@ -239,7 +239,7 @@ def test_planned_starts_are_gone_through_no_more_often_than_one_transaction_bear
     ask = snapshots.ask_now(ctx, job, 1)
     quick = ctx.placer.recheck(here.view, ask, (("a", 1),), ctx.now_us)
     assert quick is not None
-    ctx.slice.renew()
+    ctx.work.renew()
     head = Head(job, ask, here, quick)
     told = [locality_preference.choose(ctx, head).answer.counts for _ in range(5)]
     assert told == [(("b", 1),)] * (locality_preference.MOST_BEHIND // 15) + [(("a", 1),)]

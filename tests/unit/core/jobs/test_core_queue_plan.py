@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tenure.core.jobs import jobs, queue_plan
 from tenure.core.jobs.offers import offers
+from tenure.core.jobs.queue_plan import Memory
+from tenure.core.jobs.start import reason_of
 from tenure.core.state.params import Params
 from tenure.model.errors import Problem
 from tenure.model.events import (
@@ -108,7 +110,7 @@ def test_a_job_waits_for_cheaper_room_and_starts_when_it_comes() -> None:
     assert fleet.nodes("two") == {"a": 1}
     job, end_us = fleet.bench.tables.jobs["two"], fleet.bench.tables.jobs["one"].end_estimate_us
     assert job.state is JobState.WAITING
-    assert fleet.bench.state.ctx.why["two"] == "planned"
+    assert reason_of(fleet.bench.state.ctx, "two") == "planned"
     assert job.admission.class_ == "admitted"
     assert abs(fleet.start_us("two") - end_us) < US
     fleet.wait(end_us)
@@ -454,7 +456,7 @@ def test_who_was_cancelled_is_nobodys_excuse_to_wait(
             waiting = ctx.tables.bookings.values()
             last_us = max((one.start_us for one in waiting), default=ctx.now_us)
             untold_us = queue_plan.TOLD_US  # starts that move by less are not recorded anew
-            assert ctx.agenda.rotation.head_us < max(last_us, ctx.now_us) + untold_us
+            assert ctx.own(Memory).rotation.head_us < max(last_us, ctx.now_us) + untold_us
             stage.go()
 
 
@@ -462,7 +464,7 @@ def test_behind_one_that_was_cancelled_nobody_waits_for_nothing() -> None:
     stage = Planned("a", "b")
     stage.submit("runs", 300, request=SMALL)
     stage.submit("wide", 10, executors=2)
-    memory = stage.bench.state.ctx.agenda
+    memory = stage.bench.state.ctx.own(Memory)
     assert memory.rotation.head_us > stage.bench.now_us + 250 * US, "it needs both nodes"
     stage.bench.say(CancelJob(at_us=0, request="x", job="wide"))
     assert memory.rotation.head_us <= stage.bench.now_us
@@ -476,7 +478,7 @@ def test_behind_one_that_got_its_room_early_nobody_waits_for_nothing() -> None:
     stage = Planned("a", "b")
     stage.submit("runs", 300)
     stage.submit("wide", 10, executors=2)
-    memory = stage.bench.state.ctx.agenda
+    memory = stage.bench.state.ctx.own(Memory)
     assert memory.rotation.head_us > stage.bench.now_us + 250 * US, "it needs both nodes"
     stage.wait(stage.bench.now_us + 50 * US)
     stage.finish("runs")

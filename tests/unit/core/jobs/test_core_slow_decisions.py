@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenure.core.jobs import slow_decisions
+from tenure.core.jobs.start import reason_of
 from tenure.core.state.params import Params
 from tenure.model.effects import CreateContainer, Decide
 from tenure.model.events import CancelJob, ScheduleNode, Tick
@@ -55,7 +56,7 @@ def test_the_answer_is_taken_where_the_fleet_still_allows_it() -> None:
     bench.submit("one", policy="milp", request=WHOLE)
     (question,) = asked(bench)
     job = bench.tables.jobs["one"]
-    assert (job.state, bench.state.ctx.why["one"]) == (JobState.WAITING, "being_decided")
+    assert (job.state, reason_of(bench.state.ctx, "one")) == (JobState.WAITING, "being_decided")
     assert question.limit_s == 10
     answer(bench, question, Done(counts=(("b", 1),)))
     assert nodes_of(bench, "one") == ["b"]
@@ -86,7 +87,7 @@ def test_nothing_is_asked_where_nothing_fits() -> None:
     bench.submit("one", policy="exact", request=WHOLE)
     bench.submit("two", policy="milp", request=WHOLE)
     assert not asked(bench)
-    assert bench.state.ctx.why["two"] == "no_room"
+    assert reason_of(bench.state.ctx, "two") == "no_room"
 
 
 @pytest.mark.parametrize(
@@ -200,4 +201,4 @@ def test_an_answer_for_a_job_that_is_cancelled_does_nothing() -> None:
     answer(bench, asked(bench)[0], Done(counts=(("a", 1),)))
     assert bench.tables.jobs["one"].state is JobState.CANCELLED
     assert not any(isinstance(effect, CreateContainer) for effect in bench.effects)
-    assert not bench.state.ctx.questions
+    assert not bench.state.ctx.own(slow_decisions.Questions).by_job

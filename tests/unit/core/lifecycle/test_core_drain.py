@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from tenure.core.lifecycle.drain import Looks
 from tenure.core.state.params import Params
 from tenure.daemon import views
 from tenure.model.container import Step
@@ -141,7 +142,7 @@ def test_a_drain_that_is_blocked_looks_less_and_less_often() -> None:
     drained, seen = blocked(), []
     for second in range(60):
         drained.bench.say(UsageObserved(at_us=0, foreign={"b": Resources(SIZE.cpu_m, second)}))
-        seen.append(drained.bench.state.ctx.looks[HOST].soonest_us)
+        seen.append(drained.bench.state.ctx.own(Looks).by_node[HOST].soonest_us)
     looks = sorted(set(seen))
     gaps = [(b - a) // US for a, b in itertools.pairwise(looks)]
     assert gaps[:4] == [2, 4, 8, 10]

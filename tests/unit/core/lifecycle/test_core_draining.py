@@ -260,7 +260,7 @@ def test_what_is_not_ours_is_forgotten_once_the_node_is_off() -> None:
     bench.end(bench.open("probe"), Done("on"))
     bench.connect("a")
     bench.listed("a", ContainerFacts("x1", "database", "db:1", "running", {}))
-    assert bench.state.ctx.strangers["a"] == ("database",)
+    assert bench.state.ctx.learned.strangers["a"] == ("database",)
     power_gone(bench, "a")
     plan = bench._reply(bench.say(DrainNode(at_us=0, request="dry", node="a", is_dry=True)))
     assert plan.strangers == ()

@@ -11,9 +11,10 @@ import pytest
 from tenure.api.options import Options
 from tenure.core.batches import drafts, planning
 from tenure.core.dispatch import dispatch_list
+from tenure.core.dispatch.dispatch_list import Roster
 from tenure.core.lifecycle import retention
 from tenure.core.state.params import Params
-from tenure.core.state.work_limits import Slice
+from tenure.core.state.work_limits import WorkLimits
 from tenure.model.batch import Batch, TaskState
 from tenure.model.effects import PlanBatches, Reply
 from tenure.model.errors import Problem
@@ -261,7 +262,7 @@ def test_what_begins_while_a_question_is_put_together_is_planned_once() -> None:
     rest(bench)
     ctx = bench.state.ctx
     strand = ctx.index.strands["b", "map"]
-    planned = ctx.roster.left["b", "map"]
+    planned = ctx.own(Roster).left["b", "map"]
     assert planned >= len(strand.pending) - len(creates[::3])
     # what was told as running and came back is found, and planned anew
     for _ in range(3):
@@ -269,11 +270,11 @@ def test_what_begins_while_a_question_is_put_together_is_planned_once() -> None:
         rest(bench)
         bench.answer()
         rest(bench)
-    assert ctx.roster.left["b", "map"] == len(strand.pending)
+    assert ctx.own(Roster).left["b", "map"] == len(strand.pending)
 
 
 def test_a_slice_ends_when_its_work_is_done() -> None:
-    part = Slice(3)
+    part = WorkLimits(3)
     part.renew()
     part.spend(2)
     assert not part.is_spent
@@ -295,10 +296,13 @@ def test_starts_of_a_stage_that_waits_hold_up_nobody_behind_them() -> None:
     bench.answer()
     ctx = bench.state.ctx
     # the map is late: all of its reduces are due, and so is the other batch by then
-    for entries in (*ctx.roster.entries.values(), *ctx.roster.apart.get("n", {}).values()):
+    for entries in (
+        *ctx.own(Roster).entries.values(),
+        *ctx.own(Roster).apart.get("n", {}).values(),
+    ):
         for entry in entries:
             entry.at_us = bench.now_us - (2 if entry.stage == "reduce" else 1) * US
-    for entries in ctx.roster.entries.values():
+    for entries in ctx.own(Roster).entries.values():
         entries.sort(key=lambda entry: entry.at_us)
     dispatch_list.stir(ctx)
     bench.say(Tick(at_us=0), after_us=1)
@@ -316,7 +320,7 @@ def test_starts_of_a_batch_that_was_cancelled_hold_up_nobody_behind_them(work: i
     rest(bench)
     bench.answer()
     rest(bench)
-    entries = bench.state.ctx.roster.entries["n"]
+    entries = bench.state.ctx.own(Roster).entries["n"]
     assert len(entries) > 2 * dispatch_list.MOST_LOOKED
     assert entries[-1].batch == "b"
     for entry in entries:  # all of them are late
@@ -337,11 +341,11 @@ def test_a_stage_whose_turn_comes_takes_its_place() -> None:
     bench.submit_batch("b", stage("map"), stage("reduce", count=5, after=("map",)))
     bench.answer()
     ctx = bench.state.ctx
-    assert ctx.roster.left["b", "reduce"] == 5
-    assert [key for key in ctx.roster.apart["n"]] == [("b", "reduce")]
+    assert ctx.own(Roster).left["b", "reduce"] == 5
+    assert [key for key in ctx.own(Roster).apart["n"]] == [("b", "reduce")]
     assert "planned for" in dispatch_list.next_start(ctx, "b", "reduce")
     bench.finish(0)
-    assert not ctx.roster.apart["n"]
+    assert not ctx.own(Roster).apart["n"]
     assert bench.task(1).state is S.CREATING
 
 

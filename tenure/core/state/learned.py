@@ -1,0 +1,43 @@
+"""What engines and agents told of nodes since the start. Not stored: they tell it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tenure.model.container import Profile
+from tenure.model.facts import EngineFacts
+from tenure.model.harvest import Guard
+from tenure.model.plan import CycleSpec
+from tenure.model.resources import Resources
+
+
+@dataclass(slots=True)
+class Learned:
+    """By node, but for ``profiles`` (measured use, by container) and ``cycles`` (by name).
+
+    ``fresh`` is when the newest listing began (us), ``apart`` by how much the engine's clock is
+    behind our time (us), ``foreign`` the measured use of what is not ours, ``refused`` engines
+    that answer and were not taken for the node's, ``orphans`` the engine ids of our containers
+    without a record, ``strangers`` the names of running containers that are not ours, ``guards``
+    the agents that protect the node's owners.
+    """
+
+    fresh: dict[str, int] = field(default_factory=dict)
+    apart: dict[str, int] = field(default_factory=dict)
+    foreign: dict[str, Resources] = field(default_factory=dict)
+    refused: dict[str, EngineFacts] = field(default_factory=dict)
+    orphans: dict[str, frozenset[str]] = field(default_factory=dict)
+    strangers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    guards: dict[str, Guard] = field(default_factory=dict)
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    cycles: dict[str, CycleSpec] = field(default_factory=dict)
+
+    def forget(self, node: str) -> None:
+        """Forget a node that the configuration no longer names."""
+        self.fresh.pop(node, None)
+        self.apart.pop(node, None)
+        self.foreign.pop(node, None)
+        self.refused.pop(node, None)
+        self.orphans.pop(node, None)
+        self.strangers.pop(node, None)
+        self.guards.pop(node, None)

@@ -1,0 +1,45 @@
+"""State that one machine owns and alone writes, and how it hears of what others changed.
+
+Theory of operation. A machine derives its own class from ``Owned`` and asks for the one object of
+it by ``Context.own``. The class stands in the machine's file, so who does not import the machine
+cannot name its state, and the order of packages says who may. None of it is stored: it is worked
+out of the records, or learned again after a restart. What a machine has to hear of it names in
+``hears``; ``hear`` is called at the very change, and only marks what is to be worked out anew.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import ClassVar
+
+
+class Change(Enum):
+    """What is heard of, each with the key of what it is about."""
+
+    NODE = auto()
+    """A node's record."""
+    LOAD = auto()
+    """What takes room on a node: executors, services, moves, tombstones, foreign use."""
+    TASKS = auto()
+    """The tasks of batches on a node."""
+    FORECAST = auto()
+    """What the owners of a node are expected to use."""
+    COST = auto()
+    """What a node costs from here on."""
+    GONE = auto()
+    """A node was forgotten."""
+    JOB = auto()
+    """A job's record."""
+
+
+class Owned:
+    """The state of one machine, made empty when it is first asked for.
+
+    ``is_derived``: worked out of the records, so it is made anew when these are loaded.
+    """
+
+    hears: ClassVar[frozenset[Change]] = frozenset()
+    is_derived: ClassVar[bool] = False
+
+    def hear(self, change: Change, key: str) -> None:
+        """Mark what follows from ``key`` as to be worked out anew."""
