@@ -12,19 +12,22 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
+from reproductions.trident.kernels import Comparisons, compile_comparisons
+from reproductions.trident.paper import NOTHING
+from reproductions.trident.replicas import Replica, ReplicaMap
+from reproductions.trident.wants import wants_over
 from tenure.core.datasets import prefetch_inputs
-from tenure.locality.arrays import PREFERS, Places, Wants, wants_over
+from tenure.locality.arrays import PREFERS, Places, Wants
 from tenure.locality.kernels import Kernels, compile_kernels
 from tenure.locality.localizer import Tiers
 from tenure.locality.prefetch import Blocks, Devices, Timing, Work
-from tenure.locality.replicas import Replica, ReplicaMap
-from tenure.locality.schedule import NOTHING, OURS
 from tenure.locality.scores import SCORE, Scores, Tier
 from tenure.model.locality import Copy, PrefetchAsk, PrefetchBlock, Read, Seats
 from tenure.model.placing import Ints
@@ -46,6 +49,7 @@ DEVICES = 12
 #: Of the paper's grid, the other end: many copies for few disks, so many rounds.
 FEW_NODES, FEW_DEVICES = 4, 3
 TIMING = Timing()
+NO_COMPILER = "needs compiled kernels: pip install 'tenure[kernels]'"
 SEEDS = range(3)
 ROUNDS = 7
 GOAL_MS = {"match": 10.0, "small": 0.3, "allocate": 5.0, "prefetch": 3.0}
@@ -117,29 +121,40 @@ def compiled() -> Kernels:
     """Return the compiled kernels, warm; BenchError where numba is not installed."""
     kernels = compile_kernels(kept_kernels())
     if kernels is None:
-        raise BenchError("needs compiled kernels: pip install 'tenure[kernels]'")
+        raise BenchError(NO_COMPILER)
     return kernels
 
 
-def matching(
-    kernels: Kernels, shapes: Sequence[Sequence[int]], pruning: int = OURS
-) -> list[list[float]]:
+@cache
+def compared() -> Comparisons:
+    """Return the comparisons' kernels; BenchError where numba is not installed."""
+    comparisons = compile_comparisons(kept_kernels())
+    if comparisons is None:
+        raise BenchError(NO_COMPILER)
+    return comparisons
+
+
+def matching(kernels: Kernels, shapes: Sequence[Sequence[int]]) -> list[list[float]]:
     """Return milliseconds of each shape and instance."""
     found = []
     for shape in shapes:
         made = [instance(shape, seed) for seed in SEEDS]
-        found.append(
-            [best_ms(lambda m=m: kernels.schedule(*m, SCORES.rates, pruning)) for m in made]  # type: ignore[misc, call-arg]
-        )
+        found.append([best_ms(lambda m=m: kernels.schedule(*m, SCORES.rates)) for m in made])  # type: ignore[misc, call-arg]
     return found
 
 
-def allocating(kernels: Kernels, n: int, p: int) -> list[float]:
+def unpruned(shape: Sequence[int]) -> list[float]:
+    """Return milliseconds of a shape's instances where nothing is pruned."""
+    run, made = compared().schedule_pruned, [instance(shape, seed) for seed in SEEDS]
+    return [best_ms(lambda m=m: run(*m, SCORES.rates, NOTHING)) for m in made]  # type: ignore[misc, call-arg]
+
+
+def allocating(n: int, p: int) -> list[float]:
     """Return milliseconds of requests and Algorithm 3 for n tasks on p nodes of four slots."""
 
     def run(places: Places, wants: Wants) -> object:
-        requests = kernels.requests_of(places, wants)
-        return kernels.allocate(places, requests, SCORES.rates, n)
+        requests = compared().requests_of(places, wants)
+        return compared().allocate(places, requests, SCORES.rates, n)
 
     made = [instance((n, p, 1, 4), seed) for seed in SEEDS]
     return [best_ms(lambda m=m: run(*m)) for m in made]  # type: ignore[misc]
@@ -197,18 +212,18 @@ def from_map(kernels: Kernels, shape: Sequence[int], before: str) -> list[float]
     places, _ = instance((1, p, racks, slots), 1)
 
     def run(known: Known) -> object:
-        return kernels.schedule(places, wanted(known), SCORES.rates, OURS)
+        return kernels.schedule(places, wanted(known), SCORES.rates)
 
     return [best_of(run, (n, p, seed), before) for seed in SEEDS]
 
 
-def allocating_from_map(kernels: Kernels, n: int, p: int) -> list[float]:
+def allocating_from_map(n: int, p: int) -> list[float]:
     """Return milliseconds from a replica map that nobody has asked to Algorithm 3's containers."""
     places, _ = instance((1, p, 1, 4), 1)
 
     def run(known: Known) -> object:
-        requests = kernels.requests_of(places, wanted(known))
-        return kernels.allocate(places, requests, SCORES.rates, n)
+        requests = compared().requests_of(places, wanted(known))
+        return compared().allocate(places, requests, SCORES.rates, n)
 
     return [best_of(run, (n, p, seed), FILLED) for seed in SEEDS]
 
@@ -296,7 +311,8 @@ def measure(*, is_quick: bool = False) -> Report:
     growth = (16, 64) if is_quick else GROWTH
     n = 16 if is_quick else 1024
     matching(kernels, [(8, 8, 2, 1)])  # loads the machine code
-    allocating(kernels, 8, 8)
+    unpruned((8, 8, 2, 1))
+    allocating(8, 8)
     prefetching(kernels, 8, 8, may_wait=True)
     figures = [
         *_matching(kernels, shapes),
@@ -305,7 +321,7 @@ def measure(*, is_quick: bool = False) -> Report:
             "allocate_ms",
             f"Algorithm 3 with its requests, {n:,} tasks x {n:,} nodes",
             "ms",
-            allocating(kernels, n, n),
+            allocating(n, n),
             Goal("below", GOAL_MS["allocate"]),
         ),
     ]
@@ -331,8 +347,8 @@ def _matching(kernels: Kernels, shapes: Sequence[Sequence[int]]) -> list[Figure]
         words = f"{n:,} tasks x {p:,} nodes, {racks} racks, {slots} slots a node"
         goal = Goal("below", GOAL_MS["match"])
         found.append(figure(f"{key}_ms", f"matching, {words}", "ms", ours, goal))
-        (whole,) = matching(kernels, [shape], NOTHING)
-        found.append(figure(f"{key}_unpruned_ms", "the same, nothing pruned", "ms", whole))
+        what = "the same, nothing pruned"
+        found.append(figure(f"{key}_unpruned_ms", what, "ms", unpruned(shape)))
     solver = by_matrix(shapes[0])
     what = "scipy's solver on the first's matrix, the matrix given"
     found.append(figure("matrix_ms", what, "ms", solver))
@@ -371,7 +387,7 @@ def _from_python(
         what = f"matching from the daemon's records, {SMALL_TASKS} tasks x {p:,} nodes"
         found.append(figure(f"from_records_small_{p}_ms", what, "ms", values))
     n, p = shapes[0][:2]
-    values = allocating_from_map(kernels, n, p)
+    values = allocating_from_map(n, p)
     what = f"Algorithm 3 from the replica map, filled, {n:,} x {p:,}"
     least = Goal("below", GOAL_MS["allocate"])
     found.append(figure("from_map_allocate_ms", what, "ms", values, least))
@@ -390,7 +406,7 @@ def _growth(kernels: Kernels, sizes: Sequence[int]) -> list[Figure]:
         for size, values in zip(sizes, matching(kernels, shapes), strict=True)
     ]
     for size in sizes:
-        values = allocating(kernels, size, size)
+        values = allocating(size, size)
         what = f"growth: Algorithm 3, {size:,} x {size:,}"
         found.append(figure(f"growth_allocate_{size}_ms", what, "ms", values))
     for size in sizes:

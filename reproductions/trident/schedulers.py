@@ -13,14 +13,16 @@ from functools import cache
 import numpy as np
 
 from reproductions.trident.cluster import ClusterSpec
+from reproductions.trident.contention import Contention
+from reproductions.trident.greedy import H_SCHEDULER, LOCALITY_FIRST, QUARTET, Rule
+from reproductions.trident.kernels import PLAIN as PLAIN_COMPARISONS
+from reproductions.trident.kernels import Comparisons, compile_comparisons
 from reproductions.trident.storage import Storage
-from tenure.locality.arrays import Places, Wants, places_of, wants_over
-from tenure.locality.contention import Contention
-from tenure.locality.greedy import H_SCHEDULER, LOCALITY_FIRST, QUARTET, Rule
+from reproductions.trident.wants import wants_over
+from tenure.locality.arrays import Places, Wants, places_of
 from tenure.locality.kernels import PLAIN, Kernels, compile_kernels
 from tenure.locality.prefetch import NOT_COPIED, Blocks, Devices, Timing, Work
 from tenure.locality.prefetching import ALL
-from tenure.locality.schedule import OURS
 from tenure.locality.scores import Scores, Tier
 from tenure.model.placing import Ints
 from tenure.model.units import US
@@ -47,6 +49,12 @@ def kernels() -> Kernels:
     return compile_kernels(kept_kernels()) or PLAIN
 
 
+@cache
+def comparisons() -> Comparisons:
+    """Return those of the schedulers that the product does not have, compiled as ``kernels``."""
+    return compile_comparisons(kept_kernels()) or PLAIN_COMPARISONS
+
+
 def assign(
     name: str, storage: Storage, free: Sequence[int], blocks: Sequence[str], *, has_waited: bool
 ) -> list[int]:
@@ -55,7 +63,9 @@ def assign(
     wants = wants_over(storage.known, blocks, SCORES)
     if name in KINDS:
         waited = np.full(len(blocks), has_waited)
-        at = kernels().fill_slots(places, wants, Rule(KINDS[name], SCORES.of(Tier.MEMORY), waited))
+        at = comparisons().fill_slots(
+            places, wants, Rule(KINDS[name], SCORES.of(Tier.MEMORY), waited)
+        )
     else:
         if name == TRIDENT:
             places = _allocated(places, wants)
@@ -65,16 +75,16 @@ def assign(
 
 def _matched(name: str, storage: Storage, places: Places, wants: Wants) -> Ints:
     if name != SPREAD:
-        return kernels().schedule(places, wants, SCORES.rates, OURS).place
+        return kernels().schedule(places, wants, SCORES.rates).place
     readers = storage.spec.slots - places.slots
     contention = Contention(readers, CONTENTION)
-    return kernels().schedule_contended(places, wants, SCORES.rates, contention).place
+    return comparisons().schedule_contended(places, wants, SCORES.rates, contention).place
 
 
 def _allocated(places: Places, wants: Wants) -> Places:
     n = len(wants.flat)
-    requests = kernels().requests_of(places, wants)
-    containers = kernels().allocate(places, requests, SCORES.rates, n)
+    requests = comparisons().requests_of(places, wants)
+    containers = comparisons().allocate(places, requests, SCORES.rates, n)
     slots = np.bincount(containers.place, minlength=len(places.slots))
     return places._replace(slots=slots.astype(np.int64))
 

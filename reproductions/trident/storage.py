@@ -6,7 +6,7 @@ import random
 from collections import OrderedDict
 
 from reproductions.trident.cluster import ClusterSpec
-from tenure.locality.replicas import Replica, ReplicaMap
+from reproductions.trident.replicas import Replica, ReplicaMap
 from tenure.locality.scores import Tier
 
 Location = tuple[str, Tier, int]

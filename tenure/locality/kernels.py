@@ -5,30 +5,23 @@ numba is imported only inside ``compile_kernels``; see ``placement.kernels`` for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenure.locality import (
     ahead,
-    allocation,
-    contention,
     costs,
-    greedy,
     heap,
     levelling,
     matching,
-    paper,
     prefetch,
     prefetching,
     pruning,
     schedule,
 )
-from tenure.locality.allocation import Containers, Requests
 from tenure.locality.arrays import PREFERS, Places, Wants
-from tenure.locality.contention import Contention
-from tenure.locality.greedy import Rule
 from tenure.locality.levelling import Level
 from tenure.locality.prefetch import Blocks, Devices, Timing, Work
 from tenure.locality.prefetching import Prefetch
@@ -41,12 +34,8 @@ from tenure.placement.kernels import fingerprint, rebound
 class Kernels(NamedTuple):
     """What is worth compiling, under the names of the plain functions."""
 
-    schedule: Callable[[Places, Wants, Rates, int], Matching]
-    schedule_contended: Callable[[Places, Wants, Rates, Contention], Matching]
+    schedule: Callable[[Places, Wants, Rates], Matching]
     match_now: Callable[[Places, Wants, Ints, Ints], tuple[Ints, Ints]]
-    fill_slots: Callable[[Places, Wants, Rule], Ints]
-    requests_of: Callable[[Places, Wants], Requests]
-    allocate: Callable[[Places, Requests, Rates, int], Containers]
     cache_times: Callable[[Blocks, Devices, Ints, int], Ints]
     run_us: Callable[[Work, Timing, Ints, int, Ints], int]
     select: Callable[[Blocks, Devices, Ints, int], Ints]
@@ -56,11 +45,7 @@ class Kernels(NamedTuple):
 
 PLAIN = Kernels(
     schedule.schedule,
-    contention.schedule_contended,
     ahead.match_now,
-    greedy.fill_slots,
-    allocation.requests_of,
-    allocation.allocate,
     prefetch.cache_times,
     prefetch.run_us,
     prefetching.select,
@@ -73,13 +58,9 @@ LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
     *heap.KERNELS,
     *costs.KERNELS,
     *pruning.KERNELS,
-    *paper.KERNELS,
     *matching.KERNELS,
     *schedule.KERNELS,
-    *contention.KERNELS,
     *ahead.KERNELS,
-    *greedy.KERNELS,
-    *allocation.KERNELS,
     *prefetch.KERNELS,
     *prefetching.KERNELS,
     *levelling.KERNELS,
@@ -91,6 +72,17 @@ def compile_kernels(cache: str = "") -> Kernels | None:
 
     ``cache`` is a directory that keeps the machine code, so that a later process only loads it.
     """
+    made = compile_rows(LEAVES_FIRST, Kernels._fields, cache)
+    return Kernels(*made) if made is not None else None
+
+
+def compile_rows(
+    rows: Sequence[Callable[..., Any]], outer: Sequence[str], cache: str = ""
+) -> list[Callable[..., Any]] | None:
+    """Return those of ``rows`` that are named ``outer``, as ``compile_kernels`` does.
+
+    ``rows`` are in the order of ``LEAVES_FIRST``; only ``outer`` ones are called by Python.
+    """
     try:
         import numba
     except ImportError:
@@ -99,11 +91,11 @@ def compile_kernels(cache: str = "") -> Kernels | None:
 
     config: Any = numba.config
     before = config.CACHE_DIR
-    config.CACHE_DIR = f"{cache}/{name_of_code()}" if cache else before
+    config.CACHE_DIR = f"{cache}/{name_of_code(rows)}" if cache else before
     known: dict[str, Any] = {}
     try:
-        for kernel in LEAVES_FIRST:
-            is_outer = kernel.__name__ in Kernels._fields
+        for kernel in rows:
+            is_outer = kernel.__name__ in outer
             inner = linking.inner(is_inlined=kernel in INLINED)
             # one that both Python and kernels call is made twice
             bound = rebound(kernel, known)
@@ -114,7 +106,7 @@ def compile_kernels(cache: str = "") -> Kernels | None:
                 )
     finally:
         config.CACHE_DIR = before
-    return Kernels(*(known["outer." + name] for name in Kernels._fields))
+    return [known["outer." + name] for name in outer]
 
 
 def warm(kernels: Kernels) -> None:
@@ -123,7 +115,7 @@ def warm(kernels: Kernels) -> None:
     first = np.array([0, 1], dtype=np.int64)
     places, rates = Places(one, none, none, none), Rates(2, 4)
     wants = Wants(first, none, one, one, none + PREFERS, one * SCORE)
-    kernels.schedule(places, wants, rates, schedule.OURS)
+    kernels.schedule(places, wants, rates)
     kernels.match_now(places, wants, one, one)
     blocks, devices = Blocks(one, first, none, none, none), Devices(none, one * 2, one)
     work = Work(one, one, one, one, none, one, 1)
@@ -133,9 +125,9 @@ def warm(kernels: Kernels) -> None:
     kernels.find_prefetch(blocks, devices, work, Timing(), (one, True))
 
 
-def name_of_code() -> str:
+def name_of_code(rows: Sequence[Callable[..., Any]] = LEAVES_FIRST) -> str:
     """Return a name for the code of the kernels as it is, and for what is put into what."""
-    return fingerprint((*LEAVES_FIRST, *(kernel for kernel in LEAVES_FIRST if kernel in INLINED)))
+    return fingerprint((*rows, *(kernel for kernel in rows if kernel in INLINED)))
 
 
 #: Put into their callers: a call hands over some fifty arrays, and a match makes ten thousand.

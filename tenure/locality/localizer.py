@@ -69,12 +69,11 @@ class Tiers:
     def match(self, seats: Seats, reads: Sequence[Read]) -> list[Fit]:
         """Return the cheapest of the largest matchings of tasks to free slots (Eq. 2 and 3)."""
         from tenure.locality import asking
-        from tenure.locality.schedule import OURS
 
         self.has_matched = True
         places, wants = asking.arrays_of(seats, reads, self._known(), self._fastest)
         kernels, rates = self._loaded(), self._known().rates
-        found = kernels.schedule(places, wants, rates, OURS)
+        found = kernels.schedule(places, wants, rates)
         rows = zip(reads, found.place.tolist(), found.cost.tolist(), strict=True)
         return [Fit(read.key, seats.nodes[at], cost) for read, at, cost in rows if at >= 0]
 

@@ -10,15 +10,9 @@ import numpy as np
 from tenure.locality.arrays import Places, Wants
 from tenure.locality.costs import join, price_of
 from tenure.locality.matching import match
-from tenure.locality.paper import paper_slots, paper_tasks
 from tenure.locality.pruning import keep_slots, keep_tasks
 from tenure.locality.scores import Rates
 from tenure.model.placing import Ints
-
-#: What is pruned before the matching: what cannot matter (the default), by the paper's Algorithms
-#: 1 and 2 (may cost the optimum), nothing.
-OURS, PAPER, NOTHING = 0, 1, 2
-PRUNINGS = ("ours", "paper", "nothing")
 
 
 class Matching(NamedTuple):
@@ -33,15 +27,9 @@ class Matching(NamedTuple):
     tasks: int
 
 
-def schedule(places: Places, wants: Wants, rates: Rates, pruning: int) -> Matching:
+def schedule(places: Places, wants: Wants, rates: Rates) -> Matching:
     """Return the cheapest of the largest matchings of tasks to free slots (Eq. 2 and 3)."""
-    n = wants.flat.shape[0]
-    kept = np.ones(n, dtype=np.bool_)
-    kept_slots = places.slots.copy()
-    if pruning == OURS:
-        kept_slots, kept = keep_slots(places, wants), keep_tasks(places, wants, rates)
-    elif pruning == PAPER:
-        kept_slots, kept = paper_slots(places, wants), paper_tasks(places, wants)
+    kept_slots, kept = keep_slots(places, wants), keep_tasks(places, wants, rates)
     at, cost = match(join(places, wants, rates, kept_slots, kept))
     return Matching(at, cost, kept_slots, int(np.sum(kept)))
 

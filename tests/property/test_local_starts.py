@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reproductions.trident.replicas import Preference
+from reproductions.trident.wants import Task, wants_of
 from tenure.locality.ahead import LATER, NOW, WAIT, match_now
-from tenure.locality.arrays import Places, Task, Wants, places_of, wants_of
+from tenure.locality.arrays import Places, Wants, places_of
 from tenure.locality.kernels import compile_kernels
-from tenure.locality.replicas import Preference
 from tenure.locality.scores import Scores, thousandths
 from tenure.simulation.sla.loops import kept_kernels
 

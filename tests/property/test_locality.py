@@ -11,12 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from tenure.locality.arrays import Places, Task, Wants, places_of, wants_of
-from tenure.locality.contention import Contention
+from reproductions.trident import kernels as trident
+from reproductions.trident.contention import Contention
+from reproductions.trident.kernels import Comparisons, compile_comparisons
+from reproductions.trident.paper import NOTHING
+from reproductions.trident.replicas import Preference
+from reproductions.trident.wants import Task, wants_of
+from tenure.locality.arrays import Places, Wants, places_of
 from tenure.locality.costs import price_of
-from tenure.locality.kernels import PLAIN, Kernels, compile_kernels
-from tenure.locality.replicas import Preference
-from tenure.locality.schedule import NOTHING, OURS, Matching
+from tenure.locality.kernels import PLAIN, compile_kernels
+from tenure.locality.schedule import Matching
 from tenure.locality.scores import Scores, thousandths
 from tenure.model.placing import Ints
 from tenure.simulation.sla.loops import kept_kernels
@@ -26,6 +30,8 @@ TIERS = [thousandths(score) for score in (1, 8, 20)]
 PENDING = thousandths(SCORES.pending)
 COMPILED = compile_kernels(kept_kernels())
 KERNELS = [PLAIN] if COMPILED is None else [PLAIN, COMPILED]
+COMPARED = compile_comparisons(kept_kernels())
+COMPARISONS = [trident.PLAIN] if COMPARED is None else [trident.PLAIN, COMPARED]
 
 
 def matrix(places: Places, wants: Wants) -> Ints:
@@ -93,9 +99,10 @@ def test_matching_is_as_cheap_as_the_best_of_all(instance: tuple[Places, Wants])
     places, wants = instance
     best = by_trying(matrix(places, wants)) if len(wants.flat) and places.slots.sum() else 0
     for kernels in KERNELS:
-        for pruning in (OURS, NOTHING):
-            found = kernels.schedule(places, wants, SCORES.rates, pruning)
-            check(places, wants, found, best)
+        check(places, wants, kernels.schedule(places, wants, SCORES.rates), best)
+    for comparisons in COMPARISONS:
+        found = comparisons.schedule_pruned(places, wants, SCORES.rates, NOTHING)
+        check(places, wants, found, best)
 
 
 def large(
@@ -128,14 +135,15 @@ def test_matching_is_as_cheap_as_an_independent_solver_says(
     n: int, p: int, racks: int, slots: int, terms: bool
 ) -> None:
     assert COMPILED is not None
+    assert COMPARED is not None
     for seed in range(3):
         places, wants = large(n, p, racks, seed, slots=slots, terms=terms)
         costs = whole(places, wants)
         rows, columns = linear_sum_assignment(costs)
         best = int(costs[rows, columns].sum())
-        for pruning in (OURS, NOTHING):
-            found = COMPILED.schedule(places, wants, SCORES.rates, pruning)
-            check(places, wants, found, best)
+        check(places, wants, COMPILED.schedule(places, wants, SCORES.rates), best)
+        unpruned = COMPARED.schedule_pruned(places, wants, SCORES.rates, NOTHING)
+        check(places, wants, unpruned, best)
 
 
 def whole(places: Places, wants: Wants) -> Ints:
@@ -165,22 +173,22 @@ def test_contention_costs_the_same_compiled_and_nothing_where_it_is_none(
     rows = np.array(readers[: len(places.slots)], dtype=np.int64)
     found = [
         kernels.schedule_contended(places, wants, SCORES.rates, Contention(rows, share))
-        for kernels in KERNELS
+        for kernels in COMPARISONS
     ]
     assert len({int(matching.cost.sum()) for matching in found}) == 1
-    alone = PLAIN.schedule_contended(places, wants, SCORES.rates, Contention(rows, 0))
-    plain = PLAIN.schedule(places, wants, SCORES.rates, OURS)
+    alone = trident.PLAIN.schedule_contended(places, wants, SCORES.rates, Contention(rows, 0))
+    plain = PLAIN.schedule(places, wants, SCORES.rates)
     assert alone.cost.sum() == plain.cost.sum() <= found[0].cost.sum()
 
 
 @settings(max_examples=100, deadline=None)
 @given(instances(), st.integers(0, 2))
 def test_comparisons_give_slots_out_once(instance: tuple[Places, Wants], kind: int) -> None:
-    from tenure.locality.greedy import Rule
+    from reproductions.trident.greedy import Rule
 
     places, wants = instance
     everyone = np.ones(len(wants.flat), dtype=np.bool_)
-    for kernels in KERNELS:
+    for kernels in COMPARISONS:
         at = kernels.fill_slots(places, wants, Rule(kind, TIERS[0], everyone))
         used = np.bincount(at[at >= 0], minlength=len(places.slots))
         assert (used <= places.slots).all()
@@ -193,7 +201,7 @@ def test_containers_are_free_slots_the_cheapest_first(
     instance: tuple[Places, Wants], most: int
 ) -> None:
     places, wants = instance
-    for kernels in KERNELS:
+    for kernels in COMPARISONS:
         requests = kernels.requests_of(places, wants)
         made = kernels.allocate(places, requests, SCORES.rates, most)
         used = np.bincount(made.place, minlength=len(places.slots))
@@ -203,7 +211,7 @@ def test_containers_are_free_slots_the_cheapest_first(
         assert asked_per_place(places, wants, kernels)
 
 
-def asked_per_place(places: Places, wants: Wants, kernels: Kernels) -> bool:
+def asked_per_place(places: Places, wants: Wants, kernels: Comparisons) -> bool:
     """Return whether each place's preference map counts the tasks that name it, by score."""
     maps = kernels.requests_of(places, wants).places
     for j in range(len(places.slots)):

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reproductions.trident.replicas import Preference, Replica, ReplicaMap
+from reproductions.trident.wants import Task, wants_of, wants_over
 from tenure.locality import asking
-from tenure.locality.arrays import Task, wants_of, wants_over, weights_of
-from tenure.locality.replicas import Preference, Replica, ReplicaMap
+from tenure.locality.arrays import weights_of
 from tenure.locality.scores import PAPER_BANDWIDTHS, Scores, Tier, scores_of, thousandths
 from tenure.model.errors import InvalidInput
 from tenure.model.locality import Copy, PrefetchAsk, PrefetchBlock, Read, Seats

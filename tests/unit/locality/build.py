@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenure.locality.arrays import Places, Task, Wants, places_of, wants_of
-from tenure.locality.kernels import PLAIN, Kernels
-from tenure.locality.replicas import Preference
-from tenure.locality.schedule import OURS, Matching
+from reproductions.trident.paper import schedule_pruned
+from reproductions.trident.replicas import Preference
+from reproductions.trident.wants import Task, wants_of
+from tenure.locality.arrays import Places, Wants, places_of
+from tenure.locality.schedule import Matching, schedule
 from tenure.locality.scores import SCORE, Scores
 
 SCORES = Scores()
@@ -30,8 +31,11 @@ class Lab:
         self.places: Places = places_of([slots.get(name, 0) for name in self.names], rack_of)
         self.wants: Wants = wants_of([task(**entries) for entries in tasks], index, SCORES)
 
-    def match(self, pruning: int = OURS, kernels: Kernels = PLAIN) -> Matching:
-        return kernels.schedule(self.places, self.wants, SCORES.rates, pruning)
+    def match(self) -> Matching:
+        return schedule(self.places, self.wants, SCORES.rates)
+
+    def match_pruned(self, pruning: int) -> Matching:
+        return schedule_pruned(self.places, self.wants, SCORES.rates, pruning)
 
     def chosen(self, matching: Matching) -> list[str]:
         return [self.names[j] if j >= 0 else "" for j in matching.place]

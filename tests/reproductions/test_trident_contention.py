@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
+from reproductions.trident.contention import Contention, schedule_contended
+from reproductions.trident.kernels import PLAIN
 from tenure.locality.arrays import Places, Wants
-from tenure.locality.contention import Contention, schedule_contended
-from tenure.locality.kernels import PLAIN
 from tenure.model.placing import Ints
 from tests.unit.locality.build import SCORES, H, Lab, M, S
 

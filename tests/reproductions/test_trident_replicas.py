@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.locality.replicas import Preference, Replica, ReplicaMap
+from reproductions.trident.replicas import Preference, Replica, ReplicaMap
 from tenure.locality.scores import Scores, Tier
 from tests.unit.locality.build import H, M, S
 

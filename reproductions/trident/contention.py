@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tenure.locality.arrays import NOT_READ, Places, Wants
-from tenure.locality.schedule import OURS, Matching, schedule
+from tenure.locality.schedule import Matching, schedule
 from tenure.locality.scores import SCORE, Rates
 from tenure.model.placing import Ints
 
@@ -43,7 +43,7 @@ def schedule_contended(
         places.term[owner],
         np.argsort(places.term[owner], kind="mergesort"),
     )
-    matching = schedule(parts, grown(wants, rates, (first, number), contention), rates, OURS)
+    matching = schedule(parts, grown(wants, rates, (first, number), contention), rates)
     kept = np.zeros(places.slots.shape[0], dtype=np.int64)
     for k in range(owner.shape[0]):
         kept[owner[k]] += matching.kept_slots[k]

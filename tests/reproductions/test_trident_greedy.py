@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenure.locality.arrays import Task, places_of, wants_of
-from tenure.locality.greedy import H_SCHEDULER, LOCALITY_FIRST, QUARTET, Rule, fill_slots
+from reproductions.trident.greedy import H_SCHEDULER, LOCALITY_FIRST, QUARTET, Rule, fill_slots
+from reproductions.trident.wants import Task, wants_of
+from tenure.locality.arrays import places_of
 from tests.unit.locality.build import SCORES, Lab, M, task
 
 

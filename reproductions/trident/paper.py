@@ -12,11 +12,26 @@ from __future__ import annotations
 import numpy as np
 
 from tenure.locality.arrays import Places, Wants
+from tenure.locality.costs import join
+from tenure.locality.matching import match
 from tenure.locality.pruning import local_tasks
+from tenure.locality.schedule import Matching
+from tenure.locality.scores import Rates
 from tenure.model.placing import Bools, Ints
 
 #: d, the default replication factor of the file system.
 REPLICAS = 3
+#: What is pruned before the matching: by Algorithms 1 and 2, or nothing.
+PAPER, NOTHING = 0, 1
+
+
+def schedule_pruned(places: Places, wants: Wants, rates: Rates, pruning: int) -> Matching:
+    """Return a largest matching as ``tenure.locality.schedule`` does, PAPER or NOTHING pruned."""
+    kept_slots, kept = places.slots.copy(), np.ones(wants.flat.shape[0], dtype=np.bool_)
+    if pruning == PAPER:
+        kept_slots, kept = paper_slots(places, wants), paper_tasks(places, wants)
+    at, cost = match(join(places, wants, rates, kept_slots, kept))
+    return Matching(at, cost, kept_slots, int(np.sum(kept)))
 
 
 def paper_slots(places: Places, wants: Wants) -> Ints:
@@ -41,4 +56,4 @@ def paper_tasks(places: Places, wants: Wants) -> Bools:
     return kept
 
 
-KERNELS = (paper_slots, paper_tasks)
+KERNELS = (paper_slots, paper_tasks, schedule_pruned)

@@ -1,0 +1,50 @@
+"""The kernels of the comparisons as one bundle: plain functions, or the same compiled by numba."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from reproductions.trident import allocation, contention, greedy, paper
+from reproductions.trident.allocation import Containers, Requests
+from reproductions.trident.contention import Contention
+from reproductions.trident.greedy import Rule
+from tenure.locality.arrays import Places, Wants
+from tenure.locality.kernels import LEAVES_FIRST as PRODUCT
+from tenure.locality.kernels import compile_rows
+from tenure.locality.schedule import Matching
+from tenure.locality.scores import Rates
+from tenure.model.placing import Ints
+
+
+class Comparisons(NamedTuple):
+    """What is worth compiling, under the names of the plain functions."""
+
+    schedule_pruned: Callable[[Places, Wants, Rates, int], Matching]
+    schedule_contended: Callable[[Places, Wants, Rates, Contention], Matching]
+    fill_slots: Callable[[Places, Wants, Rule], Ints]
+    requests_of: Callable[[Places, Wants], Requests]
+    allocate: Callable[[Places, Requests, Rates, int], Containers]
+
+
+PLAIN = Comparisons(
+    paper.schedule_pruned,
+    contention.schedule_contended,
+    greedy.fill_slots,
+    allocation.requests_of,
+    allocation.allocate,
+)
+#: The product's come first: the comparisons call them.
+LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
+    *PRODUCT,
+    *paper.KERNELS,
+    *contention.KERNELS,
+    *greedy.KERNELS,
+    *allocation.KERNELS,
+)
+
+
+def compile_comparisons(cache: str = "") -> Comparisons | None:
+    """Return the kernels, None where numba is not installed; ``cache`` as for the product's."""
+    made = compile_rows(LEAVES_FIRST, Comparisons._fields, cache)
+    return Comparisons(*made) if made is not None else None
