@@ -1,7 +1,7 @@
 """How long the holistic planner takes, how good its plans are, and what memory they need.
 
 Each plan is made in a process of its own, whose peak memory counts with all its libraries. Every
-plan is judged by ``tenure.harvest.check`` before its figures count.
+plan is judged by ``reproductions.salamander.check`` before its figures count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOTES = (
 
 def solve(ask: dict[str, Any]) -> dict[str, float]:
     """Make a plan; return its seconds, ticks, bound and this process' peak memory."""
-    from tenure.harvest.check import violations
+    from reproductions.salamander.check import violations
     from tenure.harvest.io.solve import plan
     from tenure.harvest.progress import Progress
 
@@ -76,7 +76,7 @@ def draw_near(ask: dict[str, Any]) -> dict[str, float]:
 
     ``took_s`` is that of the choice alone, the others are shares of the tasks over input.
     """
-    from tenure.harvest.check import violations
+    from reproductions.salamander.check import violations
     from tenure.harvest.io.solve import plan
     from tenure.harvest.nearness import nearer
 

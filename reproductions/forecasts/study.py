@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from reproductions.forecasts import traces
+from reproductions.forecasts.baselines import seasonal_naive
+from reproductions.forecasts.margin import base_of_equal_harvest, dynamic_margin, harvest
 from tenure.harvest.forecast.backtest import rolling_origins
-from tenure.harvest.forecast.baselines import rolling_quantile, seasonal_naive
+from tenure.harvest.forecast.baselines import rolling_quantile
 from tenure.harvest.forecast.features import LOOK_BACK_DAYS
 from tenure.harvest.forecast.grid import DAY_STEPS, Doubles, Floats, Panel
-from tenure.harvest.forecast.margin import base_of_equal_harvest, dynamic_margin, harvest
 from tenure.harvest.forecast.model import Fitted, ForecastParams, ModelName, fit
 from tenure.harvest.forecast.scores import Scores, score
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from reproductions.errors import StudyError
-from tenure.harvest.forecast.grid import DAY_S, STEP_S, Floats, Panel, binned, from_steps
+from tenure.harvest.forecast.grid import DAY_S, STEP_S, Floats, Panel, from_steps, held
 
 #: Of the traces of hosts, virtual machines and services.
 SAMPLE_S = 300
@@ -168,3 +169,26 @@ def _rows(folder: Path, pattern: str) -> Iterator[list[str]]:
                 yield from rows
         except (OSError, EOFError) as error:
             raise StudyError(f"{path}: {error}") from error
+
+
+def binned(
+    times_s: NDArray[np.integer],
+    values: NDArray[np.floating],
+    *,
+    start_s: int,
+    steps: int,
+    hold: int,
+) -> Floats:
+    """Return one irregular series on the grid, (steps,): the mean of the samples in each step.
+
+    A step without a sample takes the last one before it, at most ``hold`` steps back; else NaN.
+    """
+    index = (times_s - start_s) // STEP_S
+    is_in = (index >= 0) & (index < steps) & np.isfinite(values)
+    index, inside = index[is_in], values[is_in]
+    count = np.bincount(index, minlength=steps)
+    total = np.bincount(index, weights=inside, minlength=steps)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = total / count
+    whole: Floats = held(mean[None, :], hold)[0].astype(np.float32)
+    return whole

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reproductions.salamander.cuckoo import REPLICAS, SLOTS, Rounds
 from reproductions.salamander.replay import Batch, Host, Launch, Room
-from tenure.harvest.cuckoo import REPLICAS, SLOTS, Rounds
 from tenure.harvest.solution import Solution, tasks_of
 
 MAP, REDUCE = 0, 1

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from tenure.harvest import copies
 from tenure.harvest.cp import cp
-from tenure.harvest.cuckoo import cuckoo
 from tenure.harvest.fair import fair
 from tenure.harvest.first_fit import first_fit
 from tenure.harvest.ga import ga
@@ -37,11 +36,6 @@ def by_ls(problem: Problem, watch: Watch, cores: int, seed: int) -> Solution:
     return ls(problem, watch, seed)
 
 
-def by_cuckoo(problem: Problem, watch: Watch, cores: int, seed: int) -> Solution:
-    """Plan as the baseline would, which may break Eq. 6."""
-    return cuckoo(problem)[0]
-
-
 def by_fair(problem: Problem, watch: Watch, cores: int, seed: int) -> Solution:
     """Plan with room shared between submitters."""
     return fair(problem)
@@ -66,7 +60,6 @@ SOLVERS: dict[str, Solver] = {
     "ls": by_ls,
     "first_fit": by_first_fit,
     "fair": by_fair,
-    "cuckoo": by_cuckoo,
 }
 #: With less time than this ``cp`` would not come to its bounds.
 LEAST_S = 0.25

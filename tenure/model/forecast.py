@@ -192,6 +192,6 @@ def finer(forecast: NodeForecast) -> NodeForecast:
     )
 
 
-#: How long an excess over a forecast counts against what is lent (``harvest.forecast.margin``):
-#: an hour, from a quarter of an hour after it was seen, as the back-tests of the margin have it.
+#: How long an excess over a forecast counts against what is lent: an hour, from a quarter of an
+#: hour after it was seen, as the back-tests of the margin have it.
 EXCESS_US = HOUR_US + 900 * US

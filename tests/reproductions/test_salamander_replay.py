@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from reproductions.salamander.check import violations
 from reproductions.salamander.controllers import cuckoo
 from reproductions.salamander.dispatch import dealt
 from reproductions.salamander.planned import Again, Foreseen, moved, problem_of, salamander
 from reproductions.salamander.replay import Batch, Course, Host, Replayed
-from tenure.harvest.check import violations
 from tenure.harvest.first_fit import first_fit
 from tenure.harvest.io.solve import plan
 from tenure.harvest.problem import Problem

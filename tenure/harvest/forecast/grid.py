@@ -83,29 +83,6 @@ def from_steps(
     return Panel(tuple(names), values[:, taken].astype(np.float32), start)
 
 
-def binned(
-    times_s: NDArray[np.integer],
-    values: NDArray[np.floating],
-    *,
-    start_s: int,
-    steps: int,
-    hold: int,
-) -> Floats:
-    """Return one irregular series on the grid, (steps,): the mean of the samples in each step.
-
-    A step without a sample takes the last one before it, at most ``hold`` steps back; else NaN.
-    """
-    index = (times_s - start_s) // STEP_S
-    is_in = (index >= 0) & (index < steps) & np.isfinite(values)
-    index, inside = index[is_in], values[is_in]
-    count = np.bincount(index, minlength=steps)
-    total = np.bincount(index, weights=inside, minlength=steps)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = total / count
-    whole: Floats = held(mean[None, :], hold)[0].astype(np.float32)
-    return whole
-
-
 def held(values: NDArray[np.floating], hold: int) -> NDArray[np.floating]:
     """Return ``values`` (series, steps) with gaps filled by the last one, ``hold`` steps long."""
     steps = values.shape[1]

@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement, product
 from hypothesis import strategies as st
 
 from benchmarks.planner_problems import GIB, data_centre
-from tenure.harvest.check import violations
+from reproductions.salamander.check import violations
 from tenure.harvest.problem import Job, Node, Problem, Running, Stage
 from tenure.harvest.solution import Beside, Refusal, Solution, Start, solution
 

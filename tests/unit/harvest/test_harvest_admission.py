@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from reproductions.salamander.check import violations
 from tenure.harvest import admission
 from tenure.harvest.admission import answer, chosen, problem_of
-from tenure.harvest.check import violations
 from tenure.harvest.progress import Watch
 from tenure.model.forecast import STEP_US
 from tenure.model.planning import (

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tenure.harvest.forecast.grid import STEP_S, Panel, binned, from_steps, held
+from reproductions.forecasts.traces import binned
+from tenure.harvest.forecast.grid import STEP_S, Panel, from_steps, held
 from tenure.model.errors import InvalidInput
 
 NAN = np.nan

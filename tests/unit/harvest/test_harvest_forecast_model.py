@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from reproductions.forecasts.baselines import seasonal_naive
+from reproductions.forecasts.margin import base_of_equal_harvest, dynamic_margin, harvest
 from tenure.harvest.forecast.backtest import rolling_origins
-from tenure.harvest.forecast.baselines import rolling_quantile, seasonal_naive
+from tenure.harvest.forecast.baselines import rolling_quantile
 from tenure.harvest.forecast.calibration import REACH, TAKEN, Errors, offsets
 from tenure.harvest.forecast.features import COLUMNS, known_at
 from tenure.harvest.forecast.grid import DAY_STEPS, Floats, Panel
 from tenure.harvest.forecast.linear import fit_linear
-from tenure.harvest.forecast.margin import base_of_equal_harvest, dynamic_margin, harvest
 from tenure.harvest.forecast.mixture import shares
 from tenure.harvest.forecast.model import FITS, ForecastParams, ModelName, fit, forecast
 from tenure.harvest.forecast.rows import Rows, past_origins

@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from reproductions.salamander.check import violations
 from tenure.harvest import copies
-from tenure.harvest.check import violations
 from tenure.harvest.first_fit import first_fit
 from tenure.harvest.grid import Grid, allowed, waves
 from tenure.harvest.nearness import nearer, shared

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tenure.harvest.check import violations
+from reproductions.salamander.check import violations
 from tenure.harvest.first_fit import first_fit
 from tenure.harvest.io.solve import plan
 from tenure.harvest.problem import Job, Node, Problem, Running, Stage, faults, unused
