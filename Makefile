@@ -17,12 +17,12 @@ IMAGE ?= tenure:latest
 DOCKER ?= docker
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit test test-faults prop optimum mutants bench reproduction demo run image testbed docs clean
+.PHONY: help setup check unit test test-faults prop optimum mutants bench reproduction demo run image testbed docs lock release clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-$(STAMP): setup.cfg pyproject.toml tools/prepare
+$(STAMP): setup.cfg pyproject.toml requirements/dev.txt tools/prepare
 	@PYTHON=$(PYTHON) tools/prepare $(VENV)
 	@touch $(STAMP)
 
@@ -74,6 +74,12 @@ testbed: $(STAMP) ## start NODES engines, print a ready tenured.yml, stop with C
 
 docs: $(STAMP) ## write the generated documents again
 	@$(BIN)/python tools/write_docs.py
+
+lock: ## write requirements/dev.txt again, after a change of setup.cfg (newest: tools/lock --upgrade)
+	@tools/lock
+
+release: $(STAMP) ## build wheel and sdist into dist, and install both into an empty environment
+	@tools/release dist
 
 clean: ## remove what the commands above made in this folder
 	@rm -rf $(VENV) $(OUT) deploy/wheels build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import importlib
 import re
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from typer.main import get_command
 
 from tenure.cli.main import app
@@ -150,3 +153,27 @@ def test_documents_that_are_named_exist() -> None:
         if path.suffix != ".md" and re.search(r"\b(DESIGN|TESTBED|BASELINES|STYLE)\b", text):
             missing.append(f"{path.relative_to(ROOT)} names a document that a clone lacks")
     assert not missing, "\n".join(missing)
+
+
+def test_the_lock_holds_what_setup_cfg_asks_for() -> None:
+    """After a change of setup.cfg `make lock` writes requirements/dev.txt again."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    asked = setup["options"]["install_requires"] + setup["options.extras_require"]["dev"]
+    text = (ROOT / "requirements/dev.txt").read_text()
+    locked: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ]+)", text, re.MULTILINE):
+        locked.setdefault(name, []).append(version)
+    for line in asked.split("\n"):
+        if line:
+            wanted = Requirement(line)
+            versions = locked.get(canonicalize_name(wanted.name), [])
+            assert versions, f"{wanted.name} is not locked"
+            assert all(wanted.specifier.contains(one) for one in versions), f"{line}: {versions}"
+
+
+def test_the_lock_has_a_hash_for_each_package_and_names_no_index() -> None:
+    text = (ROOT / "requirements/dev.txt").read_text()
+    assert "://" not in text
+    for block in re.split(r"^(?=[a-z0-9-]+==)", text, flags=re.MULTILINE)[1:]:
+        assert "--hash=sha256:" in block, block.splitlines()[0]
