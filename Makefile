@@ -78,7 +78,7 @@ docs: $(STAMP) ## write the generated documents again
 lock: ## write requirements/dev.txt again, after a change of setup.cfg (newest: tools/lock --upgrade)
 	@tools/lock
 
-release: $(STAMP) ## build wheel and sdist into dist, and install both into an empty environment
+release: $(STAMP) ## build wheel, sdist and bill of materials into dist; show that both install
 	@tools/release dist
 
 clean: ## remove what the commands above made in this folder
