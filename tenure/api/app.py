@@ -16,7 +16,8 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from tenure.api.backend import Backend
-from tenure.api.body import parse_json, require_plain
+from tenure.api.body import parse_json, require_few, require_plain
+from tenure.api.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
 from tenure.api.call import KNOWN, Call, checked_body, checked_query
 from tenure.api.endpoint import Endpoint
 from tenure.api.gate import Gate
@@ -33,6 +34,7 @@ from tenure.model.errors import Problem, TenureError
 
 log = logging.getLogger("tenure.api")
 REQUEST_ID = web.RequestKey("request_id", str)
+BULK = web.AppKey("bulk", Bulk)
 #: A longer body is read in a thread: ten thousand rows take a tenth of a second.
 AT_ONCE_BYTES = 1 << 16
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -47,6 +49,7 @@ def build_app(backend: Backend, options: Options) -> web.Application:
     app[TASKS] = set()
     app[TURNS] = Turns()
     app[TAIL] = Tail()
+    app[BULK] = Bulk()
     app.on_shutdown.append(end_streams)
     app.on_response_prepare.append(name_server)
     for endpoint in ENDPOINTS:
@@ -185,21 +188,45 @@ def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
         if not _expects_what_it_may(request):
             raise refused(417, "unknown_expectation", "must be 100-continue", field="Expect")
         query = checked_query(endpoint.query, _single(request)) if request.query_string else blank()
-        raw = b"" if endpoint.is_raw else await _read(request, endpoint, options)
-        if len(raw) <= AT_ONCE_BYTES:
-            document, body = _checked(endpoint, raw)
-        else:
-            if endpoint.body is not None:
-                endpoint.body.model_rebuild()  # see ``complete``
-            document, body = await asyncio.to_thread(_checked, endpoint, raw)
+        document, body = await _taken(request, endpoint, options)
         call = Call(request, backend, options, request[REQUEST_ID], document, body, query)
         return await endpoint.handler(call)
 
     return serve
 
 
+async def _taken(
+    request: web.Request, endpoint: Endpoint, options: Options
+) -> tuple[Any, BaseModel | None]:
+    """Return a request's body and its model; large ones are checked off the loop, few at a time.
+
+    Raises HttpProblem (400, 408, 413, 415, 422, 503).
+    """
+    if endpoint.is_raw:
+        return _checked(endpoint, b"")
+    limit = options.max_plan_bytes if endpoint.is_large else options.max_body_bytes
+    size = limit if request.content_length is None else min(request.content_length, limit)
+    if not request.body_exists or size <= AT_ONCE_BYTES:
+        return _checked(endpoint, await _read(request, endpoint, options))
+    guard = guard_of(request)
+    bulk = request.app[BULK]
+    with bulk.room(guard.peer if guard is not None else "unknown", size):
+        raw = await _read(request, endpoint, options)
+        if len(raw) <= AT_ONCE_BYTES:
+            return _checked(endpoint, raw)
+        if endpoint.body is not None:
+            endpoint.body.model_rebuild()  # see ``complete``
+        async with bulk.checking:
+            return await asyncio.to_thread(_checked, endpoint, raw)
+
+
 def _checked(endpoint: Endpoint, raw: bytes) -> tuple[Any, BaseModel | None]:
-    """Return a body as it came and its model. Raises HttpProblem (400, 422)."""
+    """Return a body as it came and its model. Raises HttpProblem (400, 413, 422)."""
+    require_few(raw, MAX_MANY_VALUES if endpoint.is_large else MAX_VALUES)
+    if endpoint.is_large and endpoint.body is not None and len(raw) > AT_ONCE_BYTES:
+        # lengths first: the model ends at the first row that is wrong, before all are in memory
+        body = checked_body(endpoint.body, raw)
+        return parse_json(raw), body
     document = parse_json(raw) if raw else None
     if endpoint.body is not None:
         return document, checked_body(endpoint.body, raw or b"{}")

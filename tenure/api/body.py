@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from aiohttp import web
 
+from tenure.api.bulk import has_more_values
 from tenure.api.problems import HttpProblem, refused
 from tenure.model.errors import FieldError, Problem
 
@@ -23,6 +25,8 @@ MAX_INT = 2**63 - 1
 INT_DIGITS = 20
 MAX_FAULTS = 20
 MAX_KEY = 64
+#: Twice what any mapping may have, so that one that has too many is told by its own name.
+MAX_MEMBERS = 2048
 
 
 class _Repeated(dict[str, Any]):
@@ -38,6 +42,12 @@ def require_plain(request: web.Request) -> None:
         raise refused(415, "unsupported_media", told, field="Content-Encoding")
 
 
+def require_few(raw: bytes, most: int) -> None:
+    """Raise HttpProblem (413) for a body of more than ``most`` values, by its bytes alone."""
+    if has_more_values(raw, most):
+        raise refused(413, "too_large", f"the body may have {most} values", field="body")
+
+
 def parse_json(raw: bytes) -> Any:
     """Return the document in ``raw``.
 
@@ -46,7 +56,7 @@ def parse_json(raw: bytes) -> Any:
     """
     document = _load(raw)
     if not is_sound(document, 0):
-        found = list(faults(document, "", 0))[:MAX_FAULTS]
+        found = list(islice(faults(document, "", 0), MAX_FAULTS))
         detail = f"{found[0].path or 'body'}: {found[0].message}"
         raise HttpProblem(Problem("invalid_input", detail, 422, tuple(found)))
     return document
@@ -74,6 +84,9 @@ def _int(digits: str) -> int:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_MEMBERS:
+        told = f"an object may have {MAX_MEMBERS} members; one has {pairs[0][0][:MAX_KEY]!r}"
+        raise refused(422, "invalid_input", told, field="body")
     whole = dict(pairs)
     if len(whole) == len(pairs):
         return whole

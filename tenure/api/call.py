@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from tenure.api import versions
 from tenure.api.backend import Backend
 from tenure.api.options import Options
-from tenure.api.problems import HttpProblem, refused
+from tenure.api.problems import MAX_FIELDS, HttpProblem, refused
 from tenure.api.schemas.fields import IMAGE, LINE, NAME
 from tenure.api.schemas.jobs import VOLUME
 from tenure.api.schemas.queries import WORDS
@@ -29,6 +29,8 @@ MAX_KEY = 255
 #: Made once: ``json.dumps`` makes one at each call.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+#: So many of pydantic's faults are looked at; branches of a union may tell one several times.
+MAX_FAULTS = 4 * MAX_FIELDS
 #: Endings of pydantic's paths that name a branch of a union and mean nothing to a caller.
 #: How pydantic begins a rule that a value breaks.
 _SUBJECTS = ("Input", "String", "List", "Dictionary", "Value")
@@ -176,7 +178,10 @@ def json_bytes(data: Any) -> bytes:
 
 
 def checked_body(model: type[M], raw: bytes) -> M:
-    """Return the model of a body that ``parse_json`` has passed; HttpProblem (422) otherwise."""
+    """Return the model of a body; HttpProblem (400, 422) otherwise.
+
+    ``parse_json`` looks for what pydantic passes over.
+    """
     try:
         return model.model_validate_json(raw)
     except ValidationError as error:
@@ -194,7 +199,10 @@ def checked_query(model: type[M], query: Mapping[str, str]) -> M:
 def invalid(error: ValidationError) -> HttpProblem:
     """Return pydantic's faults as a problem, each with its path in the caller's own terms."""
     fields = []
-    for fault in error.errors(include_url=False, include_input=False):
+    found = error.errors(include_url=False, include_input=False)
+    if found[0]["type"] == "json_invalid":
+        return refused(400, "malformed_json", found[0]["msg"], field="body")
+    for fault in found[:MAX_FAULTS]:
         pattern = str(fault.get("ctx", {}).get("pattern", ""))
         message = FORMS.get(pattern) or _message(fault["type"], fault["msg"])
         fields.append(FieldError(_path(fault["loc"]), message))

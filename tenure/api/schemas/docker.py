@@ -14,9 +14,9 @@ from tenure.api.schemas.fields import MAX_CPUS, MAX_ITEMS, MAX_MEMORY, Line, Str
 
 Bytes = Annotated[int, Field(ge=0, le=MAX_MEMORY)]
 Texts = Annotated[list[Text], Field(max_length=MAX_ITEMS)]
-Objects = Annotated[list[dict[str, Any]], Field(max_length=MAX_ITEMS)]
-Map = dict[str, Any]
-TextMap = dict[str, Text]
+Map = Annotated[dict[str, Any], Field(max_length=MAX_ITEMS)]
+Objects = Annotated[list[Map], Field(max_length=MAX_ITEMS)]
+TextMap = Annotated[dict[str, Text], Field(max_length=MAX_ITEMS)]
 
 #: Field names by type, for what has no type of its own below.
 HOST_FIELDS: dict[Any, str] = {
@@ -31,9 +31,9 @@ HOST_FIELDS: dict[Any, str] = {
     Objects: "BlkioWeightDevice BlkioDeviceReadBps BlkioDeviceWriteBps BlkioDeviceReadIOps "
     "BlkioDeviceWriteIOps Devices DeviceRequests Ulimits Mounts",
     TextMap: "StorageOpt Tmpfs Sysctls Annotations",
-    list[int]: "ConsoleSize",
+    Annotated[list[int], Field(max_length=MAX_ITEMS)]: "ConsoleSize",
     Map: "LogConfig",
-    dict[str, Objects | None]: "PortBindings",
+    Annotated[dict[str, Objects | None], Field(max_length=MAX_ITEMS)]: "PortBindings",
 }
 CONFIG_FIELDS: dict[Any, str] = {
     Line: "Hostname Domainname User WorkingDir MacAddress StopSignal",
@@ -41,7 +41,7 @@ CONFIG_FIELDS: dict[Any, str] = {
     bool: "AttachStdin AttachStdout AttachStderr Tty OpenStdin StdinOnce NetworkDisabled "
     "ArgsEscaped",
     Texts: "OnBuild Shell",
-    dict[str, Map]: "ExposedPorts Volumes",
+    Annotated[dict[str, Map], Field(max_length=MAX_ITEMS)]: "ExposedPorts Volumes",
     Map: "Healthcheck NetworkingConfig",
 }
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, FailFast, Field, StringConstraints, model_validator
 
 from tenure.api.schemas.fields import Key, Line, Name, Strict, Text
 from tenure.api.schemas.jobs import EPOCH, Moment
 from tenure.model.plan import Kept, Move, NodeNote, Plan
 
 #: More than the containers of the largest fleet tenure is designed for.
+#: Their lists are checked up to the first that is wrong: one worker's code made all of them.
 MAX_MOVES = 50_000
 #: A year: a drain that waits longer has been forgotten.
 MAX_DRAIN_S = 365 * 24 * 3600.0
@@ -168,9 +169,9 @@ class PlanRequest(Strict):
     generation: Name
     revision: int = Field(ge=0)
     expires_at: Moment
-    moves: list[MoveRequest] = Field(max_length=MAX_MOVES)
-    kept: list[KeptRequest] = Field(default=[], max_length=MAX_MOVES)
-    nodes: list[NodeNoteRequest] = Field(default=[], max_length=MAX_MOVES)
+    moves: Annotated[list[MoveRequest], FailFast()] = Field(max_length=MAX_MOVES)
+    kept: Annotated[list[KeptRequest], FailFast()] = Field(default=[], max_length=MAX_MOVES)
+    nodes: Annotated[list[NodeNoteRequest], FailFast()] = Field(default=[], max_length=MAX_MOVES)
 
     def plan(self) -> Plan:
         """Return the plan as the core takes it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, FailFast, Field, StringConstraints, model_validator
 
 from tenure.api.schemas.fields import Key, Name, Strict
 from tenure.api.schemas.jobs import EPOCH, Moment
@@ -124,7 +124,7 @@ class ForecastsRequest(Strict):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     run_id: Key
-    forecasts: list[ForecastRequest] = Field(max_length=MAX_FORECASTS)
+    forecasts: Annotated[list[ForecastRequest], FailFast()] = Field(max_length=MAX_FORECASTS)
     is_last: bool = False
 
 

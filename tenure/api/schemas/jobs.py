@@ -80,14 +80,14 @@ Moment = Annotated[
 ]
 Command = Annotated[
     list[Text],
-    BeforeValidator(words),
     Field(max_length=MAX_ITEMS),
+    BeforeValidator(words),
     WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
 ]
 Env = Annotated[
     list[Text],
+    Field(max_length=MAX_ITEMS),  # first, so that a list ends there: after, all of it is checked
     BeforeValidator(environment),
-    Field(max_length=MAX_ITEMS),
     WithJsonSchema(
         {
             "anyOf": [

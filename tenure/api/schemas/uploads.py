@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, FailFast, Field
 
 from tenure.api.problems import refused
 from tenure.api.schemas.datasets import BlockSize
@@ -60,7 +60,7 @@ class UploadRequest(Strict):
     )
 
     name: Name
-    files: list[UploadedFile] = Field(min_length=1, max_length=MAX_FILES)
+    files: Annotated[list[UploadedFile], FailFast()] = Field(min_length=1, max_length=MAX_FILES)
     put: PutOptions | None = Field(default=None, description="How it is going to be put.")
 
 
