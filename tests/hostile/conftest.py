@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed import NodeSpec, Testbed, check
+from tenure.config.certificates import client_context
+from tenure.model.access import TlsFiles
+from testbed import NodeSpec, Testbed, certificates, check
 from tests.faults.tenured import Tenured
 from tests.hostile.lab import Daemon
 
@@ -25,17 +27,25 @@ def daemon() -> Iterator[Daemon]:
             config = bed.config()
             config |= {
                 "state_dir": str(folder / "state"),
-                "listen": [f"unix://{folder}/d.sock", "tcp://127.0.0.1:0"],
+                "listen": [
+                    f"unix://{folder}/d.sock",
+                    "tcp://127.0.0.1:0",
+                    "https://127.0.0.1:0",
+                ],
+                "tls": {"cert": f"{folder}/own.pem", "key": f"{folder}/own.key"},
                 "generations": ["nursery"],
                 # schemathesis is wrong about the token more often than anybody
                 "limits": {"history": 500, "wrong_tokens_per_s": 10_000},
             }
+            authority = certificates.Authority(folder)
+            authority.issue(folder / "own", ["localhost"])
             tenured = Tenured(folder, config, {})
             tenured.start()
             ready = json.loads((folder / "state" / "tenured.json").read_text())
-            port = int(ready["addresses"][-1].rsplit(":", 1)[1])
+            plain, secure = (int(one.rsplit(":", 1)[1]) for one in ready["addresses"][-2:])
             token = (folder / "state" / "token").read_text().strip()
-            made = Daemon(tenured, port, token)
+            context = client_context(TlsFiles(str(authority.cert)))
+            made = Daemon(tenured, plain, secure, context, token)
             try:
                 yield made
                 assert tenured.is_running, tenured.tail()

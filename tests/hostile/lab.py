@@ -7,6 +7,7 @@ import http.client
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -24,11 +25,18 @@ LATE_S = 9.0
 
 @dataclass
 class Daemon:
-    """The daemon's process and how to reach it over TCP."""
+    """The daemon's process and how to reach it over TCP, where ``is_tls`` over TLS."""
 
     tenured: Tenured
-    port: int
+    plain_port: int
+    tls_port: int
+    context: ssl.SSLContext
     token: str
+    is_tls: bool = False
+
+    @property
+    def port(self) -> int:
+        return self.tls_port if self.is_tls else self.plain_port
 
     @property
     def bearer(self) -> str:
@@ -36,7 +44,8 @@ class Daemon:
 
     def connect(self, timeout_s: float = WAIT_S) -> socket.socket:
         """Return a raw connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s)
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=timeout_s)
+        return self.context.wrap_socket(sock, server_hostname="localhost") if self.is_tls else sock
 
     def head(self, line: str, *headers: str, is_last: bool = False) -> bytes:
         """Return a request's head with Host and token; ``is_last``: it ends the connection."""
@@ -53,7 +62,8 @@ class Daemon:
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Return status and JSON of one well-formed request."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        connection = http.client.HTTPConnection("localhost", self.port, timeout=WAIT_S)
+        connection.sock = self.connect()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         data = None
         if body is not None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +22,11 @@ BODY_S = 30
 LATE_S = 30
 
 
+@pytest.fixture(scope="module", params=["tcp", "https"])
+def daemon(request: pytest.FixtureRequest, daemon: Daemon) -> Daemon:
+    return replace(daemon, is_tls=request.param == "https")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def bystander(daemon: Daemon) -> Iterator[Probe]:
     with watched(daemon) as probe:
@@ -29,7 +36,7 @@ def bystander(daemon: Daemon) -> Iterator[Probe]:
 def ended_after(sock: socket.socket, begun: float, within_s: float) -> float:
     """Return after how long the other side closed; fails if it did not within the time."""
     sock.settimeout(within_s)
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(ConnectionError, ssl.SSLEOFError):
         while sock.recv(1 << 16):
             pass
     return time.monotonic() - begun

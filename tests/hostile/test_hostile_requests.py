@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,11 @@ pytestmark = pytest.mark.engines
 MIB = 1 << 20
 TEN_MB = 10 * MIB
 JSON_TYPE = "Content-Type: application/json"
+
+
+@pytest.fixture(scope="module", params=["tcp", "https"])
+def daemon(request: pytest.FixtureRequest, daemon: Daemon) -> Daemon:
+    return replace(daemon, is_tls=request.param == "https")
 
 
 @pytest.fixture(scope="module", autouse=True)
