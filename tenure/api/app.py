@@ -46,7 +46,7 @@ def build_app(backend: Backend, options: Options) -> web.Application:
         middlewares=[_guarded, _problems(), _gatekeeper(options)],
         client_max_size=max(options.max_body_bytes, options.max_plan_bytes),
     )
-    app[TASKS] = set()
+    app[TASKS] = {}
     app[TURNS] = Turns()
     app[TAIL] = Tail()
     app[BULK] = Bulk()

@@ -78,9 +78,11 @@ class Store:
         self._bounds = bounds
         self._lock_file = lock
         self._write_lock = threading.Lock()
-        self._read_lock = threading.Lock()
+        self._read_lock, self._browse_lock = threading.Lock(), threading.Lock()
         self._writer: sqlite3.Connection | None = connect_writer(path)
         self._reader = connect_reader(path)
+        # for what takes long and is asked for in threads: what is quick must not wait for it
+        self._browser = connect_reader(path)
 
     @classmethod
     def open(
@@ -168,7 +170,7 @@ class Store:
         only = f"AND type IN ({marks})" if types is not None else ""
         query = f"SELECT seq, at_us, type, subject, body FROM events WHERE seq > ? {only}"
         values = (seq, *(types or ()), max(0, min(limit, MAX_EVENTS_READ)))
-        with self._reading() as db:
+        with self._browsing() as db:
             rows = db.execute(f"{query} ORDER BY seq LIMIT ?", values).fetchall()
         return [
             StoredEvent(number, at_us, type_, subject, json.loads(body))
@@ -193,7 +195,7 @@ class Store:
 
     def read_log(self, key: str) -> bytes | None:
         """Return a kept log, None if there is none (any more)."""
-        with self._reading() as db:
+        with self._browsing() as db:
             row = db.execute("SELECT body FROM logs WHERE key = ?", (key,)).fetchone()
         return None if row is None else bytes(row[0])
 
@@ -223,8 +225,9 @@ class Store:
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and give the directory up; twice is a no-op."""
-        with self._write_lock, self._read_lock:
+        with self._write_lock, self._read_lock, self._browse_lock:
             self._reader.close()
+            self._browser.close()
             if self._writer is not None:
                 with suppress(sqlite3.Error):  # a full disk: it is folded in at the next start
                     self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -244,6 +247,11 @@ class Store:
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._read_lock, translated(self._path):
             yield self._reader
+
+    @contextmanager
+    def _browsing(self) -> Iterator[sqlite3.Connection]:
+        with self._browse_lock, translated(self._path):
+            yield self._browser
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

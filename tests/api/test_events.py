@@ -7,13 +7,15 @@ import functools
 import http.client
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tenure.client.sse import Sse, lines, parse
+from tenure.core.state.tables import PublicEvent
 from tests.api.fleet import CoreBackend
-from tests.api.server import JOB, WAIT_S, Server
+from tests.api.server import JOB, TOKEN, WAIT_S, Server
 
 
 @contextmanager
@@ -119,16 +121,79 @@ def test_bad_last_event_id(server: Server) -> None:
         assert (answer.status, answer.fields) == (422, ["Last-Event-ID"])
 
 
-def test_streams_are_bounded(folder: Path) -> None:
-    server = Server(folder, max_streams=2)
+def opened(server: Server, stack: contextlib.ExitStack, *, is_tcp: bool) -> tuple[int, bytes]:
+    """Open a stream for as long as the stack; return status and, where it is refused, the body."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT_S)
+    if not is_tcp:
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(WAIT_S)
+        connection.sock.connect(str(server.socket))
+    stack.callback(connection.close)
+    headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {TOKEN}"}
+    connection.request("GET", "/v1/events", headers=headers)
+    response = connection.getresponse()
+    return response.status, response.read() if response.status != 200 else b""
+
+
+def test_streams_are_bounded_for_each_client_and_in_all(folder: Path) -> None:
+    server = Server(folder, max_streams=3)
     try:
-        with stream(server) as one, stream(server) as two:
-            next(one)
-            next(two)
-            answer = server.get("/v1/events", Accept="text/event-stream")
-            assert (answer.status, answer.json["code"]) == (429, "too_many_streams")
+        with contextlib.ExitStack() as stack:
+            assert opened(server, stack, is_tcp=True)[0] == 200
+            status, body = opened(server, stack, is_tcp=True)
+            assert (status, b"streams of yours" in body) == (429, True)
+            assert opened(server, stack, is_tcp=False)[0] == 200
+        server.restart_listeners()
+        assert server.get("/livez").status == 200
     finally:
         server.close()
+    server = Server(folder, max_streams=1)
+    try:
+        with contextlib.ExitStack() as stack:
+            assert opened(server, stack, is_tcp=True)[0] == 200
+            status, body = opened(server, stack, is_tcp=False)
+            assert (status, b"streams are open, the limit;" in body) == (429, True)
+    finally:
+        server.close()
+
+
+def test_filtered_streams_at_any_place_get_what_they_asked_for(server: Server) -> None:
+    """Behind what is kept in memory, at its begin, in it, and at its end."""
+    assert server.post("/v1/jobs", JOB).status == 201
+    every = server.get("/v1/events?limit=1000").json["items"]
+    types = sorted({event["type"] for event in every})
+    for kind in (*types, "none.such"):
+        wanted = [event for event in every if event["type"] == kind]
+        for after in (0, 1, len(every) // 2, len(every) - 1, len(every)):
+            left = [event for event in wanted if event["seq"] > after]
+            with stream(server, f"?after={after}&types={kind}") as events:
+                found = [next(shown(events)).data for _ in left]
+                assert found == left
+                assert next(events).data is None  # a heartbeat, and nothing more
+
+
+def test_no_stream_is_read_on_the_loop(server: Server) -> None:
+    """A store that is slow to search holds those who wait for it, and nobody else."""
+    search = server.backend.events_after
+    searched: set[int] = set()
+
+    def slow(seq: int, limit: int, types: Collection[str]) -> list[PublicEvent]:
+        searched.add(threading.get_ident())
+        time.sleep(0.5)
+        return search(seq, limit, types)
+
+    server.backend.events_after = slow  # type: ignore[method-assign]
+    with contextlib.ExitStack() as stack:
+        for _ in range(8):
+            status, _ = opened(server, stack, is_tcp=True)
+            assert status == 200
+            begun = time.monotonic()
+            assert server.get("/livez").status == 200
+            assert time.monotonic() - begun < 0.4
+        server.post("/v1/jobs", JOB)
+    loop_thread = server.on_loop(threading.get_ident)
+    assert searched
+    assert loop_thread not in searched
 
 
 def test_shutdown_ends_the_streams(folder: Path) -> None:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from bisect import bisect_right
 from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
 
 from aiohttp import web
 
@@ -24,8 +28,10 @@ from tenure.core.state.tables import PublicEvent
 
 #: Events per read: bounds what one slow reader holds in memory.
 BATCH = 200
-#: Batches kept for other readers: some 50 kB each.
-MAX_SHARED = 16
+#: The newest events, kept for all streams: some 300 bytes each.
+WINDOW = 2000
+#: Streams behind those that are read for at a time; the others wait their turn.
+READING_AT_ONCE = 2
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
@@ -33,23 +39,69 @@ HEADERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An event as a stream shows it."""
+
+    seq: int
+    type: str
+    text: str
+
+
 class Tail:
-    """The newest batches, shared: most readers are at the same place and want the same."""
+    """The newest events, read once for all streams, and the batches of streams that are behind.
+
+    Nothing is read on the loop: a rare type is looked for through all that is kept.
+    """
 
     def __init__(self) -> None:
-        self._last = -1
-        self._batches: dict[tuple[int, tuple[str, ...]], tuple[bytes, int]] = {}
+        self._lines: list[Line] = []
+        self._begin = self._end = 0
+        self._extending = asyncio.Lock()
+        self._reading = asyncio.Semaphore(READING_AT_ONCE)
 
-    def after(self, backend: Backend, after: int, types: tuple[str, ...]) -> tuple[bytes, int]:
-        """Return what ``_batch`` does."""
+    async def after(
+        self, backend: Backend, after: int, types: Collection[str]
+    ) -> tuple[bytes, int]:
+        """Return the text of the next events and the number of the last one that it covers.
+
+        Without events the text is a heartbeat: a comment, and an id without data, which moves a
+        reader's Last-Event-ID over events of types it did not ask for.
+        """
         last = backend.last_seq
-        if last != self._last or len(self._batches) >= MAX_SHARED:
-            self._last = last
-            self._batches.clear()
-        key = (after, types)
-        if key not in self._batches:
-            self._batches[key] = _batch(backend, after, types)
-        return self._batches[key]
+        await self._extend(backend, last)
+        is_there = self._begin <= after <= last <= self._end and after + 1 >= backend.first_seq
+        if is_there:
+            return self._newest(after, last, types)
+        async with self._reading:
+            return await asyncio.to_thread(_batch, backend, after, types)
+
+    async def _extend(self, backend: Backend, last: int) -> None:
+        """Read what is new, up to ``last``."""
+        if self._end == last:
+            return
+        async with self._extending:
+            if last < self._end:  # the numbers began anew
+                self._lines, self._begin, self._end = [], last, last
+            if last - self._end > WINDOW:
+                self._lines, self._begin, self._end = [], last - WINDOW, last - WINDOW
+            while self._end < last:
+                found = await asyncio.to_thread(_read, backend, self._end, last)
+                if not found:
+                    self._end = last
+                    break
+                self._lines += found
+                self._end = found[-1].seq
+            if len(self._lines) > WINDOW:
+                del self._lines[:-WINDOW]
+                self._begin = self._lines[0].seq - 1
+
+    def _newest(self, after: int, last: int, types: Collection[str]) -> tuple[bytes, int]:
+        place = bisect_right(self._lines, after, key=attrgetter("seq"))
+        newer = (line for line in islice(self._lines, place, None) if line.seq <= last)
+        found = list(islice((x for x in newer if not types or x.type in types), BATCH))
+        covered = found[-1].seq if len(found) == BATCH else last
+        return _text([line.text for line in found], covered), covered
 
 
 TAIL = web.AppKey("tail", Tail)
@@ -107,7 +159,7 @@ async def _stream(call: Call) -> web.StreamResponse:
     try:
         await response.write(b"retry: 1000\n\n")
         while True:
-            text, after = tail.after(call.backend, after, types)
+            text, after = await tail.after(call.backend, after, types)
             await response.write(text)
             if after >= call.backend.last_seq:
                 seen = call.backend.last_seq
@@ -117,11 +169,7 @@ async def _stream(call: Call) -> web.StreamResponse:
 
 
 def _batch(backend: Backend, after: int, types: Collection[str]) -> tuple[bytes, int]:
-    """Return the text of the next events and the number of the last one that it covers.
-
-    Without events the text is a heartbeat: a comment, and an id without data, which moves a
-    reader's Last-Event-ID over events of types it did not ask for.
-    """
+    """Return what ``Tail.after`` does, read from the store."""
     last = backend.last_seq
     parts = []
     if after > last:
@@ -138,7 +186,17 @@ def _batch(backend: Backend, after: int, types: Collection[str]) -> tuple[bytes,
         after = found[-1].seq
     else:
         after = max(after, last, *(event.seq for event in found))
-    return ("".join(parts) or f": heartbeat\nid: {after}\n\n").encode(), after
+    return _text(parts, after), after
+
+
+def _read(backend: Backend, after: int, last: int) -> list[Line]:
+    """Return the next events up to ``last``, of all types."""
+    found = backend.events_after(after, BATCH, ())
+    return [Line(one.seq, one.type, _event(one)) for one in found if one.seq <= last]
+
+
+def _text(parts: list[str], after: int) -> bytes:
+    return ("".join(parts) or f": heartbeat\nid: {after}\n\n").encode()
 
 
 def _event(event: PublicEvent) -> str:
