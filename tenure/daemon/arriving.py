@@ -7,7 +7,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tenure.model.errors import FieldError, InvalidInput, NotFound, Unavailable
@@ -25,6 +25,7 @@ class ArrivingChunk:
 
     def __init__(self, content: Path, file: UploadFile, offset: int) -> None:
         self._path = content / file.name if file.name else content
+        self._below = content.parent
         self._file = file
         self._offset = offset
         self._most = min(CHUNK_BYTES, file.size_bytes - offset)
@@ -36,9 +37,13 @@ class ArrivingChunk:
         self.is_kept = False
 
     def open(self) -> None:
-        """Open the file, cut to what was noted of it."""
+        """Open the file, cut to what was noted of it; the first chunk makes it and its folders."""
         with self._turn():
-            self._handle = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            if not self._offset:
+                make_folders(self._path, self._below)
+                flags |= os.O_CREAT
+            self._handle = os.open(self._path, flags, 0o600)
             os.ftruncate(self._handle, self._offset)
 
     def add(self, piece: bytes) -> None:
@@ -99,6 +104,13 @@ def disk_faults() -> Iterator[None]:
             raise NotFound("the upload was given up meanwhile") from None
         told = f"the daemon cannot write uploads: {error.strerror}"
         raise Unavailable(told, code="disk_failed") from None
+
+
+def make_folders(path: Path, below: Path) -> None:
+    """Make the folders of a file ``below`` one; FileNotFoundError where that is not there."""
+    for folder in reversed(path.relative_to(below).parents[:-1]):
+        with suppress(FileExistsError):
+            (below / folder).mkdir(mode=0o700)
 
 
 def give_its_time(handle: int, file: UploadFile) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenure.core.state.tables import Tables
-from tenure.daemon.arriving import ArrivingChunk, disk_faults, give_its_time
+from tenure.daemon.arriving import ArrivingChunk, disk_faults, give_its_time, make_folders
 from tenure.daemon.inputs import listing
 from tenure.model.dataset import DatasetFile, DatasetState
 from tenure.model.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
@@ -36,6 +36,10 @@ log = logging.getLogger(__name__)
 MANIFEST, CONTENT, RECEIVED = "manifest.json", "content", "received"
 #: Uploads that are open, and chunks that are on their way, at the same time: of all, of a client.
 MAX_UPLOADS, MAX_BUSY, MAX_BUSY_OF_ONE = 100, 64, 4
+MAX_UPLOADS_OF_ONE = 25
+#: What a file or a folder takes beside its bytes: a block of its own, and its inode.
+ENTRY_BYTES = 4096
+MAX_FOLDERS = 10_000
 #: What an upload leaves free on the disk: the daemon's own state lies there.
 SPARE_BYTES = 256 * MIB
 REMEDY = "tenure dataset uploads lists them, tenure dataset abandon gives one up"
@@ -53,19 +57,24 @@ class UploadParams:
 
 @dataclass(slots=True)
 class _Open:
-    """An upload as it is kept in memory; ``busy`` are the files that a chunk is coming for."""
+    """An upload as it is kept in memory.
+
+    ``folders`` is how many its files lie in; ``busy`` are the files that a chunk is coming for;
+    ``size_bytes`` the room that it is charged for.
+    """
 
     name: str
     owner: str
     files: tuple[UploadFile, ...]
     received: list[int]
     touched_us: int
+    folders: int
     busy: set[int] = field(default_factory=set)
     is_going: bool = False
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size_bytes = sum(file.size_bytes for file in self.files)
+        self.size_bytes = _charged(self.files, self.folders)
 
 
 class Uploads:
@@ -99,37 +108,40 @@ class Uploads:
 
         Another one of the same client and name is given up for it, unless ``require_free`` raises
         for its id. Raises Conflict ``upload_open`` where another client is bringing other files of
-        that name, ``no_room``, ``uploads_off``; Unavailable ``disk_full``.
+        that name, ``no_room``, ``uploads_off``; Unavailable ``disk_full``; InvalidInput for more
+        than ``MAX_FOLDERS`` folders.
         """
         await self._load()
+        folders = await asyncio.to_thread(_folders_of, files)
+        if folders > MAX_FOLDERS:
+            told = f"they lie in {folders} folders; an upload may have {MAX_FOLDERS}"
+            raise InvalidInput(told, fields=(FieldError("files", told),))
         async with self._beginning:  # who asks at the same time finds it whole
-            return await self._begin(owner, name, files, require_free)
+            for key, one in list(self._open.items()):
+                if one.name == name and not one.is_going:
+                    if self._is_same(one, owner, name, files):
+                        return self._shown(key)
+                    require_free(key)
+                    await self._remove(key)
+            self._require_few(owner)
+            self._require_room(_charged(files, folders))
+            key = f"u-{secrets.token_hex(16)}"
+            await self._make_folder(key, name, owner, files)
+            # not before: who gave it up amid that would leave what is made behind
+            fresh = _Open(name, owner, files, [0] * len(files), self._now_us(), folders)
+            self._open[key] = fresh
+            return self._shown(key)
 
-    async def _begin(
-        self,
-        owner: str,
-        name: str,
-        files: tuple[UploadFile, ...],
-        require_free: Callable[[str], None],
-    ) -> Upload:
-        for key, one in list(self._open.items()):
-            if one.name != name or one.is_going:
-                continue
-            if one.owner != owner:
-                told = f"another client is uploading {name}; it is given up after "
-                told += f"{self._params.expire_us // HOUR_US} h without a chunk: take another name"
-                raise Conflict(told, code="upload_open", fields=(FieldError("name", told),))
-            if one.files == files:
-                return self._shown(key)
-            self._require_idle(one)
-            require_free(key)
-            await self._remove(key)
-        self._require_room(sum(file.size_bytes for file in files))
-        key = f"u-{secrets.token_hex(16)}"
-        await self._make_folder(key, name, owner, files)
-        # not before: who gave it up amid that would leave what is made behind
-        self._open[key] = _Open(name, owner, files, [0] * len(files), self._now_us())
-        return self._shown(key)
+    def _is_same(self, one: _Open, owner: str, name: str, files: tuple[UploadFile, ...]) -> bool:
+        """Whether an open upload is the one asked for; raises Conflict where it must stay."""
+        if one.owner != owner:
+            told = f"another client is uploading {name}; it is given up after "
+            told += f"{self._params.expire_us // HOUR_US} h without a chunk: take another name"
+            raise Conflict(told, code="upload_open", fields=(FieldError("name", told),))
+        if one.files == files:
+            return True
+        self._require_idle(one)
+        return False
 
     async def _make_folder(
         self, key: str, name: str, owner: str, files: tuple[UploadFile, ...]
@@ -225,7 +237,10 @@ class Uploads:
             told = f"{missing} bytes of the upload are still to come"
             raise Conflict(told, code="upload_incomplete", fields=(FieldError("upload", told),))
         one.touched_us = self._now_us()
-        path = str(self.folder / key / CONTENT)
+        here = self.folder / key
+        with disk_faults():
+            await asyncio.to_thread(_complete, here, one.files)
+        path = str(here / CONTENT)
         return await asyncio.to_thread(listing, path, (self.folder,))
 
     def _of(self, owner: str | None, key: str) -> _Open:
@@ -257,17 +272,23 @@ class Uploads:
         if one.busy if number is None else number in one.busy:
             raise Conflict("a chunk of it is on its way; ask again", code="upload_busy")
 
+    def _require_few(self, owner: str) -> None:
+        own = sum(one.owner == owner for one in self._open.values())
+        if len(self._open) >= MAX_UPLOADS or own >= MAX_UPLOADS_OF_ONE:
+            told = f"{own} uploads of yours are open already, and {len(self._open)} in all: a "
+            told += f"client may have {MAX_UPLOADS_OF_ONE}, all together {MAX_UPLOADS}; {REMEDY}"
+            raise Conflict(told, code="no_room")
+
     def _require_room(self, size_bytes: int) -> None:
         most = self._params.capacity_bytes
         if not most:
             told = "uploads are switched off: datasets.upload_capacity of tenured.yml"
             raise Conflict(told, code="uploads_off")
-        if len(self._open) >= MAX_UPLOADS:
-            raise Conflict(f"{MAX_UPLOADS} uploads are open already; {REMEDY}", code="no_room")
         taken = sum(one.size_bytes for one in self._open.values())
         if taken + size_bytes > most:
             told = f"uploads may have {most} bytes in all (datasets.upload_capacity), {taken} are "
-            told += f"taken, and this one has {size_bytes}; {REMEDY}"
+            told += f"taken, and this one takes {size_bytes}, {ENTRY_BYTES} of them for each file "
+            told += f"and folder; {REMEDY}"
             raise Conflict(told, code="no_room", fields=(FieldError("files", told),))
         here = next(p for p in (self.folder, *self.folder.parents) if p.exists())
         arrived = sum(sum(one.received) for one in self._open.values())
@@ -325,19 +346,44 @@ def _content(name: str) -> Path:
     return Path(CONTENT, name) if name else Path(CONTENT)
 
 
-def _make(here: Path, name: str, owner: str, files: tuple[UploadFile, ...]) -> None:
-    """Make the folder of an upload, with all of its files empty; its manifest comes last."""
-    here.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    here.mkdir(mode=0o700)
+def _folders_of(files: tuple[UploadFile, ...]) -> int:
+    """Return how many folders files lie in."""
+    found: set[str] = set()
     for file in files:
+        folder = file.name.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return len(found)
+
+
+def _charged(files: tuple[UploadFile, ...], folders: int) -> int:
+    """Return the bytes that an upload is charged for, those of its entries on the disk too."""
+    return sum(file.size_bytes for file in files) + ENTRY_BYTES * (len(files) + folders)
+
+
+def _complete(here: Path, files: tuple[UploadFile, ...]) -> None:
+    """Make the files of a whole upload that have no bytes: no chunk came for them."""
+    for file in files:
+        if file.size_bytes:
+            continue
         path = here / _content(file.name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        make_folders(path, here)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            if not file.size_bytes:
-                give_its_time(handle, file)
+            give_its_time(handle, file)
         finally:
             os.close(handle)
+
+
+def _make(here: Path, name: str, owner: str, files: tuple[UploadFile, ...]) -> None:
+    """Make the folder of an upload; its manifest comes last.
+
+    Files and the folders that they lie in are made when something comes for them: who announces
+    many and sends nothing takes nothing.
+    """
+    here.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    here.mkdir(mode=0o700)
     (here / RECEIVED).touch(mode=0o600)
     rows = [[file.name, file.size_bytes, file.mtime_ns] for file in files]
     text = json.dumps({"name": name, "owner": owner, "files": rows})
@@ -377,10 +423,12 @@ def _loaded(here: Path) -> _Open:
     touched_us = int((here / RECEIVED).stat().st_mtime * 1_000_000)
     received = _noted(here / RECEIVED, len(files))
     for file, end in zip(files, received, strict=True):
-        there = (here / _content(file.name)).lstat().st_size
+        # nothing of it came yet: it may not be there
+        there = (here / _content(file.name)).lstat().st_size if end else 0
         if not end <= min(there, file.size_bytes):
             raise ValueError(f"{end} bytes of {file.name!r} were noted, {there} are there")
-    return _Open(text["name"], text["owner"], files, received, touched_us)
+    folders = _folders_of(files)
+    return _Open(text["name"], text["owner"], files, received, touched_us, folders)
 
 
 def _noted(path: Path, count: int) -> list[int]:

@@ -156,6 +156,8 @@ def test_a_file_has_the_time_of_its_owner_so_that_it_is_the_same_when_it_is_sent
         desk.send(key, 0, b"ab")
         desk.send(key, 2, b"c")
         folder = desk.folder / key / "content"
+        owner = f"uid {os.getuid()}"
+        desk.server.run(desk.server.backend.uploads.files_of(owner, key, "data"))
         times.append([(folder / name).stat().st_mtime_ns for name in ("a", "b")])
         assert desk.server.send("DELETE", f"/v1/uploads/{key}").status == 200
     assert times == [[5_000, -9]] * 2, "also one of before 1970"
@@ -212,9 +214,13 @@ def test_a_client_that_breaks_off_leaves_nothing_of_its_chunk(desk: Desk) -> Non
     with socket.socket(socket.AF_UNIX) as raw:
         raw.connect(str(desk.server.socket))
         raw.sendall(head.encode() + CONTENT[:5000])
-        _until(lambda: (desk.folder / key / "content").stat().st_size > 0)
+        _until(lambda: _size(desk.folder / key / "content") > 0)
     _until(lambda: (desk.folder / key / "content").stat().st_size == 0)
     _until(lambda: desk.send(key, 0, CONTENT).status == 200)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _until(condition: Any) -> None:
@@ -339,7 +345,7 @@ def test_room_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (whole.status, whole.json["code"]) == (409, "no_room")
     assert "datasets.upload_capacity" in whole.json["detail"]
     assert "tenure dataset abandon" in whole.json["detail"], "what gives room"
-    assert desk.begin({"size": CAPACITY - 1}, name="a").status == 201
+    assert desk.begin({"size": CAPACITY - 4097}, name="a").status == 201
     assert desk.begin({"size": 2}, name="b").json["code"] == "no_room"
     desk.begin_anew(capacity_bytes=0)
     assert desk.begin(name="c").json["code"] == "uploads_off"
@@ -350,6 +356,37 @@ def test_room_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     many = desk.begin({"size": 1}, name="c").json
     assert many["code"] == "no_room"
     assert "tenure dataset abandon" in many["detail"]
+
+
+def test_a_client_may_have_so_many_uploads(desk: Desk) -> None:
+    for number in range(uploads.MAX_UPLOADS_OF_ONE):
+        assert desk.begin({"size": 1}, name=f"d{number}").status == 201
+    more = desk.begin({"size": 1}, name="more").json
+    assert more["code"] == "no_room"
+    assert "uploads of yours" in more["detail"]
+    assert desk.begin({"size": 1}, name="another-s", is_tcp=True).status == 201
+
+
+def test_files_and_folders_are_charged_and_made_when_something_comes(desk: Desk) -> None:
+    """A few hundred kilobytes that announced many deep files made 330,000 inodes."""
+    deep = [{"name": "/".join([f"f{i}", *"abcdefgh", "x"]), "size": 0} for i in range(1000)]
+    desk.begin_anew(capacity_bytes=1 << 30)
+    refused = desk.begin(*deep, *({"name": f"{n}/y", "size": 1} for n in range(2000))).json
+    assert (refused["code"], refused["errors"][0]["field"]) == ("invalid_input", "files")
+    assert "may have 10000" in refused["detail"]
+    begun = desk.begin(*deep[:100], {"name": "p/q/r", "size": 1})
+    assert begun.status == 201
+    key = begun.json["id"]
+    here = desk.folder / key
+    assert sorted(path.name for path in here.rglob("*")) == ["manifest.json", "received"]
+    assert desk.send(key, 0, b"1", number=100).status == 200
+    made = {str(path.relative_to(here)) for path in here.rglob("*")} - {"manifest.json", "received"}
+    assert made == {"content", "content/p", "content/p/q", "content/p/q/r"}
+    desk.begin_anew(capacity_bytes=1 << 30)  # as after a restart
+    assert desk.server.get(f"/v1/uploads/{key}").json["received"] == 1
+    # a thousand folders and files of nothing take room as bytes do
+    desk.begin_anew(capacity_bytes=4096 * 1000)
+    assert desk.begin(*deep[:500], name="other").json["code"] == "no_room"
 
 
 def test_a_disk_that_fills_up_leaves_nothing_of_the_chunk(
@@ -447,6 +484,7 @@ def test_a_long_list_of_files_is_read_beside_the_loop(
     monkeypatch.setattr("tenure.api.app.parse_json", noting(parse_json))
     monkeypatch.setattr("tenure.api.handlers.uploads.upload_files", noting(upload_files))
     monkeypatch.setattr("tenure.api.handlers.uploads.upload_view", noting(upload_view))
+    desk.begin_anew(capacity_bytes=1 << 30)
     made = desk.begin(*({"name": f"folder/{n:05}.log", "size": 1} for n in range(3000)))
     assert made.status == 201
     assert len(made.json["files"]) == 3000
@@ -489,7 +527,6 @@ def test_links_that_somebody_laid_are_not_followed(desk: Desk, tmp_path: Path) -
     target = tmp_path / "target"
     target.write_bytes(b"safe")
     content = desk.folder / key / "content"
-    content.unlink()
     content.symlink_to(target)
     answer = desk.send(key, 0, CONTENT)
     assert (answer.status, answer.json["code"]) == (503, "disk_failed")
