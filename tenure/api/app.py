@@ -15,10 +15,11 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel
 
+from tenure.api.accessport import CALLER
 from tenure.api.backend import Backend
 from tenure.api.body import parse_json, require_few, require_plain
 from tenure.api.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
-from tenure.api.call import KNOWN, Call, checked_body, checked_query
+from tenure.api.call import Call, checked_body, checked_query
 from tenure.api.endpoint import Endpoint
 from tenure.api.gate import Gate
 from tenure.api.guard import guard_of
@@ -30,6 +31,7 @@ from tenure.api.protocol import CUT, name_server
 from tenure.api.routes import ENDPOINTS
 from tenure.api.slices import TURNS, Turns
 from tenure.api.streams import TASKS, end_streams
+from tenure.model import roles
 from tenure.model.errors import Problem, TenureError
 
 log = logging.getLogger("tenure.api")
@@ -85,7 +87,7 @@ def _document() -> bytes:
 
 
 OPEN_PATHS = frozenset(
-    (*(endpoint.path for endpoint in ENDPOINTS if endpoint.is_open), "/openapi.json")
+    route.partition(" ")[2] for route, need in roles.NEEDS.items() if need.is_open
 )
 
 
@@ -94,7 +96,12 @@ def _gatekeeper(options: Options) -> Any:
 
     @web.middleware
     async def keep(request: web.Request, handler: Next) -> web.StreamResponse:
-        request[KNOWN] = gate.check(request, is_open=request.path in OPEN_PATHS)
+        """Find out who asks, and whether it may: the one place where roles are checked."""
+        caller = gate.check(request, is_open=request.path in OPEN_PATHS)
+        request[CALLER] = caller
+        resource = request.match_info.route.resource
+        if resource is not None:  # None: there is no such path, or method
+            roles.need_of(request.method, resource.canonical).require(caller)
         return await handler(request)
 
     return keep

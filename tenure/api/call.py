@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from tenure.api import versions
+from tenure.api.accessport import CALLER
 from tenure.api.backend import Backend
 from tenure.api.options import Options
 from tenure.api.problems import MAX_FIELDS, HttpProblem, refused
@@ -22,9 +23,9 @@ from tenure.api.schemas.jobs import VOLUME
 from tenure.api.schemas.queries import WORDS
 from tenure.model.errors import FieldError, Problem, Unavailable
 from tenure.model.events import Command
+from tenure.model.roles import Caller
 
 M = TypeVar("M", bound=BaseModel)
-KNOWN = web.RequestKey("known", bool)
 MAX_KEY = 255
 #: Made once: ``json.dumps`` makes one at each call.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
@@ -79,7 +80,15 @@ class Call:
     @property
     def is_known(self) -> bool:
         """Whether who asks has shown a right to; open endpoints are asked by anybody."""
-        return bool(self.request.get(KNOWN))
+        return self.request.get(CALLER) is not None
+
+    @property
+    def caller(self) -> Caller:
+        """Return whom the request is from; only an open route may be asked by nobody known."""
+        found = self.request[CALLER]
+        if found is None:
+            raise TypeError("an open route is asked by anybody")
+        return found
 
     @property
     def idempotency_key(self) -> str:

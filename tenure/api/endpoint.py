@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from tenure.api.call import Call
 from tenure.api.schemas.queries import NoQuery
+from tenure.model.roles import Need, need_of
 
 Handler = Callable[[Call], Awaitable[web.StreamResponse]]
 
@@ -20,7 +21,7 @@ class Endpoint:
     """``answer`` is the type of the JSON answer, or None for ``media`` of another kind.
 
     ``problems`` are the statuses it may refuse with beside those that every endpoint has.
-    ``is_open`` endpoints need no token; ``is_large`` ones take a plan's size of body, ``is_raw``
+    ``is_large`` ones take a plan's size of body, ``is_raw``
     ones read a body of bytes by themselves, which a ``Content-Digest`` vouches for;
     ``is_keyed`` ones honour ``Idempotency-Key``, ``is_conditional`` ones ``If-Match``.
     """
@@ -35,12 +36,16 @@ class Endpoint:
     status: int = 200
     problems: tuple[int, ...] = ()
     media: tuple[str, ...] = ("application/json",)
-    is_open: bool = False
     is_large: bool = False
     is_raw: bool = False
     is_keyed: bool = False
     is_conditional: bool = False
     example: Any = field(default=None, compare=False)
+
+    @property
+    def need(self) -> Need:
+        """Return the role that it needs."""
+        return need_of(self.method, self.path)
 
     @property
     def summary(self) -> str:

@@ -1,23 +1,24 @@
-"""Who may ask at all: the Host header and the token (SECURITY.md).
+"""Who asks: the Host header, and a token, a certificate or the user of the unix socket.
 
-Loopback is not trust: any local user and any page in a browser reaches it, so TCP needs the token
-and a known Host. A unix socket is guarded by its mode, and no browser reaches it.
+Loopback is not trust: any local user and any page in a browser reaches it, so TCP needs a token (or
+a certificate that has a role) and a known Host. Of a unix socket the kernel tells who connects, and
+no browser reaches it. A token counts where one is sent.
 """
 
 from __future__ import annotations
 
-import hmac
-import socket
 import time
 from collections.abc import Collection
 
 from aiohttp import web
 
 from tenure.api.guard import guard_of
+from tenure.api.identity import Identity, identity_of
 from tenure.api.options import LISTENER_SHARE, LOOPBACK_HOSTS, Options
 from tenure.api.problems import HttpProblem, refused
 from tenure.api.rates import Buckets
 from tenure.model.errors import Problem, Unauthorized
+from tenure.model.roles import Caller
 
 #: Asked by supervisors, who restart a daemon that does not answer: never refused for its rate.
 UNLIMITED = "/livez"
@@ -29,31 +30,28 @@ class Gate:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._hosts = {*LOOPBACK_HOSTS} | {one.lower() for one in options.hosts}
-        self._token = _raw(options.token or "")
         self._clients = Buckets(options.requests_per_s)
         self._listeners = Buckets(options.requests_per_s * LISTENER_SHARE)
         self._wrong = Buckets(options.wrong_tokens_per_s)
 
-    def check(self, request: web.Request, *, is_open: bool) -> bool:
-        """Let a request in, and return whether it is from somebody known.
+    def check(self, request: web.Request, *, is_open: bool) -> Caller | None:
+        """Let a request in, and return whom it is from (None: nobody known, where it is open).
 
         Raises HttpProblem (421, 429) or Unauthorized.
         """
-        is_trusted = is_unix(request)
-        if not is_trusted:
+        identity = identity_of(request)
+        if not identity.is_unix:
             check_host(request, self._hosts)
         guard = guard_of(request)
         client = guard.peer if guard is not None else "unknown"
         if request.path != UNLIMITED:
             listener = guard.listener if guard is not None else "unknown"
             self._pace(client, listener)
-        if is_trusted:
-            return True
         try:
-            check_token(request, self._token)
+            return self._caller(request, identity)
         except Unauthorized:
             if is_open:
-                return False
+                return None
             # the right token is never refused: guessing is hopeless at any rate (256 bits), and
             # whoever shares an address with a guesser must not be locked out by it
             wait_s = self._wrong.take(client, time.monotonic())
@@ -61,6 +59,20 @@ class Gate:
                 raise _too_many("too many wrong tokens from this address", wait_s) from None
             raise
         return True
+
+    def _caller(self, request: web.Request, identity: Identity) -> Caller:
+        access, header = self._options.access, request.headers.get("Authorization")
+        if header is not None:
+            return access.of_token(bearer(header))
+        if identity.is_unix:
+            found = None if identity.uid is None else access.of_peer(identity.uid, identity.groups)
+            wanted = "no group of yours has a role (api.socket_roles); join one, or send a token"
+        else:
+            found = access.of_certificate(identity.certificate) if identity.certificate else None
+            wanted = "a valid bearer token is needed; it lies in the daemon's token file"
+        if found is None:
+            raise Unauthorized(wanted)
+        return found
 
     def _pace(self, client: str, listener: str) -> None:
         now_s = time.monotonic()
@@ -90,21 +102,12 @@ def _bare(host: str) -> str:
     return name if colon and port.isdigit() else host.strip().lower()
 
 
-def check_token(request: web.Request, expected: bytes) -> None:
-    """Raise Unauthorized for a request without the right bearer token; none is right if b""."""
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    is_right = hmac.compare_digest(_raw(given.strip()), expected)
-    if not expected or scheme.lower() != "bearer" or not is_right:
-        raise Unauthorized("a valid bearer token is needed; it lies in the daemon's token file")
+def bearer(header: str) -> bytes:
+    """Return the token of an Authorization header; b"" where it holds none."""
+    scheme, _, given = header.partition(" ")
+    return _raw(given.strip()) if scheme.lower() == "bearer" else b""
 
 
 def _raw(text: str) -> bytes:
     # header bytes that are no UTF-8 arrive as surrogates
     return text.encode("utf-8", "surrogateescape")
-
-
-def is_unix(request: web.Request) -> bool:
-    """Whether the request came over a unix socket. Unknown counts as TCP."""
-    transport = request.transport
-    peer = transport.get_extra_info("socket") if transport is not None else None
-    return peer is not None and peer.family == socket.AF_UNIX

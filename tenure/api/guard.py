@@ -51,6 +51,7 @@ class Guard(asyncio.Protocol):
         self._is_idle = False
         self.peer = ""
         self.listener = ""
+        self.identity: Any = None  # of ``identity.identity_of``
 
     @property
     def was_made(self) -> bool:

@@ -1,4 +1,4 @@
-"""The sockets the API is served on: unix, 0660, TCP on loopback, and TLS anywhere."""
+"""The sockets the API is served on: unix, 0660 or 0666, TCP on loopback, and TLS anywhere."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from tenure.model.errors import Conflict, InvalidInput
 log = logging.getLogger("tenure.api")
 GROUP = "tenure"
 SOCKET_MODE = 0o660
+#: Where several groups have roles: anybody may connect, and the gate looks at who it is.
+SHARED_MODE = 0o666
 #: Open requests get this long to end before a shutdown cuts them.
 SHUTDOWN_S = 5.0
 #: What is left of a refused body is read for this long, so that the refusal is not lost in a reset.
@@ -48,7 +50,7 @@ class Listeners:
         self._paths: list[Path] = []
         self._addresses: list[str] = []
 
-    async def add(self, url: str, group: str) -> None:
+    async def add(self, url: str, group: str | None) -> None:
         """Serve one more URL. Raises as ``serve`` does."""
         is_tls = urlsplit(url).scheme == "https"
         if is_tls and self._tls is None:
@@ -87,7 +89,7 @@ async def serve(
     app: web.Application,
     urls: Sequence[str],
     *,
-    group: str = GROUP,
+    group: str | None = GROUP,
     terms: Terms | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Listeners:
@@ -95,8 +97,8 @@ async def serve(
 
     ``tls`` is for the last; what it shows may be renewed while it is in use. ``terms`` bound the
     connections of each. A unix socket belongs to ``group`` where that exists and the daemon may
-    give it away. Raises Conflict when an address is taken, InvalidInput for another kind of URL or
-    TLS without a context.
+    give it away; None: anybody may connect to it. Raises Conflict when an address is taken,
+    InvalidInput for another kind of URL or TLS without a context.
     """
     terms = terms or Terms()
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
@@ -134,7 +136,7 @@ def _maker(runner: web.AppRunner, terms: Terms) -> Callable[[], Connection]:
     return make
 
 
-def bind(url: str, *, group: str = GROUP) -> socket.socket:
+def bind(url: str, *, group: str | None = GROUP) -> socket.socket:
     """Return a bound socket for a listener's URL. Raises as ``serve`` does."""
     parts = urlsplit(url)
     if parts.scheme == "unix" and parts.path:
@@ -146,7 +148,7 @@ def bind(url: str, *, group: str = GROUP) -> socket.socket:
     )
 
 
-def _bind_unix(path: Path, group: str) -> socket.socket:
+def _bind_unix(path: Path, group: str | None) -> socket.socket:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and _answers(path):
@@ -162,9 +164,10 @@ def _bind_unix(path: Path, group: str) -> socket.socket:
             sock.bind(str(path))
         finally:
             os.umask(before)
-        with contextlib.suppress(KeyError, PermissionError):
-            os.chown(path, -1, grp.getgrnam(group).gr_gid)
-        path.chmod(SOCKET_MODE)
+        if group is not None:
+            with contextlib.suppress(KeyError, PermissionError):
+                os.chown(path, -1, grp.getgrnam(group).gr_gid)
+        path.chmod(SHARED_MODE if group is None else SOCKET_MODE)
     except OSError as error:
         sock.close()
         raise Conflict(f"cannot listen on {path}: {error.strerror or error}") from error

@@ -54,7 +54,8 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "Needed over TCP; the unix socket's mode stands for it.",
+                    "description": "A token of the role in x-tenure-role, or more. Over the unix "
+                    "socket the user's groups stand for it, with TLS a client certificate may.",
                 }
             },
         },
@@ -90,7 +91,8 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
         "parameters": _parameters(endpoint),
         "responses": _responses(endpoint, schemas),
     }
-    if endpoint.is_open:
+    operation["x-tenure-role"] = str(endpoint.need)
+    if endpoint.need.is_open:
         operation["security"] = []
     if endpoint.body is not None:
         operation["requestBody"] = {
@@ -155,6 +157,8 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     statuses = [*COMMON, *endpoint.problems]
     if endpoint.body is not None:
         statuses += WITH_BODY
+    if not endpoint.need.is_open:
+        statuses.append(403)
     if endpoint.method != "GET":
         statuses += WITH_CHANGE
     answer = {media: {"schema": _answer(endpoint, schemas, media)} for media in endpoint.media}
@@ -169,7 +173,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     }
     # what is no HTTP is refused before there is a request to speak of
     refusals["400"] = {"description": title_of(400), "content": problem}
-    if endpoint.is_open and "503" in refusals:
+    if endpoint.need.is_open and "503" in refusals:
         refusals["503"] = {"description": "Not ready", "content": answer}
     if endpoint.method == "GET" and endpoint.has_tag:
         refusals["304"] = {"description": title_of(304)}

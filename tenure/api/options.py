@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tenure.api.accessport import Access
 from tenure.model.job import Constraint
 from tenure.model.units import MIB
 
@@ -17,8 +18,7 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 class Options:
     """Parameters of one API application.
 
-    ``token`` guards every TCP request (None: TCP is refused altogether); requests over the unix
-    socket carry their right in the socket's mode. ``hosts`` are accepted in the Host header beside
+    ``access`` says who asks, and keeps the tokens. ``hosts`` are accepted in the Host header beside
     the loopback names. ``policies`` may be asked for, ``policy`` is the one of a job that asks
     for none. ``max_executors`` bounds one job. ``max_body_bytes`` bounds a request,
     ``max_plan_bytes`` a worker's plan, which names every container of a fleet. ``ask_timeout_s``
@@ -30,7 +30,7 @@ class Options:
     """
 
     parse_constraint: Callable[[str], Constraint]
-    token: str | None = None
+    access: Access
     hosts: tuple[str, ...] = ()
     policy: str = "tenure"
     policies: tuple[str, ...] = ("ff", "gio", "tenure")
@@ -46,8 +46,6 @@ class Options:
     wrong_tokens_per_s: float = 5.0
 
     def __post_init__(self) -> None:
-        if self.token is not None and not self.token:
-            raise ValueError("token must not be empty")
         if min(self.ask_timeout_s, self.heartbeat_s, self.body_s) <= 0:
             raise ValueError("times must be positive")
         if min(self.requests_per_s, self.wrong_tokens_per_s) <= 0:

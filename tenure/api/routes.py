@@ -51,6 +51,7 @@ from tenure.api.schemas.queries import (
     TopQuery,
 )
 from tenure.api.tierviews import TierView
+from tenure.api.tokenroutes import TOKENS
 from tenure.api.topviews import TopView
 from tenure.api.uploadroutes import UPLOADS
 
@@ -481,8 +482,8 @@ FLEET = (
     Endpoint("GET", "/v1/version", "fleet", fleet.version, VersionView),
 )
 HEALTH = (
-    Endpoint("GET", "/livez", "health", fleet.livez, LiveView, is_open=True),
-    Endpoint("GET", "/readyz", "health", fleet.readyz, ReadyView, is_open=True, problems=(503,)),
+    Endpoint("GET", "/livez", "health", fleet.livez, LiveView),
+    Endpoint("GET", "/readyz", "health", fleet.readyz, ReadyView, problems=(503,)),
     Endpoint("GET", "/metrics", "health", fleet.metrics, None, media=TEXT),
 )
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -496,5 +497,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *CYCLES,
     *FORECASTS,
     *FLEET,
+    *TOKENS,
     *HEALTH,
 )

@@ -54,6 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     worker = verbs.add_parser("worker", help="take cycles from Redis and plan them")
     worker.add_argument("--config", type=Path, help=CONFIG_HELP)
     worker.add_argument("--host", help="the daemon's address (default: the configured listener)")
+    worker.add_argument(
+        "--token-file",
+        type=Path,
+        help="a token of role worker (default: the configured token_file)",
+    )
     worker.set_defaults(work=_worker)
     agent.add_verb(verbs)
     ready = verbs.add_parser("ready", help="exit 0 if the daemon serves, for health checks")
@@ -81,6 +86,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _worker(options: argparse.Namespace) -> int:
     from tenure.cli.worker import work
+    from tenure.client.target import read_token
     from tenure.config.token import ensure_token
     from tenure.model.errors import InvalidInput
 
@@ -92,8 +98,11 @@ def _worker(options: argparse.Namespace) -> int:
             "set redis.url in the configuration of daemon and worker to share one"
         )
     host = options.host or _own_address(settings)
-    # a socket asks for no token, and the file is the daemon's to make
-    token = "" if host.startswith("unix:") else ensure_token(settings.token_file)
+    # a socket tells who asks, and the file is the daemon's to make
+    if options.token_file is not None:
+        token = read_token(options.token_file)
+    else:
+        token = "" if host.startswith("unix:") else ensure_token(settings.token_file)
     return work(settings.redis.url, host, token)
 
 

@@ -19,6 +19,7 @@ from tenure.cli import (
     jobs,
     nodes,
     simulate,
+    tokens,
     top,
 )
 from tenure.cli.verb import CaOption, Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
@@ -56,6 +57,7 @@ app.add_typer(containers.app, name="container")
 app.add_typer(cycles.app, name="cycle")
 app.add_typer(fleet.config_app, name="config")
 app.add_typer(simulate.app, name="simulate")
+app.add_typer(tokens.app, name="token")
 verb(simulate.app, "generations")(generations.generations)
 verb(app, "cost")(fleet.cost)
 verb(app, "energy")(energy.energy)

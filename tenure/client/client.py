@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tenure.client import sse
+from tenure.client.access import AccessCalls
 from tenure.client.errors import DaemonUnreachable
 from tenure.client.inputs import once_read
 from tenure.client.query import if_match, part_of, query_of
@@ -34,7 +35,7 @@ BACK_OFF_S = (0.05, 1.0)
 PAGE = 1000
 
 
-class Client:
+class Client(AccessCalls):
     """A daemon. Holds no connection, so it may be shared by threads."""
 
     def __init__(

@@ -9,6 +9,7 @@ from tenure.model.errors import (
     Conflict,
     EngineError,
     FieldError,
+    Forbidden,
     InvalidInput,
     NotFound,
     TenureError,
@@ -18,7 +19,7 @@ from tenure.model.errors import (
 
 _BY_STATUS: dict[int, type[TenureError]] = {
     401: Unauthorized,
-    403: Unauthorized,
+    403: Forbidden,
     404: NotFound,
     409: Conflict,
     410: NotFound,

@@ -77,17 +77,17 @@ def discover(
 
     The address: ``host``, else TENURE_HOST, else the system's socket, else the user's own. The
     token: ``token_file``, else TENURE_TOKEN, else TENURE_TOKEN_FILE, else the default token file
-    of the system or the user. A unix socket needs none. For ``https://``: the authority in
-    ``ca_file``, else TENURE_CA, else the system's; TENURE_CERT and TENURE_KEY where the daemon
-    asks for a certificate. TENURE_TOKEN_IN_CLEAR=1: the token may go over a network without TLS.
-    Raises InvalidInput for a URL that is none or a named file that cannot
+    of the system or the user. Over a unix socket only ``token_file`` is sent. For ``https://``:
+    the authority in ``ca_file``, else TENURE_CA, else the system's; TENURE_CERT and TENURE_KEY
+    where the daemon asks for a certificate. TENURE_TOKEN_IN_CLEAR=1: the token may go over a
+    network without TLS. Raises InvalidInput for a URL that is none or a named file that cannot
     be read.
     """
     home = Path(env.get("HOME") or "/")
     url = host or env.get("TENURE_HOST", "") or f"unix://{_default_socket(home)}"
     target = parse(url)
     if target.socket_path:
-        return target
+        return replace(target, token=read_token(Path(token_file))) if token_file else target
     if target.tls is not None and make_context is not None:
         target = replace(target, tls=make_context(_files(ca_file, env)))
     may_be_clear = env.get(CLEAR, "") == "1"

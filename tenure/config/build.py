@@ -24,6 +24,7 @@ from tenure.model.node import AgentSpec, NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
+from tenure.model.roles import Role
 from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import HOUR_US, MIB, US, seconds_to_us, usd_to_nano
 
@@ -88,6 +89,10 @@ def build_settings(
         prefetch=_prefetch(file),
         datasets=build_datasets(file.datasets),
         planner=build_planner(file.harvest.planner),
+        access=made.AccessSettings(
+            {group: Role(role) for group, role in file.api.socket_roles.items()},
+            {name: Role(role) for name, role in file.tls.roles.items()},
+        ),
     )
 
 

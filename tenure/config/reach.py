@@ -122,6 +122,8 @@ def check_listeners(file: ConfigFile) -> Found:
                 ("listen", index),
                 "listens on every address: list the names that clients use in tls.names",
             )
+    if file.tls.roles and not file.tls.client_ca:
+        yield ("tls", "roles"), "needs client_ca: without it no client shows a certificate"
     files = TlsFiles(file.tls.client_ca, file.tls.cert, file.tls.key)
     for loc, message in _file_faults(("tls",), files, server_context):
         yield ("tls", "client_ca") if loc[-1] == "ca" else loc, message

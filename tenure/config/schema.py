@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from tenure.config.access import ApiSection, RoleName
 from tenure.config.fields import (
     AgentUrl,
     CalmPeriods,
@@ -45,6 +46,7 @@ from tenure.config.fields import (
     Speed,
     Text,
     TlsFile,
+    Word,
 )
 from tenure.config.planning import PlannerSection
 from tenure.config.prefetch import PrefetchSection
@@ -317,7 +319,14 @@ class TlsSection(Section):
     cert: TlsFile = _field("", "The certificate of the `https://` listeners, with its chain.")
     key: TlsFile = _field("", "Its key, without a passphrase.")
     client_ca: TlsFile = _field(
-        "", "Clients must show a certificate of this authority; the token is needed as well."
+        "",
+        "Clients must show a certificate of this authority. They need a token as well, but for "
+        "those in `roles`.",
+    )
+    roles: dict[Word, RoleName] = _field(
+        {},
+        "Roles of clients by the common name in their certificate; needs `client_ca`. A token "
+        "counts instead where one is sent.",
     )
     names: list[HostName] = _field(
         [],
@@ -445,6 +454,7 @@ class ConfigFile(Section):
         "", "The token that TCP requests must carry; made if absent.", shown="token in state_dir"
     )
     tls: TlsSection = _field(TlsSection(), "PEM files of the `https://` listeners.")
+    api: ApiSection = _field(ApiSection(), "Who may ask the API ([access.md](access.md)).")
     redis: RedisSection = _field(RedisSection(), "The queues of the workers.")
     stats: StatsSection = _field(StatsSection(), "Measurements of containers.")
     generations: list[Name] = Field(

@@ -13,6 +13,7 @@ from tenure.model.external import HdfsSpec
 from tenure.model.forecast import ForecastOptions
 from tenure.model.node import NodeSpec
 from tenure.model.plan import CycleSpec
+from tenure.model.roles import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,14 @@ class ServerTls:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Roles by group of the unix socket's users, and by common name of client certificates."""
+
+    socket_roles: dict[str, Role] = field(default_factory=dict)
+    certificate_roles: dict[str, Role] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The whole configuration. ``path`` and ``cycles_file`` None: there is no such file.
 
@@ -209,6 +218,7 @@ class Settings:
     datasets: DatasetSettings = DatasetSettings()
     prefetch: PrefetchSettings = PrefetchSettings()
     planner: PlannerSettings = PlannerSettings()
+    access: AccessSettings = AccessSettings()
 
     def redacted(self) -> dict[str, Any]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""

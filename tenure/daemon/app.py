@@ -32,6 +32,7 @@ from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
 from tenure.core.state.tables import KINDS
 from tenure.daemon import kernels, outputs, uploads
+from tenure.daemon.access import Access
 from tenure.daemon.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.clock import Clock
 from tenure.daemon.cuts import Cuts
@@ -46,12 +47,15 @@ from tenure.daemon.openfiles import affordable
 from tenure.daemon.rhythm import Rhythm, RhythmPorts, python_argv
 from tenure.daemon.settings import params_of
 from tenure.daemon.stats import open_stats
+from tenure.daemon.tokens import FILE as TOKENS
+from tenure.daemon.tokens import ROOT, WORKER, Tokens
 from tenure.engines.access import prepare_folder
 from tenure.locality.localizer import Tiers
 from tenure.model.effects import Trigger
 from tenure.model.errors import TenureError
 from tenure.model.events import Closing, Configured
 from tenure.model.node import Power, Reach
+from tenure.model.roles import Role
 from tenure.placement.constraints import parse as parse_constraint
 from tenure.placement.late import LatePolicies
 from tenure.placement.late import load as load_policies
@@ -137,6 +141,9 @@ class Daemon:
         spare_records()
         meta = self.state.ctx.meta
         self.clock = Clock(meta.clock, meta.clock_us)
+        self.tokens = Tokens.open(settings.state_dir / TOKENS, self.clock.now_us)
+        self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))
+        self._worker_token = self.tokens.build_in_new(WORKER, Role.WORKER)
         self.stats = await open_stats(settings)
         self.uses = await UseStore.open(settings.state_dir / "uses.db")
         self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
@@ -184,7 +191,7 @@ class Daemon:
     def _worker_order(self, redis_url: str) -> str:
         plain = [address for address in self._addresses() if not address.startswith("https:")]
         host = next(iter(plain or self._addresses()), "")
-        token = ensure_token(self._settings.token_file)
+        token = self._worker_token
         order = {"parent": os.getpid(), "redis_url": redis_url, "host": host, "token": token}
         return json.dumps(order)
 
@@ -223,7 +230,9 @@ class Daemon:
         settings = self._settings
         options = Options(
             parse_constraint=parse_constraint,
-            token=ensure_token(settings.token_file),
+            access=Access(
+                self.tokens, settings.access.certificate_roles, settings.access.socket_roles
+            ),
             hosts=settings.tls.names if settings.tls else (),
             policy=settings.placement.policy,
             policies=EVERY,
@@ -256,7 +265,9 @@ class Daemon:
         urls = [listener.url for listener in settings.listen]
         tls = server_context(settings.tls.files) if settings.tls else None
         terms = Terms(affordable(settings.limits.connections))
-        self.listeners = await serve(app, urls, terms=terms, tls=tls)
+        groups = [*settings.access.socket_roles] or [""]  # none: for the daemon's user alone
+        group = groups[0] if len(groups) == 1 else None
+        self.listeners = await serve(app, urls, group=group, terms=terms, tls=tls)
         self._tell_ready(settings.state_dir / READY_FILE)
 
     def _tell_ready(self, file: Path) -> None:
@@ -368,13 +379,18 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
 
     def _reload(self) -> None:
-        """Read certificates and configuration again; a faulty one of them changes nothing."""
+        """Read token, certificates and configuration again; a faulty one changes nothing."""
         self._notifier.reloading()
         self._take_over()
         self._notifier.ready(self._status())
 
     def _take_over(self) -> None:
         self._renew_certificates()
+        try:
+            root = ensure_token(self._settings.token_file)
+            self.tokens.build_in(ROOT, Role.ADMIN, root)
+        except TenureError as error:
+            log.error("the root token stays as it was: %s", error.detail)
         try:
             fresh = load(self._settings.path, dict(os.environ))
         except TenureError as error:

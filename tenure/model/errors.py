@@ -4,7 +4,8 @@ TenureError
 ├── InvalidInput        the caller's words are wrong: 422 / exit 2
 ├── NotFound            404
 ├── Conflict            409
-├── Unauthorized        401
+├── Unauthorized        401: nobody knows who asks
+├── Forbidden           403: who asks may not
 ├── Unavailable         503, retryable
 └── EngineError         an engine said no or did not answer
     ├── EngineRefused   it said no (status below 500, or a definite 500)
@@ -81,6 +82,11 @@ class Conflict(TenureError):
 class Unauthorized(TenureError):
     code = "unauthorized"
     http_status = 401
+
+
+class Forbidden(TenureError):
+    code = "forbidden"
+    http_status = 403
 
 
 class Unavailable(TenureError):

@@ -7,6 +7,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from tenure.api.acceptor import Terms
 from tenure.api.app import build_app
 from tenure.api.listeners import Listeners, serve
 from tenure.api.options import Options
+from tenure.daemon.access import Access
+from tenure.daemon.tokens import ROOT, Tokens
+from tenure.model.roles import Role
 from tenure.placement.constraints import parse
 from tests.api.fleet import CoreBackend
 
@@ -26,9 +30,26 @@ WAIT_S = 60.0
 
 
 def options(**changes: Any) -> Options:
-    given: dict[str, Any] = {"parse_constraint": parse, "token": TOKEN, "heartbeat_s": 0.2}
+    given: dict[str, Any] = {"parse_constraint": parse, "heartbeat_s": 0.2}
     given["policies"] = ("ff", "gio", "tenure")
+    given["access"] = access_of(changes.pop("token", TOKEN))
     return Options(**(given | changes))
+
+
+def access_of(token: str | None, **roles: Mapping[str, Role]) -> Access:
+    """Return who may ask a server whose root token this is (None: it has none).
+
+    ``roles`` are those of ``certificates`` and ``groups``.
+    """
+    return Access(tokens_of(token), **roles)
+
+
+def tokens_of(token: str | None) -> Tokens:
+    """Return tokens with a root token (None: without)."""
+    tokens = Tokens(None, lambda: time.time_ns() // 1000)
+    if token is not None:
+        tokens.build_in(ROOT, Role.ADMIN, token)
+    return tokens
 
 
 @dataclass(frozen=True)

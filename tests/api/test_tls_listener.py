@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,10 @@ from tenure.client.errors import DaemonUnreachable
 from tenure.client.target import Target, discover
 from tenure.config.certificates import client_context, renew, server_context
 from tenure.model.access import TlsFiles
-from tenure.model.errors import InvalidInput, TenureError, Unauthorized
+from tenure.model.errors import Forbidden, InvalidInput, TenureError, Unauthorized
+from tenure.model.roles import Role
 from testbed import certificates
-from tests.api.server import TOKEN, Server, options
+from tests.api.server import JOB, TOKEN, Server, access_of, options
 
 if shutil.which("openssl") is None:
     pytest.skip("openssl is missing", allow_module_level=True)
@@ -40,10 +42,10 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Secure:
     """A TLS listener beside those of a server."""
 
-    def __init__(self, server: Server, files: TlsFiles, names: tuple[str, ...] = ()) -> None:
+    def __init__(self, server: Server, files: TlsFiles, **changes: Any) -> None:
         self._server = server
         self.context = server_context(files)
-        app = build_app(server.backend, options(hosts=names))
+        app = build_app(server.backend, options(**changes))
         self._listeners = server.run(serve(app, ["https://127.0.0.1:0"], tls=self.context))
         (self.address,) = self._listeners.addresses
         self.port = int(self.address.rsplit(":", 1)[1])
@@ -68,7 +70,7 @@ def secure(server: Server, pki: Path, tmp_path: Path) -> Iterator[Secure]:
     for kind in ("pem", "key"):
         shutil.copy(pki / f"server.{kind}", tmp_path / f"own.{kind}")
     files = TlsFiles("", str(tmp_path / "own.pem"), str(tmp_path / "own.key"))
-    made = Secure(server, files, names=("tenure.example",))
+    made = Secure(server, files, hosts=("tenure.example",))
     yield made
     made.close()
 
@@ -207,6 +209,23 @@ def test_clients_with_certificates_only(server: Server, pki: Path) -> None:
         assert nodes(secure.target(pki / "ca.pem", **own)) >= 0
         without_token = replace(secure.target(pki / "ca.pem", **own), token="")
         assert isinstance(failure(without_token), Unauthorized)
+    finally:
+        secure.close()
+
+
+def test_a_certificate_may_stand_for_a_token(server: Server, pki: Path) -> None:
+    files = TlsFiles(str(pki / "ca.pem"), str(pki / "server.pem"), str(pki / "server.key"))
+    access = access_of(TOKEN, certificates={"client": Role.READ, "localhost": Role.ADMIN})
+    secure = Secure(server, files, access=access)
+    try:
+        own = {"TENURE_CERT": str(pki / "client.pem"), "TENURE_KEY": str(pki / "client.key")}
+        reader = replace(secure.target(pki / "ca.pem", **own), token="")
+        assert nodes(reader) >= 0
+        with pytest.raises(Forbidden, match="needs the role submit, and yours is read"):
+            Client(reader, timeout_s=60).submit_job(JOB)
+        # a token counts where one is sent
+        assert Client(replace(reader, token=TOKEN), timeout_s=60).submit_job(JOB)["id"]
+        assert isinstance(failure(replace(reader, token="wrong")), Unauthorized)
     finally:
         secure.close()
 

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from tenure.api.body import require_plain
 from tenure.api.call import Call
-from tenure.api.gate import is_unix
 from tenure.api.guard import guard_of
+from tenure.api.identity import identity_of
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.queries import PageQuery
@@ -26,6 +26,7 @@ from tenure.api.uploadviews import chunk_view, open_upload_view, upload_view
 from tenure.model.dataset import DatasetState
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.events import PutDataset
+from tenure.model.roles import Role, has_power_of
 from tenure.model.upload import Upload
 
 PIECE_BYTES = 1 << 18
@@ -40,8 +41,12 @@ def owner_of(call: Call) -> str:
 
 
 def asker_of(call: Call) -> str | None:
-    """Return whose uploads one may see and give up: over the unix socket everybody's (None)."""
-    return None if is_unix(call.request) else owner_of(call)
+    """Return whose uploads one may see and give up.
+
+    Everybody's (None) for operators over the unix socket, who are on the daemon's machine.
+    """
+    is_operator = has_power_of(call.caller.role, Role.OPERATE)
+    return None if is_operator and identity_of(call.request).is_unix else owner_of(call)
 
 
 async def listing(call: Call) -> web.StreamResponse:

@@ -227,3 +227,15 @@ def test_an_agent_is_one_nodes(write: Any) -> None:
     assert faults(write(f"nodes: [{one}, {other}]\n")) == {}
     found = faults(write(f"nodes: [{one}, {other}, {same}]\n"))
     assert found == {"nodes.2.agent.url": "is also the agent url of nodes.0 (line 1)"}
+
+
+def test_roles_of_certificates_need_an_authority(write: Any) -> None:
+    listen = PLAIN + "listen: [unix:///a.sock, https://127.0.0.1:7443]\n"
+    tls = "tls: {{cert: pki/own.pem, key: pki/own.key, roles: {{ann: read}}{0}}}\n"
+    (fault,) = faults(write(listen + tls.format(""))).items()
+    assert fault == (
+        "tls.roles",
+        "needs client_ca: without it no client shows a certificate (line 3)",
+    )
+    settings = load(write(listen + tls.format(", client_ca: pki/ca.pem")), ENV)
+    assert settings.access.certificate_roles == {"ann": "read"}

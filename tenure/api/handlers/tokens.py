@@ -1,0 +1,50 @@
+"""Tokens: make, list, revoke."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from tenure.api.call import Call
+from tenure.api.pages import Listing, page
+from tenure.api.schemas.queries import PageQuery
+from tenure.api.schemas.tokens import TokenRequest
+from tenure.api.streams import end_streams_of
+from tenure.api.tokenviews import token_view
+from tenure.model.roles import Role, TokenRecord
+from tenure.model.units import seconds_to_us
+
+#: The text of a token is for who asked, and for no cache on the way.
+UNKEPT = {"Cache-Control": "no-store"}
+
+
+async def make(call: Call) -> web.Response:
+    """Make a token; the answer alone holds its text, which is not kept."""
+    body = call.body_as(TokenRequest)
+    now_us = call.backend.now_us()
+    expires_us = None if body.expires_s is None else now_us + seconds_to_us(body.expires_s)
+    record, text = await call.options.access.make_token(
+        body.name, Role(body.role), expires_us=expires_us, made_by=call.caller.name
+    )
+    answer = {**token_view(record, now_us), "token": text}
+    location = f"/v1/tokens/{record.name}"
+    return call.json(answer, status=201, headers={**UNKEPT, "Location": location})
+
+
+async def listing(call: Call) -> web.StreamResponse:
+    """List the tokens by name, without their text."""
+    call.query_as(PageQuery)
+    now_us = call.backend.now_us()
+    rows = call.options.access.tokens()
+
+    def key(record: TokenRecord) -> tuple[int | str, ...]:
+        return (record.name,)
+
+    found = Listing(key, lambda record: token_view(record, now_us))
+    return await page(call, rows, found)
+
+
+async def revoke(call: Call) -> web.Response:
+    """Revoke a token; the next request with it is refused, and its open streams end."""
+    record = await call.options.access.revoke_token(call.part("name"))
+    end_streams_of(call.request.app, record.name)
+    return call.json(token_view(record, call.backend.now_us()))

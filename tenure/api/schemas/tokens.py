@@ -1,0 +1,26 @@
+"""Bodies of requests about tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from tenure.api.schemas.fields import Seconds, Strict
+
+TokenName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+RoleName = Literal["metrics", "read", "submit", "operate", "admin", "worker"]
+
+
+class TokenRequest(Strict):
+    """A token to make."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"name": "ann", "role": "read", "expires_s": 2_592_000}]}
+    )
+
+    name: TokenName = Field(
+        description="Whose it is, or what for; a name that ended may be used again."
+    )
+    role: RoleName
+    expires_s: Seconds | None = Field(default=None, description="Seconds from now; null: never.")
