@@ -20,6 +20,7 @@ from tenure.api.schemas.containers import (
     reservation,
 )
 from tenure.api.schemas.queries import ContainersQuery, LogsQuery, RemoveQuery
+from tenure.api.secrets import container_for
 from tenure.api.views import container_detail, container_view
 from tenure.model.container import ContainerState, Service
 from tenure.model.events import ChangeService, CreateService
@@ -33,7 +34,7 @@ def _shown(call: Call, service: Service, *, status: int = 200) -> web.Response:
     moves = (m for m in backend.tables.migrations.values() if m.container == service.id)
     detail = container_detail(service, backend.usage().get(service.id), moves)
     location = f"/v1/containers/{service.id}" if status == 201 else ""
-    return call.record(detail, status=status, location=location)
+    return call.record(container_for(call, detail), status=status, location=location)
 
 
 async def create(call: Call) -> web.Response:

@@ -15,6 +15,8 @@ from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
 from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
+from tenure.api.secrets import job_for
+from tenure.api.shapes import JobView
 from tenure.api.slices import TURNS
 from tenure.core.state.tables import Tables
 from tenure.model.errors import NotFound
@@ -33,7 +35,7 @@ def _shown(call: Call, job: Job, *, status: int = 200) -> web.Response:
     job = call.backend.tables.jobs.get(job.id) or job
     location = f"/v1/jobs/{job.id}" if status == 201 else ""
     detail = job_detail(job, executors_of(call.backend.tables, job))
-    return call.record(detail, status=status, location=location)
+    return call.record(job_for(call, detail), status=status, location=location)
 
 
 async def check_image(call: Call, image: str, field: str) -> bool:
@@ -91,7 +93,10 @@ async def listing(call: Call) -> web.StreamResponse:
     def where(job: Job) -> bool:
         return (not states or job.state.value in states) and query.app in (None, job.spec.app)
 
-    found = Listing(lambda job: (job.seq, job.id), job_view, where)
+    def shown(job: Job) -> JobView:
+        return job_for(call, job_view(job))
+
+    found = Listing(lambda job: (job.seq, job.id), shown, where)
     return await page(call, call.backend.tables.jobs.values(), found)
 
 

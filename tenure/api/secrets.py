@@ -1,0 +1,75 @@
+"""What readers are not shown: values that submitters may have meant as secrets.
+
+Roles below ``submit`` see the names of environment variables and not their values; likewise those
+of Spark's properties that Spark itself hides, and the options of log and volume drivers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from tenure.api.call import Call
+from tenure.model.roles import Role, has_power_of
+
+HIDDEN = "***"
+#: Spark's own, of ``spark.redaction.regex``.
+_SPARK = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+#: Of a create body, at any depth: ``LogConfig.Config``, ``DriverConfig.Options``. As engines read
+#: keys: in any case.
+_OPTIONS = ("config", "options")
+V = TypeVar("V", bound=Mapping[str, Any])
+
+
+def sees_secrets(call: Call) -> bool:
+    """Whether who asks may see what submitters wrote."""
+    return has_power_of(call.caller.role, Role.SUBMIT)
+
+
+def job_for(call: Call, view: V) -> V:
+    """Return a job's view as who asks may see it."""
+    if sees_secrets(call):
+        return view
+    shown: Any = {**view, "env": _names(view["env"])}
+    if view["spark"] is not None:
+        conf = view["spark"]["conf"]
+        hidden = {key: HIDDEN if _SPARK.search(key) else conf[key] for key in conf}
+        shown["spark"] = {**view["spark"], "conf": hidden}
+    found: V = shown
+    return found
+
+
+def container_for(call: Call, view: V) -> V:
+    """Return a container's view as who asks may see it."""
+    if sees_secrets(call):
+        return view
+    shown: Any = {**view, "body": _hidden_body(view["body"])}
+    found: V = shown
+    return found
+
+
+def _hidden_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = _without_options(body)
+    return {
+        key: _names(value) if key.casefold() == "env" and value else value
+        for key, value in shown.items()
+    }
+
+
+def _without_options(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_options(part) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: dict.fromkeys(part, HIDDEN)
+        if key.casefold() in _OPTIONS and isinstance(part, Mapping)
+        else _without_options(part)
+        for key, part in value.items()
+    }
+
+
+def _names(env: Iterable[str]) -> list[str]:
+    """Return an environment without its values; a name alone unsets a variable."""
+    return [f"{name}={HIDDEN}" if eq else name for name, eq, _ in (e.partition("=") for e in env)]
