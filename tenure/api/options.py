@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from tenure.api.accessport import Access
+from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.job import Constraint
+from tenure.model.roles import Role
 from tenure.model.units import MIB
 
 #: A listener's rate, in those of one client.
@@ -18,9 +20,11 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 class Options:
     """Parameters of one API application.
 
-    ``access`` says who asks, and keeps the tokens. ``hosts`` are accepted in the Host header beside
-    the loopback names. ``policies`` may be asked for, ``policy`` is the one of a job that asks
-    for none. ``max_executors`` bounds one job. ``max_body_bytes`` bounds a request,
+    ``access`` says who asks, and keeps the tokens; ``permits`` what each role may submit, by
+    default nothing that gives power over a host (an admin anything). ``hosts``
+    are accepted in the Host header beside the loopback names. ``policies`` may be asked for,
+    ``policy`` is the one of a job that asks for none. ``max_executors`` bounds one job.
+    ``max_body_bytes`` bounds a request,
     ``max_plan_bytes`` a worker's plan, which names every container of a fleet. ``ask_timeout_s``
     is how long the core may take to answer; ``heartbeat_s`` the longest silence of an event
     stream; ``max_streams`` the number of open event and log streams. ``body_s`` is how long a body
@@ -31,6 +35,7 @@ class Options:
 
     parse_constraint: Callable[[str], Constraint]
     access: Access
+    permits: Mapping[Role, AccessPolicy] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     policy: str = "tenure"
     policies: tuple[str, ...] = ("ff", "gio", "tenure")

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tenure.config import settings as made
+from tenure.config.access import build_policy
 from tenure.config.cycleschema import CycleSection
 from tenure.config.planning import build_planner
 from tenure.config.schema import (
@@ -92,6 +93,10 @@ def build_settings(
         access=made.AccessSettings(
             {group: Role(role) for group, role in file.api.socket_roles.items()},
             {name: Role(role) for name, role in file.tls.roles.items()},
+            {
+                Role.SUBMIT: build_policy(file.policy.submit),
+                Role.OPERATE: build_policy(file.policy.operate),
+            },
         ),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tenure.config.access import PolicySection
 from tenure.config.cycleschema import CycleSection
 from tenure.config.planning import PlannerSection
 from tenure.config.schema import (
@@ -144,9 +145,12 @@ def _document() -> Iterator[str]:
         parts = _PARTS.get(name, {})
         yield f"\n### {name}\n\n{_description(ConfigFile, name)}\n"
         yield from _table(model, leave_out=tuple(parts))
+        shown: dict[type[Section], str] = {}
         for part, inner in parts.items():
-            yield f"\n#### {name}: {part}\n\n{_description(model, part)}\n"
-            yield from _table(inner)
+            yield f"\n#### {name}: {part}\n\n{_description(model, part)}"
+            yield f" As `{shown[inner]}`.\n" if inner in shown else "\n"
+            yield from () if inner in shown else _table(inner)
+            shown[inner] = part
     yield f"\n### nodes\n\n{_description(ConfigFile, 'nodes')} A list of:\n"
     yield from _table(NodeSection, leave_out=tuple(_NODE_PARTS))
     for name, model in _NODE_PARTS.items():
@@ -160,6 +164,7 @@ def _document() -> Iterator[str]:
 _PARTS: dict[str, dict[str, type[Section]]] = {
     "harvest": {"forecast": ForecastSection, "planner": PlannerSection},
     "datasets": {"hdfs": HdfsSection},
+    "policy": {"submit": PolicySection, "operate": PolicySection},
 }
 _NODE_PARTS: dict[str, type[Section]] = {
     "tls": EngineTlsSection,

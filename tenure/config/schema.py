@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from tenure.config.access import ApiSection, RoleName
+from tenure.config.access import ApiSection, PoliciesSection, RoleName
 from tenure.config.fields import (
     AgentUrl,
     CalmPeriods,
@@ -455,6 +455,9 @@ class ConfigFile(Section):
     )
     tls: TlsSection = _field(TlsSection(), "PEM files of the `https://` listeners.")
     api: ApiSection = _field(ApiSection(), "Who may ask the API ([access.md](access.md)).")
+    policy: PoliciesSection = _field(
+        PoliciesSection(), "What roles may submit ([access.md](access.md#policy)); admins anything."
+    )
     redis: RedisSection = _field(RedisSection(), "The queues of the workers.")
     stats: StatsSection = _field(StatsSection(), "Measurements of containers.")
     generations: list[Name] = Field(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tenure.config.redaction import redacted
 from tenure.config.urls import Listener
 from tenure.model.access import TlsFiles
+from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.external import HdfsSpec
 from tenure.model.forecast import ForecastOptions
 from tenure.model.node import NodeSpec
@@ -182,10 +183,14 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class AccessSettings:
-    """Roles by group of the unix socket's users, and by common name of client certificates."""
+    """Roles by group of the unix socket's users, and by common name of client certificates.
+
+    ``permits`` are what each role may submit; an admin anything.
+    """
 
     socket_roles: dict[str, Role] = field(default_factory=dict)
     certificate_roles: dict[str, Role] = field(default_factory=dict)
+    permits: dict[Role, AccessPolicy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,7 @@ class Daemon:
             access=Access(
                 self.tokens, settings.access.certificate_roles, settings.access.socket_roles
             ),
+            permits=settings.access.permits,
             hosts=settings.tls.names if settings.tls else (),
             policy=settings.placement.policy,
             policies=EVERY,

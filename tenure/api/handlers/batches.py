@@ -22,6 +22,7 @@ from tenure.api.call import Call
 from tenure.api.handlers.jobs import check_image, chosen_states
 from tenure.api.handlers.logs import log_response
 from tenure.api.pages import Listing, page
+from tenure.api.permits import require_batch
 from tenure.api.problems import refused
 from tenure.api.schemas.batches import (
     BatchRequest,
@@ -75,6 +76,7 @@ async def _spec(call: Call) -> tuple[BatchSpec, dict[str, tuple[Chunk, ...]]]:
     """Return the batch, its images known and its inputs cut; InvalidInput or HttpProblem if not."""
     body = call.body_as(BatchRequest)
     require_sound(body)
+    require_batch(call, body)
     if call.is_replay:  # the first answer is given again, whatever became of its inputs
         return BatchSpec(body.name, ()), {}
     cuts = {

@@ -12,6 +12,7 @@ from tenure.api.call import Call
 from tenure.api.handlers.jobs import check_image, chosen_states
 from tenure.api.handlers.logs import log_response
 from tenure.api.pages import Listing, page
+from tenure.api.permits import require_container
 from tenure.api.schemas.containers import (
     ContainerRequest,
     StopRequest,
@@ -42,6 +43,7 @@ async def create(call: Call) -> web.Response:
     request: Any = call.body_as(ContainerRequest)
     body = docker_body(call.document)
     given = container_options(body, request.tenure)
+    require_container(call, body, given.generation)
     is_pullable = not call.is_replay and await check_image(call, body["Image"], "Image")
     command = CreateService(
         container=secrets.token_hex(32),

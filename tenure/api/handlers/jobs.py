@@ -12,6 +12,7 @@ from tenure.api.call import Call
 from tenure.api.handlers.logs import log_response
 from tenure.api.jobviews import job_detail, job_view
 from tenure.api.pages import Listing, page
+from tenure.api.permits import require_job
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
 from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
@@ -60,6 +61,7 @@ async def _spec(call: Call) -> JobSpec:
         parse_constraint=options.parse_constraint,
         is_replay=call.is_replay,
     )
+    require_job(call, body)
     spec = job_spec(body, terms)
     if terms.is_replay:
         return spec

@@ -1,0 +1,103 @@
+"""Folders of a host that a container mounts, in each way that engines have for it.
+
+A volume may be one as well: of the driver ``local``, with options as mount(8) takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tenure.api.permitfault import Fault, folded, texts
+from tenure.model.accesspolicy import AccessPolicy, allows, is_guarded
+
+#: Options of mount(8) that have it look at a path rather than at a file system.
+_PATHS = frozenset(("bind", "rbind", "move", "remount"))
+_OPTIONS = ("type", "o", "device")
+
+
+def bind_faults(policy: AccessPolicy, value: Any, path: str) -> Iterator[Fault]:
+    """Find what of a list ``SOURCE:TARGET[:options]`` is not permitted; a bare name is a volume."""
+    for number, bind in enumerate(texts(value)):
+        source, colon, _ = bind.partition(":")
+        if colon and not _is_volume_name(source):
+            yield from path_faults(policy, source, f"{path}.{number}")
+
+
+def _is_volume_name(source: str) -> bool:
+    return bool(source) and not set(source) & set("/\\~") and not source.startswith(".")
+
+
+def path_faults(policy: AccessPolicy, source: str, path: str) -> Iterator[Fault]:
+    """Find out whether a path of the host may be mounted."""
+    if ".." in source.split("/"):
+        yield Fault(path, "binds", f"a path with .. ({source})", _below(source))
+    elif not policy.binds_path(source):
+        yield Fault(path, "binds", f"the host's {source}", _below(source))
+    elif is_guarded(source) and not policy.engine_socket:
+        yield Fault(path, "engine_socket", f"{source}, which is or holds an engine's socket")
+
+
+def _below(source: str) -> str:
+    """Return the plain path that somebody may have meant."""
+    names: list[str] = []
+    for name in source.split("/"):
+        if name == "..":
+            names = names[:-1]
+        elif name not in ("", "."):
+            names.append(name)
+    return "/" + "/".join(names)
+
+
+def mount_faults(policy: AccessPolicy, value: Any, path: str) -> Iterator[Fault]:
+    """Find what of a list of mounts is not permitted."""
+    for number, mount in enumerate(value):
+        yield from _mount(policy, mount, f"{path}.{number}")
+
+
+def _mount(policy: AccessPolicy, mount: Any, path: str) -> Iterator[Fault]:
+    kinds = [kind.strip().casefold() for kind in texts(v for k, v in folded(mount) if k == "type")]
+    sources = list(texts(value for key, value in folded(mount) if key == "source"))
+    for kind in kinds or ["bind"]:
+        yield from _sources(policy, kind, sources, path)
+    for key, options in folded(mount):
+        if key == "volumeoptions":
+            for inner, driver in folded(options):
+                if inner == "driverconfig":
+                    yield from _driver(policy, driver, path)
+
+
+def _sources(policy: AccessPolicy, kind: str, sources: list[str], path: str) -> Iterator[Fault]:
+    """Find out whether a mount of a kind may have its sources; engines know other kinds than we."""
+    if kind == "image":
+        wrong = [source for source in sources if not allows(policy.images, source)]
+        yield from (Fault(path, "images", f"the image {one}", one) for one in wrong)
+        return
+    if kind not in ("bind", "volume", "tmpfs"):
+        yield from _not_driven(policy, kind, path)
+    for source in sources:
+        if kind == "bind" or (source and not _is_volume_name(source)):
+            yield from path_faults(policy, source, path)
+
+
+def _driver(policy: AccessPolicy, driver: Any, path: str) -> Iterator[Fault]:
+    """Find what of a volume's driver and its options is not permitted."""
+    for name in texts(value for key, value in folded(driver) if key == "name"):
+        if name not in ("", "local"):
+            yield from _not_driven(policy, name, path)
+    options = [pair for key, value in folded(driver) if key == "options" for pair in folded(value)]
+    if not options:
+        return
+    given = {wanted: list(texts(v for k, v in options if k == wanted)) for wanted in _OPTIONS}
+    flags = {word.strip() for text in given["o"] for word in text.casefold().split(",")}
+    kinds = {kind.strip().casefold() for kind in given["type"]}
+    if flags & _PATHS or not kinds or kinds & {"", "none", "bind"}:
+        for device in given["device"]:
+            yield from path_faults(policy, device, path)
+    for kind in sorted(kinds - {"", "none", "bind", "tmpfs"}):
+        yield from _not_driven(policy, f"local/{kind}", path)
+
+
+def _not_driven(policy: AccessPolicy, name: str, path: str) -> Iterator[Fault]:
+    if not allows(policy.volume_drivers, name):
+        yield Fault(path, "volume_drivers", f"a volume of {name}", name)

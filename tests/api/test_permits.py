@@ -1,0 +1,385 @@
+"""What may be submitted by whom: each field of a create body, in every spelling, jobs, batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from tenure.api.permits import HARMLESS, RULES, container_faults
+from tenure.api.schemas.docker import HOST_FIELDS
+from tenure.api.schemas.docker import HostConfig as HostConfigModel
+from tenure.config.access import PolicySection, build_policy
+from tenure.daemon.access import Access
+from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.roles import Role
+from tests.api.server import BATCH, CONTAINER, JOB, TOKEN, Answer, Server, tokens_of
+
+Json = dict[str, Any]
+STRICT = AccessPolicy()
+
+
+def volume(**options: str) -> Json:
+    """Return a mount of a volume that the local driver makes with options."""
+    driver = {"Name": "local", "Options": options}
+    return {
+        "Type": "volume",
+        "Source": "v",
+        "Target": "/v",
+        "VolumeOptions": {"DriverConfig": driver},
+    }
+
+
+def mounted(mount: Json) -> Json:
+    return {"Mounts": [mount]}
+
+
+def bind(source: str, **more: Any) -> Json:
+    return mounted({"Type": "bind", "Source": source, "Target": "/x", **more})
+
+
+#: A HostConfig that gives power over a host, and the key of the policy that would allow it.
+POWERS: list[tuple[Json, str]] = [
+    # folders of the host
+    ({"Binds": ["/:/host"]}, "binds"),
+    ({"Binds": ["/etc:/etc:ro"]}, "binds"),
+    ({"Binds": ["v:/v", "/etc/shadow:/s"]}, "binds"),
+    ({"Binds": ["//etc:/x"]}, "binds"),
+    ({"Binds": ["/./etc:/x"]}, "binds"),
+    ({"Binds": ["/srv/../etc:/x"]}, "binds"),
+    ({"Binds": ["../etc:/x"]}, "binds"),
+    ({"Binds": ["./etc:/x"]}, "binds"),
+    ({"Binds": ["~/x:/x"]}, "binds"),
+    ({"Binds": [":/x"]}, "binds"),
+    ({"binds": ["/:/host"]}, "binds"),
+    ({"BINDS": ["/:/host"]}, "binds"),
+    ({"Bind\u017f": ["/:/host"]}, "binds"),  # the long s, which Go folds too
+    ({"Binds": ["/var/run/docker.sock:/var/run/docker.sock"]}, "binds"),
+    (bind("/"), "binds"),
+    (bind("/etc", ReadOnly=True), "binds"),
+    (bind("/srv/../etc"), "binds"),
+    (bind(""), "binds"),
+    (mounted({"type": "bind", "source": "/", "target": "/x"}), "binds"),
+    (mounted({"TYPE": "bind", "SOURCE": "/", "Target": "/x"}), "binds"),
+    (mounted({"Type": "BIND", "Source": "/", "Target": "/x"}), "binds"),
+    (mounted({"Type": "volume", "type": "bind", "Source": "v", "source": "/"}), "binds"),
+    (mounted({"type": "bind", "Type": "volume", "source": "/", "Source": "v"}), "binds"),
+    (mounted({"Source": "/", "Target": "/x"}), "binds"),
+    (mounted({"Type": "volume", "Source": "/", "Target": "/x"}), "binds"),
+    (mounted({"Type": "bind", "\u017fource": "/", "Target": "/x"}), "binds"),
+    ({"mounts": [{"Type": "bind", "Source": "/", "Target": "/x"}]}, "binds"),
+    (mounted(volume(type="none", o="bind", device="/")), "binds"),
+    (mounted(volume(type="none", o="rw,rbind", device="/etc")), "binds"),
+    (mounted(volume(type="", o="BIND", device="/etc")), "binds"),
+    (mounted(volume(o="bind", device="/etc")), "binds"),
+    (mounted(volume(type="tmpfs", o="bind", device="/etc")), "binds"),
+    (mounted(volume(device="/etc")), "binds"),
+    (mounted(volume(Type="none", O="bind", Device="/")), "binds"),
+    (
+        mounted(
+            {
+                "Type": "volume",
+                "volumeoptions": {"driverconfig": {"options": {"o": "bind", "device": "/"}}},
+            }
+        ),
+        "binds",
+    ),
+    (mounted(volume(type="ext4", device="/dev/sda1")), "volume_drivers"),
+    (mounted(volume(type="nfs", o="addr=10.0.0.1", device=":/")), "volume_drivers"),
+    (mounted({"Type": "cluster", "Source": "v", "Target": "/x"}), "volume_drivers"),
+    (mounted({"Type": "npipe", "Source": "v", "Target": "/x"}), "volume_drivers"),
+    (
+        mounted({"Type": "volume", "VolumeOptions": {"DriverConfig": {"Name": "rexray"}}}),
+        "volume_drivers",
+    ),
+    ({"VolumeDriver": "rexray"}, "volume_drivers"),
+    # other containers
+    ({"VolumesFrom": ["other"]}, "join_containers"),
+    ({"volumesfrom": ["other:ro"]}, "join_containers"),
+    ({"Links": ["db:db"]}, "join_containers"),
+    ({"Cgroup": "container:other"}, "join_containers"),
+    ({"PidMode": "container:other"}, "join_containers"),
+    ({"IpcMode": "container:other"}, "join_containers"),
+    ({"NetworkMode": "container:other"}, "join_containers"),
+    # the host's namespaces
+    ({"PidMode": "host"}, "host_namespaces"),
+    ({"pidmode": "host"}, "host_namespaces"),
+    ({"IpcMode": "host"}, "host_namespaces"),
+    ({"UTSMode": "host"}, "host_namespaces"),
+    ({"UsernsMode": "host"}, "host_namespaces"),
+    ({"CgroupnsMode": "host"}, "host_namespaces"),
+    ({"NetworkMode": "host"}, "host_namespaces"),
+    ({"NetworkMode": "databases"}, "networks"),
+    # devices, capabilities, the kernel
+    ({"Privileged": True}, "privileged"),
+    ({"privileged": True}, "privileged"),
+    ({"Devices": [{"PathOnHost": "/dev/sda", "PathInContainer": "/dev/x"}]}, "devices"),
+    ({"Devices": [{"pathonhost": "/dev/sda"}]}, "devices"),
+    ({"Devices": [{"PathOnHost": "/dev/null", "PATHONHOST": "/dev/mem"}]}, "devices"),
+    ({"DeviceRequests": [{"Count": -1, "Capabilities": [["gpu"]]}]}, "gpus"),
+    ({"DeviceCgroupRules": ["a *:* rwm"]}, "devices"),
+    ({"CapAdd": ["SYS_ADMIN"]}, "capabilities"),
+    ({"CapAdd": ["cap_sys_admin"]}, "capabilities"),
+    ({"CapAdd": ["ALL"]}, "capabilities"),
+    ({"capadd": ["all"]}, "capabilities"),
+    ({"SecurityOpt": ["seccomp=unconfined"]}, "security_options"),
+    ({"SecurityOpt": ["seccomp:unconfined"]}, "security_options"),
+    ({"SecurityOpt": ["no-new-privileges", "apparmor=unconfined"]}, "security_options"),
+    ({"SecurityOpt": ["label=disable"]}, "security_options"),
+    ({"SecurityOpt": ["no-new-privileges=false"]}, "security_options"),
+    ({"MaskedPaths": []}, "security_options"),
+    ({"ReadonlyPaths": []}, "security_options"),
+    ({"maskedpaths": ["/proc/x"]}, "security_options"),
+    ({"Sysctls": {"kernel.shmmax": "1"}}, "sysctls"),
+    ({"CgroupParent": "/system.slice"}, "cgroup_parent"),
+    ({"Runtime": "kata"}, "runtimes"),
+    ({"Annotations": {"run.oci.hooks.stdout": "/x"}}, "annotations"),
+    ({"OomScoreAdj": -1000}, "oom_score"),
+    ({"OomKillDisable": True}, "oom_score"),
+    ({"CpuRealtimeRuntime": 950_000}, "realtime"),
+    ({"CpuRealtimePeriod": 1_000_000}, "realtime"),
+    ({"Ulimits": [{"Name": "rtprio", "Soft": 99, "Hard": 99}]}, "realtime"),
+    ({"Ulimits": [{"name": "NICE", "Hard": 40}]}, "realtime"),
+    ({"GroupAdd": ["docker"]}, "groups"),
+    ({"GroupAdd": ["0"]}, "groups"),
+    ({"LogConfig": {"Type": "syslog"}}, "log_drivers"),
+    ({"LogConfig": {"type": "fluentd"}}, "log_drivers"),
+]
+#: Of these, what no policy allows, for no engine takes it as it may be meant.
+UNTAKEN: list[Json] = [
+    bind(""),
+    *({"Binds": [source]} for source in (":/x", "./etc:/x", "~/x:/x")),
+    mounted({"Type": "volume", "type": "bind", "Source": "v", "source": "/"}),
+    mounted({"type": "bind", "Type": "volume", "source": "/", "Source": "v"}),
+]
+#: What gives none.
+HARMLESS_BODIES: list[Json] = [
+    {},
+    {"Binds": ["data:/data", "data:/data:ro", "/anonymous"]},
+    {"Binds": None, "Mounts": None, "Devices": None, "CapAdd": None, "MaskedPaths": None},
+    mounted({"Type": "volume", "Source": "data", "Target": "/data"}),
+    mounted({"Type": "volume", "Target": "/data"}),
+    mounted({"Type": "tmpfs", "Target": "/run", "TmpfsOptions": {"SizeBytes": 1}}),
+    mounted(volume(type="tmpfs", o="size=1m", device="tmpfs")),
+    {"NetworkMode": "bridge", "PidMode": "", "IpcMode": "private", "CgroupnsMode": "private"},
+    {"NetworkMode": "", "UTSMode": "", "UsernsMode": "", "CgroupParent": "", "Runtime": ""},
+    {"Privileged": False, "OomScoreAdj": 500, "OomKillDisable": False},
+    {"SecurityOpt": ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"]},
+    {"CapDrop": ["ALL"], "ReadonlyRootfs": True, "Init": True, "GroupAdd": []},
+    {"Ulimits": [{"Name": "nofile", "Soft": 1024, "Hard": 4096}], "VolumeDriver": "local"},
+    {"LogConfig": {"Type": "json-file", "Config": {"max-size": "1m"}}, "Runtime": "runc"},
+    {"RestartPolicy": {"Name": "always"}, "PortBindings": {"80/tcp": [{"HostPort": "80"}]}},
+]
+
+
+def found(policy: AccessPolicy, host: Json) -> list[str]:
+    return [fault.key for fault in container_faults(policy, {"Image": "a", "HostConfig": host})]
+
+
+def allowing(policy: AccessPolicy, host: Json) -> AccessPolicy:
+    """Return the policy with what its own refusal says would allow a body."""
+    for fault in container_faults(policy, {"Image": "a", "HostConfig": host}):
+        before = getattr(policy, fault.key)
+        now: Any = (*before, fault.value) if isinstance(before, tuple) else True
+        policy = replace(policy, **{fault.key: now})
+    return policy
+
+
+@pytest.mark.parametrize(("host", "key"), POWERS, ids=lambda part: json.dumps(part)[:70])
+def test_power_over_a_host_is_not_permitted_by_default(host: Json, key: str) -> None:
+    assert key in found(STRICT, host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [host for host, _ in POWERS if ".." not in json.dumps(host)],
+    ids=lambda h: json.dumps(h)[:70],
+)
+def test_the_remedy_that_is_named_is_one(host: Json) -> None:
+    if host in UNTAKEN:
+        assert found(AccessPolicy(binds=("/*",), engine_socket=True), host)
+        return
+    policy = STRICT
+    for _ in range(3):  # of the host's / the guarded sockets come second
+        policy = allowing(policy, host)
+    assert not found(policy, host)
+
+
+@pytest.mark.parametrize("host", HARMLESS_BODIES, ids=lambda h: json.dumps(h)[:70])
+def test_what_gives_no_power_is_permitted(host: Json) -> None:
+    assert not found(STRICT, host)
+
+
+def test_every_field_of_docker_s_is_known_to_the_policy() -> None:
+    """A field that is added later is refused until somebody has thought about it."""
+    known = {name.casefold() for name in HostConfigModel.model_fields}
+    assert {n.casefold() for names in HOST_FIELDS.values() for n in names.split()} <= known
+    assert known == set(RULES) | set(HARMLESS)
+    assert not set(RULES) & set(HARMLESS)
+    assert found(STRICT, {"Novel": 1}) == [""]
+
+
+def test_networks_by_endpoint() -> None:
+    def keys(policy: AccessPolicy, endpoints: Json, name: str = "EndpointsConfig") -> list[str]:
+        body = {"NetworkingConfig": {name: endpoints}}
+        return [fault.key for fault in container_faults(policy, body)]
+
+    assert keys(STRICT, {"bridge": {}}) == []
+    assert keys(STRICT, {"databases": {}}) == ["networks"]
+    assert keys(STRICT, {"databases": {}}, "endpointsconfig") == ["networks"]
+    assert keys(STRICT, {"host": {}}) == ["host_namespaces"]
+    assert keys(STRICT, {"bridge": {"NetworkID": "abcdef"}}) == ["networks"]
+    assert keys(AccessPolicy(networks=("data*",)), {"databases": None}) == []
+
+
+# paths
+
+
+@pytest.mark.parametrize(
+    ("entries", "path", "is_allowed"),
+    [
+        (("/srv/data",), "/srv/data", True),
+        (("/srv/data",), "/srv/data/", True),
+        (("/srv/data",), "/srv//./data", True),
+        (("/srv/data",), "/srv/data/x", False),  # a link in there may lead anywhere
+        (("/srv/data",), "/srv/database", False),
+        (("/srv/data",), "/srv", False),
+        (("/srv/data/*",), "/srv/data", True),
+        (("/srv/data/*",), "/srv/data/x/y", True),
+        (("/srv/data/*",), "/srv/database", False),
+        (("/srv/data/*",), "/srv/data/../x", False),
+        (("/*",), "/etc", True),
+        (("/*",), "/etc/../etc", False),
+        (("/*",), "./etc", False),
+        (("/srv", "/data"), "/data", True),
+        ((), "/", False),
+        (("/srv/data",), "/SRV/data", False),
+    ],
+)
+def test_which_paths_are_allowed(entries: tuple[str, ...], path: str, is_allowed: bool) -> None:
+    policy = AccessPolicy(binds=entries)
+    assert policy.binds_path(path) is is_allowed
+    assert (found(policy, {"Binds": [f"{path}:/x"]}) == []) is is_allowed
+    assert (found(policy, bind(path)) == []) is is_allowed
+    assert (found(policy, mounted(volume(o="bind", device=path))) == []) is is_allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/var/run/docker.sock", "/run/docker.sock", "/run", "/var/run", "/var", "/", "/run/"),
+        *("/run/containerd/containerd.sock", "/home/a/docker.sock", "/var/lib/docker/volumes"),
+        *("/var/lib", "/var/lib/tenure", "/var/run/tenure/tenured.sock", "/run/podman"),
+    ],
+)
+def test_engine_sockets_need_a_key_of_their_own(path: str) -> None:
+    policy = AccessPolicy(binds=("/*",))
+    assert found(policy, {"Binds": [f"{path}:/x"]}) == ["engine_socket"]
+    assert found(policy, bind(path)) == ["engine_socket"]
+    assert found(replace(policy, engine_socket=True), bind(path)) == []
+    assert found(policy, bind("/srv")) == []
+
+
+def test_the_configuration_has_the_policy_s_keys_and_defaults() -> None:
+    assert build_policy(PolicySection()) == STRICT
+    assert set(PolicySection.model_fields) == {field.name for field in fields(AccessPolicy)}
+
+
+# over REST
+
+
+@pytest.fixture
+def texts() -> dict[Role, str]:
+    return {}
+
+
+@pytest.fixture
+def ruled(folder: Any, texts: dict[Role, str]) -> Iterator[Server]:
+    """A server on which operators may mount /srv/data and use priority 5 at most."""
+    tokens = tokens_of(TOKEN)
+    texts |= {role: tokens.build_in_new(f"of-{role}", role) for role in Role}
+    permits = {
+        Role.SUBMIT: AccessPolicy(images=("app:*",), generations=("nursery",)),
+        Role.OPERATE: AccessPolicy(binds=("/srv/data",), max_priority=5, host_namespaces=("net",)),
+    }
+    server = Server(folder, access=Access(tokens), permits=permits)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def submitted(server: Server, path: str, body: Json, token: str) -> Answer:
+    return server.send("POST", path, body, Authorization=f"Bearer {token}")
+
+
+def test_containers_over_rest(ruled: Server, texts: dict[Role, str]) -> None:
+    body = {**CONTAINER, "Image": "app:1", "HostConfig": {"Privileged": True, "PidMode": "host"}}
+    before = ruled.on_loop(ruled.backend.sizes)
+    refused = submitted(ruled, "/v1/containers", body, texts[Role.SUBMIT])
+    assert (refused.status, refused.json["code"]) == (403, "not_permitted")
+    assert refused.fields == ["HostConfig.Privileged", "HostConfig.PidMode"]
+    assert refused.json["policy_keys"] == [
+        "policy.submit.privileged",
+        "policy.submit.host_namespaces",
+    ]
+    assert refused.json["detail"] == (
+        "HostConfig.Privileged: a privileged container is not permitted; "
+        "policy.submit.privileged would allow it"
+    )
+    assert ruled.on_loop(ruled.backend.sizes) == before
+    assert submitted(ruled, "/v1/containers", body, TOKEN).status == 201  # an admin may
+    plain = {**CONTAINER, "name": "web-2", "Image": "app:1"}
+    assert submitted(ruled, "/v1/containers", plain, texts[Role.SUBMIT]).status == 201
+
+
+def test_images_and_generations_over_rest(ruled: Server, texts: dict[Role, str]) -> None:
+    body = {**CONTAINER, "tenure": {"generation": "tenured"}}
+    refused = submitted(ruled, "/v1/containers", body, texts[Role.SUBMIT])
+    assert refused.fields == ["Image", "tenure.generation"]
+    assert (
+        "policy.submit.images with 'web:1' would allow it" in refused.json["errors"][0]["message"]
+    )
+
+
+def test_jobs_over_rest(ruled: Server, texts: dict[Role, str]) -> None:
+    mounting = {**JOB, "volumes": ["/srv/data:/data", "scratch:/tmp"]}
+    for path in ("/v1/jobs", "/v1/jobs/plan"):
+        refused = submitted(ruled, path, mounting, texts[Role.SUBMIT])
+        assert (refused.status, refused.fields) == (403, ["volumes.0"])
+        urgent = submitted(ruled, path, {**JOB, "priority": 6}, texts[Role.OPERATE])
+        assert urgent.fields == ["priority"]
+    assert submitted(ruled, "/v1/jobs", mounting, texts[Role.OPERATE]).status == 201
+    for volume_ in ("/srv/data/x:/d", "/srv/data/..:/d", "/srv/../etc:/d", "/:/d"):
+        refused = submitted(ruled, "/v1/jobs", {**JOB, "volumes": [volume_]}, texts[Role.OPERATE])
+        assert (refused.status, refused.fields) == (403, ["volumes.0"]), volume_
+    other = submitted(ruled, "/v1/jobs", {**JOB, "image": "web:1"}, texts[Role.SUBMIT])
+    assert other.fields == ["image"]
+
+
+def test_spark_needs_the_node_s_network(ruled: Server, texts: dict[Role, str]) -> None:
+    spark: Json = {"kind": "spark", "memory": "1GiB", "spark": {"application": "/app.py"}}
+    body = {key: value for key, value in {**JOB, **spark}.items() if key != "command"}
+    refused = submitted(ruled, "/v1/jobs", body, texts[Role.SUBMIT])
+    assert (refused.status, refused.fields) == (403, ["kind"])
+    assert refused.json["policy_keys"] == ["policy.submit.host_namespaces"]
+    assert submitted(ruled, "/v1/jobs", body, texts[Role.OPERATE]).status == 201
+
+
+def test_batches_over_rest(ruled: Server, texts: dict[Role, str]) -> None:
+    stage = {**BATCH["stages"][0], "image": "web:1"}
+    for path in ("/v1/batches", "/v1/batches/plan"):
+        body = {**BATCH, "image": "web:1", "stages": [stage]}
+        refused = submitted(ruled, path, body, texts[Role.SUBMIT])
+        assert (refused.status, refused.fields) == (403, ["image", "stages.0.image"])
+    assert submitted(ruled, "/v1/batches", BATCH, texts[Role.SUBMIT]).status == 201
+
+
+def test_a_role_without_a_policy_has_the_strict_one(server: Server) -> None:
+    made = server.post("/v1/tokens", {"name": "ci", "role": "submit"}).json["token"]
+    body = {**CONTAINER, "HostConfig": {"Binds": ["/var/run/docker.sock:/s"]}}
+    refused = submitted(server, "/v1/containers", body, made)
+    assert (refused.status, refused.json["code"]) == (403, "not_permitted")
