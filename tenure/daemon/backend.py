@@ -62,6 +62,10 @@ class BatchFolders:
     outputs: Path
 
 
+#: Quarantined records that ``/readyz`` names.
+MAX_QUARANTINED = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Body:
     """The parts of the running daemon that the API reaches."""
@@ -357,6 +361,9 @@ class DaemonBackend:
             degraded["nodes"] = "unreachable: " + ", ".join(sorted(lost))
         if self._ctx.meta.is_restoring:
             degraded["restore"] = restore.explain(self._ctx)
+        if self._ctx.quarantined:
+            told = [f"{kind} {key}: {why}" for (kind, key), why in self._ctx.quarantined.items()]
+            degraded["records"] = "left as they are: " + "; ".join(told[:MAX_QUARANTINED])
         influx = health_of(self._body.stats)
         if influx is not None and influx.error:
             degraded["stats"] = influx.error

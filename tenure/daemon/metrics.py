@@ -91,6 +91,7 @@ class Facts:
     reading: ReadFacts = field(default_factory=ReadFacts)
     tiers: tuple[TierFacts, ...] = ()
     remote: int = 0
+    quarantined: int = 0
 
 
 def gather(ctx: Context) -> Generator[None, None, Facts]:
@@ -145,6 +146,7 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         facts_of(ctx),
         tuple(kept),
         remote,
+        len(ctx.quarantined),
     )
 
 
@@ -218,6 +220,9 @@ class Collector:
         late = facts.late_jobs
         yield GaugeMetricFamily("tenure_jobs_late", "Kept jobs that ended late", value=late)
         yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", facts.graves)
+        yield GaugeMetricFamily(
+            "tenure_quarantined_records", "Records left as they are: a defect", facts.quarantined
+        )
 
     def _daemon(self) -> Iterator[Metric]:
         parts, loop = self._parts, self._loop

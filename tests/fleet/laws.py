@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure.core.state.params import Params
-from tenure.core.state.tables import Changes
+from tenure.core.state.tables import Changes, PublicEvent
 from tenure.model.batch import TASK_OVER, Batch, Task
 from tenure.model.container import ContainerState, Grave, Migration, Service, Step
 from tenure.model.drain import Drain
@@ -164,6 +164,14 @@ class Laws:
 
     # the disk
 
+    def _told(self, event: PublicEvent) -> None:
+        if event.type == "node.stopping":
+            self.off_reasons[event.subject] = event.data["why"]
+        elif event.type == "node.fenced":
+            self._fenced.add(event.subject)
+        elif event.type == "record.quarantined":
+            raise LawBroken("L3", f"{event.subject} is quarantined: {event.data}")
+
     def on_commit(self, changes: Changes) -> None:
         """L3, L11, L8 and L29 on what a transaction is about to change."""
         self.waiting.on_commit(changes, self.params)
@@ -174,10 +182,7 @@ class Laws:
             if event.seq != last + 1 or event.at_us < last_us:
                 raise LawBroken("L11", f"event {event.seq} ({event.at_us}) follows {last}")
             last, last_us = event.seq, event.at_us
-            if event.type == "node.stopping":
-                self.off_reasons[event.subject] = event.data["why"]
-            elif event.type == "node.fenced":
-                self._fenced.add(event.subject)
+            self._told(event)
         for kind, rows in changes.records.items():
             check = self.checks.get(kind)
             if check is None:

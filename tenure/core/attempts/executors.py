@@ -44,9 +44,10 @@ JUDGE_US = 10 * US
 
 
 def to(ctx: Context, executor: Executor, state: ExecutorState, **changes: Any) -> Executor:
-    """Move an executor to a later state of its attempt; an illegal step is a defect."""
+    """Move an executor to a later state of its attempt; an illegal step quarantines it."""
     if state not in EXECUTOR_TRANSITIONS[executor.state]:
-        raise AssertionError(f"executor {executor.key}: {executor.state} -> {state}")
+        ctx.quarantine("executor", executor.key, f"it cannot go from {executor.state} to {state}")
+        return executor
     defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
     return ctx.put_executor(replace(executor, state=state, **(defaults | changes)))
 

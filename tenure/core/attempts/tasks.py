@@ -60,9 +60,10 @@ def stage_of(ctx: Context, task: Task) -> StageSpec:
 
 
 def to(ctx: Context, task: Task, state: TaskState, **changes: Any) -> Task:
-    """Move a task to a later state of its attempt; an illegal step is a defect."""
+    """Move a task to a later state of its attempt; an illegal step quarantines it."""
     if state not in TASK_TRANSITIONS[task.state]:
-        raise AssertionError(f"task {task.key}: {task.state} -> {state}")
+        ctx.quarantine("task", task.key, f"it cannot go from {task.state} to {state}")
+        return task
     defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
     return ctx.put_task(replace(task, state=state, **(defaults | changes)))
 

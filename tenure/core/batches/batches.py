@@ -46,9 +46,10 @@ MOST_SEATS = 64
 
 
 def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
-    """Move a batch forward; an illegal step is a defect."""
+    """Move a batch forward; an illegal step quarantines it."""
     if state not in BATCH_TRANSITIONS[batch.state]:
-        raise AssertionError(f"batch {batch.id}: {batch.state} -> {state}")
+        ctx.quarantine("batch", batch.id, f"it cannot go from {batch.state} to {state}")
+        return batch
     batch = ctx.put_batch(replace(batch, state=state))
     if batch.is_over:
         schedule_parts.drop(ctx.tables, batch.id)

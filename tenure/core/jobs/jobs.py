@@ -51,9 +51,10 @@ TIMEOUT_CODE = 124
 
 
 def to(ctx: Context, job: Job, state: JobState, reason: str = "") -> Job:
-    """Move a job forward; an illegal step is a defect."""
+    """Move a job forward; an illegal step quarantines it."""
     if state not in JOB_TRANSITIONS[job.state]:
-        raise AssertionError(f"job {job.id}: {job.state} -> {state}")
+        ctx.quarantine("job", job.id, f"it cannot go from {job.state} to {state}")
+        return job
     job = ctx.put_job(replace(job, state=state, reason=reason or job.reason))
     ctx.publish(f"job.{state.value}", job.id, name=job.spec.name, reason=job.reason)
     if job.is_over:

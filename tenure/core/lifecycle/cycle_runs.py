@@ -38,9 +38,10 @@ FORECAST_CLAIM_US = 900 * US
 
 
 def to(ctx: Context, run: Run, state: RunState, reason: str = "") -> Run:
-    """Move a run forward; an illegal step is a defect."""
+    """Move a run forward; an illegal step quarantines it."""
     if state not in RUN_TRANSITIONS[run.state]:
-        raise AssertionError(f"run {run.id}: {run.state} -> {state}")
+        ctx.quarantine("run", run.id, f"it cannot go from {run.state} to {state}")
+        return run
     run = replace(run, state=state, reason=reason or run.reason)
     if run.is_over:
         run = replace(run, finished_us=ctx.now_us)

@@ -346,7 +346,8 @@ def _withdraw(ctx: Context, drain: Drain) -> None:
 
 def _close(ctx: Context, drain: Drain, state: DrainState) -> None:
     if state not in DRAIN_TRANSITIONS[drain.state]:
-        raise AssertionError(f"drain {drain.id}: {drain.state} -> {state}")
+        ctx.quarantine("drain", drain.node, f"it cannot go from {drain.state} to {state}")
+        return
     ctx.put_drain(replace(drain, state=state, finished_us=ctx.now_us))
 
 

@@ -449,3 +449,12 @@ def rearm(ctx: Context) -> None:
             ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
         elif not node.effect and (node.power is not Power.STOPPING or node.retry_us <= ctx.now_us):
             probe(ctx, node.name)
+
+
+def review_idle(ctx: Context) -> None:
+    """Look at the nodes that were touched, whether they may be switched off."""
+    touched, ctx.notices.nodes = sorted(ctx.notices.nodes), set()
+    for name in touched:
+        node = ctx.tables.nodes.get(name)
+        if node is not None:
+            review(ctx, node)

@@ -43,9 +43,10 @@ TORN = "its engine died while it started it, and may hold a process of it that i
 
 
 def to(ctx: Context, service: Service, state: ContainerState, **changes: Any) -> Service:
-    """Move a service to another state; an illegal step is a defect."""
+    """Move a service to another state; an illegal step quarantines it."""
     if state not in CONTAINER_TRANSITIONS[service.state]:
-        raise AssertionError(f"container {service.id}: {service.state} -> {state}")
+        ctx.quarantine("container", service.id, f"it cannot go from {service.state} to {state}")
+        return service
     defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
     service = ctx.put_service(replace(service, state=state, **(defaults | changes)))
     ctx.notices.services.add(service.id)

@@ -46,7 +46,8 @@ class Context:
     what was told since the start, ``notices`` is what machines have to tell each other,
     ``prefetches`` what is copied ahead, ``work`` the work that is left to this transaction.
     ``effects`` and ``public`` events go out with it. ``is_room_changed``: the queue is to be served
-    again. ``is_closing``: the daemon stops, and nothing begins. What one machine alone needs it has
+    again. ``is_closing``: the daemon stops, and nothing begins. ``quarantined`` says by kind and
+    key why a record is left as it is. What one machine alone needs it has
     of its own (``own``).
     """
 
@@ -68,6 +69,7 @@ class Context:
         self._armed: dict[tuple[str, str], int] = {}
         self._timer_seq = 0
         self.is_room_changed = self.is_closing = False
+        self.quarantined: dict[tuple[str, str], str] = {}
         self._owned: dict[type[Owned], Owned] = {}
         self._hearers: dict[Change, list[Owned]] = {change: [] for change in Change}
 
@@ -96,6 +98,22 @@ class Context:
     def placer(self) -> Placer:
         """The policies, made by the first question to them."""
         return self._make_placer()
+
+    # records that are not as they can be
+
+    def quarantine(self, kind: str, key: str, why: str) -> None:
+        """Leave a record as it is: what was to happen to it cannot, so something is wrong.
+
+        It is told once, by an event, a metric and ``/readyz``; nobody reviews it any more. The
+        rest of the fleet goes on. A restart reads it anew.
+        """
+        if (kind, key) not in self.quarantined:
+            self.quarantined[kind, key] = why
+            self.publish("record.quarantined", key, record=kind, reason=why)
+
+    def is_quarantined(self, kind: str, key: str) -> bool:
+        """Whether a record is left as it is."""
+        return (kind, key) in self.quarantined
 
     # effects, events, timers
 

@@ -50,6 +50,8 @@ class Bench:
     """
 
     is_planning = True
+    #: A test that breaks a record on purpose says so; everywhere else none may be quarantined.
+    is_broken = False
 
     def __init__(
         self, *nodes: NodeSpec, params: Params | None = None, best_kind: str = "restart"
@@ -83,6 +85,7 @@ class Bench:
         self.effects += found
         changes = self.state.take_changes()
         self.public += changes.events
+        assert self.is_broken or not self.state.ctx.quarantined
         for kind, rows in changes.records.items():
             table = self.records.setdefault(kind, {})
             for key, row in rows.items():

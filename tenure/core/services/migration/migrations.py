@@ -291,7 +291,8 @@ def _retry(ctx: Context, move: Migration) -> None:
 def _back(ctx: Context, move: Migration, reason: str) -> None:
     """Turn round before the commit: first the target must be gone for certain."""
     if is_committed(move.step):
-        raise AssertionError(f"migration {move.id}: no way back from {move.step}")
+        ctx.quarantine("migration", move.id, f"there is no way back from {move.step}")
+        return
     may_run = move.step in TARGET_MAY_RUN and (bool(move.effect) or not _is_unsent(move))
     put(ctx, move, Step.UNDO_TARGET, reason=reason)
     service = ctx.tables.services[move.container]
