@@ -25,7 +25,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "tests" / "mutants"
-COPIED = ("tenure", "tests", "testbed", "pyproject.toml", "setup.cfg")
+#: Some tests import these too.
+BESIDE = ("benchmarks", "reproductions", "tools")
+COPIED = ("tenure", "tests", "testbed", *BESIDE, "pyproject.toml", "setup.cfg")
 SKIPPED = shutil.ignore_patterns("__pycache__", ".mypy_cache", ".hypothesis")
 #: A mutant that hangs is a mutant that was noticed late; none should need this.
 TIMEOUT_S = 240

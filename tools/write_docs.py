@@ -8,7 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))  # as a script it would find its own folder alone
 
 
 def states() -> str:
@@ -54,21 +55,21 @@ def _diagram(title: str, table: Mapping[Any, tuple[StrEnum, ...]]) -> str:
 
 def configuration() -> str:
     """Return docs/configuration.md from the configuration's models."""
-    from tenure.config.reference import render
+    from tools.configuration_page import render
 
     return render()
 
 
 def rest() -> str:
     """Return docs/rest.md from the OpenAPI document."""
-    from tenure.cli.reference import rest_page
+    from tools.api_pages import rest_page
 
     return rest_page()
 
 
 def cli() -> str:
     """Return docs/cli.md from the commands."""
-    from tenure.cli.reference import cli_page
+    from tools.api_pages import cli_page
 
     return cli_page()
 

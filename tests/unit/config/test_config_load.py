@@ -7,7 +7,6 @@ import pytest
 
 from tenure.config.defaults import LOCAL_ENGINE
 from tenure.config.load import load, validate
-from tenure.config.reference import EXAMPLE, EXAMPLE_CYCLES, TARGET, render
 from tenure.config.settings import Settings
 from tenure.config.urls import Listener
 from tenure.harvest.io.cycle import PAST_DAYS
@@ -17,6 +16,7 @@ from tenure.model.node import NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, MIB, NANO, US
+from tools.configuration_page import EXAMPLE, EXAMPLE_CYCLES
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
@@ -433,10 +433,6 @@ def test_example_files_are_accepted(name: str) -> None:
         assert node.harvest is not None
         assert node.harvest.mode == "act"
         assert node.agent is not None
-
-
-def test_the_document_is_up_to_date() -> None:
-    assert TARGET.read_text() == render(), "run python -m tenure.config.reference"
 
 
 def test_power_drivers(write: Any, tmp_path: Path) -> None:

@@ -1,11 +1,9 @@
-"""`docs/configuration.md`, written from the models: ``python -m tenure.config.reference``."""
+"""`docs/configuration.md`, from the models that check the files; `make docs` writes it."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -27,8 +25,6 @@ from tenure.config.schema import (
 )
 from tenure.config.section import Section
 from tenure.config.tiers import HdfsSection, TierSection
-
-TARGET = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 #: Also loaded by a test, so that what the document shows is accepted.
 EXAMPLE = """\
@@ -76,7 +72,7 @@ generation_young_cycle:
 _HEAD = f"""\
 # Configuration
 
-This page is written by `python -m tenure.config.reference` from the models that check the files.
+This page is written by `make docs` from the models that check the files.
 
 `tenured` reads one `tenured.yml` and, beside it, `cycles.yml`. `--config` names the first, else
 `TENURE_CONFIG` does, else it is `/etc/tenure/tenured.yml`. Both may be absent: then the local
@@ -219,15 +215,3 @@ def _type(part: dict[str, Any]) -> str:
         case kind:
             plain = {"string": "text", "integer": "whole number", "null": "`null`"}
             return plain.get(str(kind), str(kind))
-
-
-def main() -> int:
-    """Write the document."""
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(render())
-    print(TARGET, file=sys.stderr)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
