@@ -38,7 +38,7 @@ def rows_of_paper_map() -> list[tuple[str, str, str]]:
     rows = []
     for line in (ROOT / "docs/paper-map.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 3 and cells[1].startswith("`tenure"):
+        if len(cells) == 3 and cells[1].startswith(("`tenure", "`reproductions", "`benchmarks")):
             rows.append((cells[0], cells[1].strip("`"), cells[2].strip("`")))
     return rows
 
@@ -54,7 +54,7 @@ def test_paper_map_names_what_exists(row: tuple[str, str, str]) -> None:
     assert re.search(rf"def {test_name}\b|class {test_name}\b", (ROOT / path).read_text())
 
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "reproductions/README.md"])
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=_named)
