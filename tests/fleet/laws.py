@@ -77,6 +77,8 @@ class Laws:
     ``is_size_known`` False: others' containers were measured too, and L12 is not judged; ``needs``
     are what services count for.
     ``excused`` are ways to start of which L6 and L20 say nothing: moves and graves were forgotten.
+    ``unseen`` are containers on nodes that neither a backup nor the configuration named, beside
+    which L2 and L6 let another copy run: nobody could know of them.
     ``last_seq`` is the number before the first event that the store is to hold, ``checks`` what
     L1 and L3 say of each kind of record.
     """
@@ -94,6 +96,7 @@ class Laws:
         self.ours_us: Callable[[], int] = lambda: timeline.now_us
         self.waiting = Waiting(store, machines, timeline)
         self.excused: frozenset[str] = frozenset()
+        self.unseen: frozenset[str] = frozenset()
         self.look_at_end: Callable[[Task], None] = lambda _: None
         self.last_seq = 0
         self.checks = dict(progress.CHECKS)
@@ -115,6 +118,9 @@ class Laws:
         others = [c for c in self.alive.get(owner, ()) if c.is_alive and c is not container]
         self.alive[owner] = [*others, container]
         self._how[container.id] = how
+        if container.id in self.unseen:
+            return
+        others = [other for other in others if other.id not in self.unseen]
         if how not in self.excused:
             lent.may_begin(self.store, container, owner)
         if "/" in owner:

@@ -46,6 +46,7 @@ class RestoredWorld(World):
         self._backup: Records | None = None
         self._runs: list[Runs] = []
         self._owners: set[str] = set()
+        self._nodes_named: set[str] = set()
 
     def run(self) -> Report:
         """Run to the end; raises LawBroken."""
@@ -79,6 +80,7 @@ class RestoredWorld(World):
         self._owners = {*store.table("executors"), *store.table("services")}
         self._runs = list(self._running())
         self.story.strike("forgotten" if self._forgotten() else "nothing_forgotten")
+        self._nodes_named = set(store.table("nodes"))
         store.watcher = self._settled
         laws.excused = frozenset(("asked", "late", "revived"))  # by the daemon before
         laws.checks["services"] = progress.restored_service
@@ -132,10 +134,13 @@ class RestoredWorld(World):
 
     def _settled(self, changes: Changes) -> None:
         """Once the survey has ended, every record that is meant to run speaks of what runs."""
+        self._nodes_named |= set(self.around.store.table("nodes"))
         if not any(event.type == "state.settled" for event in changes.events):
             return
         self.story.strike("settled")
         self.around.laws.excused = frozenset(("late", "revived"))
+        unseen = (c.id for c in self._ours() if c.node not in self._nodes_named)
+        self.around.laws.unseen = frozenset(unseen)
         for runs in self._runs:
             container = runs.container
             machine = self.around.machines[container.node]
