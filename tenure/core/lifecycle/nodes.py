@@ -9,7 +9,7 @@ from tenure.core.attempts.executors import is_node_ready
 from tenure.core.batches import reclaims
 from tenure.core.blocks import replicas, tiers
 from tenure.core.capacity import forecasts, ledger, room
-from tenure.core.lifecycle import drain, restore
+from tenure.core.lifecycle import adopt, drain, restore
 from tenure.core.nodes import power
 from tenure.core.services import services
 from tenure.core.services.migration import migrations
@@ -97,9 +97,15 @@ def _configure_one(ctx: Context, spec: NodeSpec) -> None:
 
 
 def retire(ctx: Context) -> None:
-    """Forget nodes that the configuration no longer names, once nothing is on them."""
+    """Forget nodes that the configuration no longer names, once nothing is on them.
+
+    That is not before the copies are gone that a survey saw there and no record wants.
+    """
+    seen = ctx.own(adopt.Sightings).by_node
     for name in sorted(ctx.index.removed):
         node = ctx.tables.nodes[name]
+        if name in seen:
+            _orphans(ctx, name, seen.pop(name))
         if node.is_fenced and room.has_only_dead(ctx, name):
             for grave in ctx.graves_on(name):
                 ctx.drop_grave(grave)  # no listing of that engine will ever show it gone

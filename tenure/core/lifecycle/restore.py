@@ -173,7 +173,9 @@ def review(ctx: Context) -> bool:
     tally = adopt.all_copies(ctx)
     ctx.set_meta(is_restoring=False, given_up=())
     ctx.publish("state.settled", "tenured", **tally)
-    ctx.own(adopt.Sightings).by_node.clear()
+    # ``nodes.retire`` looks here: a node named no longer may be forgotten before its next listing
+    seen = ctx.own(adopt.Sightings)
+    seen.by_node = {n: rows for n, rows in seen.by_node.items() if n in ctx.index.removed}
     ctx.learned.fresh.clear()  # a node may be called empty by a listing from now on only
     for node in ctx.tables.nodes.values():
         if node.reach is Reach.OK:

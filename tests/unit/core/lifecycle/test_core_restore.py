@@ -175,6 +175,27 @@ def test_a_node_that_was_renamed_since_the_backup_is_seen_by_its_new_name() -> N
     assert not bench.state.ctx.meta.is_restoring
 
 
+def test_an_older_copy_on_a_node_that_was_dropped_amid_the_survey_is_removed() -> None:
+    bench = fleet()
+    service, create = run_service(bench)
+    put_back(bench, backup(bench), *NODES)
+    labels = dict(create.body["Labels"])
+    older = ContainerFacts("e2", "web", IMAGE, "running", labels | {"tenure.incarnation": "2"})
+    newer = ContainerFacts("e3", "web", IMAGE, "running", labels | {"tenure.incarnation": "3"})
+    show(bench, "b", older)
+    bench.configure(NODES[0], NODES[1])
+    show(bench, "n")
+    show(bench, "a", newer)
+    assert not bench.state.ctx.meta.is_restoring
+    assert bench.tables.services[service].node == "a"
+    retire = next(e for e in bench.tables.effects.values() if e.kind == "retire")
+    assert (retire.node, retire.target) == ("b", "e2")
+    bench.end(retire)
+    bench.listed("b")
+    bench.say(Tick(at_us=0))
+    assert "b" not in bench.tables.nodes
+
+
 def test_without_any_node_it_is_said_that_none_is_configured() -> None:
     bench = Bench()
     put_back(bench, backup(bench))
