@@ -46,10 +46,16 @@ def _parser() -> argparse.ArgumentParser:
         prog="tenured", description="The tenure daemon: holds the state, drives the engines."
     )
     parser.add_argument("--version", action="version", version=f"tenured {__version__}")
-    parser.set_defaults(work=_run, config=None)
+    parser.set_defaults(work=_run, config=None, is_new=False)
     verbs = parser.add_subparsers(metavar="run|worker|agent|ready|backup|restore|check")
     run = verbs.add_parser("run", help="start the daemon (the default)")
     run.add_argument("--config", type=Path, help=CONFIG_HELP)
+    run.add_argument(
+        "--new",
+        action="store_true",
+        dest="is_new",
+        help="begin anew where state.db is missing beside other files of a daemon",
+    )
     run.set_defaults(work=_run)
     worker = verbs.add_parser("worker", help="take cycles from Redis and plan them")
     worker.add_argument("--config", type=Path, help=CONFIG_HELP)
@@ -81,7 +87,7 @@ def _run(options: argparse.Namespace) -> int:
     log_to_stderr(settings.log.level, is_json=settings.log.is_json)
     held = HeldTimes()
     with asyncio.Runner(loop_factory=partial(timed_loop, held)) as runner:
-        return runner.run(Daemon(settings, held).run())
+        return runner.run(Daemon(settings, held, is_new=options.is_new).run())
 
 
 def _worker(options: argparse.Namespace) -> int:

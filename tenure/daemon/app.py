@@ -36,6 +36,7 @@ from tenure.daemon.access import Access
 from tenure.daemon.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.clock import Clock
 from tenure.daemon.cuts import Cuts
+from tenure.daemon.firststart import STATE, require_usable
 from tenure.daemon.garbage import spare_records, undisturbed
 from tenure.daemon.hands import Hands, Ports
 from tenure.daemon.held import HeldTimes
@@ -88,8 +89,10 @@ READY_FILE = "tenured.json"
 class Daemon:
     """One running tenured."""
 
-    def __init__(self, settings: Settings, held: HeldTimes) -> None:
+    def __init__(self, settings: Settings, held: HeldTimes, *, is_new: bool = False) -> None:
+        """Make a daemon; ``is_new``: a state that is missing beside other files is meant."""
         self._settings = settings
+        self._is_new = is_new
         self._held = held
         self._tasks: list[asyncio.Task[Any]] = []
         self._stopping = asyncio.Event()
@@ -128,8 +131,9 @@ class Daemon:
 
     async def _open(self) -> None:
         settings = self._settings
+        require_usable(settings.state_dir, is_new=self._is_new)
         bounds = Bounds(events=settings.limits.events, logs_bytes=settings.limits.logs_bytes)
-        self.store = Store.open(settings.state_dir / "state.db", KINDS, bounds=bounds)
+        self.store = Store.open(settings.state_dir / STATE, KINDS, bounds=bounds)
         self.policies = LatePolicies(settings.placement.patience)
         fleet = f"f-{os.urandom(6).hex()}"
         self.localizer = Tiers()

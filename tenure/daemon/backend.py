@@ -112,6 +112,7 @@ class DaemonBackend:
         """Hand a command to the core and return the record of its reply."""
         if self._body.loop.is_full:
             raise Unavailable("too many events are waiting; try again shortly", code="busy")
+        self._body.loop.require_storing()
         if isinstance(command, RequestRun):
             await self._body.rhythm.require_worker()
         if isinstance(command, CreateService):
@@ -119,7 +120,7 @@ class DaemonBackend:
         reply = self._body.interpreter.expect(command.request)
         try:
             self._body.loop.put(lambda at_us: replace(command, at_us=at_us))
-            value = await reply
+            value = await self._body.loop.answered(reply)
         finally:
             self._body.interpreter.forget(command.request)
         if isinstance(command, SubmitJob):

@@ -21,7 +21,7 @@ from tenure.core.fleet import FleetState
 from tenure.core.lifecycle.clock_steps import at_start, at_step
 from tenure.daemon.clock import Clock
 from tenure.model.effects import Effect
-from tenure.model.errors import TenureError
+from tenure.model.errors import TenureError, Unavailable
 from tenure.model.events import Event, Tick
 
 log = logging.getLogger(__name__)
@@ -77,6 +77,7 @@ class CoreLoop:
         self._carry_out = carry_out
         self._inbox: asyncio.Queue[EventMaker] = asyncio.Queue()
         self._committed = asyncio.Condition()
+        self._failing = asyncio.Event()
         # its own: in the loop's it would stand behind everybody else who waits for a disk
         self._thread = ThreadPoolExecutor(1, "commit")
 
@@ -176,13 +177,36 @@ class CoreLoop:
                 if error.detail != self.stats.commit_error or failed % TRIES_A_LINE == 0:
                     log.error("cannot store: %s; trying again", error.detail)
                 self.stats.commit_error = error.detail
+                self._failing.set()
                 await asyncio.sleep(COMMIT_RETRY_S)
             else:
                 if failed:
                     log.warning("what is new is stored again, after %d tries", failed)
                 self.stats.commit_error = ""
+                self._failing.clear()
                 self.stats.commit_s += time.perf_counter() - begun
                 return
+
+    def require_storing(self) -> None:
+        """Raise Unavailable ``store_failing`` while nothing can be stored: a disk that is full."""
+        if self._failing.is_set():
+            told = f"nothing can be changed, the state cannot be stored: {self.stats.commit_error}"
+            raise Unavailable(told, code="store_failing")
+
+    async def answered(self, reply: asyncio.Future[Any]) -> Any:
+        """Return a reply; raises Unavailable ``store_failing`` once it cannot be stored.
+
+        What was asked for may be done all the same, when there is room again.
+        """
+        failing = asyncio.ensure_future(self._failing.wait())
+        try:
+            await asyncio.wait((reply, failing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            failing.cancel()
+        if not reply.done():
+            told = f"the state cannot be stored: {self.stats.commit_error}; it may still be done"
+            raise Unavailable(told, code="store_failing")
+        return reply.result()
 
     async def wait_commit(self, timeout_s: float) -> None:
         """Return at the next commit that brought events, or after the time-out."""

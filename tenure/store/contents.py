@@ -59,6 +59,20 @@ def inspect(path: Path, kinds: Mapping[str, Any], *, upgrades: Upgrades | None =
         return _contents(db, path, codec, version)
 
 
+def is_blank(path: Path) -> bool:
+    """Whether there is no database at a path, or one that nothing was ever written to.
+
+    What is no database is not blank: it is for who opens it to say what it is.
+    """
+    if not path.exists() or (path.is_file() and path.stat().st_size == 0):
+        return True
+    try:
+        with closing(connect_reader(path)) as db:
+            return schema.version_of(db) == 0 and not schema.tables_of(db)
+    except sqlite3.Error:
+        return False
+
+
 def _require_whole(db: sqlite3.Connection, path: Path) -> None:
     (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":

@@ -46,12 +46,17 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(row[0])
 
 
+def tables_of(connection: sqlite3.Connection) -> int:
+    """Return how many tables and indexes the file has."""
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    return int(tables)
+
+
 def check(connection: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> int:
     """Return the file's version; raise StoreDamaged if it is not ours, StoreTooNew if later."""
     version = version_of(connection)
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    is_new = version == 0 and tables == 0
+    is_new = version == 0 and tables_of(connection) == 0
     if not is_new and application != APPLICATION_ID:
         raise damaged(path, "it is the database of another program")
     if version > len(steps):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tenure.model.errors import Unavailable
 from testbed import bounded
 from tests.faults.rig import Rig, rigged
 from tests.faults.share import Share
@@ -56,9 +58,12 @@ def test_full_disk(folder: Path, share: Share) -> None:
             fill(filler)
             until(lambda: "cannot be stored" in _reasons(rig), 40, "readyz to say so")
             answered = len(rig.load.expected)
-            rig.load.jobs += 4  # nothing ends any more, so it would wait
-            until(lambda: rig.load.cuts > 0, 40, "a request that waits for the disk")
+            cuts = rig.load.cuts
+            rig.load.jobs += 4
+            _refused_at_once(rig)
             assert len(rig.load.expected) == answered, "an answer came before it was stored"
+            assert rig.load.cuts == cuts, "a request waited for the disk"
+            assert rig.tenured.client.nodes(), "reads go on"
             assert rig.tenured.is_running
             filler.unlink()
             until(lambda: rig.tenured.health().get("status") == "ok", 40, "readyz to be well again")
@@ -66,6 +71,16 @@ def test_full_disk(folder: Path, share: Share) -> None:
             rig.drain()
             assert rig.tenured.starts == 1
             assert not (found := rig.verdict()), "\n".join(found)
+
+
+def _refused_at_once(rig: Rig) -> None:
+    """A change is answered with the reason, and does not wait for the disk."""
+    client = rig.tenured.make_client(timeout_s=5)
+    begun = time.monotonic()
+    with pytest.raises(Unavailable, match="cannot be stored") as refused:
+        client.schedule_node(client.nodes()[0]["name"], "cordoned")
+    assert refused.value.code == "store_failing"
+    assert time.monotonic() - begun < 3
 
 
 def _reasons(rig: Rig) -> str:

@@ -131,6 +131,40 @@ async def test_a_disk_that_stays_full_is_a_line_a_minute(
     assert loop.stats.commit_error == ""
 
 
+async def test_who_asks_is_told_at_once_that_nothing_can_be_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core_loop, "COMMIT_RETRY_S", 0)
+    is_full = True
+
+    class Full(Book):
+        def commit(self, records: Any, events: Any = ()) -> None:
+            if is_full:
+                raise Unavailable("disk full: make room")
+
+    state = FleetState(Params(), Policies, localizer=Tiers(), fleet="f")
+    loop = CoreLoop(state, Full(), Clock(), lambda effects: None)
+    loop.require_storing()
+    waiting = asyncio.ensure_future(loop.answered(asyncio.get_running_loop().create_future()))
+    committing = asyncio.ensure_future(loop._commit({}, ()))
+    try:
+        async with asyncio.timeout(30):
+            with pytest.raises(Unavailable, match="disk full: make room; it may still be") as cut:
+                await waiting
+            assert (cut.value.code, cut.value.http_status) == ("store_failing", 503)
+            with pytest.raises(Unavailable, match="nothing can be changed") as refused:
+                loop.require_storing()
+            assert refused.value.code == "store_failing"
+            is_full = False
+            await committing
+            loop.require_storing()
+            reply = asyncio.get_running_loop().create_future()
+            reply.set_result("done")
+            assert await loop.answered(reply) == "done"
+    finally:
+        loop.close()
+
+
 def starts(count: int, node: str = "n") -> list[Effect]:
     return [StartContainer(f"e{number}", "task:b/0", node, "c") for number in range(count)]
 

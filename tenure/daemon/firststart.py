@@ -1,0 +1,56 @@
+"""Whether a state folder is one to start with: private, and new only where it looks new."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from tenure.model.errors import InvalidInput
+from tenure.store.contents import is_blank
+
+STATE = "state.db"
+#: What a daemon leaves beside its state: where one of them is, this is no first start.
+TRACES = ("token", "tokens.json", "stats.db", "uses.db", "influx.db")
+FOLDERS = ("uploads", "outputs")
+
+
+def require_usable(folder: Path, *, is_new: bool) -> None:
+    """Raise InvalidInput for a folder that others may write, or whose state is missing.
+
+    ``is_new``: an absent or empty state is meant, whatever lies beside it.
+    """
+    _require_private(folder)
+    if is_new or not is_blank(folder / STATE):
+        return
+    traces = [name for name in TRACES if (folder / name).exists()]
+    traces += [name for name in FOLDERS if _holds_something(folder / name)]
+    traces += sorted(path.name for path in folder.glob(f"{STATE}.v*"))
+    if traces:
+        raise InvalidInput(
+            f"{folder / STATE} is missing or empty, and beside it lie {', '.join(traces)}: this is "
+            "no first start. Restore a backup (tenured restore FILE), or begin anew with "
+            "`tenured run --new`: it knows nothing of jobs and containers from before then",
+            code="state_missing",
+        )
+
+
+def _holds_something(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _require_private(folder: Path) -> None:
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return
+    others = found.st_mode & stat.S_IWOTH
+    # a group of the daemon's own is its to give
+    group = found.st_mode & stat.S_IWGRP and found.st_gid != os.getegid()
+    if others or group:
+        who = "everybody" if others else f"the group {found.st_gid}"
+        raise InvalidInput(
+            f"{who} may write to the state folder {folder} (mode {stat.S_IMODE(found.st_mode):o}), "
+            f"and so change what the daemon believes: chmod go-w {folder}",
+            code="state_writable",
+        )
