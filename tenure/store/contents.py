@@ -13,6 +13,7 @@ from tenure.store import schema
 from tenure.store.codec import Codec, Upgrades
 from tenure.store.connection import connect_reader
 from tenure.store.errors import StoreMissing, damaged, translated
+from tenure.store.sums import SINCE, require_whole_rest, whole_records
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,11 @@ def _require_whole(db: sqlite3.Connection, path: Path) -> None:
 
 def _contents(db: sqlite3.Connection, path: Path, codec: Codec, version: int) -> Contents:
     records: dict[str, dict[str, Any]] = {kind: {} for kind in codec.kinds}
-    for kind, key, v, body in db.execute("SELECT kind, key, v, body FROM records"):
+    for kind, key, v, body in whole_records(db, path, version):
         record = codec.decode(kind, key, v, body)
         records[kind][key] = record
+    if version >= SINCE:
+        require_whole_rest(db, path)
     first, last = db.execute("SELECT min(seq), max(seq) FROM events").fetchone()
     (logs,) = db.execute("SELECT count(*) FROM logs").fetchone()
     return Contents(

@@ -1,7 +1,8 @@
 """The schema of the database as numbered steps; ``user_version`` counts the steps taken.
 
 Step n brings a file from version n-1 to n and is never changed once released: a new need is a new
-step at the end. The JSON of single records has a version of its own (``codec.py``).
+step at the end. The JSON of single records has a version of its own (``codec.py``). A step that
+changes rows sums them again (``sums.py``).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tenure import __version__
+from tenure.store import sums
 from tenure.store.errors import StoreTooNew, damaged
 
 #: Marks the file as ours ("tenu"), so that no foreign database is ever written to.
@@ -35,6 +37,15 @@ STEPS: tuple[Step, ...] = (
     ),
     # what became of this file: which version made it, brought it forward, restored it
     ("CREATE TABLE history (at_us INTEGER NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL)",),
+    # what each row is to be (``sums.py``); those that are there are taken as they are
+    (
+        "ALTER TABLE records ADD COLUMN crc INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE events ADD COLUMN crc INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE logs ADD COLUMN crc INTEGER NOT NULL DEFAULT 0",
+        "UPDATE records SET crc = tenure_crc(kind, key, v, body)",
+        "UPDATE events SET crc = tenure_crc(seq, at_us, type, subject, body)",
+        "UPDATE logs SET crc = tenure_crc(key, at_us, body)",
+    ),
 )
 #: The step that makes the table ``history``.
 _HISTORY = 2
@@ -70,6 +81,7 @@ def check(connection: sqlite3.Connection, path: Path, steps: Sequence[Step] = ST
 def migrate(connection: sqlite3.Connection, steps: Sequence[Step] = STEPS) -> None:
     """Take every step that is missing, each in a transaction of its own."""
     begun = version_of(connection)
+    sums.register(connection)
     for number in range(begun, len(steps)):
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-UPSERT = """INSERT INTO records (kind, key, v, body) VALUES {rows}
-    ON CONFLICT (kind, key) DO UPDATE SET v = excluded.v, body = excluded.body"""
+UPSERT = """INSERT INTO records (kind, key, v, body, crc) VALUES {rows}
+    ON CONFLICT (kind, key) DO UPDATE
+    SET v = excluded.v, body = excluded.body, crc = excluded.crc"""
 DELETE = "DELETE FROM records WHERE {rows}"
 # the repeat of a commit whose answer was lost changes nothing; another event of this number fails
-APPEND = """INSERT INTO events (seq, at_us, type, subject, body) VALUES {rows}
+APPEND = """INSERT INTO events (seq, at_us, type, subject, body, crc) VALUES {rows}
     ON CONFLICT (seq) DO UPDATE SET body = body WHERE (at_us, type, subject, body)
     = (excluded.at_us, excluded.type, excluded.subject, excluded.body)"""
 # how each says one row, and what stands between two
 _ROWS = {
-    UPSERT: ("(?, ?, ?, ?)", ", "),
+    UPSERT: ("(?, ?, ?, ?, ?)", ", "),
     DELETE: ("(kind = ? AND key = ?)", " OR "),
-    APPEND: ("(?, ?, ?, ?, ?)", ", "),
+    APPEND: ("(?, ?, ?, ?, ?, ?)", ", "),
 }
 # rows of one statement: few sizes, so that sqlite3 finds each prepared
 _GROUPS = (64, 8, 1)

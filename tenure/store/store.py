@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tenure.model.units import MIB
-from tenure.store import schema
+from tenure.store import schema, sums
 from tenure.store.codec import Codec, Upgrades, encode_event
 from tenure.store.connection import (
     connect_reader,
@@ -30,6 +30,7 @@ from tenure.store.errors import StoreError, Unstorable, translated
 from tenure.store.lock import DirectoryLock
 from tenure.store.pruning import Bounds, Pruned, prune_events, prune_logs
 from tenure.store.statements import APPEND, DELETE, UPSERT, execute
+from tenure.store.sums import sum_of, whole_records
 
 #: A kept log is the end of what a container wrote, at most this.
 MAX_LOG_BYTES = MIB
@@ -39,8 +40,9 @@ MAX_EVENTS_READ = 10_000
 # checked at every start; logs may be large, and losing one loses no job
 _VITAL_TABLES = ("records", "events")
 
-_SAVE_LOG = """INSERT INTO logs (key, at_us, body) VALUES (?, ?, ?)
-    ON CONFLICT (key) DO UPDATE SET at_us = excluded.at_us, body = excluded.body"""
+_SAVE_LOG = """INSERT INTO logs (key, at_us, body, crc) VALUES (?, ?, ?, ?)
+    ON CONFLICT (key) DO UPDATE
+    SET at_us = excluded.at_us, body = excluded.body, crc = excluded.crc"""
 
 
 class PublicEventLike(Protocol):
@@ -113,11 +115,12 @@ class Store:
     def load(self) -> dict[str, dict[str, Any]]:
         """Return every record by kind and key, keys in ascending order, for all kinds.
 
-        Raises StoreDamaged or StoreTooNew for a record that cannot be read.
+        Raises StoreDamaged, naming them, for records that are not what was written; StoreDamaged
+        or StoreTooNew for one that cannot be read.
         """
         found: dict[str, dict[str, Any]] = {kind: {} for kind in self._codec.kinds}
         with self._reading() as db:
-            rows = db.execute("SELECT kind, key, v, body FROM records").fetchall()
+            rows = list(whole_records(db, self._path, sums.SINCE))
         for kind, key, version, body in rows:
             found[kind][key] = self._codec.decode(kind, key, version, body)
         return found
@@ -134,7 +137,8 @@ class Store:
         would not read back equal and StoreError for an event number that was used before.
         """
         puts, drops = self._encoded(records)
-        rows = [(e.seq, e.at_us, e.type, e.subject, encode_event(e.data, e.seq)) for e in events]
+        told = [(e.seq, e.at_us, e.type, e.subject, encode_event(e.data, e.seq)) for e in events]
+        rows = [(*row, sum_of(*row)) for row in told]
         with self._writing() as db:
             execute(db, DELETE, drops)
             execute(db, UPSERT, puts)
@@ -145,7 +149,7 @@ class Store:
 
     def _encoded(
         self, records: Mapping[str, Mapping[str, Any | None]]
-    ) -> tuple[list[tuple[str, str, int, str]], list[tuple[str, str]]]:
+    ) -> tuple[list[tuple[str, str, int, str, int]], list[tuple[str, str]]]:
         puts, drops = [], []
         for kind, rows in records.items():
             version = self._codec.version(kind)
@@ -153,7 +157,8 @@ class Store:
                 if record is None:
                     drops.append((kind, key))
                 else:
-                    puts.append((kind, key, version, self._codec.encode(kind, key, record)))
+                    row = (kind, key, version, self._codec.encode(kind, key, record))
+                    puts.append((*row, sum_of(*row)))
         return puts, drops
 
     # events
@@ -191,7 +196,8 @@ class Store:
         """Keep the last MAX_LOG_BYTES of each log under its key, all in one transaction."""
         with self._writing() as db:
             for key, body in logs:
-                db.execute(_SAVE_LOG, (key, at_us, body[-MAX_LOG_BYTES:]))
+                kept = body[-MAX_LOG_BYTES:]
+                db.execute(_SAVE_LOG, (key, at_us, kept, sum_of(key, at_us, kept)))
 
     def read_log(self, key: str) -> bytes | None:
         """Return a kept log, None if there is none (any more)."""
@@ -284,6 +290,10 @@ def _prepare(path: Path) -> None:
     with closing(connect_reader(path)) as reader:
         version = schema.check(reader, path, schema.STEPS)
         require_whole(reader, path, _VITAL_TABLES if version else ())
+        if sums.SINCE <= version < len(schema.STEPS):
+            # before a step writes sums of its own: a flipped bit must not become what is right
+            list(whole_records(reader, path, version))
+            sums.require_whole_rest(reader, path)
         if 0 < version < len(schema.STEPS):
             copy(reader, path.with_name(f"{path.name}.v{version}"))
     with closing(connect_writer(path)) as writer:

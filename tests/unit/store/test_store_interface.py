@@ -190,7 +190,8 @@ def test_the_schema_moves_forward(path: Path, monkeypatch: pytest.MonkeyPatch) -
     old.close()
     newest = len(schema.STEPS)
     later = ("ALTER TABLE events ADD COLUMN colour TEXT", "UPDATE records SET body = "
-             "json_set(body, '$.number', 7)")  # fmt: skip
+             "json_set(body, '$.number', 7)", "UPDATE records SET crc = "
+             "tenure_crc(kind, key, v, body)")  # fmt: skip
     monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, later))
     new = Store.open(path, KINDS)
     assert new.load()["things"] == {"a": Thing(7)}
