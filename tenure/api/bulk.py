@@ -19,13 +19,13 @@ from tenure.model.units import MIB
 
 #: Values of a body: more than anybody needs, and told in a tenth of a second if all are wrong.
 MAX_VALUES = 10_000
-#: Of a plan, which names every container of a fleet, and of an upload's list of files.
-MAX_MANY_VALUES = 700_000
+#: Of a plan, of fifty thousand moves at most, of forecasts, and of an upload's list of files.
+MAX_MANY_VALUES = 400_000
 #: Bytes of large bodies that are being read and checked: of one client, and of all together.
 CLIENT_BYTES = 32 * MIB
 ALL_BYTES = 64 * MIB
 #: Large bodies being checked at a time: more would only hold memory, for one interpreter does it.
-CHECKED_AT_ONCE = 2
+CHECKED_AT_ONCE = 1
 #: Counted in one go: what waits for the interpreter meanwhile is the API itself.
 PIECE_BYTES = 1 << 18
 
