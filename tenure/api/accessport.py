@@ -7,10 +7,24 @@ from typing import Protocol
 
 from aiohttp import web
 
+from tenure.model.audit import AuditRow
 from tenure.model.roles import Caller, Role, TokenRecord
 
 #: Set by the gate on every request that it lets in; None: an open route, asked by nobody known.
 CALLER: web.RequestKey[Caller | None] = web.RequestKey("caller", object)  # type: ignore[arg-type]
+
+
+class AuditLog(Protocol):
+    """Where changes and refusals are recorded."""
+
+    def note(self, row: AuditRow) -> None:
+        """Record a row; it waits for nothing."""
+
+    async def rows(self, after: int, since_us: int, who: str, limit: int) -> Sequence[AuditRow]:
+        """Return rows after a number and from a time on; ``who`` "": of anybody.
+
+        Raises a TenureError where they cannot be read.
+        """
 
 
 class Access(Protocol):

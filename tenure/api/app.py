@@ -16,6 +16,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from tenure.api.accessport import CALLER
+from tenure.api.auditing import auditor
 from tenure.api.backend import Backend
 from tenure.api.body import parse_json, require_few, require_plain
 from tenure.api.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
@@ -45,7 +46,12 @@ Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def build_app(backend: Backend, options: Options) -> web.Application:
     """Return the application that serves REST v1 over ``backend``."""
     app = web.Application(
-        middlewares=[_guarded, _problems(), _gatekeeper(options)],
+        middlewares=[
+            _guarded,
+            auditor(options.audit, backend.now_us),
+            _problems(),
+            _gatekeeper(options),
+        ],
         client_max_size=max(options.max_body_bytes, options.max_plan_bytes),
     )
     app[TASKS] = {}

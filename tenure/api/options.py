@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tenure.api.accessport import Access
+from tenure.api.accessport import Access, AuditLog
 from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.job import Constraint
 from tenure.model.roles import Role
@@ -21,7 +21,8 @@ class Options:
     """Parameters of one API application.
 
     ``access`` says who asks, and keeps the tokens; ``permits`` what each role may submit, by
-    default nothing that gives power over a host (an admin anything). ``hosts``
+    default nothing that gives power over a host (an admin anything). ``audit`` None: changes are
+    recorded nowhere. ``hosts``
     are accepted in the Host header beside the loopback names. ``policies`` may be asked for,
     ``policy`` is the one of a job that asks for none. ``max_executors`` bounds one job.
     ``max_body_bytes`` bounds a request,
@@ -35,6 +36,7 @@ class Options:
 
     parse_constraint: Callable[[str], Constraint]
     access: Access
+    audit: AuditLog | None = None
     permits: Mapping[Role, AccessPolicy] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     policy: str = "tenure"

@@ -13,6 +13,8 @@ from typing_extensions import TypedDict
 from tenure.model.errors import FieldError, Problem, TenureError
 
 MEDIA = "application/problem+json"
+#: Of the response: the problem's code.
+CODE = web.ResponseKey("code", str)
 #: A document with a thousand faults is answered by its first ones.
 MAX_FIELDS = 50
 
@@ -79,6 +81,7 @@ def problem_response(
     response = web.Response(
         status=problem.status, body=text.encode(), content_type=MEDIA, headers=headers
     )
+    response[CODE] = problem.code
     if problem.status == HTTPStatus.UNAUTHORIZED:
         response.headers["WWW-Authenticate"] = 'Bearer realm="tenure"'
     if problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):

@@ -7,6 +7,7 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict
 
 from tenure.api import shapes
+from tenure.api.accessroutes import ACCESS
 from tenure.api.batchviews import (
     BatchDetail,
     BatchExplainView,
@@ -51,7 +52,6 @@ from tenure.api.schemas.queries import (
     TopQuery,
 )
 from tenure.api.tierviews import TierView
-from tenure.api.tokenroutes import TOKENS
 from tenure.api.topviews import TopView
 from tenure.api.uploadroutes import UPLOADS
 
@@ -497,6 +497,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *CYCLES,
     *FORECASTS,
     *FLEET,
-    *TOKENS,
+    *ACCESS,
     *HEALTH,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from tenure.cli import (
+    audit,
     batches,
     containers,
     cycles,
@@ -59,6 +60,7 @@ app.add_typer(fleet.config_app, name="config")
 app.add_typer(simulate.app, name="simulate")
 app.add_typer(tokens.app, name="token")
 verb(simulate.app, "generations")(generations.generations)
+verb(app, "audit")(audit.audit)
 verb(app, "cost")(fleet.cost)
 verb(app, "energy")(energy.energy)
 verb(app, "forecast")(forecasts.forecast)

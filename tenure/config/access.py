@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, Strict
 
-from tenure.config.fields import Flag, Word
+from tenure.config.fields import Flag, Positive, Word
 from tenure.config.section import Section, stated
 from tenure.model.accesspolicy import AccessPolicy
 
@@ -20,6 +20,9 @@ class ApiSection(Section):
         "Roles of the users of the unix socket, by their groups on this machine; the highest "
         "counts. Root and the daemon's user are `admin`. With one group the socket belongs to it; "
         "with several anybody may connect, and who is in none of them needs a token.",
+    )
+    audit_keep_days: Positive = stated(
+        90, "How long changes and refusals are kept in the audit; at most two million of them."
     )
 
 

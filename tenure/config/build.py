@@ -97,6 +97,7 @@ def build_settings(
                 Role.SUBMIT: build_policy(file.policy.submit),
                 Role.OPERATE: build_policy(file.policy.operate),
             },
+            file.api.audit_keep_days * 24 * HOUR_US,
         ),
     )
 

@@ -191,6 +191,7 @@ class AccessSettings:
     socket_roles: dict[str, Role] = field(default_factory=dict)
     certificate_roles: dict[str, Role] = field(default_factory=dict)
     permits: dict[Role, AccessPolicy] = field(default_factory=dict)
+    audit_keep_us: int = 90 * 24 * 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)

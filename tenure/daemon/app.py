@@ -63,6 +63,8 @@ from tenure.placement.late import load as load_policies
 from tenure.placement.names import EVERY
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts
 from tenure.profiling.io.uses import UseStore
+from tenure.store.audit import FILE as AUDIT
+from tenure.store.audit import Audit
 from tenure.store.pruning import Bounds
 from tenure.store.store import Store
 
@@ -148,6 +150,9 @@ class Daemon:
         self.tokens = Tokens.open(settings.state_dir / TOKENS, self.clock.now_us)
         self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))
         self._worker_token = self.tokens.build_in_new(WORKER, Role.WORKER)
+        self.audit = await asyncio.to_thread(
+            Audit.open, settings.state_dir / AUDIT, settings.access.audit_keep_us
+        )
         self.stats = await open_stats(settings)
         self.uses = await UseStore.open(settings.state_dir / "uses.db")
         self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
@@ -237,6 +242,7 @@ class Daemon:
             access=Access(
                 self.tokens, settings.access.certificate_roles, settings.access.socket_roles
             ),
+            audit=self.audit,
             permits=settings.access.permits,
             hosts=settings.tls.names if settings.tls else (),
             policy=settings.placement.policy,
@@ -307,6 +313,7 @@ class Daemon:
             try:
                 await asyncio.to_thread(self.store.prune, self.clock.now_us())
                 await self.uses.prune(self.clock.now_us())
+                await self.audit.prune(self.clock.now_us())
                 await self._clear_outputs()
             except TenureError as error:
                 log.error("cannot prune: %s", error.detail)
@@ -438,6 +445,7 @@ class Daemon:
         await self.hands.close()
         await self.stats.close()
         await self.uses.close()
+        await self.audit.close()
         await asyncio.to_thread(self.store.close)
         self.loop.close()
         log.info("stopped; no container was touched")

@@ -194,6 +194,7 @@ NEEDS: dict[str, Need] = {
     "POST /v1/plans": ADMIN_WORKER,
     "POST /v1/forecasts": ADMIN_WORKER,
     # who may do what
+    "GET /v1/audit": ADMIN,
     "GET /v1/tokens": ADMIN,
     "POST /v1/tokens": ADMIN,
     "DELETE /v1/tokens/{name}": ADMIN,

@@ -21,7 +21,9 @@ from tenure.api.options import Options
 from tenure.daemon.access import Access
 from tenure.daemon.tokens import ROOT, Tokens
 from tenure.model.roles import Role
+from tenure.model.units import HOUR_US
 from tenure.placement.constraints import parse
+from tenure.store.audit import Audit
 from tests.api.fleet import CoreBackend
 
 T = TypeVar("T")
@@ -80,7 +82,8 @@ class Server:
         self._terms = terms
         self.folder = folder
         self.socket = folder / "t.sock"
-        self._options = options(**changes)
+        self.audit = Audit.open(folder / "audit.db", keep_us=HOUR_US)
+        self._options = options(**{"audit": self.audit} | changes)
         self._make = make
         self._loop = asyncio.new_event_loop()
         # a start that fails leaves it behind: it must not keep the tests from ending
@@ -112,6 +115,7 @@ class Server:
 
     def close(self) -> None:
         self.run(self._listeners.close())
+        self.run(self.audit.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_S)
         self._loop.close()

@@ -124,5 +124,12 @@ class EventsQuery(Query):
     types: Words | None = None
 
 
+class AuditQuery(Query):
+    after: int | None = Field(default=None, ge=0, le=MAX_SEQ, description="Number of a row.")
+    since: Moment | None = None
+    who: Word | None = Field(default=None, description="A token, certificate, or `uid N`.")
+    limit: int = Field(default=100, ge=1, le=MAX_PAGE)
+
+
 class RemoveQuery(Query):
     grace_s: Grace | None = None

@@ -1,12 +1,13 @@
-"""The endpoints of tokens."""
+"""The endpoints of tokens and of the audit."""
 
 from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from tenure.api.auditviews import AuditList
 from tenure.api.endpoint import Endpoint
-from tenure.api.handlers import tokens
-from tenure.api.schemas.queries import PageQuery
+from tenure.api.handlers import audit, tokens
+from tenure.api.schemas.queries import AuditQuery, PageQuery
 from tenure.api.schemas.tokens import TokenRequest
 from tenure.api.tokenviews import MadeTokenView, TokenView
 
@@ -16,7 +17,10 @@ class TokenPage(TypedDict):
     next_cursor: str | None
 
 
-TOKENS = (
+ACCESS = (
+    Endpoint(
+        "GET", "/v1/audit", "access", audit.listing, AuditList, query=AuditQuery, problems=(503,)
+    ),
     Endpoint("GET", "/v1/tokens", "access", tokens.listing, TokenPage, query=PageQuery),
     Endpoint(
         "POST",

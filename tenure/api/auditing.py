@@ -1,0 +1,94 @@
+"""What goes into the audit: requests that change something, and those that are refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from tenure.api.accessport import CALLER, AuditLog
+from tenure.api.guard import guard_of
+from tenure.api.problems import CODE
+from tenure.api.rates import Buckets
+from tenure.model.audit import AuditRow
+
+Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
+REFUSED = (401, 403, 429)
+#: Refusals of one client that are recorded; a guesser must not push everything else out.
+REFUSED_PER_S = 2.0
+#: Changes that say nothing by themselves: trials, and parts of an upload, which begins and ends.
+UNTOLD = frozenset(
+    (
+        "POST /v1/jobs/plan",
+        "POST /v1/batches/plan",
+        "PUT /v1/uploads/{id}/files/{number}",
+    )
+)
+MAX_PATH, MAX_SUBJECT = 200, 128
+
+
+def auditor(audit: AuditLog | None, now_us: Callable[[], int]) -> Any:
+    """Return the middleware that records requests (None: nowhere)."""
+    refusals = Buckets(REFUSED_PER_S)
+
+    @web.middleware
+    async def record(request: web.Request, handler: Next) -> web.StreamResponse:
+        if audit is None:
+            return await handler(request)
+        response: web.StreamResponse | None = None
+        try:
+            response = await handler(request)
+            return response
+        finally:
+            status = 0 if response is None else response.status
+            if _is_told(request, status) and (
+                status not in REFUSED or not refusals.take(_origin(request), time.monotonic())
+            ):
+                audit.note(_row(request, response, now_us()))
+
+    return record
+
+
+def _is_told(request: web.Request, status: int) -> bool:
+    if status in (401, 403):
+        return True
+    if request.method in ("GET", "HEAD"):
+        return False
+    resource = request.match_info.route.resource
+    route = "" if resource is None else f"{request.method} {resource.canonical}"
+    return status >= 400 or route not in UNTOLD
+
+
+def _row(request: web.Request, response: web.StreamResponse | None, now_us: int) -> AuditRow:
+    caller = request.get(CALLER)
+    return AuditRow(
+        at_us=now_us,
+        kind="" if caller is None else caller.kind,
+        who="" if caller is None else caller.name,
+        role="" if caller is None else caller.role.value,
+        origin=_origin(request),
+        method=_plain(request.method, 16),
+        path=_plain(request.path, MAX_PATH),
+        subject=_subject(request, response),
+        status=0 if response is None else response.status,
+        code="" if response is None else response.get(CODE, ""),
+    )
+
+
+def _subject(request: web.Request, response: web.StreamResponse | None) -> str:
+    """Return the id of what was made, else the one that the path names."""
+    made = "" if response is None else response.headers.get("Location", "")
+    named = made.rsplit("/", 1)[-1] or "/".join(request.match_info.values())
+    return _plain(named, MAX_SUBJECT)
+
+
+def _origin(request: web.Request) -> str:
+    guard = guard_of(request)
+    return guard.peer if guard is not None else "unknown"
+
+
+def _plain(text: str, most: int) -> str:
+    """Return text that a database and a terminal take, of bounded length."""
+    return "".join(c if c.isprintable() else "?" for c in text[:most])

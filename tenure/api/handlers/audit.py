@@ -1,0 +1,25 @@
+"""The audit, read."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from aiohttp import web
+
+from tenure.api.auditviews import audit_view
+from tenure.api.call import Call
+from tenure.api.schemas.jobs import EPOCH
+from tenure.api.schemas.queries import AuditQuery
+from tenure.model.errors import Unavailable
+
+
+async def listing(call: Call) -> web.Response:
+    """List changes and refusals, oldest first: who asked for what, and the answer's status."""
+    query = call.query_as(AuditQuery)
+    audit = call.options.audit
+    if audit is None:
+        raise Unavailable("nothing is recorded here", code="no_audit")
+    since_us = 0 if query.since is None else (query.since - EPOCH) // timedelta(microseconds=1)
+    rows = await audit.rows(query.after or 0, since_us, query.who or "", query.limit)
+    last = rows[-1].seq if rows else query.after or 0
+    return call.json({"items": [audit_view(row) for row in rows], "last_seq": last})

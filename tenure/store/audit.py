@@ -1,0 +1,188 @@
+"""The audit: who asked for what and how it was answered, in a SQLite file of its own.
+
+A thread writes it, so that the event loop never waits; rows that gather meanwhile go in one
+transaction. It is not synced at each (WAL, NORMAL): a power cut may cost the last rows, a killed
+daemon none that were written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
+from pathlib import Path
+from typing import TypeVar
+
+from tenure.model.audit import AuditRow
+from tenure.store.connection import connect_writer, create_private
+from tenure.store.errors import StoreUnavailable
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+FILE = "audit.db"
+#: Rows that wait for a disk that is full or away, some 3 MB; more are counted and lost.
+MAX_WAITING = 10_000
+#: Rows that are kept whatever their age, some 300 MB; the oldest go first.
+MAX_ROWS = 2_000_000
+#: Rows that one statement removes: nobody waits for it for long.
+PRUNE_ROWS = 20_000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS audit (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_us INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    who TEXT NOT NULL,
+    role TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    method TEXT NOT NULL,
+    path TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    code TEXT NOT NULL
+)
+"""
+_NAMES = "at_us, kind, who, role, origin, method, path, subject, status, code"
+_INSERT = f"INSERT INTO audit ({_NAMES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT = (
+    f"SELECT {_NAMES}, seq FROM audit"
+    " WHERE seq > ? AND at_us >= ? AND (? = '' OR who = ?) ORDER BY seq LIMIT ?"
+)
+
+
+class Audit:
+    """Make it with ``open``. ``keep_us`` is how long rows are kept."""
+
+    def __init__(self, path: Path, keep_us: int) -> None:
+        self._path = path
+        self._keep_us = keep_us
+        self._waiting: deque[AuditRow] = deque()
+        self._held: list[AuditRow] = []  # the thread's, until they are written
+        self._lost = 0
+        self._is_due = False
+        self._is_failing = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit")
+        self._connection: sqlite3.Connection | None = None
+
+    @classmethod
+    def open(cls, path: Path, keep_us: int) -> Audit:
+        """Open or create the file; one that is damaged is put aside and a new one begun."""
+        audit = cls(path, keep_us)
+        try:
+            audit._connect()
+        except sqlite3.DatabaseError as error:
+            if path.exists():
+                aside = path.with_name(f"{path.name}.damaged")
+                log.error("%s is damaged (%s): kept as %s, begun anew", path.name, error, aside)
+                path.replace(aside)
+                for tail in ("-wal", "-shm"):
+                    path.with_name(path.name + tail).unlink(missing_ok=True)
+            audit._connect()
+        return audit
+
+    def _connect(self) -> None:
+        create_private(self._path)
+        connection = connect_writer(self._path)
+        try:
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(_SCHEMA)
+            connection.execute("SELECT max(seq) FROM audit").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    # from the event loop
+
+    def note(self, row: AuditRow) -> None:
+        """Have a row written soon; it waits for nothing."""
+        if len(self._waiting) + len(self._held) >= MAX_WAITING:
+            self._lost += 1
+            return
+        self._waiting.append(row)
+        if not self._is_due:
+            self._is_due = True
+            self._thread.submit(self._flush)
+
+    async def rows(self, after: int, since_us: int, who: str, limit: int) -> list[AuditRow]:
+        """Return up to ``limit`` rows after a number and from a time on; ``who`` "": of anybody.
+
+        All that was noted before is among them. Raises StoreUnavailable.
+        """
+
+        def read(connection: sqlite3.Connection) -> list[AuditRow]:
+            self._flush()
+            words = (after, since_us, who, who, limit)
+            return [AuditRow(*row) for row in connection.execute(_SELECT, words)]
+
+        return await self._run(read)
+
+    async def prune(self, now_us: int) -> None:
+        """Remove rows that are too old or too many. Raises StoreUnavailable."""
+
+        def remove(connection: sqlite3.Connection) -> int:
+            self._flush()
+            (newest,) = connection.execute("SELECT coalesce(max(seq), 0) FROM audit").fetchone()
+            done = connection.execute(
+                "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit ORDER BY seq LIMIT ?)"
+                " AND (at_us < ? OR seq <= ?)",
+                (PRUNE_ROWS, now_us - self._keep_us, newest - MAX_ROWS),
+            )
+            return done.rowcount
+
+        while await self._run(remove) == PRUNE_ROWS:
+            pass
+
+    async def close(self) -> None:
+        """Write what waits and close the file."""
+        self._thread.submit(self._end)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def run() -> T:
+            try:
+                if self._connection is None:
+                    raise sqlite3.OperationalError("is closed")
+                return work(self._connection)
+            except sqlite3.Error as error:
+                raise StoreUnavailable(f"{self._path}: {error}") from None
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+    # in the thread
+
+    def _flush(self) -> None:
+        """Write what waits; what cannot be written waits on, and is tried with the next row."""
+        self._is_due = False
+        while self._waiting:
+            self._held.append(self._waiting.popleft())
+        if not self._held or self._connection is None:
+            return
+        lost = self._lost
+        told = [*self._held, _gap(self._held[-1], lost)] if lost else self._held
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._connection.executemany(_INSERT, [astuple(row)[:-1] for row in told])
+        except sqlite3.Error as error:
+            if not self._is_failing:
+                log.error("the audit cannot be written, its rows wait: %s: %s", self._path, error)
+            self._is_failing = True
+            return
+        self._is_failing = False
+        self._lost -= lost
+        self._held = []
+
+    def _end(self) -> None:
+        self._flush()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _gap(last: AuditRow, count: int) -> AuditRow:
+    """Return the row that tells that others are missing."""
+    return AuditRow(last.at_us, "", "", "", "", "", "", f"{count} rows", 0, "not_recorded")

@@ -1,0 +1,32 @@
+"""``tenure audit``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tenure.client import access
+from tests.api.server import JOB, Server
+from tests.cli.conftest import Tenure
+
+
+def test_audit_tells_who_did_what(tenure: Tenure, server: Server) -> None:
+    made = server.post("/v1/jobs", JOB).json["id"]
+    tenure("node", "cordon", "n1")
+    first, second = tenure("audit").lines
+    assert f"POST /v1/jobs {made}" in first
+    assert " 201 uid " in first
+    assert second.endswith("PATCH /v1/nodes/n1")
+    rows = [json.loads(line) for line in tenure("audit", "--json").lines]
+    assert [row["seq"] for row in rows] == [1, 2]
+    assert tenure("audit", "--who", "nobody").lines == []
+    assert len(tenure("audit", "--since", "all").lines) == 2
+    assert tenure("audit", "--since", "soon").code == 2
+
+
+def test_every_page_is_told(tenure: Tenure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "PAGE", 2)
+    for _ in range(3):
+        tenure("node", "cordon", "n1")
+    assert len(tenure("audit").lines) == 3

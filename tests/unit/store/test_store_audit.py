@@ -1,0 +1,148 @@
+"""The audit's file: kept over restarts, bounded, whole after a kill, apart from the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tenure.model.audit import AuditRow
+from tenure.store import audit as module
+from tenure.store.audit import FILE, Audit
+from tenure.store.errors import StoreUnavailable
+
+T = TypeVar("T")
+ROW = AuditRow(5, "token", "ann", "read", "127.0.0.1", "POST", "/v1/jobs", "j-1", 201)
+KEEP_US = 100
+
+
+def with_audit(path: Path, work: Callable[[Audit], Coroutine[Any, Any, T]]) -> T:
+    """Open the audit, do the work, close it."""
+
+    async def run() -> T:
+        audit = Audit.open(path, KEEP_US)
+        try:
+            return await work(audit)
+        finally:
+            await audit.close()
+
+    return asyncio.run(run())
+
+
+def noted(path: Path, *rows: AuditRow) -> None:
+    async def work(audit: Audit) -> None:
+        for row in rows:
+            audit.note(row)
+
+    with_audit(path, work)
+
+
+def kept(path: Path, *, after: int = 0, since_us: int = 0, who: str = "") -> list[AuditRow]:
+    return with_audit(path, lambda audit: audit.rows(after, since_us, who, 1000))
+
+
+def test_rows_are_kept_over_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    noted(path, ROW, replace(ROW, who="bob", at_us=7))
+    assert kept(path) == [replace(ROW, seq=1), replace(ROW, who="bob", at_us=7, seq=2)]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_rows_are_found_by_number_time_and_name(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    noted(path, *(replace(ROW, at_us=at, who="ann" if at % 2 else "bob") for at in range(10)))
+    assert [row.at_us for row in kept(path, after=7)] == [7, 8, 9]
+    assert [row.at_us for row in kept(path, since_us=8)] == [8, 9]
+    assert [row.at_us for row in kept(path, who="bob")] == [0, 2, 4, 6, 8]
+    assert kept(path, who="' OR 1=1 --") == []
+    two = with_audit(path, lambda audit: audit.rows(0, 0, "", 2))
+    assert [row.seq for row in two] == [1, 2]
+
+
+def test_what_was_noted_a_moment_ago_is_read(tmp_path: Path) -> None:
+    async def work(audit: Audit) -> int:
+        for count in range(1, 200):
+            audit.note(ROW)
+            assert len(await audit.rows(0, 0, "", 1000)) == count
+        return count
+
+    assert with_audit(tmp_path / FILE, work) == 199
+
+
+def test_old_rows_go(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    noted(path, *(replace(ROW, at_us=at) for at in range(0, 300, 50)))
+    with_audit(path, lambda audit: audit.prune(250))
+    assert [row.at_us for row in kept(path)] == [150, 200, 250]
+    noted(path, ROW)
+    assert kept(path)[-1].seq == 7  # numbers are not used again
+
+
+def test_their_number_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 3)
+    monkeypatch.setattr(module, "PRUNE_ROWS", 2)
+    path = tmp_path / FILE
+    noted(path, *[ROW] * 10)
+    with_audit(path, lambda audit: audit.prune(5))
+    assert [row.seq for row in kept(path)] == [8, 9, 10]
+
+
+def test_a_file_that_is_held_loses_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    noted(path, ROW)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    async def work(audit: Audit) -> float:
+        begun = time.monotonic()
+        for _ in range(100):
+            audit.note(ROW)
+        return time.monotonic() - begun
+
+    async def run() -> float:
+        audit = Audit.open(path, KEEP_US)
+        held_s = await work(audit)
+        other.execute("ROLLBACK")
+        await audit.close()
+        return held_s
+
+    held_s = asyncio.run(run())
+    other.close()
+    assert held_s < 2.5  # far less than SQLite waits for another program
+    assert len(kept(path)) == 101
+
+
+def test_what_cannot_be_written_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 10)
+    path = tmp_path / FILE
+
+    async def work(audit: Audit) -> None:
+        await audit.rows(0, 0, "", 1)
+        assert audit._connection is not None
+        audit._connection.execute("PRAGMA query_only = ON")  # as on a disk that is full
+        for _ in range(25):
+            audit.note(ROW)
+        with pytest.raises(StoreUnavailable):
+            await audit._run(lambda db: db.execute("DELETE FROM audit"))
+        audit._connection.execute("PRAGMA query_only = OFF")
+        assert len(await audit.rows(0, 0, "", 1000)) == 11
+
+    with_audit(path, work)
+    *rows, gap = kept(path)
+    assert len(rows) == 10
+    assert (gap.code, gap.subject) == ("not_recorded", "15 rows")
+
+
+def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    path.write_bytes(b"no database" * 100)
+    noted(path, ROW)
+    assert len(kept(path)) == 1
+    assert (tmp_path / f"{FILE}.damaged").read_bytes().startswith(b"no database")
