@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ T = TypeVar("T")
 FILE = "audit.db"
 #: Rows that wait for a disk that is full or away, some 3 MB; more are counted and lost.
 MAX_WAITING = 10_000
+#: Between two tries to write where one failed.
+RETRY_S = 1.0
 #: Rows that are kept whatever their age, some 300 MB; the oldest go first.
 MAX_ROWS = 2_000_000
 #: Rows that one statement removes: nobody waits for it for long.
@@ -63,7 +66,7 @@ class Audit:
         self._held: list[AuditRow] = []  # the thread's, until they are written
         self._lost = 0
         self._is_due = False
-        self._is_failing = False
+        self._failed_s: float | None = None  # when writing last failed; None: it works
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._connection: sqlite3.Connection | None = None
 
@@ -101,11 +104,11 @@ class Audit:
         """Have a row written soon; it waits for nothing."""
         if len(self._waiting) + len(self._held) >= MAX_WAITING:
             self._lost += 1
-            return
-        self._waiting.append(row)
+        else:
+            self._waiting.append(row)
         if not self._is_due:
             self._is_due = True
-            self._thread.submit(self._flush)
+            self._thread.submit(self._flush_soon)
 
     async def rows(self, after: int, since_us: int, who: str, limit: int) -> list[AuditRow]:
         """Return up to ``limit`` rows after a number and from a time on; ``who`` "": of anybody.
@@ -154,9 +157,14 @@ class Audit:
 
     # in the thread
 
-    def _flush(self) -> None:
-        """Write what waits; what cannot be written waits on, and is tried with the next row."""
+    def _flush_soon(self) -> None:
+        """Write what waits, but not at once again where that failed."""
         self._is_due = False
+        if self._failed_s is None or time.monotonic() - self._failed_s > RETRY_S:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what waits; what cannot be written waits on."""
         while self._waiting:
             self._held.append(self._waiting.popleft())
         if not self._held or self._connection is None:
@@ -168,11 +176,11 @@ class Audit:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.executemany(_INSERT, [astuple(row)[:-1] for row in told])
         except sqlite3.Error as error:
-            if not self._is_failing:
+            if self._failed_s is None:
                 log.error("the audit cannot be written, its rows wait: %s: %s", self._path, error)
-            self._is_failing = True
+            self._failed_s = time.monotonic()
             return
-        self._is_failing = False
+        self._failed_s = None
         self._lost -= lost
         self._held = []
 

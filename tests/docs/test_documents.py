@@ -54,7 +54,9 @@ def test_paper_map_names_what_exists(row: tuple[str, str, str]) -> None:
     assert re.search(rf"def {test_name}\b|class {test_name}\b", (ROOT / path).read_text())
 
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "reproductions/README.md"])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "reproductions/README.md"]
+)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=_named)

@@ -140,6 +140,31 @@ def test_what_cannot_be_written_is_counted(tmp_path: Path, monkeypatch: pytest.M
     assert (gap.code, gap.subject) == ("not_recorded", "15 rows")
 
 
+def test_rows_are_written_once_the_disk_is_there_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where so many wait that no more are taken: the next request brings the next try."""
+    monkeypatch.setattr(module, "MAX_WAITING", 3)
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+
+    async def work(audit: Audit) -> None:
+        await audit.rows(0, 0, "", 1)
+        assert audit._connection is not None
+        audit._connection.execute("PRAGMA query_only = ON")
+        for _ in range(3):
+            audit.note(ROW)
+        await audit.rows(0, 0, "", 1)  # a try that fails
+        audit._connection.execute("PRAGMA query_only = OFF")
+        deadline = time.monotonic() + 60
+        while audit._held or audit._waiting:
+            assert time.monotonic() < deadline
+            audit.note(ROW)
+            await asyncio.sleep(0.01)
+
+    with_audit(tmp_path / FILE, work)
+    assert len([row for row in kept(tmp_path / FILE) if not row.code]) >= 3
+
+
 def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
     path = tmp_path / FILE
     path.write_bytes(b"no database" * 100)
