@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tenure.api.permits import HARMLESS, RULES, container_faults
 from tenure.api.schemas.docker import HOST_FIELDS
@@ -206,6 +209,27 @@ def test_the_remedy_that_is_named_is_one(host: Json) -> None:
     for _ in range(3):  # of the host's / the guarded sockets come second
         policy = allowing(policy, host)
     assert not found(policy, host)
+
+
+@given(st.sampled_from(POWERS), st.randoms(use_true_random=False))
+def test_no_other_spelling_of_a_key_helps(power: tuple[Json, str], random: Random) -> None:
+    """Engines take keys in any case, and two letters beyond ASCII for s and k."""
+    host, key = power
+    assert key in found(STRICT, _respelt(host, random))
+
+
+def _respelt(value: Any, random: Random) -> Any:
+    if isinstance(value, list):
+        return [_respelt(part, random) for part in value]
+    if not isinstance(value, dict):
+        return value
+    odd = {"s": "sS\u017f", "k": "kK\u212a"}
+    return {
+        "".join(random.choice(odd.get(c.lower(), c.lower() + c.upper())) for c in name): _respelt(
+            part, random
+        )
+        for name, part in value.items()
+    }
 
 
 @pytest.mark.parametrize("host", HARMLESS_BODIES, ids=lambda h: json.dumps(h)[:70])
