@@ -399,6 +399,8 @@ FILES = {
     "simulate": ("simulate",),
     "config": ("files",),
     "node": ("drain", "node_agent", "node_tiers"),
+    "token": ("token",),
+    "audit": ("audit",),
 } | {word: (word,) for word in ("batch", "dataset", "forecast", "top")}
 ELSEWHERE = {
     word: "".join(Path(__file__).with_name(f"test_{name}.py").read_text() for name in names)
