@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from tenure.model.audit import AuditRow
 from tenure.store.connection import connect_writer, create_private
-from tenure.store.errors import StoreUnavailable
+from tenure.store.errors import StoreUnavailable, is_damage
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,26 +65,40 @@ class Audit:
         self._waiting: deque[AuditRow] = deque()
         self._held: list[AuditRow] = []  # the thread's, until they are written
         self._lost = 0
-        self._is_due = False
+        self._is_due = self._is_closed = False
         self._failed_s: float | None = None  # when writing last failed; None: it works
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._connection: sqlite3.Connection | None = None
 
     @classmethod
     def open(cls, path: Path, keep_us: int) -> Audit:
-        """Open or create the file; one that is damaged is put aside and a new one begun."""
+        """Open or create the file; one that is damaged is put aside and a new one begun.
+
+        Where that fails, as on a disk that is full, rows wait until it does not.
+        """
         audit = cls(path, keep_us)
         try:
             audit._connect()
-        except sqlite3.DatabaseError as error:
-            if path.exists():
-                aside = path.with_name(f"{path.name}.damaged")
-                log.error("%s is damaged (%s): kept as %s, begun anew", path.name, error, aside)
-                path.replace(aside)
-                for tail in ("-wal", "-shm"):
-                    path.with_name(path.name + tail).unlink(missing_ok=True)
-            audit._connect()
+        except (sqlite3.Error, OSError) as error:
+            if is_damage(error):
+                audit._put_aside(error)
+                audit._connect()
+            else:
+                audit._failed(error)
         return audit
+
+    def _put_aside(self, error: Exception) -> None:
+        path = self._path
+        aside = path.with_name(f"{path.name}.damaged")
+        log.error("%s is damaged (%s): kept as %s, begun anew", path.name, error, aside)
+        path.replace(aside)
+        for tail in ("-wal", "-shm"):
+            path.with_name(path.name + tail).unlink(missing_ok=True)
+
+    def _failed(self, error: Exception) -> None:
+        if self._failed_s is None:
+            log.error("the audit cannot be written, its rows wait: %s: %s", self._path, error)
+        self._failed_s = time.monotonic()
 
     def _connect(self) -> None:
         create_private(self._path)
@@ -106,7 +120,7 @@ class Audit:
             self._lost += 1
         else:
             self._waiting.append(row)
-        if not self._is_due:
+        if not self._is_due and not self._is_closed:
             self._is_due = True
             self._thread.submit(self._flush_soon)
 
@@ -141,6 +155,7 @@ class Audit:
 
     async def close(self) -> None:
         """Write what waits and close the file."""
+        self._is_closed = True
         self._thread.submit(self._end)
         await asyncio.to_thread(self._thread.shutdown)
 
@@ -148,9 +163,9 @@ class Audit:
         def run() -> T:
             try:
                 if self._connection is None:
-                    raise sqlite3.OperationalError("is closed")
-                return work(self._connection)
-            except sqlite3.Error as error:
+                    self._connect()
+                return work(self._require_open())
+            except (sqlite3.Error, OSError) as error:
                 raise StoreUnavailable(f"{self._path}: {error}") from None
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
@@ -167,22 +182,27 @@ class Audit:
         """Write what waits; what cannot be written waits on."""
         while self._waiting:
             self._held.append(self._waiting.popleft())
-        if not self._held or self._connection is None:
+        if not self._held:
             return
         lost = self._lost
         told = [*self._held, _gap(self._held[-1], lost)] if lost else self._held
         try:
-            with self._connection:
-                self._connection.execute("BEGIN IMMEDIATE")
-                self._connection.executemany(_INSERT, [astuple(row)[:-1] for row in told])
-        except sqlite3.Error as error:
-            if self._failed_s is None:
-                log.error("the audit cannot be written, its rows wait: %s: %s", self._path, error)
-            self._failed_s = time.monotonic()
+            if self._connection is None:
+                self._connect()
+            with self._require_open() as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany(_INSERT, [astuple(row)[:-1] for row in told])
+        except (sqlite3.Error, OSError) as error:
+            self._failed(error)
             return
         self._failed_s = None
         self._lost -= lost
         self._held = []
+
+    def _require_open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise sqlite3.OperationalError("is not open")
+        return self._connection
 
     def _end(self) -> None:
         self._flush()

@@ -74,6 +74,17 @@ def damaged(path: Path, why: str) -> StoreDamaged:
     )
 
 
+def is_damage(error: Exception) -> bool:
+    """Whether an error says that the file is no database, or not a whole one."""
+    return _code_of(error) in _DAMAGED
+
+
+def _code_of(error: Exception) -> int:
+    # the low byte is the primary code; the rest says which I/O call failed
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Turn SQLite's and the system's errors into a StoreError, by their codes."""
@@ -82,11 +93,9 @@ def translated(path: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreUnavailable(f"cannot use the database {path}: {error}") from error
     except sqlite3.DatabaseError as error:
-        # the low byte is the primary code; the rest says which I/O call failed
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in _DAMAGED:
+        if is_damage(error):
             raise damaged(path, str(error)) from error
-        remedy = _REMEDIES.get(code)
+        remedy = _REMEDIES.get(_code_of(error))
         if remedy is None:
             raise StoreError(f"the database {path} refused a statement: {error}") from error
         raise StoreUnavailable(f"cannot use the database {path} ({error}): {remedy}") from error

@@ -165,6 +165,29 @@ def test_rows_are_written_once_the_disk_is_there_again(
     assert len([row for row in kept(tmp_path / FILE) if not row.code]) >= 3
 
 
+def test_a_file_that_cannot_be_opened_yet_is_no_damage(tmp_path: Path) -> None:
+    """As on a disk that is full: the daemon starts, the rows wait, the file stays what it is."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    noted(folder / FILE, ROW)
+    folder.rename(tmp_path / "away")
+    (tmp_path / "state").write_text("")  # so that nothing can be made in it
+
+    async def work() -> None:
+        audit = Audit.open(folder / FILE, KEEP_US)
+        audit.note(ROW)
+        with pytest.raises(StoreUnavailable):
+            await audit.rows(0, 0, "", 10)
+        folder.unlink()
+        (tmp_path / "away").rename(folder)
+        assert len(await audit.rows(0, 0, "", 10)) == 2
+        await audit.close()
+        audit.note(ROW)  # a request that ends late
+
+    asyncio.run(work())
+    assert sorted(path.name for path in folder.iterdir()) == [FILE]
+
+
 def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
     path = tmp_path / FILE
     path.write_bytes(b"no database" * 100)
