@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-
 from tenure.api.problems import HttpProblem
 from tenure.model.errors import Problem
 from tenure.model.units import MIB
@@ -40,6 +38,8 @@ def has_more_values(raw: bytes, most: int) -> bool:
     """
     if sum(raw.count(byte) for byte in b",[{") < most:
         return False
+    import numpy as np  # what a start need not wait for
+
     # escapes are made as long as they are, and hide nothing then
     plain = raw.replace(b"\\\\", b"__").replace(b'\\"', b"__") if b"\\" in raw else raw
     found, is_in_text = 0, False

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Any
 
 from tenure.api import shapes
 from tenure.api.accessroutes import ACCESS
@@ -12,14 +10,27 @@ from tenure.api.batchviews import (
     BatchDetail,
     BatchExplainView,
     BatchPlanView,
-    BatchView,
-    TaskView,
 )
 from tenure.api.datasetroutes import DATASETS
 from tenure.api.endpoint import Endpoint
-from tenure.api.forecastviews import ForecastDetail, ForecastView, NodeUsageView
+from tenure.api.forecastviews import ForecastDetail, NodeUsageView
 from tenure.api.handlers import batches, containers, cycles, events, fleet, forecasts, jobs, nodes
 from tenure.api.nodedetail import NodeDetail
+from tenure.api.pages import (
+    BatchPage,
+    ContainerPage,
+    CyclePage,
+    EventList,
+    ForecastPage,
+    JobPage,
+    LiveView,
+    NodePage,
+    ProfilePage,
+    ReadyView,
+    RunPage,
+    TaskPage,
+    VersionView,
+)
 from tenure.api.readingroutes import READINGS
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
@@ -54,89 +65,6 @@ from tenure.api.schemas.queries import (
 from tenure.api.tierviews import TierView
 from tenure.api.topviews import TopView
 from tenure.api.uploadroutes import UPLOADS
-
-
-class NodePage(TypedDict):
-    items: list[shapes.NodeView]
-    next_cursor: str | None
-
-
-class JobPage(TypedDict):
-    items: list[shapes.JobView]
-    next_cursor: str | None
-
-
-class BatchPage(TypedDict):
-    items: list[BatchView]
-    next_cursor: str | None
-
-
-class TaskPage(TypedDict):
-    items: list[TaskView]
-    next_cursor: str | None
-
-
-class ContainerPage(TypedDict):
-    items: list[shapes.ContainerView]
-    next_cursor: str | None
-
-
-class CyclePage(TypedDict):
-    items: list[shapes.CycleView]
-    next_cursor: str | None
-
-
-class RunLine(shapes.RunSummary):
-    cycle: str
-    is_dry: bool
-    reason: str
-
-
-class RunPage(TypedDict):
-    items: list[RunLine]
-    next_cursor: str | None
-
-
-class ProfilePage(TypedDict):
-    items: list[shapes.ProfileView]
-    next_cursor: str | None
-
-
-class ForecastPage(TypedDict):
-    items: list[ForecastView]
-    next_cursor: str | None
-
-
-class EventList(TypedDict):
-    """Events after a number; ``has_gap`` when some of those asked for are no longer kept."""
-
-    items: list[shapes.EventView]
-    first_seq: int
-    last_seq: int
-    has_gap: bool
-
-
-class VersionView(TypedDict):
-    version: str
-    api: str
-
-
-class LiveView(TypedDict):
-    status: str
-
-
-class ReadyView(TypedDict):
-    """``status`` is ok, degraded or not_ready (503).
-
-    Without a token ``is_ready`` and ``status`` are all, and ``status`` is never degraded.
-    """
-
-    is_ready: bool
-    status: str
-    reasons: NotRequired[list[str]]
-    degraded: NotRequired[dict[str, str]]
-    parts: NotRequired[dict[str, Any]]
-
 
 Any_ = dict[str, Any]
 TEXT = ("text/plain",)
