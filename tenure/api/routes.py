@@ -15,8 +15,7 @@ from tenure.api.datasetroutes import DATASETS
 from tenure.api.endpoint import Endpoint
 from tenure.api.forecastviews import ForecastDetail, NodeUsageView
 from tenure.api.handlers import batches, containers, cycles, events, fleet, forecasts, jobs, nodes
-from tenure.api.nodedetail import NodeDetail
-from tenure.api.pages import (
+from tenure.api.listpages import (
     BatchPage,
     ContainerPage,
     CyclePage,
@@ -31,6 +30,7 @@ from tenure.api.pages import (
     TaskPage,
     VersionView,
 )
+from tenure.api.nodedetail import NodeDetail
 from tenure.api.readingroutes import READINGS
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
