@@ -33,7 +33,7 @@ NAMES = (
     "harvest",
     "reclaim",
     "scale",
-    "foresight",
+    "lookahead",
     "cuts",
     "decisions",
     "locality",

@@ -85,10 +85,18 @@ def _environment() -> dict[str, str]:
 class Daemon:
     """A `tenured run` with everything at defaults but what ``config`` says.
 
-    ``core``: the only core that it may use, with its children; None: all.
+    ``core``: the only core that it may use, with its children; None: all. ``is_new``: statistics
+    are there before it, and no state.
     """
 
-    def __init__(self, path: Path, config: Mapping[str, Any], *, core: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: Mapping[str, Any],
+        *,
+        core: int | None = None,
+        is_new: bool = False,
+    ) -> None:
         path.mkdir(exist_ok=True)
         self.config = {
             "state_dir": str(path / "state"),
@@ -97,9 +105,9 @@ class Daemon:
         }
         self.file = path / "tenured.yml"
         self.file.write_text(json.dumps(self.config))  # JSON is YAML
-        pinned = pinned_to(core)
+        pinned, words = pinned_to(core), ["--new"] if is_new else []
         self.process = DaemonProcess(
-            [*pinned, str(TENURED), "run", "--config", str(self.file)],
+            [*pinned, str(TENURED), "run", *words, "--config", str(self.file)],
             path / "state",
             path / "tenured.log",
             env=_environment(),

@@ -306,7 +306,7 @@ class Daemon:
 
     async def _upkeep(self) -> None:
         while True:
-            if self.state.ctx.index.line or self.localizer.has_matched:
+            if self.state.ctx.index.waiting_jobs or self.localizer.has_matched:
                 self._warm()  # what waits may have been accepted before this start
             await asyncio.sleep(UPKEEP_S)
             self.hands.configure(self._settings.nodes)  # lets go of removed nodes that are empty
@@ -346,7 +346,7 @@ class Daemon:
             self._is_warm = True
             work = kernels.load(policies.compile, self._kernels, kernels.PLACEMENT)
             self._spawn(work, "kernels", is_finite=True)
-        is_long = len(self.state.ctx.index.line) >= WARM_QUEUE
+        is_long = len(self.state.ctx.index.waiting_jobs) >= WARM_QUEUE
         if policies and not self._plans_fast and policies.has_planned and (is_large or is_long):
             self._plans_fast = True
             work = kernels.load(policies.compile_planning, self._kernels, kernels.PLANNING)

@@ -83,7 +83,7 @@ class Facts:
     cost_nano: Mapping[str, int]
     states: Mapping[str, Mapping[str, int]]
     late_jobs: int
-    graves: int
+    tombstones: int
     downtimes: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     attempts: Mapping[str, int] = field(default_factory=dict)
     forecasts: tuple[ForecastReport, ...] = ()
@@ -138,7 +138,7 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
         cost["by_site"],
         states,
         late,
-        len(tables.graves),
+        len(tables.tombstones),
         downtimes,
         attempts,
         tuple(told),
@@ -219,7 +219,7 @@ class Collector:
         )
         late = facts.late_jobs
         yield GaugeMetricFamily("tenure_jobs_late", "Kept jobs that ended late", value=late)
-        yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", facts.graves)
+        yield GaugeMetricFamily("tenure_graves", "Copies still to be removed", facts.tombstones)
         yield GaugeMetricFamily(
             "tenure_quarantined_records", "Records left as they are: a defect", facts.quarantined
         )

@@ -21,7 +21,6 @@ from tenure.core.services.migration import eligibility
 from tenure.core.state.context import Context
 from tenure.daemon import readings
 from tenure.model.batch import StageSpec
-from tenure.model.booking import Booking
 from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
@@ -29,6 +28,7 @@ from tenure.model.forecast import ForecastReport
 from tenure.model.job import Admission, Job, JobSpec, JobState
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Forecast
+from tenure.model.reservation import Reservation
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US, iso
 
@@ -73,32 +73,32 @@ def _plan(ctx: Context, job: Job, line: list[Job]) -> dict[str, Any] | None:
 
     ``cost_nano_usd`` is what was promised at its admission.
     """
-    booking = ctx.tables.bookings.get(job.id)
-    if booking is None:
+    reservation = ctx.tables.reservations.get(job.id)
+    if reservation is None:
         return None
     soon, promised_nano = queue_plan.at_once(ctx, job, line), job.admission.cost_nano
     at_once = None
-    if soon is not None and soon.end_us < booking.end_us:
+    if soon is not None and soon.end_us < reservation.end_us:
         end = {"start": iso(soon.start_us), "end": iso(soon.end_us), "mode": soon.mode}
         at_once = {**end, "cost_nano_usd": soon.cost_nano}
     return {
-        "start": iso(booking.start_us),
-        "end": iso(booking.end_us),
-        "mode": booking.mode,
-        "nodes": dict(booking.counts),
-        "is_late": booking.is_late,
+        "start": iso(reservation.start_us),
+        "end": iso(reservation.end_us),
+        "mode": reservation.mode,
+        "nodes": dict(reservation.counts),
+        "is_late": reservation.is_late,
         "cost_nano_usd": promised_nano,
         "at_once": at_once,
-        "summary": _why_then(ctx, booking, soon if at_once else None, promised_nano),
+        "summary": _why_then(ctx, reservation, soon if at_once else None, promised_nano),
     }
 
 
 def _why_then(
-    ctx: Context, booking: Booking, soon: Forecast | None, promised_nano: int | None
+    ctx: Context, reservation: Reservation, soon: Forecast | None, promised_nano: int | None
 ) -> str:
-    where = ", ".join(f"{name} ({count})" for name, count in booking.counts)
-    text = f"planned to start at {iso(booking.start_us)} on {where}"
-    if booking.is_late:
+    where = ", ".join(f"{name} ({count})" for name, count in reservation.counts)
+    text = f"planned to start at {iso(reservation.start_us)} on {where}"
+    if reservation.is_late:
         return f"{text}: it will miss its deadline, no place in time is left"
     if soon is None:
         return f"{text}: no place lets it end earlier"
@@ -131,7 +131,7 @@ def _executor(ctx: Context, job: Job, key: str) -> dict[str, Any]:
         shown["input"] = readings.summary(ctx, job, executor)
     if node is not None and not executor.is_over and node.unreachable_us is not None:
         shown["lost"] = lost(ctx, node)
-    blocking = next((grave for grave in ctx.graves_of(key) if grave.reason), None)
+    blocking = next((tombstone for tombstone in ctx.tombstones_of(key) if tombstone.reason), None)
     if blocking is not None and not executor.is_over:
         shown["blocked"] = {
             "node": blocking.node,
@@ -257,7 +257,7 @@ def _held(ctx: Context, node: Node, awaited: Collection[str]) -> str:
         return "its engine, which does not answer"
     if node.foreign_running:
         return "containers that are not ours"
-    if ctx.index.graves.get(node.name) or ctx.index.moves_at.get(node.name):
+    if ctx.index.tombstones.get(node.name) or ctx.index.moves_at.get(node.name):
         return "moves and removals under way"
     if node.name in awaited:
         return "jobs that wait and count on it"
@@ -338,13 +338,13 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
     batch, found = ctx.tables.batches[key], []
     silent = _silences(ctx, key)
     for stage in batch.spec.stages:
-        strand = ctx.index.strands[key, stage.name]
+        stage_tasks = ctx.index.tasks_by_stage[key, stage.name]
         told = sorted((why, count) for (name, why), count in silent.items() if name == stage.name)
         found += [(stage.name, count, why) for why, count in told]
-        if not strand.pending or batch.is_over:
+        if not stage_tasks.pending or batch.is_over:
             continue
-        before = [name for name in stage.after if ctx.index.strands[key, name].undone]
-        planned = ctx.own(dispatch_list.Roster).left.get((key, stage.name), 0)
+        before = [name for name in stage.after if ctx.index.tasks_by_stage[key, name].undone]
+        planned = ctx.own(dispatch_list.DispatchList).left.get((key, stage.name), 0)
         if before:
             why = f"for the end of {', '.join(before)}"
         elif stage.dataset is not None:
@@ -353,11 +353,11 @@ def batch_waits(ctx: Context, key: str) -> list[tuple[str, int, str]]:
                 why = f"for their turn: {dispatch_list.next_start(ctx, key, stage.name)}"
         elif not planning.is_planned(ctx, key):
             why = "for room: no plan holds the batch, so its tasks begin where there is room"
-        elif planned < len(strand.pending):
-            why = f"for a plan: {len(strand.pending) - planned} have to begin anew"
+        elif planned < len(stage_tasks.pending):
+            why = f"for a plan: {len(stage_tasks.pending) - planned} have to begin anew"
         else:
             why = f"for their turn: {dispatch_list.next_start(ctx, key, stage.name)}"
-        found.append((stage.name, len(strand.pending), why))
+        found.append((stage.name, len(stage_tasks.pending), why))
     return found
 
 
@@ -373,7 +373,7 @@ def _blocks_awaited(ctx: Context, key: str, stage: StageSpec) -> str:
 
     Some of them are looked at: it is done on the loop.
     """
-    some = islice(ctx.index.strands[key, stage.name].pending, prefetch_inputs.MOST)
+    some = islice(ctx.index.tasks_by_stage[key, stage.name].pending, prefetch_inputs.MOST)
     tasks_ = [ctx.tables.tasks[f"{key}/{index}"] for index in some]
     looks = [task_inputs.look_at(ctx, stage, task) for task in tasks_]
     missing = sum(look is None or not look.is_readable for look in looks)

@@ -71,7 +71,7 @@ TASK_TRANSITIONS: dict[TaskState, tuple[TaskState, ...]] = {
     _T.FAILED: (),
     _T.ABANDONED: (),
 }
-#: Attempts that take no room any more; the grave of one may.
+#: Attempts that take no room any more; the tombstone of one may.
 TASK_OVER = frozenset((_T.DONE, _T.FAILED, _T.ABANDONED))
 #: Attempts that have not begun to run: what they occupy on a node is a container and a link.
 PREPARING = frozenset((_T.CREATING, _T.CREATED, _T.SENDING, _T.READY, _T.STARTING))

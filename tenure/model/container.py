@@ -266,14 +266,14 @@ class Migration:
 
 
 @dataclass(frozen=True, slots=True)
-class Grave:
+class Tombstone:
     """A copy on an engine that must never run again, until a listing shows it gone.
 
     It is found by ``engine_id`` or, where that was never learned, by ``name``, ``owner`` and
     ``turn`` (attempt or incarnation, as its labels say). ``logs_key`` names the log to keep first.
     While it ``may_run`` it still takes ``request`` from its node. ``is_fenced``: its node was off
-    since it was buried, or was at that time. ``reason`` is why its engine cannot remove it without
-    help, "" where nothing is known to be in the way.
+    since it was condemned, or was at that time. ``reason`` is why its engine cannot remove it
+    without help, "" where nothing is known to be in the way.
     """
 
     id: str

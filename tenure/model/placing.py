@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from tenure.model.booking import Booking
+from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 
 if TYPE_CHECKING:
@@ -157,15 +157,15 @@ class Planned:
     """A waiting job as the plan of the queue sees it.
 
     ``rank`` is its precedence, the least first; ``since_us`` when it came; ``guard_us`` by when it
-    must end though others come (FOREVER_US: no matter when); ``booking`` its place, None if it has
-    none yet.
+    must end though others come (FOREVER_US: no matter when); ``reservation`` its place, None if it
+    has none yet.
     """
 
     queued: Queued
     rank: int
     since_us: int
     guard_us: int
-    booking: Booking | None
+    reservation: Reservation | None
 
 
 class Rotation(NamedTuple):
@@ -188,14 +188,14 @@ class Rotation(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Agenda:
+class QueuePlan:
     """The plan of a queue: places by job id; a job that fits nowhere has none.
 
     ``rotation`` is to be handed in again next time, at its ``due_us`` if anything is left. Where
     the plan ``is_whole`` not, only the places that have changed are told.
     """
 
-    bookings: Mapping[str, Booking]
+    reservations: Mapping[str, Reservation]
     rotation: Rotation
     is_whole: bool = True
 
@@ -214,12 +214,12 @@ class Forecast:
 class Admitted:
     """The new job is in time, and no waiting job becomes late by it.
 
-    ``agenda`` is the plan with it where the queue is planned, ``look`` what the next job that comes
-    at this moment may be asked about; both None where the queue is served in order.
+    ``queue_plan`` is the plan with it where the queue is planned, ``look`` what the next job that
+    comes at this moment may be asked about; both None where the queue is served in order.
     """
 
     forecast: Forecast
-    agenda: Agenda | None = None
+    queue_plan: QueuePlan | None = None
     look: Look | None = field(default=None, compare=False)
 
 
@@ -337,7 +337,7 @@ class Placer(Protocol):
         *,
         rotation: Rotation,
         is_early: bool = False,
-    ) -> Agenda:
+    ) -> QueuePlan:
         """Bring the plan of a queue up to date; ``is_early``: there is room nobody counted on."""
 
     def admit_planned(
@@ -357,8 +357,8 @@ class Placer(Protocol):
     def at_once(self, site: Situation, queue: Sequence[Planned], job: str) -> Forecast | None:
         """Return what it would mean to end a planned job as early as can be, None if it cannot."""
 
-    def as_booked(self, view: ClusterView, ask: Ask, booking: Booking) -> Placed:
-        """Return what placing a job now on the nodes of its booking means."""
+    def as_booked(self, view: ClusterView, ask: Ask, reservation: Reservation) -> Placed:
+        """Return what placing a job now on the nodes of its reservation means."""
 
     def prices_nano(self, view: ClusterView, names: Sequence[str], until_us: int) -> list[int]:
         """Return what using each node until a moment from now would cost a job (Eq. 1 and 8)."""

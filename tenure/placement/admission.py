@@ -21,7 +21,7 @@ from tenure.model.placing import (
     queue_deadline_us,
 )
 from tenure.model.units import FOREVER_US
-from tenure.placement.foresight import Outlook
+from tenure.placement.lookahead import Outlook
 
 #: Simulations spent on finding the earliest deadline of one refusal: at 100 waiting jobs about a
 #: tenth of a second uncompiled, a few milliseconds compiled.

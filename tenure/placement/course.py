@@ -1,6 +1,6 @@
 """The course of events: arrays that hold a fleet while jobs arrive, wait, run and end.
 
-Theory of operation. ``Course`` is the state between two events, ``Chronicle`` what has happened.
+Theory of operation. ``Course`` is the state between two events, ``History`` what has happened.
 Both are arrays that the kernels change in place, so that an event costs O(nodes) and allocates
 next to nothing. Jobs come in the order of the queue: the index of a job is its rank, and the
 waiting jobs are an ascending list of indices.
@@ -58,7 +58,7 @@ class Course(NamedTuple):
     """The state at one moment. ``fleet`` is what policies see, its arrays (n,) changed in place.
 
     ``off_us`` (n,) is each node's scheduled switch-off, ``ready_us`` (n,) when it can work,
-    ``span`` (n,) the row of its open span in the chronicle, -1 when off. ``waiting`` (q,) begins
+    ``span`` (n,) the row of its open span in the history, -1 when off. ``waiting`` (q,) begins
     with the waiting jobs, ascending; ``running`` (q,) with a heap of the running ones by end.
     ``ends`` are executors that ran before the simulation began. ``marks`` (MARKS,): see above.
     ``plan`` is that of a queue policy that makes one.
@@ -75,7 +75,7 @@ class Course(NamedTuple):
     plan: Plan
 
 
-class Chronicle(NamedTuple):
+class History(NamedTuple):
     """What became of each job (q,), where its executors ran, and when nodes were on.
 
     ``verdict`` is a mode of ``decide`` (> 0: it ran), a reason (< 0: it never did) or PENDING.
@@ -124,11 +124,11 @@ def open_course(
     )
 
 
-def open_chronicle(course: Course, jobs: Jobs) -> Chronicle:
+def open_history(course: Course, jobs: Jobs) -> History:
     """Return empty records for ``jobs``, with a span for each node that is on already."""
     q, n = jobs.executors.shape[0], course.fleet.price.shape[0]
     rows = int(np.sum(np.minimum(jobs.executors, n)))
-    made = Chronicle(
+    made = History(
         verdict=np.full(q, PENDING, dtype=np.int64),
         placed_us=np.zeros(q, dtype=np.int64),
         start_us=np.zeros(q, dtype=np.int64),
@@ -147,18 +147,18 @@ def open_chronicle(course: Course, jobs: Jobs) -> Chronicle:
     return made
 
 
-def open_span(course: Course, chronicle: Chronicle, j: int, at_us: int) -> None:
+def open_span(course: Course, history: History, j: int, at_us: int) -> None:
     """Note that node ``j`` is on from ``at_us``."""
     row = course.marks[SPANS]
-    chronicle.span_node[row] = j
-    chronicle.span_on_us[row] = at_us
-    chronicle.span_off_us[row] = FOREVER_US
+    history.span_node[row] = j
+    history.span_on_us[row] = at_us
+    history.span_off_us[row] = FOREVER_US
     course.span[j] = row
     course.marks[SPANS] = row + 1
     course.fleet.is_on[j] = True
 
 
-def pass_time(course: Course, chronicle: Chronicle, at_us: int, rules: Rules) -> None:
+def pass_time(course: Course, history: History, at_us: int, rules: Rules) -> None:
     """Let time pass until ``at_us``: nodes go off, boot on, and their t_j runs down."""
     fleet, grace_us = course.fleet, rules.grace_us
     is_held = rules.holds and course.marks[WAITING] > 0
@@ -166,7 +166,7 @@ def pass_time(course: Course, chronicle: Chronicle, at_us: int, rules: Rules) ->
         if fleet.is_on[j] and is_held:
             course.off_us[j] = max(course.off_us[j], at_us - max(grace_us, 0))
         if fleet.is_on[j] and course.off_us[j] + grace_us < at_us:
-            chronicle.span_off_us[course.span[j]] = course.off_us[j] + max(grace_us, 0)
+            history.span_off_us[course.span[j]] = course.off_us[j] + max(grace_us, 0)
             course.span[j] = -1
             fleet.is_on[j] = False
         if fleet.is_on[j]:
@@ -179,23 +179,23 @@ def pass_time(course: Course, chronicle: Chronicle, at_us: int, rules: Rules) ->
 
 
 def start_job(  # noqa: PLR0913, PLR0917 - the job, its placement, and where both are noted
-    course: Course, chronicle: Chronicle, jobs: Jobs, job: int, mode: int, counts: Ints
+    course: Course, history: History, jobs: Jobs, job: int, mode: int, counts: Ints
 ) -> None:
     """Let a job take its executors (n,) now; its nodes go on and stay as long as it needs them."""
     fleet, at_us, row = course.fleet, course.marks[NOW], course.marks[ROWS]
     wait_us = delay_us(counts, fleet.boot_us)
     until_us = wait_us + (jobs.local_us[job] if mode == LOCAL else jobs.hybrid_us[job])
-    chronicle.verdict[job] = mode
-    chronicle.placed_us[job] = at_us
-    chronicle.start_us[job] = at_us + wait_us
-    chronicle.end_us[job] = at_us + until_us
-    chronicle.cost_nano[job] = total_nano(fleet, counts, until_us)
-    chronicle.first[job] = row
+    history.verdict[job] = mode
+    history.placed_us[job] = at_us
+    history.start_us[job] = at_us + wait_us
+    history.end_us[job] = at_us + until_us
+    history.cost_nano[job] = total_nano(fleet, counts, until_us)
+    history.first[job] = row
     for j in range(counts.shape[0]):
         if counts[j] == 0:
             continue
-        chronicle.on[row] = j
-        chronicle.executors[row] = counts[j]
+        history.on[row] = j
+        history.executors[row] = counts[j]
         row += 1
         fleet.free_cpu_m[j] -= counts[j] * jobs.cpu_m[job]
         fleet.free_memory[j] -= counts[j] * jobs.memory_bytes[job]
@@ -203,10 +203,10 @@ def start_job(  # noqa: PLR0913, PLR0917 - the job, its placement, and where bot
         fleet.remaining_us[j] += extension_us(fleet, j, until_us)
         course.off_us[j] = at_us + fleet.remaining_us[j]
         if not fleet.is_on[j]:
-            open_span(course, chronicle, j, at_us)
-    chronicle.used[job] = row - chronicle.first[job]
+            open_span(course, history, j, at_us)
+    history.used[job] = row - history.first[job]
     course.marks[ROWS] = row
-    push_running(course, chronicle.end_us, job)
+    push_running(course, history.end_us, job)
 
 
 def push_running(course: Course, end_us: Ints, job: int) -> None:
@@ -245,14 +245,14 @@ def ends_before(end_us: Ints, one: int, other: int) -> bool:
     return end_us[one] < end_us[other] or (end_us[one] == end_us[other] and one < other)
 
 
-def give_back(course: Course, chronicle: Chronicle, jobs: Jobs) -> bool:
+def give_back(course: Course, history: History, jobs: Jobs) -> bool:
     """Give back the room of everything that has ended by now; return whether anything had."""
     fleet, at_us = course.fleet, course.marks[NOW]
     has_ended = False
-    while course.marks[RUNNING] > 0 and chronicle.end_us[course.running[0]] <= at_us:
-        job = pop_running(course, chronicle.end_us)
-        for row in range(chronicle.first[job], chronicle.first[job] + chronicle.used[job]):
-            j, count = chronicle.on[row], chronicle.executors[row]
+    while course.marks[RUNNING] > 0 and history.end_us[course.running[0]] <= at_us:
+        job = pop_running(course, history.end_us)
+        for row in range(history.first[job], history.first[job] + history.used[job]):
+            j, count = history.on[row], history.executors[row]
             fleet.free_cpu_m[j] += count * jobs.cpu_m[job]
             fleet.free_memory[j] += count * jobs.memory_bytes[job]
         has_ended = True
@@ -266,11 +266,11 @@ def give_back(course: Course, chronicle: Chronicle, jobs: Jobs) -> bool:
     return has_ended
 
 
-def next_end_us(course: Course, chronicle: Chronicle) -> int:
+def next_end_us(course: Course, history: History) -> int:
     """Return when room is given back next, FOREVER_US if never."""
     next_us = FOREVER_US
     if course.marks[RUNNING] > 0:
-        next_us = chronicle.end_us[course.running[0]]
+        next_us = history.end_us[course.running[0]]
     if course.marks[ENDED] < course.ends.end_us.shape[0]:
         next_us = min(next_us, course.ends.end_us[course.marks[ENDED]])
     return next_us
@@ -295,8 +295,8 @@ def leave_line(course: Course, job: int) -> None:
         course.waiting[later] = course.waiting[later + 1]
 
 
-def close_spans(course: Course, chronicle: Chronicle, grace_us: int) -> None:
+def close_spans(course: Course, history: History, grace_us: int) -> None:
     """End every open span when its node goes off; nodes that never do stay FOREVER_US."""
     for j in range(course.span.shape[0]):
         if course.span[j] >= 0 and course.off_us[j] < FOREVER_US:
-            chronicle.span_off_us[course.span[j]] = course.off_us[j] + max(grace_us, 0)
+            history.span_off_us[course.span[j]] = course.off_us[j] + max(grace_us, 0)

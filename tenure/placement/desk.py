@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tenure.model.booking import Booking
 from tenure.model.placing import Bools, Planned, Rotation, Situation
+from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs, ends_of, fleet_of
 from tenure.placement.decide import MODES
@@ -89,21 +89,21 @@ class Desk:
         jobs.eligible[slot] = ask.eligible
         plan.rank[slot], plan.since_us[slot] = one.rank, one.since_us
         plan.guard_us[slot] = one.guard_us
-        self._book(slot, one.booking)
+        self._book(slot, one.reservation)
 
-    def _book(self, slot: int, booking: Booking | None) -> None:
-        """Take over a booking; one on a node that is not there is none."""
+    def _book(self, slot: int, reservation: Reservation | None) -> None:
+        """Take over a reservation; one on a node that is not there is none."""
         plan, position = self._plan, self._position
-        if booking is None or any(name not in position for name, _ in booking.counts):
+        if reservation is None or any(name not in position for name, _ in reservation.counts):
             plan.start_us[slot], plan.end_us[slot], plan.mode[slot] = UNSEEN, UNSEEN, 0
             plan.is_late[slot], plan.used[slot] = False, 0
             return
-        plan.start_us[slot], plan.end_us[slot] = booking.start_us, booking.end_us
-        plan.mode[slot], plan.is_late[slot] = _CODES[booking.mode], booking.is_late
+        plan.start_us[slot], plan.end_us[slot] = reservation.start_us, reservation.end_us
+        plan.mode[slot], plan.is_late[slot] = _CODES[reservation.mode], reservation.is_late
         first = int(plan.first[slot])
-        for row, (name, count) in enumerate(booking.counts, start=first):
+        for row, (name, count) in enumerate(reservation.counts, start=first):
             plan.node[row], plan.executors[row] = position[name], count
-        plan.used[slot] = len(booking.counts)
+        plan.used[slot] = len(reservation.counts)
 
     def ground(self, site: Situation) -> Ground:
         """Return the fleet as plans see it."""

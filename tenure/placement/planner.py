@@ -1,8 +1,8 @@
 """The plan of a queue as the daemon keeps it: records in, kernels, records out.
 
-Between two calls the plan is nothing but bookings, so that it can be stored and shown; what is in
-memory only spares work. Places are found by ``upkeep.renew``, which does for every job that comes
-what the simulator's ``rolling.arrive`` does.
+Between two calls the plan is nothing but reservations, so that it can be stored and shown; what is
+in memory only spares work. Places are found by ``upkeep.renew``, which does for every job that
+comes what the simulator's ``rolling.arrive`` does.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tenure.model.booking import Booking
 from tenure.model.placing import (
     Admitted,
-    Agenda,
     Forecast,
     Planned,
+    QueuePlan,
     RefusedJob,
     Rotation,
     Situation,
 )
+from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 from tenure.placement.decide import HYBRID, LOCAL, MODES
 from tenure.placement.desk import Desk, with_own_places
@@ -52,7 +52,7 @@ def plan_queue(
     rotation: Rotation,
     *,
     is_early: bool,
-) -> Agenda:
+) -> QueuePlan:
     """Return the plan of ``queue`` (in queue order) brought up to date.
 
     Jobs keep their places as far as they can (``upkeep``); those without one get one, in the order
@@ -61,7 +61,7 @@ def plan_queue(
     """
     draft = Draft(tools, site, queue, rotation)
     draft.renew(is_early=is_early)
-    return draft.agenda()
+    return draft.queue_plan()
 
 
 def admit(  # noqa: PLR0913 - what is planned with, on what, and who comes where
@@ -115,7 +115,7 @@ def at_once(tools: Tools, site: Situation, queue: Sequence[Planned], job: str) -
     others = [one for one in queue if one.queued.ask.id != job]
     (mine,) = (one for one in queue if one.queued.ask.id == job)
     hurried = replace(tools, patience=0.0)
-    return _with(hurried, site, others, replace(mine, booking=None), Rotation()).forecast()
+    return _with(hurried, site, others, replace(mine, reservation=None), Rotation()).forecast()
 
 
 def _is_in_time(one: Planned, cast: Forecast) -> bool:
@@ -139,11 +139,11 @@ def _with(
 
 
 class Draft:
-    """A plan as arrays of its own, made of bookings: ``model.placing.Look``.
+    """A plan as arrays of its own, made of reservations: ``model.placing.Look``.
 
     Jobs may be put into it one after another. Each gets the place that it would get in a draft made
-    of the bookings that the one before left, at the same moment (unless this one would find that a
-    boot is not needed any more).
+    of the reservations that the one before left, at the same moment (unless this one would find
+    that a boot is not needed any more).
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class Draft:
         cast = self.forecast()
         if cast is None or not _is_in_time(self._queue[-1], cast):
             return None
-        agenda, self._told = self.agenda(), with_own_places(self._plan)
-        return Admitted(cast, agenda, self)
+        queue_plan, self._told = self.queue_plan(), with_own_places(self._plan)
+        return Admitted(cast, queue_plan, self)
 
     def admit(self, new: Planned, position: int) -> Admitted | None:
         """Return the promise for a job more; see ``model.placing.Look``."""
@@ -198,32 +198,34 @@ class Draft:
         run_us = jobs.local_us[k] if mode == LOCAL else jobs.hybrid_us[k]
         return Forecast(end_us - int(run_us), end_us, self._cost_nano, MODES[mode])
 
-    def agenda(self) -> Agenda:
-        """Return the plan as records; who has kept his place has the booking that he had.
+    def queue_plan(self) -> QueuePlan:
+        """Return the plan as records; who has kept his place has the reservation that he had.
 
         Once a promise was told of it: only who has moved since then.
         """
         plan, told = self._plan, self._told
         moved = np.flatnonzero(self._tools.desk.has_moved(plan, told)[self._slots]).tolist()
-        fresh = {k: self._booking(self._queue[k], self._slots[k]) for k in moved}
+        fresh = {k: self._reservation(self._queue[k], self._slots[k]) for k in moved}
         if told is None:
-            places = [fresh.get(k, one.booking) for k, one in enumerate(self._queue)]
+            places = [fresh.get(k, one.reservation) for k, one in enumerate(self._queue)]
         elif None in fresh.values():
             self._told = None  # who lost his place is told of by a whole plan only
-            return self.agenda()
+            return self.queue_plan()
         else:
             places = list(fresh.values())
-        bookings = {booking.job: booking for booking in places if booking is not None}
-        return Agenda(bookings, Rotation(*plan.rotation.tolist()), is_whole=told is None)
+        reservations = {
+            reservation.job: reservation for reservation in places if reservation is not None
+        }
+        return QueuePlan(reservations, Rotation(*plan.rotation.tolist()), is_whole=told is None)
 
-    def _booking(self, one: Planned, slot: int) -> Booking | None:
+    def _reservation(self, one: Planned, slot: int) -> Reservation | None:
         plan, names = self._plan, self._tools.desk.names
         mode, first = int(plan.mode[slot]), int(plan.first[slot])
         if mode not in {LOCAL, HYBRID}:
             return None
         rows = slice(first, first + int(plan.used[slot]))
         pairs = zip(plan.node[rows].tolist(), plan.executors[rows].tolist(), strict=True)
-        return Booking(
+        return Reservation(
             one.queued.ask.id,
             int(plan.start_us[slot]),
             int(plan.end_us[slot]),

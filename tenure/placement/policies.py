@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tenure.model.booking import Booking
 from tenure.model.errors import InvalidInput
 from tenure.model.placing import (
     Admitted,
-    Agenda,
     Ask,
     Bools,
     ClusterView,
@@ -21,12 +19,14 @@ from tenure.model.placing import (
     Placed,
     Planned,
     Queued,
+    QueuePlan,
     RefusedJob,
     Rotation,
     Running,
     Situation,
     Unplaceable,
 )
+from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 from tenure.placement import admission, explain, planner, wholesale
 from tenure.placement.arrays import fleet_of, mask_of, need_of, pack
@@ -43,7 +43,6 @@ from tenure.placement.decide import (
     question_of,
 )
 from tenure.placement.desk import Desk
-from tenure.placement.foresight import Foresight, Moment, Outlook, Pool
 from tenure.placement.kernels import (
     PLAIN,
     Kernels,
@@ -51,6 +50,7 @@ from tenure.placement.kernels import (
     compile_kernels,
     compile_planning,
 )
+from tenure.placement.lookahead import Lookahead, Moment, Outlook, Pool
 from tenure.placement.milp import decide_milp
 from tenure.placement.names import EVERY, MILP, POLICIES, TENURE
 from tenure.placement.plan import Bounds
@@ -93,7 +93,7 @@ class Policies:
         self.has_placed = self.has_planned = False
         self._pool = Pool(0)
         self._desk = Desk((), _planning_code)
-        self._foresight: Foresight | None = None
+        self._lookahead: Lookahead | None = None
         self._packed: tuple[ClusterView, Ints, Bools] | None = None
         if compiled:
             self.compile()
@@ -287,10 +287,10 @@ class Policies:
         *,
         rotation: Rotation,
         is_early: bool = False,
-    ) -> Agenda:
+    ) -> QueuePlan:
         """Bring the plan of a queue up to date; see ``planner.plan_queue``."""
         if not site.view.names or not queue:
-            return Agenda({}, rotation)
+            return QueuePlan({}, rotation)
         known = self._booked(site, queue)
         return planner.plan_queue(self._tools(site), site, known, rotation, is_early=is_early)
 
@@ -316,16 +316,16 @@ class Policies:
             return None
         return planner.at_once(self._tools(site), site, self._booked(site, queue), job)
 
-    def as_booked(self, view: ClusterView, ask: Ask, booking: Booking) -> Placed:
-        """Return what placing a job now on the nodes of its booking means."""
+    def as_booked(self, view: ClusterView, ask: Ask, reservation: Reservation) -> Placed:
+        """Return what placing a job now on the nodes of its reservation means."""
         fleet, position = fleet_of(view), {name: j for j, name in enumerate(view.names)}
         counts = np.zeros(len(view.names), dtype=np.int64)
-        for name, count in booking.counts:
+        for name, count in reservation.counts:
             counts[position[name]] = count
         wait_us = delay_us(counts, fleet.boot_us)
-        run_us = max(ask.local_us, ask.hybrid_us) if booking.mode == "hybrid" else ask.local_us
+        run_us = max(ask.local_us, ask.hybrid_us) if reservation.mode == "hybrid" else ask.local_us
         cost_nano = total_nano(fleet, counts, wait_us + run_us)
-        return Placed(booking.counts, booking.mode, cost_nano, run_us, wait_us)
+        return Placed(reservation.counts, reservation.mode, cost_nano, run_us, wait_us)
 
     def prices_nano(self, view: ClusterView, names: Sequence[str], until_us: int) -> list[int]:
         """Return what using each node until a moment from now would cost a job (Eq. 1 and 8)."""
@@ -346,7 +346,7 @@ class Policies:
 
         What jobs of other policies were promised was promised on that schedule.
         """
-        if any(one.booking is not None for one in queue):
+        if any(one.reservation is not None for one in queue):
             return queue
         others = [one for one in queue if not self.is_planned(one.queued.policy)]
         if not others:
@@ -354,8 +354,8 @@ class Policies:
         moment = Moment(self._kernels, site.view, site.running, site.now_us)
         outlook = self._foresee(moment, [one.queued for one in others])
         names = site.view.names
-        found = {one.queued.ask.id: outlook.booking(k, names) for k, one in enumerate(others)}
-        return [replace(one, booking=found.get(one.queued.ask.id)) for one in queue]
+        found = {one.queued.ask.id: outlook.reservation(k, names) for k, one in enumerate(others)}
+        return [replace(one, reservation=found.get(one.queued.ask.id)) for one in queue]
 
     def _pack(self, view: ClusterView) -> tuple[ClusterView, Ints, Bools]:
         """Return the view packed; a view is not changed once it was shown, so the last is kept."""
@@ -369,12 +369,12 @@ class Policies:
             _code(policy)
         nodes = len(moment.view.names)
         if self._pool.nodes != nodes:
-            self._pool, self._foresight = Pool(nodes), None
-        if self._foresight is None:
-            self._foresight = Foresight(moment, CODES, self._pool)
-        elif not self._foresight.is_of(moment):
-            self._foresight = self._foresight.moved_to(moment)
-        return self._foresight.outlook(queue)
+            self._pool, self._lookahead = Pool(nodes), None
+        if self._lookahead is None:
+            self._lookahead = Lookahead(moment, CODES, self._pool)
+        elif not self._lookahead.is_of(moment):
+            self._lookahead = self._lookahead.moved_to(moment)
+        return self._lookahead.outlook(queue)
 
 
 def _as_told(view: ClusterView, told: Ints) -> Placed | Unplaceable:

@@ -2,7 +2,7 @@
 
 Events of one instant happen in this order: nodes whose time is over go off, executors end, jobs
 arrive, the queue is served (so an end wins over an arrival of the same instant). The loop can be
-left at any moment and taken up again: all state is in ``Course`` and ``Chronicle``.
+left at any moment and taken up again: all state is in ``Course`` and ``History``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tenure.placement.course import (
     WAITING,
     WAKE,
     WOKEN,
-    Chronicle,
     Course,
+    History,
     Rules,
     give_back,
     leave_line,
@@ -52,11 +52,11 @@ def clock_ns() -> int:
     return 0
 
 
-def serve(state: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> None:
+def serve(state: Course, history: History, jobs: Jobs, rules: Rules) -> None:
     """Let the queue policy place what it will at this moment."""
     while state.marks[WAITING] > 0:
         begun_ns = clock_ns()
-        picks = pick(state, chronicle, jobs, rules)
+        picks = pick(state, history, jobs, rules)
         state.marks[SPENT_NS] += clock_ns() - begun_ns
         state.marks[ASKED] += 1
         state.marks[WAKE] = picks.wake_us
@@ -66,20 +66,20 @@ def serve(state: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> None
             job, verdict = picks.job[k], picks.verdict[k]
             leave_line(state, job)
             if verdict > 0:
-                start_job(state, chronicle, jobs, job, verdict, picks.counts[k])
+                start_job(state, history, jobs, job, verdict, picks.counts[k])
                 state.marks[WOKEN] = 0
             else:
-                chronicle.verdict[job] = verdict
-                chronicle.placed_us[job] = state.marks[NOW]
+                history.verdict[job] = verdict
+                history.placed_us[job] = state.marks[NOW]
     state.marks[WAKE] = FOREVER_US
 
 
-def turn_away(state: Course, chronicle: Chronicle) -> None:
+def turn_away(state: Course, history: History) -> None:
     """Take the first waiting job out of the line; it will never run."""
     job = state.waiting[0]
     leave_line(state, job)
-    chronicle.verdict[job] = NO_ROOM
-    chronicle.placed_us[job] = state.marks[NOW]
+    history.verdict[job] = NO_ROOM
+    history.placed_us[job] = state.marks[NOW]
 
 
 def welcome(state: Course, arrivals: Arrivals) -> None:
@@ -91,9 +91,9 @@ def welcome(state: Course, arrivals: Arrivals) -> None:
     state.marks[ARRIVED] = arrived
 
 
-def next_event_us(state: Course, chronicle: Chronicle, jobs: Jobs, arrivals: Arrivals) -> int:
+def next_event_us(state: Course, history: History, jobs: Jobs, arrivals: Arrivals) -> int:
     """Return when something happens next, FOREVER_US if nothing does."""
-    next_us = next_end_us(state, chronicle)
+    next_us = next_end_us(state, history)
     if state.marks[ARRIVED] < arrivals.at_us.shape[0]:
         next_us = min(next_us, arrivals.at_us[state.marks[ARRIVED]])
     if state.marks[WAITING] > 0:
@@ -102,7 +102,7 @@ def next_event_us(state: Course, chronicle: Chronicle, jobs: Jobs, arrivals: Arr
 
 
 def replay(  # noqa: PLR0913, PLR0917 - a simulation is these things
-    state: Course, chronicle: Chronicle, jobs: Jobs, arrivals: Arrivals, rules: Rules, until_us: int
+    state: Course, history: History, jobs: Jobs, arrivals: Arrivals, rules: Rules, until_us: int
 ) -> None:
     """Let everything happen that is due by ``until_us``.
 
@@ -111,21 +111,21 @@ def replay(  # noqa: PLR0913, PLR0917 - a simulation is these things
     beside the decisions.
     """
     while True:
-        at_us = max(next_event_us(state, chronicle, jobs, arrivals), state.marks[NOW])
+        at_us = max(next_event_us(state, history, jobs, arrivals), state.marks[NOW])
         if at_us >= FOREVER_US and until_us == TO_THE_END and state.marks[WAITING] > 0:
-            turn_away(state, chronicle)
-            serve(state, chronicle, jobs, rules)
+            turn_away(state, history)
+            serve(state, history, jobs, rules)
             continue
         if at_us > until_us:
             return
         is_woken = state.marks[WAITING] > 0 and state.marks[WAKE] <= at_us
-        pass_time(state, chronicle, at_us, rules)
-        has_ended = give_back(state, chronicle, jobs)
+        pass_time(state, history, at_us, rules)
+        has_ended = give_back(state, history, jobs)
         welcome(state, arrivals)
         if has_ended or is_woken:
             state.marks[BLOCKED] = -1
             state.marks[WOKEN] = 0 if has_ended else 1
-        serve(state, chronicle, jobs, rules)
+        serve(state, history, jobs, rules)
 
 
 #: The kernels of this loop, each calling only those above it and those of ``decide``.

@@ -28,7 +28,7 @@ from tenure.placement import regroup as regrouping
 from tenure.placement.arrays import Jobs
 from tenure.placement.budget import count_in, within_budget
 from tenure.placement.choice import in_time, too_late
-from tenure.placement.course import DROPPED, NOW, Chronicle, Course, Rules
+from tenure.placement.course import DROPPED, NOW, Course, History, Rules
 from tenure.placement.decide import NO_NODE
 from tenure.placement.plan import DUE, LAST, LEFT, SPENT, TURN, UNSEEN, Plan
 from tenure.placement.precedence import (
@@ -229,24 +229,24 @@ def steps_for(jobs: Jobs, line: Ints) -> int:
     return 2 * int(total)
 
 
-def horizon_of(course: Course, chronicle: Chronicle, jobs: Jobs, line: Ints) -> Horizon:
+def horizon_of(course: Course, history: History, jobs: Jobs, line: Ints) -> Horizon:
     """Return the room from now on, with all that runs and ``line`` at their places taken out.
 
     Nobody but those who wait may be planned in it.
     """
     now_us, more = course.marks[NOW], steps_for(jobs, line_of(course))
-    room = timeline_of(course.fleet, ends_to_come(course, chronicle, jobs), now_us, more)
+    room = timeline_of(course.fleet, ends_to_come(course, history, jobs), now_us, more)
     for job in line:
         book(room, course.plan, jobs, job, 1)
     return Horizon(course.fleet, course.off_us, course.ready_us, jobs, course.plan, room, now_us)
 
 
-def arrive(course: Course, chronicle: Chronicle, jobs: Jobs, job: int) -> bool:
+def arrive(course: Course, history: History, jobs: Jobs, job: int) -> bool:
     """Plan a job that has come; False if it never fits."""
     plan, line = course.plan, line_of(course)
     others = line[plan.start_us[line] != UNSEEN]
     plan.since_us[job] = course.marks[NOW]
-    horizon = horizon_of(course, chronicle, jobs, others)
+    horizon = horizon_of(course, history, jobs, others)
     return take_in(horizon, others, job)
 
 
@@ -267,7 +267,7 @@ def due(plan: Plan, line: Ints, now_us: int, nodes: int) -> Picks:
     return Picks(ready, plan.mode[ready], counts, wake_us)
 
 
-def pick_planned(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> Picks:
+def pick_planned(course: Course, history: History, jobs: Jobs, rules: Rules) -> Picks:
     """Plan who has come since, and return whose start has come; a queue policy (``waiting``).
 
     Where it is time, some are put where they are best now before.
@@ -279,10 +279,10 @@ def pick_planned(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules)
         if rules.drops and now_us + jobs.local_us[job] > jobs.deadline_us[job]:
             return picked(job, DROPPED, np.zeros(nodes, dtype=np.int64), FOREVER_US)
     for job in line:
-        if course.plan.since_us[job] == UNSEEN and not arrive(course, chronicle, jobs, job):
+        if course.plan.since_us[job] == UNSEEN and not arrive(course, history, jobs, job):
             return picked(job, NO_NODE, np.zeros(nodes, dtype=np.int64), FOREVER_US)
     if due_us(course.plan) <= now_us:
-        horizon = horizon_of(course, chronicle, jobs, line)
+        horizon = horizon_of(course, history, jobs, line)
         improve(horizon, line)
     return due(course.plan, line, now_us, nodes)
 

@@ -2,8 +2,8 @@
 
 Theory of operation. Each node has a list of steps, for a job touches few nodes: step s lasts from
 ``at_us[s]`` to that of the step ``after[s]``, the last one (``after`` is END) for ever. Where
-booking leaves two steps in a row with the same room they become one, so that a timeline in which a
-job was put and taken out again is what it was.
+reservation leaves two steps in a row with the same room they become one, so that a timeline in
+which a job was put and taken out again is what it was.
 """
 
 from __future__ import annotations

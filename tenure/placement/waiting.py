@@ -1,6 +1,6 @@
 """Queue policies: which of the waiting jobs start now, and where.
 
-The seam. A queue policy is a kernel ``(course, chronicle, jobs, rules) -> Picks`` that ``pick``
+The seam. A queue policy is a kernel ``(course, history, jobs, rules) -> Picks`` that ``pick``
 calls for jobs of its number. It sees everything that a scheduler may know at ``marks[NOW]``: the
 fleet with free room and t_j (``course.fleet``), the jobs that have arrived and wait, in queue order
 (``line_of``), with their true deadlines (``jobs.deadline_us``), and what the running ones give back
@@ -31,8 +31,8 @@ from tenure.placement.course import (
     WAITING,
     WAKE,
     WOKEN,
-    Chronicle,
     Course,
+    History,
     Rules,
 )
 from tenure.placement.decide import NO_NODE, TOO_LATE, decide, quickest_us
@@ -54,12 +54,12 @@ class Picks(NamedTuple):
     wake_us: int
 
 
-def pick(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> Picks:
+def pick(course: Course, history: History, jobs: Jobs, rules: Rules) -> Picks:
     """Return what the queue policy of the first waiting job picks; someone waits."""
-    return head_of_line(course, chronicle, jobs, rules)
+    return head_of_line(course, history, jobs, rules)
 
 
-def head_of_line(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> Picks:
+def head_of_line(course: Course, history: History, jobs: Jobs, rules: Rules) -> Picks:
     """Try the first waiting job alone: all or nothing, no backfill (section 5 of the SLA paper).
 
     The head that did not fit is not tried again before room was given back or its time came. One
@@ -109,24 +109,24 @@ def line_of(course: Course) -> Ints:
     return course.waiting[: course.marks[WAITING]]
 
 
-def ends_to_come(course: Course, chronicle: Chronicle, jobs: Jobs) -> Ends:
+def ends_to_come(course: Course, history: History, jobs: Jobs) -> Ends:
     """Return what everything that runs will give back, sorted by end (then rank and node)."""
     running = np.sort(course.running[: course.marks[RUNNING]])
-    running = running[np.argsort(chronicle.end_us[running], kind="mergesort")]
+    running = running[np.argsort(history.end_us[running], kind="mergesort")]
     first = course.marks[ENDED]
     older = course.ends.end_us.shape[0] - first
-    size = older + np.sum(chronicle.used[running])
+    size = older + np.sum(history.used[running])
     node, cpu_m = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     memory, end_us = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     node[:older], cpu_m[:older] = course.ends.node[first:], course.ends.cpu_m[first:]
     memory[:older], end_us[:older] = course.ends.memory_bytes[first:], course.ends.end_us[first:]
     row = older
     for job in running:
-        for used in range(chronicle.first[job], chronicle.first[job] + chronicle.used[job]):
-            node[row] = chronicle.on[used]
-            cpu_m[row] = chronicle.executors[used] * jobs.cpu_m[job]
-            memory[row] = chronicle.executors[used] * jobs.memory_bytes[job]
-            end_us[row] = chronicle.end_us[job]
+        for used in range(history.first[job], history.first[job] + history.used[job]):
+            node[row] = history.on[used]
+            cpu_m[row] = history.executors[used] * jobs.cpu_m[job]
+            memory[row] = history.executors[used] * jobs.memory_bytes[job]
+            end_us[row] = history.end_us[job]
             row += 1
     order = np.argsort(end_us, kind="mergesort")
     return Ends(node[order], cpu_m[order], memory[order], end_us[order])

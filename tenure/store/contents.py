@@ -82,7 +82,8 @@ def _require_whole(db: sqlite3.Connection, path: Path) -> None:
 
 def _contents(db: sqlite3.Connection, path: Path, codec: Codec, version: int) -> Contents:
     records: dict[str, dict[str, Any]] = {kind: {} for kind in codec.kinds}
-    for kind, key, v, body in whole_records(db, path, version):
+    for old, key, v, body in whole_records(db, path, version):
+        kind = schema.kind_now(old, version)
         record = codec.decode(kind, key, v, body)
         records[kind][key] = record
     if version >= SINCE:

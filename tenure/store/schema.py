@@ -21,6 +21,10 @@ APPLICATION_ID = 0x74656E75
 
 Step = tuple[str, ...]
 
+#: Kinds of records whose name is another since a version.
+RENAMED_BY = 3
+RENAMED = {"graves": "tombstones", "bookings": "reservations"}
+
 STEPS: tuple[Step, ...] = (
     (
         """CREATE TABLE records (
@@ -37,8 +41,13 @@ STEPS: tuple[Step, ...] = (
     ),
     # what became of this file: which version made it, brought it forward, restored it
     ("CREATE TABLE history (at_us INTEGER NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL)",),
-    # what each row is to be (``sums.py``); those that are there are taken as they are
+    # kinds by the names that they have now; then what each row is to be (``sums.py``): those that
+    # are there are taken as they are
     (
+        *(
+            f"UPDATE records SET kind = '{new}' WHERE kind = '{old}'"
+            for old, new in RENAMED.items()
+        ),
         "ALTER TABLE records ADD COLUMN crc INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE events ADD COLUMN crc INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE logs ADD COLUMN crc INTEGER NOT NULL DEFAULT 0",
@@ -61,6 +70,11 @@ def tables_of(connection: sqlite3.Connection) -> int:
     """Return how many tables and indexes the file has."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     return int(tables)
+
+
+def kind_now(kind: str, version: int) -> str:
+    """Return the name that a kind of record has now, of a file of this version."""
+    return RENAMED.get(kind, kind) if version < RENAMED_BY else kind
 
 
 def check(connection: sqlite3.Connection, path: Path, steps: Sequence[Step] = STEPS) -> int:

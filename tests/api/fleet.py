@@ -206,8 +206,8 @@ class CoreBackend:
             return [self._end(effect.id, ""), *self._seen(effect)]
         if isinstance(effect, SwitchPower | SendInput | CollectOutput | AskJournal):
             return [self._end(effect.id, "")]
-        shelving = CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers
-        if isinstance(effect, shelving | PlanBatches):
+        on_tiers = CopyBlock | DropBlocks | SurveyTiers | CheckBlocks | MeasureTiers
+        if isinstance(effect, on_tiers | PlanBatches):
             is_plan = isinstance(effect, PlanBatches)
             outcome = self._planned(effect) if is_plan else self._shelve(effect)
             return [EffectEnded(at_us=self.now_us(), effect=effect.id, outcome=outcome)]

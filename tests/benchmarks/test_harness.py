@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from benchmarks import foresight, scale, submissions
+from benchmarks import lookahead, scale, submissions
 from benchmarks.figures import Report
 from benchmarks.footprint import large_fleet, submit_first
 from benchmarks.http import run
@@ -29,8 +29,8 @@ def test_scale() -> None:
     assert {"cpu_cores", "rss_mib", "livez_p50_ms", "submit_p50_ms", "nodes_p50_ms"} <= found
 
 
-def test_foresight() -> None:
-    report = foresight.measure(is_quick=True)
+def test_lookahead() -> None:
+    report = lookahead.measure(is_quick=True)
     assert {"run_s", "worker_peak_mib", "held_25_ms", "submit_p50_ms"} <= keys(report)
     made = next(figure for figure in report.figures if figure.key == "forecast_nodes")
     assert made.is_met, "the recorded past was read, and every node forecast"

@@ -67,7 +67,9 @@ def served(
                 key: usual.get(key, {}) | value if isinstance(value, dict) else value
                 for key, value in config.items()
             }
-            tenured = Tenured(folder, usual | merged, dict(cycles or {}))
+            tenured = Tenured(
+                folder, usual | merged, dict(cycles or {}), is_new=prepare is not _nothing
+            )
             tenured.start()
             try:
                 for spec in specs:

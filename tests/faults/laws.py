@@ -173,7 +173,7 @@ def records_are_whole(database: Path) -> list[str]:
     for key, move in records(database, "migrations").items():
         if move["step"] not in ("done", "rolled_back", "refused"):
             found.append(f"move {key} is still at {move['step']}")
-    return found + [f"grave {key} is still open" for key in records(database, "graves")]
+    return found + [f"tombstone {key} is still open" for key in records(database, "tombstones")]
 
 
 def story(scene: Scene, found: Sequence[str], since_us: int) -> list[str]:

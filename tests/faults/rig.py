@@ -158,7 +158,7 @@ class Rig:
         moving = [m for m in moves if m["step"] not in ("done", "rolled_back", "refused")]
         services = records(database, "services")
         restless = [key for key in self.load.services.values() if not _rests(services[key])]
-        return not (busy or moving or restless or records(database, "graves"))
+        return not (busy or moving or restless or records(database, "tombstones"))
 
     def verdict(self, *, did_engines_die: bool = False, apart: str = "") -> list[str]:
         """Return every breach of a law; the daemon is stopped for it, so that nothing moves.

@@ -32,7 +32,7 @@ class Watch:
         self._version = -1
         self._seq = self._last_seq()
         self._executors: dict[str, str] = {}
-        self._graves: set[str] = set()
+        self._tombstones: set[str] = set()
         self._records(Delta())
 
     def close(self) -> None:
@@ -72,10 +72,10 @@ class Watch:
             if self._executors.get(key) != states[key]:
                 delta.add(f"executor.{row['state']}", row["node"])
         self._executors = states
-        graves = {key: row["node"] for key, row in _rows(self._db, "graves")}
-        for key in graves.keys() - self._graves:
-            delta.add("grave.open", graves[key])
-        self._graves = set(graves)
+        tombstones = {key: row["node"] for key, row in _rows(self._db, "tombstones")}
+        for key in tombstones.keys() - self._tombstones:
+            delta.add("grave.open", tombstones[key])
+        self._tombstones = set(tombstones)
 
 
 def _rows(db: sqlite3.Connection, kind: str) -> Iterator[tuple[str, Json]]:
@@ -112,4 +112,4 @@ def standing(path: Path) -> set[str]:
     found |= {f"run.{row['state']}" for row in records(path, "runs").values()}
     found |= {f"job.{row['state']}" for row in records(path, "jobs").values()}
     found |= {f"node.{row['power']}" for row in records(path, "nodes").values()}
-    return found | ({"grave.open"} if records(path, "graves") else set())
+    return found | ({"grave.open"} if records(path, "tombstones") else set())

@@ -55,11 +55,20 @@ def kill(pid: int) -> None:
 class Tenured(DaemonProcess):
     """One daemon over all its lives, on one configuration."""
 
-    def __init__(self, folder: Path, config: dict[str, Any], cycles: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        cycles: dict[str, Any],
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """``is_new``: statistics are there before its first start."""
         self.folder = folder
         self.config_file = folder / "tenured.yml"
         self.state_dir = Path(config["state_dir"])
         argv = [sys.executable, "-m", "tenure.cli.daemon", "run", "--config", str(self.config_file)]
+        argv += ["--new"] if is_new else []
         super().__init__(argv, self.state_dir, folder / "tenured.log", cwd=ROOT)
         self.config, self.cycles = config, cycles
         self.starts = 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tenure.core.state.tables import Changes
-from tenure.model.container import ContainerState, Grave, Migration, Profile, Service, Step
+from tenure.model.container import ContainerState, Migration, Profile, Service, Step, Tombstone
 from tenure.model.job import Executor, Job
 from tenure.model.node import Node
 from tenure.model.resources import Resources, larger, total
@@ -92,20 +92,20 @@ def _resumed(changes: Changes) -> set[str]:
 def load_on(store: SimStore, name: str, needs: Needs) -> Resources:
     """Return what everything on a node needs, from the records and what was measured.
 
-    The grave of a copy whose successor, or whose move, holds room on the same node is not counted
-    beside it.
+    The tombstone of a copy whose successor, or whose move, holds room on the same node is not
+    counted beside it.
     """
     jobs: dict[str, Job] = store.table("jobs")
     executors: list[Executor] = list(store.table("executors").values())
     services: dict[str, Service] = store.table("services")
-    graves: list[Grave] = list(store.table("graves").values())
+    tombstones: list[Tombstone] = list(store.table("tombstones").values())
     moves: list[Migration] = list(store.table("migrations").values())
     parts = [jobs[e.job].spec.request for e in executors if e.node == name and not e.is_over]
     parts += [needs.of(s) for s in services.values() if s.node == name and s.state not in IDLE]
     here = {e.key for e in executors if e.node == name and not e.is_over}
     here |= {m.container for m in moves if m.target == name and not m.is_over}
-    dead = [g for g in graves if g.node == name and g.may_run and g.owner not in here]
-    # one buried in this transaction counted for what it needed when room was looked for
+    dead = [g for g in tombstones if g.node == name and g.may_run and g.owner not in here]
+    # one condemned in this transaction counted for what it needed when room was looked for
     parts += [_smaller(g.request, needs.of(services.get(g.owner))) for g in dead]
     parts += [
         m.request

@@ -87,7 +87,7 @@ def is_empty(store: SimStore, machine: Machine) -> None:
     on += [s.id for s in store.table("services").values() if s.node == name and s.state not in GONE]
     tasks: list[Task] = list(store.table("tasks").values())
     on += [task.key for task in tasks if task.node == name and task.state not in TASK_OVER]
-    on += [g.id for g in store.table("graves").values() if g.node == name]
+    on += [g.id for g in store.table("tombstones").values() if g.node == name]
     moves: list[Migration] = list(store.table("migrations").values())
     on += [m.id for m in moves if not m.is_over and name in (m.source, m.target)]
     if on:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenure.model.batch import Batch
-from tenure.model.container import ContainerState, Grave, Migration, Service
+from tenure.model.container import ContainerState, Migration, Service, Tombstone
 from tenure.model.drain import Drain
 from tenure.model.job import Job, JobState
 from tenure.model.ledger import Interval
@@ -54,8 +54,8 @@ def _unfinished(store: SimStore) -> Iterator[str]:
     batches: list[Batch] = list(store.table("batches").values())
     yield from (f"batch {batch.id} is {batch.state}" for batch in batches if not batch.is_over)
     yield from (f"effect {key} is open" for key in store.table("effects"))
-    graves: list[Grave] = list(store.table("graves").values())
-    yield from (f"grave {grave.id} on {grave.node} is open" for grave in graves)
+    tombstones: list[Tombstone] = list(store.table("tombstones").values())
+    yield from (f"tombstone {tombstone.id} on {tombstone.node} is open" for tombstone in tombstones)
     moves: list[Migration] = list(store.table("migrations").values())
     yield from (f"migration {move.id} is at {move.step}" for move in moves if not move.is_over)
     drains: list[Drain] = list(store.table("drains").values())

@@ -22,7 +22,7 @@ from typing import Any
 from tenure.core.state.params import Params
 from tenure.core.state.tables import Changes, PublicEvent
 from tenure.model.batch import TASK_OVER, Batch, Task
-from tenure.model.container import ContainerState, Grave, Migration, Service, Step
+from tenure.model.container import ContainerState, Migration, Service, Step, Tombstone
 from tenure.model.drain import Drain
 from tenure.model.effects import (
     DURABLE_KINDS,
@@ -76,11 +76,11 @@ class Laws:
 
     ``is_size_known`` False: others' containers were measured too, and L12 is not judged; ``needs``
     are what services count for.
-    ``excused`` are ways to start of which L6 and L20 say nothing: moves and graves were forgotten.
-    ``unseen`` are containers on nodes that neither a backup nor the configuration named, beside
-    which L2 and L6 let another copy run: nobody could know of them.
-    ``last_seq`` is the number before the first event that the store is to hold, ``checks`` what
-    L1 and L3 say of each kind of record.
+    ``excused`` are ways to start of which L6 and L20 say nothing: moves and tombstones were
+    forgotten. ``unseen`` are containers on nodes that neither a backup nor the configuration named,
+    beside which L2 and L6 let another copy run: nobody could know of them. ``last_seq`` is the
+    number before the first event that the store is to hold, ``checks`` what L1 and L3 say of each
+    kind of record.
     """
 
     def __init__(self, store: SimStore, machines: dict[str, Machine], timeline: Timeline) -> None:
@@ -129,7 +129,7 @@ class Laws:
             self._copies_apart(container, others, how)
 
     def _copies_apart(self, container: SimContainer, others: list[SimContainer], how: str) -> None:
-        """L6: what engines revive, or start late, may run beside its successor until buried."""
+        """L6: what engines revive, or start late, may run beside its successor until condemned."""
         owner, turn = copy_of(container)
         for other in others:
             turns = {turn, copy_of(other)[1]}
@@ -152,9 +152,9 @@ class Laws:
         )
 
     def _is_given_up(self, owner: str, turns: set[int]) -> bool:
-        """Whether one of two copies stands in a grave: engines revive those, graves end them."""
-        graves: list[Grave] = list(self.store.table("graves").values())
-        return any(g.owner == owner and g.turn in turns for g in graves)
+        """Whether one of two copies has a tombstone: engines revive those, tombstones end them."""
+        tombstones: list[Tombstone] = list(self.store.table("tombstones").values())
+        return any(g.owner == owner and g.turn in turns for g in tombstones)
 
     def _is_undead(
         self, owner: str, turns: set[int], one: SimContainer, other: SimContainer

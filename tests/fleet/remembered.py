@@ -25,7 +25,7 @@ def check(ctx: Context) -> None:
 def _line(ctx: Context) -> str:
     queued = [job for job in ctx.tables.jobs.values() if queue_order.is_queued(job)]
     due = [job.id for job in sorted(queued, key=queue_order.queue_key)]
-    found = list(ctx.index.line)
+    found = list(ctx.index.waiting_jobs)
     names = {job.spec.name: job.id for job in ctx.tables.jobs.values() if not job.is_over}
     if names != ctx.index.job_names:
         return f"names: {ctx.index.job_names}, should be {names}"

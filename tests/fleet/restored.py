@@ -103,9 +103,9 @@ class RestoredWorld(World):
             other = newest.get(owner)
             if container.is_alive and (other is None or copy_of(other)[1] < turn):
                 newest[owner] = container
-        graves = {(g.owner, g.turn) for g in self.around.store.table("graves").values()}
+        tombstones = {(g.owner, g.turn) for g in self.around.store.table("tombstones").values()}
         for owner, container in newest.items():
-            is_ours = copy_of(container) not in graves and not self._is_given_up(container)
+            is_ours = copy_of(container) not in tombstones and not self._is_given_up(container)
             if is_ours and self._is_meant_to_run(owner):
                 yield Runs(owner, container)
 

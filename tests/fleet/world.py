@@ -315,7 +315,7 @@ class World:
                 return
             if until_us > limit_us:
                 raise LawBroken("L5", "; ".join(unrest[:6]))
-            self._clear_graves()
+            self._clear_tombstones()
             self._make_way()
             until_us += LOOK_US
 
@@ -325,10 +325,10 @@ class World:
         found = healed.unrest(self.around.store, self.around.machines)
         return [*found, *self.kept.unrest()]
 
-    def _clear_graves(self) -> None:
-        """Have the operator switch on nodes that are off with graves on them."""
+    def _clear_tombstones(self) -> None:
+        """Have the operator switch on nodes that are off with tombstones on them."""
         store = self.around.store
-        named = {grave.node for grave in store.table("graves").values()}
+        named = {tombstone.node for tombstone in store.table("tombstones").values()}
         for name in sorted(named):
             if store.table("nodes")[name].power is Power.OFF:
                 self.clients.switch(name, "on")

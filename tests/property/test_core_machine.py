@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tenure.core.capacity.snapshots import Board
 from tenure.core.services.services import VANISHED
-from tenure.core.state.indexes import Strand
+from tenure.core.state.indexes import StageTasks
 from tenure.core.state.params import Params
 from tenure.core.state.tables import Tables
 from tenure.model.batch import BatchSpec, StageSpec
@@ -340,16 +340,20 @@ def _filled(index: Any) -> dict[str, Any]:
         value = getattr(index, name)
         is_map = isinstance(value, dict)
         found[name] = {k: v for k, v in value.items() if v} if is_map else value
-    found["strands"] = {key: _looked_through(strand) for key, strand in index.strands.items()}
+    found["strands"] = {
+        key: _looked_through(stage_tasks) for key, stage_tasks in index.tasks_by_stage.items()
+    }
     return found
 
 
-def _looked_through(strand: Strand) -> tuple[Strand, list[int]]:
+def _looked_through(stage_tasks: StageTasks) -> tuple[StageTasks, list[int]]:
     """Return a copy as nobody has looked at it yet, whose ``first``, which a look moves, has moved.
 
     What was found held back is in its place again.
     """
-    copy = replace(strand, tried=sorted([*strand.tried, *strand.held.values()]), held={})
+    copy = replace(
+        stage_tasks, tried=sorted([*stage_tasks.tried, *stage_tasks.held.values()]), held={}
+    )
     return copy, list(copy.fresh())
 
 

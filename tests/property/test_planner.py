@@ -10,17 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tenure.model.booking import Booking
 from tenure.model.placing import (
     Admitted,
-    Agenda,
     ClusterView,
     Occupied,
     Planned,
     Queued,
+    QueuePlan,
     Rotation,
     Situation,
 )
+from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US, US
 from tenure.placement import upkeep
 from tenure.placement.desk import Desk
@@ -75,11 +75,13 @@ def waiting(dice: random.Random, view: ClusterView, now_us: int, count: int) -> 
     return rows
 
 
-def booked(queue: Sequence[Planned], agenda: Agenda) -> list[Planned]:
-    return [replace(one, booking=agenda.bookings.get(one.queued.ask.id)) for one in queue]
+def booked(queue: Sequence[Planned], queue_plan: QueuePlan) -> list[Planned]:
+    return [
+        replace(one, reservation=queue_plan.reservations.get(one.queued.ask.id)) for one in queue
+    ]
 
 
-def story(placer: Policies, seed: int) -> list[Agenda]:
+def story(placer: Policies, seed: int) -> list[QueuePlan]:
     """Have jobs come, some of what runs end late, and the plan be kept; return every plan."""
     dice = random.Random(seed)
     now_us = 1000 * US
@@ -88,34 +90,34 @@ def story(placer: Policies, seed: int) -> list[Agenda]:
         Occupied(dice.randrange(len(view.names)), 0, 0, now_us + dice.randrange(100) * US)
         for _ in range(dice.randint(0, 3))
     ]
-    agendas: list[Agenda] = []
+    queue_plans: list[QueuePlan] = []
     queue: list[Planned] = []
     rotation = Rotation()
     for new in waiting(dice, view, now_us, 10):
         site = Situation(view, running, now_us)
         answer = placer.admit_planned(site, queue, new, rotation=rotation)
         if isinstance(answer, Admitted):
-            assert answer.agenda is not None
-            agendas.append(answer.agenda)
-            queue = booked([*queue, new], answer.agenda)
-            rotation = answer.agenda.rotation
+            assert answer.queue_plan is not None
+            queue_plans.append(answer.queue_plan)
+            queue = booked([*queue, new], answer.queue_plan)
+            rotation = answer.queue_plan.rotation
         now_us += dice.choice((0, 1, US))
         kept = placer.plan(Situation(view, running, now_us), queue, rotation=rotation)
-        agendas.append(kept)
+        queue_plans.append(kept)
         queue, rotation = booked(queue, kept), kept.rotation
-    return agendas
+    return queue_plans
 
 
-def most_used(view: ClusterView, queue: Sequence[Planned], agenda: Agenda) -> None:
+def most_used(view: ClusterView, queue: Sequence[Planned], queue_plan: QueuePlan) -> None:
     """At every start, what is planned on a node fits what is free there."""
     asks = {one.queued.ask.id: one.queued.ask for one in queue}
-    places: list[Booking] = list(agenda.bookings.values())
-    for at_us in {booking.start_us for booking in places}:
+    places: list[Reservation] = list(queue_plan.reservations.values())
+    for at_us in {reservation.start_us for reservation in places}:
         used = np.zeros(len(view.names), dtype=np.int64)
-        for booking in places:
-            if booking.start_us <= at_us < booking.end_us:
-                for name, count in booking.counts:
-                    used[view.names.index(name)] += count * asks[booking.job].cpu_m
+        for reservation in places:
+            if reservation.start_us <= at_us < reservation.end_us:
+                for name, count in reservation.counts:
+                    used[view.names.index(name)] += count * asks[reservation.job].cpu_m
         assert (used <= view.free_cpu_m).all()
 
 
@@ -128,25 +130,27 @@ def test_promises_are_kept_by_every_later_plan(seed: int) -> None:
     rotation = Rotation()
     for new in waiting(dice, view, now_us, 12):
         site = Situation(view, [], now_us)
-        before = {one.queued.ask.id: one.booking for one in queue}
+        before = {one.queued.ask.id: one.reservation for one in queue}
         answer = PLAIN.admit_planned(site, queue, new, rotation=rotation)
         if not isinstance(answer, Admitted):
             continue
-        assert answer.agenda is not None
-        queue = booked([*queue, new], answer.agenda)
-        rotation = answer.agenda.rotation
+        assert answer.queue_plan is not None
+        queue = booked([*queue, new], answer.queue_plan)
+        rotation = answer.queue_plan.rotation
         promised[new.queued.ask.id] = new.queued.ask.deadline_us or FOREVER_US
-        most_used(view, queue, answer.agenda)
+        most_used(view, queue, answer.queue_plan)
         for one in queue:
-            key, booking = one.queued.ask.id, one.booking
-            assert booking is not None
-            assert booking.end_us < promised[key], key
-            assert sum(count for _, count in booking.counts) == one.queued.ask.executors
+            key, reservation = one.queued.ask.id, one.reservation
+            assert reservation is not None
+            assert reservation.end_us < promised[key], key
+            assert sum(count for _, count in reservation.counts) == one.queued.ask.executors
             old = before.get(key)
             if old is not None and one.rank < new.rank:
-                assert booking.end_us <= max(old.end_us, one.guard_us), "put off by lower priority"
-            if old is not None and booking.end_us > old.end_us:
-                assert booking.end_us < one.guard_us
+                assert reservation.end_us <= max(old.end_us, one.guard_us), (
+                    "put off by lower priority"
+                )
+            if old is not None and reservation.end_us > old.end_us:
+                assert reservation.end_us < one.guard_us
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -197,18 +201,20 @@ def on_one_look(placer: Policies, seed: int) -> int:
             look = again.look if isinstance(again, Admitted) else None
         else:
             assert isinstance(alone, Admitted)
-            assert alone.agenda is not None
-            assert found.agenda is not None
-            assert not found.agenda.is_whole
+            assert alone.queue_plan is not None
+            assert found.queue_plan is not None
+            assert not found.queue_plan.is_whole
             assert found.forecast == alone.forecast
-            assert found.agenda.rotation == alone.agenda.rotation
-            kept = {one.queued.ask.id: one.booking for one in queue} | found.agenda.bookings
-            assert kept == alone.agenda.bookings
+            assert found.queue_plan.rotation == alone.queue_plan.rotation
+            kept = {
+                one.queued.ask.id: one.reservation for one in queue
+            } | found.queue_plan.reservations
+            assert kept == alone.queue_plan.reservations
             looked += 1
         if isinstance(alone, Admitted):
-            assert alone.agenda is not None
+            assert alone.queue_plan is not None
             queue.insert(position, new)
-            queue, rotation = booked(queue, alone.agenda), alone.agenda.rotation
+            queue, rotation = booked(queue, alone.queue_plan), alone.queue_plan.rotation
     return looked
 
 

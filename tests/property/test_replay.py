@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tenure.model.placing import Occupied, Queued
 from tenure.model.units import US
 from tenure.placement.arrays import ends_of, fleet_of, jobs_of
-from tenure.placement.course import Rules, open_chronicle, open_course
+from tenure.placement.course import Rules, open_course, open_history
 from tenure.placement.names import POLICIES
 from tenure.placement.policies import Policies
 from tenure.placement.replay import TO_THE_END, Arrivals, replay
@@ -62,15 +62,15 @@ def test_a_queue_that_is_there_ends_as_the_admission_foresees(
     foreseen = PLAIN.predict(view, running, queue, NOW)
     jobs = jobs_of(queue, [POLICIES.index(q.policy) for q in queue], len(nodes))
     course = open_course(fleet_of(view), ends_of(running, NOW), len(queue), NOW)
-    chronicle = open_chronicle(course, jobs)
+    history = open_history(course, jobs)
     arrivals = Arrivals(np.full(len(queue), NOW, dtype=np.int64), np.arange(len(queue)))
-    replay(course, chronicle, jobs, arrivals, AS_SCHEDULED, TO_THE_END)
+    replay(course, history, jobs, arrivals, AS_SCHEDULED, TO_THE_END)
     for k, queued in enumerate(queue):
         cast = foreseen[queued.ask.id]
         if cast is None:
-            assert chronicle.verdict[k] < 0
+            assert history.verdict[k] < 0
         else:
-            found = (chronicle.start_us[k], chronicle.end_us[k], chronicle.cost_nano[k])
+            found = (history.start_us[k], history.end_us[k], history.cost_nano[k])
             assert found == (cast.start_us, cast.end_us, cast.cost_nano)
 
 

@@ -135,13 +135,13 @@ def test_what_is_planned_in_time_is_in_time(cluster: Cluster, jobs: Workload) ->
         promised |= set(seen.tolist())
     stage.run()
     late = np.flatnonzero(
-        (stage.chronicle.verdict > 0) & (stage.chronicle.end_us >= stage.jobs.deadline_us)
+        (stage.history.verdict > 0) & (stage.history.end_us >= stage.jobs.deadline_us)
     )
     assert not promised & set(late.tolist())
     # and nobody starts later than the plan said last
-    ran = np.flatnonzero(stage.chronicle.verdict > 0)
-    assert (stage.chronicle.placed_us[ran] == stage.course.plan.start_us[ran]).all()
-    assert (stage.chronicle.end_us[ran] <= stage.course.plan.end_us[ran]).all()
+    ran = np.flatnonzero(stage.history.verdict > 0)
+    assert (stage.history.placed_us[ran] == stage.course.plan.start_us[ran]).all()
+    assert (stage.history.end_us[ran] <= stage.course.plan.end_us[ran]).all()
 
 
 @given(clusters(), workloads(), st.randoms(use_true_random=False))

@@ -27,13 +27,13 @@ def test_a_copy_that_is_found_gone() -> None:
         bench.end(effect)
     bench.listed("n")
     assert bench.batch().is_over
-    assert bench.state.ctx.graves_on("m")
+    assert bench.state.ctx.tombstones_on("m")
     bench.say(Tick(at_us=0), after_us=retention.PERIOD_US)
     assert "b" not in bench.tables.batches
     assert bench.tables.tasks
     bench.connect_again("m")
     bench.listed("m")
-    assert not bench.state.ctx.graves_on("m")
+    assert not bench.state.ctx.tombstones_on("m")
 
 
 def test_a_copy_that_may_run_beside_others_that_are_lent_to() -> None:
@@ -42,7 +42,7 @@ def test_a_copy_that_may_run_beside_others_that_are_lent_to() -> None:
     bench.finish(0)
     bench.end(bench.open("retire"), Refused("start_blocked", "held"))
     assert bench.batch().state is BatchState.SUCCEEDED
-    assert any(grave.may_run for grave in bench.state.ctx.graves_on("n"))
+    assert any(tombstone.may_run for tombstone in bench.state.ctx.tombstones_on("n"))
     bench.say(Tick(at_us=0), after_us=retention.PERIOD_US)
     assert "b" not in bench.tables.batches
     assert "b/0" in bench.tables.tasks

@@ -23,4 +23,4 @@ def test_it_is_given_up_when_the_plan_expires() -> None:
     wait(bench, 200)
     assert the_move(bench).step is Step.ROLLED_BACK
     assert bench.tables.services[service].state is ContainerState.RUNNING
-    assert [(g.node, g.may_run) for g in bench.tables.graves.values()] == [("t", False)]
+    assert [(g.node, g.may_run) for g in bench.tables.tombstones.values()] == [("t", False)]

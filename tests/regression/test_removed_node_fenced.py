@@ -19,7 +19,7 @@ def test_it_is_forgotten_with_the_copies_that_died_with_it() -> None:
     assert bench.tables.nodes["a"].is_removed
     fence(bench, "a")
     assert "a" not in bench.tables.nodes
-    assert not len(bench.tables.graves)
+    assert not len(bench.tables.tombstones)
     assert not len(bench.tables.drains)
     assert [e.type for e in bench.public if e.subject == "a"][-1] == "node.forgotten"
     wait(bench, 10)
@@ -53,7 +53,7 @@ def test_named_and_fenced_it_stays_with_what_is_to_be_cleared_away() -> None:
     fence(bench, "a")
     wait(bench, 10)
     assert "a" in bench.tables.nodes
-    assert [grave.node for grave in bench.tables.graves.values()] == ["a"]
+    assert [tombstone.node for tombstone in bench.tables.tombstones.values()] == ["a"]
 
 
 def test_removed_and_merely_lost_it_is_waited_for() -> None:

@@ -53,8 +53,8 @@ def test_the_next_attempt_waits_until_somebody_has_cleared_the_one_before() -> N
         assert not bench.has_open("create"), "its process may run"
         bench.listed("a", replace(shown(made, "c1"), is_torn=True))
     assert told(bench) == ["j/0"], "said once"
-    (grave,) = bench.tables.graves.values()
-    assert grave.reason == "held"
+    (tombstone,) = bench.tables.tombstones.values()
+    assert tombstone.reason == "held"
     (executor,) = views.explain(bench.state.ctx, Policies(), "j")["executors"]
     assert (executor["blocked"]["node"], executor["blocked"]["engine_id"]) == ("a", "c1")
     bench.end(bench.open("retire"), Done())

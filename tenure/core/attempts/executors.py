@@ -17,7 +17,7 @@ from tenure.core.blocks import pins, tiers
 from tenure.core.capacity import ledger
 from tenure.core.state.context import Context
 from tenure.model.batch import CHUNK_NAME, INPUT_FOLDER
-from tenure.model.container import Grave
+from tenure.model.container import Tombstone
 from tenure.model.effects import CreateContainer, Relist, StartContainer
 from tenure.model.facts import (
     LABEL_ATTEMPT,
@@ -75,7 +75,7 @@ def advance(ctx: Context, executor: Executor, job: Job) -> None:
 
 
 def _create(ctx: Context, executor: Executor, job: Job) -> None:
-    if executor.attempt > 1 and any(g.may_run for g in ctx.graves_of(executor.key)):
+    if executor.attempt > 1 and any(g.may_run for g in ctx.tombstones_of(executor.key)):
         return  # the attempt before may still be running: no executor runs twice
     if not pins.are_there(ctx, executor, job):
         _choose_copies(ctx, executor)
@@ -283,7 +283,7 @@ def renew(ctx: Context, over: Executor, *, node: str) -> Executor:
 
 
 def abandon(ctx: Context, executor: Executor, note: str) -> None:
-    """Stop an executor whose job ends early; its grave holds its room until it is gone."""
+    """Stop an executor whose job ends early; its tombstone holds its room until it is gone."""
     may_run = executor.state in (S.STARTING, S.RUNNING) or executor.is_unsure
     over = to(ctx, executor, S.ABANDONED, note=note, finished_us=ctx.now_us)
     ledger.end_stay(ctx, stay_of(executor))
@@ -292,11 +292,11 @@ def abandon(ctx: Context, executor: Executor, note: str) -> None:
 
 
 def inter(ctx: Context, over: Executor, *, may_run: bool) -> None:
-    """Put an attempt that is over into its grave."""
+    """Put an attempt that is over into its tombstone."""
     if not over.node:
         return
     request = ctx.tables.jobs[over.job].spec.request if may_run else Resources()
-    grave = Grave(
+    tombstone = Tombstone(
         id=f"{over.key}/{over.attempt}",
         node=over.node,
         owner=over.key,
@@ -309,7 +309,7 @@ def inter(ctx: Context, over: Executor, *, may_run: bool) -> None:
         grace_s=ctx.params.grace_stop_s,
         logs_key=f"{over.key}/{over.attempt}",
     )
-    tombstones.bury(ctx, grave)
+    tombstones.condemn(ctx, tombstone)
 
 
 def place(ctx: Context, executor: Executor, node: str) -> Executor:

@@ -3,7 +3,7 @@
 Theory of operation. An attempt gets a node; its container is created under a name that is the same
 after any restart; its input is sent into the container, read back and compared; then it is
 started. Ended well, its output is brought to the daemon's disk, and only then it is done; its
-container is removed in any case, by its grave. Whatever was started and whose end is not known
+container is removed in any case, by its tombstone. Whatever was started and whose end is not known
 holds back the next attempt, so that no task runs twice at a time.
 
 What ended unknown is not tried again on the same container: a send that comes late would write
@@ -27,7 +27,7 @@ from tenure.model.batch import (
     Task,
     TaskState,
 )
-from tenure.model.container import Grave
+from tenure.model.container import Tombstone
 from tenure.model.effects import (
     AskJournal,
     CollectOutput,
@@ -229,7 +229,7 @@ def _done(ctx: Context, task: Task, outcome: Done) -> None:
     elif task.state is S.COLLECTING:
         note = "" if task.fetches else task.note
         done = to(ctx, task, S.DONE, output_bytes=outcome.moved_bytes, note=note)
-        bury(ctx, done, may_run=False)
+        condemn(ctx, done, may_run=False)
         ctx.publish("task.done", task.key, node=task.node, stage=task.stage)
 
 
@@ -290,7 +290,7 @@ def fail(ctx: Context, task: Task, note: str, *, code: int = 125, may_run: bool 
         finished_us=ctx.now_us,
         failures=task.failures + 1,
     )
-    bury(ctx, over, may_run=may_run)
+    condemn(ctx, over, may_run=may_run)
     batch = ctx.tables.batches[task.batch]
     ctx.put_batch(replace(batch, retried=batch.retried + 1))
     ctx.publish("task.failed", task.key, node=task.node, exit_code=code, note=note)
@@ -301,7 +301,7 @@ def fail(ctx: Context, task: Task, note: str, *, code: int = 125, may_run: bool 
 def lose(ctx: Context, task: Task, note: str, *, may_run: bool = False) -> None:
     """End an attempt by the fleet's doing, and begin the next one, unless it was too often."""
     over = to(ctx, task, S.ABANDONED, note=note, finished_us=ctx.now_us, mishaps=task.mishaps + 1)
-    bury(ctx, over, may_run=may_run)
+    condemn(ctx, over, may_run=may_run)
     ctx.publish("task.lost", task.key, node=task.node, note=note)
     if over.mishaps <= ctx.params.task_mishaps:
         renew(ctx, over)
@@ -313,7 +313,7 @@ def reclaim(ctx: Context, task: Task, why: str) -> None:
         return
     may_run = task.state in (S.STARTING, S.RUNNING) or task.is_unsure or bool(task.effect)
     over = to(ctx, task, S.ABANDONED, note=why, finished_us=ctx.now_us, reclaims=task.reclaims + 1)
-    bury(ctx, over, may_run=may_run)
+    condemn(ctx, over, may_run=may_run)
     batch = ctx.tables.batches[task.batch]
     ctx.put_batch(replace(batch, reclaimed=batch.reclaimed + 1))
     ctx.publish("task.reclaimed", task.key, node=task.node, why=why)
@@ -353,7 +353,7 @@ def withdraw(ctx: Context, task: Task) -> None:
     It had not to leave its node: a later plan may have it there again.
     """
     over = to(ctx, task, S.ABANDONED, note="planned elsewhere", finished_us=ctx.now_us)
-    bury(ctx, over, may_run=bool(task.effect) or task.is_unsure)
+    condemn(ctx, over, may_run=bool(task.effect) or task.is_unsure)
     renew(ctx, over, shunned=over.shunned)
 
 
@@ -361,16 +361,16 @@ def abandon(ctx: Context, task: Task, note: str) -> None:
     """Stop a task whose batch ends early."""
     may_run = task.state in (S.STARTING, S.RUNNING) or task.is_unsure or bool(task.effect)
     over = to(ctx, task, S.ABANDONED, note=note, finished_us=ctx.now_us)
-    bury(ctx, over, may_run=may_run)
+    condemn(ctx, over, may_run=may_run)
 
 
-def bury(ctx: Context, over: Task, *, may_run: bool) -> None:
+def condemn(ctx: Context, over: Task, *, may_run: bool) -> None:
     """Have the container of an attempt that is over removed once its log is kept."""
     pins.release(ctx, over)
     if not over.node:
         return
     key = f"{over.key}/{over.attempt}"
-    grave = Grave(
+    tombstone = Tombstone(
         id=key,
         node=over.node,
         owner=over.key,
@@ -382,7 +382,7 @@ def bury(ctx: Context, over: Task, *, may_run: bool) -> None:
         grace_s=GRACE_S,
         logs_key=key,
     )
-    tombstones.bury(ctx, grave)
+    tombstones.condemn(ctx, tombstone)
 
 
 # listings

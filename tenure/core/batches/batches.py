@@ -2,7 +2,7 @@
 
 All or nothing: a batch is accepted if all of its tasks can be done within the window beside those
 before it, which the holistic planner says (``planning``); what is plainly wrong is refused at once.
-Then tasks begin as planned (``roster``); those of a batch that has no plan are given to the nodes
+Then tasks begin as planned (``dispatch``); those of a batch that has no plan are given to the nodes
 that can lend most, in the order of arrival. Tasks end as soon as owners need their memory; of CPU
 they get what is left anyway.
 """
@@ -19,7 +19,7 @@ from tenure.core.dispatch import backoff, dispatch_list, input_replicas, planned
 from tenure.core.nodes import harvestable
 from tenure.core.state import schedule_parts, work_limits
 from tenure.core.state.context import Context
-from tenure.core.state.indexes import Strand
+from tenure.core.state.indexes import StageTasks
 from tenure.model.batch import (
     BATCH_TRANSITIONS,
     EXITED,
@@ -191,7 +191,7 @@ def review_touched(ctx: Context) -> None:
     for key in touched:
         task = ctx.tables.tasks.get(key)
         if task is not None and task.batch in ctx.tables.batches:
-            is_end = task.state is S.DONE and not _strand(ctx, task).undone
+            is_end = task.state is S.DONE and not _stage_tasks(ctx, task).undone
             if task.state is S.PENDING:
                 backoff.release(ctx, task)
             if is_end or task.state is S.PENDING:
@@ -202,8 +202,8 @@ def review_touched(ctx: Context) -> None:
         review(ctx, batch)
 
 
-def _strand(ctx: Context, task: Task) -> Strand:
-    return ctx.index.strands[task.batch, task.stage]
+def _stage_tasks(ctx: Context, task: Task) -> StageTasks:
+    return ctx.index.tasks_by_stage[task.batch, task.stage]
 
 
 def _judge(ctx: Context, task: Task) -> None:
@@ -222,12 +222,12 @@ def review(ctx: Context, key: str) -> None:
     if batch.is_ending:
         _wind_down(ctx, batch)
         return
-    strands = [ctx.index.strands[key, stage.name] for stage in batch.spec.stages]
-    waiting = sum(len(strand.pending) for strand in strands)
+    tasks_by_stage = [ctx.index.tasks_by_stage[key, stage.name] for stage in batch.spec.stages]
+    waiting = sum(len(stage_tasks.pending) for stage_tasks in tasks_by_stage)
     if batch.state is B.ACCEPTED and waiting < batch.spec.tasks:
         batch = to(ctx, replace(batch, started_us=ctx.now_us), B.RUNNING)
     input_replicas.release(ctx, batch)
-    if not any(strand.undone for strand in strands):
+    if not any(stage_tasks.undone for stage_tasks in tasks_by_stage):
         to(ctx, replace(batch, finished_us=ctx.now_us), B.SUCCEEDED)
 
 
@@ -239,19 +239,19 @@ def tasks_of(ctx: Context, batch: Batch) -> list[Task]:
 def _wind_down(ctx: Context, batch: Batch) -> None:
     """Stop what is left; the batch is over when nothing of it can be running any more."""
     input_replicas.release(ctx, batch)
-    strands = [ctx.index.strands[batch.id, stage.name] for stage in batch.spec.stages]
-    if ctx.work.is_spent and any(strand.open for strand in strands):
+    tasks_by_stage = [ctx.index.tasks_by_stage[batch.id, stage.name] for stage in batch.spec.stages]
+    if ctx.work.is_spent and any(stage_tasks.open for stage_tasks in tasks_by_stage):
         ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
         return  # each task of it that ends has it reviewed: nothing is sorted for that
-    for strand in strands:
-        for index in sorted(strand.open):
+    for stage_tasks in tasks_by_stage:
+        for index in sorted(stage_tasks.open):
             if ctx.work.is_spent:
                 ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
                 return
             task = ctx.tables.tasks[f"{batch.id}/{index}"]
             ctx.work.spend(work_limits.END if not task.node else work_limits.PLACE)
             tasks.abandon(ctx, task, batch.reason)
-    if ctx.index.haunts.get(batch.id):
+    if ctx.index.tombstoned.get(batch.id):
         return
     state = B.CANCELLED if batch.is_cancelling else B.FAILED
     to(ctx, replace(batch, finished_us=ctx.now_us), state)
@@ -309,7 +309,7 @@ def _give_way(ctx: Context, name: str) -> None:
 def _serve(ctx: Context, batch: Batch) -> None:
     """Place the pending tasks of every stage whose turn has come."""
     for stage in batch.spec.stages:
-        is_waiting = bool(ctx.index.strands[batch.id, stage.name].pending)
+        is_waiting = bool(ctx.index.tasks_by_stage[batch.id, stage.name].pending)
         if is_waiting and dispatch_list.has_turn(ctx, batch, stage):
             is_planned = planning.is_planned(ctx, batch.id)
             if stage.dataset is not None and (dispatch_list.is_matched(stage) or not is_planned):

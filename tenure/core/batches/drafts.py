@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tenure.core.state import work_limits
 from tenure.core.state.context import Context
-from tenure.core.state.indexes import Strand
+from tenure.core.state.indexes import StageTasks
 from tenure.model.batch import BatchSpec, Task
 from tenure.model.events import SubmitBatch
 
@@ -36,7 +36,7 @@ def put(ctx: Context, task: Task) -> None:
     """Store a task of a batch that is not there yet."""
     while task.batch in ctx.index.remains:  # it comes again by the same id
         _drop_one(ctx, task.batch)
-    ctx.index.strands.setdefault((task.batch, task.stage), Strand()).take(None, task)
+    ctx.index.tasks_by_stage.setdefault((task.batch, task.stage), StageTasks()).take(None, task)
     ctx.tables.tasks.put(task.key, task)
 
 
@@ -45,7 +45,7 @@ def drop(ctx: Context, batch: str, spec: BatchSpec) -> None:
     ctx.index.remains[batch] = spec.tasks
     ctx.arm(ctx.now_us, MACHINE, "all")
     for stage in spec.stages:
-        ctx.index.strands.pop((batch, stage.name), None)
+        ctx.index.tasks_by_stage.pop((batch, stage.name), None)
 
 
 def on_timer(ctx: Context, key: str) -> None:
@@ -75,4 +75,4 @@ def sweep(ctx: Context) -> None:
     table, batches = ctx.tables.tasks, ctx.tables.batches
     for key, task in [row for row in table.items() if row[1].batch not in batches]:
         table.drop(key)
-        ctx.index.strands.pop((task.batch, task.stage), None)
+        ctx.index.tasks_by_stage.pop((task.batch, task.stage), None)

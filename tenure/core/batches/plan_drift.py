@@ -23,17 +23,22 @@ def drift(ctx: Context, slack_us: int) -> str:
     are looked at with each call, in a circle. O(stages) each.
     """
     names = sorted(node.name for node in ctx.tables.nodes.values() if _may_drift(ctx, node))
-    begin = bisect_left(names, ctx.own(dispatch_list.Roster).looked)
+    begin = bisect_left(names, ctx.own(dispatch_list.DispatchList).looked)
     circle = [*names[begin:], *names[:begin]]
-    ctx.own(dispatch_list.Roster).looked = circle[DRIFT_NODES] if len(circle) > DRIFT_NODES else ""
+    ctx.own(dispatch_list.DispatchList).looked = (
+        circle[DRIFT_NODES] if len(circle) > DRIFT_NODES else ""
+    )
     for name in circle[:DRIFT_NODES]:
-        node, entries = ctx.tables.nodes[name], ctx.own(dispatch_list.Roster).entries.get(name, [])
+        node, entries = (
+            ctx.tables.nodes[name],
+            ctx.own(dispatch_list.DispatchList).entries.get(name, []),
+        )
         is_late = bool(entries) and _is_late(ctx, node, entries[0], slack_us)
         if is_late or _is_stuck(ctx, node, slack_us):
             return f"{name} is behind its plan"
         if (
             not entries
-            and not ctx.own(dispatch_list.Roster).apart.get(name)
+            and not ctx.own(dispatch_list.DispatchList).apart.get(name)
             and _is_early(ctx, node, slack_us)
         ):
             return f"{name} is ahead of its plan"
@@ -50,8 +55,8 @@ def _is_early(ctx: Context, node: Node, slack_us: int) -> bool:
         return False
     late = (
         (key, at)
-        for key, at in ctx.own(dispatch_list.Roster).latest.items()
-        if ctx.own(dispatch_list.Roster).left.get(key)
+        for key, at in ctx.own(dispatch_list.DispatchList).latest.items()
+        if ctx.own(dispatch_list.DispatchList).left.get(key)
     )
     return any(_could_begin(ctx, node, key, at_us - slack_us) for key, at_us in sorted(late))
 

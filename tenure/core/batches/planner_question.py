@@ -54,7 +54,7 @@ class Asked:
 class Intake:
     """An answer that is being taken in: schedules by batch, and batches that will be accepted.
 
-    ``tasks`` of these are still to be made; ``listing`` is the roster that comes of it.
+    ``tasks`` of these are still to be made; ``listing`` is the dispatch list that comes of it.
     """
 
     asked: Asked

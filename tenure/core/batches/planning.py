@@ -4,7 +4,7 @@ Theory of operation. A submission that is not refused at once waits for a plan, 
 it is told within ``Params.reply_us`` that there is none. One question is open at a time: all open
 batches in the order of their arrival, and those that wait. The answer accepts or refuses each
 whole. What it says of when and where tasks begin is kept as the schedules of the batches and
-enacted by ``roster``. Where the plan is not proven, it is asked for once more with more time.
+enacted by ``dispatch``. Where the plan is not proven, it is asked for once more with more time.
 
 A question about a thousand nodes, and an answer for ten thousand tasks, are worked on in slices
 (``slices``), with other events between: a question is first a ``Draft``, an answer an ``Intake``.
@@ -147,7 +147,7 @@ def _drawn_up(ctx: Context, draft: Draft) -> bool:
         batch = ctx.tables.batches.get(draft.left.pop(0))
         if batch is None or batch.is_over or batch.is_ending:
             continue
-        ctx.own(dispatch_list.Roster).placed.pop(
+        ctx.own(dispatch_list.DispatchList).placed.pop(
             batch.id, None
         )  # what begins from now on the answer does not know
         need = draft.survey.of_batch(batch)
@@ -339,7 +339,7 @@ def _take_in(ctx: Context) -> None:
 
 
 def _conclude(ctx: Context, intake: Intake) -> None:
-    """Store and answer what is accepted, and have the roster go by the new schedules."""
+    """Store and answer what is accepted, and have the dispatch list go by the new schedules."""
     state, aim = ctx.own(Planning), intake.asked.aim
     accepted = 0
     for command in intake.coming:
@@ -457,8 +457,8 @@ def _is_short(ctx: Context, batch: Batch) -> bool:
     for stage in batch.spec.stages:
         if dispatch_list.is_matched(stage):
             continue
-        waiting = len(ctx.index.strands[batch.id, stage.name].pending)
-        if waiting > ctx.own(dispatch_list.Roster).left.get((batch.id, stage.name), 0):
+        waiting = len(ctx.index.tasks_by_stage[batch.id, stage.name].pending)
+        if waiting > ctx.own(dispatch_list.DispatchList).left.get((batch.id, stage.name), 0):
             return True
     return False
 
@@ -485,7 +485,7 @@ def is_planned(ctx: Context, batch: str) -> bool:
 def reset(ctx: Context) -> None:
     """Begin with nothing asked and nothing planned."""
     ctx.put_own(Planning())
-    ctx.put_own(dispatch_list.Roster())
+    ctx.put_own(dispatch_list.DispatchList())
 
 
 def rearm(ctx: Context) -> None:

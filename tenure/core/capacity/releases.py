@@ -32,7 +32,7 @@ class Occupants:
         self._columns[0][rows] = NOBODY
         self._free += rows
         here = ctx.executors_on(name)
-        going = [grave.request for grave in ctx.graves_on(name) if grave.may_run]
+        going = [tombstone.request for tombstone in ctx.tombstones_on(name) if tombstone.may_run]
         count = len(here) + len(going)
         if not count:
             return

@@ -125,7 +125,7 @@ class Loads(Owned):
 
 
 def load_on(ctx: Context, node: str) -> Load:
-    """Return the load of a node: executors; services, arriving moves, graves, foreign use.
+    """Return the load of a node: executors; services, arriving moves, tombstones, foreign use.
 
     Kept until something on the node changes (``Context.forget_loads``): an event touches one node,
     a scheduling pass looks at all.
@@ -141,11 +141,11 @@ def _load_on(ctx: Context, node: str) -> Load:
     executors = total(ctx.tables.jobs[e.job].spec.request for e in ctx.executors_on(node))
     services = [s for s in ctx.services_on(node) if s.state not in IDLE_SERVICE]
     parts = [need_of(ctx, service) for service in services]
-    graves = [grave for grave in ctx.graves_on(node) if grave.may_run]
-    parts += [grave.request for grave in graves]
+    tombstones = [tombstone for tombstone in ctx.tombstones_on(node) if tombstone.may_run]
+    parts += [tombstone.request for tombstone in tombstones]
     parts += [move.request for move in ctx.moves_at(node) if _reserves(ctx, move, node)]
     parts.append(ctx.learned.foreign.get(node, Resources()))
-    leaving = total(grave.request for grave in graves if not grave.reason)
+    leaving = total(tombstone.request for tombstone in tombstones if not tombstone.reason)
     return Load(executors, total(parts), leaving, bool(services))
 
 
@@ -163,19 +163,21 @@ def free_on(ctx: Context, node: Node) -> Resources:
 
 def is_busy(ctx: Context, node: str) -> bool:
     """Whether anything of ours is, will be or may still be running on the node."""
-    has_copies = bool(ctx.index.graves.get(node) or ctx.index.tasks.get(node))
+    has_copies = bool(ctx.index.tombstones.get(node) or ctx.index.tasks.get(node))
     return has_copies or _is_used(ctx, node)
 
 
 def is_needed(ctx: Context, node: str) -> bool:
     """Whether anything of ours but tasks of batches is there: those never keep a node on."""
-    owned = (grave.owner not in ctx.tables.tasks for grave in ctx.graves_on(node))
+    owned = (tombstone.owner not in ctx.tables.tasks for tombstone in ctx.tombstones_on(node))
     return _is_used(ctx, node) or any(owned)
 
 
 def has_only_dead(ctx: Context, node: str) -> bool:
     """Whether all that is left of ours there are copies that cannot run, none being removed now."""
-    is_dead = all(not (grave.may_run or grave.effect) for grave in ctx.graves_on(node))
+    is_dead = all(
+        not (tombstone.may_run or tombstone.effect) for tombstone in ctx.tombstones_on(node)
+    )
     return is_dead and not (_is_used(ctx, node) or ctx.index.tasks.get(node))
 
 

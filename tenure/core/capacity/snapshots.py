@@ -265,8 +265,10 @@ class Board(Owned):
 
     def queued(self, ctx: Context, jobs: Sequence[Job]) -> list[Queued]:
         """Return jobs as the admission test sees them; the same objects until nodes change."""
-        if len(self._asks) > 2 * len(ctx.index.line) + SPARE_ASKS:
-            self._asks = {key: row for key, row in self._asks.items() if key in ctx.index.line}
+        if len(self._asks) > 2 * len(ctx.index.waiting_jobs) + SPARE_ASKS:
+            self._asks = {
+                key: row for key, row in self._asks.items() if key in ctx.index.waiting_jobs
+            }
         asks, turn, found = self._asks, self._turn, []
         for job in jobs:
             row = asks.get(job.id)
@@ -305,7 +307,9 @@ class Board(Owned):
                 need = ctx.tables.jobs[executor.job].spec.request
                 end_us = room.end_estimate_us(ctx, executor)
                 due.append((i, need.cpu_m, need.memory_bytes, end_us))
-            going = [grave.request for grave in ctx.graves_on(node.name) if grave.may_run]
+            going = [
+                tombstone.request for tombstone in ctx.tombstones_on(node.name) if tombstone.may_run
+            ]
             due += [(i, need.cpu_m, need.memory_bytes, 0) for need in going]
             left = room.free_on(ctx, node)
             free.append((left.cpu_m, left.memory_bytes))
@@ -317,7 +321,7 @@ class Board(Owned):
 
     def _asks_problem(self, ctx: Context, mine: Scene) -> str:
         allowed = ctx.params.job_generations()
-        for key in ctx.index.line:
+        for key in ctx.index.waiting_jobs:
             job = ctx.tables.jobs[key]
             passes = [not room.never_for(job, node, allowed) for node in mine.nodes]
             if self.passes(ctx, job).tolist() != passes:

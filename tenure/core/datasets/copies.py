@@ -379,11 +379,11 @@ def _arrived(ctx: Context, block: Block, replica: Replica, outcome: Done) -> Non
     broken = tuple(m for m in block.broken if m != f"{replica.node}/{replica.tier}")
     block = replace(block, sha256=block.sha256 or outcome.value, mishaps=0, retry_us=0, note="")
     block = put_block(ctx, replace(with_replica(block, present), broken=broken))
-    _bury_broken(ctx, block)
+    _condemn_broken(ctx, block)
     finish(ctx, block.dataset)
 
 
-def _bury_broken(ctx: Context, block: Block) -> None:
+def _condemn_broken(ctx: Context, block: Block) -> None:
     """Remove copies that were kept only because they were the last."""
     for replica in block.replicas:
         if surveys.is_wrong(ctx, block, replica) and replicas.offered(ctx, block):

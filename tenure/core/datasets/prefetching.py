@@ -88,7 +88,7 @@ def _wanted(ctx: Context) -> Iterator[tuple[str, tuple[Batch, StageSpec]]]:
         for stage in () if batch.is_ending else batch.spec.stages:
             if stage.dataset is None or stage.dataset.is_external:
                 continue
-            if ctx.index.strands[batch.id, stage.name].pending:
+            if ctx.index.tasks_by_stage[batch.id, stage.name].pending:
                 yield key_of(batch.id, stage.name), (batch, stage)
 
 
@@ -107,7 +107,9 @@ def _plan_stage(ctx: Context, key: str, batch: Batch, stage: StageSpec) -> None:
     course = ctx.prefetches.courses.setdefault(key, Course(stage.dataset.id))
     if not _may_plan(ctx, key, course):
         return
-    pending = sorted(ctx.index.strands[batch.id, stage.name].pending)[: prefetch_inputs.most(ctx)]
+    pending = sorted(ctx.index.tasks_by_stage[batch.id, stage.name].pending)[
+        : prefetch_inputs.most(ctx)
+    ]
     numbers = [ctx.tables.tasks[f"{batch.id}/{index}"].number for index in pending]
     is_first = not course.plans and len(pending) == min(stage.count, prefetch_inputs.most(ctx))
     may_wait = ctx.params.prefetch.is_waiting and is_first
@@ -303,7 +305,7 @@ def _is_awaited(ctx: Context, key: str, course: Course, number: int) -> bool:
     found = ctx.tables.batches.get(batch)
     if found is None:
         return False
-    return found.spec.first_of(stage) + number in ctx.index.strands[batch, stage].pending
+    return found.spec.first_of(stage) + number in ctx.index.tasks_by_stage[batch, stage].pending
 
 
 def on_read(ctx: Context, block: Block, here: Location) -> bool:

@@ -36,7 +36,7 @@ from tenure.model.planning import Schedule
 from tenure.model.resources import Resources, exhausted, total
 from tenure.model.units import US, iso
 
-MACHINE = "roster"
+MACHINE = "dispatch"
 #: Of what waits on a node so many starts are looked at: those behind come later anyway.
 MOST_LOOKED = 32
 #: Beside its way over the link, what a container takes to be made and its input to be compared.
@@ -67,7 +67,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Roster(Owned):
+class DispatchList(Owned):
     """Entries by node in order of time, those ``apart`` by stage; ``left`` how many of each stage.
 
     ``latest`` is when the last start of a (batch, stage) was planned, ``ends_us`` when the last of
@@ -94,7 +94,7 @@ class Roster(Owned):
 
 
 class Listing:
-    """A roster in the making, of the schedules of open batches and of those to be accepted."""
+    """A dispatch list in the making: of the schedules of open batches and those to be accepted."""
 
     def __init__(
         self, ctx: Context, schedules: Mapping[str, Schedule], coming: Sequence[SubmitBatch]
@@ -106,17 +106,17 @@ class Listing:
         self._slice, self._nodes = ctx.work, ctx.tables.nodes
         self._specs = {key: spec for key, _, spec in rows}
         self._entries = _entries([row for row in rows if row[0] in schedules], schedules)
-        self.roster = Roster()
+        self.dispatch = DispatchList()
 
     def go_on(self) -> bool:
         """List starts; return whether that was the last. The rest is for the next transaction."""
         for node, entry in self._entries:
-            self.roster.entries.setdefault(node, []).append(entry)
+            self.dispatch.entries.setdefault(node, []).append(entry)
             key = entry.batch, entry.stage
-            self.roster.left[key] = self.roster.left.get(key, 0) + entry.count
-            self.roster.latest[key] = max(self.roster.latest.get(key, 0), entry.at_us)
+            self.dispatch.left[key] = self.dispatch.left.get(key, 0) + entry.count
+            self.dispatch.latest[key] = max(self.dispatch.latest.get(key, 0), entry.at_us)
             end_us = entry.at_us + self._task_us(node, entry)
-            self.roster.ends_us[key] = max(self.roster.ends_us.get(key, 0), end_us)
+            self.dispatch.ends_us[key] = max(self.dispatch.ends_us.get(key, 0), end_us)
             self._slice.spend(work_limits.ENTRY)
             if self._slice.is_spent:
                 return False
@@ -149,16 +149,16 @@ def is_matched(stage: StageSpec) -> bool:
 
 def adopt(ctx: Context, listing: Listing) -> None:
     """Have nodes begin by a listing from now on."""
-    taken, roster = ctx.own(Roster).placed, listing.roster
-    ctx.put_own(roster)
-    roster.taken = taken
+    taken, dispatch = ctx.own(DispatchList).placed, listing.dispatch
+    ctx.put_own(dispatch)
+    dispatch.taken = taken
     busy = (name for name, keys in ctx.index.tasks.items() if keys)
-    roster.unsettled = sorted({*roster.entries, *busy}, reverse=True)
+    dispatch.unsettled = sorted({*dispatch.entries, *busy}, reverse=True)
 
 
 def clear(ctx: Context) -> None:
     """Have nodes begin nothing by plan: there is none. What was sent ahead begins when it may."""
-    ctx.put_own(Roster())
+    ctx.put_own(DispatchList())
 
 
 def _reconcile(ctx: Context, name: str) -> None:
@@ -166,18 +166,18 @@ def _reconcile(ctx: Context, name: str) -> None:
 
     Inputs that lie there for tasks that are planned elsewhere are given up.
     """
-    roster = ctx.own(Roster)
+    dispatch = ctx.own(DispatchList)
     lying = _ahead(ctx, name)
-    entries = sorted(roster.entries.get(name, ()), key=lambda entry: (entry.at_us, entry.seq))
+    entries = sorted(dispatch.entries.get(name, ()), key=lambda entry: (entry.at_us, entry.seq))
     for entry in entries:
         key = entry.batch, entry.stage
-        _drop(roster, entry, _drawn(roster.taken, entry, name))
+        _drop(dispatch, entry, _drawn(dispatch.taken, entry, name))
         there = lying.get(key, [])[: entry.count]
         for task in there:
             ctx.put_task(replace(task, start_us=entry.at_us))
         if there:
             lying[key] = lying[key][len(there) :]
-            _drop(roster, entry, len(there))
+            _drop(dispatch, entry, len(there))
     for rest in lying.values():
         for task in rest:
             tasks.withdraw(ctx, task)
@@ -188,14 +188,14 @@ def _reconcile(ctx: Context, name: str) -> None:
 
 def _sort_in(ctx: Context, name: str, entries: list[Entry]) -> None:
     """Have those of a node's starts stand apart whose stage waits for another."""
-    roster, turns = ctx.own(Roster), dict[Key, bool]()
-    roster.entries[name], apart = [], roster.apart.setdefault(name, {})
+    dispatch, turns = ctx.own(DispatchList), dict[Key, bool]()
+    dispatch.entries[name], apart = [], dispatch.apart.setdefault(name, {})
     for entry in entries:
         key = entry.batch, entry.stage
         if key not in turns:
             turns[key] = _has_turn_or_none(ctx, key)
         if turns[key]:
-            roster.entries[name].append(entry)
+            dispatch.entries[name].append(entry)
         else:
             apart.setdefault(key, []).append(entry)
 
@@ -209,11 +209,11 @@ def _has_turn_or_none(ctx: Context, key: Key) -> bool:
 
 def _let_in(ctx: Context, name: str) -> None:
     """Have those of a node's starts that stand apart take their places whose turn has come."""
-    roster = ctx.own(Roster)
-    apart = roster.apart.get(name)
+    dispatch = ctx.own(DispatchList)
+    apart = dispatch.apart.get(name)
     due = [key for key in apart or () if _has_turn_or_none(ctx, key)]
     if apart is not None and due:
-        entries = roster.entries.setdefault(name, [])
+        entries = dispatch.entries.setdefault(name, [])
         for key in due:
             entries += apart.pop(key)
         entries.sort(key=lambda entry: (entry.at_us, entry.seq))
@@ -226,15 +226,15 @@ def take(ctx: Context, task: Task, node: str) -> None:
     of those that wait.
     """
     _count(ctx, task, node)
-    for entry in ctx.own(Roster).entries.get(node, ()):
+    for entry in ctx.own(DispatchList).entries.get(node, ()):
         if (entry.batch, entry.stage) == (task.batch, task.stage) and entry.count:
-            _drop(ctx.own(Roster), entry, 1)
+            _drop(ctx.own(DispatchList), entry, 1)
             return
 
 
 def _count(ctx: Context, task: Task, node: str) -> None:
     """Count a task that began, for a plan that does not know of it."""
-    ctx.own(Roster).placed.setdefault(task.batch, Counter())[task.stage, node] += 1
+    ctx.own(DispatchList).placed.setdefault(task.batch, Counter())[task.stage, node] += 1
 
 
 def _drawn(counts: Mapping[str, Counter[Key]], entry: Entry, node: str) -> int:
@@ -246,11 +246,11 @@ def _drawn(counts: Mapping[str, Counter[Key]], entry: Entry, node: str) -> int:
     return drawn
 
 
-def _drop(roster: Roster, entry: Entry, count: int) -> None:
+def _drop(dispatch: DispatchList, entry: Entry, count: int) -> None:
     """Take tasks off a start."""
     entry.count -= count
     entry.brought = min(entry.brought, entry.count)
-    roster.left[entry.batch, entry.stage] -= count
+    dispatch.left[entry.batch, entry.stage] -= count
 
 
 def _ahead(ctx: Context, name: str) -> dict[Key, list[Task]]:
@@ -265,29 +265,29 @@ def _ahead(ctx: Context, name: str) -> dict[Key, list[Task]]:
 
 def serve(ctx: Context) -> None:
     """Give tasks to the nodes whose turn has come, and begin those whose input lies there."""
-    turn, roster = _Turn(ctx), ctx.own(Roster)
+    turn, dispatch = _Turn(ctx), ctx.own(DispatchList)
     looks = ctx.own(harvestable.Looks).by_node
-    while roster.unsettled and not ctx.work.is_spent:
-        _reconcile(ctx, roster.unsettled.pop())
-    if roster.unsettled:
+    while dispatch.unsettled and not ctx.work.is_spent:
+        _reconcile(ctx, dispatch.unsettled.pop())
+    if dispatch.unsettled:
         ctx.arm(ctx.now_us, MACHINE, "rest")
         return
     busy = (name for name, keys in ctx.index.tasks.items() if keys)
-    names = sorted({*busy, *roster.entries})
-    begin = bisect_left(names, roster.after)
+    names = sorted({*busy, *dispatch.entries})
+    begin = bisect_left(names, dispatch.after)
     for name in (*names[begin:], *names[:begin]):
-        node, quiet = ctx.tables.nodes.get(name), roster.quiet.get(name)
+        node, quiet = ctx.tables.nodes.get(name), dispatch.quiet.get(name)
         is_same = quiet is not None and looks.get(name) is quiet[0]
         if node is None or (is_same and quiet is not None and ctx.now_us < quiet[1]):
             continue
         if ctx.work.is_spent:
-            roster.after = name
+            dispatch.after = name
             break
         if harvestable.is_lendable(ctx, node):
             _let_in(ctx, name)
             turn.begin_ahead(name)
             if turn.serve(node):
-                roster.quiet[name] = (harvestable.look_at(ctx, node), turn.until_us(node))
+                dispatch.quiet[name] = (harvestable.look_at(ctx, node), turn.until_us(node))
             # not before: where that is all there is to spend, nobody would ever be served
             ctx.work.spend(work_limits.NODE)
     if ctx.work.is_spent:
@@ -296,7 +296,7 @@ def serve(ctx: Context) -> None:
 
 def stir(ctx: Context) -> None:
     """Have all nodes looked at anew: there may be work that was not there before."""
-    ctx.own(Roster).quiet.clear()
+    ctx.own(DispatchList).quiet.clear()
 
 
 @dataclass(slots=True)
@@ -338,16 +338,20 @@ class _Turn:
 
     def serve(self, node: Node) -> bool:
         """Place what may be placed on a node; return whether all of it was looked at."""
-        ctx, roster = self.ctx, self.ctx.own(Roster)
-        entries = roster.entries.get(node.name, [])
+        ctx, dispatch = self.ctx, self.ctx.own(DispatchList)
+        entries = dispatch.entries.get(node.name, [])
         blocked_us, looked = blocked_before_us(ctx, node), 0
         for entry in entries:
             if ctx.work.is_spent or looked == MOST_LOOKED:
                 break
             batch = ctx.tables.batches.get(entry.batch)
             is_over = batch is None or batch.is_over or batch.is_ending
-            if batch is None or is_over or not ctx.index.strands[batch.id, entry.stage].pending:
-                _drop(roster, entry, entry.count)
+            if (
+                batch is None
+                or is_over
+                or not ctx.index.tasks_by_stage[batch.id, entry.stage].pending
+            ):
+                _drop(dispatch, entry, entry.count)
                 ctx.work.spend(work_limits.ENTRY)
                 continue  # however many there are, they hide nobody behind them
             looked += 1
@@ -362,7 +366,7 @@ class _Turn:
     def until_us(self, node: Node) -> int:
         """Return when a node that was served has to be looked at again, and have that happen."""
         ctx = self.ctx
-        entries = ctx.own(Roster).entries.get(node.name, [])[:MOST_LOOKED]
+        entries = ctx.own(DispatchList).entries.get(node.name, [])[:MOST_LOOKED]
         times = [e.at_us - ahead_us(ctx, e, node) for e in entries]
         times += [time_us for e in entries for time_us in (e.at_us, e.at_us + PATIENCE_US)]
         soonest_us = min((at_us for at_us in times if at_us > ctx.now_us), default=FAR_US)
@@ -386,7 +390,7 @@ class _Turn:
             ctx.work.spend(work_limits.PLACE)
             if begins:
                 _count(ctx, task, node.name)
-            _drop(ctx.own(Roster), entry, 1)
+            _drop(ctx.own(DispatchList), entry, 1)
 
     def _next(self, entry: Entry, node: str) -> Task | None:
         """Return the next task of a stage that waits for a node, None if there is none for this.
@@ -396,12 +400,12 @@ class _Turn:
         """
         ctx, key = self.ctx, (entry.batch, entry.stage)
         if key not in self.waiting:
-            strand = ctx.index.strands[key]
-            again = backoff.free(ctx, entry.batch, strand, strand.retried())
-            fresh = backoff.free(ctx, entry.batch, strand, strand.fresh())
+            stage_tasks = ctx.index.tasks_by_stage[key]
+            again = backoff.free(ctx, entry.batch, stage_tasks, stage_tasks.retried())
+            fresh = backoff.free(ctx, entry.batch, stage_tasks, stage_tasks.fresh())
             self.waiting[key] = _Waiting(again, fresh)
         row = self.waiting[key]
-        others = len(ctx.own(Roster).entries) > 1
+        others = len(ctx.own(DispatchList).entries) > 1
         waits = others and ctx.now_us < entry.at_us + PATIENCE_US
         for place, task in enumerate(row.passed):
             if not (waits and task.shunned == node):
@@ -420,7 +424,7 @@ def blocked_before_us(ctx: Context, node: Node) -> int:
     """
     ahead = (ctx.tables.tasks[key] for key in harvestable.look_at(ctx, node).ahead)
     times = [task.start_us for task in ahead]
-    times += [rows[0].at_us for rows in ctx.own(Roster).apart.get(node.name, {}).values()]
+    times += [rows[0].at_us for rows in ctx.own(DispatchList).apart.get(node.name, {}).values()]
     return min((max(at_us, ctx.now_us) for at_us in times), default=FAR_US)
 
 
@@ -448,8 +452,8 @@ def is_left(ctx: Context, stage: StageSpec, node: Node) -> bool:
     """
     run_us, batches = harvestable.task_us(stage, node), ctx.tables.batches
     rows = [
-        ctx.own(Roster).entries.get(node.name, []),
-        *ctx.own(Roster).apart.get(node.name, {}).values(),
+        ctx.own(DispatchList).entries.get(node.name, []),
+        *ctx.own(DispatchList).apart.get(node.name, {}).values(),
     ]
     open_ = (e for row in rows for e in row[:NEXT_STARTS] if e.batch in ctx.index.open_batches)
     next_ = sorted(open_, key=lambda entry: entry.at_us)[:NEXT_STARTS]
@@ -467,7 +471,7 @@ def is_left(ctx: Context, stage: StageSpec, node: Node) -> bool:
 
 def has_turn(ctx: Context, batch: Batch, stage: StageSpec) -> bool:
     """Whether all that a stage waits for is done."""
-    return not any(ctx.index.strands[batch.id, name].undone for name in stage.after)
+    return not any(ctx.index.tasks_by_stage[batch.id, name].undone for name in stage.after)
 
 
 def ahead_us(ctx: Context, entry: Entry, node: Node) -> int:
@@ -482,9 +486,9 @@ def ahead_us(ctx: Context, entry: Entry, node: Node) -> int:
 
 def next_start(ctx: Context, batch: str, stage: str) -> str:
     """Say where and when the next task of a stage is planned to begin."""
-    roster = ctx.own(Roster)
-    rows = [(name, e) for name, entries in roster.entries.items() for e in entries]
-    for name, apart in roster.apart.items():
+    dispatch = ctx.own(DispatchList)
+    rows = [(name, e) for name, entries in dispatch.entries.items() for e in entries]
+    for name, apart in dispatch.apart.items():
         rows += [(name, e) for e in apart.get((batch, stage), ())]
     mine = [(e.at_us, name) for name, e in rows if (e.batch, e.stage) == (batch, stage)]
     if not mine:

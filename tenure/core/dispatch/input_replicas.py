@@ -87,7 +87,7 @@ def release(ctx: Context, batch: Batch) -> None:
     """Remove the datasets of stages that nobody waits for: done, or of a batch that ends."""
     is_over = batch.is_over or batch.is_ending
     for stage in _stages(batch):
-        if is_over or not ctx.index.strands[batch.id, stage.name].undone:
+        if is_over or not ctx.index.tasks_by_stage[batch.id, stage.name].undone:
             dataset = _dataset_of(ctx, stage)
             if dataset is not None and not dataset.is_going:
                 datasets.remove(ctx, dataset)

@@ -1,14 +1,14 @@
 """Tasks over datasets begin by the plan: it says where how many do, the matching says which (ours).
 
 Theory of operation. A start of such a stage is an opening on its node as soon as it could begin
-there by the rules of the roster: it is due, or there is room for as long as it lasts and nothing
-before it is kept from its time. Room that nobody has use for until then is an opening too, for
-tasks that end there no later than the last one of the stage is planned to, or than one that takes
-a start would that is open now, or where a start is late on a node that does not get on: that delays
-nobody. Tasks are matched to openings beside a
-copy of their block by the scores of the Trident paper (Eq. 1), and together with these to all
-starts that the plan has later: which task begins leaves each of those one that it can begin, too.
-A task waits some seconds for a start beside a faster copy rather than read a slower one now.
+there by the rules of the dispatch list: it is due, or there is room for as long as it lasts and
+nothing before it is kept from its time. Room that nobody has use for until then is an opening too,
+for tasks that end there no later than the last one of the stage is planned to, or than one that
+takes a start would that is open now, or where a start is late on a node that does not get on: that
+delays nobody. Tasks are matched to openings beside a copy of their block by the scores of the
+Trident paper (Eq. 1), and together with these to all starts that the plan has later: which task
+begins leaves each of those one that it can begin, too. A task waits some seconds for a start beside
+a faster copy rather than read a slower one now.
 
 Where the plan has a block brought from another node, that begins so long before the start as it and
 a task before it should take, for starts come early where nodes are faster than planned. Of the
@@ -75,7 +75,7 @@ def place_by_plan(ctx: Context, batch: Batch, stage: StageSpec) -> None:
     found = {name: opening_on(ctx, batch, stage, node) for name, node in named.items()}
     starting = (opening.end_us for opening in found.values() if opening.free)
     end_us = max(
-        ctx.own(dispatch_list.Roster).ends_us.get((batch.id, stage.name), 0),
+        ctx.own(dispatch_list.DispatchList).ends_us.get((batch.id, stage.name), 0),
         max(starting, default=0),
     )
     if any(opening.idle and opening.end_us > end_us for opening in found.values()):
@@ -99,7 +99,9 @@ def place_by_plan(ctx: Context, batch: Batch, stage: StageSpec) -> None:
 def opening_on(ctx: Context, batch: Batch, stage: StageSpec, node: Node) -> Opening:
     """Return what of a stage may begin on a node now. O(starts looked at)."""
     found, run_us = Opening(), harvestable.task_us(stage, node)
-    entries = ctx.own(dispatch_list.Roster).entries.get(node.name, ())[: dispatch_list.MOST_LOOKED]
+    entries = ctx.own(dispatch_list.DispatchList).entries.get(node.name, ())[
+        : dispatch_list.MOST_LOOKED
+    ]
     most = task_inputs.slots(ctx, stage, node)
     is_bringing = any(entry.brought for entry in entries) and harvestable.is_lendable(ctx, node)
     if not (most or is_bringing):
@@ -163,7 +165,9 @@ def _later(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> Later:
     coming = Counter(name for task, name in rows if task_inputs.is_on_its_way(ctx, stage, task))
     soon, far = list[int](), list[int]()
     for name, free in zip(seats.nodes, seats.free, strict=True):
-        entries = ctx.own(dispatch_list.Roster).entries.get(name, ())[: dispatch_list.MOST_LOOKED]
+        entries = ctx.own(dispatch_list.DispatchList).entries.get(name, ())[
+            : dispatch_list.MOST_LOOKED
+        ]
         mine = [e for e in entries if (e.batch, e.stage) == (batch.id, stage.name)]
         count = sum(entry.count - entry.brought for entry in mine) - coming[name] - free
         lends = count > 0 and harvestable.is_lendable(ctx, ctx.tables.nodes[name])
@@ -190,7 +194,7 @@ def _soon(ctx: Context, name: str, entries: list[Entry], *, is_open: bool) -> in
 def _is_stuck(ctx: Context, batch: Batch, stage: StageSpec, found: dict[str, Opening]) -> bool:
     """Whether a start of a stage is late on a node that does not get on with its tasks."""
     key, since_us = (batch.id, stage.name), ctx.now_us - SOON_US
-    for name, entries in ctx.own(dispatch_list.Roster).entries.items():
+    for name, entries in ctx.own(dispatch_list.DispatchList).entries.items():
         if name in found and found[name].free:
             continue
         mine = (e.at_us for e in entries if (e.batch, e.stage) == key and e.count)
@@ -211,7 +215,7 @@ def _got_on_us(ctx: Context, name: str, key: dispatch_list.Key) -> int:
 def _most(ctx: Context, batch: Batch, stage: StageSpec, free: int) -> int:
     """Return how many tasks of a stage are matched at once, if ``free`` of them may begin."""
     most = prefetch_inputs.most(ctx)
-    if len(ctx.index.strands[batch.id, stage.name].pending) > IN_VIEW:
+    if len(ctx.index.tasks_by_stage[batch.id, stage.name].pending) > IN_VIEW:
         return most
     return max(most, IN_VIEW - LESS_FOR_EACH * free)
 
@@ -234,7 +238,7 @@ def _with_copies(
         elif len(others) < most:
             others.append(task)
         if looked == MOST_LOOKED and not found:
-            ctx.own(dispatch_list.Roster).cursors[key] = task.index
+            ctx.own(dispatch_list.DispatchList).cursors[key] = task.index
         if looked == MOST_LOOKED or len(found) == most:
             break
     ctx.work.spend(looked // work_limits.LOOKS)
@@ -248,9 +252,9 @@ def _with_copies(
 def _circle(ctx: Context, batch: Batch, stage: StageSpec) -> Iterator[tuple[Task, set[str]]]:
     """Yield the tasks that wait, each with the nodes of its block, from a place on."""
     assert stage.dataset is not None
-    pending = sorted(ctx.index.strands[batch.id, stage.name].pending)
+    pending = sorted(ctx.index.tasks_by_stage[batch.id, stage.name].pending)
     begin = bisect_right(
-        pending, ctx.own(dispatch_list.Roster).cursors.get((batch.id, stage.name), -1)
+        pending, ctx.own(dispatch_list.DispatchList).cursors.get((batch.id, stage.name), -1)
     )
     for index in (*pending[begin:], *pending[:begin]):
         task = ctx.tables.tasks[f"{batch.id}/{index}"]
@@ -314,7 +318,7 @@ def _dispensable(ctx: Context, batch: Batch, stage: StageSpec) -> Iterator[Wait]
         if len(rows) == MOST_LOOKED:
             break
     for name in spare:
-        for entry in ctx.own(dispatch_list.Roster).entries.get(name, ()):
+        for entry in ctx.own(dispatch_list.DispatchList).entries.get(name, ()):
             if (entry.batch, entry.stage) == (batch.id, stage.name):
                 spare[name] -= entry.count - entry.brought
     ctx.work.spend(len(rows) // work_limits.LOOKS)

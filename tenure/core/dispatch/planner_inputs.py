@@ -107,17 +107,17 @@ class Survey:
     def of_batch(self, batch: Batch) -> BatchNeed:
         """Return what is left of a batch: what runs stays, inputs that lie on nodes count."""
         shunned = {stage.name: self._shunned(batch, stage) for stage in batch.spec.stages}
-        strands, stages = self._ctx.index.strands, []
+        tasks_by_stage, stages = self._ctx.index.tasks_by_stage, []
         known = shuffle_sizes.outputs(self._ctx, batch)
         for need in self._stages(batch.spec, shunned, known):
-            given, strand = batch.spec.stage(need.name), strands[batch.id, need.name]
+            given, stage_tasks = batch.spec.stage(need.name), tasks_by_stage[batch.id, need.name]
             if need.is_rest:
                 (place,) = set(self._holding(given)) - set(need.nodes)
                 indices = shunned[need.name][place]
                 stages.append(self._with_copies(given, need, sorted(indices), batch.id))
                 continue
             begun = self._progress.get((batch.id, need.name), Progress())
-            waiting = len(strand.pending) - sum(map(len, shunned[need.name].values()))
+            waiting = len(stage_tasks.pending) - sum(map(len, shunned[need.name].values()))
             held = begun.running.total() + begun.ahead.total()
             done = max(0, need.count - waiting - held)
             runs = tuple((k, at, n) for (k, at), n in sorted(begun.running.items()))
@@ -125,7 +125,7 @@ class Survey:
             if given.dataset is None:
                 left = replace(left, delivered=tuple(sorted(begun.ahead.items())))
             else:
-                here = strand.pending.difference(*shunned[need.name].values())
+                here = stage_tasks.pending.difference(*shunned[need.name].values())
                 left = self._with_copies(given, left, sorted(here), batch.id)
             stages.append(left)
             self._ctx.work.spend(work_limits.NODE + len(begun.running) // 8)
@@ -226,7 +226,10 @@ class Survey:
 
     def _shunned(self, batch: Batch, stage: StageSpec) -> dict[int, Set[int]]:
         """Return the waiting tasks of a stage that had to leave a node, where there are others."""
-        holding, left = self._holding(stage), self._ctx.index.strands[batch.id, stage.name].shunned
+        holding, left = (
+            self._holding(stage),
+            self._ctx.index.tasks_by_stage[batch.id, stage.name].shunned,
+        )
         if len(holding) < 2:
             return {}
         rows = ((self._places.get(node, -1), indices) for node, indices in left.items())

@@ -36,9 +36,9 @@ def outputs(ctx: Context, batch: Batch) -> Mapping[str, int]:
     """
     found = {}
     for stage in batch.spec.stages:
-        strand = ctx.index.strands[batch.id, stage.name]
-        if stage.partitions and strand.done >= min(LEAST, stage.count):
-            found[stage.name] = strand.put_out * stage.count // strand.done
+        stage_tasks = ctx.index.tasks_by_stage[batch.id, stage.name]
+        if stage.partitions and stage_tasks.done >= min(LEAST, stage.count):
+            found[stage.name] = stage_tasks.put_out * stage.count // stage_tasks.done
     return found
 
 
@@ -60,7 +60,7 @@ def revised(ctx: Context, open_: Sequence[Batch], links: int) -> str:
             if was is None or not stage.shuffle:
                 continue
             now = sent_bytes(ctx, batch, stage)
-            waiting = len(ctx.index.strands[batch.id, stage.name].pending)
+            waiting = len(ctx.index.tasks_by_stage[batch.id, stage.name].pending)
             is_long = abs(now - was) * waiting * US > REVISED_US * links
             if is_long and abs(now - was) * PART > was:
                 return (

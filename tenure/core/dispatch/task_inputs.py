@@ -200,7 +200,7 @@ def _waiting(ctx: Context, batch: Batch, stage: StageSpec) -> list[Wait]:
     """
     found: list[Wait] = []
     key = (batch.id, stage.name)
-    pending = sorted(ctx.index.strands[key].pending)
+    pending = sorted(ctx.index.tasks_by_stage[key].pending)
     begin = bisect_right(pending, ctx.prefetches.cursors.pop(key, -1))
     for looked, index in enumerate(chain(pending[begin:], pending[:begin]), 1):
         wait = _wait_of(ctx, stage, ctx.tables.tasks[f"{batch.id}/{index}"])

@@ -1,7 +1,7 @@
 """Deadline jobs: submission with its answer, progress, ends (docs/policies.md).
 
 A job's state only moves forward along ``JOB_TRANSITIONS``. ``review`` is called whenever one of its
-executors or graves changed; it is idempotent, so calling it once too often is harmless.
+executors or tombstones changed; it is idempotent, so calling it once too often is harmless.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tenure.model.job import (
     JobState,
 )
 from tenure.model.node import Node
-from tenure.model.placing import Admitted, Agenda, RefusedJob
+from tenure.model.placing import Admitted, QueuePlan, RefusedJob
 from tenure.model.units import US, iso, size_text
 
 MACHINE = "job"
@@ -90,7 +90,7 @@ def appraise(ctx: Context, job: Job) -> Admission | Problem:
     return _consider(ctx, job)[0]
 
 
-def _consider(ctx: Context, job: Job) -> tuple[Admission | Problem, Agenda | None]:
+def _consider(ctx: Context, job: Job) -> tuple[Admission | Problem, QueuePlan | None]:
     """Return the answer to a submission, and the plan of the queue that holds its promise."""
     problem = objection(ctx, job.spec)
     return (problem, None) if problem is not None else judge(ctx, job)
@@ -112,7 +112,7 @@ def new_job(ctx: Context, key: str, spec: JobSpec) -> Job:
     return executor_inputs.counted(ctx, job)
 
 
-def judge(ctx: Context, job: Job) -> tuple[Admission | Problem, Agenda | None]:
+def judge(ctx: Context, job: Job) -> tuple[Admission | Problem, QueuePlan | None]:
     """Return the promise for a new job, or why it is refused (Eq. 15 on a simulated schedule).
 
     Where the queue is planned, the plan with it comes along.
@@ -122,7 +122,7 @@ def judge(ctx: Context, job: Job) -> tuple[Admission | Problem, Agenda | None]:
         # in a plan who is unknown may stand anywhere
         is_unsure = bool(ctx.index.unknown) and job.is_estimated
         class_ = "best_effort" if is_unsure else _class_of(ctx, job)
-        plan = planned.agenda if isinstance(planned, Admitted) else None
+        plan = planned.queue_plan if isinstance(planned, Admitted) else None
         return _answer(ctx, job, planned, class_), plan
     foreseen = joint_admission.promised(ctx, job.id)
     answer = _admit(ctx, job) if foreseen is None else Admitted(foreseen)
@@ -161,7 +161,7 @@ def _not_known(nodes: list[Node]) -> Problem:
 def _admit(ctx: Context, job: Job) -> Admitted | RefusedJob:
     here = snapshots.scene(ctx)
     *queued, new = snapshots.queued(ctx, [*waiting(ctx), job])
-    position, peers = ctx.index.line.position(job), ctx.index.line.peers(job)
+    position, peers = ctx.index.waiting_jobs.position(job), ctx.index.waiting_jobs.peers(job)
     return ctx.placer.admit(here.view, here.running, queued, new, position, ctx.now_us, peers=peers)
 
 
@@ -311,7 +311,7 @@ def _wind_down(ctx: Context, job: Job) -> None:
         if not executor.is_over:
             executors.abandon(ctx, executor, job.reason)
     for executor in ctx.executors_of(job.id):
-        if any(grave.may_run for grave in ctx.graves_of(executor.key)):
+        if any(tombstone.may_run for tombstone in ctx.tombstones_of(executor.key)):
             return
     state = JobState.CANCELLED if job.is_cancelling else JobState.FAILED
     to(ctx, replace(ctx.tables.jobs[job.id], finished_us=ctx.now_us), state)

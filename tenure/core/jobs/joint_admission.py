@@ -61,7 +61,7 @@ def expect(ctx: Context, events: Sequence[Event]) -> None:
     jobs = _newcomers(ctx, [event for event in events if isinstance(event, SubmitJob)])
     here = snapshots.scene(ctx)
     queue, jobs = waiting(ctx), sorted(jobs, key=queue_key)
-    positions = [ctx.index.line.position(job) + ahead for ahead, job in enumerate(jobs)]
+    positions = [ctx.index.waiting_jobs.position(job) + ahead for ahead, job in enumerate(jobs)]
     for position, job in zip(positions, jobs, strict=True):
         queue.insert(position, job)
     queued = snapshots.queued(ctx, queue)

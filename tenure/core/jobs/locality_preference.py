@@ -64,9 +64,9 @@ def choose(ctx: Context, head: Head, numbers: Sequence[int] = (), *, by: str = "
 
 def _are_many(ctx: Context, job: Job) -> bool:
     if reservations.is_planned(ctx):
-        booked = len(ctx.tables.bookings)
+        booked = len(ctx.tables.reservations)
         return booked > MOST_BOOKED or not _may_foresee(ctx, booked // BOOKED)
-    return len(ctx.index.line) > MOST_BEHIND + (job.id in ctx.index.line)
+    return len(ctx.index.waiting_jobs) > MOST_BEHIND + (job.id in ctx.index.waiting_jobs)
 
 
 def _places(ctx: Context, job: Job, numbers: Sequence[int]) -> dict[int, tuple[Location, ...]]:
@@ -134,12 +134,12 @@ def _counted_on(
     """
     among, awaited = set(names), set[str]()
     cpu_m, memory_bytes = Counter[str](), Counter[str]()
-    for booking in ctx.tables.bookings.values():
-        other = ctx.tables.jobs.get(booking.job)
+    for reservation in ctx.tables.reservations.values():
+        other = ctx.tables.jobs.get(reservation.job)
         if other is None or other.id == job.id:
             continue
-        need, is_before = other.spec.request, booking.start_us < until_us
-        for name, count in booking.counts:
+        need, is_before = other.spec.request, reservation.start_us < until_us
+        for name, count in reservation.counts:
             if name not in among:
                 continue
             awaited.add(name)
@@ -162,7 +162,7 @@ def _hurts(ctx: Context, head: Head, placed: Placed) -> bool:
     """
     if reservations.is_planned(ctx):
         return False
-    behind = len(ctx.index.line) - (head.job.id in ctx.index.line)
+    behind = len(ctx.index.waiting_jobs) - (head.job.id in ctx.index.waiting_jobs)
     return not _may_foresee(ctx, behind) or slow_decisions.late_behind(ctx, head, placed)
 
 

@@ -24,13 +24,14 @@ HOLD_US = US
 
 def waiting(ctx: Context) -> list[Job]:
     """Return the jobs that are not placed yet, in queue order."""
-    return [ctx.tables.jobs[key] for key in ctx.index.line]
+    return [ctx.tables.jobs[key] for key in ctx.index.waiting_jobs]
 
 
 def run(ctx: Context) -> None:
     """Place what can be placed now: first executors that lost their node, then the queue.
 
-    The queue is planned as a whole where a job asks for it (``agenda``), else served head of line.
+    The queue is planned as a whole where a job asks for it (``queue_plan``), else served head of
+    line.
     """
     _house(ctx)
     slow_decisions.sweep(ctx)
@@ -39,7 +40,7 @@ def run(ctx: Context) -> None:
         power.review_held(ctx)
     else:
         _serve_head(ctx)
-    if power.holds_any(ctx) and not ctx.index.line:
+    if power.holds_any(ctx) and not ctx.index.waiting_jobs:
         power.let_go(ctx)
 
 
@@ -49,7 +50,7 @@ def _serve_head(ctx: Context) -> None:
     A job that does not fit now blocks those behind it, one that could not fit even on an empty
     fleet does not.
     """
-    for key in tuple(ctx.index.line):
+    for key in tuple(ctx.index.waiting_jobs):
         job, here = ctx.tables.jobs[key], snapshots.scene(ctx)
         ask = snapshots.ask_now(ctx, job)
         policy = ctx.placer.stand_in(job.spec.policy)
@@ -71,7 +72,7 @@ def _serve_head(ctx: Context) -> None:
         if not _is_hopeless(ctx, job, here):
             break
         capacity_probes.hear_job(ctx, job)
-    for key in ctx.index.line.newcomers():
+    for key in ctx.index.waiting_jobs.newcomers():
         start.wait(ctx, ctx.tables.jobs[key], "behind_others")
 
 

@@ -20,13 +20,11 @@ from tenure.core.nodes import capacity_probes
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
 from tenure.model.arrays import np
-from tenure.model.booking import Booking
 from tenure.model.job import Job, JobState
 from tenure.model.node import Node
 from tenure.model.placing import (
     LAST_CALL_US,
     Admitted,
-    Agenda,
     Bools,
     ClusterView,
     Forecast,
@@ -34,11 +32,13 @@ from tenure.model.placing import (
     Look,
     Planned,
     Queued,
+    QueuePlan,
     RefusedJob,
     Rotation,
     Running,
     Situation,
 )
+from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US, US
 
 #: For so long beyond its run time a job without a deadline may be put off by those that have one.
@@ -61,7 +61,7 @@ class Row:
 
     job: Job
     queued: Queued
-    booking: Booking | None
+    reservation: Reservation | None
     turn: int
     planned: Planned
 
@@ -70,14 +70,14 @@ class Row:
 class Sitting:
     """The plan as it is now: true while the fleet is ``here`` and the line is at its ``turn``.
 
-    Who comes meanwhile is planned on ``look``, and a pass has nothing to plan. ``bookings`` are all
-    places by job; those stored may differ by a moment (``TOLD_US``).
+    Who comes meanwhile is planned on ``look``, and a pass has nothing to plan. ``reservations`` are
+    all places by job; those stored may differ by a moment (``TOLD_US``).
     """
 
     here: Scene
     look: Look | None
     turn: int
-    bookings: dict[str, Booking]
+    reservations: dict[str, Reservation]
 
 
 @dataclass(slots=True)
@@ -111,22 +111,22 @@ def serve(ctx: Context, queue: Sequence[Job]) -> None:
     sitting = _sitting(ctx, memory, here)
     if is_early or is_due or sitting is None or _is_passing(ctx, sitting):
         site, rows = situation(ctx, here), planned(ctx, queue)
-        agenda = ctx.placer.plan(site, rows, rotation=memory.rotation, is_early=is_early)
-        _take(ctx, agenda)
-        sitting = Sitting(here, None, ctx.index.line.turn, dict(agenda.bookings))
+        queue_plan = ctx.placer.plan(site, rows, rotation=memory.rotation, is_early=is_early)
+        _take(ctx, queue_plan)
+        sitting = Sitting(here, None, ctx.index.waiting_jobs.turn, dict(queue_plan.reservations))
         memory.sitting = sitting
     memory.is_head_left |= is_early
     if memory.is_head_left:
-        _draw_near(ctx, memory, sitting.bookings.values())
+        _draw_near(ctx, memory, sitting.reservations.values())
     for job in queue:
-        _begin_or_wait(ctx, job, sitting.bookings.get(job.id), here)
-    _arm(ctx, memory, sitting.bookings)
+        _begin_or_wait(ctx, job, sitting.reservations.get(job.id), here)
+    _arm(ctx, memory, sitting.reservations)
 
 
 def _sitting(ctx: Context, memory: Memory, here: Scene) -> Sitting | None:
     """Return the plan as it is now, None where the fleet or the line has changed since."""
     found = memory.sitting
-    is_true = found is not None and found.here is here and found.turn == ctx.index.line.turn
+    is_true = found is not None and found.here is here and found.turn == ctx.index.waiting_jobs.turn
     return found if is_true else None
 
 
@@ -139,29 +139,29 @@ def _is_passing(ctx: Context, sitting: Sitting) -> bool:
         return False
     due: list[int] = []
     later: list[int] = []
-    for key, one in sitting.bookings.items():
+    for key, one in sitting.reservations.items():
         job = ctx.tables.jobs.get(key)
-        if job is not None and key in ctx.index.line:
+        if job is not None and key in ctx.index.waiting_jobs:
             (due if one.start_us <= ctx.now_us else later).append(job.spec.priority)
     return bool(due and later and min(due) < max(later))
 
 
 def _sweep(ctx: Context) -> bool:
-    """Forget bookings of jobs that wait no more; return whether there were any."""
-    keys = [key for key, _ in ctx.tables.bookings.items() if key not in ctx.index.line]
+    """Forget reservations of jobs that wait no more; return whether there were any."""
+    keys = [key for key, _ in ctx.tables.reservations.items() if key not in ctx.index.waiting_jobs]
     for key in keys:
-        ctx.tables.bookings.drop(key)
+        ctx.tables.reservations.drop(key)
     return bool(keys)
 
 
-def _draw_near(ctx: Context, memory: Memory, bookings: Iterable[Booking]) -> None:
+def _draw_near(ctx: Context, memory: Memory, reservations: Iterable[Reservation]) -> None:
     """Have who comes count as prompt (``placement.budget``) behind those who are left at most.
 
     Somebody was given up before his start, so nobody would have waited behind him either, or room
     came early, and with it his start. None of the others is planned to begin later than the last of
     them, whose start may come nearer yet.
     """
-    last_us = max((one.start_us for one in bookings), default=0)
+    last_us = max((one.start_us for one in reservations), default=0)
     head_us = min(memory.rotation.head_us, last_us)
     memory.rotation = memory.rotation._replace(head_us=head_us)
     memory.is_head_left = head_us > ctx.now_us
@@ -221,37 +221,39 @@ def planned(ctx: Context, queue: Sequence[Job]) -> list[Planned]:
 
     Whether nodes still serve a job is asked again when filters say something else of any.
     """
-    memory, bookings = _memory(ctx), ctx.tables.bookings
+    memory, reservations = _memory(ctx), ctx.tables.reservations
     rows, turn, found = memory.rows, snapshots.filter_turn(ctx), []
-    if len(rows) > 2 * len(ctx.index.line) + snapshots.SPARE_ASKS:
-        rows = memory.rows = {key: row for key, row in rows.items() if key in ctx.index.line}
+    if len(rows) > 2 * len(ctx.index.waiting_jobs) + snapshots.SPARE_ASKS:
+        rows = memory.rows = {
+            key: row for key, row in rows.items() if key in ctx.index.waiting_jobs
+        }
     for job, queued in zip(queue, snapshots.queued(ctx, queue), strict=True):
-        row, booking = rows.get(job.id), bookings.get(job.id)
+        row, reservation = rows.get(job.id), reservations.get(job.id)
         is_known = row is not None and row.job is job and row.queued is queued
-        if row is None or not is_known or row.booking is not booking or row.turn != turn:
+        if row is None or not is_known or row.reservation is not reservation or row.turn != turn:
             row = rows[job.id] = _row(ctx, job, queued, turn, row)
         found.append(row.planned)
     return found
 
 
-def _booking(ctx: Context, job: Job) -> Booking | None:
+def _reservation(ctx: Context, job: Job) -> Reservation | None:
     """Return the place of a job, None if it has none or its nodes will never serve it again.
 
     A node that does not answer for the moment is no reason to give up a place there: the plan looks
     for another where a deadline would be missed. Whom none drives away looks for one after a while.
     """
-    booking = ctx.tables.bookings.get(job.id)
-    if booking is None:
+    reservation = ctx.tables.reservations.get(job.id)
+    if reservation is None:
         return None
-    is_due = booking.start_us <= ctx.now_us
-    is_patient = not is_due or not (job.spec.deadline_us is None or booking.is_late)
-    for name, _ in booking.counts:
+    is_due = reservation.start_us <= ctx.now_us
+    is_patient = not is_due or not (job.spec.deadline_us is None or reservation.is_late)
+    for name, _ in reservation.counts:
         node = ctx.tables.nodes.get(name)
         if node is None or not _serves(ctx, job, node):
             return None
         if not is_patient and _is_gone(ctx, node):
             return None
-    return booking
+    return reservation
 
 
 def _serves(ctx: Context, job: Job, node: Node) -> bool:
@@ -267,14 +269,14 @@ def _row(ctx: Context, job: Job, queued: Queued, turn: int, before: Row | None) 
     guard_us = job.spec.deadline_us
     if guard_us is None:
         guard_us = min(job.arrival_us + queued.ask.hybrid_us + PUT_OFF_US, FOREVER_US)
-    one = Planned(queued, -job.spec.priority, job.arrival_us, guard_us, _booking(ctx, job))
+    one = Planned(queued, -job.spec.priority, job.arrival_us, guard_us, _reservation(ctx, job))
     if before is not None and _is_alike(before.planned, one):
         one = before.planned
-    return Row(job, queued, ctx.tables.bookings.get(job.id), turn, one)
+    return Row(job, queued, ctx.tables.reservations.get(job.id), turn, one)
 
 
 def _is_alike(one: Planned, other: Planned) -> bool:
-    is_same = one.queued is other.queued and one.booking is other.booking
+    is_same = one.queued is other.queued and one.reservation is other.reservation
     return is_same and (one.rank, one.guard_us) == (other.rank, other.guard_us)
 
 
@@ -284,7 +286,7 @@ def admit(ctx: Context, job: Job) -> Admitted | RefusedJob:
     Jobs that come at one moment are planned one after another on one look at the queue.
     """
     memory, here = _memory(ctx), snapshots.scene(ctx)
-    sitting, position = _sitting(ctx, memory, here), ctx.index.line.position(job)
+    sitting, position = _sitting(ctx, memory, here), ctx.index.waiting_jobs.position(job)
     memory.sitting = memory.offered = None
     if sitting is not None and sitting.look is not None:
         (new,) = planned(ctx, [job])
@@ -292,7 +294,7 @@ def admit(ctx: Context, job: Job) -> Admitted | RefusedJob:
         if found is not None:
             memory.offered = sitting
             return found
-    line = [ctx.tables.jobs[key] for key in ctx.index.line]
+    line = [ctx.tables.jobs[key] for key in ctx.index.waiting_jobs]
     site, (*rows, new) = situation(ctx, here), planned(ctx, [*line, job])
     answer = ctx.placer.admit_planned(site, rows, new, rotation=memory.rotation, position=position)
     if isinstance(answer, Admitted) and answer.look is not None:
@@ -307,71 +309,71 @@ def at_once(ctx: Context, job: Job, queue: Sequence[Job]) -> Forecast | None:
     return ctx.placer.at_once(site, rows, job.id)
 
 
-def accept(ctx: Context, agenda: Agenda) -> None:
+def accept(ctx: Context, queue_plan: QueuePlan) -> None:
     """Store the plan with the job that ``admit`` was asked about last, which is in the line now."""
     memory = _memory(ctx)
     sitting, memory.offered = memory.offered, None
-    _take(ctx, agenda)
+    _take(ctx, queue_plan)
     if sitting is not None:
-        sitting.turn = ctx.index.line.turn
-        if agenda.is_whole:
-            sitting.bookings.clear()
-        sitting.bookings.update(agenda.bookings)
+        sitting.turn = ctx.index.waiting_jobs.turn
+        if queue_plan.is_whole:
+            sitting.reservations.clear()
+        sitting.reservations.update(queue_plan.reservations)
     memory.sitting = sitting
 
 
-def _take(ctx: Context, agenda: Agenda) -> None:
+def _take(ctx: Context, queue_plan: QueuePlan) -> None:
     """Store where the plan has changed."""
-    _memory(ctx).rotation, table = agenda.rotation, ctx.tables.bookings
-    for key in tuple(ctx.index.line if agenda.is_whole else agenda.bookings):
-        fresh, old = agenda.bookings.get(key), table.get(key)
+    _memory(ctx).rotation, table = queue_plan.rotation, ctx.tables.reservations
+    for key in tuple(ctx.index.waiting_jobs if queue_plan.is_whole else queue_plan.reservations):
+        fresh, old = queue_plan.reservations.get(key), table.get(key)
         if fresh is None:
             table.drop(key)
         elif fresh is not old and (old is None or _has_moved(old, fresh)):
             table.put(key, fresh)
 
 
-def _has_moved(old: Booking, fresh: Booking) -> bool:
+def _has_moved(old: Reservation, fresh: Reservation) -> bool:
     is_alike = (old.counts, old.mode, old.is_late) == (fresh.counts, fresh.mode, fresh.is_late)
     by_us = max(abs(old.start_us - fresh.start_us), abs(old.end_us - fresh.end_us))
     return not is_alike or by_us >= TOLD_US
 
 
-def _begin_or_wait(ctx: Context, job: Job, booking: Booking | None, here: Scene) -> None:
-    if booking is None:
+def _begin_or_wait(ctx: Context, job: Job, reservation: Reservation | None, here: Scene) -> None:
+    if reservation is None:
         start.wait(ctx, job, "no_node")
         capacity_probes.hear_job(ctx, job)
-    elif booking.start_us > ctx.now_us:
+    elif reservation.start_us > ctx.now_us:
         if start.reason_of(ctx, job.id) != "planned" or job.state is JobState.ACCEPTED:
             start.wait(ctx, job, "planned")
-    elif not all(here.usable[here.position[name]] for name, _ in booking.counts):
+    elif not all(here.usable[here.position[name]] for name, _ in reservation.counts):
         start.wait(ctx, job, "node_not_ready")
         ctx.arm(ctx.now_us + LOOK_US, start.MACHINE, KEY)
     else:
         now, ask = snapshots.scene(ctx), snapshots.ask_now(ctx, job)
-        answer = ctx.placer.as_booked(now.view, ask, booking)
-        ctx.tables.bookings.drop(job.id)
+        answer = ctx.placer.as_booked(now.view, ask, reservation)
+        ctx.tables.reservations.drop(job.id)
         choice = locality_preference.choose(ctx, Head(job, ask, now, answer))
         start.place(ctx, job, choice.answer, decision=choice.decision)
 
 
-def _last_calls(ctx: Context, bookings: Iterable[Booking]) -> list[int]:
+def _last_calls(ctx: Context, reservations: Iterable[Reservation]) -> list[int]:
     """Return when jobs that should run by now have to look for another place to be in time."""
     calls = []
-    for one in bookings:
+    for one in reservations:
         job = ctx.tables.jobs.get(one.job)
         if one.start_us <= ctx.now_us + 1 and job is not None and job.spec.deadline_us is not None:
             calls.append(job.spec.deadline_us - (one.end_us - one.start_us) - LAST_CALL_US - 1)
     return [at for at in calls if at > ctx.now_us]
 
 
-def _arm(ctx: Context, memory: Memory, bookings: Mapping[str, Booking]) -> None:
+def _arm(ctx: Context, memory: Memory, reservations: Mapping[str, Reservation]) -> None:
     """Have the queue served when the next start comes, or when there is more to improve."""
-    waiting = [one.start_us for key, one in bookings.items() if key in ctx.index.line]
+    waiting = [one.start_us for key, one in reservations.items() if key in ctx.index.waiting_jobs]
     later = [at for at in waiting if at > ctx.now_us + 1]
     if len(later) < len(waiting):
         # behind executors that are overdue: their end is an event, but the deadline may come first
-        later += [ctx.now_us + LOOK_US, *_last_calls(ctx, bookings.values())]
+        later += [ctx.now_us + LOOK_US, *_last_calls(ctx, reservations.values())]
     if memory.rotation.left and waiting:  # with no place given there is none to improve
         later.append(max(memory.rotation.due_us, ctx.now_us + 1))
     if later:

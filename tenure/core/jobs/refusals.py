@@ -31,7 +31,7 @@ def objection(ctx: Context, spec: JobSpec, beside: Collection[str] = ()) -> Prob
 
 def _no_room(ctx: Context, spec: JobSpec, beside: int) -> Problem | None:
     """Return why the queue takes no more jobs, None where it does."""
-    waits = len(ctx.index.line) + beside
+    waits = len(ctx.index.waiting_jobs) + beside
     if waits >= ctx.params.max_queue:
         detail = f"the queue holds {waits} jobs, its limit; try again later"
         return Problem("queue_full", detail, 429)

@@ -155,7 +155,7 @@ def late_behind(ctx: Context, head: Head, found: Placed) -> bool:
 
 
 def _rows(ctx: Context) -> list[Queued]:
-    return snapshots.queued(ctx, [ctx.tables.jobs[key] for key in ctx.index.line])
+    return snapshots.queued(ctx, [ctx.tables.jobs[key] for key in ctx.index.waiting_jobs])
 
 
 def _slacks_us(rows: list[Queued], forecasts: Mapping[str, Forecast | None]) -> dict[str, int]:
@@ -189,5 +189,5 @@ def skip(ctx: Context, step_us: int) -> None:
 
 def sweep(ctx: Context) -> None:
     """Drop the questions about jobs that wait no more."""
-    for job in [job for job in ctx.own(Questions).by_job if job not in ctx.index.line]:
+    for job in [job for job in ctx.own(Questions).by_job if job not in ctx.index.waiting_jobs]:
         del ctx.own(Questions).by_job[job]

@@ -29,7 +29,7 @@ def dismiss(ctx: Context, job: Job) -> bool:
         if not executor.is_over:
             executors.abandon(ctx, executor, ENDED)
     crew = ctx.executors_of(job.id)
-    return not any(grave.may_run for e in crew for grave in ctx.graves_of(e.key))
+    return not any(tombstone.may_run for e in crew for tombstone in ctx.tombstones_of(e.key))
 
 
 def judged(executor: Executor, job: Job) -> Executor:

@@ -1,7 +1,7 @@
 """Make restored records agree with the containers that were seen (``restore``, ours).
 
-Of each executor and each container the newest copy counts that no grave speaks of: one that runs
-before any that does not, then the one with the highest attempt or incarnation. What runs is
+Of each executor and each container the newest copy counts that no tombstone speaks of: one that
+runs before any that does not, then the one with the highest attempt or incarnation. What runs is
 adopted, never stopped. What ended is taken as ended. What left no trace is begun anew: it may have
 ended since the backup, and then runs a second time, but never beside the first. Copies that lost
 are removed as orphans by the next listing; those of unknown jobs and containers are left alone.
@@ -23,7 +23,7 @@ from tenure.core.services.migration.steps import is_committed
 from tenure.core.state.context import GONE_SERVICE, UNPLACED_SERVICE, Context
 from tenure.core.state.owned import Owned
 from tenure.model.batch import TaskState
-from tenure.model.container import ContainerState, Grave, Migration, Service, Step
+from tenure.model.container import ContainerState, Migration, Service, Step, Tombstone
 from tenure.model.effects import SetRestartPolicy
 from tenure.model.facts import ContainerFacts
 from tenure.model.job import Executor, ExecutorState, Job, JobState
@@ -87,11 +87,11 @@ def all_copies(ctx: Context) -> dict[str, int]:
 
 
 def _by_owner(ctx: Context) -> dict[str, list[Sighting]]:
-    """Return the sighted copies that no grave speaks of by owner: running ones, then newest."""
+    """Return the sighted copies that no tombstone speaks of by owner: running ones, then newest."""
     found: dict[str, list[Sighting]] = {}
     for node, copies in sorted(ctx.own(Sightings).by_node.items()):
         for (owner, turn), facts in sorted(copies.items()):
-            dead = {(grave.node, grave.turn) for grave in ctx.graves_of(owner)}
+            dead = {(tombstone.node, tombstone.turn) for tombstone in ctx.tombstones_of(owner)}
             if (node, turn) not in dead:
                 found.setdefault(owner, []).append(Sighting(node, turn, facts))
     for rows in found.values():
@@ -161,11 +161,11 @@ def _began_us(ctx: Context, executor: Executor, copy: Sighting) -> int:
 def _executor_anew(ctx: Context, executor: Executor, copy: Sighting | None) -> None:
     """Begin another attempt, with a number that no forgotten one can have had.
 
-    ``copy`` was created and not seen to run; a forgotten start may still come, so that its grave
-    is waited for.
+    ``copy`` was created and not seen to run; a forgotten start may still come, so that its
+    tombstone is waited for.
     """
     if copy is not None:
-        _bury_created(ctx, executor, copy)
+        _condemn_created(ctx, executor, copy)
     if executor.state is ExecutorState.PLACED:
         executors.unplace(ctx, executor)
     else:
@@ -175,9 +175,9 @@ def _executor_anew(ctx: Context, executor: Executor, copy: Sighting | None) -> N
     ctx.put_executor(replace(fresh, attempt=fresh.attempt + SKIPPED_TURNS))
 
 
-def _bury_created(ctx: Context, executor: Executor, copy: Sighting) -> None:
+def _condemn_created(ctx: Context, executor: Executor, copy: Sighting) -> None:
     key = f"{executor.key}/{copy.turn}"
-    grave = Grave(
+    tombstone = Tombstone(
         id=key,
         node=copy.node,
         owner=executor.key,
@@ -190,7 +190,7 @@ def _bury_created(ctx: Context, executor: Executor, copy: Sighting) -> None:
         grace_s=ctx.params.grace_stop_s,
         logs_key=key,
     )
-    tombstones.bury(ctx, grave)
+    tombstones.condemn(ctx, tombstone)
 
 
 def _begun(ctx: Context, job: Job) -> None:
@@ -214,7 +214,7 @@ def _tasks(ctx: Context, seen: dict[str, list[Sighting]]) -> None:
             for copy in seen.get(task.key, []):
                 turn = replace(task, node=copy.node, attempt=copy.turn)
                 turn = replace(turn, engine_id=copy.facts.engine_id)
-                tasks.bury(ctx, turn, may_run=not copy.has_ended)
+                tasks.condemn(ctx, turn, may_run=not copy.has_ended)
             anew = replace(task, node="", engine_id="", effect="", is_unsure=False)
             anew = replace(anew, state=TaskState.PENDING, attempt=task.attempt + SKIPPED_TURNS)
             ctx.put_task(replace(anew, changed_us=ctx.now_us))
@@ -261,7 +261,7 @@ def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
         if copy is not chosen and not (copy.facts.is_running or copy.has_ended):
             # its engine may have died while it started it, and hold a process that it does not show
             where = copy.node, copy.facts.engine_id, copy.turn
-            services.bury(ctx, ctx.tables.services[service.id], where, may_run=True)
+            services.condemn(ctx, ctx.tables.services[service.id], where, may_run=True)
     return "adopted"
 
 
@@ -338,7 +338,7 @@ def arm(ctx: Context, key: str) -> None:
 def _set_policy(ctx: Context, service: Service) -> None:
     """Give a copy its restart policy: a forgotten move may have taken it away.
 
-    One that is being removed has no copy any more: its grave has.
+    One that is being removed has no copy any more: its tombstone has.
     """
     if service.node and move_records.has_policy(service):
         key, owner = ctx.effect_id(), f"{MACHINE}:{service.id}"

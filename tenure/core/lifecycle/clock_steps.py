@@ -132,8 +132,8 @@ def _copies(ctx: Context, step_us: int) -> None:
     for move in list(ctx.tables.migrations.values()):
         if not move.is_over:
             ctx.put_migration(_later(move, step_us, MOVE))
-    for grave in list(ctx.tables.graves.values()):
-        ctx.put_grave(_later(grave, step_us, ("retry_us",)))
+    for tombstone in list(ctx.tables.tombstones.values()):
+        ctx.put_tombstone(_later(tombstone, step_us, ("retry_us",)))
 
 
 def _orders(ctx: Context, step_us: int) -> None:

@@ -273,7 +273,7 @@ def _stale(ctx: Context, service: Service, move: Move) -> str:
         return "moving"
     if service.incarnation != move.incarnation or service.node != move.source:
         return "changed"
-    if ctx.now_us < service.late_us or services.is_haunted(ctx, service):
+    if ctx.now_us < service.late_us or services.is_tombstoned(ctx, service):
         return "unsure"  # a start that ended unknown could revive the source beside the target
     barred = eligibility.never(service)
     return barred[0] if barred else ""

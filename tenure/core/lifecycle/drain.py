@@ -1,7 +1,7 @@
 """Drains: nodes are emptied of what is ours, and then cordoned (docs/moving-containers.md).
 
 Theory of operation. A drain is one durable record. Whenever something changed, and every few
-seconds, it asks ``evacuation`` what can be done now and hands those moves to the machine of
+seconds, it asks ``drain_plan`` what can be done now and hands those moves to the machine of
 migrations, which has the budgets and the roll-back; what cannot be moved is a blocker with a name
 and a remedy. A move that failed is tried again after a while, elsewhere if there is another node.
 Nothing new is placed on the node from the first moment on. It is done when nothing of ours is or

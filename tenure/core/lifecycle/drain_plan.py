@@ -107,7 +107,9 @@ def _not_yet(ctx: Context, service: Service, setback: Setback | None) -> Blocker
         until = service.late_us if ctx.now_us < service.late_us else None
         text = "had a call that was not confirmed and may still happen"
         return _passing(service, "unsure", text, until)
-    old = next((grave for grave in ctx.graves_of(service.id) if grave.may_run), None)
+    old = next(
+        (tombstone for tombstone in ctx.tombstones_of(service.id) if tombstone.may_run), None
+    )
     if old is not None:
         text = f"has an older copy on {old.node} that may run, and is removed first"
         remedy = tombstones.REMEDY if old.reason else WAIT
@@ -165,13 +167,15 @@ def _arriving(ctx: Context, node: Node) -> list[Blocker]:
 def _copies(ctx: Context, node: Node) -> list[Blocker]:
     """Return old copies still to be cleared away that belong to no open move."""
     found = []
-    for grave in ctx.graves_on(node.name):
-        if ctx.move_of(grave.owner) is not None:
+    for tombstone in ctx.tombstones_on(node.name):
+        if ctx.move_of(tombstone.owner) is not None:
             continue
         is_there = _answers(node)
         remedy = WAIT if is_there else f"bring node {node.name} back: it is cleared away then"
-        reason = f"an old copy of {grave.name} is still to be cleared away"
-        found.append(Blocker("copy", grave.id, grave.name, "clearing", reason, remedy, is_there))
+        reason = f"an old copy of {tombstone.name} is still to be cleared away"
+        found.append(
+            Blocker("copy", tombstone.id, tombstone.name, "clearing", reason, remedy, is_there)
+        )
     return found
 
 

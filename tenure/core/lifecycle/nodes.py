@@ -15,7 +15,7 @@ from tenure.core.services import services
 from tenure.core.services.migration import migrations
 from tenure.core.state.context import GONE_SERVICE, Context
 from tenure.model.batch import TASK_OVER
-from tenure.model.container import Grave, Migration
+from tenure.model.container import Migration, Tombstone
 from tenure.model.events import (
     Configured,
     ContainerSeen,
@@ -107,8 +107,8 @@ def retire(ctx: Context) -> None:
         if name in seen:
             _orphans(ctx, name, seen.pop(name))
         if node.is_fenced and room.has_only_dead(ctx, name):
-            for grave in ctx.graves_on(name):
-                ctx.drop_grave(grave)  # no listing of that engine will ever show it gone
+            for tombstone in ctx.tombstones_on(name):
+                ctx.drop_tombstone(tombstone)  # no listing of that engine will ever show it gone
         is_empty = not room.is_busy(ctx, node.name) and not replicas.is_sole(ctx, node.name)
         if is_empty and not node.effect and tiers.clear_node(ctx, node.name):
             ledger.close_interval(ctx, node.name)
@@ -177,7 +177,7 @@ def _take(ctx: Context, node: Node, facts: EngineFacts) -> None:
 def _twin(ctx: Context, node: Node, engine_id: str) -> str:
     """Return another node whose engine this is: one that answers, or that still has our work.
 
-    A node renamed in the configuration would else have all containers of its old name buried.
+    A node renamed in the configuration would else have all containers of its old name condemned.
     """
     for other in ctx.tables.nodes.values():
         if other.name == node.name or not engine_id or other.engine_id != engine_id:
@@ -275,9 +275,9 @@ def seen(ctx: Context, event: ContainerSeen) -> None:
     move = ctx.move_of(owner)
     if move is not None:
         _move_seen(ctx, move, event.node, event.facts, event.started_us)
-    for grave in ctx.graves_on(event.node):
-        if (grave.owner, grave.turn) == (owner, turn):
-            tombstones.on_listing(ctx, grave, event.facts, event.started_us)
+    for tombstone in ctx.tombstones_on(event.node):
+        if (tombstone.owner, tombstone.turn) == (owner, turn):
+            tombstones.on_listing(ctx, tombstone, event.facts, event.started_us)
 
 
 def _task_seen(ctx: Context, copy: Copy, event: ContainerSeen) -> None:
@@ -320,7 +320,7 @@ def _name_of(ctx: Context, owner: str, turn: int) -> str:
 
 def _engine_ids(ctx: Context, owner: str) -> set[str]:
     """Return the engine ids known of an owner's copies: somebody may have renamed them."""
-    found = {grave.engine_id for grave in ctx.graves_of(owner)}
+    found = {tombstone.engine_id for tombstone in ctx.tombstones_of(owner)}
     move = ctx.move_of(owner)
     if move is not None:
         found |= {move.source_id, move.target_id}
@@ -353,16 +353,18 @@ def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_
             copies.get((move.container, move.incarnation)),
         )
         migrations.on_listing(ctx, move, node, pair, started_us)
-    for grave in ctx.graves_on(node):
-        tombstones.on_listing(ctx, grave, copies.get((grave.owner, grave.turn)), started_us)
+    for tombstone in ctx.tombstones_on(node):
+        tombstones.on_listing(
+            ctx, tombstone, copies.get((tombstone.owner, tombstone.turn)), started_us
+        )
 
 
 def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> None:
-    """Bury our containers that no record wants; those of unknown owners are left alone."""
+    """Condemn our containers that no record wants; those of unknown owners are left alone."""
     known, unknown = ctx.learned.orphans.get(node, frozenset()), set()
-    buried = {(g.owner, g.turn) for g in ctx.graves_on(node)}
+    condemned = {(g.owner, g.turn) for g in ctx.tombstones_on(node)}
     for copy, facts in copies.items():
-        if copy in buried or _is_wanted(ctx, node, copy):
+        if copy in condemned or _is_wanted(ctx, node, copy):
             continue
         owner, turn = copy
         if not is_known(ctx, owner):
@@ -370,7 +372,7 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
             if facts.engine_id not in known:
                 ctx.publish("container.orphan", facts.engine_id, node=node, name=facts.name)
             continue
-        grave = Grave(
+        tombstone = Tombstone(
             id=f"{owner}/{turn}@{node}",
             node=node,
             owner=owner,
@@ -380,7 +382,7 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
             created_us=ctx.now_us,
             may_run=facts.is_running,
         )
-        tombstones.bury(ctx, grave)
+        tombstones.condemn(ctx, tombstone)
     ctx.learned.orphans[node] = frozenset(unknown)
 
 
@@ -418,9 +420,9 @@ def ready(ctx: Context, name: str) -> None:
     ctx.notices.tasks.update(ctx.index.tasks.get(name, ()))
     services.on_node_ready(ctx, name)
     tiers.next_chore(ctx, name)
-    for grave in ctx.graves_on(name):
-        if not grave.effect and ctx.now_us >= grave.retry_us:
-            tombstones.dig(ctx, grave)
+    for tombstone in ctx.tombstones_on(name):
+        if not tombstone.effect and ctx.now_us >= tombstone.retry_us:
+            tombstones.dig(ctx, tombstone)
 
 
 def schedule(ctx: Context, command: ScheduleNode) -> None:

@@ -132,7 +132,7 @@ def _for_job(ctx: Context, key: str, job: Job | None) -> Wish | None:
     if job is None:
         return None
     is_turned_away = key not in ctx.tables.jobs
-    if not (is_turned_away or key in ctx.index.line or key in ctx.index.homeless):
+    if not (is_turned_away or key in ctx.index.waiting_jobs or key in ctx.index.homeless):
         return None
     return f"job {job.spec.name}", partial(_suits, ctx, job)
 

@@ -169,8 +169,8 @@ def lent_on(ctx: Context, node: str) -> Resources:
     Those whose input is sent ahead take nothing yet.
     """
     here = [tasks.stage_of(ctx, t).request for t in ctx.tasks_on(node) if not t.is_ahead]
-    for grave in ctx.graves_on(node):
-        owner = ctx.tables.tasks.get(grave.owner) if grave.may_run else None
+    for tombstone in ctx.tombstones_on(node):
+        owner = ctx.tables.tasks.get(tombstone.owner) if tombstone.may_run else None
         if owner is not None and owner.batch in ctx.tables.batches:
             here.append(tasks.stage_of(ctx, owner).request)
     return total(here)

@@ -329,7 +329,9 @@ def awaited(ctx: Context, nodes: Iterable[Node]) -> frozenset[str]:
     if reservations.is_planned(ctx):
         return frozenset(node.name for node in welcome if reservations.counts_on(ctx, node))
     allowed = ctx.params.job_generations()
-    promised = [job for job in map(ctx.tables.jobs.__getitem__, ctx.index.line) if _waits(ctx, job)]
+    promised = [
+        job for job in map(ctx.tables.jobs.__getitem__, ctx.index.waiting_jobs) if _waits(ctx, job)
+    ]
     return frozenset(
         node.name
         for node in welcome

@@ -13,7 +13,7 @@ from tenure.core.attempts import tombstones
 from tenure.core.capacity import candidates, ledger, room
 from tenure.core.nodes import capacity_probes, power
 from tenure.core.state.context import UNPLACED_SERVICE, Context
-from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Grave, Service
+from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Service, Tombstone
 from tenure.model.effects import CreateContainer, Relist, StartContainer, StopContainer
 from tenure.model.facts import (
     LABEL_CONTAINER,
@@ -76,11 +76,11 @@ def review(ctx: Context, key: str) -> None:
         return
     if service.state in UNPLACED_SERVICE:
         _place(ctx, service)
-    elif service.state is S.CREATED and not is_haunted(ctx, service):
+    elif service.state is S.CREATED and not is_tombstoned(ctx, service):
         start(ctx, to(ctx, service, S.STARTING))
     elif service.state is S.EXITED and ctx.now_us < service.guard_us:
         start(ctx, to(ctx, service, S.STARTING, reason="undoing a late stop"))
-    elif service.state is S.STARTING and service.retry_us and not is_haunted(ctx, service):
+    elif service.state is S.STARTING and service.retry_us and not is_tombstoned(ctx, service):
         start(ctx, service)
 
 
@@ -88,19 +88,19 @@ def _remove(ctx: Context, service: Service) -> None:
     if ctx.move_of(service.id) is not None or service.state is S.MOVING:
         return
     if service.node and service.state is not S.FAILED:
-        bury(ctx, service, _copy(service))
+        condemn(ctx, service, _copy(service))
         ledger.end_stay(ctx, stay_of(service))
         service = ctx.put_service(
             replace(service, node="", engine_id="", effect="", changed_us=ctx.now_us)
         )
-    if not is_haunted(ctx, service):
+    if not is_tombstoned(ctx, service):
         to(ctx, service, S.REMOVED, reason=service.reason or "removed")
 
 
-def bury(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) -> None:
+def condemn(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) -> None:
     """Have one copy of the service stopped and removed for good."""
     node, engine_id, turn = copy
-    grave = Grave(
+    tombstone = Tombstone(
         id=f"{service.id}/{turn}",
         node=node,
         owner=service.id,
@@ -112,11 +112,11 @@ def bury(ctx: Context, service: Service, copy: Copy, *, may_run: bool = True) ->
         request=room.need_of(ctx, service),
         grace_s=service.grace(ctx.params.grace_stop_s),
     )
-    tombstones.bury(ctx, grave)
+    tombstones.condemn(ctx, tombstone)
 
 
 def _place(ctx: Context, service: Service) -> None:
-    if is_haunted(ctx, service):
+    if is_tombstoned(ctx, service):
         return
     home = service.generation
     service, node = candidates.found(ctx, service)
@@ -132,9 +132,9 @@ def _place(ctx: Context, service: Service) -> None:
     _create(ctx, service)
 
 
-def is_haunted(ctx: Context, service: Service) -> bool:
+def is_tombstoned(ctx: Context, service: Service) -> bool:
     """Whether a copy before this one may still run, or run again since its engine is back."""
-    return any(grave.may_run for grave in ctx.graves_of(service.id))
+    return any(tombstone.may_run for tombstone in ctx.tombstones_of(service.id))
 
 
 def _wait(ctx: Context, service: Service, reason: str) -> None:
@@ -228,7 +228,7 @@ def _refused(ctx: Context, service: Service, outcome: Refused) -> None:
     elif outcome.code in ("no_image", "engine_error", "name_taken") and service.tries < MAX_TRIES:
         again(ctx, service, reason)
     else:
-        bury(ctx, service, _copy(service))
+        condemn(ctx, service, _copy(service))
         ledger.end_stay(ctx, stay_of(service))
         to(ctx, service, S.FAILED, reason=reason, finished_us=ctx.now_us)
 
@@ -262,7 +262,7 @@ def _start_later(ctx: Context, service: Service) -> None:
 def again(ctx: Context, service: Service, reason: str) -> None:
     """Give up this incarnation and wait for another placement."""
     ledger.end_stay(ctx, stay_of(service))
-    bury(ctx, service, _copy(service))
+    condemn(ctx, service, _copy(service))
     turn = max(service.turns, service.incarnation) + 1
     retry = ctx.now_us + RETRY_US
     to(
@@ -375,7 +375,7 @@ def on_node_ready(ctx: Context, node: str) -> None:
             continue
         if service.state is S.CREATING:
             _create(ctx, service)
-        elif service.state is S.STARTING and not is_haunted(ctx, service):
+        elif service.state is S.STARTING and not is_tombstoned(ctx, service):
             start(ctx, service)
 
 

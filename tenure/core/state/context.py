@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from tenure.core.state.block_index import BlockIndex, built
-from tenure.core.state.indexes import Index, Strand, shift
+from tenure.core.state.indexes import Index, StageTasks, shift
 from tenure.core.state.learned import Learned
 from tenure.core.state.notices import Notices
 from tenure.core.state.owned import Change, Owned
@@ -19,7 +19,7 @@ from tenure.core.state.queue_order import queue_key
 from tenure.core.state.tables import Meta, PublicEvent, Tables
 from tenure.core.state.work_limits import WorkLimits
 from tenure.model.batch import Batch, Task
-from tenure.model.container import ContainerState, Grave, Migration, Service
+from tenure.model.container import ContainerState, Migration, Service, Tombstone
 from tenure.model.drain import Drain
 from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
@@ -207,7 +207,7 @@ class Context:
 
     def _index_job(self, job: Job) -> None:
         index = self.index
-        index.line.put(job)
+        index.waiting_jobs.put(job)
         if job.is_over:
             index.open_jobs.discard(job.id)
             if index.job_names.get(job.spec.name) == job.id:
@@ -221,13 +221,13 @@ class Context:
             index.unestimated.add(job.id)
         else:
             index.unestimated.discard(job.id)
-        if job.id in index.line:
+        if job.id in index.waiting_jobs:
             index.unknown[job.id] = queue_key(job)
         else:
             index.unknown.pop(job.id, None)
 
     def put_executor(self, executor: Executor) -> Executor:
-        """Store an executor; over means that it takes no room (its grave may)."""
+        """Store an executor; over means that it takes no room (its tombstone may)."""
         old = self.tables.executors.get(executor.key)
         was = old.node if old and old.state not in EXECUTOR_OVER else ""
         now = executor.node if executor.state not in EXECUTOR_OVER else ""
@@ -274,19 +274,19 @@ class Context:
         self.is_room_changed = True
         return self.tables.migrations.put(move.id, move)
 
-    def put_grave(self, grave: Grave) -> Grave:
-        """Store a grave."""
-        self.forget_loads(grave.node)
-        self.index.bury(grave)
+    def put_tombstone(self, tombstone: Tombstone) -> Tombstone:
+        """Store a tombstone."""
+        self.forget_loads(tombstone.node)
+        self.index.condemn(tombstone)
         self.is_room_changed = True
-        return self.tables.graves.put(grave.id, grave)
+        return self.tables.tombstones.put(tombstone.id, tombstone)
 
-    def drop_grave(self, grave: Grave) -> None:
-        """Forget a grave: its container is gone."""
-        self.forget_loads(grave.node)
-        self.tables.graves.drop(grave.id)
-        self.index.clear(grave)
-        self.touch_owner(grave.owner)
+    def drop_tombstone(self, tombstone: Tombstone) -> None:
+        """Forget a tombstone: its container is gone."""
+        self.forget_loads(tombstone.node)
+        self.tables.tombstones.drop(tombstone.id)
+        self.index.clear(tombstone)
+        self.touch_owner(tombstone.owner)
         self.is_room_changed = True
 
     def forget_loads(self, *nodes: str) -> None:
@@ -297,7 +297,7 @@ class Context:
                 self.notices.nodes.add(node)
 
     def touch_owner(self, owner: str) -> None:
-        """Have the job or service that owns a grave reviewed."""
+        """Have the job or service that owns a tombstone reviewed."""
         if owner in self.tables.tasks:
             self.notices.tasks.add(owner)
         elif "/" in owner:
@@ -357,8 +357,8 @@ class Context:
         for name in (was, task.place):
             if name:
                 self.tell(Change.TASKS, name)
-        strand = self.index.strands.setdefault((task.batch, task.stage), Strand())
-        strand.take(old, task)
+        stage_tasks = self.index.tasks_by_stage.setdefault((task.batch, task.stage), StageTasks())
+        stage_tasks.take(old, task)
         self.notices.tasks.add(task.key)
         self.is_room_changed = True
         return self.tables.tasks.put(task.key, task)
@@ -385,15 +385,15 @@ class Context:
         keys = sorted(self.index.services.get(node, ()))
         return [self.tables.services[key] for key in keys]
 
-    def graves_on(self, node: str) -> list[Grave]:
-        """Return the graves on ``node``, by id."""
-        keys = sorted(self.index.graves.get(node, ()))
-        return [self.tables.graves[key] for key in keys]
+    def tombstones_on(self, node: str) -> list[Tombstone]:
+        """Return the tombstones on ``node``, by id."""
+        keys = sorted(self.index.tombstones.get(node, ()))
+        return [self.tables.tombstones[key] for key in keys]
 
-    def graves_of(self, owner: str) -> list[Grave]:
-        """Return the graves of an executor key or container id."""
-        keys = sorted(self.index.graves_of.get(owner, ()))
-        return [self.tables.graves[key] for key in keys]
+    def tombstones_of(self, owner: str) -> list[Tombstone]:
+        """Return the tombstones of an executor key or container id."""
+        keys = sorted(self.index.tombstones_of.get(owner, ()))
+        return [self.tables.tombstones[key] for key in keys]
 
     def open_moves(self) -> list[Migration]:
         """Return the migrations that are not over, in the order of their acceptance."""
@@ -460,8 +460,10 @@ class Context:
     def _index_batches(self) -> None:
         for task in self.tables.tasks.values():
             shift(self.index.tasks, "", task.place, task.key)
-            strand = self.index.strands.setdefault((task.batch, task.stage), Strand())
-            strand.take(None, task)
+            stage_tasks = self.index.tasks_by_stage.setdefault(
+                (task.batch, task.stage), StageTasks()
+            )
+            stage_tasks.take(None, task)
         batches = self.tables.batches.values()
         self.index.open_batches = {batch.id for batch in batches if not batch.is_over}
 
@@ -470,5 +472,5 @@ class Context:
         for move in tables.migrations.values():
             if not move.is_over:
                 self.index.take_move(move)
-        for grave in tables.graves.values():
-            self.index.bury(grave)
+        for tombstone in tables.tombstones.values():
+            self.index.condemn(tombstone)

@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tenure.core.state.queue_order import Key, Line
+from tenure.core.state.queue_order import Key, WaitingJobs
 from tenure.model.batch import TASK_OVER, Task, TaskState
-from tenure.model.container import Grave, Migration, Step
+from tenure.model.container import Migration, Step, Tombstone
 from tenure.model.node import Node
 
 
@@ -20,10 +20,10 @@ class Index:
     ``line`` is the jobs that wait for a place, ``homeless`` those that run or start and may have
     executors without a node; ``unestimated`` of these are without an estimate, ``unknown``
     says where those that wait without one are in the line; ``removed`` are nodes that the
-    configuration does not name any more; ``tasks`` those of batches by node, ``strands`` by
-    batch and stage; ``haunts`` the graves that may run, by the job, batch or container that owns
-    them; ``unsized`` are nodes of which nobody knows yet what they have; ``remains`` is how many
-    tasks are left to be dropped of batches that are forgotten.
+    configuration does not name any more; ``tasks`` those of batches by node, ``tasks_by_stage`` by
+    batch and stage; ``tombstoned`` the tombstones that may run, by the job, batch or container that
+    owns them; ``unsized`` are nodes of which nobody knows yet what they have; ``remains`` is how
+    many tasks are left to be dropped of batches that are forgotten.
     """
 
     executors: dict[str, set[str]] = field(default_factory=dict)
@@ -32,13 +32,13 @@ class Index:
     moves: set[str] = field(default_factory=set)
     begun: set[str] = field(default_factory=set)
     move_of: dict[str, str] = field(default_factory=dict)
-    graves: dict[str, set[str]] = field(default_factory=dict)
-    graves_of: dict[str, set[str]] = field(default_factory=dict)
+    tombstones: dict[str, set[str]] = field(default_factory=dict)
+    tombstones_of: dict[str, set[str]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     moves_at: dict[str, set[str]] = field(default_factory=dict)
     open_jobs: set[str] = field(default_factory=set)
     job_names: dict[str, str] = field(default_factory=dict)
-    line: Line = field(default_factory=Line)
+    waiting_jobs: WaitingJobs = field(default_factory=WaitingJobs)
     homeless: set[str] = field(default_factory=set)
     unestimated: set[str] = field(default_factory=set)
     unknown: dict[str, Key] = field(default_factory=dict)
@@ -49,9 +49,9 @@ class Index:
     interval: dict[str, str] = field(default_factory=dict)
     stays: dict[str, set[str]] = field(default_factory=dict)
     tasks: dict[str, set[str]] = field(default_factory=dict)
-    strands: dict[tuple[str, str], Strand] = field(default_factory=dict)
+    tasks_by_stage: dict[tuple[str, str], StageTasks] = field(default_factory=dict)
     open_batches: set[str] = field(default_factory=set)
-    haunts: dict[str, set[str]] = field(default_factory=dict)
+    tombstoned: dict[str, set[str]] = field(default_factory=dict)
     unsized: set[str] = field(default_factory=set)
     remains: dict[str, int] = field(default_factory=dict)
 
@@ -85,34 +85,34 @@ class Index:
         for node in (move.source, move.target):
             self.moves_at.get(node, set()).discard(move.id)
 
-    def bury(self, grave: Grave) -> None:
-        """Take in a grave."""
-        self.graves.setdefault(grave.node, set()).add(grave.id)
-        self.graves_of.setdefault(grave.owner, set()).add(grave.id)
-        if grave.may_run:
-            self.haunts.setdefault(grave.owner.partition("/")[0], set()).add(grave.id)
+    def condemn(self, tombstone: Tombstone) -> None:
+        """Take in a tombstone."""
+        self.tombstones.setdefault(tombstone.node, set()).add(tombstone.id)
+        self.tombstones_of.setdefault(tombstone.owner, set()).add(tombstone.id)
+        if tombstone.may_run:
+            self.tombstoned.setdefault(tombstone.owner.partition("/")[0], set()).add(tombstone.id)
         else:
-            self._calm(grave)
+            self._calm(tombstone)
 
-    def clear(self, grave: Grave) -> None:
-        """Forget a grave."""
-        self.graves.get(grave.node, set()).discard(grave.id)
-        owned = self.graves_of.get(grave.owner, set())
-        owned.discard(grave.id)
+    def clear(self, tombstone: Tombstone) -> None:
+        """Forget a tombstone."""
+        self.tombstones.get(tombstone.node, set()).discard(tombstone.id)
+        owned = self.tombstones_of.get(tombstone.owner, set())
+        owned.discard(tombstone.id)
         if not owned:
-            self.graves_of.pop(grave.owner, None)
-        self._calm(grave)
+            self.tombstones_of.pop(tombstone.owner, None)
+        self._calm(tombstone)
 
-    def _calm(self, grave: Grave) -> None:
-        owner = grave.owner.partition("/")[0]
-        haunting = self.haunts.get(owner, set())
-        haunting.discard(grave.id)
-        if not haunting:
-            self.haunts.pop(owner, None)
+    def _calm(self, tombstone: Tombstone) -> None:
+        owner = tombstone.owner.partition("/")[0]
+        tombstoned = self.tombstoned.get(owner, set())
+        tombstoned.discard(tombstone.id)
+        if not tombstoned:
+            self.tombstoned.pop(owner, None)
 
 
 @dataclass(slots=True)
-class Strand:
+class StageTasks:
     """The tasks of one stage: those that wait for a node, and how many are not done, or are.
 
     ``put_out`` are the bytes that those which are done put out.

@@ -27,7 +27,7 @@ def is_queued(job: Job) -> bool:
     return job.state in QUEUED and not job.is_cancelling
 
 
-class Line:
+class WaitingJobs:
     """Ids of queued jobs in the order of ``queue_key``, which never changes for a job."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Line:
         return self._policies.keys()
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Line):
+        if not isinstance(other, WaitingJobs):
             return False
         return (self._rows, self._newcomers) == (other._rows, other._newcomers)
 

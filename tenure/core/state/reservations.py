@@ -9,16 +9,16 @@ from __future__ import annotations
 from tenure.core.state.context import Context
 from tenure.model.node import Node
 
-#: A booking this near is begun with nodes that are on, whatever their boot: executors that end
+#: A reservation this near is begun with nodes that are on, whatever their boot: executors that end
 #: together are seen to have ended within it.
 NEAR_US = 1000
 
 
 def is_planned(ctx: Context) -> bool:
-    """Whether the queue is planned, or bookings are left that nobody needs any more."""
-    if len(ctx.tables.bookings):
+    """Whether the queue is planned, or reservations are left that nobody needs any more."""
+    if len(ctx.tables.reservations):
         return True
-    return any(ctx.placer.is_planned(policy) for policy in ctx.index.line.policies)
+    return any(ctx.placer.is_planned(policy) for policy in ctx.index.waiting_jobs.policies)
 
 
 def counts_on(ctx: Context, node: Node) -> bool:
@@ -28,6 +28,6 @@ def counts_on(ctx: Context, node: Node) -> bool:
     """
     near_us = ctx.now_us + node.spec.power.boot_us + NEAR_US
     return any(
-        booking.start_us <= near_us and any(name == node.name for name, _ in booking.counts)
-        for booking in ctx.tables.bookings.values()
+        reservation.start_us <= near_us and any(name == node.name for name, _ in reservation.counts)
+        for reservation in ctx.tables.reservations.values()
     )

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from tenure.model.batch import Batch, Task
-from tenure.model.booking import Booking
-from tenure.model.container import Grave, Migration, Service
+from tenure.model.container import Migration, Service, Tombstone
 from tenure.model.dataset import Block, Dataset, TierMark
 from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect
@@ -21,6 +20,7 @@ from tenure.model.node import Node
 from tenure.model.ourtime import Anchor
 from tenure.model.plan import Run
 from tenure.model.planning import PlannedStart, PlannedStarts, Schedule
+from tenure.model.reservation import Reservation
 
 R = TypeVar("R")
 
@@ -114,10 +114,10 @@ class Meta:
 class Tables:
     """Every durable record, by kind. The field names are the kinds in the store.
 
-    Keys: node name (nodes, drains, harvests, forecasts, scores), job id (jobs, bookings),
+    Keys: node name (nodes, drains, harvests, forecasts, scores), job id (jobs, reservations),
     ``job/index``, batch id (also schedules), ``batch/index``, ``batch/part`` (starts), dataset id,
-    ``dataset/number``, ``node/tier``, container id, migration id, grave id, run id, interval id,
-    stay id, effect id, app, idempotency key, ``meta``.
+    ``dataset/number``, ``node/tier``, container id, migration id, tombstone id, run id, interval
+    id, stay id, effect id, app, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
@@ -125,12 +125,12 @@ class Tables:
     executors: Table[Executor] = field(default_factory=Table)
     services: Table[Service] = field(default_factory=Table)
     migrations: Table[Migration] = field(default_factory=Table)
-    graves: Table[Grave] = field(default_factory=Table)
+    tombstones: Table[Tombstone] = field(default_factory=Table)
     runs: Table[Run] = field(default_factory=Table)
     intervals: Table[Interval] = field(default_factory=Table)
     stays: Table[Stay] = field(default_factory=Table)
     drains: Table[Drain] = field(default_factory=Table)
-    bookings: Table[Booking] = field(default_factory=Table)
+    reservations: Table[Reservation] = field(default_factory=Table)
     batches: Table[Batch] = field(default_factory=Table)
     tasks: Table[Task] = field(default_factory=Table)
     datasets: Table[Dataset] = field(default_factory=Table)
@@ -169,7 +169,7 @@ KINDS: dict[str, Any] = {
     "executors": Executor,
     "services": Service,
     "migrations": Migration,
-    "graves": Grave,
+    "tombstones": Tombstone,
     "runs": Run,
     "intervals": Interval,
     "stays": Stay,
@@ -177,7 +177,7 @@ KINDS: dict[str, Any] = {
     "harvests": HarvestMark,
     "forecasts": NodeForecast,
     "scores": LiveScore,
-    "bookings": Booking,
+    "reservations": Reservation,
     "batches": Batch,
     "tasks": Task,
     "datasets": Dataset,

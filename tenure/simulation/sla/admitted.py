@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tenure.model.booking import Booking
 from tenure.model.placing import (
     Admitted,
     Ask,
@@ -18,6 +17,7 @@ from tenure.model.placing import (
     Rotation,
     Situation,
 )
+from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs
 from tenure.placement.binding import Loop
@@ -25,8 +25,8 @@ from tenure.placement.course import (
     ARRIVED,
     NOW,
     REFUSED,
-    Chronicle,
     Course,
+    History,
     Rules,
     pass_time,
 )
@@ -51,7 +51,7 @@ class Doorman:
     def run(
         self,
         course: Course,
-        chronicle: Chronicle,
+        history: History,
         jobs: Jobs,
         arrivals: Arrivals,
         on_arrival: Callable[[int], None],
@@ -62,26 +62,26 @@ class Doorman:
         rows = zip(arrivals.at_us.tolist(), arrivals.job.tolist(), strict=True)
         for arrived, (at_us, job) in enumerate(rows, start=1):
             inside = Arrivals(let_in.at_us[:count], let_in.job[:count])
-            self.loop(course, chronicle, jobs, inside, self.rules, at_us)
-            if self._may_enter(course, chronicle, jobs, job, at_us):
+            self.loop(course, history, jobs, inside, self.rules, at_us)
+            if self._may_enter(course, history, jobs, job, at_us):
                 let_in.at_us[count], let_in.job[count] = at_us, job
                 count += 1
             else:
-                chronicle.verdict[job], chronicle.placed_us[job] = REFUSED, at_us
+                history.verdict[job], history.placed_us[job] = REFUSED, at_us
             on_arrival(arrived)
         inside = Arrivals(let_in.at_us[:count], let_in.job[:count])
-        self.loop(course, chronicle, jobs, inside, self.rules, TO_THE_END)
+        self.loop(course, history, jobs, inside, self.rules, TO_THE_END)
         assert course.marks[ARRIVED] == count
 
     def _may_enter(
-        self, course: Course, chronicle: Chronicle, jobs: Jobs, job: int, at_us: int
+        self, course: Course, history: History, jobs: Jobs, job: int, at_us: int
     ) -> bool:
-        pass_time(course, chronicle, max(at_us, int(course.marks[NOW])), self.rules)
+        pass_time(course, history, max(at_us, int(course.marks[NOW])), self.rules)
         if self.policies.is_planned(self.policy):
-            return self._may_be_planned(course, chronicle, jobs, job, at_us)
+            return self._may_be_planned(course, history, jobs, job, at_us)
         queue = [self._queued(jobs, waiting) for waiting in line_of(course).tolist()]
         position = int(np.searchsorted(line_of(course), job))
-        running = running_now(course, chronicle, jobs)
+        running = running_now(course, history, jobs)
         answer = self.policies.admit(
             view_of(self.names, course.fleet),
             running,
@@ -93,10 +93,10 @@ class Doorman:
         return isinstance(answer, Admitted)
 
     def _may_be_planned(
-        self, course: Course, chronicle: Chronicle, jobs: Jobs, job: int, at_us: int
+        self, course: Course, history: History, jobs: Jobs, job: int, at_us: int
     ) -> bool:
         view = view_of(self.names, course.fleet)
-        site = Situation(view, running_now(course, chronicle, jobs), at_us)
+        site = Situation(view, running_now(course, history, jobs), at_us)
         queue = [self._planned(course.plan, jobs, one, at_us) for one in line_of(course).tolist()]
         new = self._planned(course.plan, jobs, job, at_us)
         answer = self.policies.admit_planned(
@@ -114,8 +114,8 @@ class Doorman:
         counts = tuple((self.names[plan.node[row]], int(plan.executors[row])) for row in rows)
         start_us, end_us = int(plan.start_us[job]), int(plan.end_us[job])
         mode, is_late = MODES[int(plan.mode[job])], bool(plan.is_late[job])
-        booking = Booking(str(job), start_us, end_us, mode, counts, is_late)
-        return Planned(queued, 0, since_us, guard_us, booking)
+        reservation = Reservation(str(job), start_us, end_us, mode, counts, is_late)
+        return Planned(queued, 0, since_us, guard_us, reservation)
 
     def _queued(self, jobs: Jobs, job: int) -> Queued:
         if job not in self._asks:
@@ -123,9 +123,9 @@ class Doorman:
         return self._asks[job]
 
 
-def running_now(course: Course, chronicle: Chronicle, jobs: Jobs) -> list[Occupied]:
+def running_now(course: Course, history: History, jobs: Jobs) -> list[Occupied]:
     """Return what runs, as the daemon's policies see it."""
-    ends = ends_to_come(course, chronicle, jobs)
+    ends = ends_to_come(course, history, jobs)
     columns = (ends.node, ends.cpu_m, ends.memory_bytes, ends.end_us)
     return [Occupied(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 

@@ -20,7 +20,7 @@ from tenure.model.placing import Ints
 from tenure.placement import replay, rolling, wholesale
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need, lend
 from tenure.placement.binding import Loop, bind_loop
-from tenure.placement.course import Rules, open_chronicle, open_course
+from tenure.placement.course import Rules, open_course, open_history
 from tenure.placement.kernels import LEAVES_FIRST, fingerprint, lender
 from tenure.placement.milp import decide_milp
 from tenure.placement.names import MILP, POLICIES, TENURE
@@ -139,9 +139,9 @@ def _warm(loop: Loop) -> None:
     jobs = Jobs(one, one, one, one, one, one, one, yes)
     plan = open_plan(fleet, jobs, 0.0)
     course = open_course(fleet, Ends(none, none, none, none), 1, 0, plan)
-    chronicle = open_chronicle(course, jobs)
+    history = open_history(course, jobs)
     arrivals = Arrivals(0 * one, 0 * one)
-    loop(course, chronicle, jobs, arrivals, Rules(False, False, False, -1), TO_THE_END)
+    loop(course, history, jobs, arrivals, Rules(False, False, False, -1), TO_THE_END)
 
 
 def is_kept(policy: str = "") -> bool:

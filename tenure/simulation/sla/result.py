@@ -18,8 +18,8 @@ from tenure.placement.course import (
     ROWS,
     SPANS,
     SPENT_NS,
-    Chronicle,
     Course,
+    History,
 )
 from tenure.placement.decide import MODES, NO_NODE, NO_ROOM
 from tenure.placement.names import TENURE
@@ -175,7 +175,7 @@ def result_of(
     asked_for: tuple[Cluster, Workload, str, Options],
     order: Ints,
     course: Course,
-    chronicle: Chronicle,
+    history: History,
     wall_ns: int,
 ) -> Result:
     """Return the result of a simulation that ended; ``order`` (n,) are the jobs in queue order."""
@@ -188,13 +188,13 @@ def result_of(
         workload,
         policy,
         options,
-        verdict=chronicle.verdict[back],
-        placed_us=chronicle.placed_us[back],
-        start_us=chronicle.start_us[back],
-        end_us=chronicle.end_us[back],
-        cost_nano=chronicle.cost_nano[back],
-        placements=tuple(_placements(cluster, chronicle, back, int(marks[ROWS]))),
-        spans=tuple(_spans(cluster, chronicle, int(marks[SPANS]))),
+        verdict=history.verdict[back],
+        placed_us=history.placed_us[back],
+        start_us=history.start_us[back],
+        end_us=history.end_us[back],
+        cost_nano=history.cost_nano[back],
+        placements=tuple(_placements(cluster, history, back, int(marks[ROWS]))),
+        spans=tuple(_spans(cluster, history, int(marks[SPANS]))),
         asked=int(marks[ASKED]),
         decision_ns=int(marks[SPENT_NS]),
         wall_ns=wall_ns,
@@ -202,20 +202,20 @@ def result_of(
 
 
 def _placements(
-    cluster: Cluster, chronicle: Chronicle, back: Ints, rows: int
+    cluster: Cluster, history: History, back: Ints, rows: int
 ) -> Iterator[tuple[tuple[str, int], ...]]:
     """Yield the (node, executors) pairs of each job, in the workload's order."""
-    names = [cluster.nodes[j].name for j in chronicle.on[:rows].tolist()]
-    pairs = list(zip(names, chronicle.executors[:rows].tolist(), strict=True))
-    firsts, useds = chronicle.first[back].tolist(), chronicle.used[back].tolist()
+    names = [cluster.nodes[j].name for j in history.on[:rows].tolist()]
+    pairs = list(zip(names, history.executors[:rows].tolist(), strict=True))
+    firsts, useds = history.first[back].tolist(), history.used[back].tolist()
     for first, used in zip(firsts, useds, strict=True):
         yield tuple(pairs[first : first + used])
 
 
-def _spans(cluster: Cluster, chronicle: Chronicle, count: int) -> Iterator[Span]:
+def _spans(cluster: Cluster, history: History, count: int) -> Iterator[Span]:
     """Yield the spans in the order of their begin; nodes that stay on end with the last job."""
-    last_us = int(np.max(chronicle.end_us, initial=0))
-    columns = (chronicle.span_node, chronicle.span_on_us, chronicle.span_off_us)
+    last_us = int(np.max(history.end_us, initial=0))
+    columns = (history.span_node, history.span_on_us, history.span_off_us)
     for j, on_us, off_us in zip(*(column[:count].tolist() for column in columns), strict=True):
         node = cluster.nodes[j]
         until_us = max(on_us, last_us) if node.is_always_on else off_us

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.placement.arrays import Ends, Fleet, Jobs
-from tenure.placement.course import close_spans, open_chronicle, open_course
+from tenure.placement.course import close_spans, open_course, open_history
 from tenure.placement.decide import EXACT, PLANNED
 from tenure.placement.names import POLICIES, TENURE
 from tenure.placement.plan import Plan, open_plan
@@ -58,7 +58,7 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
     fleet = cluster.fleet()
     plan = plan_of(fleet, jobs, options) if policy == TENURE else None
     course = open_course(fleet, Ends(nothing, nothing, nothing, nothing), len(order), 0, plan)
-    chronicle = open_chronicle(course, jobs)
+    history = open_history(course, jobs)
     loop = loop_for(policy, compiled=compiled)
     rules = options.rules()
     if policy == TENURE:
@@ -71,14 +71,14 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
             policy, compiled=compiled and is_large, patience=options.patience
         )
         doorman = Doorman(loop, policies, policy, names, rules)
-        doorman.run(course, chronicle, jobs, arrivals, on_progress or _unheard)
+        doorman.run(course, history, jobs, arrivals, on_progress or _unheard)
     else:
         for until_us, arrived in _stretches(arrivals, is_told=on_progress is not None):
-            loop(course, chronicle, jobs, arrivals, rules, until_us)
+            loop(course, history, jobs, arrivals, rules, until_us)
             (on_progress or _unheard)(arrived)
-    close_spans(course, chronicle, rules.grace_us)
+    close_spans(course, history, rules.grace_us)
     wall_ns = time.perf_counter_ns() - begun_ns
-    return result_of((cluster, workload, policy, options), order, course, chronicle, wall_ns)
+    return result_of((cluster, workload, policy, options), order, course, history, wall_ns)
 
 
 def plan_of(fleet: Fleet, jobs: Jobs, options: Options) -> Plan:

@@ -76,8 +76,8 @@ class Drained:
         key = f"migration:{move.id}"
         for _ in range(20):
             mine = [e for e in bench.tables.effects.values() if e.owner == key]
-            graves = [e for e in bench.tables.effects.values() if move.container in e.owner]
-            for effect in mine + graves:
+            tombstones = [e for e in bench.tables.effects.values() if move.container in e.owner]
+            for effect in mine + tombstones:
                 if effect.kind == "create":
                     self.made[name] = effect
                 bench.end(effect, Done(f"{name}@{move.target}"))

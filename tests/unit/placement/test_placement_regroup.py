@@ -28,7 +28,7 @@ def waiting(stage: Planned, *places: tuple[int, int]) -> Horizon:
         line_up(stage.course, k)
         plan.since_us[k] = 0
     none = np.zeros(0, dtype=np.int64)
-    horizon = rolling.horizon_of(stage.course, stage.chronicle, jobs, none)
+    horizon = rolling.horizon_of(stage.course, stage.history, jobs, none)
     for k, (node, start_s) in enumerate(places):
         counts = np.zeros(n, dtype=np.int64)
         counts[node] = jobs.executors[k]

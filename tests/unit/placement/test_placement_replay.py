@@ -18,12 +18,12 @@ from tenure.placement.course import (
     NOW,
     PENDING,
     SPANS,
-    Chronicle,
     Course,
+    History,
     Rules,
     close_spans,
-    open_chronicle,
     open_course,
+    open_history,
 )
 from tenure.placement.decide import LOCAL, NO_NODE, NO_ROOM
 from tenure.placement.names import POLICIES
@@ -47,25 +47,25 @@ class Stage:
         order = np.argsort(at_us, kind="stable")
         self.arrivals = Arrivals(at_us[order], order)
         self.course: Course = open_course(self.fleet, NO_ENDS, len(asks), 0)
-        self.chronicle: Chronicle = open_chronicle(self.course, self.jobs)
+        self.history: History = open_history(self.course, self.jobs)
 
     def play(
         self, rules: Rules = PAPER, until_s: float | None = None, loop: Any = replay.replay
-    ) -> Chronicle:
+    ) -> History:
         until_us = TO_THE_END if until_s is None else round(until_s * US)
-        loop(self.course, self.chronicle, self.jobs, self.arrivals, rules, until_us)
+        loop(self.course, self.history, self.jobs, self.arrivals, rules, until_us)
         if until_s is None:
-            close_spans(self.course, self.chronicle, rules.grace_us)
-        return self.chronicle
+            close_spans(self.course, self.history, rules.grace_us)
+        return self.history
 
     def times_s(self) -> list[tuple[float, float]]:
-        made = self.chronicle
+        made = self.history
         pairs = zip(made.start_us.tolist(), made.end_us.tolist(), strict=True)
         return [(start / US, end / US) for start, end in pairs]
 
     def spans_s(self) -> list[tuple[int, float, float]]:
         count = int(self.course.marks[SPANS])
-        columns = (self.chronicle.span_node, self.chronicle.span_on_us, self.chronicle.span_off_us)
+        columns = (self.history.span_node, self.history.span_on_us, self.history.span_off_us)
         rows = zip(*(column[:count].tolist() for column in columns), strict=True)
         return [(node, on / US, off / US) for node, on, off in rows]
 
@@ -102,7 +102,7 @@ def test_jobs_stand_in_queue_order_only_once_they_are_there() -> None:
 def test_a_job_too_large_for_the_empty_fleet_is_turned_away() -> None:
     stage = Stage([N("a", cores=4, **OFF)], (0, {"executors": 5}), (0, {"local_s": 7}))
     stage.play()
-    assert stage.chronicle.verdict.tolist() == [NO_NODE, LOCAL]
+    assert stage.history.verdict.tolist() == [NO_NODE, LOCAL]
     assert stage.times_s()[1] == (0, 7)
 
 
@@ -115,7 +115,7 @@ def test_a_late_head_is_dropped_and_one_just_in_time_is_not() -> None:
         (0, {"local_s": 5, "deadline_s": 19.5}),
     )
     stage.play(PAPER._replace(drops=True))
-    assert stage.chronicle.verdict.tolist() == [LOCAL, LOCAL, DROPPED]
+    assert stage.history.verdict.tolist() == [LOCAL, LOCAL, DROPPED]
 
 
 def test_strict_placements_are_in_time_or_wait() -> None:
@@ -161,7 +161,7 @@ def test_boots_come_before_the_work_and_are_paid_for() -> None:
     stage.play()
     assert stage.times_s() == [(7, 17), (37, 38)]
     assert stage.spans_s() == [(0, 0, 17), (0, 30, 38)]
-    assert stage.chronicle.cost_nano.tolist() == [17 * 10**9, 8 * 10**9]
+    assert stage.history.cost_nano.tolist() == [17 * 10**9, 8 * 10**9]
 
 
 def test_a_minimum_billing_period_keeps_a_node_on() -> None:
@@ -175,7 +175,7 @@ def test_earlier_executors_give_back_their_room() -> None:
     stage = Stage([N("a", cores=2, free_cores=1, remaining_s=30)], (0, {"executors": 2}))
     ends = Ends(*(np.array([value], dtype=np.int64) for value in (0, 1000, 0, 30 * US)))
     stage.course = open_course(stage.fleet, ends, 1, 0)
-    stage.chronicle = open_chronicle(stage.course, stage.jobs)
+    stage.history = open_history(stage.course, stage.jobs)
     stage.play()
     assert stage.times_s() == [(30, 130)]
 
@@ -194,7 +194,7 @@ def test_it_can_be_left_and_taken_up_again() -> None:
     whole.play()
     for until_s in (*range(0, 600, 7), None):
         parts.play(until_s=until_s)
-    for one, other in zip(whole.chronicle, parts.chronicle, strict=True):
+    for one, other in zip(whole.history, parts.history, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -202,9 +202,9 @@ def test_who_can_never_start_does_not_block_for_ever() -> None:
     nodes = [N("a", cores=2, free_cores=1, remaining_s=None)]
     stage = Stage(nodes, (0, {"executors": 2}), (3, {"local_s": 5}))
     stage.play(until_s=50)
-    assert stage.chronicle.verdict.tolist() == [PENDING, PENDING]
+    assert stage.history.verdict.tolist() == [PENDING, PENDING]
     stage.play()
-    assert stage.chronicle.verdict.tolist() == [NO_ROOM, LOCAL]
+    assert stage.history.verdict.tolist() == [NO_ROOM, LOCAL]
 
 
 def test_what_runs_is_told_in_the_order_of_its_end() -> None:
@@ -215,7 +215,7 @@ def test_what_runs_is_told_in_the_order_of_its_end() -> None:
         (2, {"executors": 4, "local_s": 10}),
     )
     stage.play(until_s=5)
-    ends = waiting.ends_to_come(stage.course, stage.chronicle, stage.jobs)
+    ends = waiting.ends_to_come(stage.course, stage.history, stage.jobs)
     assert (ends.end_us // US).tolist() == [11, 50, 50]
     assert ends.cpu_m.sum() == 4000
     assert waiting.line_of(stage.course).tolist() == [2]
@@ -224,7 +224,7 @@ def test_what_runs_is_told_in_the_order_of_its_end() -> None:
 def test_a_queue_policy_may_take_any_waiting_job() -> None:
     """The seam: backfill in ten lines, bound in place of ``pick``."""
 
-    def backfill(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> waiting.Picks:
+    def backfill(course: Course, history: History, jobs: Jobs, rules: Rules) -> waiting.Picks:
         n = course.fleet.price.shape[0]
         for job in waiting.line_of(course).tolist():
             need = waiting.need_now(jobs, job, int(course.marks[NOW]), False)
@@ -248,7 +248,7 @@ def test_a_queue_policy_may_take_any_waiting_job() -> None:
 
 
 def test_a_queue_policy_may_wait_start_several_and_drop_some() -> None:
-    def together(course: Course, chronicle: Chronicle, jobs: Jobs, rules: Rules) -> waiting.Picks:
+    def together(course: Course, history: History, jobs: Jobs, rules: Rules) -> waiting.Picks:
         """Wait until 100 s, then drop the first and start all others on the first node."""
         n, line = course.fleet.price.shape[0], waiting.line_of(course).copy()
         if course.marks[NOW] < 100 * US:
@@ -261,9 +261,9 @@ def test_a_queue_policy_may_wait_start_several_and_drop_some() -> None:
     loop = bind_loop({"pick": together})
     stage = Stage([N("a", cores=4, **OFF)], *((k, {"local_s": 5}) for k in range(4)))
     stage.play(loop=loop)
-    assert stage.chronicle.verdict.tolist() == [DROPPED, LOCAL, LOCAL, LOCAL]
+    assert stage.history.verdict.tolist() == [DROPPED, LOCAL, LOCAL, LOCAL]
     assert stage.times_s()[1:] == [(100, 105)] * 3
-    assert stage.chronicle.placed_us[0] == 100 * US
+    assert stage.history.placed_us[0] == 100 * US
 
 
 def test_decisions_are_timed_by_the_clock_that_is_bound() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.model.units import US
 from tenure.placement.binding import bind_loop
-from tenure.placement.course import DROPPED, Rules, open_chronicle, open_course
+from tenure.placement.course import DROPPED, Rules, open_course, open_history
 from tenure.placement.decide import HYBRID, LOCAL, NO_NODE, PLANNED
 from tenure.placement.plan import DUE, LEFT, TURN, UNSEEN, kinds, open_plan, weights
 from tenure.placement.rolling import KERNELS, PAUSE_US
@@ -34,14 +34,14 @@ class Planned(Stage):
         self.jobs = self.jobs._replace(policy=np.full(len(jobs), PLANNED, dtype=np.int64))
         plan = open_plan(self.fleet, self.jobs, patience)
         self.course = open_course(self.fleet, NO_ENDS, len(jobs), 0, plan)
-        self.chronicle = open_chronicle(self.course, self.jobs)
+        self.history = open_history(self.course, self.jobs)
 
     def run(self, until_s: float | None = None, rules: Rules = PAPER) -> list[tuple[float, float]]:
         self.play(rules, until_s, LOOP)
         return self.times_s()
 
     def places(self) -> list[dict[int, int]]:
-        made = self.chronicle
+        made = self.history
         rows = [range(f, f + u) for f, u in zip(made.first, made.used, strict=True)]
         return [{int(made.on[r]): int(made.executors[r]) for r in row} for row in rows]
 
@@ -97,11 +97,11 @@ def test_it_waits_for_cheap_room_only_within_the_slack() -> None:
     first = (0, job(100, 4))
     slack = Planned(nodes, first, (10, job(100, 4, deadline_s=10_000)), patience=0.6)
     assert slack.run() == [(0, 100), (100, 200)]
-    assert slack.chronicle.verdict.tolist() == [LOCAL, LOCAL]
+    assert slack.history.verdict.tolist() == [LOCAL, LOCAL]
     # a deadline is met strictly: at 200 it is too late to wait for the local node
     tight = Planned(nodes, first, (10, job(100, 4, deadline_s=200)), patience=0.6)
     assert tight.run() == [(0, 100), (10, 140)]
-    assert tight.chronicle.verdict.tolist() == [LOCAL, HYBRID]
+    assert tight.history.verdict.tolist() == [LOCAL, HYBRID]
     hurried = Planned(nodes, first, (10, job(100, 4)), patience=0.0)
     assert hurried.run()[1] == (10, 140)
 
@@ -146,12 +146,12 @@ def test_without_a_node_or_in_time_a_job_is_told_so() -> None:
     nodes = [N("a", cores=4, **LOCALS), N("b", cores=8, **LOCALS)]
     stage = Planned(nodes, (0, job(10, 5, only=["a"])), (0, job(10, 5)))
     assert stage.run()[1] == (0, 10)
-    assert stage.chronicle.verdict.tolist() == [NO_NODE, LOCAL]
+    assert stage.history.verdict.tolist() == [NO_NODE, LOCAL]
     late = Planned([nodes[0]], (0, job(100, 4)), (1, job(50, 4, deadline_s=120)))
     late.run(51, PAPER._replace(drops=True))
-    assert late.chronicle.verdict.tolist() == [LOCAL, 0]
+    assert late.history.verdict.tolist() == [LOCAL, 0]
     late.run(rules=PAPER._replace(drops=True))
-    assert late.chronicle.verdict.tolist() == [LOCAL, DROPPED]
+    assert late.history.verdict.tolist() == [LOCAL, DROPPED]
 
 
 def test_nodes_that_stay_on_are_warm_and_cost_nothing_more() -> None:
@@ -160,7 +160,7 @@ def test_nodes_that_stay_on_are_warm_and_cost_nothing_more() -> None:
     stage = Planned(nodes, (0, job(100, 4)), (0, job(100, 4, deadline_s=131)))
     times = stage.run()
     assert sorted(times) == [(0, 100), (30, 130)]
-    assert stage.chronicle.verdict.tolist() == [LOCAL, LOCAL]
+    assert stage.history.verdict.tolist() == [LOCAL, LOCAL]
     # a boot that would end too late is not counted on
     tight = job(100, 4, deadline_s=130)
     late = Planned(nodes, (0, tight), (0, tight))
@@ -256,7 +256,7 @@ def test_planning_leaves_what_is_planned_where_it_is() -> None:
     stage.course.marks[NOW] = 5 * US
     line = stage.course.waiting[: stage.course.marks[1]]
     others = line[line != 5]
-    horizon = rolling.horizon_of(stage.course, stage.chronicle, stage.jobs, others)
+    horizon = rolling.horizon_of(stage.course, stage.history, stage.jobs, others)
     stage.course.plan.since_us[5] = 5 * US
     assert precedence.add(horizon, 5, taste_of(0.25))
     assert stage.planned_s()[:5] == before[:5]

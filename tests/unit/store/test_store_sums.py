@@ -125,6 +125,23 @@ def test_rows_from_before_there_were_sums_get_them(tmp_path: Path) -> None:
         inspect(path, KINDS)
 
 
+def test_kinds_that_were_renamed_are_read_before_and_after_the_step(tmp_path: Path) -> None:
+    path, kinds = tmp_path / "state.db", {"tombstones": Thing, "reservations": Thing}
+    create_private(path)
+    with closing(connect_writer(path)) as db:
+        schema.migrate(db, schema.STEPS[:2])
+        for kind in schema.RENAMED:
+            db.execute(
+                "INSERT INTO records (kind, key, v, body) VALUES (?, 'a', 1, ?)",
+                (kind, json.dumps({"number": 5, "text": kind})),
+            )
+    told = {new: {"a": Thing(5, old)} for old, new in schema.RENAMED.items()}
+    assert inspect(path, kinds).records == told
+    with closing(Store.open(path, kinds)) as store:
+        assert store.load() == told
+    assert inspect(path, kinds).records == told
+
+
 def test_damage_is_found_before_a_later_schema_sums_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

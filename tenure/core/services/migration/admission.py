@@ -128,7 +128,7 @@ def _objection(ctx: Context, move: Migration, service: Service) -> str:
 def _barred(ctx: Context, move: Migration, service: Service) -> str:
     if ctx.now_us < service.late_us or (move.rest and ctx.now_us < service.guard_us):
         return "unsure"
-    if services.is_haunted(ctx, service):  # of a move that a backup does not know
+    if services.is_tombstoned(ctx, service):  # of a move that a backup does not know
         return "unsure"
     node = ctx.tables.nodes.get(move.target)
     if node is None:

@@ -2,12 +2,12 @@
 
 The steps of each method are in ``steps``, the choice of the method in ``kinds``. The source is
 disarmed (restart policy no) before it is ended: an engine revives one that was checkpointed. Until
-the commit any failure goes back: the target is buried, then the source is started again, from its
-checkpoint where there is one, and its restart policy restored. From the commit on it only goes
-forward: the source is buried. Target copies are created with restart policy no, so that an engine
-that comes back does not revive a copy that was given up; the commit gives them their own policy.
-No step that may start or stop something follows one whose outcome is unknown: a listing decides
-first. What only carries bytes is simply done again, a few times.
+the commit any failure goes back: the target is condemned, then the source is started again, from
+its checkpoint where there is one, and its restart policy restored. From the commit on it only goes
+forward: the source is condemned. Target copies are created with restart policy no, so that an
+engine that comes back does not revive a copy that was given up; the commit gives them their own
+policy. No step that may start or stop something follows one whose outcome is unknown: a listing
+decides first. What only carries bytes is simply done again, a few times.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def held_up_us(ctx: Context, move: Migration) -> int:
     if is_blocked(ctx, move):
         return ctx.now_us
     if move.step in (Step.UNDO_TARGET, Step.SWEEP):
-        needed: Iterable[str] = {grave.node for grave in doomed(ctx, move)}
+        needed: Iterable[str] = {tombstone.node for tombstone in doomed(ctx, move)}
     elif move.step in (Step.QUEUED, Step.PREPARE, Step.CREATE):
         needed = ()
     else:
@@ -297,13 +297,13 @@ def _back(ctx: Context, move: Migration, reason: str) -> None:
     put(ctx, move, Step.UNDO_TARGET, reason=reason)
     service = ctx.tables.services[move.container]
     copy = (move.target, move.target_id, move.incarnation)
-    services.bury(ctx, service, copy, may_run=may_run)
+    services.condemn(ctx, service, copy, may_run=may_run)
     advance(ctx, move.id)
 
 
 def _undo_target(ctx: Context, move: Migration) -> None:
-    mine = [g for g in ctx.graves_of(move.container) if g.turn == move.incarnation]
-    if any(grave.may_run for grave in mine):
+    mine = [g for g in ctx.tombstones_of(move.container) if g.turn == move.incarnation]
+    if any(tombstone.may_run for tombstone in mine):
         return
     ledger.end_stay(ctx, f"{move.container}/{move.incarnation}")
     if ctx.tables.nodes[move.source].is_fenced:
@@ -343,9 +343,9 @@ def _lost(ctx: Context, move: Migration, reason: str) -> None:
 
 
 def _commit(ctx: Context, move: Migration) -> None:
-    """Make the target the service and bury the source."""
+    """Make the target the service and condemn the source."""
     service = ctx.tables.services[move.container]
-    services.bury(ctx, service, (move.source, move.source_id, move.source_incarnation))
+    services.condemn(ctx, service, (move.source, move.source_id, move.source_incarnation))
     ledger.end_stay(ctx, f"{service.id}/{move.source_incarnation}")
     is_promoted = move.generation != service.generation
     ctx.put_service(
@@ -370,9 +370,9 @@ def _commit(ctx: Context, move: Migration) -> None:
 
 
 def _finish(ctx: Context, move: Migration) -> None:
-    """End the move once its source is gone, not before; a dropped grave calls again."""
-    mine = [g for g in ctx.graves_of(move.container) if g.turn == move.source_incarnation]
-    if not any(grave.may_run for grave in mine):
+    """End the move once its source is gone, not before; a dropped tombstone calls again."""
+    mine = [g for g in ctx.tombstones_of(move.container) if g.turn == move.source_incarnation]
+    if not any(tombstone.may_run for tombstone in mine):
         put(ctx, move, Step.DONE, finished_us=ctx.now_us)
 
 

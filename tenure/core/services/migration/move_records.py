@@ -8,7 +8,7 @@ from typing import Any
 from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.steps import following
 from tenure.core.state.context import Context
-from tenure.model.container import STEP_OVER, Grave, Migration, Service, Step
+from tenure.model.container import STEP_OVER, Migration, Service, Step, Tombstone
 
 MACHINE = "migration"
 
@@ -52,16 +52,16 @@ def is_blocked(ctx: Context, move: Migration) -> bool:
     """
     if move.step is Step.UNDO_SOURCE:
         return move.tries > 0
-    return any(grave.reason for grave in doomed(ctx, move))
+    return any(tombstone.reason for tombstone in doomed(ctx, move))
 
 
-def doomed(ctx: Context, move: Migration) -> list[Grave]:
-    """Return the graves of the copy that a move waits to see ended; none in its other steps."""
+def doomed(ctx: Context, move: Migration) -> list[Tombstone]:
+    """Return the tombstones of the copy that a move waits to see ended; none in its other steps."""
     if move.step not in (Step.UNDO_TARGET, Step.SWEEP):
         return []
     turn = move.incarnation if move.step is Step.UNDO_TARGET else move.source_incarnation
-    graves = ctx.graves_of(move.container)
-    return [grave for grave in graves if grave.turn == turn and grave.may_run]
+    tombstones = ctx.tombstones_of(move.container)
+    return [tombstone for tombstone in tombstones if tombstone.turn == turn and tombstone.may_run]
 
 
 def to_next(ctx: Context, move: Migration) -> Step:

@@ -107,7 +107,7 @@ def test_all_ends_with_the_driver(stage: Stage) -> None:
     stage.settle()
     assert (stage.job.state, stage.job.exit_code) == (JobState.SUCCEEDED, 0)
     assert stage.executor(0).finished_us == stage.job.finished_us
-    assert len(stage.bench.tables.graves) == 0
+    assert len(stage.bench.tables.tombstones) == 0
 
 
 def test_a_cancel_after_the_application_ended_comes_too_late(stage: Stage) -> None:

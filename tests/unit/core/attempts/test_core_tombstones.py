@@ -1,4 +1,4 @@
-"""Graves: a copy that must not run is removed by its engine id, and only then forgotten."""
+"""Tombstones: a copy that must not run is removed by its engine id, and only then forgotten."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_cancelled_executor_is_retired_and_its_job_waits_for_that() -> None:
     assert not bench.tables.jobs["j"].is_over
     bench.end(bench.open("retire"))
     assert bench.tables.jobs["j"].state == "cancelled"
-    assert len(bench.tables.graves) == 0
+    assert len(bench.tables.tombstones) == 0
 
 
 def test_a_removal_that_ended_unknown_is_settled_by_a_later_listing_only() -> None:
@@ -41,7 +41,7 @@ def test_a_removal_that_ended_unknown_is_settled_by_a_later_listing_only() -> No
     asked_us = bench.now_us
     bench.end(bench.open("retire"), Unknown("timed out"))
     bench.listed("a", asked_us=asked_us)
-    assert len(bench.tables.graves) == 1, "a listing from before says nothing"
+    assert len(bench.tables.tombstones) == 1, "a listing from before says nothing"
     bench.listed("a", shown(create, "c1", "running"))
     assert bench.open("retire").target == "c1", "what runs is stopped at once"
     bench.end(bench.open("retire"), Refused("no_such_container"))
@@ -68,19 +68,19 @@ def test_a_late_copy_of_a_service_that_failed_is_removed() -> None:
     bench.end(create, Refused("bad_request", "no such option"))
     assert bench.tables.services[service.id].state == "failed"
     bench.listed("n")
-    assert len(bench.tables.graves) == 0
+    assert len(bench.tables.tombstones) == 0
     bench.listed("n", shown(create, "late"))
     assert bench.open("retire").target == "late"
 
 
-def test_a_grave_without_a_copy_is_dropped_by_a_listing() -> None:
+def test_a_tombstone_without_a_copy_is_dropped_by_a_listing() -> None:
     bench = Bench(node("n", "nursery"))
     bench.connect("n")
     bench.create("web")
     bench.end(bench.open("create"), Refused("engine_error"))
-    assert len(bench.tables.graves) == 1
+    assert len(bench.tables.tombstones) == 1
     bench.listed("n")
-    assert len(bench.tables.graves) == 0
+    assert len(bench.tables.tombstones) == 0
 
 
 def test_nothing_is_sent_to_an_engine_that_is_away_and_all_of_it_later() -> None:

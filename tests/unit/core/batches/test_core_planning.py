@@ -260,7 +260,7 @@ def test_a_plan_that_has_it_elsewhere_takes_back_what_was_sent_ahead() -> None:
     bench.answer()
     task = bench.task(1)
     assert (task.node, task.attempt, task.mishaps) == ("m", 2, 0)
-    assert "b/1/1" in bench.tables.graves
+    assert "b/1/1" in bench.tables.tombstones
     assert bench.batch().remote == 1
 
 
@@ -374,7 +374,7 @@ def test_a_task_that_runs_too_long_fails() -> None:
     bench.say(Tick(at_us=0), after_us=2 * US)
     assert (bench.task().failures, bench.task().attempt) == (1, 2)
     assert "max_runtime_s" in bench.task().note
-    assert bench.tables.graves["b/0/1"].may_run
+    assert bench.tables.tombstones["b/0/1"].may_run
 
 
 def test_an_output_that_cannot_be_fetched_has_its_task_work_again() -> None:
@@ -403,7 +403,7 @@ def test_an_output_that_cannot_be_fetched_yet_says_why_until_it_is() -> None:
 
 
 def test_a_batch_with_one_stage_that_has_no_tasks_is_refused() -> None:
-    """A stage over an empty dataset beside others ended the daemon: it has no strand of tasks."""
+    """A stage over an empty dataset beside others ended the daemon: it has no tasks."""
     bench = asking(lends("n"))
     idle = stage("scan", count=0)
     said = bench.submit_batch("b", idle, stage("more", after=("scan",)))
@@ -468,8 +468,8 @@ def test_ended_batches_are_kept_by_their_tasks() -> None:
         bench.submit_batch(name, stage(count=count))
         bench.answer()
         bench.say(CancelBatch(at_us=0, request=f"x{name}", batch=name))
-        for grave in [g for g in bench.tables.graves.values() if g.effect]:
-            bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+        for tombstone in [g for g in bench.tables.tombstones.values() if g.effect]:
+            bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
         bench.listed("n")
         bench.listed("m")
         assert bench.tables.batches[name].is_over

@@ -30,8 +30,8 @@ def test_tasks_without_cpu_begin_anew_where_there_is_some() -> None:
     assert "no CPU" in task.note
     node = bench.tables.nodes["n"]
     assert "left no CPU" in harvestable.objection(bench.state.ctx, node)
-    grave = bench.tables.graves[f"b/{starved}/1"]
-    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    tombstone = bench.tables.tombstones[f"b/{starved}/1"]
+    bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     bench.say(Tick(at_us=0), after_us=5 * US)
     bench.answer()
     assert bench.task(starved).node == "m"

@@ -32,13 +32,13 @@ def _ended(bench: Lender) -> list[int]:
     return there
 
 
-def _strand(bench: Lender) -> Any:
-    return bench.state.ctx.index.strands["b", "map"]
+def _stage_tasks(bench: Lender) -> Any:
+    return bench.state.ctx.index.tasks_by_stage["b", "map"]
 
 
 def _removed(bench: Lender, index: int) -> None:
-    grave = bench.tables.graves[f"b/{index}/1"]
-    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()), after_us=1)
+    tombstone = bench.tables.tombstones[f"b/{index}/1"]
+    bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()), after_us=1)
 
 
 def test_whoever_is_held_back_is_gone_through_once_until_its_container_is_gone() -> None:
@@ -46,11 +46,11 @@ def test_whoever_is_held_back_is_gone_through_once_until_its_container_is_gone()
     there = _ended(bench)
     bench.say(Tick(at_us=0), after_us=60 * US)  # their pauses are over, their containers are not
     assert list(backoff.placeable(bench.state.ctx, "b", "map")) == []
-    assert set(_strand(bench).held) == set(there)
-    assert list(_strand(bench).waiting()) == []
+    assert set(_stage_tasks(bench).held) == set(there)
+    assert list(_stage_tasks(bench).waiting()) == []
     _removed(bench, there[-1])
     assert bench.task(there[-1]).node == "m"
-    assert set(_strand(bench).held) == set(there[:-1])
+    assert set(_stage_tasks(bench).held) == set(there[:-1])
     for index in there[:-1]:
         _removed(bench, index)
     assert {bench.task(index).state for index in range(TASKS)} == {S.CREATING}
@@ -62,12 +62,12 @@ def test_a_pause_that_somebody_found_ends_by_itself() -> None:
     for index in there:
         _removed(bench, index)
     assert list(backoff.placeable(bench.state.ctx, "b", "map")) == []
-    assert set(_strand(bench).held) == set(there)
+    assert set(_stage_tasks(bench).held) == set(there)
     due_us = bench.state.wakeup_us()
     assert due_us is not None
     bench.say(Tick(at_us=0), after_us=20 * US)
     assert {bench.task(index).node for index in there} == {"m"}
-    assert not _strand(bench).held
+    assert not _stage_tasks(bench).held
 
 
 def test_a_restart_knows_who_waits_though_nobody_looks() -> None:

@@ -139,9 +139,9 @@ def test_a_task_that_moves_begins_at_its_replica_without_a_new_transfer() -> Non
     home = made.run(0).node
     made.lose(home)
     made.say(FenceNode(at_us=0, request="f", node=home))
-    for grave in list(made.tables.graves.values()):
-        if grave.effect:
-            made.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    for tombstone in list(made.tables.tombstones.values()):
+        if tombstone.effect:
+            made.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     made.say(Tick(at_us=0), after_us=30 * US)
     again = made.task()
     assert (again.attempt, again.reading is not None) == (2, True)
@@ -273,7 +273,7 @@ def test_the_planner_is_told_where_they_lie() -> None:
         made.exit(index, made.run(index), 3)
         made.told(index)
     parts = [s for s in surveyed(made).of_batch(made.batch()).stages if s.name == "map"]
-    waiting = len(made.state.ctx.index.strands["b", "map"].pending)
+    waiting = len(made.state.ctx.index.tasks_by_stage["b", "map"].pending)
     assert waiting > 0
     assert sum(count for part in parts for *_, count in part.copies) == waiting
     assert all(set(nodes) <= set(part.nodes) for part in parts for nodes, *_ in part.copies)
@@ -285,7 +285,7 @@ def test_the_planner_is_told_where_they_lie() -> None:
 def test_of_many_tasks_some_tell_where_all_of_them_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_inputs, "MOST_LOOKED", 2)
     made = begun(library())
-    made.state.ctx.index.strands["b", "map"].pending.update(range(len(LENGTHS)))
+    made.state.ctx.index.tasks_by_stage["b", "map"].pending.update(range(len(LENGTHS)))
     asked: list[str] = []
     blocks = made.state.ctx.tables.blocks
     found = type(blocks).get

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.core.dispatch import dispatch_list
-from tenure.core.dispatch.dispatch_list import Roster
+from tenure.core.dispatch.dispatch_list import DispatchList
 from tenure.model.batch import Batch, BatchSpec, TaskState
 from tenure.model.effects import CopyBlock, PlanBatches
 from tenure.model.events import EffectEnded, SubmitBatch
@@ -60,7 +60,7 @@ class Planned(Library):
         return Counter(task.node for task in self.tasks() if task.node)
 
     def left(self) -> dict[str, list[int]]:
-        rows = self.state.ctx.own(Roster).entries.items()
+        rows = self.state.ctx.own(DispatchList).entries.items()
         return {node: [entry.count for entry in entries] for node, entries in rows if entries}
 
 

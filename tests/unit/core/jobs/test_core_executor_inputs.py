@@ -141,8 +141,8 @@ def test_a_cancelled_job_lets_go() -> None:
     made.work()
     made.say(CancelJob(at_us=0, request="c", job="j"))
     made.wait(30)
-    for grave in [e for e in made.tables.effects.values() if e.kind == "retire"]:
-        made.end(grave)
+    for tombstone in [e for e in made.tables.effects.values() if e.kind == "retire"]:
+        made.end(tombstone)
     made.wait(30)
     assert made.job().is_cancelling
     if made.job().is_over:

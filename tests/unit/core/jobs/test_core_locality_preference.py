@@ -11,11 +11,11 @@ from tenure.core.capacity import snapshots
 from tenure.core.jobs import locality_preference
 from tenure.core.jobs.slow_decisions import Head
 from tenure.core.state.params import Params, PrefetchParams
-from tenure.model.booking import Booking
 from tenure.model.events import FenceNode, ScheduleNode
 from tenure.model.job import Constraint
 from tenure.model.node import PowerSpec
 from tenure.model.outcome import Done
+from tenure.model.reservation import Reservation
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tests.unit.core.jobreaders import WIDE, Readers, library
@@ -163,7 +163,7 @@ def test_a_planned_start_keeps_its_room(*, is_awaited: bool) -> None:
     if is_awaited:
         wants = _lasts(10, deadline_us=made.now_us + 90 * US)
         made.submit("wide", executors=2, request=WHOLE, policy="tenure", **wants, **_only("b", "c"))
-        assert dict(made.tables.bookings.get("wide").counts) == {"b": 1, "c": 1}
+        assert dict(made.tables.reservations.get("wide").counts) == {"b": 1, "c": 1}
     made.over("logs", 1, request=WHOLE, policy="tenure", **_lasts(60))
     assert {e.node for e in made.crew()} == {"a" if is_awaited else "b"}
     assert made.job().decision.startswith(locality_preference.NEARER) is not is_awaited
@@ -221,7 +221,7 @@ def test_executors_that_are_lost_together_foresee_who_waits_no_more_often_than_o
     for number in range(waiting):
         wants = _lasts(10, deadline_us=made.now_us + 5000 * US)
         made.submit(f"w{number}", executors=6, request=WHOLE, policy="exact", **wants)
-    assert len(ctx.index.line) == waiting
+    assert len(ctx.index.waiting_jobs) == waiting
     made.lose("b")
     made.say(FenceNode(at_us=0, request="f", node="b"))
     assert {e.attempt for e in made.crew()} == {2}
@@ -234,7 +234,9 @@ def test_planned_starts_are_gone_through_no_more_often_than_one_transaction_bear
     made.over("logs", 1, policy="tenure", **_lasts(60))
     for number in range(15 * locality_preference.BOOKED):
         key, start_us = f"w{number}", made.now_us + 900 * US
-        ctx.tables.bookings.put(key, Booking(key, start_us, start_us + US, "local", (("c", 1),)))
+        ctx.tables.reservations.put(
+            key, Reservation(key, start_us, start_us + US, "local", (("c", 1),))
+        )
     job, here = made.job(), snapshots.scene(ctx)
     ask = snapshots.ask_now(ctx, job, 1)
     quick = ctx.placer.recheck(here.view, ask, (("a", 1),), ctx.now_us)

@@ -45,7 +45,7 @@ def test_a_job_without_deadline_is_last_but_not_starved() -> None:
     for number in range(100):
         fleet.submit(f"due{number}", 50, 50_000)
     job = fleet.bench.tables.jobs["free"]
-    assert fleet.bench.tables.bookings["free"].end_us <= job.arrival_us + (3600 + 50) * US
+    assert fleet.bench.tables.reservations["free"].end_us <= job.arrival_us + (3600 + 50) * US
     assert sum(fleet.start_us(f"due{n}") > fleet.start_us("free") for n in range(100)) > 10
 
 

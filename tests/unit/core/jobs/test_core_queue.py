@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.core.jobs import queue
-from tenure.core.state.queue_order import Line, queue_key
+from tenure.core.state.queue_order import WaitingJobs, queue_key
 from tenure.model.job import Job, JobSpec, JobState
 from tenure.model.resources import Resources
 from tests.unit.core.bench import Bench, node
@@ -56,7 +56,7 @@ def test_policies_in_arrival_order_queue_as_jobs_without_deadline() -> None:
 
 
 def test_newcomers_are_told_in_order_until_they_were_looked_at() -> None:
-    line, late, early = Line(), job(1, deadline_us=20), job(2, deadline_us=10)
+    line, late, early = WaitingJobs(), job(1, deadline_us=20), job(2, deadline_us=10)
     for one in (late, early):
         line.put(one)
     assert line.newcomers() == [early.id, late.id]

@@ -26,7 +26,7 @@ from tenure.model.events import (
 from tenure.model.job import JobSpec, JobState
 from tenure.model.node import Site
 from tenure.model.outcome import Done
-from tenure.model.placing import Admitted, Agenda, RefusedJob
+from tenure.model.placing import Admitted, QueuePlan, RefusedJob
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tenure.placement.policies import Policies
@@ -87,10 +87,10 @@ class Planned:
         return state
 
     def start_us(self, job: str) -> int:
-        return int(self.bench.tables.bookings[job].start_us)
+        return int(self.bench.tables.reservations[job].start_us)
 
     def nodes(self, job: str) -> dict[str, int]:
-        return dict(self.bench.tables.bookings[job].counts)
+        return dict(self.bench.tables.reservations[job].counts)
 
 
 DOABLE = ("create", "start", "retire")
@@ -116,7 +116,7 @@ def test_a_job_waits_for_cheaper_room_and_starts_when_it_comes() -> None:
     fleet.wait(end_us)
     fleet.finish("one")
     assert fleet.state("two") is JobState.RUNNING
-    assert not len(fleet.bench.tables.bookings)
+    assert not len(fleet.bench.tables.reservations)
 
 
 def test_a_promise_is_kept_against_those_who_come_later() -> None:
@@ -135,7 +135,7 @@ def test_a_promise_is_kept_against_those_who_come_later() -> None:
     # what a refusal offers is accepted, and no promise is broken for it
     again = fleet.submit("urgent", 50, 60 + 90)
     assert again.admission.class_ == "admitted"
-    assert fleet.bench.tables.bookings["waits"].end_us < promised.spec.deadline_us
+    assert fleet.bench.tables.reservations["waits"].end_us < promised.spec.deadline_us
 
 
 def test_a_refusal_says_whether_others_are_in_the_way() -> None:
@@ -162,15 +162,15 @@ def test_a_restart_forgets_no_place() -> None:
         fleet.submit(name, 100)
     for number in range(5):
         fleet.submit(f"w{number}", 50, 1000)
-    before = dict(fleet.bench.tables.bookings.items())
+    before = dict(fleet.bench.tables.reservations.items())
     assert len(before) == 5
     fleet.bench.restart()
     # no engine has answered yet, and yet nobody has lost his place
-    assert dict(fleet.bench.tables.bookings.items()) == before
+    assert dict(fleet.bench.tables.reservations.items()) == before
     for name in ("a", "b"):
         fleet.bench.connect(name)
-    after = dict(fleet.bench.tables.bookings.items())
-    assert not any(booking.is_late for booking in after.values())
+    after = dict(fleet.bench.tables.reservations.items())
+    assert not any(reservation.is_late for reservation in after.values())
     assert set(after) == set(before)
 
 
@@ -305,13 +305,13 @@ def test_jobs_of_other_policies_keep_their_promise_when_a_plan_begins() -> None:
     fleet = Planned("a")
     fleet.submit("runs", 100)
     old = fleet.submit("old", 50, 110, policy="gio")
-    assert not len(fleet.bench.tables.bookings)
+    assert not len(fleet.bench.tables.reservations)
     fleet.submit("new", 50, 5000)
-    assert fleet.bench.tables.bookings["old"].end_us < old.spec.deadline_us
-    assert fleet.start_us("new") >= fleet.bench.tables.bookings["old"].end_us
+    assert fleet.bench.tables.reservations["old"].end_us < old.spec.deadline_us
+    assert fleet.start_us("new") >= fleet.bench.tables.reservations["old"].end_us
     late = fleet.submit("late", 50, 5000, policy="gio")
     assert late.admission.class_ == "admitted"
-    assert fleet.start_us("late") >= fleet.bench.tables.bookings["old"].end_us
+    assert fleet.start_us("late") >= fleet.bench.tables.reservations["old"].end_us
 
 
 def test_more_than_a_plan_holds_are_told_to_come_later() -> None:
@@ -337,11 +337,11 @@ def test_on_a_planned_queue_offers_are_of_the_jobs_own_policy_and_of_plans() -> 
     fleet.submit("runs", 100)
     fleet.submit("waits", 50, 5000)
     ctx = fleet.bench.state.ctx
-    before = dict(fleet.bench.tables.bookings.items())
+    before = dict(fleet.bench.tables.reservations.items())
     job = jobs.new_job(ctx, "asks", replace(fleet.bench.tables.jobs["waits"].spec, name="asks"))
     own = replace(job, spec=replace(job.spec, policy="gio"))
     assert {offer.policy for offer in finished(offers(ctx, own))} == {"gio", "tenure"}
-    assert dict(fleet.bench.tables.bookings.items()) == before
+    assert dict(fleet.bench.tables.reservations.items()) == before
 
 
 def _command(fleet: Planned, name: str, run_s: int, slack_s: int) -> SubmitJob:
@@ -377,9 +377,9 @@ def _burst(*, is_together: bool) -> Planned:
 
 def test_jobs_that_come_together_get_the_places_that_they_get_one_by_one() -> None:
     one, other = _burst(is_together=True).bench, _burst(is_together=False).bench
-    found = dict(one.tables.bookings.items())
+    found = dict(one.tables.reservations.items())
     assert len(found) == 8
-    assert found == dict(other.tables.bookings.items())
+    assert found == dict(other.tables.reservations.items())
     assert "j4" not in one.tables.jobs
     promised = {job.id: job.admission for job in one.tables.jobs.values()}
     assert promised == {job.id: job.admission for job in other.tables.jobs.values()}
@@ -392,7 +392,7 @@ class Counting(Policies):
         super().__init__()
         self.asked: list[str] = []
 
-    def plan(self, *args: Any, **options: Any) -> Agenda:
+    def plan(self, *args: Any, **options: Any) -> QueuePlan:
         self.asked.append("plan")
         return super().plan(*args, **options)
 
@@ -406,7 +406,7 @@ def test_the_queue_is_looked_at_once_for_jobs_that_come_together() -> None:
     fleet.submit("runs", 100, policy="gio")
     fleet.bench.state.ctx.placer = placer = Counting()
     fleet.bench.state.handle_all([_command(fleet, f"j{k}", 10, 9000) for k in range(8)])
-    assert len(fleet.bench.tables.bookings) == 8
+    assert len(fleet.bench.tables.reservations) == 8
     assert placer.asked == ["admit"]
 
 
@@ -420,7 +420,7 @@ def test_a_dry_run_takes_no_room_from_who_comes_next() -> None:
             spec = _command(fleet, "dry", 50, 200).spec
             assert not isinstance(jobs.appraise(ctx, jobs.new_job(ctx, "dry", spec)), Problem)
         fleet.bench.state.handle(_command(fleet, "two", 50, 200))
-    dry, wet = (dict(fleet.bench.tables.bookings.items()) for fleet in fleets)
+    dry, wet = (dict(fleet.bench.tables.reservations.items()) for fleet in fleets)
     assert dry.keys() == {"one", "two"}
     assert dry == wet
 
@@ -451,9 +451,9 @@ def test_who_was_cancelled_is_nobodys_excuse_to_wait(
         stage.submit(name, run_s, executors=data.draw(st.integers(1, 2)))
     ctx = stage.bench.state.ctx
     for name in data.draw(st.permutations(names)):
-        if name in ctx.index.line:  # it did not begin
+        if name in ctx.index.waiting_jobs:  # it did not begin
             stage.bench.say(CancelJob(at_us=0, request=name, job=name))
-            waiting = ctx.tables.bookings.values()
+            waiting = ctx.tables.reservations.values()
             last_us = max((one.start_us for one in waiting), default=ctx.now_us)
             untold_us = queue_plan.TOLD_US  # starts that move by less are not recorded anew
             assert ctx.own(Memory).rotation.head_us < max(last_us, ctx.now_us) + untold_us

@@ -10,7 +10,7 @@ from tenure.core.fleet import FleetState
 from tenure.core.lifecycle import adopt, restore
 from tenure.core.lifecycle.adopt import NO_TRACE, SKIPPED_TURNS
 from tenure.locality.localizer import Tiers
-from tenure.model.container import ContainerState, Grave
+from tenure.model.container import ContainerState, Tombstone
 from tenure.model.effects import SetRestartPolicy
 from tenure.model.errors import Problem
 from tenure.model.events import (
@@ -344,11 +344,11 @@ def test_the_next_incarnation_of_an_adopted_container_is_beyond_every_copy_that_
     assert service.turns == 5 + SKIPPED_TURNS
 
 
-def test_a_grave_of_one_node_says_nothing_of_a_copy_on_another() -> None:
+def test_a_tombstone_of_one_node_says_nothing_of_a_copy_on_another() -> None:
     bench = fleet()
     web, create = run_service(bench, "web")
     ctx = bench.state.ctx
-    ctx.put_grave(Grave(f"{web}/1@a", "a", web, 1, "web", "old", created_us=bench.now_us))
+    ctx.put_tombstone(Tombstone(f"{web}/1@a", "a", web, 1, "web", "old", created_us=bench.now_us))
     bench.say(Tick(at_us=0))
     put_back(bench, backup(bench))
     show(bench, "n", shown(create, "engine-web", "running", started_us=1))

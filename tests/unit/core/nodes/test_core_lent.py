@@ -137,8 +137,8 @@ def test_a_killed_task_costs_no_retry_and_goes_elsewhere() -> None:
     bench.told(kills="e0")
     assert bench.task().state is S.PENDING
     assert "ended it for its owners (memory, limit)" in bench.task().note
-    grave = bench.tables.graves["b/0/1"]
-    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    tombstone = bench.tables.tombstones["b/0/1"]
+    bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     bench.say(Tick(at_us=0), after_us=30 * US)
     assert bench.task().state is S.CREATING
     assert bench.task().node != create.node
@@ -161,7 +161,7 @@ def test_a_send_of_unknown_end_gets_a_container_of_its_own() -> None:
     bench.end(bench.open_of("send"), Unknown("cut"))
     assert (bench.task().state, bench.task().attempt) == (S.PENDING, 2)
     assert not bench.has_open("start")
-    assert "b/0/1" in bench.tables.graves
+    assert "b/0/1" in bench.tables.tombstones
 
 
 def test_a_restart_asks_again_for_an_output_and_for_nothing_else() -> None:
@@ -210,16 +210,16 @@ def test_tasks_keep_no_node_on_and_are_ended_before_it_goes_off() -> None:
     done = shown(create, "ej", "exited", exit_code=0)
     bench.listed("y", done, shown(task, "e0", "running"))
     bench.listed("y", shown(task, "e0", "running"))
-    for grave in list(bench.tables.graves.values()):
-        if grave.effect:
-            bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    for tombstone in list(bench.tables.tombstones.values()):
+        if tombstone.effect:
+            bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     assert bench.tables.nodes["y"].idle_us is not None
     assert power.is_leaving(ctx, bench.tables.nodes["y"])
     bench.say(Tick(at_us=0), after_us=30 * US)
     bench.listed("y", shown(task, "e0", "running"))
     assert (bench.task().state, bench.task().attempt) == (S.PENDING, 2)
     assert power_of(bench, "y") == "on"  # its container may still run
-    bench.say(EffectEnded(at_us=0, effect=bench.tables.graves["b/0/1"].effect, outcome=Done()))
+    bench.say(EffectEnded(at_us=0, effect=bench.tables.tombstones["b/0/1"].effect, outcome=Done()))
     bench.listed("y")
     bench.say(Tick(at_us=0), after_us=30 * US)
     bench.listed("y")
@@ -233,7 +233,7 @@ def test_a_drain_ends_tasks_and_nothing_is_lent_there() -> None:
     bench.run()
     bench.say(DrainNode(at_us=0, request="d", node="n"))
     assert bench.task().attempt == 2
-    bench.say(EffectEnded(at_us=0, effect=bench.tables.graves["b/0/1"].effect, outcome=Done()))
+    bench.say(EffectEnded(at_us=0, effect=bench.tables.tombstones["b/0/1"].effect, outcome=Done()))
     bench.say(Tick(at_us=0), after_us=30 * US)
     assert bench.task().state is S.PENDING
     assert bench.tables.drains["n"].is_over
@@ -246,9 +246,9 @@ def test_a_cancelled_batch_ends_once_nothing_of_it_can_run() -> None:
     bench.say(CancelBatch(at_us=0, request="c", batch="b"))
     assert bench.batch().state == "running"
     for key in ("b/0/1", "b/1/1"):
-        grave = bench.tables.graves.get(key)
-        if grave is not None and grave.effect:
-            bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+        tombstone = bench.tables.tombstones.get(key)
+        if tombstone is not None and tombstone.effect:
+            bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     bench.listed("n")
     bench.listed("m")
     assert bench.batch().state == "cancelled"
@@ -272,11 +272,11 @@ def test_after_a_restore_what_was_not_done_begins_anew_beside_nothing() -> None:
     assert bench.task(0).state is S.DONE
     assert bench.task(1).state is S.PENDING  # the copy that runs is ended first
     assert bench.task(1).attempt > 1000
-    (grave,) = [g for g in bench.tables.graves.values() if g.owner == "b/1"]
-    assert grave.may_run
+    (tombstone,) = [g for g in bench.tables.tombstones.values() if g.owner == "b/1"]
+    assert tombstone.may_run
     bench.listed(create.node, shown(create, "e1", "running"))
-    grave = bench.tables.graves[grave.id]
-    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    tombstone = bench.tables.tombstones[tombstone.id]
+    bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     bench.say(Tick(at_us=0), after_us=30 * US)
     bench.listed("n")
     bench.listed("m")
@@ -346,8 +346,8 @@ def test_what_waits_for_a_lost_agent_begins_elsewhere() -> None:
     bench.end(bench.open_of("send"))
     bench.say(Tick(at_us=0), after_us=61 * US)
     assert (bench.task().attempt, bench.batch().reclaimed) == (2, 1)
-    grave = bench.tables.graves["b/0/1"]
-    bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+    tombstone = bench.tables.tombstones["b/0/1"]
+    bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     bench.say(Tick(at_us=0), after_us=30 * US)
     assert bench.task().node not in ("", home)
 

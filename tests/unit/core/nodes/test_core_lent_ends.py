@@ -112,9 +112,9 @@ def test_a_task_that_keeps_ending_so_while_agents_are_silent_costs_retries() -> 
             if bench.task().state is not S.EXITED:
                 break
             bench.say(Tick(at_us=0), after_us=5 * US)
-        for grave in list(bench.tables.graves.values()):
-            if grave.effect:
-                bench.say(EffectEnded(at_us=0, effect=grave.effect, outcome=Done()))
+        for tombstone in list(bench.tables.tombstones.values()):
+            if tombstone.effect:
+                bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
         bench.say(Tick(at_us=0), after_us=30 * US)
     assert (bench.batch().reclaimed, bench.batch().retried) == (tasks.MOST_UNPROVEN, 1)
     assert "3 times before no agent could tell" in bench.batch().reason

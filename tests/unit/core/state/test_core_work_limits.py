@@ -11,7 +11,7 @@ import pytest
 from tenure.api.options import Options
 from tenure.core.batches import drafts, planning
 from tenure.core.dispatch import dispatch_list
-from tenure.core.dispatch.dispatch_list import Roster
+from tenure.core.dispatch.dispatch_list import DispatchList
 from tenure.core.lifecycle import retention
 from tenure.core.state.params import Params
 from tenure.core.state.work_limits import WorkLimits
@@ -133,7 +133,7 @@ def test_who_was_told_that_there_is_no_plan_gets_nothing_stored() -> None:
     rest(bench)
     assert not bench.tables.batches
     assert not bench.records["tasks"]
-    assert not bench.state.ctx.index.strands
+    assert not bench.state.ctx.index.tasks_by_stage
 
 
 def _told_late(most: int) -> Asking:
@@ -157,7 +157,7 @@ def test_tasks_of_a_batch_that_is_not_accepted_are_dropped_in_parts() -> None:
     assert left[0] > drafts.PART
     assert left[-1] == 0
     assert max(before - after for before, after in pairwise(left)) <= drafts.PART
-    assert not bench.state.ctx.index.strands
+    assert not bench.state.ctx.index.tasks_by_stage
 
 
 def test_a_daemon_that_ends_while_they_are_dropped_drops_the_rest() -> None:
@@ -166,7 +166,7 @@ def test_a_daemon_that_ends_while_they_are_dropped_drops_the_rest() -> None:
     assert bench.records["tasks"]
     bench.restart()
     assert not bench.records["tasks"]
-    assert not bench.state.ctx.index.strands
+    assert not bench.state.ctx.index.tasks_by_stage
 
 
 def test_a_batch_that_comes_again_while_its_tasks_are_dropped_has_all_of_its_own() -> None:
@@ -261,16 +261,16 @@ def test_what_begins_while_a_question_is_put_together_is_planned_once() -> None:
     bench.answer()
     rest(bench)
     ctx = bench.state.ctx
-    strand = ctx.index.strands["b", "map"]
-    planned = ctx.own(Roster).left["b", "map"]
-    assert planned >= len(strand.pending) - len(creates[::3])
+    stage_tasks = ctx.index.tasks_by_stage["b", "map"]
+    planned = ctx.own(DispatchList).left["b", "map"]
+    assert planned >= len(stage_tasks.pending) - len(creates[::3])
     # what was told as running and came back is found, and planned anew
     for _ in range(3):
         bench.say(Tick(at_us=0), after_us=2 * US)
         rest(bench)
         bench.answer()
         rest(bench)
-    assert ctx.own(Roster).left["b", "map"] == len(strand.pending)
+    assert ctx.own(DispatchList).left["b", "map"] == len(stage_tasks.pending)
 
 
 def test_a_slice_ends_when_its_work_is_done() -> None:
@@ -297,12 +297,12 @@ def test_starts_of_a_stage_that_waits_hold_up_nobody_behind_them() -> None:
     ctx = bench.state.ctx
     # the map is late: all of its reduces are due, and so is the other batch by then
     for entries in (
-        *ctx.own(Roster).entries.values(),
-        *ctx.own(Roster).apart.get("n", {}).values(),
+        *ctx.own(DispatchList).entries.values(),
+        *ctx.own(DispatchList).apart.get("n", {}).values(),
     ):
         for entry in entries:
             entry.at_us = bench.now_us - (2 if entry.stage == "reduce" else 1) * US
-    for entries in ctx.own(Roster).entries.values():
+    for entries in ctx.own(DispatchList).entries.values():
         entries.sort(key=lambda entry: entry.at_us)
     dispatch_list.stir(ctx)
     bench.say(Tick(at_us=0), after_us=1)
@@ -320,7 +320,7 @@ def test_starts_of_a_batch_that_was_cancelled_hold_up_nobody_behind_them(work: i
     rest(bench)
     bench.answer()
     rest(bench)
-    entries = bench.state.ctx.own(Roster).entries["n"]
+    entries = bench.state.ctx.own(DispatchList).entries["n"]
     assert len(entries) > 2 * dispatch_list.MOST_LOOKED
     assert entries[-1].batch == "b"
     for entry in entries:  # all of them are late
@@ -341,11 +341,11 @@ def test_a_stage_whose_turn_comes_takes_its_place() -> None:
     bench.submit_batch("b", stage("map"), stage("reduce", count=5, after=("map",)))
     bench.answer()
     ctx = bench.state.ctx
-    assert ctx.own(Roster).left["b", "reduce"] == 5
-    assert [key for key in ctx.own(Roster).apart["n"]] == [("b", "reduce")]
+    assert ctx.own(DispatchList).left["b", "reduce"] == 5
+    assert [key for key in ctx.own(DispatchList).apart["n"]] == [("b", "reduce")]
     assert "planned for" in dispatch_list.next_start(ctx, "b", "reduce")
     bench.finish(0)
-    assert not ctx.own(Roster).apart["n"]
+    assert not ctx.own(DispatchList).apart["n"]
     assert bench.task(1).state is S.CREATING
 
 

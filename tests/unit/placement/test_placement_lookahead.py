@@ -10,8 +10,8 @@ import numpy as np
 from tenure.model.placing import ClusterView, Forecast, Occupied, Queued
 from tenure.model.units import FOREVER_US, US
 from tenure.placement.arrays import Ends, fleet_of
-from tenure.placement.foresight import KEPT, Foresight, Moment, Outlook, Pool
 from tenure.placement.kernels import PLAIN
+from tenure.placement.lookahead import KEPT, Lookahead, Moment, Outlook, Pool
 from tenure.placement.policies import CODES, Policies
 from tests.unit.placement.build import GIB, N, ask_of, queued, view_of
 
@@ -41,13 +41,13 @@ def forecasts(outlook: Outlook) -> list[Forecast | None]:
 
 
 def fresh(queue: list[Queued]) -> Outlook:
-    return Foresight(MOMENT, CODES, Pool(len(NODES))).outlook(queue)
+    return Lookahead(MOMENT, CODES, Pool(len(NODES))).outlook(queue)
 
 
 def test_a_changed_queue_is_foreseen_as_from_the_beginning() -> None:
-    """Newcomers, departures and the queue of before, in any order; beyond what is remembered."""
+    """Newcomers, leavers and the queue of before, in any order; beyond what is remembered."""
     random = Random(5)
-    kept = Foresight(MOMENT, CODES, Pool(len(NODES)))
+    kept = Lookahead(MOMENT, CODES, Pool(len(NODES)))
     line: list[Queued] = []
     for turn in range(60):
         before = list(line)
@@ -76,7 +76,7 @@ def test_only_what_follows_the_newcomer_is_simulated() -> None:
     moment, began = counted()
     random = Random(6)
     line = [job(random, f"j{k}") for k in range(40)]
-    kept = Foresight(moment, CODES, Pool(len(NODES)))
+    kept = Lookahead(moment, CODES, Pool(len(NODES)))
     kept.outlook(line)
     kept.outlook([*line[:30], job(random, "new"), *line[30:]])
     assert kept.outlook(line) is kept.outlook(line)
@@ -86,7 +86,7 @@ def test_only_what_follows_the_newcomer_is_simulated() -> None:
 def test_no_more_is_remembered_than_said() -> None:
     random = Random(7)
     line = [job(random, f"j{k}") for k in range(4)]
-    kept = Foresight(MOMENT, CODES, Pool(len(NODES)))
+    kept = Lookahead(MOMENT, CODES, Pool(len(NODES)))
     first = kept.outlook(line)
     for k in range(KEPT):
         kept.outlook([job(random, f"x{k}"), *line])
@@ -108,7 +108,7 @@ def test_a_schedule_that_time_did_not_touch_is_foreseen_as_from_the_beginning() 
         view, running, end_us = fleet(random)
         pool, line = Pool(len(view.names)), [job(random, f"j{turn}-{k}") for k in range(12)]
         moment = Moment(PLAIN, view, running, NOW)
-        kept = Foresight(moment, CODES, pool)
+        kept = Lookahead(moment, CODES, pool)
         kept.outlook(line)
         for passed_us in sorted(random.sample(range(1, end_us - NOW + 2 * US), 3)):
             moment = Moment(PLAIN, later(view, passed_us), running, NOW + passed_us)
@@ -116,7 +116,7 @@ def test_a_schedule_that_time_did_not_touch_is_foreseen_as_from_the_beginning() 
             taken_along += bool(kept._known)
             line.insert(random.randint(0, len(line)), job(random, f"j{turn}+{passed_us}"))
             for queue in (line, line[1:], line):
-                due = Foresight(moment, CODES, Pool(len(view.names))).outlook(queue)
+                due = Lookahead(moment, CODES, Pool(len(view.names))).outlook(queue)
                 assert forecasts(kept.outlook(queue)) == forecasts(due)
     assert taken_along > 100
 
@@ -153,7 +153,7 @@ def test_while_time_passes_only_what_follows_a_newcomer_is_simulated() -> None:
     moment, began = counted()
     random = Random(6)
     line = [job(random, f"j{k}") for k in range(40)]
-    kept = Foresight(moment, CODES, Pool(len(NODES)))
+    kept = Lookahead(moment, CODES, Pool(len(NODES)))
     kept.outlook(line)
     kept = kept.moved_to(moment._replace(view=view_of(NODES), now_us=NOW + 39 * US))
     kept.outlook([*line[:30], job(random, "new"), *line[30:]])
@@ -173,7 +173,7 @@ def test_a_pool_that_grows_keeps_its_jobs() -> None:
 
 
 def test_an_empty_queue_leaves_nothing_to_keep() -> None:
-    kept = Foresight(MOMENT, CODES, Pool(len(NODES)))
+    kept = Lookahead(MOMENT, CODES, Pool(len(NODES)))
     kept.outlook(())
     later = kept.moved_to(MOMENT._replace(now_us=NOW + US))
     assert later.outlook(()).queue == ()

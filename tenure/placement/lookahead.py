@@ -1,6 +1,6 @@
 """What becomes of a queue, without simulating again what was simulated a moment ago.
 
-``Foresight`` remembers the last schedules of one fleet at one moment. A queue that begins like one
+``Lookahead`` remembers the last schedules of one fleet at one moment. A queue that begins like one
 of them goes on from there, so a new job costs the simulation of what comes behind it, and a queue
 asked for again costs nothing. While the head of the queue waits for room and none comes, a schedule
 stays true as time passes, and is taken along (``moved_to``). The answer is the same as from the
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenure.model.booking import Booking
 from tenure.model.placing import Bools, ClusterView, Forecast, Ints, Occupation, Queued
+from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Ends, Fleet, Jobs, ends_of, fleet_of
 from tenure.placement.decide import MODES
@@ -51,7 +51,7 @@ class Outlook:
         start_us, end_us = int(plan.start_us[position]), int(plan.end_us[position])
         return Forecast(start_us, end_us, int(plan.cost_nano[position]), MODES[mode])
 
-    def booking(self, position: int, names: Sequence[str]) -> Booking | None:
+    def reservation(self, position: int, names: Sequence[str]) -> Reservation | None:
         """Return the place of a job on nodes ``names`` in this schedule, None if it never fits."""
         plan = self.record.plan
         mode = int(plan.mode[position])
@@ -61,7 +61,9 @@ class Outlook:
         used = tuple((names[j], int(counts[j])) for j in np.flatnonzero(counts).tolist())
         ask, end_us = self.queue[position].ask, int(plan.end_us[position])
         is_late = ask.deadline_us is not None and not self.is_met[position]
-        return Booking(ask.id, int(plan.placed_us[position]), end_us, MODES[mode], used, is_late)
+        return Reservation(
+            ask.id, int(plan.placed_us[position]), end_us, MODES[mode], used, is_late
+        )
 
 
 class Pool:
@@ -116,7 +118,7 @@ class Moment(NamedTuple):
     now_us: int
 
 
-class Foresight:
+class Lookahead:
     """Schedules of queues at one ``moment``; ``codes`` are the numbers of the policies' names."""
 
     def __init__(self, moment: Moment, codes: dict[str, int], pool: Pool) -> None:
@@ -133,19 +135,19 @@ class Foresight:
         is_same = mine.view is moment.view and mine.running is moment.running
         return is_same and mine.kernels is moment.kernels and mine.now_us == moment.now_us
 
-    def moved_to(self, moment: Moment) -> Foresight:
+    def moved_to(self, moment: Moment) -> Lookahead:
         """Return one for a later moment, with those schedules that are the same from there.
 
         A schedule is if the fleet is as it was and nothing in it happens before: its first job has
         no room yet, and no executor ends by then. So every mark but the first, from which nothing
         goes on, is of a time to come.
         """
-        later = Foresight(moment, self._codes, self._pool)
+        later = Lookahead(moment, self._codes, self._pool)
         if self._is_still(later):
             later._known = [known for known in self._known if self._is_blocked(known)]
         return later
 
-    def _is_still(self, later: Foresight) -> bool:
+    def _is_still(self, later: Lookahead) -> bool:
         """Whether nothing but time passed; an end that time has passed by is told as another."""
         mine, its = self._moment, later._moment
         passed_us = its.now_us - mine.now_us

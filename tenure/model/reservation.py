@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class Reservation:
     """Where and when a waiting job is to run.
 
     At ``start_us`` it is placed on the nodes of ``counts``, (name, executors) pairs in order of

@@ -78,14 +78,14 @@ def measure(*, is_quick: bool = False) -> Report:
     with folder() as path:
         options = {"nodes": nodes, "generations": 3}
         with engines(path / "e", restarts_per_s=scale.RESTARTS_PER_S, **options) as fleet:
-            daemon = Daemon(path / "d", {"nodes": fleet.nodes})
+            daemon = Daemon(path / "d", {"nodes": fleet.nodes}, is_new=True)
             (path / "d/cycles.yml").write_text(json.dumps(CYCLES))  # JSON is YAML
             names = [node["name"] for node in fleet.nodes]
-            say(f"foresight: recording {plan.days} days of {nodes} nodes")
+            say(f"lookahead: recording {plan.days} days of {nodes} nodes")
             record(path / "d/state/stats.db", names, plan)
             with running(daemon, timeout_s=120.0), kept_to(cores().load):
                 figures = run(_measure(daemon, plan))
-    return Report("foresight", tuple(figures), _notes(plan))
+    return Report("lookahead", tuple(figures), _notes(plan))
 
 
 # the past
@@ -154,7 +154,7 @@ async def _measure(daemon: Daemon, plan: Plan) -> list[Figure]:
     crowd = scale.Crowd(daemon.door, plan.fleet.nodes)
     await scale.await_nodes(daemon.door, plan.fleet)
     fill_s = await crowd.fill(plan.fleet.fill_s)
-    say(f"foresight: filled after {fill_s:.0f} s")
+    say(f"lookahead: filled after {fill_s:.0f} s")
     if plan.is_compiled:
         await asyncio.to_thread(daemon.compiled)
     worker = await _worker(daemon.door)
