@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenure.core import fleet, routing
 from tenure.core.jobs import queue
 from tenure.core.state.queue_order import WaitingJobs, queue_key
 from tenure.model.job import Job, JobSpec, JobState
@@ -79,7 +80,8 @@ def test_a_job_that_is_told_to_wait_calls_for_no_other_pass(
 
     bench.connect("a")
     bench.submit("first", policy=policy, executors=3)
-    monkeypatch.setattr(queue, "run", counted)
+    (_, *others), *later = routing.WHERE_ROOM_CHANGED
+    monkeypatch.setattr(fleet, "WHERE_ROOM_CHANGED", ((counted, *others), *later))
     for name in ("second", "third"):
         job = bench.submit(name, policy=policy, executors=3)
         assert bench.tables.jobs[job.id].state is JobState.WAITING
