@@ -224,15 +224,14 @@ def _gone(ctx: Context) -> None:
 def _review(ctx: Context) -> None:
     touched, ctx.notices.jobs = sorted(ctx.notices.jobs), set()
     for key in touched:
-        if not ctx.is_quarantined("job", key):
-            jobs.review(ctx, key)
+        jobs.review(ctx, key)
     touched, ctx.notices.services = sorted(ctx.notices.services), set()
     for key in touched:
-        if ctx.is_quarantined("container", key):
+        if ctx.is_quarantined(services.RECORD, key):
             continue
         services.review(ctx, key)
         adopt.arm(ctx, key)
         move = ctx.move_of(key)
-        if move is not None and not ctx.is_quarantined("migration", move.id):
+        if move is not None:
             migrations.advance(ctx, move.id)
     batches.review_touched(ctx)

@@ -64,6 +64,8 @@ from tenure.model.node import Reach
 from tenure.model.outcome import Outcome, Unknown
 
 MACHINE = "fleet"
+#: Kinds of records that are not called as the machine that owns their effects.
+RECORDS = {services.MACHINE: services.RECORD, adopt.MACHINE: services.RECORD}
 Pass = Callable[[Context], object]
 
 #: Who hears that a node is off or fenced: first what ran there is given up, copies before their
@@ -157,14 +159,19 @@ def _effect_ended(ctx: Context, event: EffectEnded) -> None:
 
 
 def _end(ctx: Context, key: str, outcome: Outcome) -> None:
-    """Route the end of an effect to its owner; a second end finds nothing and is ignored."""
+    """Route the end of an effect to its owner; a second end finds nothing and is ignored.
+
+    That of a record that is left as it is stays open: a restart takes it as ended unknown.
+    """
     effect = ctx.tables.effects.get(key)
     if effect is None:
         if not planning.on_end(ctx, key, outcome) and not external.on_end(ctx, key, outcome):
             slow_decisions.on_end(ctx, key, outcome)
         return
-    ctx.tables.effects.drop(key)
     machine, _, owner = effect.owner.partition(":")
+    if ctx.is_quarantined(RECORDS.get(machine, machine), owner):
+        return
+    ctx.tables.effects.drop(key)
     if machine == "executor":
         executor = ctx.tables.executors.get(owner)
         if executor is not None:

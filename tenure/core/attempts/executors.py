@@ -16,6 +16,7 @@ from tenure.core.attempts import spark_bodies, task_bodies, tombstones
 from tenure.core.blocks import pins, tiers
 from tenure.core.capacity import ledger
 from tenure.core.state.context import Context
+from tenure.core.state.transitions import may_go
 from tenure.model.batch import CHUNK_NAME, INPUT_FOLDER
 from tenure.model.container import Tombstone
 from tenure.model.effects import CreateContainer, Relist, StartContainer
@@ -28,7 +29,7 @@ from tenure.model.facts import (
     LABEL_JOB,
     ContainerFacts,
 )
-from tenure.model.job import EXECUTOR_TRANSITIONS, Executor, ExecutorState, Job, JobSpec
+from tenure.model.job import Executor, ExecutorState, Job, JobSpec
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
@@ -45,8 +46,7 @@ JUDGE_US = 10 * US
 
 def to(ctx: Context, executor: Executor, state: ExecutorState, **changes: Any) -> Executor:
     """Move an executor to a later state of its attempt; an illegal step quarantines it."""
-    if state not in EXECUTOR_TRANSITIONS[executor.state]:
-        ctx.quarantine("executor", executor.key, f"it cannot go from {executor.state} to {state}")
+    if not may_go(ctx, MACHINE, executor.key, executor.state, state):
         return executor
     defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
     return ctx.put_executor(replace(executor, state=state, **(defaults | changes)))
@@ -214,6 +214,8 @@ def end(  # noqa: PLR0913 - how an attempt ended is these things
     may_run: bool = False,
 ) -> None:
     """End the attempt with an exit code; its container is removed once its log is kept."""
+    if not may_go(ctx, MACHINE, executor.key, executor.state, S.EXITED):
+        return
     ended = to(
         ctx,
         executor,
@@ -242,6 +244,8 @@ def lose(
 
     After too many mishaps there is no next one: the executor stays abandoned and its job fails.
     """
+    if not may_go(ctx, MACHINE, executor.key, executor.state, S.ABANDONED):
+        return
     over = to(
         ctx, executor, S.ABANDONED, note=note, finished_us=ctx.now_us, mishaps=executor.mishaps + 1
     )
@@ -284,6 +288,8 @@ def renew(ctx: Context, over: Executor, *, node: str) -> Executor:
 
 def abandon(ctx: Context, executor: Executor, note: str) -> None:
     """Stop an executor whose job ends early; its tombstone holds its room until it is gone."""
+    if not may_go(ctx, MACHINE, executor.key, executor.state, S.ABANDONED):
+        return
     may_run = executor.state in (S.STARTING, S.RUNNING) or executor.is_unsure
     over = to(ctx, executor, S.ABANDONED, note=note, finished_us=ctx.now_us)
     ledger.end_stay(ctx, stay_of(executor))
@@ -339,6 +345,8 @@ def on_listing(
 ) -> None:
     """Take in what an engine shows of this attempt (None: it is not there)."""
     if started_us <= executor.changed_us or executor.effect or not executor.node:
+        return
+    if ctx.is_quarantined(MACHINE, executor.key):
         return
     if facts is None:
         _absent(ctx, executor)
@@ -442,9 +450,14 @@ def _is_judged_later(ctx: Context, executor: Executor) -> bool:
     return True
 
 
+def _movable(ctx: Context, node: str) -> list[Executor]:
+    """Return the executors on a node, but for those that are left as they are."""
+    return [one for one in ctx.executors_on(node) if not ctx.is_quarantined(MACHINE, one.key)]
+
+
 def on_node_off(ctx: Context, node: str) -> None:
     """Give every executor of a fenced node a new attempt elsewhere."""
-    for executor in ctx.executors_on(node):
+    for executor in _movable(ctx, node):
         job = ctx.tables.jobs[executor.job]
         if executor.state is S.PLACED and not executor.effect:
             if job.is_cancelling or job.is_failing:
@@ -458,7 +471,7 @@ def on_node_off(ctx: Context, node: str) -> None:
 
 def unplace_unsent(ctx: Context, node: str) -> None:
     """Let executors to which nothing was sent look for another node."""
-    for executor in ctx.executors_on(node):
+    for executor in _movable(ctx, node):
         job = ctx.tables.jobs[executor.job]
         is_ending = job.is_cancelling or job.is_failing
         if executor.state is S.PLACED and not executor.effect and not is_ending:

@@ -20,8 +20,8 @@ from tenure.core.attempts.executors import ENGINE_END_CODES, JUDGE_US, is_node_r
 from tenure.core.blocks import pins, tiers
 from tenure.core.capacity import node_agents
 from tenure.core.state.context import Context
+from tenure.core.state.transitions import may_go
 from tenure.model.batch import (
-    TASK_TRANSITIONS,
     Batch,
     StageSpec,
     Task,
@@ -61,8 +61,7 @@ def stage_of(ctx: Context, task: Task) -> StageSpec:
 
 def to(ctx: Context, task: Task, state: TaskState, **changes: Any) -> Task:
     """Move a task to a later state of its attempt; an illegal step quarantines it."""
-    if state not in TASK_TRANSITIONS[task.state]:
-        ctx.quarantine("task", task.key, f"it cannot go from {task.state} to {state}")
+    if not may_go(ctx, MACHINE, task.key, task.state, state):
         return task
     defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
     return ctx.put_task(replace(task, state=state, **(defaults | changes)))
@@ -281,6 +280,8 @@ def _refused(ctx: Context, task: Task, outcome: Refused) -> None:
 
 def fail(ctx: Context, task: Task, note: str, *, code: int = 125, may_run: bool = False) -> None:
     """End an attempt by its own fault; the next one costs a retry."""
+    if not may_go(ctx, MACHINE, task.key, task.state, S.FAILED):
+        return
     over = to(
         ctx,
         task,
@@ -300,6 +301,8 @@ def fail(ctx: Context, task: Task, note: str, *, code: int = 125, may_run: bool 
 
 def lose(ctx: Context, task: Task, note: str, *, may_run: bool = False) -> None:
     """End an attempt by the fleet's doing, and begin the next one, unless it was too often."""
+    if not may_go(ctx, MACHINE, task.key, task.state, S.ABANDONED):
+        return
     over = to(ctx, task, S.ABANDONED, note=note, finished_us=ctx.now_us, mishaps=task.mishaps + 1)
     condemn(ctx, over, may_run=may_run)
     ctx.publish("task.lost", task.key, node=task.node, note=note)
@@ -309,7 +312,7 @@ def lose(ctx: Context, task: Task, note: str, *, may_run: bool = False) -> None:
 
 def reclaim(ctx: Context, task: Task, why: str) -> None:
     """End an attempt because owners need its room, or its node goes; it costs no retry."""
-    if task.state is S.PENDING:
+    if task.state is S.PENDING or not may_go(ctx, MACHINE, task.key, task.state, S.ABANDONED):
         return
     may_run = task.state in (S.STARTING, S.RUNNING) or task.is_unsure or bool(task.effect)
     over = to(ctx, task, S.ABANDONED, note=why, finished_us=ctx.now_us, reclaims=task.reclaims + 1)
@@ -352,6 +355,8 @@ def withdraw(ctx: Context, task: Task) -> None:
 
     It had not to leave its node: a later plan may have it there again.
     """
+    if not may_go(ctx, MACHINE, task.key, task.state, S.ABANDONED):
+        return
     over = to(ctx, task, S.ABANDONED, note="planned elsewhere", finished_us=ctx.now_us)
     condemn(ctx, over, may_run=bool(task.effect) or task.is_unsure)
     renew(ctx, over, shunned=over.shunned)
@@ -359,6 +364,8 @@ def withdraw(ctx: Context, task: Task) -> None:
 
 def abandon(ctx: Context, task: Task, note: str) -> None:
     """Stop a task whose batch ends early."""
+    if not may_go(ctx, MACHINE, task.key, task.state, S.ABANDONED):
+        return
     may_run = task.state in (S.STARTING, S.RUNNING) or task.is_unsure or bool(task.effect)
     over = to(ctx, task, S.ABANDONED, note=note, finished_us=ctx.now_us)
     condemn(ctx, over, may_run=may_run)
@@ -391,6 +398,8 @@ def condemn(ctx: Context, over: Task, *, may_run: bool) -> None:
 def on_listing(ctx: Context, task: Task, facts: ContainerFacts | None, started_us: int) -> None:
     """Take in what an engine shows of this attempt (None: it is not there)."""
     if started_us <= task.changed_us or task.effect or not task.node:
+        return
+    if ctx.is_quarantined(MACHINE, task.key):
         return
     if facts is None:
         lose(ctx, task, "its container vanished from its engine")

@@ -20,8 +20,8 @@ from tenure.core.nodes import harvestable
 from tenure.core.state import schedule_parts, work_limits
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import StageTasks
+from tenure.core.state.transitions import may_go
 from tenure.model.batch import (
-    BATCH_TRANSITIONS,
     EXITED,
     TASK_OVER,
     Batch,
@@ -47,8 +47,7 @@ MOST_SEATS = 64
 
 def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
     """Move a batch forward; an illegal step quarantines it."""
-    if state not in BATCH_TRANSITIONS[batch.state]:
-        ctx.quarantine("batch", batch.id, f"it cannot go from {batch.state} to {state}")
+    if not may_go(ctx, "batch", batch.id, batch.state, state):
         return batch
     batch = ctx.put_batch(replace(batch, state=state))
     if batch.is_over:
@@ -189,7 +188,7 @@ def review_touched(ctx: Context) -> None:
     """
     touched, ctx.notices.tasks = sorted(ctx.notices.tasks), set()
     for key in touched:
-        task = ctx.tables.tasks.get(key)
+        task = None if ctx.is_quarantined(tasks.MACHINE, key) else ctx.tables.tasks.get(key)
         if task is not None and task.batch in ctx.tables.batches:
             is_end = task.state is S.DONE and not _stage_tasks(ctx, task).undone
             if task.state is S.PENDING:
@@ -217,7 +216,7 @@ def _judge(ctx: Context, task: Task) -> None:
 def review(ctx: Context, key: str) -> None:
     """Bring a batch forward as far as its tasks allow."""
     batch = ctx.tables.batches.get(key)
-    if batch is None or batch.is_over:
+    if batch is None or batch.is_over or ctx.is_quarantined("batch", key):
         return
     if batch.is_ending:
         _wind_down(ctx, batch)

@@ -486,6 +486,7 @@ def reset(ctx: Context) -> None:
     """Begin with nothing asked and nothing planned."""
     ctx.put_own(Planning())
     ctx.put_own(dispatch_list.DispatchList())
+    ctx.put_own(shuffle_sizes.Planned())
 
 
 def rearm(ctx: Context) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tenure.core.attempts import tasks
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import StageTasks
 from tenure.model.batch import Task
@@ -35,7 +36,9 @@ def free(
 
 
 def is_held(ctx: Context, task: Task) -> bool:
-    """Whether a task's pause lasts, or something of its last attempt may still run."""
+    """Whether a task's pause lasts, something of its last attempt may run, or it is left alone."""
+    if ctx.is_quarantined(tasks.MACHINE, task.key):
+        return True
     return ctx.now_us < task.retry_us or any(g.may_run for g in ctx.tombstones_of(task.key))
 
 

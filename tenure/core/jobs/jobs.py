@@ -23,10 +23,10 @@ from tenure.core.jobs.refusals import is_planned, objection
 from tenure.core.nodes import capacity_probes
 from tenure.core.state.context import UNDER_WAY, Context
 from tenure.core.state.queue_order import queue_key
+from tenure.core.state.transitions import may_go
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import CancelJob, SubmitJob
 from tenure.model.job import (
-    JOB_TRANSITIONS,
     Admission,
     Executor,
     ExecutorState,
@@ -52,8 +52,7 @@ TIMEOUT_CODE = 124
 
 def to(ctx: Context, job: Job, state: JobState, reason: str = "") -> Job:
     """Move a job forward; an illegal step quarantines it."""
-    if state not in JOB_TRANSITIONS[job.state]:
-        ctx.quarantine("job", job.id, f"it cannot go from {job.state} to {state}")
+    if not may_go(ctx, "job", job.id, job.state, state):
         return job
     job = ctx.put_job(replace(job, state=state, reason=reason or job.reason))
     ctx.publish(f"job.{state.value}", job.id, name=job.spec.name, reason=job.reason)
@@ -240,7 +239,7 @@ def fail(ctx: Context, job: Job, exit_code: int | None, reason: str) -> None:
 def review(ctx: Context, key: str) -> None:
     """Bring a job forward as far as its executors allow."""
     job = ctx.tables.jobs.get(key)
-    if job is None or job.is_over:
+    if job is None or job.is_over or ctx.is_quarantined("job", key):
         return
     if spark_application.has_ended(ctx, job):
         if spark_application.dismiss(ctx, job):
@@ -332,6 +331,8 @@ def on_timer(ctx: Context, key: str) -> None:
     """End a job that ran for longer than it may."""
     job = ctx.tables.jobs.get(key)
     if job is None or job.state is not JobState.RUNNING or job.spec.max_runtime_us is None:
+        return
+    if ctx.is_quarantined("job", key):
         return
     if ctx.now_us < _runtime_end_us(ctx, job):
         _arm_runtime(ctx, job)

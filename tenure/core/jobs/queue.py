@@ -116,6 +116,8 @@ def _house(ctx: Context) -> None:
     """Find nodes for executors whose new attempt has none."""
     for key in sorted(ctx.index.homeless):
         job = ctx.tables.jobs.get(key)
+        if ctx.is_quarantined("job", key):
+            continue
         is_lodger = job is not None and job.state in UNDER_WAY
         if job is not None and is_lodger and not (job.is_failing or job.is_cancelling):
             for executor in _homeless(ctx, key):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from tenure.core.capacity import room, snapshots
 from tenure.core.capacity.snapshots import Scene
@@ -89,6 +90,8 @@ class Memory(Owned):
     ``seen`` is the fleet as it was at the last pass. ``sitting`` is None where the plan must be
     looked at anew, ``offered`` one with a job that was not accepted yet.
     """
+
+    is_derived: ClassVar[bool] = True
 
     rotation: Rotation = field(default_factory=Rotation)
     is_head_left: bool = False

@@ -14,6 +14,7 @@ from tenure.core.services import services
 from tenure.core.services.migration import admission, eligibility, migrations
 from tenure.core.services.migration.move_records import choice_of
 from tenure.core.state.context import Context
+from tenure.core.state.transitions import may_go
 from tenure.model.container import ContainerState, Service
 from tenure.model.effects import Trigger
 from tenure.model.events import (
@@ -26,7 +27,7 @@ from tenure.model.events import (
     SubmitPlan,
 )
 from tenure.model.node import Node
-from tenure.model.plan import RUN_TRANSITIONS, CycleSpec, Move, Run, RunState, Verdict
+from tenure.model.plan import CycleSpec, Move, Run, RunState, Verdict
 from tenure.model.resources import Resources, exhausted
 from tenure.model.units import FOREVER_US, US
 
@@ -39,8 +40,7 @@ FORECAST_CLAIM_US = 900 * US
 
 def to(ctx: Context, run: Run, state: RunState, reason: str = "") -> Run:
     """Move a run forward; an illegal step quarantines it."""
-    if state not in RUN_TRANSITIONS[run.state]:
-        ctx.quarantine("run", run.id, f"it cannot go from {run.state} to {state}")
+    if not may_go(ctx, MACHINE, run.id, run.state, state):
         return run
     run = replace(run, state=state, reason=reason or run.reason)
     if run.is_over:
@@ -51,8 +51,12 @@ def to(ctx: Context, run: Run, state: RunState, reason: str = "") -> Run:
 
 
 def open_runs(ctx: Context, cycle: str) -> list[Run]:
-    """Return the runs of a cycle that are not over, oldest first."""
-    found = [ctx.tables.runs[key] for key in ctx.index.open_runs]
+    """Return the runs of a cycle that are not over, oldest first.
+
+    One that is left as it is does not stand in the way of the next.
+    """
+    keys = (key for key in ctx.index.open_runs if not ctx.is_quarantined(MACHINE, key))
+    found = [ctx.tables.runs[key] for key in keys]
     return sorted((r for r in found if r.cycle == cycle), key=lambda r: (r.due_us, r.id))
 
 

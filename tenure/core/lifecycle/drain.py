@@ -23,9 +23,9 @@ from tenure.core.services import services
 from tenure.core.services.migration import admission
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
+from tenure.core.state.transitions import may_go
 from tenure.model.container import Migration, Step
 from tenure.model.drain import (
-    DRAIN_TRANSITIONS,
     Blocker,
     Drain,
     DrainPlan,
@@ -213,6 +213,8 @@ def review_all(ctx: Context) -> None:
 
 def _advance(ctx: Context, drain: Drain) -> None:
     """Do what can be done now; unlike a look, an end is noticed at once."""
+    if ctx.is_quarantined(MACHINE, drain.node):
+        return
     is_busy = room.is_busy(ctx, drain.node) or replicas.is_sole(ctx, drain.node)
     if not is_busy and _is_seen(ctx, drain.node):
         _done(ctx, drain)
@@ -345,10 +347,8 @@ def _withdraw(ctx: Context, drain: Drain) -> None:
 
 
 def _close(ctx: Context, drain: Drain, state: DrainState) -> None:
-    if state not in DRAIN_TRANSITIONS[drain.state]:
-        ctx.quarantine("drain", drain.node, f"it cannot go from {drain.state} to {state}")
-        return
-    ctx.put_drain(replace(drain, state=state, finished_us=ctx.now_us))
+    if may_go(ctx, MACHINE, drain.node, drain.state, state):
+        ctx.put_drain(replace(drain, state=state, finished_us=ctx.now_us))
 
 
 def _arm(ctx: Context, drain: Drain) -> None:

@@ -13,7 +13,8 @@ from tenure.core.attempts import tombstones
 from tenure.core.capacity import candidates, ledger, room
 from tenure.core.nodes import capacity_probes, power
 from tenure.core.state.context import UNPLACED_SERVICE, Context
-from tenure.model.container import CONTAINER_TRANSITIONS, ContainerState, Service, Tombstone
+from tenure.core.state.transitions import may_go
+from tenure.model.container import ContainerState, Service, Tombstone
 from tenure.model.effects import CreateContainer, Relist, StartContainer, StopContainer
 from tenure.model.facts import (
     LABEL_CONTAINER,
@@ -27,6 +28,8 @@ from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.units import US
 
 MACHINE = "service"
+#: What its records are called where one is quarantined: what people call them.
+RECORD = "container"
 NO_ROOM = "no node of its generation has room"
 VANISHED = "removed on its engine, not by tenure"
 #: One copy of a service: its node, its engine id ("" where never learned), its incarnation.
@@ -44,8 +47,7 @@ TORN = "its engine died while it started it, and may hold a process of it that i
 
 def to(ctx: Context, service: Service, state: ContainerState, **changes: Any) -> Service:
     """Move a service to another state; an illegal step quarantines it."""
-    if state not in CONTAINER_TRANSITIONS[service.state]:
-        ctx.quarantine("container", service.id, f"it cannot go from {service.state} to {state}")
+    if not may_go(ctx, RECORD, service.id, service.state, state):
         return service
     defaults: dict[str, Any] = {"changed_us": ctx.now_us, "is_unsure": False, "effect": ""}
     service = ctx.put_service(replace(service, state=state, **(defaults | changes)))
@@ -64,7 +66,7 @@ def to(ctx: Context, service: Service, state: ContainerState, **changes: Any) ->
 def review(ctx: Context, key: str) -> None:
     """Bring a service forward: place it, send its next effect, remove it."""
     service = ctx.tables.services.get(key)
-    if service is None or service.state is S.REMOVED:
+    if service is None or service.state is S.REMOVED or ctx.is_quarantined(RECORD, key):
         return
     if service.is_removing:
         _remove(ctx, service)
@@ -261,6 +263,8 @@ def _start_later(ctx: Context, service: Service) -> None:
 
 def again(ctx: Context, service: Service, reason: str) -> None:
     """Give up this incarnation and wait for another placement."""
+    if not may_go(ctx, RECORD, service.id, service.state, S.WAITING):
+        return
     ledger.end_stay(ctx, stay_of(service))
     condemn(ctx, service, _copy(service))
     turn = max(service.turns, service.incarnation) + 1
@@ -286,6 +290,8 @@ def on_listing(
 ) -> None:
     """Take in what an engine shows of this incarnation (None: it is not there)."""
     if started_us <= service.changed_us or service.effect or service.state is S.MOVING:
+        return
+    if ctx.is_quarantined(RECORD, service.id):
         return
     if facts is None:
         _absent(ctx, service)
@@ -371,6 +377,7 @@ def on_node_ready(ctx: Context, node: str) -> None:
     """Send what waited for the node: creates and starts not yet under way."""
     for service in ctx.services_on(node):
         is_later = service.state is S.STARTING and ctx.now_us < service.retry_us
+        is_later |= ctx.is_quarantined(RECORD, service.id)
         if service.effect or service.is_unsure or service.is_removing or is_later:
             continue
         if service.state is S.CREATING:
@@ -396,7 +403,8 @@ def on_no_boot(ctx: Context, node: str) -> None:
 def unplace_unsent(ctx: Context, node: str, reason: str) -> None:
     """Take services off a node to which nothing was sent for this incarnation."""
     for service in ctx.services_on(node):
-        if service.state is S.CREATING and not (service.effect or service.is_unsure):
+        is_left = ctx.is_quarantined(RECORD, service.id)
+        if service.state is S.CREATING and not (service.effect or service.is_unsure or is_left):
             ledger.end_stay(ctx, stay_of(service))
             turn = max(service.turns, service.incarnation) + 1
             to(ctx, service, S.WAITING, reason=reason, node="", incarnation=turn, turns=turn)

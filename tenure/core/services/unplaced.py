@@ -14,6 +14,8 @@ def serve(ctx: Context) -> None:
     """
     nowhere = set()
     for key in sorted(ctx.index.unplaced):
+        if ctx.is_quarantined(services.RECORD, key):
+            continue  # why it waited says nothing of others that are alike
         service = ctx.tables.services[key]
         kind = room.kind_of(ctx, service)
         if kind in nowhere and not service.is_removing:

@@ -110,6 +110,8 @@ class Context:
         if (kind, key) not in self.quarantined:
             self.quarantined[kind, key] = why
             self.publish("record.quarantined", key, record=kind, reason=why)
+            if kind == "job" and key in self.tables.jobs:
+                self._index_job(self.tables.jobs[key])
 
     def is_quarantined(self, kind: str, key: str) -> bool:
         """Whether a record is left as it is."""
@@ -207,7 +209,7 @@ class Context:
 
     def _index_job(self, job: Job) -> None:
         index = self.index
-        index.waiting_jobs.put(job)
+        index.waiting_jobs.put(job, is_left=self.is_quarantined("job", job.id))
         if job.is_over:
             index.open_jobs.discard(job.id)
             if index.job_names.get(job.spec.name) == job.id:

@@ -63,9 +63,12 @@ class WaitingJobs:
     def __contains__(self, job: str) -> bool:
         return job in self._keys
 
-    def put(self, job: Job) -> None:
-        """Take a job in, or out if it does not wait any more; O(log q) and a short copy."""
-        key, waits = self._keys.get(job.id), is_queued(job)
+    def put(self, job: Job, *, is_left: bool = False) -> None:
+        """Take a job in, or out if it does not wait any more; O(log q) and a short copy.
+
+        ``is_left``: it is quarantined, and stands in nobody's way.
+        """
+        key, waits = self._keys.get(job.id), is_queued(job) and not is_left
         if waits and job.state is JobState.ACCEPTED:
             self._newcomers.add(job.id)
         else:

@@ -1,10 +1,10 @@
 """Migrations: a service goes on on another node (docs/moving-containers.md).
 
-The steps of each method are in ``steps``, the choice of the method in ``kinds``. The source is
-disarmed (restart policy no) before it is ended: an engine revives one that was checkpointed. Until
-the commit any failure goes back: the target is condemned, then the source is started again, from
-its checkpoint where there is one, and its restart policy restored. From the commit on it only goes
-forward: the source is condemned. Target copies are created with restart policy no, so that an
+The steps of each method are in ``steps``, the choice of the method in ``eligibility``. The source
+is disarmed (restart policy no) before it is ended: an engine revives one that was checkpointed.
+Until the commit any failure goes back: the target is condemned, then the source is started again,
+from its checkpoint where there is one, and its restart policy restored. From the commit on it only
+goes forward: the source is condemned. Target copies are created with restart policy no, so that an
 engine that comes back does not revive a copy that was given up; the commit gives them their own
 policy. No step that may start or stop something follows one whose outcome is unknown: a listing
 decides first. What only carries bytes is simply done again, a few times.
@@ -24,6 +24,7 @@ from tenure.core.services.migration.move_records import (
     doomed,
     has_policy,
     is_blocked,
+    is_left,
     put,
     to_next,
 )
@@ -69,7 +70,7 @@ def review_all(ctx: Context) -> None:
 def advance(ctx: Context, key: str) -> None:
     """Send the next effect of a move, if its turn has come."""
     move = ctx.tables.migrations.get(key)
-    if move is None or move.is_over or move.effect or move.is_unsure:
+    if move is None or move.is_over or move.effect or move.is_unsure or is_left(ctx, move):
         return
     if ctx.now_us < move.retry_us:
         ctx.arm(move.retry_us, MACHINE, key)
@@ -291,7 +292,7 @@ def _retry(ctx: Context, move: Migration) -> None:
 def _back(ctx: Context, move: Migration, reason: str) -> None:
     """Turn round before the commit: first the target must be gone for certain."""
     if is_committed(move.step):
-        ctx.quarantine("migration", move.id, f"there is no way back from {move.step}")
+        ctx.quarantine(MACHINE, move.id, f"there is no way back from {move.step}")
         return
     may_run = move.step in TARGET_MAY_RUN and (bool(move.effect) or not _is_unsent(move))
     put(ctx, move, Step.UNDO_TARGET, reason=reason)
@@ -386,6 +387,8 @@ def on_listing(
     """Take in a listing of ``node``: the source's and the target's copy as seen there."""
     if move.effect or started_us <= move.changed_us or move.step is Step.QUEUED:
         return
+    if is_left(ctx, move):
+        return
     at_source = node == move.source
     facts = copies[0] if at_source else copies[1]
     is_woken = bool(move.rest) and at_source and facts is not None and facts.is_running
@@ -443,7 +446,7 @@ def _resolve(ctx: Context, move: Migration, facts: ContainerFacts | None) -> Non
 def on_timer(ctx: Context, key: str) -> None:
     """Go on: retry a step, or look whether the target is verified."""
     move = ctx.tables.migrations.get(key)
-    if move is None or move.is_over:
+    if move is None or move.is_over or is_left(ctx, move):
         return
     if move.step is Step.VERIFY:
         ctx.emit(Relist(move.target))
@@ -457,7 +460,8 @@ def on_timer(ctx: Context, key: str) -> None:
 def on_node_off(ctx: Context, node: str) -> None:
     """Have every move that counts on a fenced node go on without it."""
     for move in ctx.moves_at(node):
-        _without(ctx, move, node)
+        if not is_left(ctx, move):
+            _without(ctx, move, node)
 
 
 def _without(ctx: Context, move: Migration, node: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tenure.core.services import services
 from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.steps import following
 from tenure.core.state.context import Context
@@ -43,6 +44,12 @@ def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
         reason=move.reason,
     )
     return move
+
+
+def is_left(ctx: Context, move: Migration) -> bool:
+    """Whether a move is left as it is, or its container is, without which it cannot go on."""
+    is_mine = ctx.is_quarantined(MACHINE, move.id)
+    return is_mine or ctx.is_quarantined(services.RECORD, move.container)
 
 
 def is_blocked(ctx: Context, move: Migration) -> bool:

@@ -6,13 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from tenure.core.attempts import executors
+from tenure.core.attempts import executors, tasks
 from tenure.core.jobs import jobs
 from tenure.core.services import services
+from tenure.core.state.params import Params
+from tenure.model.batch import BatchState, TaskState
 from tenure.model.container import ContainerState
-from tenure.model.events import Tick
+from tenure.model.drain import DrainState
+from tenure.model.events import CancelJob, Configured, CycleDue, Tick
 from tenure.model.job import ExecutorState, JobState
-from tests.unit.core.bench import Bench, node
+from tenure.model.outcome import Done
+from tenure.model.plan import CycleSpec, RunState
+from tenure.model.units import US
+from tests.unit.core.bench import SIZE, SMALL, Bench, node, shown
+from tests.unit.core.drains import HOST, Drained
+from tests.unit.core.lender import lender, lends, stage
 
 
 def broken() -> Bench:
@@ -82,3 +90,130 @@ def test_reviews_that_cause_each_other_for_ever_do_not_end_the_daemon(
     assert wakeup_us <= bench.now_us + 1_000_000
     bench.say(Tick(at_us=0))
     assert not bench.state.ctx.notices.jobs, "reviewed when it can come to rest"
+
+
+def at_rest(bench: Bench) -> bool:
+    """Whether reviews came to an end by themselves."""
+    return ("fleet", "reviews") not in bench.state.ctx.quarantined
+
+
+def test_an_executor_is_left_as_it_is_by_listings_ends_and_its_job() -> None:
+    bench = broken()
+    bench.submit("one")
+    made = bench.open("create")
+    bench.end(made, Done("engine-one"))
+    start, was = bench.open("start"), bench.tables.executors["one/0"]
+    executors.end(bench.state.ctx, replace(was, state=ExecutorState.EXITED), 0)
+    assert bench.state.ctx.is_quarantined("executor", was.key)
+    assert bench.state.ctx.is_quarantined("job", "one"), "it cannot end without its executor"
+    bench.end(start)
+    bench.listed(was.node, shown(made, "engine-one", "exited", exit_code=1))
+    bench.say(CancelJob(at_us=0, request="c", job="one"))
+    for _ in range(5):
+        assert not bench.say(Tick(at_us=0), after_us=60 * US)
+    assert bench.tables.executors["one/0"] == was
+    assert not list(bench.tables.tombstones.values())
+    assert at_rest(bench)
+    assert start.id in dict(bench.tables.effects.items()), "its end is told to nobody yet"
+    bench.restart()
+    state = bench.tables.executors["one/0"].state
+    assert state is ExecutorState.ABANDONED, "a restart goes on with it, and ends its job"
+
+
+def test_a_waiting_job_stands_in_nobodys_way() -> None:
+    bench = broken()
+    for name in ("one", "two"):
+        bench.submit(name, request=SIZE)
+    bench.submit("large", request=SIZE)
+    bench.submit("small")
+    assert bench.tables.jobs["small"].state == "waiting"
+    jobs.to(bench.state.ctx, bench.tables.jobs["large"], JobState.RUNNING)
+    for executor in ("one/0", "two/0"):
+        executors.end(bench.state.ctx, bench.tables.executors[executor], 0)
+        for tombstone in list(bench.tables.tombstones.values()):
+            bench.state.ctx.drop_tombstone(tombstone)
+    bench.say(Tick(at_us=0))
+    assert bench.tables.jobs["small"].state is JobState.STARTING
+    assert bench.tables.jobs["large"].state is JobState.WAITING
+    assert at_rest(bench)
+
+
+def test_a_waiting_container_does_not_keep_those_alike_waiting() -> None:
+    bench = Bench(node("a", "nursery"), params=Params(min_on={}))
+    bench.is_broken = True
+    made = [bench.create(f"c{number}") for number in range(3)]
+    first, second, _ = (service.id for service in made)
+    ctx = bench.state.ctx
+    assert bench.tables.services[first].state is ContainerState.WAITING
+    services.to(ctx, bench.tables.services[first], ContainerState.RUNNING)
+    bench.connect("a")
+    assert bench.tables.services[first].state is ContainerState.WAITING
+    assert bench.tables.services[second].state is ContainerState.CREATING
+    assert at_rest(bench)
+
+
+def test_a_drain_that_cannot_end_comes_to_rest() -> None:
+    drained = Drained(node("b", "nursery"))
+    bench = drained.bench
+    drained.drain()
+    assert drained.record.state is DrainState.DRAINED
+    bench.is_broken = True
+    bench.state.ctx.index.open_drains.add(HOST)
+    bench.state.ctx.is_room_changed = True
+    bench.say(Tick(at_us=0))
+    assert bench.state.ctx.is_quarantined("drain", HOST)
+    assert at_rest(bench)
+    assert not bench.state.ctx.is_room_changed
+
+
+def test_a_run_does_not_hold_up_its_cycle() -> None:
+    bench = broken()
+    spec = CycleSpec("cycle", "nursery", "young")
+    bench.say(Configured(at_us=0, nodes=(node("a"), node("b")), cycles=(spec,)))
+    bench.say(CycleDue(at_us=0, cycle="cycle", due_us=1))
+    first = bench.tables.runs["cycle@1"]
+    ctx = bench.state.ctx
+    ctx.put_run(replace(first, state=RunState.ENACTING))
+    ctx.quarantine("run", first.id, "by a test")
+    bench.say(CycleDue(at_us=0, cycle="cycle", due_us=2))
+    assert bench.tables.runs["cycle@2"].state is RunState.DUE
+    assert bench.tables.runs["cycle@1"].state is RunState.ENACTING
+    assert at_rest(bench)
+
+
+def test_a_task_waits_and_the_others_of_its_batch_go_on() -> None:
+    bench = lender(lends("a"))
+    large = replace(SMALL, cpu_m=SIZE.cpu_m * 3 // 5)
+    bench.lend("b", stage(count=3, request=large))
+    begun, left, other = sorted(range(3), key=lambda index: bench.task(index).node == "")
+    assert bench.task(left).state is TaskState.PENDING
+    bench.is_broken = True
+    tasks.to(bench.state.ctx, bench.task(left), TaskState.DONE)
+    assert bench.state.ctx.is_quarantined("batch", "b"), "it cannot end without its task"
+    bench.finish(begun)
+    for tombstone in list(bench.tables.tombstones.values()):
+        bench.state.ctx.drop_tombstone(tombstone)
+    bench.say(Tick(at_us=0), after_us=60 * US)
+    bench.finish(other)
+    bench.say(Tick(at_us=0), after_us=60 * US)
+    assert bench.task(left).state is TaskState.PENDING
+    assert bench.batch().state is BatchState.RUNNING
+    assert at_rest(bench)
+
+
+def test_a_move_is_left_as_it_is_by_timers_ends_and_fences() -> None:
+    drained = Drained(node("b", "nursery"))
+    bench = drained.bench
+    drained.run("web")
+    drained.open_others()
+    drained.drain()
+    bench.say(Tick(at_us=0), after_us=5 * US)
+    (move,) = bench.state.ctx.open_moves()
+    bench.is_broken = True
+    bench.state.ctx.quarantine("migration", move.id, "by a test")
+    for effect in list(bench.tables.effects.values()):
+        bench.end(effect)
+    for _ in range(5):
+        bench.say(Tick(at_us=0), after_us=600 * US)
+    assert bench.tables.migrations[move.id] == move
+    assert at_rest(bench)
