@@ -46,7 +46,7 @@ LATER_ROOMS = {
     },
     "simulation": set[str](),
 }
-#: 806 on Python 3.11, with the standard library's: access, audit and the packages of the core count.
+#: 806 on Python 3.11, with the standard library's: access, audit and packages of the core count.
 MOST = 860
 IMPORTED_S = 30.0
 READY, POLICIES = "ready after", "tenure.placement.policies"
