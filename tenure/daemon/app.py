@@ -14,9 +14,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,9 @@ class Daemon:
         self._failure: BaseException | None = None
         self._is_warm = self._plans_fast = self._matches_fast = False
         self._notifier = Notifier(os.environ)
+        self._end_streams: Callable[[str], None] = lambda _: (
+            None
+        )  # of a token; once there is an API
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
@@ -235,6 +239,7 @@ class Daemon:
 
     async def _listen(self) -> None:
         from tenure.api.app import build_app  # a thread has imported it by now
+        from tenure.api.streams import end_streams_of
 
         settings = self._settings
         options = Options(
@@ -273,6 +278,7 @@ class Daemon:
             self.sampler,
         )
         app = build_app(DaemonBackend(body), options)
+        self._end_streams = partial(end_streams_of, app)
         urls = [listener.url for listener in settings.listen]
         tls = server_context(settings.tls.files) if settings.tls else None
         terms = Terms(affordable(settings.limits.connections))
@@ -400,7 +406,8 @@ class Daemon:
         self._renew_certificates()
         try:
             root = ensure_token(self._settings.token_file)
-            self.tokens.build_in(ROOT, Role.ADMIN, root)
+            if self.tokens.build_in(ROOT, Role.ADMIN, root):
+                self._end_streams(ROOT)
         except TenureError as error:
             log.error("the root token stays as it was: %s", error.detail)
         try:

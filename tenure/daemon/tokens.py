@@ -80,14 +80,18 @@ class Tokens:
 
     # built-in ones
 
-    def build_in(self, name: str, role: Role, token: str) -> None:
-        """Have a token of the daemon's own, in the place of the one of that name before."""
+    def build_in(self, name: str, role: Role, token: str) -> bool:
+        """Have a token of the daemon's own, in the place of the one of that name before.
+
+        Returns whether it took the place of another token.
+        """
         before = self._by_name.get(name)
         if before is not None:
             self._by_digest.pop(before.sha256, None)
         digest = digest_of(token.encode())
         record = TokenRecord(name, role, digest, self._now_us(), is_builtin=True)
         self._by_name[name] = self._by_digest[digest] = record
+        return before is not None and before.sha256 != digest
 
     def build_in_new(self, name: str, role: Role) -> str:
         """Return a new token of the daemon's own, which is stored nowhere."""
@@ -110,9 +114,11 @@ class Tokens:
             text = _fresh()
             digest = digest_of(text.encode())
             record = TokenRecord(name, role, digest, self._now_us(), made_by, expires_us)
-            records = [*self._with_room(name), record]
-            await self._store(records)
-            self._keep(records)
+            kept = self._with_room(name)
+            await self._store([*kept, record])
+            # the built-in ones as they are by now: the root token may have been replaced meanwhile
+            builtin = [r for r in self._by_name.values() if r.is_builtin]
+            self._keep([*(r for r in kept if not r.is_builtin), *builtin, record])
             return record, text
 
     def _require_free(self, name: str) -> None:

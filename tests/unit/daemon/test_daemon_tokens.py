@@ -88,6 +88,28 @@ def test_built_in_ones_are_stored_nowhere_and_stay(tmp_path: Path) -> None:
     assert found(tokens, "the-root-token-2").role is Role.ADMIN
 
 
+def test_a_root_token_that_is_replaced_while_another_is_stored_stays_replaced(
+    tmp_path: Path,
+) -> None:
+    """Whoever has a leaked one could else keep it alive by making tokens without a pause."""
+    tokens = Tokens.open(tmp_path / FILE, Wall())
+    tokens.build_in(ROOT, Role.ADMIN, "the-root-token-1")
+
+    async def replaced_meanwhile() -> None:
+        work = tokens.make("ann", Role.READ, expires_us=None, made_by=ROOT)
+        making = asyncio.create_task(work)
+        await asyncio.sleep(0)  # its file is being written
+        assert not making.done()
+        tokens.build_in(ROOT, Role.ADMIN, "the-root-token-2")
+        await making
+
+    asyncio.run(replaced_meanwhile())
+    with pytest.raises(Unauthorized):
+        found(tokens, "the-root-token-1")
+    assert found(tokens, "the-root-token-2").role is Role.ADMIN
+    assert {record.name for record in tokens.records()} == {ROOT, "ann"}
+
+
 def test_a_name_is_free_again_once_its_token_ended(tmp_path: Path) -> None:
     tokens = Tokens.open(tmp_path / FILE, Wall())
     first = made(tokens, "ann")
