@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -15,8 +16,8 @@ from tenure.api.rates import Buckets
 from tenure.model.audit import AuditRow
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
-REFUSED = (401, 403, 429)
-#: Refusals of one client that are recorded; a guesser must not push everything else out.
+#: Refusals (4xx) that are recorded of one caller at one address, those for its role apart: what
+#: somebody guesses must push out neither what others did, nor that it tried what it may not.
 REFUSED_PER_S = 2.0
 #: Changes that say nothing by themselves: trials, and parts of an upload, which begins and ends.
 UNTOLD = frozenset(
@@ -43,8 +44,9 @@ def auditor(audit: AuditLog | None, now_us: Callable[[], int]) -> Any:
             return response
         finally:
             status = 0 if response is None else response.status
+            is_refused = 400 <= status < 500
             if _is_told(request, status) and (
-                status not in REFUSED or not refusals.take(_origin(request), time.monotonic())
+                not is_refused or not refusals.take(_asker(request, status), time.monotonic())
             ):
                 audit.note(_row(request, response, now_us()))
 
@@ -82,6 +84,12 @@ def _subject(request: web.Request, response: web.StreamResponse | None) -> str:
     made = "" if response is None else response.headers.get("Location", "")
     named = made.rsplit("/", 1)[-1] or "/".join(request.match_info.values())
     return _plain(named, MAX_SUBJECT)
+
+
+def _asker(request: web.Request, status: int) -> str:
+    caller = request.get(CALLER)
+    named = "" if caller is None else f"{caller.kind} {caller.name}"
+    return f"{_origin(request)} {named} {status == HTTPStatus.FORBIDDEN}"
 
 
 def _origin(request: web.Request) -> str:

@@ -81,6 +81,41 @@ def test_a_guesser_does_not_push_everything_else_out(folder: Path) -> None:
         server.close()
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("POST", "/livez", {}, 405),  # asked by anybody, and never paced
+        ("POST", "/openapi.json", {}, 405),
+        ("DELETE", "/v1/jobs/j", {"Host": "elsewhere.example"}, 421),  # refused before its token
+        ("POST", "/v1/no-such", {"Authorization": "Bearer {ann}"}, 404),
+        ("PATCH", "/v1/jobs", {"Authorization": "Bearer {ann}"}, 405),
+    ],
+)
+def test_who_may_change_nothing_pushes_nothing_out(
+    server: Server, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    ann = server.post("/v1/tokens", {"name": "ann", "role": "read"}).json["token"]
+    filled = {name: value.replace("{ann}", ann) for name, value in headers.items()}
+    for _ in range(100):
+        assert server.raw(method, path, headers=filled, is_tcp=True).status == status
+    assert 2 <= len(told(server)) < 90
+
+
+def test_a_guesser_hides_nothing_that_others_are_refused(folder: Path) -> None:
+    """Nor does noise under one's own name hide what one may not."""
+    server = Server(folder, wrong_tokens_per_s=1e6)
+    try:
+        ann = server.post("/v1/tokens", {"name": "ann", "role": "read"}).json["token"]
+        for _ in range(50):
+            over_tcp(server, "POST", "/v1/jobs", "wrong")
+            over_tcp(server, "POST", "/v1/no-such", ann)
+        over_tcp(server, "POST", "/v1/nodes/n1/fence", ann)
+        last = told(server)[-1]
+        assert (last["who"], last["code"]) == ("ann", "forbidden")
+    finally:
+        server.close()
+
+
 def test_rows_are_found_by_who_time_and_number(server: Server) -> None:
     server.post("/v1/jobs", JOB)
     over_tcp(server, "DELETE", "/v1/jobs/no-such", TOKEN)
