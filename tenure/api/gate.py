@@ -58,7 +58,6 @@ class Gate:
             if wait_s:
                 raise _too_many("too many wrong tokens from this address", wait_s) from None
             raise
-        return True
 
     def _caller(self, request: web.Request, identity: Identity) -> Caller:
         access, header = self._options.access, request.headers.get("Authorization")

@@ -130,7 +130,10 @@ def guard_of(request: web.Request) -> Guard | None:
 
 
 def peer_of(sock: socket.socket | None) -> str:
-    """Return who is at the other end: a user id, an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return who is at the other end: a user id, an IPv4 address, or an IPv6 network of 64 bits.
+
+    All of IPv4's loopback network is one: each user of this machine has all of its addresses.
+    """
     if sock is None:
         return "unknown"
     try:
@@ -142,8 +145,8 @@ def peer_of(sock: socket.socket | None) -> str:
         return "unknown"  # gone already
     address = ipaddress.ip_address(host)
     if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        # one client has a whole network of these
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)
+        if address.ipv4_mapped is None:
+            # one client has a whole network of these
+            return str(ipaddress.ip_network((address, 64), strict=False))
+        address = address.ipv4_mapped
+    return "127.0.0.1" if address.is_loopback else str(address)

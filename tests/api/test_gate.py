@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 import socket
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from tenure.api.routes import ENDPOINTS
 from tenure.model.errors import EngineUnclear, Unavailable
-from tests.api.server import JOB, TOKEN, Server
+from tests.api.server import JOB, TOKEN, WAIT_S, Server
 
 
 def _tcp(server: Server, path: str = "/v1/nodes", **headers: str) -> int:
@@ -66,6 +67,23 @@ def test_host_is_checked_over_tcp(folder: Path) -> None:
         assert server.get("/v1/nodes", Host="docker").status == 200
     finally:
         server.close()
+
+
+def test_other_addresses_of_loopback_are_no_other_clients(folder: Path) -> None:
+    """Each user of this machine has all sixteen million of them."""
+    server = Server(folder, wrong_tokens_per_s=0.001)
+    statuses = []
+    try:
+        for last in range(1, 5):
+            connection = http.client.HTTPConnection(
+                "127.0.0.1", server.port, timeout=WAIT_S, source_address=(f"127.0.1.{last}", 0)
+            )
+            connection.request("GET", "/v1/nodes", headers={"Authorization": "Bearer wrong"})
+            statuses.append(connection.getresponse().status)
+            connection.close()
+    finally:
+        server.close()
+    assert statuses == [401, 429, 429, 429]
 
 
 def test_unknown_paths_and_methods(server: Server) -> None:
