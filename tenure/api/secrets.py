@@ -1,7 +1,8 @@
 """What readers are not shown: values that submitters may have meant as secrets.
 
-Roles below ``submit`` see the names of environment variables and not their values; likewise those
-of Spark's properties that Spark itself hides, and the options of log and volume drivers.
+Roles below ``submit`` see the names of environment variables and not their values, also of those
+that are properties of Spark; likewise properties that Spark itself hides, and the options of
+drivers of logs, volumes and networks.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from tenure.api.call import Call
 from tenure.model.roles import Role, has_power_of
 
 HIDDEN = "***"
-#: Spark's own, of ``spark.redaction.regex``.
+#: Spark's own, of ``spark.redaction.regex``: it looks for it in the key and in the value.
 _SPARK = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-#: Of a create body, at any depth: ``LogConfig.Config``, ``DriverConfig.Options``. As engines read
-#: keys: in any case.
-_OPTIONS = ("config", "options")
+#: ``spark.executorEnv.NAME`` and its kin for other masters are environments.
+_SPARK_ENV = re.compile(r"env\.", re.IGNORECASE)
+#: Of a create body, at any depth: ``LogConfig.Config``, ``DriverConfig.Options``, ``DriverOpts`` of
+#: a network. As engines read keys: in any case.
+_OPTIONS = ("config", "options", "driveropts")
 V = TypeVar("V", bound=Mapping[str, Any])
 
 
@@ -34,10 +37,14 @@ def job_for(call: Call, view: V) -> V:
     shown: Any = {**view, "env": _names(view["env"])}
     if view["spark"] is not None:
         conf = view["spark"]["conf"]
-        hidden = {key: HIDDEN if _SPARK.search(key) else conf[key] for key in conf}
+        hidden = {key: HIDDEN if _is_secret(key, conf[key]) else conf[key] for key in conf}
         shown["spark"] = {**view["spark"], "conf": hidden}
     found: V = shown
     return found
+
+
+def _is_secret(key: str, value: str) -> bool:
+    return bool(_SPARK.search(key) or _SPARK.search(value) or _SPARK_ENV.search(key))
 
 
 def container_for(call: Call, view: V) -> V:

@@ -25,6 +25,7 @@ BODY: dict[str, Any] = {
             }
         ],
     },
+    "NetworkingConfig": {"EndpointsConfig": {"bridge": {"DriverOpts": {"key": SECRET}}}},
 }
 SPARK: dict[str, Any] = {
     **JOB,
@@ -34,7 +35,12 @@ SPARK: dict[str, Any] = {
     "env": {"KEY": SECRET},
     "spark": {
         "application": "/app.py",
-        "conf": {"spark.hadoop.fs.s3a.secret.key": SECRET, "spark.ui.enabled": "false"},
+        "conf": {
+            "spark.hadoop.fs.s3a.secret.key": SECRET,
+            "spark.executorEnv.DATABASE": SECRET,
+            "spark.executor.extraJavaOptions": f"-Ddb.password={SECRET}",
+            "spark.ui.enabled": "false",
+        },
     },
 }
 
@@ -92,7 +98,8 @@ def test_names_stay_and_submitters_see_all(
     listed = asked(server, "/v1/jobs", texts[Role.READ]).json["items"]
     assert listed[0]["env"] == ["KEY=***", "UNSET"]
     conf = asked(server, f"/v1/jobs/{submitted['spark']}", texts[Role.READ]).json["spark"]["conf"]
-    assert conf == {"spark.hadoop.fs.s3a.secret.key": "***", "spark.ui.enabled": "false"}
+    hidden = dict.fromkeys(SPARK["spark"]["conf"], "***")
+    assert conf == {**hidden, "spark.ui.enabled": "false"}
     path = f"/v1/containers/{submitted['containers']}"
     body = asked(server, path, texts[Role.READ]).json["body"]
     assert body["Env"] == ["PASSWORD=***", "EMPTY=***", "UNSET"]
