@@ -17,11 +17,17 @@ _OPTIONS = ("type", "o", "device")
 
 
 def bind_faults(policy: AccessPolicy, value: Any, path: str) -> Iterator[Fault]:
-    """Find what of a list ``SOURCE:TARGET[:options]`` is not permitted; a bare name is a volume."""
+    """Find what of a list ``SOURCE:TARGET[:options]`` is not permitted; a bare name is a volume.
+
+    No option of Docker has a value. Podman's ``upperdir=PATH`` lays a folder of the host over it.
+    """
     for number, bind in enumerate(texts(value)):
-        source, colon, _ = bind.partition(":")
+        source, colon, rest = bind.partition(":")
+        here = f"{path}.{number}"
         if colon and not _is_volume_name(source):
-            yield from path_faults(policy, source, f"{path}.{number}")
+            yield from path_faults(policy, source, here)
+        if "=" in rest.partition(":")[2]:
+            yield Fault(here, "", "an option with a value")
 
 
 def _is_volume_name(source: str) -> bool:
@@ -60,11 +66,7 @@ def _mount(policy: AccessPolicy, mount: Any, path: str) -> Iterator[Fault]:
     sources = list(texts(value for key, value in folded(mount) if key == "source"))
     for kind in kinds or ["bind"]:
         yield from _sources(policy, kind, sources, path)
-    for key, options in folded(mount):
-        if key == "volumeoptions":
-            for inner, driver in folded(options):
-                if inner == "driverconfig":
-                    yield from _driver(policy, driver, path)
+    yield from _driven(policy, mount, path)
 
 
 def _sources(policy: AccessPolicy, kind: str, sources: list[str], path: str) -> Iterator[Fault]:
@@ -80,12 +82,22 @@ def _sources(policy: AccessPolicy, kind: str, sources: list[str], path: str) -> 
             yield from path_faults(policy, source, path)
 
 
-def _driver(policy: AccessPolicy, driver: Any, path: str) -> Iterator[Fault]:
-    """Find what of a volume's driver and its options is not permitted."""
-    for name in texts(value for key, value in folded(driver) if key == "name"):
+def _driven(policy: AccessPolicy, mount: Any, path: str) -> Iterator[Fault]:
+    """Find what of a volume's drivers and their options is not permitted.
+
+    All of a mount at once: an engine puts together what keys say that differ in case alone.
+    """
+    options = [part for key, part in folded(mount) if key == "volumeoptions"]
+    drivers = [d for part in options for key, d in folded(part) if key == "driverconfig"]
+    for name in texts(v for driver in drivers for key, v in folded(driver) if key == "name"):
         if name not in ("", "local"):
             yield from _not_driven(policy, name, path)
-    options = [pair for key, value in folded(driver) if key == "options" for pair in folded(value)]
+    given = [o for driver in drivers for key, o in folded(driver) if key == "options"]
+    yield from _mounted(policy, [pair for part in given for pair in folded(part)], path)
+
+
+def _mounted(policy: AccessPolicy, options: list[tuple[str, Any]], path: str) -> Iterator[Fault]:
+    """Find what is not permitted of what the driver local is to mount."""
     if not options:
         return
     given = {wanted: list(texts(v for k, v in options if k == wanted)) for wanted in _OPTIONS}

@@ -25,7 +25,7 @@ Rule = Callable[[AccessPolicy, Any, str], Faults]
 #: Of HostConfig: what gives no power over the host or another container.
 _HARMLESS = (
     "NanoCpus CpuQuota CpuPeriod Memory MemoryReservation RestartPolicy AutoRemove CpusetCpus "
-    "CpusetMems ContainerIDFile Isolation CpuShares BlkioWeight KernelMemory KernelMemoryTCP "
+    "CpusetMems Isolation CpuShares BlkioWeight KernelMemory KernelMemoryTCP "
     "MemorySwap MemorySwappiness PidsLimit CpuCount CpuPercent IOMaximumIOps IOMaximumBandwidth "
     "ShmSize Init PublishAllPorts ReadonlyRootfs CapDrop Dns DnsOptions DnsSearch ExtraHosts "
     "BlkioWeightDevice BlkioDeviceReadBps BlkioDeviceWriteBps BlkioDeviceReadIOps "
@@ -36,6 +36,8 @@ HARMLESS = frozenset(_HARMLESS.casefold().split())
 _NO_NEW = frozenset(("no-new-privileges", "no-new-privileges=true", "no-new-privileges:true"))
 _UNMASKED = "systempaths=unconfined"
 _REALTIME = ("rtprio", "nice", "rttime")
+#: A container's own namespaces. Some engines take more words, as Podman's ``ns:/proc/1/ns/pid``.
+_OWN = frozenset(("", "private", "none", "shareable"))
 
 
 # rules of HostConfig
@@ -64,8 +66,10 @@ def _namespace(name: str) -> Rule:
         word = str(value).strip().casefold()
         if word == "host" and name not in policy.host_namespaces:
             yield Fault(path, "host_namespaces", f"the host's {name} namespace", name)
-        if word.startswith("container") and not policy.join_containers:
+        elif word.startswith("container") and not policy.join_containers:
             yield Fault(path, "join_containers", "a namespace of another container")
+        elif name != "net" and word not in (*_OWN, "host") and not word.startswith("container"):
+            yield Fault(path, "", f"the {name} namespace {word[:80]!r}")
 
     return rule
 
@@ -123,7 +127,20 @@ def _any_device(policy: AccessPolicy, value: Any, path: str) -> Faults:
         yield Fault(path, "devices", "rules for any device", "*")
 
 
+def _nowhere(what: str) -> Rule:
+    """Return the rule of what Docker passes over or refuses, and some engine takes for a file."""
+
+    def rule(policy: AccessPolicy, value: Any, path: str) -> Faults:
+        if value:
+            yield Fault(path, "", what)
+
+    return rule
+
+
 def _log(policy: AccessPolicy, value: Any, path: str) -> Faults:
+    options = [part for key, part in folded(value) if key == "config"]
+    for target in (part for config in options for key, part in folded(config) if key == "path"):
+        yield from _nowhere("a file of the host for its log")(policy, target, f"{path}.Config.path")
     for name in texts(part for key, part in folded(value) if key == "type"):
         if name and not allows(policy.log_drivers, name):
             yield Fault(path, "log_drivers", f"the log driver {name}", name)
@@ -178,6 +195,7 @@ RULES: dict[str, Rule] = {
     "groupadd": _each("groups", "the group"),
     "volumedriver": _named("volume_drivers", "the volume driver", ("", "local")),
     "logconfig": _log,
+    "containeridfile": _nowhere("a file of the host for its id"),
 }
 
 
@@ -202,6 +220,8 @@ def container_faults(policy: AccessPolicy, body: Mapping[str, Any]) -> Faults:
             yield from _each("images", "the image")(policy, value, name)
         elif key == "hostconfig" and value is not None:
             yield from host_faults(policy, value, name)
+        elif key == "volumes":  # Docker's are paths of the container; Podman takes binds
+            yield from bind_faults(policy, value, name)
         elif key == "networkingconfig" and value is not None:
             yield from _endpoint_faults(policy, value, name)
 

@@ -90,6 +90,28 @@ POWERS: list[tuple[Json, str]] = [
         ),
         "binds",
     ),
+    # an engine puts together what keys say that differ in case alone
+    (
+        mounted(
+            {
+                **volume(type="tmpfs", device="/etc"),
+                "volumeoptions": {"driverconfig": {"options": {"o": "bind"}}},
+            }
+        ),
+        "binds",
+    ),
+    (
+        mounted(
+            {
+                "Type": "volume",
+                "VolumeOptions": {
+                    "DriverConfig": {"Options": {"type": "tmpfs", "device": "/etc"}},
+                    "driverConfig": {"options": {"o": "bind"}, "OPTIONS": {"size": "1m"}},
+                },
+            }
+        ),
+        "binds",
+    ),
     (mounted(volume(type="ext4", device="/dev/sda1")), "volume_drivers"),
     (mounted(volume(type="nfs", o="addr=10.0.0.1", device=":/")), "volume_drivers"),
     (mounted({"Type": "cluster", "Source": "v", "Target": "/x"}), "volume_drivers"),
@@ -151,8 +173,20 @@ POWERS: list[tuple[Json, str]] = [
     ({"LogConfig": {"Type": "syslog"}}, "log_drivers"),
     ({"LogConfig": {"type": "fluentd"}}, "log_drivers"),
 ]
+#: What Docker refuses or passes over, and Podman behind Docker's API takes: no policy allows it.
+ELSEWHERE: list[Json] = [
+    *({key: "ns:/proc/1/ns/x"} for key in ("PidMode", "IpcMode", "UTSMode", "UsernsMode")),
+    {"CgroupnsMode": "ns:/proc/1/ns/cgroup"},
+    {"UsernsMode": "keep-id"},
+    {"LogConfig": {"Type": "json-file", "Config": {"path": "/etc/cron.d/x"}}},
+    {"LogConfig": {"Type": "json-file", "config": {"PATH": "/etc/cron.d/x"}}},
+    {"ContainerIDFile": "/etc/passwd"},
+    {"Binds": ["data:/data:O,upperdir=/etc,workdir=/tmp/w"]},
+]
+POWERS += [(host, "") for host in ELSEWHERE]
 #: Of these, what no policy allows, for no engine takes it as it may be meant.
 UNTAKEN: list[Json] = [
+    *ELSEWHERE,
     bind(""),
     *({"Binds": [source]} for source in (":/x", "./etc:/x", "~/x:/x")),
     mounted({"Type": "volume", "type": "bind", "Source": "v", "source": "/"}),
@@ -169,6 +203,7 @@ HARMLESS_BODIES: list[Json] = [
     mounted(volume(type="tmpfs", o="size=1m", device="tmpfs")),
     {"NetworkMode": "bridge", "PidMode": "", "IpcMode": "private", "CgroupnsMode": "private"},
     {"NetworkMode": "", "UTSMode": "", "UsernsMode": "", "CgroupParent": "", "Runtime": ""},
+    {"ContainerIDFile": "", "IpcMode": "shareable", "Binds": ["data:/data:rw,nocopy"]},
     {"Privileged": False, "OomScoreAdj": 500, "OomKillDisable": False},
     {"SecurityOpt": ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"]},
     {"CapDrop": ["ALL"], "ReadonlyRootfs": True, "Init": True, "GroupAdd": []},
@@ -244,6 +279,14 @@ def test_every_field_of_docker_s_is_known_to_the_policy() -> None:
     assert known == set(RULES) | set(HARMLESS)
     assert not set(RULES) & set(HARMLESS)
     assert found(STRICT, {"Novel": 1}) == [""]
+
+
+def test_volumes_of_a_container_are_no_binds() -> None:
+    def keys(volumes: Json) -> list[str]:
+        return [fault.key for fault in container_faults(STRICT, {"Volumes": volumes})]
+
+    assert keys({"/data": {}}) == []
+    assert keys({"/:/host": {}}) == ["binds"]
 
 
 def test_networks_by_endpoint() -> None:
