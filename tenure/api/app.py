@@ -22,7 +22,7 @@ from tenure.api.body import parse_json, require_few, require_plain
 from tenure.api.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
 from tenure.api.call import Call, checked_body, checked_query
 from tenure.api.endpoint import Endpoint
-from tenure.api.gate import Gate
+from tenure.api.gate import Gate, bearer
 from tenure.api.guard import guard_of
 from tenure.api.handlers.events import TAIL, Tail
 from tenure.api.openapi import document
@@ -202,6 +202,8 @@ def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
             raise refused(417, "unknown_expectation", "must be 100-continue", field="Expect")
         query = checked_query(endpoint.query, _single(request)) if request.query_string else blank()
         document, body = await _taken(request, endpoint, options)
+        if request.body_exists and (header := request.headers.get("Authorization")) is not None:
+            options.access.of_token(bearer(header))  # it may have been revoked meanwhile
         call = Call(request, backend, options, request[REQUEST_ID], document, body, query)
         return await endpoint.handler(call)
 
@@ -221,9 +223,10 @@ async def _taken(
     size = limit if request.content_length is None else min(request.content_length, limit)
     if not request.body_exists or size <= AT_ONCE_BYTES:
         return _checked(endpoint, await _read(request, endpoint, options))
-    guard = guard_of(request)
+    guard, caller = guard_of(request), request[CALLER]
+    client = "unknown" if guard is None else guard.peer
     bulk = request.app[BULK]
-    with bulk.room(guard.peer if guard is not None else "unknown", size):
+    with bulk.room(client, "" if caller is None else f"{caller.kind} {caller.name}", size):
         raw = await _read(request, endpoint, options)
         if len(raw) <= AT_ONCE_BYTES:
             return _checked(endpoint, raw)

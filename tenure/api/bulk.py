@@ -19,7 +19,7 @@ from tenure.model.units import MIB
 MAX_VALUES = 10_000
 #: Of a plan, of fifty thousand moves at most, of forecasts, and of an upload's list of files.
 MAX_MANY_VALUES = 400_000
-#: Bytes of large bodies that are being read and checked: of one client, and of all together.
+#: Bytes of large bodies that are being read and checked: of one client or one token, and of all.
 CLIENT_BYTES = 32 * MIB
 ALL_BYTES = 64 * MIB
 #: Large bodies being checked at a time: more would only hold memory, for one interpreter does it.
@@ -59,22 +59,29 @@ class Bulk:
 
     def __init__(self) -> None:
         self._bytes: Counter[str] = Counter()
+        self._all = 0
         self._checking = asyncio.Semaphore(CHECKED_AT_ONCE)
 
     @contextmanager
-    def room(self, client: str, size: int) -> Iterator[None]:
-        """Hold room for a body of ``size`` bytes; HttpProblem (503) where there is none now."""
-        if self._bytes[client] + size > CLIENT_BYTES:
+    def room(self, client: str, caller: str, size: int) -> Iterator[None]:
+        """Hold room for a body of ``size`` bytes; HttpProblem (503) where there is none now.
+
+        ``client`` is the address or user that it comes from, ``caller`` the name that it comes
+        under: one token may be used from many addresses.
+        """
+        holders = {f"from {client}", f"by {caller}"}
+        if any(self._bytes[one] + size > CLIENT_BYTES for one in holders):
             raise _busy("large bodies of this client are being read")
-        if self._bytes.total() + size > ALL_BYTES:
+        if self._all + size > ALL_BYTES:
             raise _busy("large bodies are being read")
-        self._bytes[client] += size
+        self._all += size
+        self._bytes.update(dict.fromkeys(holders, size))
         try:
             yield
         finally:
-            self._bytes[client] -= size
-            if not self._bytes[client]:
-                del self._bytes[client]
+            self._all -= size
+            self._bytes.subtract(dict.fromkeys(holders, size))
+            self._bytes = +self._bytes
 
     @property
     def checking(self) -> asyncio.Semaphore:

@@ -23,10 +23,15 @@ class Opened:
     caller: Caller
     client: str
 
+    def is_as(self, other: Opened) -> bool:
+        """Whether both are of one client, or of one token used from several addresses."""
+        one, two = self.caller, other.caller
+        return self.client == other.client or (one.kind, one.name) == (two.kind, two.name)
+
 
 #: The open streams.
 TASKS = web.AppKey("streams", dict[asyncio.Task[object], Opened])
-#: Of all streams that may be open, one client may have this part.
+#: Of all streams that may be open, one client or one token may have this part.
 CLIENT_SHARE = 2
 
 
@@ -42,7 +47,8 @@ async def open_stream(call: Call) -> AsyncIterator[None]:
         raise refused(429, "too_many_streams", detail)
     guard = guard_of(call.request)
     client = guard.peer if guard is not None else "unknown"
-    own = sum(opened.client == client for opened in tasks.values())
+    opener = Opened(call.caller, client)
+    own = sum(opened.is_as(opener) for opened in tasks.values())
     most = max(1, call.options.max_streams // CLIENT_SHARE)
     if own >= most:
         detail = f"{own} streams of yours are open, the limit for one client; close one"
@@ -50,7 +56,7 @@ async def open_stream(call: Call) -> AsyncIterator[None]:
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("a stream needs a task")
-    tasks[task] = Opened(call.caller, client)
+    tasks[task] = opener
     limit = asyncio.timeout(_left_s(call))
     try:
         async with limit:

@@ -132,15 +132,22 @@ def test_an_object_may_have_so_many_members(server: Server) -> None:
 
 def test_one_client_s_large_bodies_are_bounded() -> None:
     bulk = Bulk()
-    with bulk.room("a", CLIENT_BYTES - 1), bulk.room("b", CLIENT_BYTES):
-        with pytest.raises(HttpProblem, match="of this client") as refused, bulk.room("a", 2):
+    with bulk.room("a", "ann", CLIENT_BYTES - 1), bulk.room("b", "bob", CLIENT_BYTES):
+        for client, caller in (("a", "eve"), ("c", "ann")):  # another token, another address
+            with (
+                pytest.raises(HttpProblem, match="of this client") as refused,
+                bulk.room(client, caller, 2),
+            ):
+                pass
+            assert (refused.value.http_status, refused.value.retryable) == (503, True)
+        with (
+            pytest.raises(HttpProblem, match="large bodies are being read"),
+            bulk.room("c", "eve", 2),
+        ):
             pass
-        assert (refused.value.http_status, refused.value.retryable) == (503, True)
-        with pytest.raises(HttpProblem, match="large bodies are being read"), bulk.room("c", 2):
+        with bulk.room("a", "ann", 1):
             pass
-        with bulk.room("a", 1):
-            pass
-    with bulk.room("a", CLIENT_BYTES):
+    with bulk.room("a", "ann", CLIENT_BYTES):
         pass
 
 

@@ -121,7 +121,9 @@ def test_bad_last_event_id(server: Server) -> None:
         assert (answer.status, answer.fields) == (422, ["Last-Event-ID"])
 
 
-def opened(server: Server, stack: contextlib.ExitStack, *, is_tcp: bool) -> tuple[int, bytes]:
+def opened(
+    server: Server, stack: contextlib.ExitStack, *, is_tcp: bool, token: str = TOKEN
+) -> tuple[int, bytes]:
     """Open a stream for as long as the stack; return status and, where it is refused, the body."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT_S)
     if not is_tcp:
@@ -129,7 +131,7 @@ def opened(server: Server, stack: contextlib.ExitStack, *, is_tcp: bool) -> tupl
         connection.sock.settimeout(WAIT_S)
         connection.sock.connect(str(server.socket))
     stack.callback(connection.close)
-    headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {TOKEN}"}
+    headers = {"Accept": "text/event-stream", "Authorization": f"Bearer {token}"}
     connection.request("GET", "/v1/events", headers=headers)
     response = connection.getresponse()
     return response.status, response.read() if response.status != 200 else b""
@@ -142,7 +144,11 @@ def test_streams_are_bounded_for_each_client_and_in_all(folder: Path) -> None:
             assert opened(server, stack, is_tcp=True)[0] == 200
             status, body = opened(server, stack, is_tcp=True)
             assert (status, b"streams of yours" in body) == (429, True)
-            assert opened(server, stack, is_tcp=False)[0] == 200
+            # from elsewhere, by the same token
+            status, body = opened(server, stack, is_tcp=False)
+            assert (status, b"streams of yours" in body) == (429, True)
+            other = server.post("/v1/tokens", {"name": "ann", "role": "read"}).json["token"]
+            assert opened(server, stack, is_tcp=False, token=other)[0] == 200
         server.restart_listeners()
         assert server.get("/livez").status == 200
     finally:

@@ -135,6 +135,22 @@ def test_a_token_is_made_used_and_revoked_at_once(server: Server) -> None:
     assert server.send("DELETE", "/v1/tokens/eve").status == 404
 
 
+def test_a_token_that_is_revoked_while_a_body_comes_changes_nothing(server: Server) -> None:
+    token = server.post("/v1/tokens", {"name": "ann", "role": "submit"}).json["token"]
+    body = json.dumps(JOB).encode()
+    head = (
+        "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nExpect: 100-continue\r\nAuthorization: Bearer {token}\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_S) as sock:
+        sock.sendall(f"{head}\r\n".encode())
+        assert sock.recv(4096).startswith(b"HTTP/1.1 100")  # it is known, and its body is awaited
+        server.send("DELETE", "/v1/tokens/ann")
+        sock.sendall(body)
+        assert sock.recv(4096).startswith(b"HTTP/1.1 401")
+    assert server.get("/v1/jobs").json["items"] == []
+
+
 def test_a_token_expires(server: Server) -> None:
     body = {"name": "short", "role": "read", "expires_s": 0.5}
     token = server.post("/v1/tokens", body).json["token"]
