@@ -21,6 +21,7 @@ from tenure.api.problems import MAX_FIELDS, HttpProblem, refused
 from tenure.api.schemas.fields import IMAGE, LINE, NAME
 from tenure.api.schemas.jobs import VOLUME
 from tenure.api.schemas.queries import WORDS
+from tenure.api.schemas.tokens import TOKEN_NAME
 from tenure.model.errors import FieldError, Problem, Unavailable
 from tenure.model.events import Command
 from tenure.model.roles import Caller
@@ -39,6 +40,7 @@ _BRANCHES = ("function-before", "function-after", "list[", "dict[", "constrained
 #: What a pattern means, in words.
 FORMS = {
     NAME: "must be 1 to 63 letters, digits, _ . or -, and begin with a letter or digit",
+    TOKEN_NAME: "must be 1 to 63 small letters, digits, _ . or -, and begin with a letter or digit",
     IMAGE: "is no image name such as app:1 or registry/path/app:1",
     VOLUME: "must be SOURCE:/path/in/container[:options]",
     LINE: "must be one line without control characters",

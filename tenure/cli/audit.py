@@ -18,12 +18,17 @@ def audit(
     who: Annotated[str, typer.Option(help="Only of this token, certificate or user (uid N).")] = "",
 ) -> None:
     """Print who changed what and who was refused, oldest first; with --json a line of JSON each."""
-    begin = ""
-    if since != "all":
-        begun = datetime.now(UTC) - timedelta(seconds=span_s(since, "--since"))
-        begin = begun.isoformat()
+    begin = "" if since == "all" else _begin(span_s(since, "--since"))
     for row in session.client.audit(since=begin, who=who):
         session.out.line(row, _text(row))
+
+
+def _begin(back_s: float) -> str:
+    """Return the time so many seconds ago (ISO 8601); "" where that is before there were years."""
+    try:
+        return (datetime.now(UTC) - timedelta(seconds=back_s)).isoformat()
+    except OverflowError:
+        return ""
 
 
 def _text(row: dict[str, Any]) -> str:

@@ -8,12 +8,15 @@ from urllib.parse import quote, urlencode
 
 from tenure.model.errors import NotFound
 
+#: A word of a command line that is no UTF-8 goes as the bytes that it is; nothing has such a name.
+BYTES = "surrogateescape"
+
 
 def part_of(text: str) -> str:
     """Return one part of a path. Raises NotFound for an empty one, which would name another."""
     if not text:
         raise NotFound("an id or a name is needed, and an empty one was given")
-    return quote(text, safe="")
+    return quote(text, safe="", errors=BYTES)
 
 
 def if_match(version: int | None) -> dict[str, str]:
@@ -25,4 +28,4 @@ def query_of(values: Mapping[str, Any]) -> str:
     """Return a query with ``?``; what is None, false or empty is left out, "" where all is."""
     given = {k: v for k, v in values.items() if v is not None and v is not False and v != ""}
     texts = {k: "true" if v is True else str(v) for k, v in given.items()}
-    return f"?{urlencode(texts)}" if texts else ""
+    return f"?{urlencode(texts, errors=BYTES)}" if texts else ""

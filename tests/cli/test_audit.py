@@ -23,6 +23,8 @@ def test_audit_tells_who_did_what(tenure: Tenure, server: Server) -> None:
     assert tenure("audit", "--who", "nobody").lines == []
     assert len(tenure("audit", "--since", "all").lines) == 2
     assert tenure("audit", "--since", "soon").code == 2
+    assert len(tenure("audit", "--since", "999999999d").lines) == 2  # before there were years
+    assert tenure("audit", "--who", "\udcff").lines == []
 
 
 def test_every_page_is_told(tenure: Tenure, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,14 @@ def test_spans_that_are_none(tenure: Tenure, span: str) -> None:
     assert span == "" or "must be a span such as 30d" in ran.err
 
 
+def test_a_name_that_is_none_is_told_in_words(tenure: Tenure) -> None:
+    ran = tenure("token", "make", "Ann", "--role", "read")
+    assert ran.code == 2
+    assert "name: must be 1 to 63 small letters, digits" in ran.err
+    ran = tenure("token", "revoke", "\udcff")  # a byte that is no UTF-8
+    assert (ran.code, "no token" in ran.err) == (1, True)
+
+
 def test_revoking_several_goes_on_after_one_that_is_not_there(tenure: Tenure) -> None:
     tenure("token", "make", "a", "--role", "read")
     ran = tenure("token", "revoke", "eve", "a", "-q")

@@ -8,7 +8,8 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from tenure.api.schemas.fields import Seconds, Strict
 
-TokenName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+TOKEN_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+TokenName = Annotated[str, StringConstraints(pattern=TOKEN_NAME)]
 RoleName = Literal["metrics", "read", "submit", "operate", "admin", "worker"]
 
 
