@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tenure.api.handlers.events import READING_AT_ONCE
 from tenure.client.sse import Sse, lines, parse
 from tenure.core.state.tables import PublicEvent
 from tests.api.fleet import CoreBackend
@@ -200,6 +201,31 @@ def test_no_stream_is_read_on_the_loop(server: Server) -> None:
     loop_thread = server.on_loop(threading.get_ident)
     assert searched
     assert loop_thread not in searched
+
+
+def test_lists_leave_threads_to_others(server: Server) -> None:
+    """Whoever may read could else have all of them search for what is not there."""
+    search, counting = server.backend.events_after, threading.Lock()
+    now = most = 0
+
+    def slow(seq: int, limit: int, types: Collection[str]) -> list[PublicEvent]:
+        nonlocal now, most
+        with counting:
+            now, most = now + 1, max(most, now + 1)
+        time.sleep(0.1)
+        with counting:
+            now -= 1
+        return search(seq, limit, types)
+
+    server.backend.events_after = slow  # type: ignore[method-assign]
+    asking = [
+        threading.Thread(target=server.get, args=("/v1/events?types=none.such",)) for _ in range(12)
+    ]
+    for one in asking:
+        one.start()
+    for one in asking:
+        one.join(WAIT_S)
+    assert 1 <= most <= READING_AT_ONCE
 
 
 def test_shutdown_ends_the_streams(folder: Path) -> None:

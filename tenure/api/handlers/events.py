@@ -30,7 +30,8 @@ from tenure.core.state.tables import PublicEvent
 BATCH = 200
 #: The newest events, kept for all streams: some 300 bytes each.
 WINDOW = 2000
-#: Streams behind those that are read for at a time; the others wait their turn.
+#: Streams behind those that are read for at a time, and lists; the others wait their turn. More
+#: would take the threads that large bodies, uploads and tokens wait for.
 READING_AT_ONCE = 2
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -59,6 +60,7 @@ class Tail:
         self._begin = self._end = 0
         self._extending = asyncio.Lock()
         self._reading = asyncio.Semaphore(READING_AT_ONCE)
+        self._listing = asyncio.Semaphore(READING_AT_ONCE)
 
     async def after(
         self, backend: Backend, after: int, types: Collection[str]
@@ -75,6 +77,13 @@ class Tail:
             return self._newest(after, last, types)
         async with self._reading:
             return await asyncio.to_thread(_batch, backend, after, types)
+
+    async def listed(
+        self, backend: Backend, after: int, limit: int, types: Collection[str]
+    ) -> list[PublicEvent]:
+        """Return kept events; a rare type may be looked for through all of them."""
+        async with self._listing:
+            return await asyncio.to_thread(backend.events_after, after, limit, types)
 
     async def _extend(self, backend: Backend, last: int) -> None:
         """Read what is new, up to ``last``."""
@@ -116,8 +125,8 @@ async def events(call: Call) -> web.StreamResponse:
     _seen(call)  # a list has no use for it, but a faulty one is a fault in either case
     after = query.after or 0
     backend = call.backend
-    # a rare type may be looked for through all that is kept
-    found = await asyncio.to_thread(backend.events_after, after, query.limit, _types(query))
+    tail = call.request.app[TAIL]
+    found = await tail.listed(backend, after, query.limit, _types(query))
     body = {
         "items": Rows(event_view(event) for event in found),
         "first_seq": backend.first_seq,
