@@ -45,8 +45,8 @@ def shelved(ctx: Context, dataset: Dataset) -> Shelved:
     if dataset.spec.is_external:
         outlook = external.outlook_of(ctx, dataset)
         return Shelved(dataset.spec.blocks, 0, outlook.seen_us, outlook.fault)
-    shelves = ctx.block_index
-    whole, stored = shelves.whole.get(dataset.id, 0), shelves.stored.get(dataset.id, 0)
+    block_index = ctx.block_index
+    whole, stored = block_index.whole.get(dataset.id, 0), block_index.stored.get(dataset.id, 0)
     return Shelved(whole, stored, waits_for="" if dataset.is_going else _waits_for(ctx, dataset))
 
 

@@ -23,12 +23,12 @@ class ReadFacts:
 
 def facts_of(ctx: Context) -> ReadFacts:
     """Return what there is to tell now; nothing where no task has read a dataset yet."""
-    ahead = ctx.prefetches
-    if not (ahead.reads or ahead.counts or ahead.courses):
+    prefetches = ctx.prefetches
+    if not (prefetches.reads or prefetches.counts or prefetches.courses):
         return ReadFacts()
-    copies = {word: ahead.counts[word] for word in OUTCOMES}
-    reads = {word: ahead.reads[word] for word in WORDS}
-    return ReadFacts(reads, copies, len(ahead.under_way), dict(ctx.localizer.told()))
+    copies = {word: prefetches.counts[word] for word in OUTCOMES}
+    reads = {word: prefetches.reads[word] for word in WORDS}
+    return ReadFacts(reads, copies, len(prefetches.under_way), dict(ctx.localizer.told()))
 
 
 def families(facts: ReadFacts) -> Iterator[Metric]:

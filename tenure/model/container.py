@@ -165,7 +165,7 @@ class Service:
 
 
 class Step(StrEnum):
-    """The steps of a migration; ``core.steps`` has their order for each method."""
+    """The steps of a migration; ``core.services.migration.steps`` has their order by method."""
 
     QUEUED = "queued"
     PREPARE = "prepare"

@@ -59,12 +59,16 @@ def shelved(ctx: Context) -> str:
             mark = f"{replica.node}/{replica.tier}"
             lying[mark, block.dataset] += block.length
             stays[mark] += block.length if block.pins or is_unread else 0
-    kept, shelves = Counter[tuple[str, str]](), ctx.block_index
-    for mark, row in shelves.lying.items():
+    kept, block_index = Counter[tuple[str, str]](), ctx.block_index
+    for mark, row in block_index.lying.items():
         kept.update({(mark, dataset): length for dataset, length in row.items()})
     if kept != lying:
         return f"lying: {kept}, should be {lying}"
-    return "" if Counter(shelves.stays) == stays else f"stays: {shelves.stays}, should be {stays}"
+    return (
+        ""
+        if Counter(block_index.stays) == stays
+        else f"stays: {block_index.stays}, should be {stays}"
+    )
 
 
 def _lent(ctx: Context) -> str:

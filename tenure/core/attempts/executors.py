@@ -97,7 +97,7 @@ def _create(ctx: Context, executor: Executor, job: Job) -> None:
 
 
 def _choose_copies(ctx: Context, executor: Executor) -> None:
-    """Have ``readers`` choose the copies that an executor reads, anew where one has gone."""
+    """Have ``executor_inputs`` choose what copies an executor reads, anew where one has gone."""
     ctx.prefetches.readers.setdefault(executor.key, -1)
     if executor.readings:
         ctx.put_executor(replace(executor, readings=()))

@@ -1,10 +1,10 @@
 """Spark jobs: what the containers of a driver and its executors are made of.
 
-Theory of operation (ours; docs/spark.md). A Spark job of E executors is a job
-of E + 1 identical containers: number 0 is the driver, so that policies, room, estimates and the
-ledger know nothing of Spark. All use their node's network. The driver runs a private master; the
-others are made with its address, so they belong to one attempt of it, and are made anew with the
-next (``application``). The master's port is the only one that is chosen here: it must be known
+Theory of operation (ours; docs/spark.md). A Spark job of E executors is a job of E + 1 identical
+containers: number 0 is the driver, so that policies, room, estimates and the ledger know nothing of
+Spark. All use their node's network. The driver runs a private master; the others are made with its
+address, so they belong to one attempt of it, and are made anew with the next
+(``spark_application``). The master's port is the only one that is chosen here: it must be known
 before it is open. The others are the kernel's choice.
 """
 

@@ -4,12 +4,14 @@ Theory of operation. A submission that is not refused at once waits for a plan, 
 it is told within ``Params.reply_us`` that there is none. One question is open at a time: all open
 batches in the order of their arrival, and those that wait. The answer accepts or refuses each
 whole. What it says of when and where tasks begin is kept as the schedules of the batches and
-enacted by ``dispatch``. Where the plan is not proven, it is asked for once more with more time.
+enacted by ``dispatch_list``. Where the plan is not proven, it is asked for once more with more
+time.
 
 A question about a thousand nodes, and an answer for ten thousand tasks, are worked on in slices
-(``slices``), with other events between: a question is first a ``Draft``, an answer an ``Intake``.
-Nobody sees either before it is whole. Then, in one transaction, all schedules are taken over, the
-batches are stored, whose tasks lie there as drafts by then, and those who wait are answered.
+(``work_limits``), with other events between: a question is first a ``Draft``, an answer an
+``Intake``. Nobody sees either before it is whole. Then, in one transaction, all schedules are taken
+over, the batches are stored, whose tasks lie there as drafts by then, and those who wait are
+answered.
 
 Reality departs from plans. The rest is planned anew (``want``) when other nodes lend, when tasks
 have to begin anew, and when nodes are ahead of their part or behind it. What was begun stays;

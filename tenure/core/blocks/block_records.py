@@ -18,12 +18,12 @@ def put_dataset(ctx: Context, dataset: Dataset) -> Dataset:
 def drop_dataset(ctx: Context, dataset: Dataset) -> None:
     """Forget a dataset that has no blocks any more."""
     ctx.block_index.open.discard(dataset.id)
-    shelves = ctx.block_index
-    for kept in (shelves.whole, shelves.stored, shelves.cuts, shelves.walks):
+    block_index = ctx.block_index
+    for kept in (block_index.whole, block_index.stored, block_index.cuts, block_index.walks):
         kept.pop(dataset.id, None)
-    for spread in shelves.spread.values():
+    for spread in block_index.spread.values():
         spread.pop(dataset.id, None)
-    for lying in shelves.lying.values():
+    for lying in block_index.lying.values():
         lying.pop(dataset.id, None)
     if ctx.block_index.names.get(dataset.spec.name) == dataset.id:
         del ctx.block_index.names[dataset.spec.name]
@@ -54,10 +54,10 @@ def drop_block(ctx: Context, block: Block) -> None:
 
 def recount(ctx: Context, key: str) -> None:
     """Count what stays in tiers of a block: it was changed, or what was copied ahead of it was."""
-    ahead = ctx.prefetches
-    if key in ahead.made:
-        ahead.moved.add(key)
-    is_unread = key in ahead.made or key in ahead.under_way
+    prefetches = ctx.prefetches
+    if key in prefetches.made:
+        prefetches.moved.add(key)
+    is_unread = key in prefetches.made or key in prefetches.under_way
     ctx.block_index.count_staying(key, ctx.tables.blocks.get(key), is_unread=is_unread)
 
 
@@ -97,10 +97,10 @@ def mark_of(ctx: Context, node: str, tier: str) -> TierMark:
 
 def drop_mark(ctx: Context, mark: TierMark) -> None:
     """Forget a tier that the configuration does not name any more."""
-    shelves = ctx.block_index
-    for kept in (shelves.held, shelves.used, shelves.checks, shelves.proofs):
+    block_index = ctx.block_index
+    for kept in (block_index.held, block_index.used, block_index.checks, block_index.proofs):
         kept.pop(mark.key, None)
-    for told in (shelves.lying, shelves.stays, shelves.troubles):
+    for told in (block_index.lying, block_index.stays, block_index.troubles):
         told.pop(mark.key, None)
-    shelves.tiers_at.get(mark.node, set()).discard(mark.tier)
+    block_index.tiers_at.get(mark.node, set()).discard(mark.tier)
     ctx.tables.tiers.drop(mark.key)

@@ -1,7 +1,7 @@
 """What nodes do with their tiers beside copies, one thing at a time: look, remove, check, measure.
 
 Theory of operation. A node that comes back is looked at before anything on it is offered, and what
-was found is held against the records (``inspection``). Files that are to go take room until a node
+was found is held against the records (``surveys``). Files that are to go take room until a node
 has confirmed that they are gone. Every replica is read and compared with its checksum every few
 days, and one that is wrong is replaced by a copy of another. What is under way is not durable:
 after a restart every node comes back, and is looked at. A look ends what went on before it, so a
@@ -142,11 +142,11 @@ def forget_node(ctx: Context, name: str) -> None:
     for key in _marks(ctx, name):
         drop_mark(ctx, mark_of(ctx, name, key.partition("/")[2]))
     _stop(ctx, name)
-    shelves = ctx.block_index
-    for kept in (shelves.standing, shelves.again_us, shelves.arriving):
+    block_index = ctx.block_index
+    for kept in (block_index.standing, block_index.again_us, block_index.arriving):
         kept.pop(name, None)
-    shelves.surveys.discard(name)
-    shelves.strewn.discard(name)
+    block_index.surveys.discard(name)
+    block_index.strewn.discard(name)
 
 
 def _stop(ctx: Context, name: str) -> None:

@@ -1,7 +1,7 @@
 """Forecasts of what owners will use: kept as workers hand them in, scored as time passes.
 
-What is lent follows them (``lending``): capacity less the forecast, the requests of executors and a
-margin (Salamander's Eq. 1). Containers that came after a forecast was made count beside it.
+What is lent follows them (``harvestable``): capacity less the forecast, the requests of executors
+and a margin (Salamander's Eq. 1). Containers that came after a forecast was made count beside it.
 """
 
 from __future__ import annotations

@@ -78,15 +78,15 @@ class Seats:
 
 def settle(ctx: Context) -> None:
     """Begin the copies that are missing, as far as nodes take more of them."""
-    shelves = ctx.block_index
+    block_index = ctx.block_index
     if ctx.is_closing or ctx.meta.is_restoring or not _has_turn(ctx):
         return
     seats: Seats | None = None
     busy = 0
-    for key in list(islice(shelves.wanting, TURN)):
+    for key in list(islice(block_index.wanting, TURN)):
         if busy >= MOST_BUSY:
             break
-        del shelves.wanting[key]
+        del block_index.wanting[key]
         block = ctx.tables.blocks[key]
         spare = _spare(ctx, block)
         if spare >= 0:
@@ -98,41 +98,41 @@ def settle(ctx: Context) -> None:
         word = _begin(ctx, block, seats)
         if word == "busy":
             busy += 1
-            shelves.wanting[key] = None
+            block_index.wanting[key] = None
         elif word == "starved":
-            shelves.starved[key] = None
+            block_index.starved[key] = None
             ctx.arm(max(ctx.now_us + STARVED_US, block.retry_us), MACHINE, "starved")
         elif word == "begun":
             busy, seats = 0, None
-    shelves.settled = shelves.turn
-    if len(shelves.wanting) > busy and busy < MOST_BUSY:
-        shelves.settled = -1
+    block_index.settled = block_index.turn
+    if len(block_index.wanting) > busy and busy < MOST_BUSY:
+        block_index.settled = -1
         ctx.arm(ctx.now_us, MACHINE, "more")
 
 
 def _has_turn(ctx: Context) -> bool:
     """Whether blocks are to be looked at now; where it were too many for one transaction, later."""
-    shelves = ctx.block_index
-    if shelves.turn == shelves.settled:
+    block_index = ctx.block_index
+    if block_index.turn == block_index.settled:
         return False
-    number, looked = shelves.looked
+    number, looked = block_index.looked
     looked = looked if number == ctx.work.number else 0
     if looked >= MOST_LOOKED:
         ctx.arm(ctx.now_us, MACHINE, "more")
         return False
-    shelves.looked = ctx.work.number, looked + min(TURN, len(shelves.wanting))
+    block_index.looked = ctx.work.number, looked + min(TURN, len(block_index.wanting))
     return True
 
 
 def on_timer(ctx: Context, key: str) -> None:
     """Look again at blocks that found nothing, or at more of those that wait."""
-    shelves = ctx.block_index
-    shelves.settled = -1
+    block_index = ctx.block_index
+    block_index.settled = -1
     if key == "starved":
-        for name in list(islice(shelves.starved, TURN)):
-            del shelves.starved[name]
-            shelves.wanting[name] = None
-        if shelves.starved:
+        for name in list(islice(block_index.starved, TURN)):
+            del block_index.starved[name]
+            block_index.wanting[name] = None
+        if block_index.starved:
             ctx.arm(ctx.now_us + STARVED_US, MACHINE, "starved")
 
 

@@ -216,21 +216,21 @@ def _begin(ctx: Context, key: str, course: Course) -> None:
 
 def _take_in(ctx: Context) -> None:
     """Notice copies that have arrived, or never will, and those that have left memory unread."""
-    ahead = ctx.prefetches
-    if ahead.turn == ctx.block_index.turn:
+    prefetches = ctx.prefetches
+    if prefetches.turn == ctx.block_index.turn:
         return
-    ahead.turn = ctx.block_index.turn
-    for key, one in list(ahead.under_way.items()):
+    prefetches.turn = ctx.block_index.turn
+    for key, one in list(prefetches.under_way.items()):
         block = ctx.tables.blocks.get(key)
         state = None if block is None else _since_us(ctx, block, one.row.node)
         if state is None:
-            del ahead.under_way[key]
+            del prefetches.under_way[key]
             block_records.recount(ctx, key)
-            ahead.counts["cancelled" if one.is_aborted else "failed"] += 1
+            prefetches.counts["cancelled" if one.is_aborted else "failed"] += 1
         elif state >= 0:
-            del ahead.under_way[key]
-            ahead.counts["done"] += 1
-            ahead.made[key] = Made(one.row.node, one.course)
+            del prefetches.under_way[key]
+            prefetches.counts["done"] += 1
+            prefetches.made[key] = Made(one.row.node, one.course)
             block_records.recount(ctx, key)
             ctx.localizer.learn_copy(one.row.alone_us * one.sharing, state - one.begun_us)
             _settle_late(ctx, key, one)

@@ -75,8 +75,8 @@ class DispatchList(Owned):
     planner was told of it; ``taken`` is that of the plan in force, which its ``unsettled`` nodes do
     not know of yet. ``quiet`` are nodes that were served and need not be again while what they lend
     is as it was, until a time; ``stir`` ends that. The circle goes on ``after`` a node, that of
-    ``drift`` with the one to be ``looked`` at next. ``cursors`` are how far the tasks of stages
-    over datasets were looked at in vain.
+    ``plan_drift`` with the one to be ``looked`` at next. ``cursors`` are how far the tasks of
+    stages over datasets were looked at in vain.
     """
 
     entries: dict[str, list[Entry]] = field(default_factory=dict)
@@ -220,7 +220,7 @@ def _let_in(ctx: Context, name: str) -> None:
 
 
 def take(ctx: Context, task: Task, node: str) -> None:
-    """Count a task over a dataset that begins (``openings``): it takes a start of its node.
+    """Count a task over a dataset that begins (``planned_starts``): it takes a start of its node.
 
     Where none is planned there, one that is planned elsewhere is left over, and goes with the last
     of those that wait.

@@ -2,8 +2,8 @@
 
 Theory of operation. Of a batch with more than one replica each input file is a dataset of its own,
 whose blocks are the chunks of the stage's tasks. So they are copied, checked, made good after a
-loss, read and counted as those of any other (``copies``, ``reading``). It differs in that: the
-first copy of a chunk rather goes to the node that the plan has its task on (``cuts``), the others
+loss, read and counted as those of any other (``copies``, ``task_inputs``). It differs in that: the
+first copy of a chunk rather goes to the node that the plan has its task on (``splits``), the others
 to nodes that lend too; the file on the daemon's disk stays a source as long as it is there, so that
 no copy is the last, none keeps a node on, and none is mourned. The dataset is made with the batch
 and goes when the stage is done or the batch ends, in the same transaction: a daemon that is killed

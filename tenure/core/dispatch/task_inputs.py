@@ -2,13 +2,13 @@
 
 Theory of operation. Whenever a stage over a dataset may place tasks, the first of those that wait
 are matched at once to the slots that they may have: the cheapest of the largest matchings (Eq. 1 to
-3 of the Trident paper). Which slots these are the plan says (``openings``); of a batch that no plan
-holds, and of blocks in HDFS, all that are free, as described here. A task that got a node with a
-copy of its block reads the fastest copy there, mounted read-only, and pins the block until it is
-over. For one that got a node without, its block is brought there first, unless a node with a copy
-is free sooner; it is matched anew with all others then. So every task reads from its own node. What
-was matched is not kept beyond the moment: replicas, slots and tasks may be others with the next
-event.
+3 of the Trident paper). Which slots these are the plan says (``planned_starts``); of a batch that
+no plan holds, and of blocks in HDFS, all that are free, as described here. A task that got a node
+with a copy of its block reads the fastest copy there, mounted read-only, and pins the block until
+it is over. For one that got a node without, its block is brought there first, unless a node with a
+copy is free sooner; it is matched anew with all others then. So every task reads from its own node.
+What was matched is not kept beyond the moment: replicas, slots and tasks may be others with the
+next event.
 
 Blocks that lie in HDFS (``external``) are not ours to bring: a task that got a node without a copy
 waits for one with a copy, for no longer than reading over the network should take, and reads from

@@ -1,8 +1,8 @@
 """Executors over datasets: which blocks each of them reads, and from which copies.
 
 Theory of operation. The policy of a job chooses its slots as of any other, and of slots that cost
-the job no more those near its blocks are taken (``nearness``); which blocks are read in which of
-them is chosen by where they lie. Once all of a job's nodes answer and were looked at, its
+the job no more those near its blocks are taken (``locality_preference``); which blocks are read in
+which of them is chosen by where they lie. Once all of a job's nodes answer and were looked at, its
 blocks are matched to its executors, each of which has as many seats on its node as its equal share
 has blocks: the cheapest of the largest matchings (Eq. 1 to 3 of the Trident paper). An executor
 keeps its blocks over all of its attempts and holds them pinned. Each attempt reads the fastest copy
@@ -185,34 +185,34 @@ def _lost_of(ctx: Context, executor: Executor, given: DatasetInput) -> int | Non
 
 def serve(ctx: Context) -> None:
     """Share out blocks, choose copies and let go of them, for as many blocks as one event may."""
-    ahead = ctx.prefetches
-    if not (ahead.readers or ahead.leaving) or ctx.meta.is_restoring:
+    prefetches = ctx.prefetches
+    if not (prefetches.readers or prefetches.leaving) or ctx.meta.is_restoring:
         return
-    if ahead.served_us != ctx.now_us:
-        ahead.served_us, ahead.allowed = ctx.now_us, prefetch_inputs.most(ctx)
-    ahead.allowed = pins.sweep(ctx, ahead.allowed)
-    due = [key for key, turn in ahead.readers.items() if turn != ctx.block_index.turn]
+    if prefetches.served_us != ctx.now_us:
+        prefetches.served_us, prefetches.allowed = ctx.now_us, prefetch_inputs.most(ctx)
+    prefetches.allowed = pins.sweep(ctx, prefetches.allowed)
+    due = [key for key, turn in prefetches.readers.items() if turn != ctx.block_index.turn]
     looked = _look(ctx, due)
-    if looked < len(due) or ahead.leaving:
+    if looked < len(due) or prefetches.leaving:
         ctx.arm(ctx.now_us + 1, MACHINE, "more")
 
 
 def _look(ctx: Context, due: Sequence[str]) -> int:
     """Look at executors in turn, as far as this event may; return at how many."""
-    ahead = ctx.prefetches
+    prefetches = ctx.prefetches
     dealt: set[str] = set()
     seen, waiting = 0, list[str]()
     for key in due:
-        if ahead.allowed <= 0:
+        if prefetches.allowed <= 0:
             break
         seen += 1
         executor = ctx.tables.executors.get(key)
         job = None if executor is None else ctx.tables.jobs.get(executor.job)
         if executor is None or job is None or not _is_awaited(executor, job):
-            del ahead.readers[key]
-            ahead.lost_us.pop(key, None)
-        elif executor.blocks and job.id not in ahead.deals:
-            ahead.allowed -= len(executor.blocks)
+            del prefetches.readers[key]
+            prefetches.lost_us.pop(key, None)
+        elif executor.blocks and job.id not in prefetches.deals:
+            prefetches.allowed -= len(executor.blocks)
             _choose(ctx, executor, job)
             waiting.append(key)
         elif job.id not in dealt:
@@ -224,16 +224,18 @@ def _look(ctx: Context, due: Sequence[str]) -> int:
 
 def _rest(ctx: Context, waiting: Iterable[str], dealt: Iterable[str]) -> None:
     """Look at executors again only when something about blocks or nodes has changed."""
-    ahead = ctx.prefetches
+    prefetches = ctx.prefetches
     for job in dealt:
         is_begun = any(executor.blocks for executor in ctx.executors_of(job))
         keys = [executor.key for executor in ctx.executors_of(job)]
         for key in keys:
-            if key in ahead.readers:
-                ahead.readers[key] = -1 if is_begun else ctx.block_index.turn
+            if key in prefetches.readers:
+                prefetches.readers[key] = -1 if is_begun else ctx.block_index.turn
     for key in waiting:
-        if ahead.readers.pop(key, None) is not None:
-            ahead.readers[key] = ctx.block_index.turn  # behind those that were not looked at yet
+        if prefetches.readers.pop(key, None) is not None:
+            prefetches.readers[key] = (
+                ctx.block_index.turn
+            )  # behind those that were not looked at yet
 
 
 def _is_awaited(executor: Executor, job: Job) -> bool:

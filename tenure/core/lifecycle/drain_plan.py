@@ -3,7 +3,7 @@
 One function answers the dry run, shows progress, and says what is enacted. A service goes to a
 node of its generation that passes the filters of every placement and has room by its profile, also
 where it does not run: it may be started there. The policy for services chooses the node
-(``seats``); the largest first.
+(``destinations``); the largest first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Datasets, blocks and tiers as indexes: what lies where, and how much room it takes.
 
-All of it is worked out of the records, which are changed by the functions of ``shelves`` alone.
+All of it is worked out of the records, which are changed by the functions of ``block_records``
+alone.
 """
 
 from __future__ import annotations
@@ -184,14 +185,14 @@ def nodes_of(block: Block) -> set[str]:
 
 def built(tables: Tables) -> BlockIndex:
     """Return the indexes of freshly loaded tables."""
-    shelves = BlockIndex()
+    index = BlockIndex()
     for dataset in tables.datasets.values():
-        shelves.take_dataset(dataset)
+        index.take_dataset(dataset)
     for block in tables.blocks.values():
-        shelves.count(block, tables.datasets.get(block.dataset), 1)
-        shelves.count_staying(block.key, block, is_unread=False)
-        shelves.wanting[block.key] = None
+        index.count(block, tables.datasets.get(block.dataset), 1)
+        index.count_staying(block.key, block, is_unread=False)
+        index.wanting[block.key] = None
     for mark in tables.tiers.values():
-        shelves.tiers_at.setdefault(mark.node, set()).add(mark.tier)
-        shelves.used[mark.key] = shelves.used.get(mark.key, 0) + mark.spoken_for_bytes
-    return shelves
+        index.tiers_at.setdefault(mark.node, set()).add(mark.tier)
+        index.used[mark.key] = index.used.get(mark.key, 0) + mark.spoken_for_bytes
+    return index

@@ -17,8 +17,8 @@ class Index:
     """Keys by node and by job, so that no event costs a walk over the fleet.
 
     ``moves`` are those that are not over, ``begun`` those of them that are under way;
-    ``line`` is the jobs that wait for a place, ``homeless`` those that run or start and may have
-    executors without a node; ``unestimated`` of these are without an estimate, ``unknown``
+    ``waiting_jobs`` are those that wait for a place, ``homeless`` those that run or start and may
+    have executors without a node; ``unestimated`` of these are without an estimate, ``unknown``
     says where those that wait without one are in the line; ``removed`` are nodes that the
     configuration does not name any more; ``tasks`` those of batches by node, ``tasks_by_stage`` by
     batch and stage; ``tombstoned`` the tombstones that may run, by the job, batch or container that

@@ -64,23 +64,24 @@ class Course:
 class Prefetches:
     """Courses by key; copies under way and made, by the block's key; outcomes by their word.
 
-    What is under way or made stays in memory: ``shelves.recount`` is told of each. ``moved`` are
-    blocks with a copy that was made, of which some copy has come or gone since that was looked at.
+    What is under way or made stays in memory: ``block_records.recount`` is told of each. ``moved``
+    are blocks with a copy that was made, of which some copy has come or gone since that was looked
+    at.
 
     ``brought`` are the node and tier to which the block of a task or executor that waits is being
-    copied, ``reads`` how often tasks and executors began to read a copy of which kind.
-    ``readers`` are executors whose copies are to be chosen, with the turn of the shelves of their
-    last look (-1: none yet), ``deals`` the blocks of their jobs that no executor has got yet;
-    ``lost_us`` is when the job of an executor is given up of whose blocks one has no copy left;
-    ``leaving`` are executors that read no more and have blocks pinned; ``passed`` tells of tasks
-    that began beside a slower copy than there was what nodes with faster ones had room for; at
-    ``served_us`` there are ``allowed`` more blocks of all these to be looked at.
-    ``turn`` and ``seen`` are those of the shelves when copies, and tasks, were last looked at;
-    ``rates_us`` is when the speeds of tiers are read again, ``rests_us`` when a stage is matched
-    again of which nothing could be placed, ``cursors`` how far its tasks were looked at for some
-    whose block can be read, ``patience_us`` until when a task waits for a node that
-    has its block in HDFS. ``ended`` are tasks that have read a block and ended well, while
-    something was prefetched, since that was last looked at.
+    copied, ``reads`` how often tasks and executors began to read a copy of which kind. ``readers``
+    are executors whose copies are to be chosen, with the turn of the block index at their last look
+    (-1: none yet), ``deals`` the blocks of their jobs that no executor has got yet; ``lost_us`` is
+    when the job of an executor is given up of whose blocks one has no copy left; ``leaving`` are
+    executors that read no more and have blocks pinned; ``passed`` tells of tasks that began beside
+    a slower copy than there was what nodes with faster ones had room for; at ``served_us`` there
+    are ``allowed`` more blocks of all these to be looked at. ``turn`` and ``seen`` are those of the
+    block index when copies, and tasks, were last looked at; ``rates_us`` is when the speeds of
+    tiers are read again, ``rests_us`` when a stage is matched again of which nothing could be
+    placed, ``cursors`` how far its tasks were looked at for some whose block can be read,
+    ``patience_us`` until when a task waits for a node that has its block in HDFS. ``ended`` are
+    tasks that have read a block and ended well, while something was prefetched, since that was last
+    looked at.
     """
 
     courses: dict[str, Course] = field(default_factory=dict)

@@ -94,8 +94,9 @@ class Meta:
     """Single values that live as long as the fleet: ids and counters.
 
     ``is_restoring``: the state was put back from a backup at ``restored_us`` and not every node was
-    looked at since (``core.restore``); ``given_up`` names the nodes that an operator declared dead
-    meanwhile. ``clock_us`` is when something was stored last, ``clock`` how our time went on then.
+    looked at since (``lifecycle.restore``); ``given_up`` names the nodes that an operator declared
+    dead meanwhile. ``clock_us`` is when something was stored last, ``clock`` how our time went on
+    then.
     """
 
     fleet: str = ""

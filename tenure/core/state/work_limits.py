@@ -20,7 +20,7 @@ class WorkLimits:
     """The work that is left to a transaction of ``work`` units; a part may overdraw it.
 
     ``number`` is the transaction's, for what is done but once in each. ``foreseen`` are the waiting
-    jobs that were foreseen in it to put others elsewhere (``nearness``).
+    jobs that were foreseen in it to put others elsewhere (``locality_preference``).
     """
 
     work: int

@@ -89,13 +89,13 @@ class Shelf(Bench):
         return True
 
     def _is_restless(self) -> bool:
-        shelves = self.state.ctx.block_index
+        block_index = self.state.ctx.block_index
         return bool(
-            shelves.wanting
-            or shelves.open
-            or shelves.again_us
-            or shelves.starved
-            or shelves.comparing
+            block_index.wanting
+            or block_index.open
+            or block_index.again_us
+            or block_index.starved
+            or block_index.comparing
         )
 
     def wait(self, seconds: float) -> None:
@@ -244,8 +244,8 @@ def _sole_on(ctx: Context, node: str) -> dict[str, int]:
     return dict(found)
 
 
-def _spread(shelves: BlockIndex) -> Any:
-    rows = shelves.spread.items()
+def _spread(block_index: BlockIndex) -> Any:
+    rows = block_index.spread.items()
     return {(node, key): counts for node, row in rows for key, counts in row.items() if counts}
 
 

@@ -400,8 +400,8 @@ def test_a_job_that_ends_while_its_blocks_are_shared_out_leaves_nothing() -> Non
     made.say(CancelJob(at_us=0, request="c", job="j"))
     made.wait(30)
     assert made.job().state == "cancelled"
-    ahead = made.state.ctx.prefetches
-    assert (ahead.deals, ahead.leaving, ahead.brought) == ({}, {}, {})
+    prefetches = made.state.ctx.prefetches
+    assert (prefetches.deals, prefetches.leaving, prefetches.brought) == ({}, {}, {})
     assert not any(made.pins("logs"))
 
 
