@@ -1,10 +1,10 @@
 """FleetState: events in, effects out. The one writer of all state (sans-IO, deterministic).
 
 Theory of operation. ``handle_all`` takes in the events of one transaction. Each is dispatched to
-the sub-machines by one table, and whatever it touched is reviewed; at the end of the batch, if
-room changed, the queue is served. The shell stores ``take_changes`` in one transaction and only
-then carries out the effects. The same events in the same batches give the same effects, so a run
-can be replayed from its seed.
+the sub-machines by one table, and whatever it touched is reviewed; at the end of the batch, if room
+changed, the queue is served. The shell stores ``take_changes`` in one transaction and only then
+carries out the effects. The same events in the same batches give the same effects, so a run can be
+replayed from its seed. Owns nothing but the ``Context``, which machines share.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Who sees what: events, timers, ends of effects, and the order in which machines are asked.
 
-Everything about the order of the machines stands here, with its reason; ``fleet`` only goes
-through it. Each function is given the context, and the key of what it is about.
+Everything about the order of the machines stands here, with its reason; ``fleet`` only goes through
+it. Each function is given the context, and the key of what it is about. Owns nothing but the ends
+of the effects that are open.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Theory of operation. An executor is placed on a node; once the node is ready its
 created under a name that is the same after any restart; when all executors of the job are created
 they are started together; its exit ends the attempt. An effect that ended unknown leaves the
 executor unsure, and only a listing asked for later than that says what happened. An attempt is
-never tried on another node before its node is fenced, unless nothing was ever sent for it.
+never tried on another node before its node is fenced, unless nothing was ever sent for it. Owns the
+records of executors.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ containers: number 0 is the driver, so that policies, room, estimates and the le
 Spark. All use their node's network. The driver runs a private master; the others are made with its
 address, so they belong to one attempt of it, and are made anew with the next
 (``spark_application``). The master's port is the only one that is chosen here: it must be known
-before it is open. The others are the kernel's choice.
+before it is open. The others are the kernel's choice. Owns nothing, reads only.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ It asks of the image what Spark's own scripts ask of it: bash, and Spark in SPAR
 end is the application's. An executor's container runs a worker that offers room for one executor.
 It waits for the master, because a worker that knocks too early tries again only seconds later, and
 repeats what its executor prints, because a worker writes that to files. ``$1`` is the application,
-what follows its arguments.
+what follows its arguments. Owns nothing.
 """
 
 LAUNCH = r"""set -u

@@ -1,4 +1,7 @@
-"""What the container of a task is made of, gets, and where its output goes."""
+"""What the container of a task is made of, gets, and where its output goes.
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

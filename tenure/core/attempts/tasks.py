@@ -6,8 +6,9 @@ started. Ended well, its output is brought to the daemon's disk, and only then i
 container is removed in any case, by its tombstone. Whatever was started and whose end is not known
 holds back the next attempt, so that no task runs twice at a time.
 
-What ended unknown is not tried again on the same container: a send that comes late would write
-into the input of a task that runs. Only a collection is, for it changes nothing on the engine.
+What ended unknown is not tried again on the same container: a send that comes late would write into
+the input of a task that runs. Only a collection is, for it changes nothing on the engine. Owns the
+records of tasks.
 """
 
 from __future__ import annotations

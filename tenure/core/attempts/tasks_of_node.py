@@ -1,4 +1,7 @@
-"""What befalls the tasks of a node: kills by its agent, power-off, the end of lending."""
+"""What befalls the tasks of a node: kills by its agent, power-off, the end of lending.
+
+Owns nothing: ``tasks`` has the records.
+"""
 
 from __future__ import annotations
 

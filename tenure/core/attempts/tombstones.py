@@ -1,7 +1,8 @@
 """Tombstones: copies on engines that must never run (again), until a listing shows them gone.
 
 Every removal goes this way, so that none is forgotten by a crash, and a copy that comes to life
-late (an engine that was away, a request that took effect after its time-out) is stopped.
+late (an engine that was away, a request that took effect after its time-out) is stopped. Owns the
+records of tombstones.
 """
 
 from __future__ import annotations

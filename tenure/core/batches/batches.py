@@ -4,7 +4,7 @@ All or nothing: a batch is accepted if all of its tasks can be done within the w
 before it, which the holistic planner says (``planning``); what is plainly wrong is refused at once.
 Then tasks begin as planned (``dispatch_list``); those of a batch that has no plan are given to the
 nodes that can lend most, in the order of arrival. Tasks end as soon as owners need their memory; of
-CPU they get what is left anyway.
+CPU they get what is left anyway. Owns the records of batches.
 """
 
 from __future__ import annotations

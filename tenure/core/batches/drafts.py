@@ -3,7 +3,8 @@
 A batch is accepted whole, in one transaction; its tasks may be ten thousand records, so they are
 stored before, as drafts. Nothing looks at a task whose batch is not there. Where the daemon ends in
 between, or the batch is not accepted after all, they are dropped. So are those of a batch that is
-forgotten: its own record goes at once, they go part by part; a restart ends that.
+forgotten: its own record goes at once, they go part by part; a restart ends that. Owns the records
+of tasks whose batch is not accepted yet, or was forgotten.
 """
 
 from __future__ import annotations

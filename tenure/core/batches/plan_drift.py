@@ -1,4 +1,7 @@
-"""How far nodes are off the plan of their batches: ahead of their starts, or behind them (ours)."""
+"""How far nodes are off the plan of their batches: ahead of their starts, or behind them (ours).
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

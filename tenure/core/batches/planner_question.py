@@ -1,4 +1,7 @@
-"""What is being planned at the moment: a question, as a draft and open, and its answer (ours)."""
+"""What is being planned at the moment: a question, as a draft and open, and its answer (ours).
+
+Owns ``Planning``.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ have to begin anew, and when nodes are ahead of their part or behind it. What wa
 inputs that lie on nodes count. While no plan comes, or none holds a batch, that batch is served
 greedily.
 
-A question is not stored: after a restart all is planned anew, and who waited asks again.
+A question is not stored: after a restart all is planned anew, and who waited asks again. Owns the
+schedules of batches, and with ``planner_question`` what is being planned.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the controllers of nodes did to harvest tasks: told to their batches, and as public events.
 
-Each once. Whether a node's agent protects its owners is known from ``GuardSeen`` alone.
+Each once. Whether a node's agent protects its owners is known from ``GuardSeen`` alone. Owns how
+far the journals of agents were read.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ where owners want all of it for long they would hold their slots and crawl. Once
 at its floor for ``Params.starved_us`` nothing more begins there, and as many of its tasks as others
 have room for, the latest-started first, are begun anew there. One that had got half-way goes on at
 the floor, for ending it would win little, but not for longer than it takes anew: owners may want
-their node for hours, and its batch would wait as long.
+their node for hours, and its batch would wait as long. Owns nothing: ``harvestable`` keeps since
+when.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Datasets, blocks and tiers as they are stored; what is indexed of them goes along."""
+"""Datasets, blocks and tiers as they are stored; what is indexed of them goes along.
+
+Owns the records of datasets, blocks and tiers: others change them by its functions.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Theory of operation. Such a dataset is a record of its files as they were when i
 its blocks lie is looked up elsewhere (``LocateBlocks``) when somebody needs to know and the last
 look is too old, and kept in memory: a task is matched by nothing that is older. A look that cannot
 be made is made again, and tasks wait; files that are others than at first fail the dataset until
-they are the same again. We never copy, pin, check or remove these blocks: they are not ours.
+they are the same again. We never copy, pin, check or remove these blocks: they are not ours. Owns
+what is asked and known of HDFS, in the block index.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ was put since lies in them, and no record tells of it. Such blocks may be the on
 dataset, so the first whole look at a tier since then has no block removed whose dataset, or whose
 checksum, no record knows. They take room, are told of, and stay through later looks; an operator
 has them removed. Where a put that the backup knew goes on, its blocks are not strays any more. What
-comes later without a record is what a copy left whose end was not waited for.
+comes later without a record is what a copy left whose end was not waited for. Owns the orphans in
+the records of tiers.
 """
 
 from __future__ import annotations

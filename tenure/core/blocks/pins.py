@@ -1,7 +1,8 @@
 """Blocks that tasks and executors read are pinned: they leave no tier until the reader is over.
 
 A task is over with its attempt, for the next one is matched anew. An executor keeps its blocks over
-all of its attempts, so it holds them until it has succeeded or its job is over.
+all of its attempts, so it holds them until it has succeeded or its job is over. Owns the pins in
+the records of blocks.
 """
 
 from __future__ import annotations

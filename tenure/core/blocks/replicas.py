@@ -1,7 +1,7 @@
 """Which replicas can be read now, and which nodes hold the last of one. Reads only.
 
 A copy is offered if its node is on and answers, was looked at since it came back, and the copy was
-checked by its checksum when it was made. ``locations`` is what tasks are matched by.
+checked by its checksum when it was made. ``locations`` is what tasks are matched by. Owns nothing.
 """
 
 from __future__ import annotations

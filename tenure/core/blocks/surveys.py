@@ -6,7 +6,8 @@ not looked at before the end. What the records say and is not there is lost. Wha
 record knows is removed, but for a copy of a block of which too few can be read: a tier may have
 another name now, a node may have been forgotten, a state restored from a backup. Such a copy is
 kept as one that is not offered (``broken``) and in doubt: it counts as one under way until its
-checksum is found right. What a restored state does not know is kept too (``orphans``).
+checksum is found right. What a restored state does not know is kept too (``orphans``). Owns what is
+known of replicas, in the records of blocks and tiers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """What nodes do with their tiers beside copies, one thing at a time: look, remove, check, measure.
 
 Theory of operation. A node that comes back is looked at before anything on it is offered, and what
-was found is held against the records (``surveys``). Files that are to go take room until a node
-has confirmed that they are gone. Every replica is read and compared with its checksum every few
-days, and one that is wrong is replaced by a copy of another. What is under way is not durable:
-after a restart every node comes back, and is looked at. A look ends what went on before it, so a
-removal whose end is not known is followed by one: else it might come late, and take a copy that was
-made anew under the same name.
+was found is held against the records (``surveys``). Files that are to go take room until a node has
+confirmed that they are gone. Every replica is read and compared with its checksum every few days,
+and one that is wrong is replaced by a copy of another. What is under way is not durable: after a
+restart every node comes back, and is looked at. A look ends what went on before it, so a removal
+whose end is not known is followed by one: else it might come late, and take a copy that was made
+anew under the same name. Owns what is to be done on tiers, in their records and the block index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Which node a container gets: those of its generation, and the one that the policy chooses."""
+"""Which node a container gets: those of its generation, and the one that the policy chooses.
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A plan asks for many containers over many nodes. So what all have in common is r
 of a generation, which of them take new work, and their room as one array; whether a container fits
 is then one comparison. One that fits goes where the policy for services says. A node that is off is
 taken only if no node that is on fits, and one that boots or is to be switched on anyway before
-another.
+another. Owns nothing, reads only.
 """
 
 from __future__ import annotations

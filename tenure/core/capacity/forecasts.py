@@ -2,6 +2,7 @@
 
 What is lent follows them (``harvestable``): capacity less the forecast, the requests of executors
 and a margin (Salamander's Eq. 1). Containers that came after a forecast was made count beside it.
+Owns the records of forecasts and of their scores, and ``Watching``.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A node costs from the moment its power-on command is issued until power-off is confirmed. While it
 is on, shares are provisional; at switch-off they are computed once more from real starts and ends.
 The shares of one interval plus its services and idle parts equal its cost exactly, because every
-part is a difference of one rounded function (``cost_nano``).
+part is a difference of one rounded function (``cost_nano``). Owns the records of intervals and
+stays.
 """
 
 from __future__ import annotations

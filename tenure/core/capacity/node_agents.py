@@ -1,4 +1,7 @@
-"""Whether a node's agent protects its owners: without it nothing is lent there."""
+"""Whether a node's agent protects its owners: without it nothing is lent there.
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

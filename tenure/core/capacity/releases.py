@@ -1,4 +1,7 @@
-"""When what runs will give back its room: a row each, kept between events."""
+"""When what runs will give back its room: a row each, kept between events.
+
+Owns nothing: ``snapshots`` keeps the rows.
+"""
 
 from __future__ import annotations
 

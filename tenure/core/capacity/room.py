@@ -1,4 +1,7 @@
-"""How much room each node has, which filters drop it for a job, and how long things take."""
+"""How much room each node has, which filters drop it for a job, and how long things take.
+
+Owns ``Loads``.
+"""
 
 from __future__ import annotations
 

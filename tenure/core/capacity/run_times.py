@@ -2,9 +2,10 @@
 
 T_C^L and T_C^H are the means of the app's last ``RUNS`` jobs of each kind (section 3 of the SLA
 paper profiles jobs beforehand; here every job is a profile), times a safety factor. The factor is
-one plus the root mean square of the relative errors that the means made: each run remembers
-the mean that was expected of it. Where only one kind is known, the other follows by the app's own
-hybrid factor, or by ``Params.hybrid_factor`` (1.3 in the paper) until both are.
+one plus the root mean square of the relative errors that the means made: each run remembers the
+mean that was expected of it. Where only one kind is known, the other follows by the app's own
+hybrid factor, or by ``Params.hybrid_factor`` (1.3 in the paper) until both are. Owns the records of
+apps.
 """
 
 from __future__ import annotations

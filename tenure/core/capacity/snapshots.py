@@ -1,9 +1,9 @@
 """The board: what policies see of the nodes, kept between events.
 
 An event touches a few nodes, a scheduling pass looks at all. So each node has a place in arrays,
-and only nodes on which something changed (``Board.stale``) are read again. What depends on the
-time is worked out of the arrays whenever the board is looked at. ``problem`` compares a board with
-one that was just made; the simulator asks it after every batch.
+and only nodes on which something changed (``Board.stale``) are read again. What depends on the time
+is worked out of the arrays whenever the board is looked at. ``problem`` compares a board with one
+that was just made; the simulator asks it after every batch. Owns ``Board``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ nodes that are lost or leave not counted. For each that is missing one copy is b
 that is being put or from another copy, in a tier that has room for it. A copy appears only once its
 checksum was found right, so one whose end is not known is simply made again, and what it may leave
 is found by the next survey of its node. Room is taken when a copy begins and given back when a file
-is known to be gone.
+is known to be gone. Owns the copies under way, in the records of blocks.
 """
 
 from __future__ import annotations

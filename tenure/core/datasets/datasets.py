@@ -3,7 +3,8 @@
 Theory of operation. A put is accepted if the tiers have room for all of its replicas. The records
 of its blocks are then made a few at a time, in their order, and ``copies`` brings each to where it
 is to lie; so no event is long, and after a restart it goes on where it was. A removal frees the
-name at once; block by block the records go, and the files with the last of them.
+name at once; block by block the records go, and the files with the last of them. Owns what becomes
+of a dataset, in its record.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ another tier of the same node: such twins are of no use to anybody, for they are
 Theory of operation. Such a block is noted when it is looked at, and looked at again after a while,
 for what came back may go again. Then one copy is given up at a time, as long as enough others lie
 on nodes that are ready: in a tier that nobody asked for, in the rack with most of them, in the
-fullest tier. Nothing that is read, or brought to be read, is touched.
+fullest tier. Nothing that is read, or brought to be read, is touched. Owns which copies are too
+many, in the block index.
 """
 
 from __future__ import annotations

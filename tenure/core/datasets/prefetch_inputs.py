@@ -1,4 +1,7 @@
-"""What the prefetch model is asked: blocks with their copies, room in memory, speeds and slots."""
+"""What the prefetch model is asked: blocks with their copies, room in memory, speeds and slots.
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

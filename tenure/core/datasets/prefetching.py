@@ -12,7 +12,8 @@ What a task computes is first what its stage's estimate leaves beside the read, 
 the stage that ended took, by the length of their blocks (Algorithm 5, line 14).
 
 Nothing of this is stored: after a restart plans are made anew, and what was copied before is memory
-like any other.
+like any other. Owns ``Context.prefetches``, but for what ``executor_inputs`` and ``pins`` keep
+there of readers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Reads of blocks, as tasks and executors ask for them: objections, slots, where copies may lie."""
+"""Reads of blocks, as tasks and executors ask for them: objections, slots, where copies may lie.
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

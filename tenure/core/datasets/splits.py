@@ -1,4 +1,7 @@
-"""Where datasets are cut into blocks, and on which node the first copy of each is wanted."""
+"""Where datasets are cut into blocks, and on which node the first copy of each is wanted.
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

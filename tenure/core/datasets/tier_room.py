@@ -1,4 +1,7 @@
-"""Room in tiers: what is free, and which copies leave memory for one that is wanted there."""
+"""Room in tiers: what is free, and which copies leave memory for one that is wanted there.
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ nothing of its last attempt can run any more. Of a lost rack these are thousands
 the next task would go through all of them. So whoever finds one held back takes it out of the order
 (``StageTasks.hold``), and it comes back when it is touched: a timer is set for the end of its
 pause, and each tombstone that goes, or is fenced, touches its owner. Nothing of this is stored.
+Owns which tasks are held back, in the index.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ its node only when it begins.
 What is here is worked out of the schedules when these change: a ``Listing`` is made in slices and
 adopted at once; what nodes began since the plan was asked for, and what lies there, is taken off
 node by node before any is served (``_reconcile``). Nodes are served in slices too, in a circle.
-After a restart all is planned anew.
+After a restart all is planned anew. Owns ``DispatchList``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ first copy of a chunk rather goes to the node that the plan has its task on (``s
 to nodes that lend too; the file on the daemon's disk stays a source as long as it is there, so that
 no copy is the last, none keeps a node on, and none is mourned. The dataset is made with the batch
 and goes when the stage is done or the batch ends, in the same transaction: a daemon that is killed
-leaves none behind.
+leaves none behind. Owns the datasets of inputs, each as long as its stage runs.
 """
 
 from __future__ import annotations

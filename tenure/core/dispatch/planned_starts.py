@@ -14,7 +14,7 @@ Where the plan has a block brought from another node, that begins so long before
 a task before it should take, for starts come early where nodes are faster than planned. Of the
 tasks that wait the one whose holders can best do without is taken. A start that nobody took for a
 while, because copies have gone or others are late, may have a block brought too, if no slot beside
-a copy is free sooner.
+a copy is free sooner. Owns nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What the planner is told: what nodes offer over time, and what is left of batches."""
+"""What the planner is told: what nodes offer over time, and what is left of batches.
+
+Owns ``Offers``.
+"""
 
 from __future__ import annotations
 

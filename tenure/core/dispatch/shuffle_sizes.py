@@ -1,8 +1,9 @@
 """What shuffles carry: as estimated, until the stages before have told what they put out (ours).
 
 A submitter states ``output_ratio``, or nothing. Once some tasks of a stage are done, the mean of
-what they put out counts for the others, and once all are done it is exact. The rest is planned
-anew where that is something else than what the plan counted with, by seconds of the nodes' links.
+what they put out counts for the others, and once all are done it is exact. The rest is planned anew
+where that is something else than what the plan counted with, by seconds of the nodes' links. Owns
+``Planned``.
 """
 
 from __future__ import annotations

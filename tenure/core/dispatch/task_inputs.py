@@ -13,7 +13,8 @@ next event.
 Blocks that lie in HDFS (``external``) are not ours to bring: a task that got a node without a copy
 waits for one with a copy, for no longer than reading over the network should take, and reads from
 where it is then. Which is at most twice the time of knowing beforehand (delay scheduling, Zaharia
-et al. 2010; how long is ours). A block that no node of ours has is read from anywhere at once.
+et al. 2010; how long is ours). A block that no node of ours has is read from anywhere at once. Owns
+what each task reads, in its record.
 """
 
 from __future__ import annotations

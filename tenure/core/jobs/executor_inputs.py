@@ -9,7 +9,8 @@ keeps its blocks over all of its attempts and holds them pinned. Each attempt re
 on its own node; what is missing there is brought before its container is made, and while no copy
 can be read anywhere it waits: for a node that is off and has one to be switched on, for one that is
 away to come back. A block that has no copy left is waited for no longer than a lost node is: then
-its job fails. Looks are bounded: what one event does not get to, the next does.
+its job fails. Looks are bounded: what one event does not get to, the next does. Owns which blocks
+and copies executors read, in their records and ``Context.prefetches``.
 """
 
 from __future__ import annotations

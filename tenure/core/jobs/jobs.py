@@ -1,7 +1,8 @@
 """Deadline jobs: submission with its answer, progress, ends (docs/policies.md).
 
 A job's state only moves forward along ``JOB_TRANSITIONS``. ``review`` is called whenever one of its
-executors or tombstones changed; it is idempotent, so calling it once too often is harmless.
+executors or tombstones changed; it is idempotent, so calling it once too often is harmless. Owns
+the records of jobs.
 """
 
 from __future__ import annotations

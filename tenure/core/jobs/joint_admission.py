@@ -2,7 +2,8 @@
 
 Each submission by itself would simulate the queue behind it. Those of one batch are put into the
 queue together instead, and if every deadline that can be met is met with all of them, all are
-promised what that schedule says. If not, each is judged by itself as if it had come alone.
+promised what that schedule says. If not, each is judged by itself as if it had come alone. Owns
+``Foreseen``.
 """
 
 from __future__ import annotations

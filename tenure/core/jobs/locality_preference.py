@@ -5,8 +5,9 @@ answer is enacted, executors go to nodes on which their blocks can be read faste
 job costs no more there, ends no later, and nobody who was promised a place is worse off: where the
 queue is planned no room is taken that a planned start counts on, and no node is left that one
 expects to be on; else the schedule of those who wait is foreseen with both, and keeps all deadlines
-that it kept. Nodes of which it is not known what lies there take nobody for their blocks' sake.
-All of it is bounded: some blocks stand for all, the nodes with most of them for those with any.
+that it kept. Nodes of which it is not known what lies there take nobody for their blocks' sake. All
+of it is bounded: some blocks stand for all, the nodes with most of them for those with any. Owns
+nothing, reads only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Offers: what each policy, on all nodes or on one site alone, would promise a job now (ours).
 
-A person compares price and end before anything is bought. Every offer is the very judgement that
-a submission with that policy and site would get; nothing is kept of it.
+A person compares price and end before anything is bought. Every offer is the very judgement that a
+submission with that policy and site would get; nothing is kept of it. Owns nothing, reads only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The queue of deadline jobs: its order, and the scheduling pass (docs/policies.md)."""
+"""The queue of deadline jobs: its order, and the scheduling pass (docs/policies.md).
+
+Owns nothing: the index has the order of the queue.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Theory of operation. A job is given its place when it is admitted, and the place
 a restart forgets no promise. Whenever room changes, the plan is brought up to date (``Placer.plan``
 says how), and the jobs whose start has come are placed. While estimates hold places stay as they
 are; where executors end later than estimated, those behind them start later on the same nodes, and
-where room comes back early some jobs are put where they are best now, a few at a time.
+where room comes back early some jobs are put where they are best now, a few at a time. Owns the
+records of reservations, and ``Memory``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Why a submission is refused before anybody looks at the room there is."""
+"""Why a submission is refused before anybody looks at the room there is.
+
+Owns nothing, reads only.
+"""
 
 from __future__ import annotations
 

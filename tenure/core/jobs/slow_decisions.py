@@ -9,7 +9,8 @@ others wait too: for half of what every promise in the queue can still bear, at 
 answer comes by then, or none is good, the stand-in's place is taken, and the job's record says why.
 
 A question is not stored. After a restart it is asked anew, and an answer that nobody waits for is
-ignored: only the pass of the queue places a job, and only one that is still in the line.
+ignored: only the pass of the queue places a job, and only one that is still in the line. Owns
+``Questions``.
 """
 
 from __future__ import annotations

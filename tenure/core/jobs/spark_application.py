@@ -3,7 +3,7 @@
 The driver's exit is the job's. Its executors serve one attempt of it: when the driver begins again,
 they begin again with it, which costs them no retry. An executor that ends while its driver runs,
 with whatever code, has failed: it is begun anew as often as ``retries`` allows, and joins the
-application that goes on meanwhile.
+application that goes on meanwhile. Owns nothing: ``jobs`` and ``executors`` have the records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What becomes of a job of the queue in a pass: it starts, or it waits and is told why."""
+"""What becomes of a job of the queue in a pass: it starts, or it waits and is told why.
+
+Owns ``Reasons``.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ runs before any that does not, then the one with the highest attempt or incarnat
 adopted, never stopped. What ended is taken as ended. What left no trace is begun anew: it may have
 ended since the backup, and then runs a second time, but never beside the first. Copies that lost
 are removed as orphans by the next listing; those of unknown jobs and containers are left alone.
+Owns ``Sightings``, and for the moment of a restore every record.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ finds that its time has not come. Our time never goes back, so a step back is on
 
 Where the machine was started anew, what the wall says of the time since the last commit may be a
 step. So what waits for a time waits on as if none had passed: it may come late, never early. Nodes
-cost for it, for that is the likelier mistake, and the smaller one to put right.
+cost for it, for that is the likelier mistake, and the smaller one to put right. Owns the clock in
+the record of the fleet; moments in all records are moved by it alone.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A row of this table, not a queue, is the record of what must happen. A worker claims a due row,
 reads a snapshot, and submits a plan under the row's id; every move of it is checked here again, and
-the same plan twice is one plan.
+the same plan twice is one plan. Owns the records of runs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ migrations, which has the budgets and the roll-back; what cannot be moved is a b
 and a remedy. A move that failed is tried again after a while, elsewhere if there is another node.
 Nothing new is placed on the node from the first moment on. It is done when nothing of ours is or
 may be there; containers that are not ours are left alone. A node that the configuration no longer
-names is drained in the same way.
+names is drained in the same way. Owns the records of drains, and ``Looks``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What a drain does at this moment: the moves that it begins, and what it cannot move.
 
-One function answers the dry run, shows progress, and says what is enacted. A service goes to a
-node of its generation that passes the filters of every placement and has room by its profile, also
-where it does not run: it may be started there. The policy for services chooses the node
-(``destinations``); the largest first.
+One function answers the dry run, shows progress, and says what is enacted. A service goes to a node
+of its generation that passes the filters of every placement and has room by its profile, also where
+it does not run: it may be started there. The policy for services chooses the node
+(``destinations``); the largest first. Owns nothing, reads only.
 """
 
 from __future__ import annotations

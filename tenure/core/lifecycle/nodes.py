@@ -1,4 +1,7 @@
-"""Nodes: configuration, reach, and what their listings mean for everything on them."""
+"""Nodes: configuration, reach, and what their listings mean for everything on them.
+
+Owns the records of nodes, but for their power, and ``Context.learned``.
+"""
 
 from __future__ import annotations
 

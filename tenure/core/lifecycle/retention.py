@@ -1,4 +1,7 @@
-"""Bounded history: old records that are over are forgotten, oldest first."""
+"""Bounded history: old records that are over are forgotten, oldest first.
+
+Owns nothing: it alone drops records that are over.
+"""
 
 from __future__ import annotations
 

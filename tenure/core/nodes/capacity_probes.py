@@ -6,7 +6,7 @@ nothing, and policies take it for full. So whoever finds no place on the nodes t
 heard here, and at the end of a pass one such node is switched on that no filter keeps from one of
 them. Its engine tells what it has, which stays in its record; if that is of no use it idles off as
 any node. One is learned at a time, so that one job does not have a whole fleet of new nodes
-switched on, and one that does not boot is tried again ever more rarely.
+switched on, and one that does not boot is tried again ever more rarely. Owns ``Seekers``.
 """
 
 from __future__ import annotations

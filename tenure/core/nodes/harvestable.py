@@ -2,7 +2,8 @@
 
 ``spare_on`` says what of a node owners leave (the smaller of what they leave now, by profile and
 request, and of what a forecast says they will: ``forecasts``), ``spare_over`` the same over time.
-Owners never see the tasks of batches in what is free for them.
+Owners never see the tasks of batches in what is free for them. Owns ``Looks``, ``Standings`` and,
+told by ``starvation``, ``Starved``.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 State axis: unknown -> on | off; off -> booting -> on -> stopping -> off; any command that failed
 leads to failed, and a probe of the driver says what is true. A node costs from the moment its
-power-on command is issued until its power-off is confirmed.
+power-on command is issued until its power-off is confirmed. Owns the power of nodes, in their
+records, and ``Switching``.
 """
 
 from __future__ import annotations

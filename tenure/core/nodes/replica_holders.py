@@ -1,7 +1,8 @@
 """Nodes that are off and hold what can be read nowhere else: switched on for who needs it.
 
 A node whose copies are not the last may be switched off. What lies elsewhere may turn bad or be
-lost meanwhile; then the block is read, and copied, from the node that is off.
+lost meanwhile; then the block is read, and copied, from the node that is off. Owns nothing, reads
+only.
 """
 
 from __future__ import annotations

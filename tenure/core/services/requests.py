@@ -1,4 +1,7 @@
-"""What people ask for containers: create, start, stop, remove."""
+"""What people ask for containers: create, start, stop, remove.
+
+Owns nothing: ``services`` has the records.
+"""
 
 from __future__ import annotations
 

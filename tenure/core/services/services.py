@@ -1,7 +1,8 @@
 """Services: containers that people submit and cycles move (docs/moving-containers.md).
 
 A service keeps its id for ever; each recreation is an incarnation with a container of its own.
-While a migration is open, the migration owns both copies and this machine looks on.
+While a migration is open, the migration owns both copies and this machine looks on. Owns the
+records of services.
 """
 
 from __future__ import annotations

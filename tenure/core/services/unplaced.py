@@ -1,4 +1,7 @@
-"""Services that wait for a place: served when room has changed."""
+"""Services that wait for a place: served when room has changed.
+
+Owns nothing: ``services`` has the records.
+"""
 
 from __future__ import annotations
 

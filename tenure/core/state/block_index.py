@@ -1,7 +1,7 @@
 """Datasets, blocks and tiers as indexes: what lies where, and how much room it takes.
 
 All of it is worked out of the records, which are changed by the functions of ``block_records``
-alone.
+alone. Owned by ``block_records``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Conditional commands: a change that was meant for one version of a record meets no other.
 
 The test is made inside ``handle``, so nothing can come between it and the change (RFC 9110 section
-13.1.1; whoever compares before the command is queued compares too early).
+13.1.1; whoever compares before the command is queued compares too early). Owns nothing, reads only.
 """
 
 from __future__ import annotations

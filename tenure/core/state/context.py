@@ -1,4 +1,7 @@
-"""What every sub-machine works with: tables, indexes, timers, and the effects to be done."""
+"""What every sub-machine works with: tables, indexes, timers, and the effects to be done.
+
+Owns the timers, the effects and events that go out, and which records are quarantined.
+"""
 
 from __future__ import annotations
 

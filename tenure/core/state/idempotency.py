@@ -1,4 +1,7 @@
-"""Idempotency: the same key and the same words get the first answer again for 24 hours."""
+"""Idempotency: the same key and the same words get the first answer again for 24 hours.
+
+Owns the records of answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Keys of records by node, job and batch, so that no event costs a walk over the fleet."""
+"""Keys of records by node, job and batch, so that no event costs a walk over the fleet.
+
+Owned by ``Context``: who stores a record has it indexed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What engines and agents told of nodes since the start. Not stored: they tell it again."""
+"""What engines and agents told of nodes since the start. Not stored: they tell it again.
+
+Owned by ``nodes``, ``reclaims`` and ``routing``, which take in what is told.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What machines have to tell each other within a transaction: who is to be reviewed, and why.
 
-``fleet`` goes through them until there are none; the order of the machines is in its tables.
+``fleet`` goes through them until there are none; the order of the machines is in its tables. Owned
+by ``fleet``, which empties them; every machine may add.
 """
 
 from __future__ import annotations

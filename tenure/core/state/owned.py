@@ -4,7 +4,8 @@ Theory of operation. A machine derives its own class from ``Owned`` and asks for
 it by ``Context.own``. The class stands in the machine's file, so who does not import the machine
 cannot name its state, and the order of packages says who may. None of it is stored: it is worked
 out of the records, or learned again after a restart. What a machine has to hear of it names in
-``hears``; ``hear`` is called at the very change, and only marks what is to be worked out anew.
+``hears``; ``hear`` is called at the very change, and only marks what is to be worked out anew. Owns
+nothing itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The core's parameters, validated at construction."""
+"""The core's parameters, validated at construction. Owns nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is prefetched, and what became of it: held in memory, worked out by ``prefetching``."""
+"""What is prefetched, and what became of it: held in memory, worked out by ``prefetching``.
+
+Owned by ``prefetching``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The line of jobs that wait for a place, always in order, so that no event sorts it."""
+"""The line of jobs that wait for a place, always in order, so that no event sorts it.
+
+Owned by ``Context``, as an index.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Whether the queue is planned, and what the plan has to do with a node (policy ``tenure``).
 
 One job of a policy that plans makes a plan of the whole queue, and it stays one until nobody waits
-any more: what was promised on a plan is kept by it alone.
+any more: what was promised on a plan is kept by it alone. Owns nothing: ``queue_plan`` has the
+records.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``Tables.schedule`` reads them as one. A record is encoded at one go by the thread that commits, for
 which it does not let the daemon's loop go: ten thousand starts took some 15 ms. The first starts
-are in the schedule itself.
+are in the schedule itself. Owns how schedules are stored; ``planning`` says which.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tables of records with the changes since the last commit remembered."""
+"""Tables of records with the changes since the last commit remembered.
+
+Owns what changed since the last commit.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Which state a record may go to: the one place that refuses an illegal step, or any of a record
-that is left as it is.
+"""Which state a record may go to: illegal steps are refused here, and any of a quarantined one.
 
 Owns nothing: what is quarantined is in ``Context``.
 """

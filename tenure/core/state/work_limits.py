@@ -1,8 +1,9 @@
 """How much work on batches one transaction does, so that none holds the loop for long (ours).
 
 The core reads no clock, so that the same events have the same effects: work is counted in units of
-some 10 microseconds. What is left over goes on with the next transaction, before which other
-events have their turn: whoever stops amid its work arms its own timer for this very moment.
+some 10 microseconds. What is left over goes on with the next transaction, before which other events
+have their turn: whoever stops amid its work arms its own timer for this very moment. Owns the work
+that is left to a transaction.
 """
 
 from __future__ import annotations

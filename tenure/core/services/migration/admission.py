@@ -1,4 +1,7 @@
-"""How a migration begins: it is queued, and checked again at the moment when budgets allow it."""
+"""How a migration begins: it is queued, and checked again at the moment when budgets allow it.
+
+Owns ``Arming``.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A container's ``migrate`` names one kind, which it gets or it stays; without it the best that its
 body and both engines allow: live before snapshot before restart. Nothing is guessed: what CRIU
 cannot restore is told from the body, and what only the dump itself can tell (an open TCP
-connection) is refused by the source, which runs on.
+connection) is refused by the source, which runs on. Owns nothing, reads only.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from its checkpoint where there is one, and its restart policy restored. From th
 goes forward: the source is condemned. Target copies are created with restart policy no, so that an
 engine that comes back does not revive a copy that was given up; the commit gives them their own
 policy. No step that may start or stop something follows one whose outcome is unknown: a listing
-decides first. What only carries bytes is simply done again, a few times.
+decides first. What only carries bytes is simply done again, a few times. Owns the records of
+migrations.
 """
 
 from __future__ import annotations

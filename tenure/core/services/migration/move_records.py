@@ -1,4 +1,7 @@
-"""The records of migrations: how a step is put down, and what decides the next."""
+"""The records of migrations: how a step is put down, and what decides the next.
+
+Owns nothing: ``migrations`` does, through it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps of a migration ask of the engines."""
+"""What the steps of a migration ask of the engines. Owns nothing, reads only."""
 
 from __future__ import annotations
 

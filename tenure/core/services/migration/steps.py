@@ -12,10 +12,11 @@ while neither runs:
 
 PREPARE brings the image and finds out, with the source running, whether the volumes may be copied;
 CARRY sends the changed files as a layer, TRANSFER volumes and checkpoint. Steps in brackets are
-left out for containers without volumes (``following``). Invariants, checked after every step by
-the tests: all but start-first never have two copies that may run; start-first has two only between
+left out for containers without volumes (``following``). Invariants, checked after every step by the
+tests: all but start-first never have two copies that may run; start-first has two only between
 START and the end; in every final step exactly one copy runs, of a container at rest none: its
 target is never started, so there is nothing to verify but, after TRANSFER, that the source rests.
+Owns nothing.
 """
 
 from __future__ import annotations
