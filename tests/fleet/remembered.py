@@ -15,8 +15,8 @@ from tests.fleet.story import LawBroken
 
 
 def check(ctx: Context) -> None:
-    """Raise LawBroken unless board, line, moves, idle clocks and sums agree with the records."""
-    text = snapshots.board_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
+    """Raise LawBroken unless snapshot, queue, moves, idle clocks and sums are as records say."""
+    text = snapshots.snapshot_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
     text = text or _lent(ctx) or _moves(ctx) or shelved(ctx)
     if text:
         raise LawBroken("L17", text)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tenure.core.capacity.snapshots import Board
+from tenure.core.capacity.snapshots import NodeSnapshot
 from tenure.core.services.services import VANISHED
 from tenure.core.state.indexes import StageTasks
 from tenure.core.state.params import Params
@@ -313,12 +313,12 @@ class CoreMachine(RuleBasedStateMachine):
     def indexes_are_what_a_restart_would_build(self) -> None:
         ctx = self.bench.state.ctx
         kept = replace(ctx.index)
-        board, touched = ctx.own(Board), set(ctx.notices.nodes)
-        stale = set(board.stale)
+        snapshot, touched = ctx.own(NodeSnapshot), set(ctx.notices.nodes)
+        stale = set(snapshot.stale)
         ctx.reindex()
         fresh, ctx.index = ctx.index, kept
-        ctx.put_own(board)
-        board.stale, ctx.notices.nodes = stale, touched
+        ctx.put_own(snapshot)
+        snapshot.stale, ctx.notices.nodes = stale, touched
         assert _filled(fresh) == _filled(kept)
 
     @invariant()

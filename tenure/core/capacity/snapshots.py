@@ -1,9 +1,10 @@
-"""The board: what policies see of the nodes, kept between events.
+"""The snapshot: what policies see of the nodes, kept between events.
 
 An event touches a few nodes, a scheduling pass looks at all. So each node has a place in arrays,
-and only nodes on which something changed (``Board.stale``) are read again. What depends on the time
-is worked out of the arrays whenever the board is looked at. ``problem`` compares a board with one
-that was just made; the simulator asks it after every batch. Owns ``Board``.
+and only nodes on which something changed (``NodeSnapshot.stale``) are read again. What depends on
+the time is worked out of the arrays whenever the snapshot is looked at. ``problem`` compares a
+snapshot with one that was just made; the simulated fleet asks it after every batch. Owns
+``NodeSnapshot``.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Columns:
 class Kind:
     """Jobs to which filters say the same: ``job`` is one of them, ``passes`` (n,) the answer.
 
-    ``serving`` is the nodes among these that would serve it, as of the board's ``turn``.
+    ``serving`` is the nodes among these that would serve it, as of the snapshot's ``turn``.
     """
 
     job: Job
@@ -100,10 +101,10 @@ class Row:
 KindKey = tuple[tuple[Constraint, ...], tuple[str, ...], str, bool, bool]
 
 
-class Board(Owned):
+class NodeSnapshot(Owned):
     """Arrays over the nodes, and what was worked out from them.
 
-    ``stale`` nodes are to be read anew, and those that the executors of ``stale_jobs`` are on.
+    ``stale`` nodes are to be read anew, and those of the executors of changed jobs.
     """
 
     hears = frozenset((Change.NODE, Change.LOAD, Change.COST, Change.GONE, Change.JOB))
@@ -288,7 +289,7 @@ class Board(Owned):
     # the check
 
     def problem(self, ctx: Context) -> str:
-        """Return in what the board differs from one made from the records now, or ""."""
+        """Return in what the snapshot differs from one made from the records now, or ""."""
         mine, fresh = self.scene(ctx), _fresh(ctx)
         for field in fields(ClusterView):
             name = field.name
@@ -339,31 +340,31 @@ def _rows(running: Running) -> list[tuple[int, ...]]:
     return sorted(zip(*columns, strict=True))
 
 
-def board_of(ctx: Context) -> Board:
-    """Return the board of a fleet, made when first asked for."""
-    return ctx.own(Board)
+def snapshot_of(ctx: Context) -> NodeSnapshot:
+    """Return the snapshot of a fleet, made when first asked for."""
+    return ctx.own(NodeSnapshot)
 
 
 def scene(ctx: Context) -> Scene:
     """Return all nodes as policies see them now."""
-    return board_of(ctx).scene(ctx)
+    return snapshot_of(ctx).scene(ctx)
 
 
 def filter_turn(ctx: Context) -> int:
     """Return a number that is the same as long as filters say the same of all nodes."""
-    return board_of(ctx).filter_turn(ctx)
+    return snapshot_of(ctx).filter_turn(ctx)
 
 
 def ask_now(ctx: Context, job: Job, executors: int = 0) -> Ask:
     """Return a job as a policy sees it now; ``executors`` 0 means all of them."""
     usable = scene(ctx).usable
-    return room.ask_of(ctx, job, usable & board_of(ctx).passes(ctx, job), executors)
+    return room.ask_of(ctx, job, usable & snapshot_of(ctx).passes(ctx, job), executors)
 
 
 def queued(ctx: Context, jobs: Sequence[Job]) -> list[Queued]:
     """Return jobs as the admission test sees them: nodes that are busy switching count."""
     scene(ctx)
-    return board_of(ctx).queued(ctx, jobs)
+    return snapshot_of(ctx).queued(ctx, jobs)
 
 
 def _fresh(ctx: Context) -> Scene:
@@ -371,7 +372,7 @@ def _fresh(ctx: Context) -> Scene:
     kept = ctx.own(room.Loads)
     ctx.put_own(room.Loads())
     try:
-        return Board().scene(ctx)
+        return NodeSnapshot().scene(ctx)
     finally:
         ctx.put_own(kept)
 

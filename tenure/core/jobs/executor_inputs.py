@@ -102,7 +102,7 @@ def least_read_us(ctx: Context, job: Job, given: DatasetInput) -> int:
     it read at best, so that no promise is made that reading alone breaks.
     """
     here = snapshots.scene(ctx)
-    passes = snapshots.board_of(ctx).passes(ctx, job)
+    passes = snapshots.snapshot_of(ctx).passes(ctx, job)
     names = {node.name for node, is_fit in zip(here.nodes, passes, strict=True) if is_fit}
     numbers = some_of(given.blocks, prefetch_inputs.most(ctx))
     total_us = 0

@@ -1,4 +1,4 @@
-"""The board says what the records say, whatever happened since it was read."""
+"""The snapshot says what the records say, whatever happened since it was read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def fleet() -> Bench:
 
 def check(bench: Bench) -> None:
     ctx = bench.state.ctx
-    assert snapshots.board_of(ctx).problem(ctx) == ""
+    assert snapshots.snapshot_of(ctx).problem(ctx) == ""
 
 
 def open_of(bench: Bench, kind: str) -> list[DurableEffect]:
@@ -100,12 +100,12 @@ def test_a_sweep_has_only_nodes_read_anew_on_which_an_amount_changed() -> None:
         check(bench)
         profile = Profile(service.id, Resources(cpu_m, 1 << 20), samples, samples * US)
         bench.say(UsageObserved(at_us=0, profiles=(profile,), foreign={"b": use}))
-        found = snapshots.board_of(bench.state.ctx).stale
+        found = snapshots.snapshot_of(bench.state.ctx).stale
         assert (service.node in found, "b" in found) == (there, elsewhere)
         assert bench.state.ctx.learned.profiles[service.id] is profile
     check(bench)
     bench.say(UsageObserved(at_us=0, foreign={"b": Resources()}))
-    assert snapshots.board_of(bench.state.ctx).stale == {"b"}
+    assert snapshots.snapshot_of(bench.state.ctx).stale == {"b"}
     check(bench)
 
 

@@ -105,7 +105,7 @@ def test_a_promise_is_not_kept_for_another_fleet() -> None:
     ctx = desk.bench.state.ctx
     joint_admission.expect(ctx, [desk.job("x", due_s=30), desk.job("y", due_s=30)])
     assert joint_admission.promised(ctx, "x") is not None
-    snapshots.board_of(ctx).stale.add("a")
+    snapshots.snapshot_of(ctx).stale.add("a")
     assert joint_admission.promised(ctx, "x") is None
 
 

@@ -14,7 +14,7 @@ from tests.unit.core.bench import Bench, node
 
 
 @pytest.mark.parametrize(
-    "kind", [room.Loads, snapshots.Board, harvestable.Looks, queue_plan.Memory]
+    "kind", [room.Loads, snapshots.NodeSnapshot, harvestable.Looks, queue_plan.Memory]
 )
 def test_what_is_worked_out_of_records_goes_when_others_are_loaded(kind: type[Owned]) -> None:
     bench = Bench(node("a"))
