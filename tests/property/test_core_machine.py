@@ -340,7 +340,7 @@ def _filled(index: Any) -> dict[str, Any]:
         value = getattr(index, name)
         is_map = isinstance(value, dict)
         found[name] = {k: v for k, v in value.items() if v} if is_map else value
-    found["strands"] = {
+    found["tasks_by_stage"] = {
         key: _looked_through(stage_tasks) for key, stage_tasks in index.tasks_by_stage.items()
     }
     return found
