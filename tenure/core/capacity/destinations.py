@@ -1,4 +1,4 @@
-"""Seats for what leaves a node: the other nodes' room, less what one plan has given away already.
+"""Where what leaves a node may go: the other nodes' room, less what one plan has given away.
 
 A plan asks for many containers over many nodes. So what all have in common is read once: the nodes
 of a generation, which of them take new work, and their room as one array; whether a container fits
@@ -26,7 +26,7 @@ MAX_TOLD = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Destination:
     """A place that was found: the node, and how many nodes had fitted."""
 
     node: str
@@ -34,7 +34,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class NoSeat:
+class NoDestination:
     """Why no node fits. ``nodes`` is how many there are, ``told`` (name, code) of the first ones.
 
     ``short`` is the dimension that most often lacks on nodes that filters leave, "" where filters
@@ -51,7 +51,7 @@ class _Ground:
     """The other nodes of one generation in the order of their names, and what all ask of them.
 
     ``bars`` codes of the filter that keeps all new work away ("" none); ``is_open`` (n,) marks
-    those without; ``free`` (n, 4) in the order of DIMENSIONS, changed as seats are taken;
+    those without; ``free`` (n, 4) in the order of DIMENSIONS, changed as destinations are taken;
     ``is_stated`` (n, 4) the dimensions that count; ``place`` (n,) the position in the view.
     """
 
@@ -64,7 +64,7 @@ class _Ground:
     place: Ints
 
 
-class Seats:
+class Destinations:
     """Places on all nodes but one; reads only, and is good for one plan at one moment."""
 
     def __init__(self, ctx: Context, source: str) -> None:
@@ -86,8 +86,10 @@ class Seats:
             self._homes[generation] = room.home(self._ctx, generation)
         return self._homes[generation]
 
-    def find(self, service: Service, generation: str, avoid: Sequence[str]) -> Seat | NoSeat:
-        """Take a seat, on a node outside ``avoid`` if there is one: O(nodes), vectorised.
+    def find(
+        self, service: Service, generation: str, avoid: Sequence[str]
+    ) -> Destination | NoDestination:
+        """Take a node, one outside ``avoid`` if there is one: O(nodes), vectorised.
 
         Nodes that hold no image of the service or bind its ports are left out.
         """
@@ -101,7 +103,7 @@ class Seats:
             return self._nowhere(service, generation, short)
         index = self._choose(service, ground, _without(ground, fits, avoid))
         self._take(service, ground, index, need)
-        return Seat(ground.nodes[index].name, int(np.count_nonzero(fits)))
+        return Destination(ground.nodes[index].name, int(np.count_nonzero(fits)))
 
     def _ground(self, generation: str) -> _Ground:
         if generation not in self._grounds:
@@ -201,7 +203,7 @@ class Seats:
 
     # refusals
 
-    def _nowhere(self, service: Service, generation: str, short: Bools) -> NoSeat:
+    def _nowhere(self, service: Service, generation: str, short: Bools) -> NoDestination:
         """Say what lacks: room where filters leave any node, else what they say."""
         ground = self._ground(generation)
         holds = self._holders(service, generation)
@@ -215,7 +217,7 @@ class Seats:
         for i, node in enumerate(ground.nodes[:MAX_TOLD]):
             code = ground.bars[i] or ("" if holds[i] else "image") or ("port" if bound[i] else "")
             told.append((node.name, code or f"no_room_{DIMENSIONS[int(np.argmax(short[i]))]}"))
-        return NoSeat(len(ground.nodes), tuple(told), name if most else "")
+        return NoDestination(len(ground.nodes), tuple(told), name if most else "")
 
 
 def _without(ground: _Ground, fits: Bools, avoid: Sequence[str]) -> Bools:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tenure.core.attempts import tombstones
 from tenure.core.blocks import replicas
 from tenure.core.capacity import room
-from tenure.core.capacity.destinations import NoSeat, Seats
+from tenure.core.capacity.destinations import Destinations, NoDestination
 from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.move_records import choice_of
 from tenure.core.state.context import Context
@@ -43,11 +43,11 @@ def plan(ctx: Context, node: Node, setbacks: Mapping[str, Setback]) -> DrainPlan
     O(services there x nodes of their generation). Reads only.
     """
     leaving = [s for s in ctx.services_on(node.name) if ctx.move_of(s.id) is None]
-    seats = Seats(ctx, node.name)
+    destinations = Destinations(ctx, node.name)
     moves, blockers = [], []
     for service in sorted(leaving, key=lambda s: _by_size(ctx, s)):
         setback = setbacks.get(service.id)
-        found = _held(ctx, node, service, setback) or _seated(ctx, seats, service, setback)
+        found = _held(ctx, node, service, setback) or _destined(ctx, destinations, service, setback)
         if isinstance(found, Blocker):
             blockers.append(found)
         else:
@@ -200,18 +200,20 @@ def _answers(node: Node) -> bool:
     return node.power is Power.ON and node.reach is Reach.OK
 
 
-def _seated(
-    ctx: Context, seats: Seats, service: Service, setback: Setback | None
+def _destined(
+    ctx: Context, destinations: Destinations, service: Service, setback: Setback | None
 ) -> PlannedMove | Blocker:
     """Give a service its place, or say why there is none."""
-    generation = seats.home(service.generation)
-    seat = seats.find(service, generation, setback.avoid if setback is not None else ())
-    if isinstance(seat, NoSeat):
-        return _nowhere(service, generation, seat)
-    reason = f"{ctx.params.service_policy} over {seat.count} nodes that fit"
-    if ctx.tables.nodes[seat.node].power is not Power.ON:
+    generation = destinations.home(service.generation)
+    destination = destinations.find(
+        service, generation, setback.avoid if setback is not None else ()
+    )
+    if isinstance(destination, NoDestination):
+        return _nowhere(service, generation, destination)
+    reason = f"{ctx.params.service_policy} over {destination.count} nodes that fit"
+    if ctx.tables.nodes[destination.node].power is not Power.ON:
         reason = "no node that is on fits; this one is switched on"
-    choice = choice_of(ctx, service, seat.node)
+    choice = choice_of(ctx, service, destination.node)
     if not choice.kind:
         remedy = f"tenure container rm {service.name}, and create it again: it goes elsewhere"
         return _stuck(service, "not_movable", f"may not be moved: {choice.why}", remedy)
@@ -219,7 +221,7 @@ def _seated(
         container=service.id,
         name=service.name,
         incarnation=service.incarnation,
-        target=seat.node,
+        target=destination.node,
         generation=generation,
         method=choice.method,
         reason=reason,
@@ -227,7 +229,7 @@ def _seated(
     )
 
 
-def _nowhere(service: Service, generation: str, none: NoSeat) -> Blocker:
+def _nowhere(service: Service, generation: str, none: NoDestination) -> Blocker:
     """Name what is missing: room where filters leave any node, else what they say."""
     if not none.nodes:
         text = f"cannot go anywhere: there is no other node of generation {generation}"

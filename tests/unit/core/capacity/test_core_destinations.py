@@ -1,4 +1,4 @@
-"""Seats for what leaves a node: every answer is what the filters say node by node."""
+"""Destinations for what leaves a node: every answer is what the filters say node by node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tenure.core.capacity import room
-from tenure.core.capacity.destinations import NoSeat, Seats
+from tenure.core.capacity.destinations import Destinations, NoDestination
 from tenure.core.lifecycle import drain_plan
 from tenure.core.state.context import Context
 from tenure.model.container import ContainerState, Service
@@ -83,23 +83,25 @@ def codes(ctx: Context, service: Service) -> dict[str, str]:
 def test_it_says_what_the_filters_say(seed: int) -> None:
     dice = Random(seed)
     ctx = fleet(dice.randrange(2, 14), dice.randrange(4, 40), dice)
-    seats = Seats(ctx, SOURCE)
+    destinations = Destinations(ctx, SOURCE)
     for service in ctx.services_on(SOURCE):
         due = codes(ctx, service)
         fits = {name for name, code in due.items() if not code}
-        seat = seats.find(service, "young", ())
-        if isinstance(seat, NoSeat):
+        destination = destinations.find(service, "young", ())
+        if isinstance(destination, NoDestination):
             assert not fits
-            assert seat.nodes == len(due)
-            assert dict(seat.told) == {name: due[name] for name in sorted(due)[:10]}
-            assert bool(seat.short) == any(code.startswith("no_room") for code in due.values())
+            assert destination.nodes == len(due)
+            assert dict(destination.told) == {name: due[name] for name in sorted(due)[:10]}
+            assert bool(destination.short) == any(
+                code.startswith("no_room") for code in due.values()
+            )
             continue
-        assert seat.node in fits
-        assert seat.count == len(fits)
+        assert destination.node in fits
+        assert destination.count == len(fits)
         is_on = {name for name in fits if ctx.tables.nodes[name].power is Power.ON}
-        assert seat.node in (is_on or fits)
+        assert destination.node in (is_on or fits)
         # what the plan gave away is what a service there would take
-        ctx.put_service(replace(service, node=seat.node))
+        ctx.put_service(replace(service, node=destination.node))
 
 
 def test_a_plan_asks_about_nodes_once_not_for_each_container() -> None:
