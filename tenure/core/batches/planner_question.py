@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tenure.core.dispatch.dispatch_list import Listing
+from tenure.core.dispatch.listing import Listing
 from tenure.core.dispatch.planner_inputs import Survey
 from tenure.core.state.owned import Owned
 from tenure.model.batch import Task

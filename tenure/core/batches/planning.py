@@ -4,8 +4,7 @@ Theory of operation. A submission that is not refused at once waits for a plan, 
 it is told within ``Params.reply_us`` that there is none. One question is open at a time: all open
 batches in the order of their arrival, and those that wait. The answer accepts or refuses each
 whole. What it says of when and where tasks begin is kept as the schedules of the batches and
-enacted by ``dispatch_list``. Where the plan is not proven, it is asked for once more with more
-time.
+enacted by ``dispatch_list``. A plan that is not proven is asked for once more, with more time.
 
 A question about a thousand nodes, and an answer for ten thousand tasks, are worked on in slices
 (``work_limits``), with other events between: a question is first a ``Draft``, an answer an
@@ -31,6 +30,7 @@ from tenure.core.batches import drafts, plan_drift
 from tenure.core.batches.planner_question import Aim, Asked, Draft, Intake, Offering, Planning
 from tenure.core.capacity import forecasts
 from tenure.core.dispatch import dispatch_list, input_replicas, planner_inputs, shuffle_sizes
+from tenure.core.dispatch.listing import Listing
 from tenure.core.state import idempotency, schedule_parts, work_limits
 from tenure.core.state.context import Context
 from tenure.model.batch import Batch, Forecasted
@@ -319,7 +319,7 @@ def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
         ctx.own(Planning).told.clear()
         return
     made = (task for command in coming for task in drafts.tasks_of(ctx, command))
-    listing = dispatch_list.Listing(ctx, found, coming)
+    listing = Listing(ctx, found, coming)
     ctx.own(Planning).intake = Intake(asked, answer, found, tuple(coming), made, listing)
     _take_in(ctx)
 
@@ -372,7 +372,7 @@ def _conclude(ctx: Context, intake: Intake) -> None:
     is_open = any(not schedule.is_proven for schedule in intake.answer.schedules)
     is_longer = ctx.params.plan_limit_us > ctx.params.answer_us
     state.is_improving = bool(accepted) and is_open and is_longer
-    dispatch_list.adopt(ctx, intake.listing)
+    dispatch_list.adopt(ctx, intake.listing.dispatch)
 
 
 def _refuse(ctx: Context, command: SubmitBatch, code: str, detail: str) -> None:

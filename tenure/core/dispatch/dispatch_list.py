@@ -9,7 +9,7 @@ apart until the turn of these has come, so that however many there are, they hol
 are sent ahead: a task gets its container and its input shortly before it is due, and takes room of
 its node only when it begins.
 
-What is here is worked out of the schedules when these change: a ``Listing`` is made in slices and
+What is here is worked out of the schedules when these change: a ``listing`` is made in slices and
 adopted at once; what nodes began since the plan was asked for, and what lies there, is taken off
 node by node before any is served (``_reconcile``). Nodes are served in slices too, in a circle.
 After a restart all is planned anew. Owns ``DispatchList``.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tenure.core.attempts import tasks
@@ -29,10 +29,8 @@ from tenure.core.nodes import harvestable
 from tenure.core.state import work_limits
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
-from tenure.model.batch import Batch, BatchSpec, StageSpec, Task, TaskState
-from tenure.model.events import SubmitBatch
+from tenure.model.batch import Batch, StageSpec, Task, TaskState
 from tenure.model.node import Node
-from tenure.model.planning import Schedule
 from tenure.model.resources import Resources, exhausted, total
 from tenure.model.units import US, iso
 
@@ -93,52 +91,6 @@ class DispatchList(Owned):
     cursors: dict[Key, int] = field(default_factory=dict)
 
 
-class Listing:
-    """A dispatch list in the making: of the schedules of open batches and those to be accepted."""
-
-    def __init__(
-        self, ctx: Context, schedules: Mapping[str, Schedule], coming: Sequence[SubmitBatch]
-    ) -> None:
-        open_ = (ctx.tables.batches[key] for key in sorted(ctx.index.open_batches))
-        rows = [(batch.id, batch.seq, batch.spec) for batch in open_ if not batch.is_ending]
-        first = ctx.meta.next_seq
-        rows += [(one.batch, first + n, one.spec) for n, one in enumerate(coming)]
-        self._slice, self._nodes = ctx.work, ctx.tables.nodes
-        self._specs = {key: spec for key, _, spec in rows}
-        self._entries = _entries([row for row in rows if row[0] in schedules], schedules)
-        self.dispatch = DispatchList()
-
-    def go_on(self) -> bool:
-        """List starts; return whether that was the last. The rest is for the next transaction."""
-        for node, entry in self._entries:
-            self.dispatch.entries.setdefault(node, []).append(entry)
-            key = entry.batch, entry.stage
-            self.dispatch.left[key] = self.dispatch.left.get(key, 0) + entry.count
-            self.dispatch.latest[key] = max(self.dispatch.latest.get(key, 0), entry.at_us)
-            end_us = entry.at_us + self._task_us(node, entry)
-            self.dispatch.ends_us[key] = max(self.dispatch.ends_us.get(key, 0), end_us)
-            self._slice.spend(work_limits.ENTRY)
-            if self._slice.is_spent:
-                return False
-        return True
-
-    def _task_us(self, name: str, entry: Entry) -> int:
-        node = self._nodes.get(name)
-        stage = self._specs[entry.batch].stage(entry.stage)
-        return 0 if node is None else harvestable.task_us(stage, node)
-
-
-def _entries(
-    rows: Sequence[tuple[str, int, BatchSpec]], schedules: Mapping[str, Schedule]
-) -> Iterator[tuple[str, Entry]]:
-    """Yield the planned starts of batches (id, order of arrival, what it is), with their nodes."""
-    for key, seq, spec in rows:
-        matched = {stage.name for stage in spec.stages if is_matched(stage)}
-        for s in schedules[key].starts:
-            if s.stage not in matched:
-                yield s.node, Entry(s.at_us, seq, key, s.stage, s.count, s.brought)
-
-
 def is_matched(stage: StageSpec) -> bool:
     """Whether the tasks of a stage begin as they are matched, not by the plan: over HDFS.
 
@@ -147,9 +99,9 @@ def is_matched(stage: StageSpec) -> bool:
     return stage.dataset is not None and stage.dataset.is_external
 
 
-def adopt(ctx: Context, listing: Listing) -> None:
-    """Have nodes begin by a listing from now on."""
-    taken, dispatch = ctx.own(DispatchList).placed, listing.dispatch
+def adopt(ctx: Context, dispatch: DispatchList) -> None:
+    """Have nodes begin by a list from now on."""
+    taken = ctx.own(DispatchList).placed
     ctx.put_own(dispatch)
     dispatch.taken = taken
     busy = (name for name, keys in ctx.index.tasks.items() if keys)
