@@ -51,5 +51,8 @@ class Access(Protocol):
         where it cannot be stored.
         """
 
-    async def revoke_token(self, name: str) -> TokenRecord:
-        """Revoke a token at once. Raises NotFound, Conflict (a built-in one), Unavailable."""
+    def end_token(self, name: str) -> TokenRecord:
+        """Revoke a token until a restart. Raises NotFound, Conflict (a built-in one)."""
+
+    async def store_tokens(self) -> None:
+        """Store the tokens as they are. Raises Unavailable."""

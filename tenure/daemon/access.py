@@ -58,9 +58,13 @@ class Access:
         """Make a token. Raises as ``Tokens.make`` does."""
         return await self._tokens.make(name, role, expires_us=expires_us, made_by=made_by)
 
-    async def revoke_token(self, name: str) -> TokenRecord:
-        """Revoke a token at once. Raises as ``Tokens.revoke`` does."""
-        return await self._tokens.revoke(name)
+    def end_token(self, name: str) -> TokenRecord:
+        """Revoke a token until a restart. Raises as ``Tokens.end`` does."""
+        return self._tokens.end(name)
+
+    async def store_tokens(self) -> None:
+        """Store the tokens as they are. Raises as ``Tokens.store`` does."""
+        await self._tokens.store()
 
 
 def _height(role: Role) -> int:

@@ -115,10 +115,10 @@ class Tokens:
             digest = digest_of(text.encode())
             record = TokenRecord(name, role, digest, self._now_us(), made_by, expires_us)
             kept = self._with_room(name)
+            gone = set(self._by_name) - {one.name for one in kept}
             await self._store([*kept, record])
-            # the built-in ones as they are by now: the root token may have been replaced meanwhile
-            builtin = [r for r in self._by_name.values() if r.is_builtin]
-            self._keep([*(r for r in kept if not r.is_builtin), *builtin, record])
+            # as they are by now: meanwhile one may have been revoked, and the root token replaced
+            self._keep([*(r for r in self._by_name.values() if r.name not in gone), record])
             return record, text
 
     def _require_free(self, name: str) -> None:
@@ -141,23 +141,31 @@ class Tokens:
         return kept
 
     async def revoke(self, name: str) -> TokenRecord:
-        """Revoke a token at once; one that is revoked already stays so.
+        """Revoke a token at once, and store that. Raises as ``end`` and ``store`` do."""
+        record = self.end(name)
+        await self.store()
+        return record
 
-        Raises NotFound, Conflict for a built-in one, Unavailable where it cannot be stored: then it
-        is refused only until a restart.
+    def end(self, name: str) -> TokenRecord:
+        """Revoke a token until a restart; one that is revoked already stays so.
+
+        It waits for no disk. Raises NotFound, and Conflict for a built-in one.
         """
+        record = self._by_name.get(name)
+        if record is None:
+            raise NotFound(f"no token {name[:80]!r}; `tenure token ls` lists them")
+        if record.is_builtin:
+            told = f"{name} is the daemon's own: put another into its file and send SIGHUP"
+            raise Conflict(told, code="builtin_token")
+        if record.revoked_us is None:
+            record = replace(record, revoked_us=self._now_us())
+            self._keep(record if r.name == name else r for r in list(self._by_name.values()))
+        return record
+
+    async def store(self) -> None:
+        """Store the tokens as they are. Raises Unavailable where they cannot be."""
         async with self._changing:
-            record = self._by_name.get(name)
-            if record is None:
-                raise NotFound(f"no token {name[:80]!r}; `tenure token ls` lists them")
-            if record.is_builtin:
-                told = f"{name} is the daemon's own: put another into its file and send SIGHUP"
-                raise Conflict(told, code="builtin_token")
-            if record.revoked_us is None:
-                record = replace(record, revoked_us=self._now_us())
-                self._keep(record if r.name == name else r for r in list(self._by_name.values()))
-            await self._store(self.records())  # again where it failed before
-            return record
+            await self._store(self.records())
 
     async def _store(self, records: Sequence[TokenRecord]) -> None:
         if self._path is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import grp
 import http.client
 import json
@@ -10,6 +11,7 @@ import re
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from tenure.api.identity import common_name
 from tenure.api.listeners import SHARED_MODE, SOCKET_MODE, bind
 from tenure.api.routes import ENDPOINTS
 from tenure.daemon.access import Access
+from tenure.daemon.tokens import ROOT, Tokens
 from tenure.model.roles import NEEDS, Role
 from testbed import bounded
 from tests.api.fleet import CoreBackend
@@ -219,6 +222,36 @@ def test_a_stream_ends_with_its_token(server: Server) -> None:
         drained(ann)
         assert bob.recv(4096)  # the others go on
     assert server.get("/v1/nodes").status == 200
+
+
+class SlowDisk(Tokens):
+    """Tokens on a disk that stands still until it is ``released``."""
+
+    def __init__(self) -> None:
+        super().__init__(None, lambda: time.time_ns() // 1000)
+        self.released = threading.Event()
+
+    async def store(self) -> None:
+        await asyncio.to_thread(self.released.wait, WAIT_S)
+        await super().store()
+
+
+def test_a_stream_ends_with_its_token_though_the_disk_stands_still(folder: Path) -> None:
+    tokens = SlowDisk()
+    tokens.build_in(ROOT, Role.ADMIN, TOKEN)
+    server = Server(folder, access=Access(tokens))
+    text = server.post("/v1/tokens", {"name": "ann", "role": "read"}).json["token"]
+    revoking = threading.Thread(target=server.send, args=("DELETE", "/v1/tokens/ann"))
+    try:
+        with streamed(server, text) as ann:
+            revoking.start()
+            drained(ann)
+        assert revoking.is_alive()
+        assert over_tcp(server, text).status == 401
+    finally:
+        tokens.released.set()
+        revoking.join(WAIT_S)
+        server.close()
 
 
 def test_a_stream_ends_when_its_token_expires(server: Server) -> None:

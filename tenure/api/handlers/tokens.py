@@ -10,7 +10,6 @@ from tenure.api.schemas.queries import PageQuery
 from tenure.api.schemas.tokens import TokenRequest
 from tenure.api.streams import end_streams_of
 from tenure.api.tokenviews import token_view
-from tenure.model.errors import Unavailable
 from tenure.model.roles import Role, TokenRecord
 from tenure.model.units import seconds_to_us
 
@@ -46,11 +45,8 @@ async def listing(call: Call) -> web.StreamResponse:
 
 async def revoke(call: Call) -> web.Response:
     """Revoke a token; the next request with it is refused, and its open streams end."""
-    name, app = call.part("name"), call.request.app
-    try:
-        record = await call.options.access.revoke_token(name)
-    except Unavailable:  # revoked, but only until a restart
-        end_streams_of(app, name)
-        raise
-    end_streams_of(app, name)
+    access, name = call.options.access, call.part("name")
+    record = access.end_token(name)
+    end_streams_of(call.request.app, name)
+    await access.store_tokens()  # where that fails, it is revoked, but only until a restart
     return call.json(token_view(record, call.backend.now_us()))

@@ -110,6 +110,26 @@ def test_a_root_token_that_is_replaced_while_another_is_stored_stays_replaced(
     assert {record.name for record in tokens.records()} == {ROOT, "ann"}
 
 
+def test_one_that_is_revoked_while_another_is_stored_stays_revoked(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    tokens = Tokens.open(path, Wall())
+    eve = made(tokens, "eve")
+
+    async def revoked_meanwhile() -> None:
+        making = asyncio.create_task(tokens.make("ann", Role.READ, expires_us=None, made_by=ROOT))
+        await asyncio.sleep(0)  # its file is being written
+        assert not making.done()
+        tokens.end("eve")
+        await making
+        await tokens.store()
+
+    asyncio.run(revoked_meanwhile())
+    for known in (tokens, Tokens.open(path, Wall())):
+        with pytest.raises(Unauthorized, match="eve is revoked"):
+            found(known, eve)
+        assert {record.name for record in known.records()} == {"ann", "eve"}
+
+
 def test_a_name_is_free_again_once_its_token_ended(tmp_path: Path) -> None:
     tokens = Tokens.open(tmp_path / FILE, Wall())
     first = made(tokens, "ann")
