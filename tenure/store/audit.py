@@ -78,13 +78,15 @@ class Audit:
         """
         audit = cls(path, keep_us)
         try:
-            audit._connect()
-        except (sqlite3.Error, OSError) as error:
-            if is_damage(error):
+            try:
+                audit._connect()
+            except (sqlite3.Error, OSError) as error:
+                if not is_damage(error):
+                    raise
                 audit._put_aside(error)
                 audit._connect()
-            else:
-                audit._failed(error)
+        except (sqlite3.Error, OSError) as error:
+            audit._failed(error)
         return audit
 
     def _put_aside(self, error: Exception) -> None:

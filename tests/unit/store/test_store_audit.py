@@ -194,3 +194,20 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path) -> None:
     noted(path, ROW)
     assert len(kept(path)) == 1
     assert (tmp_path / f"{FILE}.damaged").read_bytes().startswith(b"no database")
+
+
+def test_a_damaged_file_that_cannot_be_put_aside_keeps_no_daemon_from_its_start(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / FILE
+    path.write_bytes(b"no database at all" * 1000)
+    (tmp_path / f"{FILE}.damaged" / "in the way").mkdir(parents=True)
+
+    async def run() -> None:
+        audit = Audit.open(path, KEEP_US)
+        audit.note(ROW)
+        with pytest.raises(StoreUnavailable):
+            await audit.rows(0, 0, "", 1)
+        await audit.close()
+
+    asyncio.run(run())
