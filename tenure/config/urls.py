@@ -98,8 +98,8 @@ def check_redis_url(text: str) -> str:
 def _check_remote_redis(url: SplitResult) -> None:
     """Raise ValueError where anyone on the network could write to this Redis, or pose as it."""
     options = dict(parse_qsl(url.query))
-    if url.scheme == "rediss" and options.get("ssl_cert_reqs") in ("none", "optional"):
-        raise ValueError("turns the check of the certificate off; leave ssl_cert_reqs out")
+    if url.scheme == "rediss":
+        _require_checked(url)
     if url.scheme == "rediss" and options.get("ssl_certfile"):
         return
     if not (url.password or options.get("password")):
@@ -107,6 +107,14 @@ def _check_remote_redis(url: SplitResult) -> None:
             "needs a password off this machine, for who writes to Redis starts cycles: "
             "rediss://:PASSWORD@host:6379/0, and requirepass in Redis (redis:// goes in clear)"
         )
+
+
+def _require_checked(url: SplitResult) -> None:
+    """Raise ValueError where an option takes away the check of Redis's certificate, or its name."""
+    checked = {"ssl_cert_reqs": "required", "ssl_check_hostname": "true"}
+    for name, value in parse_qsl(url.query, keep_blank_values=True):
+        if name in checked and value.casefold() != checked[name]:
+            raise ValueError(f"turns the check of the certificate off; leave {name} out")
 
 
 def check_influx_url(text: str) -> str:

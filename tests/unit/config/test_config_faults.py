@@ -132,6 +132,12 @@ CLOUD = "driver: libcloud, provider: ec2, credentials: /dev/../etc/passwd"
         ("redis: {url: 'rediss://r'}", "redis.url", "needs a password off this machine"),
         ("redis: {url: 'redis://ada:@r'}", "redis.url", "needs a password off this machine"),
         ("redis: {url: 'rediss://:p@r?ssl_cert_reqs=none'}", "redis.url", "check of the certific"),
+        ("redis: {url: 'rediss://:p@r?ssl_cert_reqs='}", "redis.url", "check of the certificate"),
+        ("redis: {url: 'rediss://:p@r?ssl_check_hostname=no'}", "redis.url", "check of the cert"),
+        (
+            "redis: {url: 'rediss://:p@r?ssl_cert_reqs=none&ssl_cert_reqs=required'}",
+            *("redis.url", "check of the certificate"),  # the first counts
+        ),
         ("stats: {driver: graphite}", "stats.driver", "must be 'embedded' or 'influx'"),
         ("stats: {driver: influx}", "stats", "driver influx needs a url"),
         ("stats: {url: 'http://db:8086'}", "stats.url", "set driver: influx"),
