@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+import sys
 from typing import Annotated
 
 import typer
@@ -54,6 +57,17 @@ def make(
     until = f" until {made['expires_at']}" if made["expires_at"] else ""
     session.out.note(f"token {name} may {role.value}{until}; it is shown this once:")
     session.out.data(made, lambda found: session.out.write(found["token"]))
+    if _is_read_by_others():
+        session.out.note("the file that it went to may be read by others: chmod 600 it")
+
+
+def _is_read_by_others() -> bool:
+    """Whether standard output is a file that other users may read."""
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 @verb(app, "ls")

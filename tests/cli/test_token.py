@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from testbed import bounded
 from tests.api.server import JOB, Server
 from tests.cli.conftest import Tenure
 
@@ -72,6 +75,26 @@ def test_revoking_several_goes_on_after_one_that_is_not_there(tenure: Tenure) ->
     ran = tenure("token", "revoke", "eve", "a", "-q")
     assert (ran.code, ran.lines) == (1, ["a"])
     assert "no token 'eve'" in ran.err
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [(0o644, True), (0o600, False)])
+def test_a_token_that_goes_where_others_read_it_is_told(
+    server: Server, tmp_path: Path, mode: int, is_told: bool
+) -> None:
+    file = tmp_path / "ann.token"
+    file.touch()
+    file.chmod(mode)
+    argv = ["token", "make", "ann", "--role", "read", "--host", f"unix://{server.socket}"]
+    with file.open("w") as out:
+        ran = bounded.run(
+            [sys.executable, "-c", "from tenure.cli.main import main; main()", *argv],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ran.returncode == 0, ran.stderr
+    assert file.read_text().startswith("tenure_")
+    assert ("chmod 600 it" in ran.stderr) is is_told
 
 
 def test_a_role_that_is_none(tenure: Tenure) -> None:
