@@ -90,6 +90,8 @@ def test_job_faults(server: Server, change: dict[str, Any], field: str) -> None:
 CONTAINER_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"name": "a/b"}, "name"),
     ({"name": "x"}, "name"),
+    ({"name": "tenure-j-0123456789ab-0-1"}, "name"),  # an executor's, with an image's labels
+    ({"name": "tenured-agent"}, "name"),
     ({"Image": None}, "Image"),
     ({"Image": "absent:1"}, "Image"),
     ({"Imgae": "web:1"}, "Imgae"),

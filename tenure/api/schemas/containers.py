@@ -6,9 +6,10 @@ itself, and that no field is misspelt: Docker would pass over it in silence.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, create_model
+from pydantic import AfterValidator, ConfigDict, Field, create_model
 
 from tenure.api.schemas.docker import CONFIG_FIELDS, Argv, HostConfig, typed
 from tenure.api.schemas.fields import (
@@ -27,6 +28,7 @@ from tenure.api.schemas.fields import (
     Image as ImageName,
 )
 from tenure.model.errors import FieldError
+from tenure.model.facts import AGENT_NAME
 from tenure.model.resources import Resources
 
 MinAge = Annotated[float, Field(ge=0, le=MAX_TIME_S)]
@@ -43,6 +45,17 @@ class TenureOptions(Strict):
     migrate: Literal["live", "snapshot", "restart", "never"] | None = None
     min_age_s: MinAge | None = None
     overlap: bool | None = None
+
+
+#: Names of the containers of jobs and batches, and of a node's agent. The daemon knows them for its
+#: own by these, and by labels that an image may have as well.
+_OWN = re.compile(rf"tenure-.+-[0-9]+-[0-9]+|{AGENT_NAME}")
+
+
+def _free(name: str) -> str:
+    if _OWN.fullmatch(name):
+        raise ValueError("is as the daemon names its own containers; take another")
+    return name
 
 
 class _ContainerRequest(Strict):
@@ -66,7 +79,9 @@ class _ContainerRequest(Strict):
         }
     )
 
-    name: Name = Field(min_length=2, description="Unique among the containers of the fleet.")
+    name: Annotated[Name, AfterValidator(_free)] = Field(
+        min_length=2, description="Unique among the containers of the fleet."
+    )
     Image: ImageName
     Cmd: Argv = None
     Entrypoint: Argv = None
