@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiohttp import web
 
@@ -96,9 +97,11 @@ class Acceptor:
                 self._turn_away(conn)
                 continue
             self._open += 1
-            task = self._loop.create_task(self._serve(conn))
+            guard = Guard(self._make(), self._terms.patience, self._on_end)
+            self._guards.add(guard)
+            task = self._loop.create_task(self._serve(conn, guard))
             self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
+            task.add_done_callback(partial(self._arrived, conn, guard))
 
     def _turn_away(self, conn: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -109,10 +112,8 @@ class Acceptor:
                 conn.shutdown(socket.SHUT_WR)
         conn.close()
 
-    async def _serve(self, conn: socket.socket) -> None:
+    async def _serve(self, conn: socket.socket, guard: Guard) -> None:
         tls = self.tls
-        guard = Guard(self._make(), self._terms.patience, self._on_end)
-        self._guards.add(guard)
         wait_s = None if tls is None else HANDSHAKE_S
         try:
             await self._loop.connect_accepted_socket(
@@ -120,9 +121,15 @@ class Acceptor:
             )
         except OSError:
             self._give_up(guard, conn)  # a handshake that failed, or took too long
-        except BaseException:
+
+    def _arrived(self, conn: socket.socket, guard: Guard, task: asyncio.Task[None]) -> None:
+        """Give up what was not taken: a task that is cancelled before it begins runs nothing."""
+        self._arriving.discard(task)
+        if task.cancelled():
             self._give_up(guard, conn)
-            raise
+        elif (error := task.exception()) is not None:
+            self._give_up(guard, conn)
+            log.error("a connection could not be taken", exc_info=error)
 
     def _give_up(self, guard: Guard, conn: socket.socket) -> None:
         if not guard.was_made:

@@ -233,7 +233,7 @@ def test_patience_ends() -> None:
     begun = time.monotonic()
     with pytest.raises(DaemonUnreachable, match="no daemon answers"):
         Client(Target(host="127.0.0.1", port=1), patience_s=0.5).nodes()
-    assert 0.2 < time.monotonic() - begun < 30
+    assert 0.17 < time.monotonic() - begun < 30  # three waits, each of half its time at least
 
 
 def test_patience_bridges_a_restart(server: Server) -> None:
