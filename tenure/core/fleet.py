@@ -24,6 +24,7 @@ from tenure.core.routing import (
     ON_NODE_OFF,
     ON_POWER_OFF,
     WHERE_ROOM_CHANGED,
+    PutAside,
 )
 from tenure.core.services import services
 from tenure.core.services.migration import migrations
@@ -181,9 +182,14 @@ def _react(ctx: Context) -> None:
 
 
 def _postpone(ctx: Context) -> None:
-    """Leave reviews that keep causing each other to the next events: a defect, no reason to end."""
-    touched = sorted((*ctx.notices.jobs, *ctx.notices.services, *ctx.notices.tasks))
+    """Put reviews that keep causing each other aside for a second: a defect, no reason to end."""
+    notices, aside = ctx.notices, ctx.own(PutAside)
+    touched = sorted((*notices.jobs, *notices.services, *notices.tasks))
     among = ", ".join(touched[:MAX_TOLD]) or "the queue"
+    aside.jobs |= notices.jobs
+    aside.services |= notices.services
+    aside.tasks |= notices.tasks
+    notices.jobs, notices.services, notices.tasks = set(), set(), set()
     ctx.quarantine("fleet", "reviews", f"they keep causing each other, among them {among}")
     ctx.arm(ctx.now_us + US, MACHINE, "reviews")
 

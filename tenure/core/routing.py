@@ -1,8 +1,8 @@
 """Who sees what: events, timers, ends of effects, and the order in which machines are asked.
 
 Everything about the order of the machines stands here, with its reason; ``fleet`` only goes through
-it. Each function is given the context, and the key of what it is about. Owns nothing but the ends
-of the effects that are open.
+it. Each function is given the context, and the key of what it is about. Owns the ends of the
+effects that are open, and ``PutAside``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tenure.core.nodes import capacity_probes, power
 from tenure.core.services import requests, services, unplaced
 from tenure.core.services.migration import migrations, move_records
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.events import (
     AcceptTier,
     BlockDoubted,
@@ -250,8 +251,22 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
 }
 
 
+class PutAside(Owned):
+    """Who was to be reviewed and did not come to rest, by id: reviewed again after a while."""
+
+    def __init__(self) -> None:
+        self.jobs: set[str] = set()
+        self.services: set[str] = set()
+        self.tasks: set[str] = set()
+
+
 def _again(ctx: Context, key: str) -> None:
-    """Have the queue served again: reviews did not come to rest."""
+    """Have those that were put aside reviewed again, and the queue served."""
+    aside = ctx.own(PutAside)
+    ctx.notices.jobs |= aside.jobs
+    ctx.notices.services |= aside.services
+    ctx.notices.tasks |= aside.tasks
+    ctx.put_own(PutAside())
     ctx.is_room_changed = True
 
 

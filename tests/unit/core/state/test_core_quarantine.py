@@ -85,6 +85,7 @@ def test_reviews_that_cause_each_other_for_ever_do_not_end_the_daemon(
         bench.state.ctx.notices.jobs.add("one")
         bench.say(Tick(at_us=0))
         assert "one" in bench.state.ctx.quarantined["fleet", "reviews"]
+        assert not bench.state.ctx.notices.jobs, "put aside: others go on"
     wakeup_us = bench.state.wakeup_us()
     assert wakeup_us is not None
     assert wakeup_us <= bench.now_us + 1_000_000
