@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 
 from tenure.daemon.tokens import Tokens
-from tenure.model.roles import LADDER, Caller, Role, TokenRecord
+from tenure.model.roles import Caller, Role, TokenRecord, height
 
 log = logging.getLogger(__name__)
 #: The group that nobody has to have: it stands in the defaults.
@@ -46,7 +46,7 @@ class Access:
         if uid in (0, os.geteuid()):
             return Caller("peer", name, Role.ADMIN)
         held = [role for number, role in self._groups.items() if number in groups]
-        return Caller("peer", name, max(held, key=_height)) if held else None
+        return Caller("peer", name, max(held, key=height)) if held else None
 
     def tokens(self) -> Sequence[TokenRecord]:
         """Return the tokens, also those that have ended and are remembered."""
@@ -65,10 +65,6 @@ class Access:
     async def store_tokens(self) -> None:
         """Store the tokens as they are. Raises as ``Tokens.store`` does."""
         await self._tokens.store()
-
-
-def _height(role: Role) -> int:
-    return LADDER.index(role) if role in LADDER else -1
 
 
 def _by_number(groups: Mapping[str, Role]) -> dict[int, Role]:

@@ -27,11 +27,16 @@ LADDER = (Role.METRICS, Role.READ, Role.SUBMIT, Role.OPERATE, Role.ADMIN)
 _HEIGHT = {role: height for height, role in enumerate(LADDER)}
 
 
+def height(role: Role) -> int:
+    """Return the place of a role on the ladder; -1 for a worker, which stands beside it."""
+    return _HEIGHT.get(role, -1)
+
+
 def has_power_of(held: Role, needed: Role) -> bool:
     """Whether a role may do all that another one may."""
     if needed is Role.WORKER or held is Role.WORKER:
         return held is needed or held is Role.ADMIN
-    return _HEIGHT[held] >= _HEIGHT[needed]
+    return height(held) >= height(needed)
 
 
 @dataclass(frozen=True, slots=True)
