@@ -8,6 +8,7 @@ import json
 import logging
 import secrets
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any
@@ -22,7 +23,8 @@ from tenure.api.body import parse_json, require_few, require_plain
 from tenure.api.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
 from tenure.api.call import Call, checked_body, checked_query
 from tenure.api.endpoint import Endpoint
-from tenure.api.gate import Gate, bearer
+from tenure.api.fairness import FairLoop, charge
+from tenure.api.gate import UNLIMITED, Gate, bearer
 from tenure.api.guard import guard_of
 from tenure.api.handlers.events import TAIL, Tail
 from tenure.api.openapi import document
@@ -98,17 +100,24 @@ OPEN_PATHS = frozenset(
 
 
 def _gatekeeper(options: Options) -> Any:
-    gate = Gate(options)
+    gate, fair = Gate(options), FairLoop()
+
+    async def permitted(request: web.Request, handler: Next) -> web.StreamResponse:
+        """Check the role, in the one place where roles are checked."""
+        resource = request.match_info.route.resource
+        if resource is not None:  # None: there is no such path, or method
+            roles.need_of(request.method, resource.canonical).require(request[CALLER])
+        return await handler(request)
 
     @web.middleware
     async def keep(request: web.Request, handler: Next) -> web.StreamResponse:
-        """Find out who asks, and whether it may: the one place where roles are checked."""
+        """Find out who asks, whether it may, and when it is its turn."""
         caller = gate.check(request, is_open=request.path in OPEN_PATHS)
         request[CALLER] = caller
-        resource = request.match_info.route.resource
-        if resource is not None:  # None: there is no such path, or method
-            roles.need_of(request.method, resource.canonical).require(caller)
-        return await handler(request)
+        if caller is None or request.path == UNLIMITED:
+            fair.heard("" if caller is None else caller.key)
+            return await permitted(request, handler)
+        return await fair.serve(caller.key, lambda: permitted(request, handler))
 
     return keep
 
@@ -226,14 +235,20 @@ async def _taken(
     guard, caller = guard_of(request), request[CALLER]
     client = "unknown" if guard is None else guard.peer
     bulk = request.app[BULK]
-    with bulk.room(client, "" if caller is None else f"{caller.kind} {caller.name}", size):
+    with bulk.room(client, "" if caller is None else caller.key, size):
         raw = await _read(request, endpoint, options)
         if len(raw) <= AT_ONCE_BYTES:
             return _checked(endpoint, raw)
         if endpoint.body is not None:
             endpoint.body.model_rebuild()  # see ``complete``
         async with bulk.checking:
-            return await asyncio.to_thread(_checked, endpoint, raw)
+            begun_s = time.perf_counter()
+            try:
+                return await asyncio.to_thread(_checked, endpoint, raw)
+            finally:
+                charge(
+                    time.perf_counter() - begun_s
+                )  # the loop waits for the interpreter meanwhile
 
 
 def _checked(endpoint: Endpoint, raw: bytes) -> tuple[Any, BaseModel | None]:

@@ -88,7 +88,7 @@ def _subject(request: web.Request, response: web.StreamResponse | None) -> str:
 
 def _asker(request: web.Request, status: int) -> str:
     caller = request.get(CALLER)
-    named = "" if caller is None else f"{caller.kind} {caller.name}"
+    named = "" if caller is None else caller.key
     return f"{_origin(request)} {named} {status == HTTPStatus.FORBIDDEN}"
 
 

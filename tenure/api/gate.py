@@ -44,12 +44,11 @@ class Gate:
             check_host(request, self._hosts)
         guard = guard_of(request)
         client = guard.peer if guard is not None else "unknown"
-        if request.path != UNLIMITED:
-            listener = guard.listener if guard is not None else "unknown"
-            self._pace(client, listener)
+        listener = guard.listener if guard is not None else "unknown"
         try:
-            return self._caller(request, identity)
+            caller = self._caller(request, identity)
         except Unauthorized:
+            self._pace(request, client, listener)
             if is_open:
                 return None
             # the right token is never refused: guessing is hopeless at any rate (256 bits), and
@@ -58,6 +57,8 @@ class Gate:
             if wait_s:
                 raise _too_many("too many wrong tokens from this address", wait_s) from None
             raise
+        self._pace(request, caller.key)
+        return caller
 
     def _caller(self, request: web.Request, identity: Identity) -> Caller:
         access, header = self._options.access, request.headers.get("Authorization")
@@ -73,13 +74,16 @@ class Gate:
             raise Unauthorized(wanted)
         return found
 
-    def _pace(self, client: str, listener: str) -> None:
+    def _pace(self, request: web.Request, client: str, listener: str = "") -> None:
+        """Refuse what is more than a client may ask; all who are unknown share their listener's."""
+        if request.path == UNLIMITED:
+            return
         now_s = time.monotonic()
         wait_s = self._clients.take(client, now_s)
         if wait_s:
             limit = f"{self._options.requests_per_s:g} requests a second"
             raise _too_many(f"more than {limit} (limits.requests_per_s)", wait_s)
-        wait_s = self._listeners.take(listener, now_s)
+        wait_s = self._listeners.take(listener, now_s) if listener else 0.0
         if wait_s:
             raise _too_many("this listener is asked more than it may answer", wait_s)
 

@@ -25,8 +25,7 @@ class Opened:
 
     def is_as(self, other: Opened) -> bool:
         """Whether both are of one client, or of one token used from several addresses."""
-        one, two = self.caller, other.caller
-        return self.client == other.client or (one.kind, one.name) == (two.kind, two.name)
+        return self.client == other.client or self.caller.key == other.caller.key
 
 
 #: The open streams.
@@ -78,7 +77,7 @@ def _left_s(call: Call) -> float | None:
 def end_streams_of(app: web.Application, name: str) -> None:
     """Cancel the open streams of a token."""
     for task, opened in tuple(app[TASKS].items()):
-        if (opened.caller.kind, opened.caller.name) == ("token", name):
+        if opened.caller.key == f"token {name}":
             task.cancel()
 
 

@@ -170,8 +170,9 @@ class LimitsSection(Section):
     body_mib: Positive = _field(1, "The body of one request.")
     requests_per_s: Positive = _field(
         3000,
-        "Requests of one client: a user of the unix socket, an address over TCP. Twice as many at "
-        "once after a pause; a listener as a whole takes four times as many.",
+        "Requests of one caller: a token, a certificate, a user of the unix socket; of those who "
+        "show nothing, an address. Twice as many at once after a pause; those who show nothing "
+        "have four times as many together.",
     )
     wrong_tokens_per_s: Positive = _field(
         5, "Answers to wrong tokens from one address; more are answered 429."

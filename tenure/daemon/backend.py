@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenure.api.backend import CycleState, Health, Steps
+from tenure.api.fairness import charge
 from tenure.api.problems import HttpProblem
 from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.core.blocks import replicas
@@ -119,8 +120,9 @@ class DaemonBackend:
             command = await self._at_home(command)
         reply = self._body.interpreter.expect(command.request)
         try:
-            self._body.loop.put(lambda at_us: replace(command, at_us=at_us))
-            value = await self._body.loop.answered(reply)
+            with self._body.loop.timed(command.request, charge):
+                self._body.loop.put(lambda at_us: replace(command, at_us=at_us))
+                value = await self._body.loop.answered(reply)
         finally:
             self._body.interpreter.forget(command.request)
         if isinstance(command, SubmitJob):

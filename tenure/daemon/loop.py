@@ -11,8 +11,9 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from tenure.core.lifecycle.clock_steps import at_start, at_step
 from tenure.daemon.clock import Clock
 from tenure.model.effects import Effect
 from tenure.model.errors import TenureError, Unavailable
-from tenure.model.events import Event, Tick
+from tenure.model.events import Command, Event, Tick
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class CoreLoop:
         self._clock = clock
         self._carry_out = carry_out
         self._inbox: asyncio.Queue[EventMaker] = asyncio.Queue()
+        self._took_s: dict[str, float] = {}
         self._committed = asyncio.Condition()
         self._failing = asyncio.Event()
         # its own: in the loop's it would stand behind everybody else who waits for a disk
@@ -130,7 +132,9 @@ class CoreLoop:
 
     async def _enact(self, events: Sequence[Event]) -> None:
         """Handle the events of one transaction, and let its effects out once it is stored."""
+        before_s = self.stats.handle_s
         await self._handle(events)
+        self._note_took(events, self.stats.handle_s - before_s)
         effects, changes = self.state.take_effects(), self.state.take_changes()
         self.stats.events += len(events)
         self.stats.batches += 1
@@ -140,6 +144,24 @@ class CoreLoop:
         if changes.events:
             async with self._committed:
                 self._committed.notify_all()
+
+    def _note_took(self, events: Sequence[Event], took_s: float) -> None:
+        asked = [event.request for event in events if isinstance(event, Command)]
+        for request in asked:
+            if request in self._took_s:
+                self._took_s[request] = took_s / len(asked)
+
+    @contextmanager
+    def timed(self, request: str, tell: Callable[[float], None]) -> Iterator[None]:
+        """Tell afterwards how long the core took over a request, seconds of the loop.
+
+        Of a transaction with several commands each counts for an equal part.
+        """
+        self._took_s[request] = 0.0
+        try:
+            yield
+        finally:
+            tell(self._took_s.pop(request, 0.0))
 
     def _timed(self, makers: Sequence[EventMaker]) -> list[Event]:
         """Return the events of a batch with their time, and a step of the clock before them."""

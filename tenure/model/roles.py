@@ -52,6 +52,11 @@ class Caller:
     role: Role
     expires_us: int | None = None
 
+    @property
+    def key(self) -> str:
+        """What tells it from all others: kind and name."""
+        return f"{self.kind} {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
