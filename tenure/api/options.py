@@ -29,8 +29,8 @@ class Options:
     ``max_plan_bytes`` a worker's plan, which names every container of a fleet. ``ask_timeout_s``
     is how long the core may take to answer; ``heartbeat_s`` the longest silence of an event
     stream; ``max_streams`` the number of open event and log streams. ``body_s`` is how long a body
-    may take to arrive. ``requests_per_s`` is what one caller may ask for, or one address whose caller
-    is unknown; all these at one listener may ask ``LISTENER_SHARE`` times that;
+    may take to arrive. ``requests_per_s`` is what one caller may ask for, or one address whose
+    caller is unknown; all these at one listener may ask ``LISTENER_SHARE`` times that;
     ``wrong_tokens_per_s`` how often one client may be wrong about the token.
     """
 

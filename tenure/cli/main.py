@@ -20,6 +20,7 @@ from tenure.cli import (
     jobs,
     nodes,
     simulate,
+    tls,
     tokens,
     top,
 )
@@ -59,6 +60,7 @@ app.add_typer(cycles.app, name="cycle")
 app.add_typer(fleet.config_app, name="config")
 app.add_typer(simulate.app, name="simulate")
 app.add_typer(tokens.app, name="token")
+app.add_typer(tls.app, name="tls")
 verb(simulate.app, "generations")(generations.generations)
 verb(app, "audit")(audit.audit)
 verb(app, "cost")(fleet.cost)
