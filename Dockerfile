@@ -17,9 +17,11 @@ LABEL org.opencontainers.image.title="tenure" \
       org.opencontainers.image.version="${VERSION}"
 # A user without rights: the engine's socket is reached through its group (docker run --group-add).
 # Written by hand, for small bases lack useradd; ssh wants the entry.
-RUN echo 'tenure:x:10001:' >>/etc/group \
+# Workers of cycles run as a user of their own, who may reach the socket and reads no state.
+RUN printf 'tenure:x:10001:\ntenure-worker:x:10002:\n' >>/etc/group \
  && echo 'tenure:x:10001:10001::/var/lib/tenure:/usr/sbin/nologin' >>/etc/passwd \
- && mkdir -p -m 0700 /var/lib/tenure && mkdir -p -m 0750 /run/tenure \
+ && echo 'tenure-worker:x:10002:10002::/nonexistent:/usr/sbin/nologin' >>/etc/passwd \
+ && mkdir -p -m 0700 /var/lib/tenure && mkdir -p -m 0755 /run/tenure \
  && chown 10001:10001 /var/lib/tenure /run/tenure
 COPY --from=build /opt/tenure /opt/tenure
 COPY deploy/tenured.yml /etc/tenure/tenured.yml

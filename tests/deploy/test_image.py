@@ -388,6 +388,12 @@ def test_the_services_of_compose_work_together(
     words = ("exec", "-T", "tenured", "tenure", "cycle", "run", cycle["name"], "--wait", "--json")
     run = json.loads(compose(*words))
     assert run["state"] == "done", "the worker took it from Redis and answered over the socket"
+    worker = ("exec", "-T", "worker", "sh", "-c")
+    assert compose(*worker, "id -u").strip() == "10002"
+    refused = "tenure token ls 2>&1; cat /var/lib/tenure/token 2>&1; true"
+    told = compose(*worker, refused)
+    assert "admin" in told, "the socket knows it as a worker, which makes no tokens"
+    assert "No such file" in told, "it has no state"
     body = {"name": "web", "Image": IMAGE, "Cmd": ["hold", "1"]}
     write = f"echo '{json.dumps(body)}' >/tmp/web.yml && tenure container run /tmp/web.yml"
     compose("exec", "-T", "tenured", "sh", "-c", write)

@@ -92,7 +92,7 @@ def test_the_user_and_the_folders_can_be_made(root: Path) -> None:
         name: (root / name).stat().st_mode & 0o7777
         for name in ("var/lib/tenure", "run/tenure", "etc/tenure")
     }
-    assert modes == {"var/lib/tenure": 0o700, "run/tenure": 0o750, "etc/tenure": 0o750}
+    assert modes == {"var/lib/tenure": 0o700, "run/tenure": 0o755, "etc/tenure": 0o750}
 
 
 def test_the_unit_gives_moves_the_time_that_the_daemon_takes() -> None:
@@ -101,3 +101,16 @@ def test_the_unit_gives_moves_the_time_that_the_daemon_takes() -> None:
     assert service["KillMode"] == "mixed", "children must not be told to stop before the daemon"
     assert service["RestartPreventExitStatus"] == "2", "a faulty configuration is not retried"
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_unit_bounds_memory_and_processes(name: str) -> None:
+    service = section(name)
+    assert service["MemoryMax"]
+    assert service["TasksMax"]
+
+
+def test_the_worker_is_another_user_without_state_and_keys() -> None:
+    service = section("tenured-worker.service")
+    assert service["User"] not in (section("tenured.service")["User"], "root")
+    assert {"-/var/lib/tenure", "-/etc/tenure"} <= set(service["InaccessiblePaths"].split())
