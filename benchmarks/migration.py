@@ -25,6 +25,7 @@ from benchmarks.rig import Daemon, folder, running, say, until
 from tenure.client.client import Client
 from tenure.client.target import parse
 from tenure.engines.transport import Timeouts, Transport
+from tenure.model.document import at
 from testbed import IMAGE, NodeSpec, Testbed, docker_api
 
 SOURCE, TARGET = "a", "b"
@@ -180,14 +181,14 @@ async def _until_exited(end: Transport, key: str) -> None:
     """Wait for the end of a container: for a moment after the answer it is still shown paused."""
     end_s = time.monotonic() + WAIT_S
     while time.monotonic() < end_s:
-        if (await end.read(f"/containers/{key}/json"))["State"]["Status"] == "exited":
+        if at(await end.document(f"/containers/{key}/json"), "State", "Status") == "exited":
             return
         await asyncio.sleep(0.01)
     raise BenchError(f"{key} did not end")
 
 
 async def _window(end: Transport, key: str) -> dict[str, Any]:
-    root = (await end.read("/info"))["DockerRootDir"]
+    root = at(await end.document("/info"), "DockerRootDir")
     bind = f"{root}/containers/{key}/checkpoints:{MOUNT}"
     return {"Image": IMAGE, "Cmd": ["true"], "HostConfig": {"Binds": [bind]}}
 

@@ -6,8 +6,9 @@ how an engine is reached. ``ssh://`` becomes a unix socket that ``tunnel`` keeps
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
@@ -85,7 +86,9 @@ def connector(address: Address, *, limit: int, kept_s: float) -> aiohttp.BaseCon
     ``kept_s`` is how long an idle connection stays to be used again; 0: none is. Needs a running
     event loop.
     """
-    kept: dict[str, Any] = {"keepalive_timeout": kept_s} if kept_s else {"force_close": True}
-    if address.socket:
-        return aiohttp.UnixConnector(address.socket, limit=limit, **kept)
-    return aiohttp.TCPConnector(limit=limit, limit_per_host=limit, **kept)
+    make: Callable[..., aiohttp.BaseConnector] = (
+        partial(aiohttp.UnixConnector, address.socket)
+        if address.socket
+        else partial(aiohttp.TCPConnector, limit_per_host=limit)
+    )
+    return make(limit=limit, **({"keepalive_timeout": kept_s} if kept_s else {"force_close": True}))

@@ -14,16 +14,18 @@ import tarfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from tenure.engines import paths
 from tenure.engines.create import unsure
+from tenure.engines.decode import exit_code
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
+from tenure.engines.images import inspect
 from tenure.engines.listing import Lister
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Transport
-from tenure.model.errors import EngineError, EngineRefused, EngineUnclear
+from tenure.model.document import at, part, text, texts, words
+from tenure.model.errors import EngineError, EngineRefused
 from tenure.model.facts import AGENT_NAME, LABEL_AGENT
 
 NAME = AGENT_NAME
@@ -46,7 +48,7 @@ MOST_PIDS = 128
 #: Log drivers that keep files on the node, which grow without end unless told otherwise.
 FILE_DRIVERS = frozenset(("json-file", "local"))
 LOG_FILES = {"max-size": "1m", "max-file": "3"}
-Json = dict[str, Any]
+Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +100,16 @@ def body(plan: AgentPlan) -> Json:
         host["SecurityOpt"] = ["apparmor=unconfined"]
     if plan.log_driver in FILE_DRIVERS:
         host["LogConfig"] = {"Type": plan.log_driver, "Config": LOG_FILES}
+    labels = {LABEL_AGENT: plan.node}
     made: Json = {
         "Image": plan.image,
         "User": f"0:{plan.group}",
         "Cmd": _command(plan),
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": host,
-        "Labels": {LABEL_AGENT: plan.node},
+        "Labels": labels,
     }
-    made["Labels"][LABEL_STAMP] = _stamp(made, plan.files)
+    labels[LABEL_STAMP] = _stamp(made, plan.files)
     return made
 
 
@@ -141,24 +144,23 @@ class AgentSite:
 
     async def fitted(self, plan: AgentPlan) -> AgentPlan:
         """Return a plan for the engine as it is: whether it confines containers, how it logs."""
-        told = await self._transport.read("/info")
-        known = told if isinstance(told, dict) else {}
-        options = known.get("SecurityOptions") or ()
+        told = await self._transport.document("/info")
         return replace(
             plan,
-            is_confined=any("name=apparmor" in str(option) for option in options),
-            log_driver=str(known.get("LoggingDriver") or ""),
+            is_confined=any("name=apparmor" in option for option in words(told, "SecurityOptions")),
+            log_driver=text(told, "LoggingDriver"),
         )
 
     async def is_current(self, plan: AgentPlan) -> bool:
         """Whether the one that runs was made of this plan and of the image as it is by now."""
         there = await self.look()
-        if there is None or not there["State"].get("Running"):
+        if not at(there, "State", "Running"):
             return False
-        image = await self._image(plan.image)
-        labels = there["Config"].get("Labels") or {}
-        is_same = labels.get(LABEL_STAMP) == body(plan)["Labels"][LABEL_STAMP]
-        return is_same and image is not None and image == there.get("Image")
+        stamp = text(there, "Config", "Labels", LABEL_STAMP)
+        if stamp != text(body(plan), "Labels", LABEL_STAMP):
+            return False
+        image = await inspect(self._transport, plan.image)
+        return image is not None and text(image, "Id") == text(there, "Image")
 
     async def install(self, plan: AgentPlan) -> bool:
         """Have the agent of this plan run; returns whether anything was changed.
@@ -190,7 +192,7 @@ class AgentSite:
         document = await self._lister.inspect_raw(name)
         if document is None:
             return None
-        if LABEL_AGENT not in (document.get("Config", {}).get("Labels") or {}):
+        if LABEL_AGENT not in texts(document, "Config", "Labels"):
             raise EngineRefused(
                 f"the engine has a container {name} that tenure did not make; "
                 "remove or rename it there",
@@ -202,7 +204,7 @@ class AgentSite:
         document = await self._own(name)
         if document is None:
             return False
-        key = str(document["Id"])
+        key = text(document, "Id")
         limit_s = STOP_S + self._transport.timeouts.stop_extra_s
         path = paths.container(key, f"/stop?t={STOP_S}")
         await self._absent_is_fine("POST", path, timeout_s=limit_s)
@@ -222,21 +224,9 @@ class AgentSite:
         limit_s = self._transport.timeouts.start_s
         await unsure(self._transport.send(method, path, body=content, timeout_s=limit_s))
 
-    async def _image(self, name: str) -> str | None:
-        """Return the id of a local image, None if there is none."""
-        try:
-            told = await self._transport.read(paths.image(name))
-        except EngineAnswer as answer:
-            if answer.status == HTTP_NOT_FOUND:
-                return None
-            raise
-        if not isinstance(told, dict):
-            raise EngineUnclear(f"image {name}: not an object")
-        return str(told.get("Id"))
-
     async def _require_image(self, plan: AgentPlan) -> None:
         """Raise EngineRefused if the image is not there and cannot be pulled."""
-        if await self._image(plan.image) is not None:
+        if await inspect(self._transport, plan.image) is not None:
             return
         try:
             await self._registry.pull(plan.image)
@@ -271,13 +261,12 @@ async def _archive(files: Mapping[str, bytes]) -> AsyncIterator[bytes]:
 
 def summary(document: Json) -> Json:
     """Return what people want to know of the container: id, image, state, since when, why ended."""
-    state = document.get("State") or {}
-    config = document.get("Config") or {}
+    state = part(document, "State")
     return {
-        "id": str(document["Id"]),
-        "image": str(config.get("Image") or ""),
-        "state": str(state.get("Status") or "unknown"),
-        "started_at": str(state.get("StartedAt") or ""),
-        "exit_code": int(state.get("ExitCode") or 0),
-        "error": str(state.get("Error") or ""),
+        "id": text(document, "Id"),
+        "image": text(document, "Config", "Image"),
+        "state": text(state, "Status") or "unknown",
+        "started_at": text(state, "StartedAt"),
+        "exit_code": exit_code(document),
+        "error": text(state, "Error"),
     }

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from tenure.engines import paths
 from tenure.engines.create import unsure
-from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
+from tenure.engines.errors import EngineAnswer, made_id
 from tenure.engines.listing import Lister
 from tenure.engines.transport import Transport
 from tenure.model.effects import CheckpointContainer
@@ -77,10 +77,8 @@ class Checkpoints:
         """
         asked = {"AttachStdout": True, "Tty": True, "Cmd": ["cat", *_SOCKETS]}
         try:
-            answer = await self._transport.send(
-                "POST", paths.container(engine_id, "/exec"), body=asked
-            )
-            key = json_id(answer)
+            path = paths.container(engine_id, "/exec")
+            key = made_id(await self._transport.send("POST", path, body=asked), path)
             shown = await self._transport.send(
                 "POST", f"/exec/{key}/start", body={"Detach": False, "Tty": True}, timeout_s=5.0
             )
@@ -101,16 +99,3 @@ def connections(table: str) -> int:
     sockets = [row for row in rows if len(row) > _STATE and row[0].removesuffix(":").isdigit()]
     states = [row[_STATE] for row in sockets]
     return sum(state not in _RESTORABLE for state in states)
-
-
-def json_id(answer: bytes) -> str:
-    """Return the id in an engine's answer; raise EngineAnswer if it has none."""
-    import json
-
-    try:
-        found = json.loads(answer).get("Id")
-    except (ValueError, AttributeError):
-        found = None
-    if not isinstance(found, str) or not found.isalnum():
-        raise EngineAnswer(HTTP_NOT_FOUND, "the answer has no id")
-    return found

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from tenure.engines.decode import is_ours
 from tenure.engines.port import EnginePort, Json
+from tenure.model.document import text, texts
 from tenure.model.errors import EngineError, EngineRefused
 from tenure.model.events import ContainerSeen, Event, NodeListed
 
@@ -159,7 +160,7 @@ class Connection:
     def _hint(self, event: Json) -> None:
         """Note where an event says to look."""
         engine_id, labels = _actor(event)
-        action = str(event.get("Action") or "").partition(":")[0]
+        action = text(event, "Action").partition(":")[0]
         is_own = is_ours(labels)
         if action in (LIST_ON if is_own else LIST_ON_FOREIGN):
             self.want_listing()
@@ -240,11 +241,7 @@ class Connection:
 
 def _actor(event: Json) -> tuple[str, dict[str, str]]:
     """Return whose event it is: container id and labels, empty where an event has no such thing."""
-    actor = event.get("Actor")
-    if not isinstance(actor, dict):
-        return "", {}
-    labels = actor.get("Attributes")
-    return str(actor.get("ID") or ""), labels if isinstance(labels, dict) else {}
+    return text(event, "Actor", "ID"), texts(event, "Actor", "Attributes")
 
 
 async def _wait(signal: asyncio.Event, limit_s: float) -> None:

@@ -11,19 +11,21 @@ from collections.abc import Awaitable
 from typing import TypeVar
 from urllib.parse import quote
 
-from tenure.engines import decode, paths
+from tenure.engines import decode
 from tenure.engines.errors import (
     HTTP_BAD_REQUEST,
     HTTP_CONFLICT,
     HTTP_NOT_FOUND,
     EngineAnswer,
     EngineUnreachable,
-    parsed,
+    made_id,
 )
+from tenure.engines.images import inspect
 from tenure.engines.listing import Lister
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Transport
 from tenure.engines.volumes import claim
+from tenure.model.document import text, texts
 from tenure.model.effects import CreateContainer
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import LABEL_CONTAINER, ContainerFacts
@@ -60,9 +62,9 @@ class Creator:
 
     async def create(self, effect: CreateContainer) -> Outcome:
         """Create the container or adopt its equal; raise EngineError if that stays unclear."""
-        owner = (effect.body.get("Labels") or {}).get(LABEL_CONTAINER)
+        owner = texts(effect.body, "Labels").get(LABEL_CONTAINER)
         if owner is not None:
-            await claim(self._transport, effect.body, str(owner))
+            await claim(self._transport, effect.body, owner)
         may_pull = effect.pull
         refusal: Outcome = Refused("name_taken", effect.name)
         for _ in range(NAME_TRIES):
@@ -89,25 +91,15 @@ class Creator:
     async def _post(self, effect: CreateContainer) -> str:
         """Return the id of a new container; the body goes as it is."""
         path = f"/containers/create?name={quote(effect.name, safe='')}"
-        answer = parsed(await self._transport.send("POST", path, body=effect.body), path)
-        engine_id = answer.get("Id") if isinstance(answer, dict) else None
-        if not isinstance(engine_id, str) or not engine_id:
-            raise EngineUnclear("create: the answer has no id")
-        return engine_id
+        return made_id(await self._transport.send("POST", path, body=effect.body), path)
 
     async def _has_image(self, effect: CreateContainer) -> bool:
-        try:
-            await self._transport.read(paths.image(str(effect.body.get("Image") or "")))
-        except EngineAnswer as answer:
-            if answer.status == HTTP_NOT_FOUND:
-                return False
-            raise
-        return True
+        return await inspect(self._transport, text(effect.body, "Image")) is not None
 
     async def _pull(self, effect: CreateContainer) -> Refused | None:
         """Pull the image; what fails here fails before anything was created."""
         try:
-            await self._registry.pull(str(effect.body.get("Image") or ""))
+            await self._registry.pull(text(effect.body, "Image"))
         except EngineAnswer as answer:
             return Refused("no_image", answer.detail)
         except EngineError as error:
@@ -117,7 +109,7 @@ class Creator:
 
 def _is_same(effect: CreateContainer, found: ContainerFacts | None) -> bool:
     """Return whether a container is the copy that the effect asks for, and will stay."""
-    wanted = decode.identity(effect.body.get("Labels") or {})
+    wanted = decode.identity(texts(effect.body, "Labels"))
     return (
         found is not None
         and found.state not in GOING

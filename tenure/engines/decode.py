@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import NoReturn
 
+from tenure.model.document import Document, at, count, part, text, texts, time_us, words
+from tenure.model.errors import EngineUnclear
 from tenure.model.facts import (
     LABEL_ATTEMPT,
     LABEL_CONTAINER,
@@ -18,7 +19,6 @@ from tenure.model.facts import (
 )
 from tenure.model.resources import Resources
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXITED = frozenset(("exited", "dead"))
 _IDENTITY = (
     LABEL_FLEET,
@@ -31,17 +31,6 @@ _IDENTITY = (
 _NAMELESS = "<none>"
 
 
-def time_us(text: str | None) -> int | None:
-    """Return UTC microseconds for Docker's RFC 3339 time; None for its zero time or nonsense."""
-    if not text or text.startswith("0001-"):
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (moment - _EPOCH) // timedelta(microseconds=1) if moment.tzinfo else None
-
-
 def is_ours(labels: Mapping[str, str]) -> bool:
     """Return whether a tenure made the container (any fleet's)."""
     return bool(labels.get(LABEL_FLEET))
@@ -52,49 +41,71 @@ def identity(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels.get(key, "") for key in _IDENTITY) if is_ours(labels) else ()
 
 
-def from_listing(row: Mapping[str, Any]) -> ContainerFacts:
-    """Return what an entry of ``GET /containers/json`` tells: no times, no exit code, no health."""
+def from_listing(row: Document) -> ContainerFacts:
+    """Return what an entry of ``GET /containers/json`` tells: no times, no exit code, no health.
+
+    Raises EngineUnclear where it is none.
+    """
     return ContainerFacts(
-        engine_id=str(row["Id"]),
-        name=_own_name(row.get("Names") or ()),
-        image=str(row.get("Image") or ""),
-        state=str(row.get("State") or ""),
-        labels=dict(row.get("Labels") or {}),
+        engine_id=_id_of(row),
+        name=_own_name(words(row, "Names")),
+        image=text(row, "Image"),
+        state=text(row, "State"),
+        labels=_labels(row),
     )
 
 
-def from_inspect(document: Mapping[str, Any]) -> ContainerFacts:
+def from_inspect(document: Document) -> ContainerFacts:
     """Return all that ``GET /containers/{id}/json`` tells.
 
     A container whose start failed stays ``created``: its exit code is the engine's invention and
     is left out, the reason is in ``error``. An engine can date the end of a very short run before
-    its start (seen: 0.3 ms); the end is then the start.
+    its start (seen: 0.3 ms); the end is then the start. Raises EngineUnclear for what is none.
     """
-    state = document.get("State") or {}
-    config = document.get("Config") or {}
-    word = str(state.get("Status") or "")
+    state = part(document, "State")
+    word = text(state, "Status")
     is_over = word in _EXITED
-    started_us = time_us(state.get("StartedAt"))
-    finished_us = time_us(state.get("FinishedAt")) if is_over else None
+    started_us = time_us(state, "StartedAt")
+    finished_us = time_us(state, "FinishedAt") if is_over else None
     if started_us is not None and finished_us is not None:
         finished_us = max(started_us, finished_us)
     return ContainerFacts(
-        engine_id=str(document["Id"]),
-        name=str(document.get("Name") or "").lstrip("/"),
-        image=str(config.get("Image") or ""),
+        engine_id=_id_of(document),
+        name=text(document, "Name").lstrip("/"),
+        image=text(document, "Config", "Image"),
         state=word,
-        labels=dict(config.get("Labels") or {}),
-        exit_code=int(state.get("ExitCode") or 0) if is_over else None,
+        labels=_labels(document, "Config"),
+        exit_code=exit_code(document) if is_over else None,
         started_us=started_us,
         finished_us=finished_us,
         is_oom_killed=bool(state.get("OOMKilled")),
-        health=str((state.get("Health") or {}).get("Status") or "none"),
-        error=str(state.get("Error") or ""),
+        health=text(state, "Health", "Status") or "none",
+        error=text(state, "Error"),
         is_torn=_is_torn(document, state),
     )
 
 
-def _is_torn(document: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+def _id_of(found: Document) -> str:
+    return text(found, "Id") or _unclear("Id")
+
+
+def _labels(found: Document, *keys: str) -> dict[str, str]:
+    """Return the labels, which tell whose a container is: odd ones are not passed over."""
+    labels = at(found, *keys, "Labels")
+    return texts(labels) if labels is None or isinstance(labels, Mapping) else _unclear("Labels")
+
+
+def exit_code(document: Document) -> int:
+    """Return the exit code of ``GET /containers/{id}/json``; raises EngineUnclear for an odd one."""
+    code = at(document, "State", "ExitCode") or 0
+    return code if isinstance(code, int) else _unclear("ExitCode")
+
+
+def _unclear(what: str) -> NoReturn:
+    raise EngineUnclear(f"a container is told of in an unknown shape: its {what}")
+
+
+def _is_torn(document: Document, state: Document) -> bool:
     """Return whether a container that is shown as never started has a log.
 
     An engine opens the log of what it is about to start, and forgets it when it dies. One that
@@ -102,17 +113,17 @@ def _is_torn(document: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
     of, be it ready to run or running; a start that failed or came to its end left word of that.
     """
     is_fresh = state.get("Status") == "created" and not state.get("ExitCode")
-    is_silent = not state.get("Error") and time_us(state.get("FinishedAt")) is None
+    is_silent = not state.get("Error") and time_us(state, "FinishedAt") is None
     return bool(is_fresh and is_silent and document.get("LogPath"))
 
 
-def is_telling(row: Mapping[str, Any], known: ContainerFacts) -> bool:
+def is_telling(row: Document, known: ContainerFacts) -> bool:
     """Return whether an earlier inspect still describes a container of a listing.
 
     The listing has no finish time; state and exit code must agree. Health shows in the listing
     only as words, and then an inspect is due anyway.
     """
-    status = str(row.get("Status") or "")
+    status = text(row, "Status")
     if known.state != row.get("State"):
         return False
     if known.exit_code is not None:
@@ -120,28 +131,20 @@ def is_telling(row: Mapping[str, Any], known: ContainerFacts) -> bool:
     return known.health == "none" and "(" not in status
 
 
-def image_names(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def image_names(rows: Iterable[Document]) -> tuple[str, ...]:
     """Return every name by which ``GET /images/json`` knows an image: tags, digests, ids."""
     names: set[str] = set()
     for row in rows:
-        names.add(str(row.get("Id") or ""))
-        names.update(row.get("RepoTags") or ())
-        names.update(row.get("RepoDigests") or ())
+        names.update((text(row, "Id"), *words(row, "RepoTags"), *words(row, "RepoDigests")))
     return tuple(sorted(name for name in names if name and _NAMELESS not in name))
 
 
-def engine_facts(
-    document: Mapping[str, Any], api_version: str, images: tuple[str, ...]
-) -> EngineFacts:
+def engine_facts(document: Document, api_version: str, images: tuple[str, ...]) -> EngineFacts:
     """Return identity and size from ``GET /info``; capacity is the whole machine."""
-    capacity = Resources(
-        cpu_m=int(document.get("NCPU") or 0) * 1000,
-        memory_bytes=int(document.get("MemTotal") or 0),
-    )
-    driver = str(document.get("CgroupDriver") or "cgroupfs")
-    clock_us = time_us(document.get("SystemTime"))
-    own_id = str(document.get("ID") or "")
-    return EngineFacts(own_id, capacity, api_version, images, driver, clock_us)
+    capacity = Resources((count(document, "NCPU") or 0) * 1000, count(document, "MemTotal") or 0)
+    driver = text(document, "CgroupDriver") or "cgroupfs"
+    clock_us = time_us(document, "SystemTime")
+    return EngineFacts(text(document, "ID"), capacity, api_version, images, driver, clock_us)
 
 
 def _own_name(names: Iterable[str]) -> str:

@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 from tenure.engines import decode, paths
 from tenure.engines.access import Access
@@ -25,6 +24,7 @@ from tenure.engines.port import LOG_TAIL_BYTES, Json, SaveLog
 from tenure.engines.registry import Registry
 from tenure.engines.tiers import TierWork
 from tenure.engines.transport import Timeouts, Transport
+from tenure.model.document import time_us
 from tenure.model.effects import FileEffect, OneEngineEffect, TierEffect, TwoEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -68,10 +68,8 @@ class Engine:
 
     async def facts(self) -> EngineFacts:
         """Return identity, whole capacity and images."""
-        document = await self._transport.read("/info")
-        if not isinstance(document, dict):
-            raise EngineUnclear("/info: not an object")
-        return decode.engine_facts(document, self._transport.api_version, await self.images())
+        document = await self._transport.document("/info")
+        return decode.engine_facts(document or {}, self._transport.api_version, await self.images())
 
     async def listing(self, *, is_fresh: bool = False) -> tuple[ContainerFacts, ...]:
         """Return all containers; ours with times, exit codes and health.
@@ -84,10 +82,7 @@ class Engine:
 
     async def images(self) -> tuple[str, ...]:
         """Return the tags, digests and ids of all images, sorted."""
-        rows = await self._transport.read("/images/json")
-        if not isinstance(rows, list):
-            raise EngineUnclear("/images/json: not a list")
-        return decode.image_names(rows)
+        return decode.image_names(await self._transport.rows("/images/json"))
 
     async def inspect(self, ref: str) -> ContainerFacts | None:
         """Return one container by id or name, None if there is none."""
@@ -121,7 +116,7 @@ class Engine:
         path = paths.container(ref, "/stats")
         async with aclosing(self._objects(path, {"stream": "1"})) as stats:
             async for sample in stats:
-                if decode.time_us(sample.get("read")) is None:
+                if time_us(sample, "read") is None:
                     return
                 yield sample
         await self._logs.confirm_end(ref)
@@ -159,8 +154,7 @@ class Engine:
             return None if answer.status == HTTP_NOT_FOUND else answer
         except EngineError as error:
             return error
-        is_sample = isinstance(sample, dict) and decode.time_us(sample.get("read")) is not None
-        return sample if is_sample else None
+        return sample if isinstance(sample, dict) and time_us(sample, "read") is not None else None
 
     async def events(
         self, since_us: int | None = None, *, on_open: Callable[[], None] | None = None
@@ -220,7 +214,7 @@ class Engine:
         await self._transport.close()
 
 
-def _fed(reader: LineReader, chunk: bytes, path: str) -> list[dict[str, Any]]:
+def _fed(reader: LineReader, chunk: bytes, path: str) -> list[Json]:
     try:
         return list(reader.feed(chunk))
     except ValueError as error:

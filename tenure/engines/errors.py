@@ -12,10 +12,11 @@ The decision is by status code and exception type, never by text: texts change w
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
 
 import aiohttp
 
+from tenure.model.document import at, text
 from tenure.model.errors import EngineError, EngineRefused, EngineUnclear
 from tenure.model.handshake import Fault, fault_of
 
@@ -122,6 +123,9 @@ def refusal(status: int, body: bytes, asked: str) -> EngineError:
     return EngineAnswer(status, message or f"{asked}: HTTP {status}")
 
 
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
+"""Of containers, execs, and images (``sha256:...``)."""
+
 _HELD = "id already in use"
 """What Docker up to 22 says, with a 500, when its containerd holds a task of a container that it
 does not know to run. Newer ones end that task instead."""
@@ -136,7 +140,7 @@ def is_held(text: str) -> bool:
     return _HELD in text
 
 
-def parsed(body: bytes, asked: str) -> Any:
+def parsed(body: bytes, asked: str) -> object:
     """Return the JSON of an answer; raise EngineUnclear if it is none."""
     try:
         return json.loads(body)
@@ -144,11 +148,18 @@ def parsed(body: bytes, asked: str) -> Any:
         raise EngineUnclear(f"{asked}: the answer is not JSON") from error
 
 
+def made_id(body: bytes, asked: str) -> str:
+    """Return the id of what an engine has made; raise EngineUnclear if its answer has none."""
+    found = text(parsed(body, asked), "Id")
+    if not _ID.fullmatch(found):
+        raise EngineUnclear(f"{asked}: the answer has no id")
+    return found
+
+
 def _message(body: bytes) -> str | None:
     """Return the text of Docker's error object, None if ``body`` is not one."""
     try:
-        document = json.loads(body)
+        message = at(json.loads(body), "message")
     except ValueError:
         return None
-    message = document.get("message") if isinstance(document, dict) else None
     return message[:_DETAIL_CHARS] if isinstance(message, str) else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 _HEADER_BYTES = 8
 """stream (1 byte), three zero bytes, payload length (4 bytes, big endian): Docker API, attach."""
@@ -55,7 +54,7 @@ class LineReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
+    def feed(self, chunk: bytes) -> Iterator[dict[str, object]]:
         """Yield the objects complete by now; raise ValueError for what is not JSON or too long."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > MAX_LINE_BYTES:

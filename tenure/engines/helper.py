@@ -9,7 +9,6 @@ what it failed to remove, by the next listing that shows it.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -17,12 +16,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tenure.engines import leftovers, paths
-from tenure.engines.checkpoint import json_id
-from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer, parsed
+from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer, made_id, parsed
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Transport
+from tenure.model.document import at, text, texts, words
 from tenure.model.errors import EngineError
 from tenure.model.facts import LABEL_HELPER, ContainerFacts
 
@@ -100,7 +99,7 @@ class Helpers:
     async def _created(self, name: str, body: Mapping[str, object]) -> str:
         path = f"/containers/create?name={name}"
         try:
-            return json_id(await self.transport.send("POST", path, body=body))
+            return made_id(await self.transport.send("POST", path, body=body), path)
         except EngineAnswer as answer:
             if answer.status != HTTP_NOT_FOUND:
                 raise
@@ -110,19 +109,18 @@ class Helpers:
         except EngineError as error:
             told = f"the image {image} of helpers is not on the node and cannot be pulled"
             raise NoImage(f"{told} (datasets.image): {error.detail}") from error
-        return json_id(await self.transport.send("POST", path, body=body))
+        return made_id(await self.transport.send("POST", path, body=body), path)
 
     async def clear(self) -> None:
         """Remove the helpers that nobody works with any more: none of them does anything later.
 
         Raises EngineError if one may be left.
         """
-        filters = json.dumps({"label": [f"{LABEL_HELPER}={KIND}"]})
-        rows = await self.transport.read("/containers/json", {"filters": filters, "all": "1"})
-        for row in rows if isinstance(rows, list) else ():
-            names = {str(name).lstrip("/") for name in row.get("Names") or ()}
-            if not names & self.crew.alive and self._is_ours(row.get("Labels") or {}):
-                await self._remove(str(row.get("Id", "")))
+        path = "/containers/json"
+        for row in await leftovers.labelled(self.transport, path, LABEL_HELPER, KIND):
+            names = {name.lstrip("/") for name in words(row, "Names")}
+            if not names & self.crew.alive and self._is_ours(texts(row, "Labels")):
+                await self._remove(text(row, "Id"))
 
     def _is_ours(self, labels: Mapping[str, str]) -> bool:
         return labels.get(LABEL_OWNER, self.crew.fleet) == self.crew.fleet
@@ -182,7 +180,7 @@ class Helper:
         await transport.send("POST", paths.container(self.id, "/start"), timeout_s=limit_s)
         path = paths.container(self.id, "/wait")
         answer = parsed(await transport.send("POST", path, timeout_s=RUN_S, is_long=True), path)
-        code = answer.get("StatusCode") if isinstance(answer, dict) else None
+        code = at(answer, "StatusCode")
         logs = Logs(transport, self.helpers.lister)
         said = await logs.tail(self.id, MOST_SAID, is_stamped=False)
         return (code if isinstance(code, int) else 255), said.decode(errors="replace")

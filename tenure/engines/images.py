@@ -7,19 +7,19 @@ that it has; they are left out of the archive.
 
 from __future__ import annotations
 
-import json
 import re
 import tarfile
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
-from typing import IO, Any
+from typing import IO
 from urllib.parse import quote
 
 from tenure.engines import leftovers, paths
-from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer, parsed
+from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer, made_id
 from tenure.engines.held import held
-from tenure.engines.layers import MEMORY_BYTES, member_of, spooled, squashed
+from tenure.engines.layers import MEMORY_BYTES, manifest_of, spooled, squashed
 from tenure.engines.transport import Transport
+from tenure.model.document import Document, text, words
 from tenure.model.errors import EngineUnclear
 
 CHUNK_BYTES = 1 << 18
@@ -107,10 +107,10 @@ class Images:
 
     async def _known(self, layers: Sequence[str]) -> int:
         """Return how many layers from the bottom the target has, as part of any image."""
-        rows = await self._target.read("/images/json")
+        rows = await self._target.rows("/images/json")
         known = 0
         for row in rows[:MAX_LOOKED_AT]:
-            document = await inspect(self._target, str(row.get("Id", "")))
+            document = await inspect(self._target, text(row, "Id"))
             own = _layers(document or {})
             same = 0
             while same < min(len(own), len(layers)) and own[same] == layers[same]:
@@ -130,10 +130,7 @@ class Images:
         label = {"Labels": leftovers.NOT_OURS | {leftovers.LABEL_SNAPSHOT: owner}}
         limit_s = self._source.timeouts.pull_s
         answer = await self._source.send("POST", path, body=label, timeout_s=limit_s, is_long=True)
-        made = parsed(answer, path)
-        if not isinstance(made, dict) or not made.get("Id"):
-            raise EngineUnclear("commit: the answer has no id")
-        return str(made["Id"])
+        return made_id(answer, path)
 
 
 class Counted:
@@ -157,26 +154,27 @@ class Counted:
             yield chunk
 
 
-async def inspect(transport: Transport, image: str) -> dict[str, Any] | None:
-    """Return Docker's document of an image by id or name, None if there is none."""
+async def inspect(transport: Transport, image: str) -> Document | None:
+    """Return Docker's document of an image by id or name, None if there is none.
+
+    Raises EngineError.
+    """
     try:
-        found = await transport.read(paths.image(image))
-    except EngineAnswer as answer:
-        if answer.status == HTTP_NOT_FOUND:
-            return None
-        raise
-    return found if isinstance(found, dict) else None
+        path = paths.image(image)
+    except EngineAnswer:
+        return None
+    return await transport.document(path)
 
 
-def kept_over(document: dict[str, Any]) -> int:
+def kept_over(document: Document) -> int:
     """Return over how many layers an image keeps changes, all of its own if it is none of those."""
-    told = KEPT_OVER.fullmatch(str(document.get("Comment", "")))
+    told = KEPT_OVER.fullmatch(text(document, "Comment"))
     own = len(_layers(document))
     return own if told is None else min(own, int(told[1]))
 
 
-def _layers(document: dict[str, Any]) -> list[str]:
-    return list((document.get("RootFS") or {}).get("Layers") or ())
+def _layers(document: Document) -> list[str]:
+    return words(document, "RootFS", "Layers")
 
 
 def _thinned(spool: IO[bytes], known: int) -> IO[bytes]:
@@ -190,7 +188,7 @@ def _thinned(spool: IO[bytes], known: int) -> IO[bytes]:
         tarfile.open(fileobj=spool) as whole,
         tarfile.open(fileobj=thin, mode="w") as out,
     ):
-        files = json.load(member_of(whole, "manifest.json"))[0]["Layers"]
+        files = words(manifest_of(whole), "Layers")
         dropped = set(files[:known]) - set(files[known:])
         for entry in whole:
             if entry.name not in dropped:

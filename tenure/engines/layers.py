@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import IO, Any
+from typing import IO
 
+from tenure.model.document import Document, parts, text, words
 from tenure.model.errors import EngineUnclear
 
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
@@ -163,23 +164,31 @@ def squashed(saved: IO[bytes], base: int, known: int) -> Squashed:
     """
     saved.seek(0)
     with tarfile.open(fileobj=saved) as whole:
-        manifest = json.load(member_of(whole, "manifest.json"))[0]
-        config = json.load(member_of(whole, manifest["Config"]))
-        files = manifest["Layers"]
+        manifest = manifest_of(whole)
+        config = json.load(member_of(whole, text(manifest, "Config")))
+        files = words(manifest, "Layers")
         with merged([member_of(whole, name) for name in files[base:]]) as upper:
-            lower = config["rootfs"]["diff_ids"][:base]
+            lower = words(config, "rootfs", "diff_ids")[:base]
             config["rootfs"]["diff_ids"] = [*lower, f"sha256:{_digest(upper)}"]
             config["history"] = _history(config, base)
-            text = json.dumps(config).encode()
-            key = hashlib.sha256(text).hexdigest()
+            content = json.dumps(config).encode()
+            key = hashlib.sha256(content).hexdigest()
             row = {"Config": f"{key}.json", "RepoTags": None, "Layers": [*files[:base], MERGED]}
             with spooled() as out, tarfile.open(fileobj=out, mode="w") as tar:
-                _add(tar, f"{key}.json", io.BytesIO(text))
+                _add(tar, f"{key}.json", io.BytesIO(content))
                 for name in dict.fromkeys(files[known:base]):
                     _add(tar, name, member_of(whole, name))
                 _add(tar, MERGED, upper)
                 _add(tar, "manifest.json", io.BytesIO(json.dumps([row]).encode()))
     return Squashed(out, f"sha256:{key}")
+
+
+def manifest_of(whole: tarfile.TarFile) -> Document:
+    """Return the description of the one image in a saved archive; raises EngineUnclear."""
+    rows = parts({"": json.load(member_of(whole, "manifest.json"))}, "")
+    if not rows:
+        raise EngineUnclear("the manifest of the saved image is empty")
+    return rows[0]
 
 
 def member_of(whole: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -208,14 +217,14 @@ def _digest(content: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _history(config: dict[str, Any], base: int) -> list[dict[str, Any]]:
+def _history(config: Document, base: int) -> list[Document]:
     """Return the history of the ``base`` lowest layers, and a row for the one above."""
-    kept: list[dict[str, Any]] = []
-    rows = config.get("history") or [{}]
+    kept: list[Document] = []
+    rows = parts(config, "history") or [{}]
     for row in rows:
         base -= not row.get("empty_layer")
         if base < 0:
             break
         kept.append(row)
     # the engine shows this row's comment as the image's
-    return [*kept, {"created": config.get("created"), "comment": rows[-1].get("comment", "")}]
+    return [*kept, {"created": config.get("created"), "comment": text(rows[-1], "comment")}]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any
 from urllib.parse import quote
 
 from tenure.engines import paths
 from tenure.engines.transport import Transport
+from tenure.model.document import Document, text
 from tenure.model.errors import EngineError
 from tenure.model.facts import (
     LABEL_CONTAINER,
@@ -32,19 +32,18 @@ NOT_OURS = dict.fromkeys((LABEL_FLEET, LABEL_CONTAINER, LABEL_INCARNATION, LABEL
 async def clear(transport: Transport, owner: str) -> None:
     """Remove the helpers and the images made for a service; those in use stay."""
     with suppress(EngineError):
-        for helper in await _labelled(transport, "/containers/json", LABEL_HELPER, owner):
-            await remove_container(transport, str(helper.get("Id", "")))
-        for image in await _labelled(transport, "/images/json", LABEL_SNAPSHOT, owner):
-            await remove_image(transport, str(image.get("Id", "")))
+        for helper in await labelled(transport, "/containers/json", LABEL_HELPER, owner):
+            await remove_container(transport, text(helper, "Id"))
+        for image in await labelled(transport, "/images/json", LABEL_SNAPSHOT, owner):
+            await remove_image(transport, text(image, "Id"))
 
 
-async def _labelled(
-    transport: Transport, path: str, label: str, owner: str
-) -> list[dict[str, Any]]:
-    filters = json.dumps({"label": [f"{label}={owner}"]})
-    params = {"filters": filters} | ({"all": "1"} if path.startswith("/containers") else {})
-    rows = await transport.read(path, params)
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+async def labelled(transport: Transport, path: str, label: str, value: str) -> list[Document]:
+    """Return the containers or images (``path``) with a label of that value; raises EngineError."""
+    filters = json.dumps({"label": [f"{label}={value}"]})
+    return await transport.rows(
+        path, {"filters": filters} | ({"all": "1"} if path.startswith("/containers") else {})
+    )
 
 
 async def remove_container(transport: Transport, ref: str) -> None:

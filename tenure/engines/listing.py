@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tenure.engines import decode, paths
-from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.transport import Transport
-from tenure.model.errors import EngineUnclear
+from tenure.model.document import Document
 from tenure.model.facts import ContainerFacts
 
 REMEMBERED = 4_096
@@ -35,25 +32,20 @@ class Lister:
         self._transport = transport
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    async def inspect_raw(self, ref: str) -> dict[str, Any] | None:
-        """Return Docker's document, None if there is no such container."""
-        try:
-            document = await self._transport.read(paths.container(ref, "/json"))
-        except EngineAnswer as answer:
-            if answer.status == HTTP_NOT_FOUND:
-                return None
-            raise
-        if not isinstance(document, dict) or not document.get("Id"):
-            raise EngineUnclear(f"inspect {ref}: not a container")
-        return document
+    async def inspect_raw(self, ref: str) -> dict[str, object] | None:
+        """Return Docker's document, None if there is no such container. Raises EngineError."""
+        return await self._transport.document(paths.container(ref, "/json"))
 
     async def inspect(self, ref: str) -> ContainerFacts | None:
-        """Return a container as it is now and remember it; None if there is none."""
+        """Return a container as it is now and remember it; None if there is none.
+
+        Raises EngineError.
+        """
         document = await self.inspect_raw(ref)
         if document is None:
             self._kept.pop(ref, None)
             return None
-        facts = _decoded(decode.from_inspect, document)
+        facts = decode.from_inspect(document)
         self._remember(facts)
         return facts
 
@@ -61,18 +53,16 @@ class Lister:
         """Return all containers, each of ours inspected unless an earlier inspect still holds.
 
         A container that vanishes between listing and inspect is left out. ``is_fresh`` forgets
-        what was remembered: for when events may have been missed.
+        what was remembered: for when events may have been missed. Raises EngineError.
         """
         if is_fresh:
             self._kept.clear()
-        rows = await self._transport.read("/containers/json", {"all": "1"})
-        if not isinstance(rows, list):
-            raise EngineUnclear("the listing is not a list")
+        rows = await self._transport.rows("/containers/json", {"all": "1"})
         found = await asyncio.gather(*(self._complete(row) for row in rows))
         return tuple(facts for facts in found if facts is not None)
 
-    async def _complete(self, row: Mapping[str, Any]) -> ContainerFacts | None:
-        facts = _decoded(decode.from_listing, row)
+    async def _complete(self, row: Document) -> ContainerFacts | None:
+        facts = decode.from_listing(row)
         if not decode.is_ours(facts.labels):
             return facts
         kept = self._kept.get(facts.engine_id)
@@ -89,13 +79,3 @@ class Lister:
 
 def _is_young(kept: _Kept) -> bool:
     return time.monotonic() - kept.at_s < REMEMBERED_S
-
-
-def _decoded(
-    decoder: Callable[[Mapping[str, Any]], ContainerFacts], document: Mapping[str, Any]
-) -> ContainerFacts:
-    """Return what a document says; raise EngineUnclear if it is not shaped as Docker's are."""
-    try:
-        return decoder(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise EngineUnclear(f"a container is told of in an unknown shape: {error!r}") from error

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, Protocol
 
 from tenure.engines import paths
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.frames import FrameReader, RawReader, Tail
+from tenure.engines.listing import Lister
 from tenure.engines.transport import Transport
+from tenure.model.document import at
 from tenure.model.errors import EngineUnclear
 
 FIRST_ENTRIES = 2_000
@@ -23,17 +24,12 @@ wanted are always enough.
 """
 
 
-class Reader(Protocol):
-    async def inspect_raw(self, ref: str) -> dict[str, Any] | None:
-        """Return Docker's document of a container."""
-
-
 class Logs:
     """Logs of one engine's containers, both streams in one, without Docker's frames."""
 
-    def __init__(self, transport: Transport, reader: Reader) -> None:
+    def __init__(self, transport: Transport, lister: Lister) -> None:
         self._transport = transport
-        self._reader = reader
+        self._lister = lister
 
     async def tail(self, ref: str, tail_bytes: int, *, is_stamped: bool) -> bytes:
         """Return at most the last ``tail_bytes``; raise EngineAnswer if there is no log to read."""
@@ -83,15 +79,14 @@ class Logs:
 
         An engine that is shut down ends its streams as properly as a container does.
         """
-        document = await self._reader.inspect_raw(ref)
-        if document is not None and document.get("State", {}).get("Running"):
+        if at(await self._lister.inspect_raw(ref), "State", "Running"):
             raise EngineUnclear(f"the stream of {ref} ended while it runs")
 
     async def _is_terminal(self, ref: str) -> bool:
-        document = await self._reader.inspect_raw(ref)
+        document = await self._lister.inspect_raw(ref)
         if document is None:
             raise EngineAnswer(HTTP_NOT_FOUND, f"no such container: {ref}")
-        return bool((document.get("Config") or {}).get("Tty"))
+        return bool(at(document, "Config", "Tty"))
 
 
 def _params(*, is_stamped: bool) -> dict[str, str]:

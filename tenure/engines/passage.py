@@ -11,20 +11,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote
 
 from tenure.engines import leftovers, paths
 from tenure.engines.carried import outcome_of
-from tenure.engines.checkpoint import json_id
 from tenure.engines.errors import (
     HTTP_CONFLICT,
     HTTP_NOT_FOUND,
     EngineAnswer,
+    made_id,
 )
 from tenure.engines.images import Counted, Images, inspect, kept_over
 from tenure.engines.transport import Transport
 from tenure.engines.volumes import Volumes, archive
+from tenure.model.document import Document, parts, text
 from tenure.model.effects import CarryImage, TransferState, TwoEngineEffect
 from tenure.model.facts import LABEL_HELPER
 from tenure.model.outcome import Done, Outcome
@@ -59,7 +59,7 @@ class Passage:
             await self._volumes.prepare(document, effect.container, effect.limit_bytes)
         if not effect.with_image:
             return Done()
-        own, name = str(document["Image"]), str(document["Config"]["Image"])
+        own, name = text(document, "Image"), text(document, "Config", "Image")
         kept = ""
         if effect.with_changes and await self._has_changes(effect.source_id, document):
             base = kept_over(await inspect(self._source, own) or {})
@@ -75,12 +75,16 @@ class Passage:
         is_same = named is not None and named.get("Id") == own
         return Done("" if is_same else brought, moved_bytes=sent)
 
-    async def _has_changes(self, engine_id: str, document: dict[str, Any]) -> bool:
+    async def _has_changes(self, engine_id: str, document: Document) -> bool:
         """Return whether files differ from the image's, mount points aside."""
-        changes = await self._source.read(paths.container(engine_id, "/changes"), timeout_s=60.0)
-        mounts = [str(row.get("Destination", "")) for row in document.get("Mounts") or ()]
+        path = paths.container(engine_id, "/changes")
+        changes = {"": await self._source.read(path, timeout_s=60.0)}  # null where there are none
+        mounts = [text(row, "Destination") for row in parts(document, "Mounts")]
         made = {str(path) for mount in (*mounts, INIT) for path in _upwards(mount)}
-        return any(row["Kind"] == DELETED or row["Path"] not in made for row in changes or ())
+        return any(
+            row.get("Kind") == DELETED or text(row, "Path") not in made
+            for row in parts(changes, "")
+        )
 
     async def _transfer(self, effect: TransferState) -> Outcome:
         origin = await _container(self._source, effect.source_id)
@@ -90,9 +94,7 @@ class Passage:
             sent += await self._checkpoint(effect, origin, arriving)
         return Done(moved_bytes=sent)
 
-    async def _checkpoint(
-        self, effect: TransferState, origin: dict[str, Any], arriving: dict[str, Any]
-    ) -> int:
+    async def _checkpoint(self, effect: TransferState, origin: Document, arriving: Document) -> int:
         name = quote(effect.checkpoint, safe="")
         path = paths.container(effect.engine_id, f"/checkpoints/{name}")
         with suppress(EngineAnswer):  # there is one only after a try that was cut
@@ -109,11 +111,11 @@ class Passage:
 
 
 @asynccontextmanager
-async def _window(transport: Transport, document: dict[str, Any], owner: str) -> AsyncIterator[str]:
+async def _window(transport: Transport, document: Document, owner: str) -> AsyncIterator[str]:
     """Give the id of a container, never started, in which another's checkpoints are at MOUNT."""
-    engine_id = str(document["Id"])
-    info = await transport.read("/info")
-    folder = f"{info['DockerRootDir']}/containers/{engine_id}/checkpoints"
+    engine_id = text(document, "Id")
+    root = text(await transport.document("/info"), "DockerRootDir")
+    folder = f"{root}/containers/{engine_id}/checkpoints"
     name = f"tenure-carry-{engine_id[:12]}"
     body = {
         "Image": document["Image"],
@@ -123,24 +125,25 @@ async def _window(transport: Transport, document: dict[str, Any], owner: str) ->
         "NetworkDisabled": True,
         "HostConfig": {"Binds": [f"{folder}:{MOUNT}"], "NetworkMode": "none"},
     }
+    path = f"/containers/create?name={name}"
     try:
-        made = await transport.send("POST", f"/containers/create?name={name}", body=body)
+        made = await transport.send("POST", path, body=body)
     except EngineAnswer as answer:
         if answer.status != HTTP_CONFLICT:
             raise
         await leftovers.remove_container(transport, name)  # of a try that was cut
-        made = await transport.send("POST", f"/containers/create?name={name}", body=body)
-    helper = json_id(made)
+        made = await transport.send("POST", path, body=body)
+    helper = made_id(made, path)
     try:
         yield helper
     finally:
         await asyncio.shield(leftovers.remove_container(transport, helper))
 
 
-async def _container(transport: Transport, engine_id: str) -> dict[str, Any]:
+async def _container(transport: Transport, engine_id: str) -> Document:
     """Return Docker's document of a container; raise EngineAnswer 404 if there is none."""
-    found = await transport.read(paths.container(engine_id, "/json"))
-    if not isinstance(found, dict):
+    found = await transport.document(paths.container(engine_id, "/json"))
+    if found is None:
         raise EngineAnswer(HTTP_NOT_FOUND, f"no container {engine_id}")
     return found
 

@@ -27,6 +27,7 @@ from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
 from tenure.engines.port import LOG_TAIL_BYTES, SaveLog
 from tenure.engines.transport import Transport
+from tenure.model.document import at
 from tenure.model.effects import (
     CheckpointContainer,
     CreateContainer,
@@ -209,9 +210,9 @@ class Performer:
                 return Refused("no_such_container", answer.detail)
             if answer.status < HTTP_SERVER_ERROR:
                 return Refused("bad_request", answer.detail)
-            document = await unsure(self._lister.inspect_raw(effect.engine_id)) or {}
-            policy = (document.get("HostConfig") or {}).get("RestartPolicy") or {}
-            is_set = policy.get("Name") == effect.policy.get("Name")
+            document = await unsure(self._lister.inspect_raw(effect.engine_id))
+            name = at(document, "HostConfig", "RestartPolicy", "Name")
+            is_set = name == effect.policy.get("Name")
             return Done() if is_set else Refused("engine_error", answer.detail)
         return Done()
 

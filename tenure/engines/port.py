@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from tenure.model.effects import OneEngineEffect
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.outcome import Outcome
 
-Json = dict[str, Any]
+Json = dict[str, object]
 SaveLog = Callable[[str, bytes], Awaitable[None]]
 """Keeps the end of a container's log under a key before the container is removed."""
 

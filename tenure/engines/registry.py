@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tenure.engines.credentials import Credentials
 from tenure.engines.errors import HTTP_SERVER_ERROR, EngineAnswer, translated_docker
@@ -102,7 +102,7 @@ class Registry:
             if "error" in line:
                 raise EngineAnswer(HTTP_SERVER_ERROR, f"pull of {image}: {line['error']}")
 
-    async def _while_alive(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _while_alive(self, work: Awaitable[None]) -> None:
         """Await ``work`` as long as the engine answers pings: the package has no time-out here."""
         task = asyncio.ensure_future(work)
         try:

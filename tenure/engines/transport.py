@@ -17,7 +17,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -27,12 +26,15 @@ from tenure.engines.address import Address, at_socket, connector, parse
 from tenure.engines.credentials import Credentials, alert_of
 from tenure.engines.errors import (
     HTTP_BAD_REQUEST,
+    HTTP_NOT_FOUND,
+    EngineAnswer,
     EngineUnreachable,
     parsed,
     refusal,
     translated,
 )
 from tenure.engines.tunnel import Tunnel
+from tenure.model.document import Document, parts
 from tenure.model.errors import EngineError, EngineUnclear, InvalidInput
 
 SHORT_CALLS = 8
@@ -166,11 +168,12 @@ class Transport:
         *,
         timeout_s: float | None = None,
         is_sweep: bool = False,
-    ) -> Any:
+    ) -> object:
         """Return the JSON of a GET, tried again on broken connections within the time-out.
 
         ``is_sweep``: one of many that the engine answers together, outside the eight; None if it
-        answers with nothing, as it does where it found nothing to tell after it had begun.
+        answers with nothing, as it does where it found nothing to tell after it had begun. Raises
+        EngineError.
         """
         limit_s = timeout_s or self.timeouts.read_s
         try:
@@ -179,6 +182,31 @@ class Transport:
                 return None if is_sweep and not body.strip() else parsed(body, path)
         except TimeoutError as error:
             raise EngineUnclear(f"{path}: no answer in {limit_s:g} s") from error
+
+    async def document(self, path: str) -> dict[str, object] | None:
+        """Return the object that a GET gives, None where there is no such thing (404).
+
+        Raises EngineUnclear for what is no object, and EngineError.
+        """
+        try:
+            found = await self.read(path)
+        except EngineAnswer as answer:
+            if answer.status == HTTP_NOT_FOUND:
+                return None
+            raise
+        if not isinstance(found, dict):
+            raise EngineUnclear(f"{path}: the answer is not an object")
+        return found
+
+    async def rows(self, path: str, params: Mapping[str, str] | None = None) -> list[Document]:
+        """Return the objects of the list that a GET gives.
+
+        Raises EngineUnclear for what is no list of objects, and EngineError.
+        """
+        found = await self.read(path, params)
+        if not isinstance(found, list) or len(rows := parts({"": found}, "")) < len(found):
+            raise EngineUnclear(f"{path}: the answer is not a list of objects")
+        return rows
 
     async def _read_with_retries(
         self, path: str, params: Mapping[str, str], *, is_sweep: bool

@@ -7,9 +7,8 @@ for whoever wants it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import Any
 from urllib.parse import quote
 
 from tenure.engines import paths
@@ -17,6 +16,7 @@ from tenure.engines.carried import CarryRefused
 from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.images import Counted
 from tenure.engines.transport import Transport
+from tenure.model.document import Document, part, parts, text, texts, words
 from tenure.model.errors import EngineError, EngineUnclear
 
 #: Of a volume that was made for a service: its id.
@@ -35,7 +35,7 @@ class Volumes:
         self._source = source
         self._target = target
 
-    async def prepare(self, document: dict[str, Any], owner: str, limit_bytes: int) -> None:
+    async def prepare(self, document: Document, owner: str, limit_bytes: int) -> None:
         """Find out while it runs whether the volumes of a container can be copied; make them empty.
 
         Raises VolumeRefused: too much, a driver of which nothing is known, a name that is taken.
@@ -52,7 +52,7 @@ class Volumes:
                 await self._make(str(mount["Name"]), owner)
 
     async def _measured(
-        self, document: dict[str, Any], mount: Mapping[str, Any], left: int, limit_bytes: int
+        self, document: Document, mount: Document, left: int, limit_bytes: int
     ) -> int:
         path = f"{mount['Destination']}/."
         async with aclosing(archive(self._source, str(document["Id"]), path)) as chunks:
@@ -67,29 +67,21 @@ class Volumes:
         return counted.total
 
     async def _make(self, name: str, owner: str) -> None:
-        made = await self._source.read(f"/volumes/{quote(name, safe='')}")
-        there = await self._there(name)
+        path = f"/volumes/{quote(name, safe='')}"
+        made = await self._source.document(path)
+        there = await self._target.document(path)
         if there is not None:
-            if (there.get("Labels") or {}).get(LABEL_VOLUME) != owner:
+            if texts(there, "Labels").get(LABEL_VOLUME) != owner:
                 told = f"the target has a volume {name} already; remove it there if it is not used"
                 raise VolumeRefused("volume_exists", told)
             await self._drop(name)
         body = {
             "Name": name,
             "Driver": "local",
-            "DriverOpts": made.get("Options") or {},
-            "Labels": {**(made.get("Labels") or {}), LABEL_VOLUME: owner},
+            "DriverOpts": part(made, "Options"),
+            "Labels": {**texts(made, "Labels"), LABEL_VOLUME: owner},
         }
         await self._target.send("POST", "/volumes/create", body=body)
-
-    async def _there(self, name: str) -> dict[str, Any] | None:
-        try:
-            found = await self._target.read(f"/volumes/{quote(name, safe='')}")
-        except EngineAnswer as answer:
-            if answer.status == HTTP_NOT_FOUND:
-                return None
-            raise
-        return found if isinstance(found, dict) else None
 
     async def _drop(self, name: str) -> None:
         try:
@@ -101,7 +93,7 @@ class Volumes:
             if answer.status != HTTP_NOT_FOUND:
                 raise
 
-    async def copy(self, document: dict[str, Any], engine_id: str, limit_bytes: int) -> int:
+    async def copy(self, document: Document, engine_id: str, limit_bytes: int) -> int:
         """Copy a stopped container's volumes into those of a created one; return the bytes."""
         left = limit_bytes
         for mount in _volumes(document):
@@ -120,7 +112,7 @@ class Volumes:
         return limit_bytes - left
 
 
-async def claim(transport: Transport, body: Mapping[str, Any], owner: str) -> None:
+async def claim(transport: Transport, body: Document, owner: str) -> None:
     """Make the named local volumes that a create body asks for, marked as made for ``owner``.
 
     Those that are there already stay as they are. What an engine refuses here, the create tells.
@@ -131,17 +123,16 @@ async def claim(transport: Transport, body: Mapping[str, Any], owner: str) -> No
             await transport.send("POST", "/volumes/create", body=asked)
 
 
-def _named(body: Mapping[str, Any]) -> list[str]:
+def _named(body: Document) -> list[str]:
     """Return the names of the volumes in a body of which it says nothing more: local ones."""
-    host = body.get("HostConfig")
-    if not isinstance(host, Mapping) or host.get("VolumeDriver") not in (None, "", "local"):
+    host = part(body, "HostConfig")
+    if host.get("VolumeDriver") not in (None, "", "local"):
         return []
-    binds = [str(bind).split(":") for bind in host.get("Binds") or ()]
-    names = [parts[0] for parts in binds if len(parts) > 1]
-    for mount in host.get("Mounts") or ():
-        is_plain = isinstance(mount, Mapping) and not mount.get("VolumeOptions")
-        if is_plain and mount.get("Type") == "volume":
-            names.append(str(mount.get("Source") or ""))
+    binds = [bind.split(":") for bind in words(host, "Binds")]
+    names = [pieces[0] for pieces in binds if len(pieces) > 1]
+    for mount in parts(host, "Mounts"):
+        if mount.get("Type") == "volume" and not mount.get("VolumeOptions"):
+            names.append(text(mount, "Source"))
     return [name for name in dict.fromkeys(names) if name and not name.startswith("/")]
 
 
@@ -152,16 +143,16 @@ async def archive(transport: Transport, ref: str, path: str) -> AsyncGenerator[b
             yield chunk
 
 
-def _volumes(document: dict[str, Any]) -> list[dict[str, Any]]:
-    return [row for row in document.get("Mounts") or () if row.get("Type") == "volume"]
+def _volumes(document: Document) -> list[Document]:
+    return [row for row in parts(document, "Mounts") if row.get("Type") == "volume"]
 
 
-def _is_anonymous(mount: Mapping[str, Any]) -> bool:
+def _is_anonymous(mount: Document) -> bool:
     """Whether the engine itself named a volume: a copy gets another name of its own."""
-    name = str(mount.get("Name", ""))
+    name = text(mount, "Name")
     return len(name) == ANONYMOUS_CHARS and all(c in "0123456789abcdef" for c in name)
 
 
-def _too_large(mount: Mapping[str, Any], limit_bytes: int) -> VolumeRefused:
+def _too_large(mount: Document, limit_bytes: int) -> VolumeRefused:
     told = f"with volume {mount.get('Name')} its volumes hold more than {limit_bytes} bytes"
     return VolumeRefused("too_large", f"{told}, the limit of a move (budgets.volumes_mib)")

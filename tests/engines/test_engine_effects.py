@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tenure.engines.engine import Engine
+from tenure.model.document import at, words
 from tenure.model.effects import RetireContainer
 from tenure.model.outcome import Done, Refused, Unknown
 from testbed import Node
@@ -37,11 +38,11 @@ async def test_create_carries_the_body_verbatim(engine: Engine) -> None:
     assert document["Name"] == "/verbatim"
     for key in ("Env", "User", "WorkingDir", "Cmd", "Labels", "StopTimeout"):
         if key == "Env":
-            assert "A=b=c" in document["Config"]["Env"]
+            assert "A=b=c" in words(document, "Config", "Env")
         else:
-            assert document["Config"][key] == content[key]
+            assert at(document, "Config", key) == content[key]
     for key in ("CpuQuota", "Memory", "Tmpfs", "Init"):
-        assert document["HostConfig"][key] == content["HostConfig"][key]
+        assert at(document, "HostConfig", key) == content["HostConfig"][key]
 
 
 async def test_create_twice_adopts_the_first(engine: Engine) -> None:
@@ -254,7 +255,7 @@ async def test_restart_policy(engine: Engine, lab: Lab) -> None:
     assert await engine.perform(policy(engine_id, "no")) == Done()
     document = await engine.inspect_raw(engine_id)
     assert document is not None
-    assert document["HostConfig"]["RestartPolicy"]["Name"] == "no"
+    assert at(document, "HostConfig", "RestartPolicy", "Name") == "no"
     outcome = await engine.perform(policy(engine_id, "sometimes"))
     assert isinstance(outcome, Refused)
     assert outcome.code == "bad_request"

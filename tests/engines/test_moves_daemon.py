@@ -15,9 +15,10 @@ from urllib.parse import quote
 import pytest
 
 from tenure.engines import leftovers
-from tenure.engines.checkpoint import json_id
+from tenure.engines.errors import made_id
 from tenure.engines.images import Images, inspect, kept_over
 from tenure.engines.transport import Timeouts, Transport
+from tenure.model.document import words
 from tenure.model.errors import NotFound
 from testbed import check, docker_api
 from tests.faults.drained import IMAGE, NODES, Pair, paired
@@ -177,8 +178,9 @@ async def test_many_layers_of_changes_arrive_as_one(emptied: Pair) -> None:
         Transport(f"unix://{emptied.bed.nodes[node].socket}", Timeouts()) for node in NODES
     )
     images, made = Images(source, target, most_kept=2), ""
+    create = "/containers/create?name=layered"
     image = IMAGE
-    base = len((await inspect(source, IMAGE) or {})["RootFS"]["Layers"])
+    base = len(words(await inspect(source, IMAGE), "RootFS", "Layers"))
     try:
         for script in (
             "echo > /one; rm -r /etc",
@@ -186,7 +188,7 @@ async def test_many_layers_of_changes_arrive_as_one(emptied: Pair) -> None:
             "mkdir /etc; echo > /etc/x",
         ):
             body = {"Image": image, "Cmd": ["sh", "-c", script], "NetworkDisabled": True}
-            made = json_id(await source.send("POST", "/containers/create?name=layered", body=body))
+            made = made_id(await source.send("POST", create, body=body), create)
             await source.send("POST", f"/containers/{made}/start")
             await source.send("POST", f"/containers/{made}/wait")
             assert kept_over(await inspect(source, image) or {}) == base
@@ -197,11 +199,9 @@ async def test_many_layers_of_changes_arrive_as_one(emptied: Pair) -> None:
         assert 0 < sent < 64 << 10
         found = await inspect(target, there)
         assert found is not None
-        assert len(found["RootFS"]["Layers"]) == base + 1
+        assert len(words(found, "RootFS", "Layers")) == base + 1
         assert kept_over(found) == base
-        made = json_id(
-            await target.send("POST", "/containers/create?name=layered", body={"Image": there})
-        )
+        made = made_id(await target.send("POST", create, body={"Image": there}), create)
         paths = {path: has_file(emptied, "b", "layered", path) for path in FILES}
         assert paths == FILES
         await target.send("DELETE", f"/containers/{made}")

@@ -13,6 +13,7 @@ import pytest
 from tenure.engines.engine import Engine
 from tenure.engines.errors import EngineAnswer, EngineUnreachable
 from tenure.model.access import TlsFiles
+from tenure.model.document import count
 from tenure.model.errors import EngineError
 from tenure.model.outcome import Refused
 from testbed import Node, NodeSpec, Testbed, certificates, check
@@ -72,7 +73,7 @@ async def test_everything_goes_over_tls(tls_engine: Engine) -> None:
         assert await tls_engine.logs("over-tls") == b"hello\n"
         running = await lab.running("stays")
         sample = await anext(tls_engine.stats_stream(running))
-        assert sample["memory_stats"]["usage"] > 0
+        assert count(sample, "memory_stats", "usage")
         assert len(await tls_engine.listing()) == 2
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tenure.engines.engine import Engine
+from tenure.model.document import text
 from tenure.model.effects import (
     CreateContainer,
     RetireContainer,
@@ -124,8 +125,8 @@ async def test_events_tell_of_what_happens(engine: Engine) -> None:
     async def follow() -> None:
         async with aclosing(engine.events(on_open=is_open.set)) as events:
             async for event in events:
-                assert event["Actor"]["Attributes"][LABEL_FLEET] == "f"
-                seen.append((event["Action"], event["Actor"]["ID"]))
+                assert text(event, "Actor", "Attributes", LABEL_FLEET) == "f"
+                seen.append((text(event, "Action"), text(event, "Actor", "ID")))
 
     following = asyncio.create_task(follow())
     await is_open.wait()

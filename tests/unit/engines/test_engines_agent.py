@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tenure.engines.agent import LABEL_STAMP, MEMORY_BYTES, MOST_PIDS, AgentPlan, body
+from tenure.engines.agent import LABEL_STAMP, MEMORY_BYTES, MOST_PIDS, AgentPlan
+from tenure.engines.agent import body as body_of
 
 PLAN = AgentPlan("n1", "tenure:1", "https://0.0.0.0:7481", files={"token": b"secret"})
+
+
+def body(plan: AgentPlan) -> Any:
+    return body_of(plan)
 
 
 def test_without_harvest_it_can_write_nothing_of_the_node() -> None:

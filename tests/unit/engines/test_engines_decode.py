@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenure.engines import decode
+from tenure.model.document import time_us
 from tenure.model.resources import Resources
 
 
@@ -27,13 +28,13 @@ from tenure.model.resources import Resources
     ],
 )
 def test_times(text: str | None, us: int | None) -> None:
-    assert decode.time_us(text) == us
+    assert time_us(text) == us
 
 
 @given(st.integers(min_value=0, max_value=4_102_444_800_000_000), st.integers(0, 999))
 def test_times_lose_only_nanoseconds(us: int, ns: int) -> None:
     whole = datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    assert decode.time_us(f"{whole}.{us % 1_000_000:06d}{ns:03d}Z") == us
+    assert time_us(f"{whole}.{us % 1_000_000:06d}{ns:03d}Z") == us
 
 
 def _document(**state: Any) -> dict[str, Any]:
