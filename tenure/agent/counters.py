@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from tenure.profiling.decode import WRAPPED
+from tenure.model.document import WRAPPED
 
 #: No number of the kernel's is longer; more digits are no number (and slow to convert).
 MAX_DIGITS = 20

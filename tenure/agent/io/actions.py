@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import queue
 import threading
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
-from tenure.agent.io import threads
+from tenure.agent.io.threads import Worker
 from tenure.model.harvest import HarvestAction
 from tenure.qos.wire import decode_action, encode_action
 
@@ -35,8 +35,7 @@ class ActionJournal:
         self._folder = folder
         self._kept: deque[HarvestAction] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
-        self._waiting: queue.Queue[HarvestAction | None] = queue.Queue(WAITING)
-        self._thread: threading.Thread | None = None
+        self._disk = Worker("actions", self._write, WAITING)
         self.lost = 0
         self._load()
 
@@ -50,12 +49,7 @@ class ActionJournal:
         """Keep an action; never waits."""
         with self._lock:
             self._kept.append(action)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="actions", daemon=True)
-            self._thread.start()
-        try:
-            self._waiting.put_nowait(action)
-        except queue.Full:
+        if not self._disk.put(action):
             self.lost += 1
 
     def after(self, seq: int) -> tuple[list[HarvestAction], bool, int]:
@@ -71,8 +65,7 @@ class ActionJournal:
 
     def close(self) -> None:
         """Write what waits, for about ``CLOSE_S`` at most, and end the thread; twice is fine."""
-        thread, self._thread = self._thread, None
-        if thread is not None and not threads.end(thread, self._waiting, CLOSE_S):
+        if not self._disk.close(CLOSE_S):
             log.error("the latest actions are not written: %s", self._folder)
 
     def _load(self) -> None:
@@ -89,9 +82,9 @@ class ActionJournal:
                 if not self._kept or action.seq > self._kept[-1].seq:
                     self._kept.append(action)
 
-    def _write(self) -> None:
+    def _write(self, actions: Iterator[HarvestAction]) -> None:
         is_told = False
-        while (action := self._waiting.get()) is not None:
+        for action in actions:
             line = json.dumps(encode_action(action), separators=(",", ":")) + "\n"
             try:
                 self._append(line)

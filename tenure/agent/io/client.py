@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -55,21 +55,12 @@ class AgentClient:
         Raises AgentAway where the agent does not answer, refuses, answers nonsense, or has made no
         reading for a while.
         """
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                found = await self._fetch("samples", after=str(after), every_s=f"{every_us / US:g}")
-                if len(found) > LONG_BYTES:
-                    answer = await asyncio.to_thread(lambda: decode(json.loads(found)))
-                else:
-                    answer = decode(json.loads(found))
-        except TimeoutError as error:
-            raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise AgentAway(_said(error)) from error
-        except InvalidInput as error:
-            raise AgentAway(error.detail) from error
-        except (ValueError, RecursionError) as error:
-            raise AgentAway(f"its answer is none of an agent's: {error}") from error
+        async with _asking():
+            found = await self._fetch("samples", after=str(after), every_s=f"{every_us / US:g}")
+            if len(found) > LONG_BYTES:
+                answer = await asyncio.to_thread(lambda: decode(json.loads(found)))
+            else:
+                answer = decode(json.loads(found))
         if answer.age_us > STALE_INTERVALS * answer.interval_us + STALE_US:
             raise AgentAway(f"its newest reading is {answer.age_us // US} s old")
         return answer
@@ -79,37 +70,16 @@ class AgentClient:
 
         Raises AgentAway as ``samples`` does.
         """
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                return decode_actions(json.loads(await self._fetch("actions", after=str(after))))
-        except TimeoutError as error:
-            raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise AgentAway(_said(error)) from error
-        except (ValueError, RecursionError) as error:
-            raise AgentAway(f"its answer is none of an agent's: {error}") from error
+        async with _asking():
+            return decode_actions(json.loads(await self._fetch("actions", after=str(after))))
 
     async def set_params(self, params: QosParams) -> None:
         """Have the controller set to ``params`` from now on. Raises AgentAway where it is not."""
         body = {"revision": revision_of(params), "params": encode_params(params)}
-        if self._session is None:
-            self._session = self._open()
-        asking = self._session.put(
-            f"{self._base}/params",
-            json=body,
-            headers=self._headers(),
-            allow_redirects=False,
-            ssl=self._tls(),
-        )
-        try:
-            async with asyncio.timeout(TIMEOUT_S), asking as response:
-                if response.status != 200:
-                    told = (await response.content.read(MAX_PROBLEM_BYTES)).decode(errors="replace")
-                    raise AgentAway(f"it does not take parameters ({response.status}): {told}")
-        except TimeoutError as error:
-            raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise AgentAway(_said(error)) from error
+        async with _asking(), self._request("PUT", "params", body=body) as response:
+            if response.status != 200:
+                told = (await response.content.read(MAX_PROBLEM_BYTES)).decode(errors="replace")
+                raise AgentAway(f"it does not take parameters ({response.status}): {told}")
 
     async def close(self) -> None:
         """Let go of the connection; twice is fine."""
@@ -117,19 +87,28 @@ class AgentClient:
             await self._session.close()
             self._session = None
 
-    async def _fetch(self, path: str, **query: str) -> bytes:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         if self._session is None:
             self._session = self._open()
-        headers = self._headers()
-        # an agent has no say in where else the daemon asks
-        asking = self._session.get(
+        return self._session.request(
+            method,
             f"{self._base}/{path}",
             params=query,
-            headers=headers,
-            allow_redirects=False,
+            json=body,
+            headers=self._headers(),
+            allow_redirects=False,  # an agent has no say in where else the daemon asks
             ssl=self._tls(),
         )
-        async with asking as response:
+
+    async def _fetch(self, path: str, **query: str) -> bytes:
+        async with self._request("GET", path, query=query) as response:
             if response.status == 401:
                 raise AgentAway("it refuses the token in agent.token_file")
             if response.status != 200:
@@ -165,7 +144,7 @@ class AgentClient:
 
     def _headers(self) -> dict[str, str]:
         """Return the token as it is in its file by now: one may be renewed."""
-        headers: dict[str, Any] = {"Accept": "application/json"}
+        headers = {"Accept": "application/json"}
         if self.spec.token_file:
             try:
                 token = Path(self.spec.token_file).read_text(encoding="ascii").strip()
@@ -177,6 +156,19 @@ class AgentClient:
         return headers
 
 
-def _said(error: Exception) -> str:
-    """Return what a failed request is told as; aiohttp says "ssl:default" where none was asked."""
-    return str(error).replace(" ssl:default", "") or type(error).__name__
+@asynccontextmanager
+async def _asking() -> AsyncIterator[None]:
+    """Bound a request by TIMEOUT_S; raises AgentAway for whatever goes wrong in it."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            yield
+    except TimeoutError as error:
+        raise AgentAway(f"no answer within {TIMEOUT_S:g} s") from error
+    except (aiohttp.ClientError, OSError) as error:
+        # aiohttp says "ssl:default" where none was asked for
+        told = str(error).replace(" ssl:default", "") or type(error).__name__
+        raise AgentAway(told) from error
+    except InvalidInput as error:
+        raise AgentAway(error.detail) from error
+    except (ValueError, RecursionError) as error:
+        raise AgentAway(f"its answer is none of an agent's: {error}") from error

@@ -6,14 +6,13 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
 
 from aiohttp import web
 
 from tenure.agent.io.actions import ActionJournal
-from tenure.agent.io.controller import Controller, status_of
+from tenure.agent.io.controller import Controller, Status, status_of
 from tenure.agent.io.orders import Order, Orders
-from tenure.agent.io.problem import problem
+from tenure.agent.io.problem import invalid, problem, seq_in
 from tenure.model.errors import TenureError
 from tenure.model.units import US
 from tenure.qos.wire import VERSION, decode_params, encode_action
@@ -37,19 +36,15 @@ class Control:
         app.router.add_get("/metrics", self._metrics)
 
     @property
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return how the controller is, as JSON data."""
         return status_of(self._controller, self._orders, self._parent)
 
     async def _actions(self, request: web.Request) -> web.Response:
-        after = request.query.get("after", "0")
-        if not (after.isascii() and after.isdigit() and len(after) <= 20):
-            return problem(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                "invalid_input",
-                "after: must be the number (seq) of an action, or 0 for all",
-            )
-        found, is_more, oldest = self._journal.after(int(after))
+        after = seq_in(request)
+        if after is None:
+            return invalid("after: must be the number (seq) of an action, or 0 for all")
+        found, is_more, oldest = self._journal.after(after)
         document = {
             "version": VERSION,
             "actions": [encode_action(action) for action in found],
@@ -65,16 +60,10 @@ class Control:
             if not isinstance(raw, Mapping):
                 raise ValueError("it is not an object")
         except (ValueError, RecursionError) as error:
-            return problem(
-                HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_input", f"the body is no JSON: {error}"
-            )
+            return invalid(f"the body is no JSON: {error}")
         revision = raw.get("revision")
         if not isinstance(revision, str) or not 0 < len(revision) <= MAX_REVISION:
-            return problem(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                "invalid_input",
-                f"revision: must be a text of 1 to {MAX_REVISION} characters",
-            )
+            return invalid(f"revision: must be a text of 1 to {MAX_REVISION} characters")
         try:
             order = Order(revision, decode_params(raw.get("params")))
             await asyncio.to_thread(self._orders.take, order)
@@ -86,7 +75,7 @@ class Control:
         return web.Response(text="\n".join((*_metrics(self.status), "")), content_type="text/plain")
 
 
-def _metrics(status: Mapping[str, Any]) -> Iterator[str]:
+def _metrics(status: Status) -> Iterator[str]:
     """Yield the lines of Prometheus's text format."""
     late, own, numbers = status["lateness"], status["own"], status["numbers"]
     name = "tenure_agent_lateness_seconds"

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from tenure.agent.gauges import Counters, observe
 from tenure.agent.io.actions import ActionJournal
@@ -278,7 +278,48 @@ class Controller:
         self._parent.close()
 
 
-def status_of(controller: Controller, orders: Orders, cgroup_parent: str) -> dict[str, Any]:
+class LatenessStatus(TypedDict):
+    """How late the loop came: a histogram (``counts`` has one more than ``bounds_us``)."""
+
+    bounds_us: list[int]
+    counts: list[int]
+    sum_us: int
+    p50_us: int
+    p99_us: int
+    max_us: int
+
+
+class OwnStatus(TypedDict):
+    """What the agent itself takes, and how the kernel treats it."""
+
+    loop_cpu_us: int
+    cpu_us: int
+    rss_bytes: int
+    scheduling: str
+    scheduling_fault: str
+    is_locked: bool
+    releases: bool
+
+
+class Status(TypedDict):
+    """How the controller is, as JSON data; ``numbers`` are what its last decision followed from."""
+
+    mode: str
+    controller: str
+    revision: str
+    cgroup_parent: str
+    period_us: int
+    looks: int
+    missed: int
+    kills: int
+    fault: str
+    quota_m: int | None
+    numbers: dict[str, int]
+    lateness: LatenessStatus
+    own: OwnStatus
+
+
+def status_of(controller: Controller, orders: Orders, cgroup_parent: str) -> Status:
     """Return how the controller is, as JSON data."""
     view, order = controller.view, orders.current
     seen, decision = view.seen, view.decision

@@ -1,4 +1,4 @@
-"""How the agent says no: problem+json."""
+"""How the agent says no: problem+json; and what is asked for in queries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import json
 from http import HTTPStatus
 
 from aiohttp import web
+
+
+def seq_in(request: web.Request) -> int | None:
+    """Return the number after which rows are asked for (``after``), None where it is none."""
+    after = request.query.get("after", "0")
+    return int(after) if after.isascii() and after.isdigit() and len(after) <= 20 else None
+
+
+def invalid(detail: str) -> web.Response:
+    """Return the answer to a request that makes no sense."""
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_input", detail)
 
 
 def problem(status: HTTPStatus, code: str, detail: str) -> web.Response:

@@ -11,13 +11,11 @@ import ctypes
 import errno
 import logging
 import os
-import queue
 import signal
-import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from tenure.agent.io import threads
 from tenure.agent.io.priority import slow_down
+from tenure.agent.io.threads import Worker
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +31,7 @@ class Releaser:
     """Ends processes and takes their memory back; ``end`` from one thread alone."""
 
     def __init__(self) -> None:
-        self._waiting: queue.Queue[int | None] = queue.Queue(MAX_WAITING)
-        self._thread: threading.Thread | None = None
+        self._worker = Worker("release", self._run, MAX_WAITING)
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
         self.is_supported = True
 
@@ -83,22 +80,16 @@ class Releaser:
 
     def close(self) -> None:
         """Finish what waits, for about ``CLOSE_S`` at most, and end the thread; twice is fine."""
-        thread, self._thread = self._thread, None
-        if thread is not None and not threads.end(thread, self._waiting, CLOSE_S):
+        if not self._worker.close(CLOSE_S):
             log.error("ended tasks give their memory back themselves: the kernel takes long")
 
     def _release(self, fd: int) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="release", daemon=True)
-            self._thread.start()
-        try:
-            self._waiting.put_nowait(fd)
-        except queue.Full:
+        if not self._worker.put(fd):
             os.close(fd)
 
-    def _run(self) -> None:
+    def _run(self, fds: Iterator[int]) -> None:
         slow_down()
-        while (fd := self._waiting.get()) is not None:
+        for fd in fds:
             try:
                 self._take_back(fd)
             finally:

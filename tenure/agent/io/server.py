@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import math
 import socket
 import time
@@ -19,7 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from tenure.agent.io.control import Control
-from tenure.agent.io.problem import problem
+from tenure.agent.io.problem import invalid, problem, seq_in
 from tenure.agent.io.reader import NodeReader
 from tenure.agent.journal import Journal
 from tenure.profiling.wire import encode
@@ -103,26 +102,15 @@ def _may_read(request: web.Request, token: str) -> bool:
 
 
 async def _samples(request: web.Request) -> web.Response:
-    after = request.query.get("after", "0")
-    if not (after.isascii() and after.isdigit() and len(after) <= 20):
-        return problem(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "invalid_input",
-            "after: must be the number (seq) of a reading, or 0 for all",
-        )
+    after = seq_in(request)
+    if after is None:
+        return invalid("after: must be the number (seq) of a reading, or 0 for all")
     every_s = _seconds(request.query.get("every_s", "0"))
     if every_s is None:
-        return problem(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "invalid_input",
-            f"every_s: must be seconds from 0 to {MAX_EVERY_S:g}",
-        )
+        return invalid(f"every_s: must be seconds from 0 to {MAX_EVERY_S:g}")
     sampling = request.app[SAMPLING]
-    found = sampling.journal.after(int(after), round(every_s * US))
-    document = encode(found, age_us=sampling.age_us, interval_us=sampling.interval_us)
-    # one by one: a single call for a long journal would hold up the control loop's thread
-    rows = ",".join(json.dumps(row, separators=(",", ":")) for row in document.pop("readings"))
-    text = f'{json.dumps(document)[:-1]}, "readings": [{rows}]}}'
+    found = sampling.journal.after(after, round(every_s * US))
+    text = encode(found, age_us=sampling.age_us, interval_us=sampling.interval_us)
     return web.Response(text=text, content_type="application/json")
 
 

@@ -139,7 +139,7 @@ def test_a_kernel_that_takes_long_keeps_no_agent_from_its_end(
     task = tied.start(["sleep", "600"])
     with bounded.ending(task):
         releaser.end(task.pid)
-        thread, begun = releaser._thread, time.monotonic()
+        thread, begun = releaser._worker._thread, time.monotonic()
         releaser.close()
         assert time.monotonic() - begun < 60
     over.set()
