@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tenure import __version__
 from tenure.cli.configured import settings_of
 from tenure.model.errors import InvalidInput
+from tenure.model.job import Job
 from tenure.model.units import iso
 
 if TYPE_CHECKING:  # the other commands of tenured must not pay for these
@@ -145,8 +146,9 @@ def _held(contents: Contents) -> Json:
     """Return what a database holds as JSON data, with the work that is not over."""
     from tenure.core.state.tables import Meta
 
-    meta: Meta = contents.records["meta"].get("meta") or Meta()
-    jobs = contents.records["jobs"].values()
+    found = contents.records["meta"].get("meta")
+    meta = found if isinstance(found, Meta) else Meta()
+    jobs = [job for job in contents.records["jobs"].values() if isinstance(job, Job)]
     return {
         "schema": contents.schema,
         "records": contents.counts,

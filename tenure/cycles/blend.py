@@ -15,6 +15,5 @@ def blend(envelopes: Sequence[Sequence[T]]) -> list[T]:
     GENPACK Algorithm 1, lines 17-31, corrected: as printed ``emptied`` says whether the last
     envelope that had something is empty, and the loop ends while others are not.
     """
-    missing = object()
-    rounds = zip_longest(*envelopes, fillvalue=missing)
-    return [head for heads in rounds for head in heads if head is not missing]  # type: ignore[misc]
+    turns: list[list[tuple[T, ...]]] = [[(head,) for head in one] for one in envelopes]
+    return [head for heads in zip_longest(*turns, fillvalue=()) for turn in heads for head in turn]

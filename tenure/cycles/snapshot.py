@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from tenure.model.container import Profile
+from tenure.model.document import Document
 from tenure.model.errors import InvalidInput
 from tenure.model.forecast import ForecastOptions
 from tenure.model.plan import CycleSpec, Plan
@@ -100,13 +99,13 @@ _SNAPSHOT = TypeAdapter(Snapshot)
 _PLAN = TypeAdapter(Plan)
 
 
-def snapshot_to_json(snapshot: Snapshot) -> dict[str, Any]:
+def snapshot_to_json(snapshot: Snapshot) -> dict[str, object]:
     """Return the snapshot as JSON data."""
-    data: dict[str, Any] = _SNAPSHOT.dump_python(snapshot, mode="json")
+    data: dict[str, object] = _SNAPSHOT.dump_python(snapshot, mode="json")
     return data
 
 
-def snapshot_from_json(data: Mapping[str, Any]) -> Snapshot:
+def snapshot_from_json(data: Document) -> Snapshot:
     """Return the snapshot in JSON data; raises InvalidInput where it is none."""
     try:
         return _SNAPSHOT.validate_python(dict(data))
@@ -114,7 +113,7 @@ def snapshot_from_json(data: Mapping[str, Any]) -> Snapshot:
         raise InvalidInput(f"not a snapshot: {error.errors()[0]['msg']}") from error
 
 
-def plan_to_json(plan: Plan) -> dict[str, Any]:
+def plan_to_json(plan: Plan) -> dict[str, object]:
     """Return the plan as JSON data, with the field names of ``model.plan.Plan``."""
-    data: dict[str, Any] = _PLAN.dump_python(plan, mode="json")
+    data: dict[str, object] = _PLAN.dump_python(plan, mode="json")
     return data

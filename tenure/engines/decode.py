@@ -96,7 +96,7 @@ def _labels(found: Document, *keys: str) -> dict[str, str]:
 
 
 def exit_code(document: Document) -> int:
-    """Return the exit code of ``GET /containers/{id}/json``; raises EngineUnclear for an odd one."""
+    """Return the exit code of an inspected container; raises EngineUnclear for an odd one."""
     code = at(document, "State", "ExitCode") or 0
     return code if isinstance(code, int) else _unclear("ExitCode")
 

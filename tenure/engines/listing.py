@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from tenure.engines import decode, paths
+from tenure.engines.errors import EngineAnswer
 from tenure.engines.transport import Transport
 from tenure.model.document import Document
 from tenure.model.facts import ContainerFacts
@@ -34,7 +35,11 @@ class Lister:
 
     async def inspect_raw(self, ref: str) -> dict[str, object] | None:
         """Return Docker's document, None if there is no such container. Raises EngineError."""
-        return await self._transport.document(paths.container(ref, "/json"))
+        try:
+            path = paths.container(ref, "/json")
+        except EngineAnswer:
+            return None
+        return await self._transport.document(path)
 
     async def inspect(self, ref: str) -> ContainerFacts | None:
         """Return a container as it is now and remember it; None if there is none.

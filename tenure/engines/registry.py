@@ -60,7 +60,7 @@ class Registry:
         return True
 
     def _inspect_blocking(self, image: str) -> None:
-        self._api().inspect_distribution(image)  # type: ignore[no-untyped-call]
+        self._api().inspect_distribution(image)
 
     async def pull(self, image: str) -> None:
         """Pull an image; callers that want the same one share the pull.

@@ -68,7 +68,8 @@ def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
     """Return OpenSSL's own error behind an exception that was raised from it."""
     seen = 0
     while error is not None and seen < 8:  # chains are short; a ring must not hold us
-        if type(error) in (ssl.SSLError, ssl.SSLCertVerificationError):
-            return error  # type: ignore[return-value]
+        exact = ssl.SSLError, ssl.SSLCertVerificationError
+        if isinstance(error, ssl.SSLError) and type(error) in exact:
+            return error
         error, seen = error.__cause__ or error.__context__, seen + 1
     return None

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from tenure.model.document import Document, text
 
 LABEL_APP = "tenure.app"
 
 
-def app_of(body: Mapping[str, Any]) -> str:
+def app_of(body: Document) -> str:
     """Return the profile key of a container from Docker's create body.
 
     The label ``tenure.app`` if set, else the image with a digest of entry point and command; the
     image alone where both are the image's own.
     """
-    label = (body.get("Labels") or {}).get(LABEL_APP)
-    if label:
-        return str(label)
-    image = str(body.get("Image", ""))
+    if label := text(body, "Labels", LABEL_APP):
+        return label
+    image = text(body, "Image")
     words = [_words(body.get("Entrypoint")), _words(body.get("Cmd"))]
     if not any(words):
         return image
-    text = json.dumps(words, ensure_ascii=True, separators=(",", ":"))
-    return f"{image}#{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    told = json.dumps(words, ensure_ascii=True, separators=(",", ":"))
+    return f"{image}#{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
 def _words(value: object) -> list[str]:

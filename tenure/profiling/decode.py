@@ -6,43 +6,37 @@ cgroup v1 and v2 differ: v1 tells inactive pages as ``total_inactive_file`` and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
-
+from tenure.model.document import Document, count, part, parts, text, time_us
 from tenure.model.energy import MAX_SPAN_US
 from tenure.model.resources import Resources
 from tenure.model.units import US
 from tenure.profiling.sample import Reading, Sample
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: A counter from here on was counted below zero, as kernels have done: it says nothing.
-WRAPPED = 1 << 62
 #: More than any container uses (8 PiB, or so many a second): sums of it fit everywhere.
 MOST = 1 << 53
 
 
-def decode_stats(raw: Mapping[str, Any]) -> Reading | None:
+def decode_stats(raw: Document) -> Reading | None:
     """Return the reading in an engine's answer, or None where it holds none.
 
     None for a container that is not running (the engine answers with zeros and the year 1) and for
     anything that is not such an answer; never raises on bad shapes.
     """
-    at_us = _time_us(raw.get("read"))
-    cpu_ns = _count(_part(_part(raw, "cpu_stats"), "cpu_usage").get("total_usage"))
-    memory = _part(raw, "memory_stats")
-    usage = _count(memory.get("usage"))
-    if at_us is None or cpu_ns is None or usage is None or usage > MOST:
+    at_us = time_us(raw, "read")
+    cpu_ns = count(raw, "cpu_stats", "cpu_usage", "total_usage")
+    usage = count(raw, "memory_stats", "usage")
+    if not at_us or cpu_ns is None or usage is None or usage > MOST:
         return None
-    pages = _part(memory, "stats")
-    inactive = _count(pages.get("total_inactive_file", pages.get("inactive_file"))) or 0
+    pages = part(raw, "memory_stats", "stats")
+    is_v1 = "total_inactive_file" in pages
+    inactive = count(pages, "total_inactive_file" if is_v1 else "inactive_file") or 0
     return Reading(
         at_us,
         cpu_ns,
         max(0, usage - inactive),
-        disk_bytes=_disk_bytes(_part(raw, "blkio_stats"), is_v1="total_inactive_file" in pages),
-        net_bytes=_net_bytes(raw.get("networks"), "rx_bytes", "tx_bytes"),
-        tx_bytes=_net_bytes(raw.get("networks"), "tx_bytes"),
+        disk_bytes=_disk_bytes(raw, is_v1=is_v1),
+        net_bytes=_net_bytes(raw, "rx_bytes", "tx_bytes"),
+        tx_bytes=_net_bytes(raw, "tx_bytes"),
     )
 
 
@@ -81,55 +75,27 @@ def difference(older: Reading, newer: Reading) -> Sample | None:
     return Sample(newer.at_us, span_us, use, tuple(observed))
 
 
-def _disk_bytes(blkio: Mapping[str, Any], *, is_v1: bool) -> int | None:
+def _disk_bytes(raw: Document, *, is_v1: bool) -> int | None:
     """Return the bytes read and written, or None where the kernel does not count them.
 
     Under v1 no row at all means that nothing counts (the file says ``Total 0`` until a throttle
     rule was set once anywhere), under v2 that nothing was read or written yet.
     """
-    rows = blkio.get("io_service_bytes_recursive")
-    rows = rows if isinstance(rows, list) else []
     amounts = [
-        _count(row.get("value")) or 0
-        for row in rows
-        if isinstance(row, Mapping) and str(row.get("op", "")).lower() in ("read", "write")
+        count(row, "value") or 0
+        for row in parts(raw, "blkio_stats", "io_service_bytes_recursive")
+        if text(row, "op").lower() in ("read", "write")
     ]
     if not amounts:
         return None if is_v1 else 0
     return sum(amounts)
 
 
-def _net_bytes(networks: object, *counters: str) -> int | None:
+def _net_bytes(raw: Document, *counters: str) -> int | None:
     """Return the sum of ``counters`` over all interfaces; None on the host's network."""
-    if not isinstance(networks, Mapping) or not networks:
+    if not (cards := part(raw, "networks").values()):
         return None
-    cards = [card for card in networks.values() if isinstance(card, Mapping)]
-    return sum(_count(card.get(counter)) or 0 for card in cards for counter in counters)
-
-
-def _part(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = raw.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < WRAPPED:
-        return value
-    return None
-
-
-def _time_us(text: object) -> int | None:
-    """Return microseconds for RFC 3339 text; None for none, nonsense or the zero time."""
-    if not isinstance(text, str):
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if at.tzinfo is None or at <= EPOCH:
-        return None
-    past = at - EPOCH
-    return (past.days * 86_400 + past.seconds) * US + past.microseconds
+    return sum(count(card, counter) or 0 for card in cards for counter in counters)
 
 
 def _ceil(amount: int, per: int) -> int:

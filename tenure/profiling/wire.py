@@ -6,14 +6,14 @@ fields of ``NodeReading``, and what is not told is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
+from tenure.model.document import at, count, part, words
 from tenure.model.resources import Resources
 from tenure.profiling.decode import MOST as MOST_BYTES
-from tenure.profiling.decode import WRAPPED
 from tenure.profiling.sample import EnergyReading, NodeReading, Reading
 
 VERSION = 1
@@ -31,19 +31,17 @@ class AgentAnswer:
     interval_us: int
 
 
-def encode(readings: Sequence[NodeReading], *, age_us: int, interval_us: int) -> dict[str, Any]:
-    """Return the document of ``readings``."""
-    return {
-        "version": VERSION,
-        "age_us": age_us,
-        "interval_us": interval_us,
-        "readings": [encode_reading(reading) for reading in readings],
-    }
+def encode(readings: Sequence[NodeReading], *, age_us: int, interval_us: int) -> str:
+    """Return the document of ``readings`` as JSON text."""
+    head = json.dumps({"version": VERSION, "age_us": age_us, "interval_us": interval_us})
+    # one by one: a single call for a long journal would hold up the control loop's thread
+    rows = ",".join(json.dumps(encode_reading(row), separators=(",", ":")) for row in readings)
+    return f'{head[:-1]}, "readings": [{rows}]}}'
 
 
-def encode_reading(reading: NodeReading) -> dict[str, Any]:
+def encode_reading(reading: NodeReading) -> dict[str, object]:
     """Return one reading as JSON data."""
-    row: dict[str, Any] = {"seq": reading.seq, "at_us": reading.at_us}
+    row: dict[str, object] = {"seq": reading.seq, "at_us": reading.at_us}
     row["containers"] = {key: _counters(one) for key, one in reading.containers.items()}
     if reading.total is not None:
         row["total"] = _counters(reading.total)
@@ -68,72 +66,51 @@ def _counters(reading: Reading) -> dict[str, int]:
     return {name: value for name, value in pairs if value is not None}
 
 
-def decode(raw: Any) -> AgentAnswer:
+def decode(raw: object) -> AgentAnswer:
     """Return what a document holds; ValueError, with words for people, where it is none.
 
     A container whose counters make no sense is left out: the others count.
     """
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("readings"), list):
+    rows = at(raw, "readings")
+    if not isinstance(rows, list):
         raise ValueError("the answer holds no readings")
-    if raw.get("version") != VERSION:
-        shown = repr(raw.get("version"))[:_MAX_NAME]
-        raise ValueError(f"the answer has version {shown}, not {VERSION}")
-    readings = tuple(map(_reading, raw["readings"]))
+    if (version := at(raw, "version")) != VERSION:
+        raise ValueError(f"the answer has version {repr(version)[:_MAX_NAME]}, not {VERSION}")
+    readings = tuple(map(_reading, rows))
     if any(older.seq >= newer.seq for older, newer in pairwise(readings)):
         raise ValueError("the readings are not in order")
-    return AgentAnswer(
-        readings, _count(raw.get("age_us")) or 0, _count(raw.get("interval_us")) or 0
-    )
+    return AgentAnswer(readings, count(raw, "age_us") or 0, count(raw, "interval_us") or 0)
 
 
-def _reading(raw: Any) -> NodeReading:
-    if not isinstance(raw, Mapping):
-        raise ValueError("a reading is not an object")
-    seq, at_us, rows = _count(raw.get("seq")), _count(raw.get("at_us")), raw.get("containers")
-    if seq is None or at_us is None or not isinstance(rows, Mapping):
+def _reading(raw: object) -> NodeReading:
+    seq, at_us, rows = count(raw, "seq"), count(raw, "at_us"), at(raw, "containers")
+    if seq is None or at_us is None or not isinstance(rows, dict):
         raise ValueError("a reading lacks seq, at_us or containers")
     containers = {str(key): one for key, row in rows.items() if (one := _counted(row)) is not None}
-    capacity = raw.get("capacity")
-    capacity = capacity if isinstance(capacity, Mapping) else {}
+    capacity = part(raw, "capacity")
     return NodeReading(
         seq,
         at_us,
         containers,
-        _counted(raw.get("total")),
-        _energy(raw.get("energy")),
-        Resources(_count(capacity.get("cpu_m")) or 0, _count(capacity.get("memory_bytes")) or 0),
-        *_lent(raw.get("lent")),
+        _counted(at(raw, "total")),
+        _energy(at(raw, "energy")),
+        Resources(count(capacity, "cpu_m") or 0, count(capacity, "memory_bytes") or 0),
+        lent := _counted(at(raw, "lent")),
+        frozenset(words(raw, "lent", "tasks")) if lent is not None else frozenset(),
     )
 
 
-def _lent(raw: Any) -> tuple[Reading | None, frozenset[str]]:
-    counted = _counted(raw)
-    tasks = raw.get("tasks") if counted is not None else None
-    return counted, frozenset(map(str, tasks)) if isinstance(tasks, list) else frozenset()
-
-
-def _counted(raw: Any) -> Reading | None:
-    if not isinstance(raw, Mapping):
-        return None
-    at_us, cpu_ns, memory_bytes = (_count(raw.get(name)) for name in _NEEDED)
+def _counted(raw: object) -> Reading | None:
+    at_us, cpu_ns, memory_bytes = (count(raw, name) for name in _NEEDED)
     if at_us is None or cpu_ns is None or memory_bytes is None or memory_bytes > MOST_BYTES:
         return None
-    rest = {name: _count(raw.get(name)) for name in _OPTIONAL}
+    rest = {name: count(raw, name) for name in _OPTIONAL}
     return Reading(at_us, cpu_ns, memory_bytes, **rest, source="agent")
 
 
-def _energy(raw: Any) -> EnergyReading | None:
-    if not isinstance(raw, Mapping):
-        return None
-    at_us, since_us, energy_uj = (_count(raw.get(n)) for n in ("at_us", "since_us", "energy_uj"))
+def _energy(raw: object) -> EnergyReading | None:
+    at_us, since_us, energy_uj = (count(raw, n) for n in ("at_us", "since_us", "energy_uj"))
     if at_us is None or since_us is None or energy_uj is None:
         return None
-    names = raw.get("domains")
-    names = names if isinstance(names, list) else []
-    return EnergyReading(at_us, since_us, energy_uj, tuple(str(n)[:_MAX_NAME] for n in names[:64]))
-
-
-def _count(value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < WRAPPED:
-        return value
-    return None
+    names = words(raw, "domains")[:64]
+    return EnergyReading(at_us, since_us, energy_uj, tuple(name[:_MAX_NAME] for name in names))

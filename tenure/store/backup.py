@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tenure.store.archive import FORMAT, Manifest, pack, sync_folder, unpack
 from tenure.store.connection import connect_reader, connect_writer, copy, create_private
@@ -31,7 +30,7 @@ STATE = "state.db"
 OTHERS = ("stats.db", "influx.db", "uses.db")
 TOKEN = "token"
 CONFIGURATION = "configuration/"
-Records = Mapping[str, Mapping[str, Any]]
+Records = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Restored:
 
 
 def take(
-    source: Source, target: Path, kinds: Mapping[str, Any], *, stamp: tuple[str, int]
+    source: Source, target: Path, kinds: Mapping[str, object], *, stamp: tuple[str, int]
 ) -> Manifest:
     """Write a backup of one moment to ``target``; a running daemon goes on writing meanwhile.
 
@@ -90,7 +89,7 @@ def _small_files(source: Source) -> Iterator[tuple[str, Path]]:
             yield CONFIGURATION + path.name, path
 
 
-def _copy_database(path: Path, target: Path, kinds: Mapping[str, Any]) -> None:
+def _copy_database(path: Path, target: Path, kinds: Mapping[str, object]) -> None:
     if not path.is_file():
         inspect(path, kinds)  # says what is missing
     _copy_plain_database(path, target)
@@ -124,7 +123,7 @@ def _workshop(parent: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def look(source: Path, kinds: Mapping[str, Any]) -> tuple[Manifest, Contents]:
+def look(source: Path, kinds: Mapping[str, object]) -> tuple[Manifest, Contents]:
     """Check a backup wholly and return what is in it; nothing is changed.
 
     Raises BackupDamaged, StoreDamaged, StoreTooNew.
@@ -133,7 +132,7 @@ def look(source: Path, kinds: Mapping[str, Any]) -> tuple[Manifest, Contents]:
         return _opened(source, Path(name), kinds)
 
 
-def _opened(source: Path, folder: Path, kinds: Mapping[str, Any]) -> tuple[Manifest, Contents]:
+def _opened(source: Path, folder: Path, kinds: Mapping[str, object]) -> tuple[Manifest, Contents]:
     manifest = unpack(source, folder)
     if not (folder / STATE).is_file():
         raise BackupDamaged(f"{source} holds no {STATE}; take another backup")
@@ -143,9 +142,9 @@ def _opened(source: Path, folder: Path, kinds: Mapping[str, Any]) -> tuple[Manif
 def put_back(
     source: Path,
     target: Source,
-    kinds: Mapping[str, Any],
+    kinds: Mapping[str, object],
     *,
-    mark: Callable[[Records], dict[str, dict[str, Any]]],
+    mark: Callable[[Records], dict[str, dict[str, object]]],
     stamp: tuple[str, int],
 ) -> Restored:
     """Replace the state in ``target`` by that of the backup ``source``.
@@ -174,8 +173,8 @@ def put_back(
 
 def _prepare(
     state: Path,
-    kinds: Mapping[str, Any],
-    mark: Callable[[Records], dict[str, dict[str, Any]]],
+    kinds: Mapping[str, object],
+    mark: Callable[[Records], dict[str, dict[str, object]]],
     origin: str,
 ) -> None:
     """Bring a copy to this version's schema, mark it as restored, and leave one file."""

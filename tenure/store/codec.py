@@ -18,19 +18,19 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 from tenure.store.errors import StoreDamaged, StoreTooNew, Unstorable
 
 #: Upgrades of one kind: the n-th function turns the JSON of version n+1 into version n+2.
-Upgrades = Mapping[str, Sequence[Callable[[dict[str, Any]], dict[str, Any]]]]
+Upgrades = Mapping[str, Sequence[Callable[[dict[str, object]], dict[str, object]]]]
 
 
 class Codec:
     """Encodes and decodes the records of ``kinds`` (kind to dataclass or union of dataclasses).
 
-    Members of a union are told apart by their literal field ``kind``. ``Any`` inside a record must
-    hold JSON data: a tuple or NaN there would not come back equal and is refused.
+    Members of a union are told apart by their literal field ``kind``. ``object`` inside a record
+    must hold JSON data: a tuple or NaN there would not come back equal and is refused.
     """
 
-    def __init__(self, kinds: Mapping[str, Any], upgrades: Upgrades | None = None) -> None:
+    def __init__(self, kinds: Mapping[str, object], upgrades: Upgrades | None = None) -> None:
         self._kinds = dict(kinds)
-        self._adapters: dict[str, TypeAdapter[Any]] = {}
+        self._adapters: dict[str, TypeAdapter[object]] = {}
         self._upgrades = upgrades or {}
 
     @property
@@ -41,7 +41,7 @@ class Codec:
         """Return the version that records of ``kind`` are written with, from 1."""
         return 1 + len(self._upgrades.get(kind, ()))
 
-    def encode(self, kind: str, key: str, record: Any) -> str:
+    def encode(self, kind: str, key: str, record: object) -> str:
         """Return the JSON of a record; raise Unstorable if it would not read back equal."""
         adapter = self._adapter(kind)
         if adapter is None:
@@ -54,7 +54,7 @@ class Codec:
             pass  # the careful way below decides
         return _encode_carefully(adapter, f"{kind} {key!r}", record)
 
-    def decode(self, kind: str, key: str, version: int, text: str) -> Any:
+    def decode(self, kind: str, key: str, version: int, text: str) -> object:
         """Return the record; raise StoreDamaged, or StoreTooNew for a later ``version``."""
         adapter = self._adapter(kind)
         if adapter is None or version > self.version(kind):
@@ -72,7 +72,7 @@ class Codec:
                 "put a backup of the database in place, or report this as a defect"
             ) from error
 
-    def _adapter(self, kind: str) -> TypeAdapter[Any] | None:
+    def _adapter(self, kind: str) -> TypeAdapter[object] | None:
         """Return the adapter of a kind, None for one that is unknown.
 
         Made when it is first needed: all of them take a thirtieth of a second, and a fleet without
@@ -83,13 +83,13 @@ class Codec:
             adapter = self._adapters[kind] = _adapter_of(self._kinds[kind])
         return adapter
 
-    def _upgraded(self, kind: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+    def _upgraded(self, kind: str, version: int, body: dict[str, object]) -> dict[str, object]:
         for upgrade in self._upgrades[kind][version - 1 :]:
             body = upgrade(body)
         return body
 
 
-def encode_event(body: Mapping[str, Any], seq: int) -> str:
+def encode_event(body: Mapping[str, object], seq: int) -> str:
     """Return an event's data as JSON; what JSON lacks (tuples, enums, NaN) becomes the nearest."""
     try:
         return to_json(body).decode()
@@ -101,13 +101,13 @@ def encode_event(body: Mapping[str, Any], seq: int) -> str:
         raise Unstorable(f"the event {seq} cannot be written as JSON: {error}") from error
 
 
-def _adapter_of(type_: Any) -> TypeAdapter[Any]:
+def _adapter_of(type_: Any) -> TypeAdapter[object]:
     if get_origin(type_) in (Union, UnionType):
         return TypeAdapter(Annotated[type_, Discriminator("kind")])
     return TypeAdapter(type_)
 
 
-def _parse(adapter: TypeAdapter[Any], text: str) -> Any:
+def _parse(adapter: TypeAdapter[object], text: str) -> object:
     try:
         return adapter.validate_json(text)
     except ValidationError:
@@ -115,7 +115,7 @@ def _parse(adapter: TypeAdapter[Any], text: str) -> Any:
         return adapter.validate_python(json.loads(text))
 
 
-def _encode_carefully(adapter: TypeAdapter[Any], what: str, record: Any) -> str:
+def _encode_carefully(adapter: TypeAdapter[object], what: str, record: object) -> str:
     """Encode in ASCII with the standard library, for text that is not valid UTF-8."""
     try:
         body = adapter.dump_python(record, warnings=False)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tenure.store import schema
 from tenure.store.codec import Codec, Upgrades
@@ -39,10 +38,12 @@ class Contents:
     logs: int
     size_bytes: int
     history: tuple[Step, ...]
-    records: dict[str, dict[str, Any]] = field(repr=False)
+    records: dict[str, dict[str, object]] = field(repr=False)
 
 
-def inspect(path: Path, kinds: Mapping[str, Any], *, upgrades: Upgrades | None = None) -> Contents:
+def inspect(
+    path: Path, kinds: Mapping[str, object], *, upgrades: Upgrades | None = None
+) -> Contents:
     """Check every page and read every record of a database; O(its size).
 
     Nothing is changed, and a daemon may be writing meanwhile. Raises StoreMissing, StoreDamaged,
@@ -81,7 +82,7 @@ def _require_whole(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _contents(db: sqlite3.Connection, path: Path, codec: Codec, version: int) -> Contents:
-    records: dict[str, dict[str, Any]] = {kind: {} for kind in codec.kinds}
+    records: dict[str, dict[str, object]] = {kind: {} for kind in codec.kinds}
     for old, key, v, body in whole_records(db, path, version):
         kind = schema.kind_now(old, version)
         record = codec.decode(kind, key, v, body)

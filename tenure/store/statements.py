@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 UPSERT = """INSERT INTO records (kind, key, v, body, crc) VALUES {rows}
     ON CONFLICT (kind, key) DO UPDATE
@@ -29,7 +28,7 @@ _ROWS = {
 _GROUPS = (64, 8, 1)
 
 
-def execute(db: sqlite3.Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+def execute(db: sqlite3.Connection, statement: str, rows: Sequence[tuple[object, ...]]) -> int:
     """Execute a statement over ``rows``, many at a time; return how many rows it changed."""
     changed = begun = 0
     for size in _GROUPS:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from tenure.model.units import MIB
 from tenure.store import schema, sums
@@ -57,7 +57,7 @@ class PublicEventLike(Protocol):
     @property
     def subject(self) -> str: ...
     @property
-    def data(self) -> Mapping[str, Any]: ...
+    def data(self) -> Mapping[str, object]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class StoredEvent:
     at_us: int
     type: str
     subject: str
-    data: dict[str, Any]
+    data: dict[str, object]
 
 
 class Store:
@@ -90,7 +90,7 @@ class Store:
     def open(
         cls,
         path: Path,
-        kinds: Mapping[str, Any],
+        kinds: Mapping[str, object],
         *,
         bounds: Bounds | None = None,
         upgrades: Upgrades | None = None,
@@ -112,13 +112,13 @@ class Store:
             lock.release()
             raise
 
-    def load(self) -> dict[str, dict[str, Any]]:
+    def load(self) -> dict[str, dict[str, object]]:
         """Return every record by kind and key, keys in ascending order, for all kinds.
 
         Raises StoreDamaged, naming them, for records that are not what was written; StoreDamaged
         or StoreTooNew for one that cannot be read.
         """
-        found: dict[str, dict[str, Any]] = {kind: {} for kind in self._codec.kinds}
+        found: dict[str, dict[str, object]] = {kind: {} for kind in self._codec.kinds}
         with self._reading() as db:
             rows = list(whole_records(db, self._path, sums.SINCE))
         for kind, key, version, body in rows:
@@ -127,7 +127,7 @@ class Store:
 
     def commit(
         self,
-        records: Mapping[str, Mapping[str, Any | None]],
+        records: Mapping[str, Mapping[str, object | None]],
         events: Sequence[PublicEventLike] = (),
     ) -> None:
         """Write changed records (None: removed) and new events in one durable transaction.
@@ -148,7 +148,7 @@ class Store:
                 )
 
     def _encoded(
-        self, records: Mapping[str, Mapping[str, Any | None]]
+        self, records: Mapping[str, Mapping[str, object | None]]
     ) -> tuple[list[tuple[str, str, int, str, int]], list[tuple[str, str]]]:
         puts, drops = [], []
         for kind, rows in records.items():
@@ -216,7 +216,7 @@ class Store:
             logs += step
         return Pruned(events, logs)
 
-    def begin_anew(self, records: Mapping[str, Mapping[str, Any | None]], origin: str) -> None:
+    def begin_anew(self, records: Mapping[str, Mapping[str, object | None]], origin: str) -> None:
         """Take a restored copy into use: change ``records`` and forget every event.
 
         Numbering goes on elsewhere, and readers of events are told of the gap only where the

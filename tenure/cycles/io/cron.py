@@ -105,7 +105,7 @@ def run_cron(redis_url: str, cycles: Sequence[CycleSpec]) -> int:
             if spec.mode != "off":
                 scheduler.add(spec)
         scheduler.align()
-        scheduler.start()  # type: ignore[no-untyped-call]
+        scheduler.start()
     except (RedisError, OSError) as error:
         log.error("cron stops: Redis: %s", error)
         return 1

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from tenure.cycles.planner import plan
 from tenure.cycles.snapshot import Snapshot, plan_to_json, snapshot_from_json
+from tenure.model.document import Document
 from tenure.model.errors import InvalidInput, NotFound, TenureError
 from tenure.model.plan import CycleSpec
 
@@ -26,25 +27,25 @@ CLAIM_WAITS_S = (0.3, 0.7, 1.5)
 class Gateway(Protocol):
     """The daemon's REST interface as a cycle needs it; each method raises TenureError."""
 
-    def claim(self, cycle: str, run_id: str = "") -> Mapping[str, Any]:
+    def claim(self, cycle: str, run_id: str = "") -> Document:
         """Take the cycle's due run (or ``run_id``); its ``id`` is in the answer.
 
         Raises Conflict, code ``nothing_due``, where there is none.
         """
 
-    def snapshot(self) -> Mapping[str, Any]:
+    def snapshot(self) -> Document:
         """Return the snapshot's JSON (``cycles.snapshot.snapshot_to_json``)."""
 
-    def submit_plan(self, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    def submit_plan(self, plan: Document) -> Document:
         """Submit a plan's JSON; the answer is the run with a verdict for each move."""
 
-    def fail_run(self, run_id: str, reason: str) -> Mapping[str, Any]:
+    def fail_run(self, run_id: str, reason: str) -> Document:
         """Say that the run cannot be planned."""
 
 
 GatewayFactory = Callable[[], Gateway]
 #: Makes a claimed run's result and hands it in; returns what became of it, for RQ's log.
-Runner = Callable[[Any, Snapshot, str], Mapping[str, Any]]
+Runner = Callable[[Any, Snapshot, str], Document]
 _factory: GatewayFactory | None = None
 _runners: dict[str, Runner] = {}
 
@@ -60,7 +61,7 @@ def use_runner(kind: str, runner: Runner) -> None:
     _runners[kind] = runner
 
 
-def run_cycle(cycle: str, run_id: str = "") -> dict[str, Any]:
+def run_cycle(cycle: str, run_id: str = "") -> dict[str, object]:
     """Run a cycle: the RQ entry point. Returns what became of it, for RQ's log.
 
     Any failure after the claim is told to the daemon, and raised so that RQ shows it.
@@ -88,7 +89,7 @@ def _open_gateway() -> Gateway:
     return _factory()
 
 
-def _claim(daemon: Gateway, cycle: str, run_id: str) -> Mapping[str, Any] | None:
+def _claim(daemon: Gateway, cycle: str, run_id: str) -> Document | None:
     for wait_s in (*CLAIM_WAITS_S, None):
         try:
             return daemon.claim(cycle, run_id)
@@ -100,7 +101,7 @@ def _claim(daemon: Gateway, cycle: str, run_id: str) -> Mapping[str, Any] | None
     return None
 
 
-def _run(daemon: Gateway, cycle: str, run: str) -> dict[str, Any]:
+def _run(daemon: Gateway, cycle: str, run: str) -> dict[str, object]:
     snapshot = snapshot_from_json(daemon.snapshot())
     spec = _spec(snapshot, cycle)
     if spec.kind == "generation":
@@ -114,7 +115,7 @@ def _run(daemon: Gateway, cycle: str, run: str) -> dict[str, Any]:
 
 def _plan_and_submit(
     daemon: Gateway, snapshot: Snapshot, spec: CycleSpec, run: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     made = plan(snapshot, spec, run)
     daemon.submit_plan(plan_to_json(made))
     log.info("run %s: %d moves, %d kept", run, len(made.moves), len(made.kept))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redis import RedisError
 from rq.job import Job
@@ -67,8 +67,9 @@ class CycleQueue:
 
     def _count_workers(self) -> int:
         """Count by plain fields; RQ's own classes would un-serialise the jobs of workers."""
-        found: Any = self._redis.srandmember(WORKERS_BY_QUEUE_KEY % QUEUE, MAX_WORKERS)
-        keys = [key for key in found if _WORKER_KEY.fullmatch(key)]
+        found = self._redis.srandmember(WORKERS_BY_QUEUE_KEY % QUEUE, MAX_WORKERS)
+        names = found if isinstance(found, list) else []
+        keys = [name for name in names if isinstance(name, bytes) and _WORKER_KEY.fullmatch(name)]
         workers = read_fields(self._redis, keys, (_SEEN, _STATE, _JOB))
         jobs = [Job.key_for("").encode() + worker.values.get(_JOB, b"") for worker in workers]
         stated = read_fields(self._redis, jobs, ("timeout",))

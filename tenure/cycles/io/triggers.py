@@ -64,18 +64,18 @@ class RefusedTrigger(Exception):
     """A job that is no call of ours was asked for its function."""
 
 
-def _run_cycle() -> Callable[..., Any]:
+def _run_cycle() -> Callable[..., object]:
     from tenure.cycles.io.jobs import run_cycle
 
     return run_cycle
 
 
-def _check_run_cycle(args: dict[str, Any]) -> str:
+def _check_run_cycle(args: dict[str, object]) -> str:
     """Return what is wrong with the arguments of ``run_cycle``, "" if nothing."""
     if not {"cycle"} <= set(args) <= {"cycle", "run_id"}:
         return "its arguments are not those of a cycle's run"
-    run_id = args.get("run_id", "")
-    if not isinstance(args["cycle"], str) or not _CYCLE.fullmatch(args["cycle"]):
+    cycle, run_id = args["cycle"], args.get("run_id", "")
+    if not isinstance(cycle, str) or not _CYCLE.fullmatch(cycle):
         return "its cycle is no name of one"
     if not isinstance(run_id, str) or not _RUN.fullmatch(run_id):
         return "its run_id is none"
@@ -86,34 +86,38 @@ def _check_run_cycle(args: dict[str, Any]) -> str:
 class Function:
     """How a function that may be called is found, and what its keyword arguments must be."""
 
-    find: Callable[[], Callable[..., Any]]
-    check: Callable[[dict[str, Any]], str]
+    find: Callable[[], Callable[..., object]]
+    check: Callable[[dict[str, object]], str]
 
 
 #: Every function that an entry of the queue may name.
 FUNCTIONS: Mapping[str, Function] = {RUN_CYCLE: Function(_run_cycle, _check_run_cycle)}
 
 
+#: The key of a queue and an entry of it: bytes, though RQ's and redis-py's types say text.
+Taken = tuple[str, Any]
+
+
 class TriggerQueue(Queue):
     """RQ's queue of our triggers; jobs that depend on others are none of ours."""
 
-    def enqueue_dependents(self, job: Job, *args: Any, **kwargs: Any) -> None:
+    def enqueue_dependents(self, job: Job, *args: object, **kwargs: object) -> None:
         """Enqueue nothing: RQ would take the names of further jobs from Redis."""
 
     @classmethod
-    def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
+    def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Taken | None:
         """Take the next entry; one that is no id of a job is reported and dropped."""
         return cls._checked(super().lmove(connection, queue_key, timeout), connection)
 
     @classmethod
     def lpop(
         cls, queue_keys: Sequence[str], timeout: int | None, connection: Redis | None = None
-    ) -> Any:
+    ) -> Taken | None:
         """Do as ``lmove`` for a Redis before 6.2."""
         return cls._checked(super().lpop(queue_keys, timeout, connection), connection)
 
     @staticmethod
-    def _checked(taken: Any, connection: Redis | None) -> Any:
+    def _checked(taken: Taken | None, connection: Redis | None) -> Taken | None:
         if taken is None or _ID.fullmatch(taken[1]):
             return taken
         log.error("refused an entry of the queue in Redis: %r is no id of a job", taken[1][:64])
@@ -131,7 +135,9 @@ class TriggerJob(Job):
     refusal = ""
 
     @classmethod
-    def fetch(cls, id: str, connection: Redis | None = None, serializer: Any = None) -> TriggerJob:
+    def fetch(
+        cls, id: str, connection: Redis | None = None, serializer: object = None
+    ) -> TriggerJob:
         """Return the job; raises NoSuchJobError also for an id that can be none."""
         try:
             job = cls(parse_job_id(id), connection, JSONSerializer)
@@ -178,7 +184,7 @@ class TriggerJob(Job):
             pipeline.execute()
 
     @property
-    def func(self) -> Callable[..., Any]:
+    def func(self) -> Callable[..., object]:
         """Return the function of the table; raises RefusedTrigger where there is none."""
         if self.refusal:
             raise RefusedTrigger(self.refusal)
@@ -205,7 +211,7 @@ def enqueue(connection: Redis, cycle: str, run_id: str = "", *, kind: str = "gen
     )
 
 
-def _call_of(found: Fields) -> tuple[str, dict[str, Any]]:
+def _call_of(found: Fields) -> tuple[str, dict[str, object]]:
     """Return the function's name and its arguments; raises ValueError with what is wrong."""
     if not found.is_hash:
         raise ValueError("it is no hash")
@@ -241,7 +247,7 @@ def _inflated(data: bytes) -> bytes:
     return made if stream.eof else b""
 
 
-def _decoded(data: bytes) -> Any:
+def _decoded(data: bytes) -> object:
     if not data:
         raise ValueError("it has no call, or one that is too long")
     try:

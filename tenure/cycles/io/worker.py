@@ -12,10 +12,10 @@ import random
 import signal
 import time
 from types import FrameType
-from typing import Any
 
 import redis.exceptions
 from redis import Redis
+from redis.client import Pipeline
 from rq import Queue, SimpleWorker
 from rq.job import Job
 from rq.serializers import JSONSerializer
@@ -93,20 +93,20 @@ class CycleWorker(SimpleWorker):
     def run_maintenance_tasks(self) -> None:
         """Tidy the registries of our queue, whatever somebody else has put there."""
         try:
-            self.clean_registries()  # type: ignore[no-untyped-call]
+            self.clean_registries()
         except (ValueError, redis.exceptions.ResponseError) as error:
             log.warning("the registries of the queue in Redis hold what RQ cannot read: %s", error)
             self.last_cleaned_at = now()  # type: ignore[assignment]
 
     def _install_signal_handlers(self) -> None:
-        super()._install_signal_handlers()  # type: ignore[no-untyped-call]
+        super()._install_signal_handlers()
         # A signal that came while we registered was only noted.
         self._stop_requested = self._stop.is_set
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """End now when idle, after the job under way otherwise."""
         self._stop.is_set = True
-        super().request_stop(signum, frame)  # type: ignore[no-untyped-call]
+        super().request_stop(signum, frame)
 
     def subscribe(self) -> None:
         """Listen to no commands: a thread and a connection less, and none of ours sends any."""
@@ -114,18 +114,18 @@ class CycleWorker(SimpleWorker):
     def unsubscribe(self) -> None:
         """Undo ``subscribe``."""
 
-    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Send a heartbeat; register again where Redis lost us."""
         if pipeline is None and not self.connection.hexists(self.key, "birth"):
             self.connection.delete(self.key)
-            self.register_birth()  # type: ignore[no-untyped-call]
+            self.register_birth()
         super().heartbeat(timeout, pipeline)
 
     def teardown(self) -> None:
         """Unregister if Redis is there; if not, our entry ends by its time-to-live."""
         self._stop.install()
         try:
-            super().teardown()  # type: ignore[no-untyped-call]
+            super().teardown()
         except redis.exceptions.RedisError as error:
             log.warning("worker could not unregister: %s", error)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tenure.profiling.io.influx_faults import check_written
 from tenure.profiling.io.influx_params import InfluxParams
 from tenure.profiling.io.store import StatsUnavailable
+
+if TYPE_CHECKING:
+    from influxdb_client.client.influxdb_client import InfluxDBClient
 
 CLOSE_S = 1.0
 
@@ -24,8 +27,7 @@ class ClientWriter:
     def __init__(self, params: InfluxParams) -> None:
         self._params = params
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="influx")
-        self._client: Any = None
-        self._api: Any = None
+        self._client: InfluxDBClient | None = None
 
     async def send(self, lines: bytes) -> None:
         """Send the lines; raises what ``check_written`` raises."""
@@ -40,13 +42,14 @@ class ClientWriter:
     def _send(self, lines: bytes) -> None:
         try:
             from influxdb_client.rest import ApiException
+            from influxdb_client.service.write_service import WriteService
             from urllib3.exceptions import HTTPError
         except ImportError as error:
             raise StatsUnavailable(f"influxdb-client cannot be loaded: {error}") from error
         try:
             # The layer below the client's write_api: that takes every 2xx for a success, be it a
             # sign-in page.
-            _, status, _ = self._open().post_write_with_http_info(
+            _, status, _ = WriteService(self._open().api_client).post_write_with_http_info(
                 self._params.org or "-",
                 self._params.database,
                 lines,
@@ -62,10 +65,9 @@ class ClientWriter:
         except (HTTPError, OSError, ValueError) as error:
             raise StatsUnavailable(f"InfluxDB: {error}") from error
 
-    def _open(self) -> Any:
-        if self._api is None:
+    def _open(self) -> InfluxDBClient:
+        if self._client is None:
             from influxdb_client.client.influxdb_client import InfluxDBClient
-            from influxdb_client.service.write_service import WriteService
             from urllib3.exceptions import InsecureRequestWarning
 
             params = self._params
@@ -85,14 +87,13 @@ class ClientWriter:
                 ssl_ca_cert=params.ca_file or None,
                 enable_gzip=True,
             )
-            self._api = WriteService(self._client.api_client)  # type: ignore[no-untyped-call]
-        return self._api
+        return self._client
 
     def _close(self) -> None:
         if self._client is not None:
             self._client.close()
-            self._client = self._api = None
+            self._client = None
 
 
-def _text(body: Any) -> str:
+def _text(body: object) -> str:
     return body.decode(errors="replace") if isinstance(body, bytes) else str(body or "")

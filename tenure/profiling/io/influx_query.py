@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tenure.model.resources import DIMENSIONS, Resources
 from tenure.model.units import US
@@ -52,7 +51,7 @@ class Series:
     name: str
     tags: Mapping[str, str]
     columns: tuple[str, ...]
-    rows: tuple[Mapping[str, Any], ...]
+    rows: tuple[Mapping[str, object], ...]
 
 
 def quoted(text: str) -> str:
@@ -147,7 +146,7 @@ def read_answer(body: bytes) -> list[Series]:
     return found
 
 
-def _series(part: Any) -> Series:
+def _series(part: object) -> Series:
     if not isinstance(part, dict):
         raise ValueError("a series is not an object")
     columns, values, tags = part.get("columns"), part.get("values") or [], part.get("tags") or {}
@@ -167,7 +166,7 @@ def samples_in(series: Series) -> list[Sample]:
     return sorted((s for row in series.rows if (s := _sample(row))), key=lambda s: s.at_us)
 
 
-def _sample(row: Mapping[str, Any]) -> Sample | None:
+def _sample(row: Mapping[str, object]) -> Sample | None:
     at_us, span_us = _count(row.get(_TIME)), _count(row.get("span_us"))
     amounts = {name: _count(row.get(name)) for name in DIMENSIONS}
     observed = tuple(name for name, value in amounts.items() if value is not None)

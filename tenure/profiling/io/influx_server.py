@@ -11,8 +11,9 @@ import base64
 import json
 import re
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import aiohttp
 
@@ -111,13 +112,18 @@ class InfluxServer:
         return found
 
     async def request(
-        self, method: str, path: str, **options: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        data: bytes | None = None,
     ) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers (lower case) and body; at most ``MAX_ANSWER_BYTES`` of it."""
         url = self._params.base + path
         try:
             async with self._open_session().request(
-                method, url, allow_redirects=False, **options
+                method, url, allow_redirects=False, params=params, data=data
             ) as answer:
                 body = await _bounded_body(answer)
                 headers = {key.lower(): value for key, value in answer.headers.items()}

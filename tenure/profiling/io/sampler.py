@@ -13,9 +13,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tenure.model.container import Profile
+from tenure.model.document import Document
 from tenure.model.energy import Metered, Use
 from tenure.model.errors import TenureError
 from tenure.model.events import UsageObserved
@@ -91,7 +91,7 @@ class SamplerPorts:
     drew, for energy (None: nobody asks); raises StatsUnavailable.
     """
 
-    stats: Callable[[str, Sequence[str]], Awaitable[Mapping[str, Mapping[str, Any]]]]
+    stats: Callable[[str, Sequence[str]], Awaitable[Mapping[str, Document]]]
     targets: Callable[[], Iterable[tuple[str, Sequence[Target]]]]
     emit: Callable[[UsageObserved], None]
     now_us: Callable[[], int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from tenure.model.container import Profile
 from tenure.model.resources import DIMENSIONS, Resources
@@ -22,6 +22,8 @@ SEED_WIDTH_US = 300 * US
 SEED_ROWS = 20_000
 #: Time that an app's sketches must reach over before they replace a profile of more time than they.
 SETTLED_US = 6 * HOUR_US
+#: A row of ``SAMPLE_FIELDS``, and one of a bucket: two numbers, then amounts that may be missing.
+Row: TypeAlias = tuple[int, int, *tuple[int | None, ...]]
 SAMPLE_FIELDS = f"at_us, span_us, {', '.join(COLUMNS)}"
 
 
@@ -83,7 +85,7 @@ def samples_of(
     return [sample_of(row) for row in rows]
 
 
-def sample_of(row: Sequence[Any]) -> Sample:
+def sample_of(row: Row) -> Sample:
     """Return the sample in a row of ``SAMPLE_FIELDS``."""
     use, observed = _resources(row[2:])
     return Sample(row[0], row[1], use, observed)
@@ -103,7 +105,7 @@ def seed_sketches(connection: sqlite3.Connection, window_us: int) -> None:
     columns = ", ".join(f"sample.{name}" for name in ("at_us", "span_us", *COLUMNS))
     newest = connection.execute("SELECT max(at_us) FROM sample").fetchone()[0]
     rows = connection.execute(
-        f"SELECT {columns}, container_name, machine, app FROM (SELECT * FROM sample "
+        f"SELECT container_name, machine, app, {columns} FROM (SELECT * FROM sample "
         "WHERE at_us > ? ORDER BY id DESC LIMIT ?) AS sample "
         "JOIN series ON series.id = sample.series ORDER BY sample.at_us",
         ((newest or 0) - window_us, MAX_SEEDS),
@@ -112,11 +114,10 @@ def seed_sketches(connection: sqlite3.Connection, window_us: int) -> None:
         sketches.learn(connection, [_seed(row) for row in part])
 
 
-def _seed(row: Sequence[Any]) -> Measured:
-    sample = sample_of(row[:-3])
+def _seed(row: tuple[str, str, str, *Row]) -> Measured:
+    sample = sample_of(row[3:])
     since_us = sample.at_us // SEED_WIDTH_US * SEED_WIDTH_US
-    container, machine, app = row[-3:]
-    return Measured(container, machine, app, sample, since_us=since_us)
+    return Measured(row[0], row[1], row[2], sample, since_us=since_us)
 
 
 def rollups_of(
@@ -136,7 +137,7 @@ def rollups_of(
     return [_bucket(width_us, row) for row in rows]
 
 
-def _bucket(width_us: int, row: Sequence[Any]) -> Bucket:
+def _bucket(width_us: int, row: Row) -> Bucket:
     size = len(COLUMNS)
     cells = [row[2 + size * number :][:size] for number in range(len(STATISTICS))]
     parts = [_resources(part) for part in cells]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import ssl
 from collections.abc import AsyncIterator
@@ -50,7 +51,7 @@ class Far:
         row = Reading(1, 1, 1, source="agent")
         energy = EnergyReading(9, 1, 7)
         rows = [NodeReading(seq, seq, {"c": row}, row, energy) for seq in seqs]
-        self.body = encode(rows, age_us=age_us, interval_us=5_000_000)
+        self.body = json.loads(encode(rows, age_us=age_us, interval_us=5_000_000))
 
 
 @pytest.fixture

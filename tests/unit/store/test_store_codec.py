@@ -120,7 +120,9 @@ def test_a_record_that_would_not_come_back_is_refused(record: Any) -> None:
 def test_a_bare_word_in_place_of_its_enum_is_stored_as_the_enum() -> None:
     codec = Codec({"specs": NodeSpec})
     text = codec.encode("specs", "n", NodeSpec("n", "u", "g", site="cloud"))  # type: ignore[arg-type]
-    assert codec.decode("specs", "n", 1, text).site is Site.CLOUD
+    found = codec.decode("specs", "n", 1, text)
+    assert isinstance(found, NodeSpec)
+    assert found.site is Site.CLOUD
 
 
 def test_an_unknown_kind_is_refused_both_ways() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tenure.core.state.tables import KINDS, Meta
-from tenure.model.job import JobState
+from tenure.model.job import Job, JobState
 from tenure.store import schema
 from tenure.store.connection import connect_writer, create_private
 from tenure.store.contents import inspect
@@ -88,7 +88,9 @@ def test_the_first_versions_database_opens_with_all_it_held(tmp_path: Path) -> N
     store = Store.open(path, KINDS)
     records = store.load()
     assert records["meta"]["meta"] == Meta(**META_V1)  # type: ignore[arg-type]
-    assert (records["jobs"]["j1"].state, records["jobs"]["j1"].seq) == (JobState.WAITING, 6)
+    job = records["jobs"]["j1"]
+    assert isinstance(job, Job)
+    assert (job.state, job.seq) == (JobState.WAITING, 6)
     assert [event.seq for event in store.events_after(0, 10)] == [89]
     assert store.read_log("j0/0/1") == b"said"
     store.close()

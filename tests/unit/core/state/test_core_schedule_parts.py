@@ -64,6 +64,7 @@ def test_a_schedule_that_an_earlier_version_kept_as_one_is_read() -> None:
     tables, codec = Tables(), Codec(KINDS)
     text = codec.encode("schedules", "b", schedule(2 * PART)).replace(',"parts":0', "")
     old = codec.decode("schedules", "b", 1, text)
+    assert isinstance(old, Schedule)
     tables.schedules.load({"b": old})
     assert tables.schedule("b") == replace(schedule(2 * PART))
     schedule_parts.put(tables, "b", schedule(1))
