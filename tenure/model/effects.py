@@ -8,8 +8,8 @@ answers, and are asked again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
 
 from tenure.model.batch import InputFile, Part
 from tenure.model.dataset import DatasetFile
@@ -19,7 +19,29 @@ from tenure.model.tier import TierSpec
 
 
 @dataclass(frozen=True, slots=True)
-class CreateContainer:
+class Asked:
+    """What ends by itself: ``id`` is its own, ``owner`` that of the record that asks for it."""
+
+    id: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnNode(Asked):
+    """What is done on one node."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnContainer(OnNode):
+    """What is done with the container ``engine_id`` of a node's engine."""
+
+    engine_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateContainer(OnNode):
     """Create (never start) a container by this name; an equal one that exists counts as done.
 
     ``body`` is Docker's create body with tenure's labels. ``pull`` says whether the image may be
@@ -27,9 +49,6 @@ class CreateContainer:
     tenure.fleet, tenure.job/executor/attempt or tenure.container/incarnation.
     """
 
-    id: str
-    owner: str
-    node: str
     name: str
     body: dict[str, Any] = field(default_factory=dict)
     pull: bool = False
@@ -37,34 +56,26 @@ class CreateContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class StartContainer:
+class StartContainer(OnContainer):
     """Start a created or stopped container; already running counts as done.
 
     With ``checkpoint`` its processes go on from that checkpoint instead of beginning anew.
     """
 
-    id: str
-    owner: str
-    node: str
-    engine_id: str
     checkpoint: str = ""
     kind: Literal["start"] = "start"
 
 
 @dataclass(frozen=True, slots=True)
-class StopContainer:
+class StopContainer(OnContainer):
     """Stop within ``grace_s`` seconds, then kill; already stopped or absent counts as done."""
 
-    id: str
-    owner: str
-    node: str
-    engine_id: str
     grace_s: int = 10
     kind: Literal["stop"] = "stop"
 
 
 @dataclass(frozen=True, slots=True)
-class RetireContainer:
+class RetireContainer(OnNode):
     """Stop, keep the log's end under ``logs_key`` if set, remove; absent counts as done.
 
     ``target`` is an engine id: a removal by name that comes late could meet a successor.
@@ -72,9 +83,6 @@ class RetireContainer:
     and another copy may run by now: it is not started to ask its engine.
     """
 
-    id: str
-    owner: str
-    node: str
     target: str
     grace_s: int = 10
     logs_key: str = ""
@@ -83,35 +91,27 @@ class RetireContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class SetRestartPolicy:
+class SetRestartPolicy(OnContainer):
     """Set Docker's restart policy of a container (``policy`` as Docker writes it)."""
 
-    id: str
-    owner: str
-    node: str
-    engine_id: str
     policy: dict[str, Any] = field(default_factory=dict)
     kind: Literal["restart_policy"] = "restart_policy"
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointContainer:
+class CheckpointContainer(OnContainer):
     """Keep the memory of a container's processes as ``checkpoint``, and end them.
 
     The name is new for each try: an engine takes none twice. Refused ``checkpoint_failed`` means
     that the container runs on.
     """
 
-    id: str
-    owner: str
-    node: str
-    engine_id: str
     checkpoint: str
     kind: Literal["checkpoint"] = "checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class CarryImage:
+class CarryImage(OnNode):
     """Bring to ``node`` what the container ``source_id`` on ``source`` is created from.
 
     ``with_changes``: and its changed files, as a layer of its own; the container is stopped then.
@@ -121,9 +121,6 @@ class CarryImage:
     of the service.
     """
 
-    id: str
-    owner: str
-    node: str
     source: str
     source_id: str
     container: str
@@ -134,16 +131,12 @@ class CarryImage:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferState:
+class TransferState(OnContainer):
     """Copy volumes, and ``checkpoint`` if set, from a stopped container into a created one.
 
     What an earlier try left in the target is emptied first, so it may be done again.
     """
 
-    id: str
-    owner: str
-    node: str
-    engine_id: str
     source: str
     source_id: str
     container: str
@@ -153,7 +146,7 @@ class TransferState:
 
 
 @dataclass(frozen=True, slots=True)
-class SendInput:
+class SendInput(OnContainer):
     """Make the folders of a task in its created container, and fill the one of its input.
 
     Read back and compared; what differs is sent again, a few times. Ends ``Done`` with
@@ -162,34 +155,26 @@ class SendInput:
     was. Ended unknown a part of it may still arrive, so that container must not be started.
     """
 
-    id: str
-    owner: str
-    node: str
-    engine_id: str
     parts: tuple[Part, ...] = ()
     source: InputFile | None = None
     kind: Literal["send"] = "send"
 
 
 @dataclass(frozen=True, slots=True)
-class CollectOutput:
+class CollectOutput(OnContainer):
     """Bring what an ended task left in its output folder to ``folder`` of the daemon's outputs.
 
     All of it or nothing, and it may be done again. Ends ``Done`` with ``moved_bytes``; refused
     ``bad_output`` for what is no plain file, ``too_large`` beyond ``limit_bytes``.
     """
 
-    id: str
-    owner: str
-    node: str
-    engine_id: str
     folder: str
     limit_bytes: int
     kind: Literal["collect"] = "collect"
 
 
 @dataclass(frozen=True, slots=True)
-class CopyBlock:
+class CopyBlock(OnNode):
     """Bring a block of a dataset into the directory ``path`` of a tier of ``node``, as ``name``.
 
     From the file ``origin`` of the daemon's machine (``offset``), or from ``source_path`` of
@@ -199,9 +184,6 @@ class CopyBlock:
     is), ``tier_full``, ``no_tier``, ``input_changed``, ``no_input``, ``no_image``.
     """
 
-    id: str
-    owner: str
-    node: str
     image: str
     path: str
     name: str
@@ -215,12 +197,9 @@ class CopyBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class DropBlocks:
+class DropBlocks(OnNode):
     """Remove files or folders ``names`` from the directory of a tier; absent counts as done."""
 
-    id: str
-    owner: str
-    node: str
     image: str
     path: str
     names: tuple[str, ...]
@@ -228,7 +207,7 @@ class DropBlocks:
 
 
 @dataclass(frozen=True, slots=True)
-class SurveyTiers:
+class SurveyTiers(OnNode):
     """List what lies in ``folder`` of each tier of a node, and what ails the tiers.
 
     Removals that were asked for before it and given up are ended first: they do not come late.
@@ -237,9 +216,6 @@ class SurveyTiers:
     each tier in which nothing can be kept.
     """
 
-    id: str
-    owner: str
-    node: str
     image: str
     folder: str
     tiers: tuple[TierSpec, ...]
@@ -247,15 +223,12 @@ class SurveyTiers:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckBlocks:
+class CheckBlocks(OnNode):
     """Compare files of a tier with their checksums: ends ``Done`` with ``counts`` (name, 1 or 0).
 
     ``sums`` are (name, SHA-256); a file that is not there is not right either.
     """
 
-    id: str
-    owner: str
-    node: str
     image: str
     path: str
     sums: tuple[tuple[str, str], ...]
@@ -263,15 +236,12 @@ class CheckBlocks:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureTiers:
+class MeasureTiers(OnNode):
     """Measure how fast tiers are read: ends ``Done`` with ``counts`` (tier, bytes a second).
 
     Past the page cache; a tier that could not be measured is left out.
     """
 
-    id: str
-    owner: str
-    node: str
     image: str
     folder: str
     tiers: tuple[TierSpec, ...]
@@ -279,50 +249,39 @@ class MeasureTiers:
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchPower:
+class SwitchPower(OnNode):
     """Switch a node ``on`` or ``off`` by its driver; done once the driver says so."""
 
-    id: str
-    owner: str
-    node: str
     to: str
     kind: Literal["power"] = "power"
 
 
 @dataclass(frozen=True, slots=True)
-class ProbePower:
+class ProbePower(OnNode):
     """Ask the power driver; ends ``Done("on"|"off")``."""
 
-    id: str
-    owner: str
-    node: str
     kind: Literal["probe"] = "probe"
 
 
 @dataclass(frozen=True, slots=True)
-class AskJournal:
+class AskJournal(OnNode):
     """Have the journal of a node's agent read up to now, past whatever it is doing.
 
     Ends ``Done`` after every ``HarvestReported`` of what it did before this was asked; refused
     ``agent_away``.
     """
 
-    id: str
-    owner: str
-    node: str
     kind: Literal["ask_journal"] = "ask_journal"
 
 
 @dataclass(frozen=True, slots=True)
-class Decide:
+class Decide(Asked):
     """Have a slow policy choose a place for a job, within ``limit_s`` seconds (> 0).
 
     A question that changes nothing: after a restart it is asked anew. Ends ``Done`` with
     ``counts``, none where nothing fits; refused ``no_solver`` or ``no_optimum``.
     """
 
-    id: str
-    owner: str
     policy: str
     view: ClusterView = field(compare=False, repr=False)
     ask: Ask = field(compare=False, repr=False)
@@ -332,7 +291,7 @@ class Decide:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanBatches:
+class PlanBatches(Asked):
     """Have the holistic planner plan batches, within ``limit_s`` seconds (> 0).
 
     A question that changes nothing, like ``Decide``; at most one is open that matters, so a later
@@ -340,15 +299,13 @@ class PlanBatches:
     ``no_solver`` or ``no_plan``.
     """
 
-    id: str
-    owner: str
     question: PlanQuestion = field(compare=False, repr=False)
     limit_s: float
     kind: Literal["plan_batches"] = "plan_batches"
 
 
 @dataclass(frozen=True, slots=True)
-class LocateBlocks:
+class LocateBlocks(Asked):
     """Look where the blocks of files below ``root`` lie in the HDFS ``source``.
 
     A question that changes nothing, like ``Decide``. Ends ``Done`` with ``layout``; refused
@@ -356,8 +313,6 @@ class LocateBlocks:
     where nobody could tell.
     """
 
-    id: str
-    owner: str
     source: str
     root: str
     files: tuple[DatasetFile, ...] = field(compare=False, repr=False)
@@ -417,24 +372,5 @@ DurableEffect = EngineEffect | SwitchPower | ProbePower | AskJournal
 Question = Decide | PlanBatches | LocateBlocks
 Effect = DurableEffect | Question | Relist | Reply | Trigger | Abort
 DURABLE_KINDS = frozenset(
-    (
-        "create",
-        "start",
-        "stop",
-        "retire",
-        "restart_policy",
-        "checkpoint",
-        "carry",
-        "transfer",
-        "send",
-        "collect",
-        "copy_block",
-        "drop_blocks",
-        "survey_tiers",
-        "check_blocks",
-        "measure_tiers",
-        "power",
-        "probe",
-        "ask_journal",
-    )
+    one.default for kind in get_args(DurableEffect) for one in fields(kind) if one.name == "kind"
 )

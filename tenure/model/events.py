@@ -71,36 +71,39 @@ class Configured(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConnected(Event):
-    """The engine answers (again)."""
+class NodeEvent(Event):
+    """What happened on a node, or to it."""
 
     node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConnected(NodeEvent):
+    """The engine answers (again)."""
+
     facts: EngineFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLost(Event):
+class NodeLost(NodeEvent):
     """The engine does not answer any more."""
 
-    node: str
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeListed(Event):
+class NodeListed(NodeEvent):
     """A full listing of a node, asked for at ``started_us``; the truth as of some moment since."""
 
-    node: str
     started_us: int
     containers: tuple[ContainerFacts, ...]
     images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSeen(Event):
+class ContainerSeen(NodeEvent):
     """One container was inspected after a hint; asked for at ``started_us``."""
 
-    node: str
     started_us: int
     facts: ContainerFacts
 
@@ -126,22 +129,20 @@ class UsageObserved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HarvestReported(Event):
+class HarvestReported(NodeEvent):
     """What the controller of a node did, as its agent tells, by rising numbers.
 
     ``oldest_seq`` is the first that the agent still has: what lies between is lost.
     """
 
-    node: str
     actions: tuple[HarvestAction, ...]
     oldest_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardSeen(Event):
+class GuardSeen(NodeEvent):
     """A node's agent began or ceased to protect its owners; told when that changes."""
 
-    node: str
     guard: Guard
 
 
@@ -297,63 +298,55 @@ class ChangeService(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleNode(Command):
+class NodeCommand(Command):
+    """What is asked of one node."""
+
+    record: ClassVar[tuple[str, str]] = ("nodes", "node")
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleNode(NodeCommand):
     """Cordon, uncordon, begin or end maintenance. Replies the ``Node``.
 
     ``to`` is yes, cordoned or "" (unchanged); ``is_in_maintenance`` None means unchanged.
     ``reason`` is kept with the node until it takes new work again.
     """
 
-    record: ClassVar[tuple[str, str]] = ("nodes", "node")
-
-    node: str
     to: str = ""
     is_in_maintenance: bool | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainNode(Command):
+class DrainNode(NodeCommand):
     """Empty a node. Replies the ``Drain``, or for a dry run the ``DrainPlan``.
 
     ``timeout_us`` from now, None for no limit. Asked again while one is under way, it takes over
     reason and time limit.
     """
 
-    record: ClassVar[tuple[str, str]] = ("nodes", "node")
-
-    node: str
     is_dry: bool = False
     reason: str = ""
     timeout_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelDrain(Command):
+class CancelDrain(NodeCommand):
     """End a drain: moves that have begun end, the others do not begin. Replies the ``Drain``."""
-
-    record: ClassVar[tuple[str, str]] = ("nodes", "node")
-
-    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerNode(Command):
+class PowerNode(NodeCommand):
     """``to`` is on or off (off: refused unless empty). Replies the ``Node``."""
 
-    record: ClassVar[tuple[str, str]] = ("nodes", "node")
-
-    node: str
     to: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FenceNode(Command):
+class FenceNode(NodeCommand):
     """An operator declares that nothing runs on this node any more. Replies the ``Node``."""
-
-    record: ClassVar[tuple[str, str]] = ("nodes", "node")
-
-    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
