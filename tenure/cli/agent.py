@@ -210,7 +210,7 @@ class _Way:
             log.warning("the old token or certificate stays in use: %s", error.detail)
 
     def _look(self) -> list[tuple[int, int, int]]:
-        from tenure.engines.credentials import stamp_of
+        from tenure.engines.access import stamp_of
 
         paths = [] if self._token_file is None else [str(self._token_file)]
         if self._files is not None:

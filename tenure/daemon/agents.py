@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config.certificates import client_context
-from tenure.engines.credentials import Credentials
+from tenure.engines.access import Credentials
 from tenure.engines.errors import EngineUnreachable
 from tenure.model.access import TlsFiles
 from tenure.model.node import AgentSpec, AgentTold, NodeSpec

@@ -22,11 +22,10 @@ from tenure.daemon.planner import Planner
 from tenure.daemon.solver import Solver
 from tenure.daemon.sources import Sources
 from tenure.engines.access import Access
-from tenure.engines.connection import WatchParams
 from tenure.engines.engine import Engine
 from tenure.engines.helper import Crew
 from tenure.engines.port import SaveLog
-from tenure.engines.watch import Watcher
+from tenure.engines.watch import Watcher, WatchParams
 from tenure.model.effects import (
     AskJournal,
     CarryImage,

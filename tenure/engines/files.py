@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import os
 import shutil
-import tarfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -20,15 +19,15 @@ from io import BufferedReader, BufferedWriter
 from pathlib import Path
 
 from tenure.engines import paths
-from tenure.engines.carried import CarryRefused, outcome_of
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.held import held
-from tenure.engines.tarstream import Member, members
+from tenure.engines.outcomes import outcome_of
+from tenure.engines.tarstream import ENDING, Member, folder, header, members, padding
 from tenure.engines.transport import Transport
 from tenure.engines.volumes import archive
 from tenure.model.batch import INPUT_FOLDER, OUTPUT_FOLDER, InputFile, Part
 from tenure.model.effects import CollectOutput, FileEffect, SendInput
-from tenure.model.errors import EngineUnclear
+from tenure.model.errors import EngineRefused, EngineUnclear
 from tenure.model.outcome import Done, Outcome, Refused
 
 #: What is read from a disk, and written to one, at a time: in a thread, off the loop.
@@ -40,10 +39,6 @@ MAX_FILES = 100_000
 #: What an output leaves free of the daemon's disk.
 FREE_BYTES = 1 << 30
 Digests = dict[str, str]
-
-
-class FileRefused(CarryRefused):
-    """A file is not what it should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +106,11 @@ class Carrier:
                 total, files = total + member.size, files + 1
                 if total > effect.limit_bytes:
                     limit = f"it put out more than {effect.limit_bytes} bytes"
-                    raise FileRefused("too_large", limit)
+                    raise EngineRefused(limit, code="too_large")
                 if files > MAX_FILES:
-                    raise FileRefused("bad_output", f"it put out more than {MAX_FILES} files")
+                    raise EngineRefused(
+                        f"it put out more than {MAX_FILES} files", code="bad_output"
+                    )
                 await asyncio.to_thread(_require_room, partial, member.size)
                 await _write(partial / name, member.content)
         return total
@@ -129,7 +126,9 @@ class Carrier:
         except EngineAnswer as answer:
             if answer.status == HTTP_NOT_FOUND:
                 await self.transport.read(paths.container(engine_id, "/json"))
-                raise FileRefused("bad_output", f"it has removed {OUTPUT_FOLDER}") from answer
+                raise EngineRefused(
+                    f"it has removed {OUTPUT_FOLDER}", code="bad_output"
+                ) from answer
             raise
 
 
@@ -145,7 +144,7 @@ class Piece:
 
 
 def located(effect: SendInput, folder: Path) -> list[Piece]:
-    """Return what is to be sent. Raises FileRefused where it is not what it was, or not there."""
+    """Return what is to be sent. Raises EngineRefused where it is not what it was, or not there."""
     if effect.source is not None:
         require_unchanged(effect.source)
     return [piece for part in effect.parts if (piece := _located(part, folder)) is not None]
@@ -157,10 +156,10 @@ def require_unchanged(source: InputFile) -> None:
         found = os.stat(source.path)
     except OSError as error:
         told = f"the input {source.path} cannot be read any more: {error.strerror}"
-        raise FileRefused("no_input", told) from error
+        raise EngineRefused(told, code="no_input") from error
     if (found.st_size, found.st_mtime_ns) != (source.size_bytes, source.mtime_ns):
         told = f"the input {source.path} was changed after the batch was submitted"
-        raise FileRefused("input_changed", told)
+        raise EngineRefused(told, code="input_changed")
 
 
 def _located(part: Part, folder: Path) -> Piece | None:
@@ -174,7 +173,7 @@ def _located(part: Part, folder: Path) -> Piece | None:
         if file.parent.is_dir():
             return None
         told = f"the output {file.parent} of an earlier stage is gone from the daemon's disk"
-        raise FileRefused("no_input", told) from None
+        raise EngineRefused(told, code="no_input") from None
 
 
 class Packing:
@@ -186,9 +185,9 @@ class Packing:
         self.moved_bytes = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield b"".join(_folder(name, mode) for name, mode in _FOLDERS)
+        yield b"".join(folder(name, mode) for name, mode in _FOLDERS)
         for piece in self._pieces:
-            yield _header(f"{INPUT_FOLDER.strip('/')}/{piece.name}", 0o644, piece.length)
+            yield header(f"{INPUT_FOLDER.strip('/')}/{piece.name}", piece.length, 0o644)
             digest = hashlib.sha256()
             async with aclosing(read_piece(piece)) as blocks:
                 async for block in blocks:
@@ -196,34 +195,22 @@ class Packing:
                     self.moved_bytes += len(block)
                     yield block
             self.digests[piece.name] = digest.hexdigest()
-            yield b"\0" * (-piece.length % tarfile.BLOCKSIZE)
-        yield b"\0" * (2 * tarfile.BLOCKSIZE)
+            yield padding(piece.length)
+        yield ENDING
 
 
 #: Whoever a task runs as may write its output.
 _FOLDERS = (("tenure", 0o755), ("tenure/in", 0o755), ("tenure/out", 0o777))
 
 
-def _folder(name: str, mode: int) -> bytes:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = tarfile.DIRTYPE, mode
-    return entry.tobuf(tarfile.GNU_FORMAT)
-
-
-def _header(name: str, mode: int, size: int) -> bytes:
-    entry = tarfile.TarInfo(name)
-    entry.mode, entry.size = mode, size
-    return entry.tobuf(tarfile.GNU_FORMAT)
-
-
 async def read_piece(piece: Piece) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of a piece. Raises FileRefused where there are fewer."""
+    """Yield the bytes of a piece. Raises EngineRefused where there are fewer."""
     left = piece.length
     async with held(_opened, piece) as file:
         while left:
             block = await file.use(BufferedReader.read, min(PIECE_BYTES, left))
             if not block:
-                raise FileRefused("input_changed", f"{piece.file} has become shorter")
+                raise EngineRefused(f"{piece.file} has become shorter", code="input_changed")
             left -= len(block)
             yield block
 
@@ -233,11 +220,11 @@ def _opened(piece: Piece) -> BufferedReader:
         file = piece.file.open("rb")
     except OSError as error:
         told = f"{piece.file} cannot be read: {error.strerror}"
-        raise FileRefused("no_input", told) from error
+        raise EngineRefused(told, code="no_input") from error
     # what was allowed is the file, not where a link leads that was put in its place
     if piece.is_input and os.readlink(f"/proc/self/fd/{file.fileno()}") != str(piece.file):
         file.close()
-        raise FileRefused("input_changed", f"{piece.file} leads elsewhere now")
+        raise EngineRefused(f"{piece.file} leads elsewhere now", code="input_changed")
     file.seek(piece.offset)
     return file
 
@@ -250,14 +237,14 @@ def _require_room(folder: Path, size_bytes: int) -> None:
 
 
 def _plain_name(member: Member) -> str:
-    """Return the name of a file of an output, "" for the folder; raise FileRefused for others."""
+    """Return the name of a file of an output, "" for the folder; raise EngineRefused for others."""
     inner = member.name.partition("/")[2].rstrip("/")
     if member.is_folder and not inner:
         return ""
     is_plain = member.is_file and inner and "/" not in inner and not inner.startswith(".")
     if not is_plain or member.is_cut:
         told = f"{OUTPUT_FOLDER}/{inner[:80]} is no plain file with a short name directly in there"
-        raise FileRefused("bad_output", told)
+        raise EngineRefused(told, code="bad_output")
     return inner
 
 

@@ -16,13 +16,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from tenure.engines import leftovers, paths
-from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer, made_id, parsed
+from tenure.engines.errors import (
+    HTTP_BAD_REQUEST,
+    HTTP_CONFLICT,
+    HTTP_NOT_FOUND,
+    EngineAnswer,
+    made_id,
+    parsed,
+)
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Transport
 from tenure.model.document import at, text, texts, words
-from tenure.model.errors import EngineError
+from tenure.model.errors import EngineError, EngineRefused
 from tenure.model.facts import LABEL_HELPER, ContainerFacts
 
 #: A script reads a block or lists a tier; a disk that takes longer is out of order.
@@ -33,14 +40,12 @@ MOST_SAID = 32 << 20
 LOG_SIZE = "1g"
 #: How often it is looked whether a helper is gone that another call removes.
 LOOK_S = 0.2
+#: The refusal of a helper for a directory that the node does not have.
+NO_FOLDER = "no_tier"
 #: Of helpers that work on tiers.
 KIND = "tier"
 #: Whose helper it is: several fleets may have nodes on one engine. Before it was set, ours.
 LABEL_OWNER = "tenure.helper.fleet"
-
-
-class NoImage(EngineError):
-    """The helper's image is not on the node and cannot be pulled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,8 @@ class Helpers:
     ) -> AsyncIterator[Helper]:
         """Give a helper that was created and not started; it is removed at the end.
 
-        Raises EngineAnswer 400 where a directory is missing, NoImage, and EngineError.
+        Raises EngineRefused ``no_tier`` where a directory is missing, ``no_image`` where its image
+        is not on the node and cannot be pulled, and EngineError.
         """
         name = f"tenure-{KIND}-{secrets.token_hex(6)}"
         self.crew.alive.add(name)
@@ -101,6 +107,9 @@ class Helpers:
         try:
             return made_id(await self.transport.send("POST", path, body=body), path)
         except EngineAnswer as answer:
+            if answer.status == HTTP_BAD_REQUEST:
+                told = f"no such directory on the node? {answer.detail}"
+                raise EngineRefused(told, code=NO_FOLDER) from answer
             if answer.status != HTTP_NOT_FOUND:
                 raise
         image = str(body["Image"])
@@ -108,7 +117,8 @@ class Helpers:
             await self.registry.pull(image)
         except EngineError as error:
             told = f"the image {image} of helpers is not on the node and cannot be pulled"
-            raise NoImage(f"{told} (datasets.image): {error.detail}") from error
+            told += f" (datasets.image): {error.detail}"
+            raise EngineRefused(told, code="no_image") from error
         return made_id(await self.transport.send("POST", path, body=body), path)
 
     async def clear(self) -> None:

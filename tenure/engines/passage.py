@@ -14,7 +14,6 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from tenure.engines import leftovers, paths
-from tenure.engines.carried import outcome_of
 from tenure.engines.errors import (
     HTTP_CONFLICT,
     HTTP_NOT_FOUND,
@@ -22,6 +21,7 @@ from tenure.engines.errors import (
     made_id,
 )
 from tenure.engines.images import Counted, Images, inspect, kept_over
+from tenure.engines.outcomes import outcome_of
 from tenure.engines.transport import Transport
 from tenure.engines.volumes import Volumes, archive
 from tenure.model.document import Document, parts, text

@@ -20,11 +20,11 @@ from tenure.engines.errors import (
     HTTP_NOT_FOUND,
     HTTP_SERVER_ERROR,
     EngineAnswer,
-    EngineUnreachable,
     is_held,
 )
 from tenure.engines.listing import Lister
 from tenure.engines.logs import Logs
+from tenure.engines.outcomes import outcome_of
 from tenure.engines.port import LOG_TAIL_BYTES, SaveLog
 from tenure.engines.transport import Transport
 from tenure.model.document import at
@@ -37,7 +37,6 @@ from tenure.model.effects import (
     StartContainer,
     StopContainer,
 )
-from tenure.model.errors import EngineError
 from tenure.model.facts import LABEL_CONTAINER, ContainerFacts
 from tenure.model.outcome import Done, Outcome, Refused, Unknown
 
@@ -64,15 +63,7 @@ class Performer:
 
     async def perform(self, effect: OneEngineEffect) -> Outcome:
         """Carry out ``effect``; every way it can go is an outcome."""
-        try:
-            return await self._attempt(effect)
-        except EngineUnreachable as error:
-            return Refused("unreachable", error.detail)
-        except EngineAnswer as answer:
-            is_bad = answer.status == HTTP_BAD_REQUEST
-            return Refused("bad_request" if is_bad else "engine_error", answer.detail)
-        except EngineError as error:
-            return Unknown(error.detail)
+        return await outcome_of(self._attempt(effect), {HTTP_BAD_REQUEST: "bad_request"})
 
     async def _attempt(self, effect: OneEngineEffect) -> Outcome:
         match effect:

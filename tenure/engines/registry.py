@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
-from tenure.engines.credentials import Credentials
+from tenure.engines.access import Credentials
 from tenure.engines.errors import HTTP_SERVER_ERROR, EngineAnswer, translated_docker
 from tenure.engines.transport import Transport
 from tenure.model.errors import EngineError, EngineUnclear

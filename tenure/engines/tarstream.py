@@ -1,4 +1,4 @@
-"""Tar archives as they arrive: the members of a stream, each with its bytes, nothing kept."""
+"""Tar archives as they come and go: a member after the other, each with its bytes, nothing kept."""
 
 from __future__ import annotations
 
@@ -9,11 +9,32 @@ from dataclasses import dataclass
 from tenure.model.errors import EngineUnclear
 
 BLOCK = tarfile.BLOCKSIZE
+#: What every archive ends with.
+ENDING = b"\0" * (2 * BLOCK)
 LONG_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 #: No name and no attributes of a file are longer.
 MOST_EXTENSION = 1 << 20
 #: Headers that say more of the member behind them.
 EXTENSIONS = (*LONG_NAMES, tarfile.XHDTYPE, tarfile.XGLTYPE)
+
+
+def header(name: str, size: int, mode: int) -> bytes:
+    """Return what stands before the bytes of a file."""
+    entry = tarfile.TarInfo(name)
+    entry.mode, entry.size = mode, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def folder(name: str, mode: int) -> bytes:
+    """Return the entry of a folder."""
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode = tarfile.DIRTYPE, mode
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def padding(size: int) -> bytes:
+    """Return what stands behind the ``size`` bytes of a file."""
+    return b"\0" * (-size % BLOCK)
 
 
 @dataclass(slots=True)

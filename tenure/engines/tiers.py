@@ -11,21 +11,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import tarfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tenure.engines import paths
-from tenure.engines.errors import (
-    HTTP_BAD_REQUEST,
-    EngineAnswer,
-    EngineUnreachable,
-)
-from tenure.engines.files import FileRefused, Piece, read_piece, require_unchanged
-from tenure.engines.helper import Helpers, Mount, NoImage
-from tenure.engines.tarstream import members
+from tenure.engines.errors import EngineUnreachable
+from tenure.engines.files import Piece, read_piece, require_unchanged
+from tenure.engines.helper import NO_FOLDER, Helpers, Mount
+from tenure.engines.outcomes import outcome_of
+from tenure.engines.tarstream import ENDING, folder, header, members, padding
 from tenure.engines.volumes import archive
 from tenure.model.effects import (
     CheckBlocks,
@@ -35,8 +31,8 @@ from tenure.model.effects import (
     SurveyTiers,
     TierEffect,
 )
-from tenure.model.errors import EngineError
-from tenure.model.outcome import Done, Outcome, Refused, Unknown
+from tenure.model.errors import EngineError, EngineRefused
+from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.tier import TierSpec
 
 #: Where a helper sees the one tier that it works in, where a block comes from, and several tiers.
@@ -141,27 +137,12 @@ class TierWork:
 
     helpers: Helpers
 
-    async def perform(  # noqa: PLR0911 - one for each way it can go
-        self, effect: TierEffect, origin: TierWork | None = None
-    ) -> Outcome:
+    async def perform(self, effect: TierEffect, origin: TierWork | None = None) -> Outcome:
         """Carry out ``effect``; every way it can go is an outcome.
 
         ``origin`` is the engine that a block is copied from, if that is another.
         """
-        try:
-            return await self._attempt(effect, origin)
-        except FileRefused as refused:
-            return Refused(refused.code, refused.detail)
-        except NoImage as error:
-            return Refused("no_image", error.detail)
-        except EngineUnreachable as error:
-            return Refused("unreachable", error.detail)
-        except EngineAnswer as answer:
-            if answer.status == HTTP_BAD_REQUEST:
-                return Refused("no_tier", f"no such directory on the node? {answer.detail}")
-            return Refused("engine_error", answer.detail)
-        except EngineError as error:
-            return Unknown(error.detail)
+        return await outcome_of(self._attempt(effect, origin), {})
 
     async def _attempt(self, effect: TierEffect, origin: TierWork | None) -> Outcome:
         match effect:
@@ -219,8 +200,6 @@ class TierWork:
             path = paths.container(helper.id, "/archive")
             try:
                 await self.helpers.transport.upload("PUT", path, {"path": TIER}, packing)
-            except FileRefused:
-                raise
             except EngineError as error:
                 if isinstance(error, EngineUnreachable) or packing.is_cut:
                     raise
@@ -288,15 +267,15 @@ class TierWork:
         try:
             async with self.helpers.opened(effect.image, _mounts(effect.tiers)):
                 return list(effect.tiers), []
-        except EngineAnswer as answer:
-            if answer.status != HTTP_BAD_REQUEST:
+        except EngineRefused as refused:
+            if refused.code != NO_FOLDER:
                 raise
         for tier in effect.tiers:  # Docker names one at most
             try:
                 async with self.helpers.opened(effect.image, _mounts((tier,))):
                     there.append(tier)
-            except EngineAnswer as answer:
-                if answer.status != HTTP_BAD_REQUEST:
+            except EngineRefused as refused:
+                if refused.code != NO_FOLDER:
                     raise
                 missing.append(tier)
         return there, missing
@@ -357,9 +336,9 @@ def _mounts(tiers: list[TierSpec] | tuple[TierSpec, ...]) -> list[Mount]:
 
 
 def _sound(name: str) -> str:
-    """Return a name within a tier; raise FileRefused for one that leads out of it."""
+    """Return a name within a tier; raise EngineRefused for one that leads out of it."""
     if not _is_sound(name):
-        raise FileRefused("bad_request", f"{name!r} is no name of a block")
+        raise EngineRefused(f"{name!r} is no name of a block", code="bad_request")
     return name
 
 
@@ -378,8 +357,8 @@ class BlockPacking:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         folders = list(PurePosixPath(self._name).parents)[-2::-1]
-        yield b"".join(_folder(str(folder)) for folder in folders)
-        yield _header(self._name, self._length)
+        yield b"".join(folder(str(name), 0o755) for name in folders)
+        yield header(self._name, self._length, 0o444)
         digest, left = hashlib.sha256(), self._length
         try:
             async for block in self._content:
@@ -393,21 +372,11 @@ class BlockPacking:
             raise
         if left:
             self.is_cut = True
-            raise FileRefused("corrupted", f"{self._name}: its source is not as long as it was")
-        yield b"\0" * (-self._length % tarfile.BLOCKSIZE)
+            raise EngineRefused(
+                f"{self._name}: its source is not as long as it was", code="corrupted"
+            )
+        yield padding(self._length)
         self.sha256 = digest.hexdigest()
         text = self.sha256.encode()
-        yield _header(f"{self._name}.sum", len(text)) + text
-        yield b"\0" * (-len(text) % tarfile.BLOCKSIZE + 2 * tarfile.BLOCKSIZE)
-
-
-def _folder(name: str) -> bytes:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-    return entry.tobuf(tarfile.GNU_FORMAT)
-
-
-def _header(name: str, size: int) -> bytes:
-    entry = tarfile.TarInfo(name)
-    entry.mode, entry.size = 0o444, size
-    return entry.tobuf(tarfile.GNU_FORMAT)
+        yield header(f"{self._name}.sum", len(text), 0o444) + text
+        yield padding(len(text)) + ENDING

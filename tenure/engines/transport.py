@@ -21,9 +21,15 @@ from dataclasses import dataclass
 import aiohttp
 from yarl import URL
 
-from tenure.engines.access import Access
-from tenure.engines.address import Address, at_socket, connector, parse
-from tenure.engines.credentials import Credentials, alert_of
+from tenure.engines.access import (
+    Access,
+    Address,
+    Credentials,
+    alert_of,
+    at_socket,
+    connector,
+    parse,
+)
 from tenure.engines.errors import (
     HTTP_BAD_REQUEST,
     HTTP_NOT_FOUND,

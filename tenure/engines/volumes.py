@@ -12,20 +12,15 @@ from contextlib import aclosing, suppress
 from urllib.parse import quote
 
 from tenure.engines import paths
-from tenure.engines.carried import CarryRefused
 from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.images import Counted
 from tenure.engines.transport import Transport
 from tenure.model.document import Document, part, parts, text, texts, words
-from tenure.model.errors import EngineError, EngineUnclear
+from tenure.model.errors import EngineError, EngineRefused, EngineUnclear
 
 #: Of a volume that was made for a service: its id.
 LABEL_VOLUME = "tenure.volume"
 ANONYMOUS_CHARS = 64
-
-
-class VolumeRefused(CarryRefused):
-    """A volume cannot be copied."""
 
 
 class Volumes:
@@ -38,14 +33,14 @@ class Volumes:
     async def prepare(self, document: Document, owner: str, limit_bytes: int) -> None:
         """Find out while it runs whether the volumes of a container can be copied; make them empty.
 
-        Raises VolumeRefused: too much, a driver of which nothing is known, a name that is taken.
+        Raises EngineRefused: too much, a driver of which nothing is known, a name that is taken.
         """
         volumes = _volumes(document)
         left = limit_bytes
         for mount in volumes:
             if mount.get("Driver") != "local":
                 told = f"volume {mount.get('Name')} is of driver {mount.get('Driver')}, not local"
-                raise VolumeRefused("volume_driver", told)
+                raise EngineRefused(told, code="volume_driver")
             left -= await self._measured(document, mount, left, limit_bytes)
         for mount in volumes:
             if not _is_anonymous(mount):
@@ -73,7 +68,7 @@ class Volumes:
         if there is not None:
             if texts(there, "Labels").get(LABEL_VOLUME) != owner:
                 told = f"the target has a volume {name} already; remove it there if it is not used"
-                raise VolumeRefused("volume_exists", told)
+                raise EngineRefused(told, code="volume_exists")
             await self._drop(name)
         body = {
             "Name": name,
@@ -89,7 +84,7 @@ class Volumes:
         except EngineAnswer as answer:
             if answer.status == HTTP_CONFLICT:
                 told = f"volume {name} on the target is used by another container"
-                raise VolumeRefused("volume_exists", told) from answer
+                raise EngineRefused(told, code="volume_exists") from answer
             if answer.status != HTTP_NOT_FOUND:
                 raise
 
@@ -153,6 +148,6 @@ def _is_anonymous(mount: Document) -> bool:
     return len(name) == ANONYMOUS_CHARS and all(c in "0123456789abcdef" for c in name)
 
 
-def _too_large(mount: Document, limit_bytes: int) -> VolumeRefused:
+def _too_large(mount: Document, limit_bytes: int) -> EngineRefused:
     told = f"with volume {mount.get('Name')} its volumes hold more than {limit_bytes} bytes"
-    return VolumeRefused("too_large", f"{told}, the limit of a move (budgets.volumes_mib)")
+    return EngineRefused(f"{told}, the limit of a move (budgets.volumes_mib)", code="too_large")

@@ -12,10 +12,9 @@ from typing import TypeVar
 
 import pytest
 
-from tenure.engines.connection import EventFactory, WatchParams
 from tenure.engines.engine import Engine
 from tenure.engines.transport import Timeouts
-from tenure.engines.watch import Watcher
+from tenure.engines.watch import EventFactory, Watcher, WatchParams
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
 from tenure.model.outcome import Done
 from testbed import Node, Testbed, docker_api

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tenure.engines import paths
-from tenure.engines.address import parse
-from tenure.engines.connection import WatchParams
+from tenure.engines.access import parse
 from tenure.engines.errors import EngineAnswer
+from tenure.engines.watch import WatchParams
 from tenure.model.errors import InvalidInput
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.engines.files import FileRefused, Packing, Piece, _require_room
-from tenure.model.errors import EngineUnclear
+from tenure.engines.files import Packing, Piece, _require_room
+from tenure.model.errors import EngineRefused, EngineUnclear
 
 
 async def _packed(piece: Piece) -> bytes:
@@ -24,7 +24,7 @@ def test_a_link_in_the_place_of_an_input_is_not_followed(tmp_path: Path) -> None
     assert b"0123456789" in asyncio.run(_packed(piece))
     given.unlink()
     given.symlink_to(secret)
-    with pytest.raises(FileRefused, match="leads elsewhere"):
+    with pytest.raises(EngineRefused, match="leads elsewhere"):
         asyncio.run(_packed(piece))
 
 

@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from tenure.engines.connection import HINTS, EventFactory, WatchParams
 from tenure.engines.errors import EngineAnswer
 from tenure.engines.port import EnginePort, Json
-from tenure.engines.watch import Watcher
+from tenure.engines.watch import HINTS, EventFactory, Watcher, WatchParams
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
 from tenure.model.facts import ContainerFacts, EngineFacts
