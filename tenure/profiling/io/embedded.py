@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tenure.model.container import Profile
-from tenure.profiling.io import histories, retention, sketches, tables
+from tenure.profiling.io import retention, tables
 from tenure.profiling.io.database import Database, Schema
+from tenure.profiling.io.learned import LearnedStats
 from tenure.profiling.io.retention import Retention
 from tenure.profiling.io.schema import STEPS
 from tenure.profiling.io.store import Whose
@@ -18,11 +18,11 @@ from tenure.profiling.sample import Bucket, Measured, Sample, UseSeries
 PRAGMAS = (f"journal_size_limit = {64 << 20}",)
 
 
-class EmbeddedStats:
+class EmbeddedStats(LearnedStats):
     """A ``StatsStore`` in a SQLite file. Make it with ``open``."""
 
     def __init__(self, database: Database, keep: Retention) -> None:
-        self._database = database
+        super().__init__(database)
         self._keep = keep
 
     @classmethod
@@ -48,10 +48,6 @@ class EmbeddedStats:
         if samples or heard is not None:
             await self._database.change(run)
 
-    async def heard(self) -> dict[str, int]:
-        """Return the number of the last reading that was taken of each node's agent."""
-        return await self._database.read(tables.heard)
-
     async def series(self, container: str, since_us: int, until_us: int) -> list[Sample]:
         """Return the kept samples that end in [``since_us``, ``until_us``), oldest first."""
         return await self._database.read(
@@ -69,37 +65,8 @@ class EmbeddedStats:
     async def history(self, whose: Whose, name: str, since_us: int, until_us: int) -> UseSeries:
         """Return what was used in [``since_us``, ``until_us``), from the roll-ups of 5 min."""
         return await self._database.read(
-            lambda db: histories.history_of(db, whose, name, (since_us, until_us))
+            lambda db: tables.history_of(db, whose, name, (since_us, until_us))
         )
-
-    async def profiles(
-        self, since_us: Mapping[str, int], until_us: int, *, min_samples: int = 1
-    ) -> dict[str, Profile]:
-        """Return p90 profiles over [each container's time, ``until_us``); too few: left out.
-
-        They are merged from sketches that writes keep up to date: no sample is read.
-        """
-
-        def compute(db: sqlite3.Connection) -> dict[str, Profile]:
-            made: dict[str, Profile] = {}
-            for container, start_us in since_us.items():
-                profile = sketches.profile_since(
-                    db, container, start_us, until_us, min_samples=min_samples
-                )
-                if profile is not None:
-                    made[container] = profile
-            return made
-
-        return await self._database.read(compute)
-
-    async def learn_apps(self, apps: Collection[str], now_us: int, *, min_samples: int) -> None:
-        """Make and keep the profiles of ``apps`` from the samples of all their containers."""
-        if apps:
-            await self._database.change(lambda db: tables.learn_apps(db, apps, now_us, min_samples))
-
-    async def app_profile(self, app: str) -> Profile | None:
-        """Return the kept profile of an app, or None."""
-        return await self._database.read(lambda db: tables.app_profile(db, app))
 
     async def prune(self, now_us: int) -> None:
         """Roll complete buckets up and forget what is past its retention, one bounded step."""

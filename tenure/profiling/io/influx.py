@@ -8,16 +8,15 @@ reads of samples raise StatsUnavailable, and profiles go on.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from tenure.model.container import Profile
+from tenure.model.units import HOUR_US
 from tenure.profiling.histories import on_grid
-from tenure.profiling.io import influx_apps, sketches, spool, tables
+from tenure.profiling.io import sketches, spool, tables
 from tenure.profiling.io.database import Database, Schema
-from tenure.profiling.io.influx_apps import AppProfiles
 from tenure.profiling.io.influx_drain import Drain, DrainHealth
 from tenure.profiling.io.influx_lines import TAG_CONTAINER, tag_text
 from tenure.profiling.io.influx_params import InfluxParams
@@ -30,31 +29,33 @@ from tenure.profiling.io.influx_query import (
     usage_of,
 )
 from tenure.profiling.io.influx_server import InfluxServer
+from tenure.profiling.io.learned import LearnedStats
 from tenure.profiling.io.retention import STEP_ROWS
-from tenure.profiling.io.schema import HEARD, SKETCHES
+from tenure.profiling.io.schema import APPS, APPS_BY_CONTAINER, HEARD, SKETCHES
 from tenure.profiling.io.spool import Spool
 from tenure.profiling.io.store import HISTORY_US, Whose
 from tenure.profiling.percentile import roll_up
 from tenure.profiling.sample import Bucket, Measured, Sample, UseSeries
 
 FILE = "influx.db"
+#: How long apps are kept that were not seen; their profiles outlive the retention of samples.
+APPS_US = 90 * 24 * HOUR_US
 SCHEMA = Schema(
-    {1: spool.TABLES + influx_apps.TABLES, 2: SKETCHES + influx_apps.BY_CONTAINER, 3: HEARD},
+    {1: spool.TABLES + APPS, 2: SKETCHES + APPS_BY_CONTAINER, 3: HEARD},
     pragmas=("auto_vacuum = FULL",),
 )
 
 
-class InfluxStats:
+class InfluxStats(LearnedStats):
     """A ``StatsStore`` in InfluxDB. Make it with ``open``, which does not wait for the server."""
 
     def __init__(
         self, params: InfluxParams, database: Database, server: InfluxServer, drain: Drain
     ) -> None:
+        super().__init__(database)
         self._params = params
-        self._database = database
         self._server = server
         self._drain = drain
-        self._apps = AppProfiles(database)
 
     @classmethod
     async def open(cls, params: InfluxParams, folder: Path) -> InfluxStats:
@@ -92,16 +93,12 @@ class InfluxStats:
         belongs to which app is remembered.
         """
         if samples and self._params.source == "cadvisor":
-            await self._apps.note(samples)
+            await self._database.change(lambda db: tables.note_apps(db, samples))
         elif samples:
             await self._drain.put(samples)
             await self._database.change(lambda db: sketches.learn(db, samples))
         if heard is not None:
             await self._database.change(lambda db: tables.note_heard(db, heard))
-
-    async def heard(self) -> dict[str, int]:
-        """Return the number of the last reading that was taken of each node's agent."""
-        return await self._database.read(tables.heard)
 
     async def series(self, container: str, since_us: int, until_us: int) -> list[Sample]:
         """Return the kept samples that end in [``since_us``, ``until_us``), oldest first."""
@@ -146,30 +143,13 @@ class InfluxStats:
         if self._params.source == "cadvisor":
             for container, begin_us in since_us.items():
                 await self._catch_up(container, begin_us, until_us)
-
-        def compute(db: sqlite3.Connection) -> dict[str, Profile]:
-            found = (
-                sketches.profile_since(db, name, begin_us, until_us, min_samples=min_samples)
-                for name, begin_us in since_us.items()
-            )
-            return {profile.container: profile for profile in found if profile is not None}
-
-        return await self._database.read(compute)
-
-    async def learn_apps(self, apps: Collection[str], now_us: int, *, min_samples: int) -> None:
-        """Make and keep the profiles of ``apps`` from the sketches of all their containers."""
-        if apps:
-            await self._apps.learn(apps, now_us, min_samples)
-
-    async def app_profile(self, app: str) -> Profile | None:
-        """Return the kept profile of an app, also while the server is away."""
-        return await self._apps.get(app)
+        return await super().profiles(since_us, until_us, min_samples=min_samples)
 
     async def prune(self, now_us: int) -> None:
         """Forget old sketches, app profiles and spooled samples; the server forgets by itself."""
-        await self._apps.prune(now_us)
         before_us = now_us - self._params.window_us - sketches.WIDTH_US
-        apps_us = now_us - influx_apps.KEPT_US
+        apps_us = now_us - APPS_US
+        await self._database.change(lambda db: tables.forget_apps(db, apps_us))
         await self._database.change(lambda db: sketches.forget(db, before_us, apps_us, STEP_ROWS))
         await self._drain.expire()
 
@@ -186,7 +166,7 @@ class InfluxStats:
         # the reading that ended the last sample begins the next one
         first_us = begin_us if begin_us == known_us else begin_us - 2 * self._params.interval_us
         samples = await self._counted(container, first_us, until_us)
-        app = await self._apps.app_of(container)
+        app = await self._database.read(lambda db: tables.app_of(db, container))
         rows = [
             Measured(container, "", app, sample, since_us=since_us)
             for sample in samples

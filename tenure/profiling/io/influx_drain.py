@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenure.profiling.io.influx_faults import PointsRefused, TooLarge
 from tenure.profiling.io.influx_lines import encode
 from tenure.profiling.io.influx_params import InfluxParams
-from tenure.profiling.io.influx_server import InfluxServer
+from tenure.profiling.io.influx_server import InfluxServer, PointsRefused, TooLarge
 from tenure.profiling.io.spool import Record, Spool
 from tenure.profiling.io.store import StatsUnavailable
 from tenure.profiling.sample import Measured

@@ -1,7 +1,12 @@
 """One InfluxDB server: what it speaks is found at connect, then lines go in and answers come out.
 
 InfluxDB 1.8, 2 and 3 take writes at the v2 endpoint, through influxdb-client; older ones at
-``/write``. All of them answer InfluxQL at ``/query``. Nothing is retried here: the spool does.
+``/write``. All of them answer InfluxQL at ``/query``. Nothing is retried here: the spool does. What
+an answer to a write means is told by its status, in the server's words.
+
+influxdb-client's batching mode only logs what fails, so each body is one synchronous call, in a
+thread of its own. The package takes a third of a second and some 20 MiB to import: it is loaded by
+the first write, off the loop.
 """
 
 from __future__ import annotations
@@ -11,17 +16,76 @@ import base64
 import json
 import re
 import ssl
+import warnings
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import aiohttp
 
-from tenure.profiling.io.influx_client import ClientWriter
-from tenure.profiling.io.influx_faults import check_written, unavailable
 from tenure.profiling.io.influx_params import InfluxParams
 from tenure.profiling.io.influx_query import QueryFailed, Series, literal, quoted, read_answer
 from tenure.profiling.io.store import StatsUnavailable
+
+#: How many points of a write were refused while the others were kept (InfluxDB 1).
+_DROPPED = re.compile(r"\bdropped=(\d+)")
+_MAX_WORDS = 300
+
+
+class PointsRefused(Exception):
+    """The server will never take these points; ``points`` None: none of them was kept."""
+
+    def __init__(self, detail: str, points: int | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.points = points
+
+
+class TooLarge(Exception):
+    """The server takes fewer points at once."""
+
+
+def check_written(status: int, body: str) -> None:
+    """Return where a write was kept; raise PointsRefused, TooLarge or StatsUnavailable.
+
+    400 and 422 are about the points themselves (another field type, past the retention) and would
+    come again for ever. Everything else may pass: a database made, a right given, a restart.
+    """
+    if status == 204:
+        return
+    words = _words(body)
+    if status in (400, 422):
+        dropped = _DROPPED.search(words)
+        raise PointsRefused(words or f"status {status}", int(dropped[1]) if dropped else None)
+    if status == 413:
+        raise TooLarge
+    raise unavailable(status, words)
+
+
+def unavailable(status: int, words: str) -> StatsUnavailable:
+    """Return the error for a refusal that is not about points."""
+    match status:
+        case 401 | 403:
+            return StatsUnavailable(f"InfluxDB refuses the credentials: {words}")
+        case 404:
+            return StatsUnavailable(f"InfluxDB does not have what was asked for: {words}")
+        case 200:
+            return StatsUnavailable(f"InfluxDB: {words}")
+        case _:
+            return StatsUnavailable(f"InfluxDB answers {status}: {words}")
+
+
+def _words(body: str) -> str:
+    """Return the reason in an error's body: JSON of version 1 or 2, else its text."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if isinstance(answer, dict):
+        body = str(answer.get("error") or answer.get("message") or body)
+    return " ".join(body.split())[:_MAX_WORDS]
+
 
 _VERSION_HEADER = "x-influxdb-version"
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
@@ -232,3 +296,87 @@ def _tls(params: InfluxParams) -> ssl.SSLContext | bool:
     if not params.is_verified:
         return False
     return ssl.create_default_context(cafile=params.ca_file) if params.ca_file else True
+
+
+if TYPE_CHECKING:
+    from influxdb_client.client.influxdb_client import InfluxDBClient
+
+CLOSE_S = 1.0
+
+
+class ClientWriter:
+    """Writes at the v2 endpoint, for InfluxDB from 1.8 on."""
+
+    def __init__(self, params: InfluxParams) -> None:
+        self._params = params
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="influx")
+        self._client: InfluxDBClient | None = None
+
+    async def send(self, lines: bytes) -> None:
+        """Send the lines; raises what ``check_written`` raises."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._send, lines)
+
+    async def close(self) -> None:
+        """Close after the write under way; one that hangs is left to its time-out."""
+        closing = asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        await asyncio.wait({closing}, timeout=CLOSE_S)
+        self._thread.shutdown(wait=False)
+
+    def _send(self, lines: bytes) -> None:
+        try:
+            from influxdb_client.rest import ApiException
+            from influxdb_client.service.write_service import WriteService
+            from urllib3.exceptions import HTTPError
+        except ImportError as error:
+            raise StatsUnavailable(f"influxdb-client cannot be loaded: {error}") from error
+        try:
+            # The layer below the client's write_api: that takes every 2xx for a success, be it a
+            # sign-in page.
+            _, status, _ = WriteService(self._open().api_client).post_write_with_http_info(
+                self._params.org or "-",
+                self._params.database,
+                lines,
+                precision="us",
+                content_type="text/plain; charset=utf-8",
+                _return_http_data_only=False,
+            )
+            if status != 204:
+                raise StatsUnavailable(f"InfluxDB answers a write with {status}, not 204")
+        except ApiException as error:
+            # Status 0 is a failed handshake; its words are in the reason.
+            check_written(error.status or 0, _text(error.body) or str(error.reason or ""))
+        except (HTTPError, OSError, ValueError) as error:
+            raise StatsUnavailable(f"InfluxDB: {error}") from error
+
+    def _open(self) -> InfluxDBClient:
+        if self._client is None:
+            from influxdb_client.client.influxdb_client import InfluxDBClient
+            from urllib3.exceptions import InsecureRequestWarning
+
+            params = self._params
+            # InfluxDB 1.8 takes its users as tokens.
+            token = params.token or (
+                f"{params.username}:{params.password}" if params.username else ""
+            )
+            if not params.is_verified:
+                # Said once, at the start, by us; urllib3 would say it with every write.
+                warnings.simplefilter("ignore", InsecureRequestWarning)
+            self._client = InfluxDBClient(
+                params.base,
+                token=token,
+                org=params.org or "-",
+                timeout=round(params.timeout_s * 1000),
+                verify_ssl=params.is_verified,
+                ssl_ca_cert=params.ca_file or None,
+                enable_gzip=True,
+            )
+        return self._client
+
+    def _close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def _text(body: object) -> str:
+    return body.decode(errors="replace") if isinstance(body, bytes) else str(body or "")

@@ -1,4 +1,4 @@
-"""The schema of the embedded statistics store.
+"""The schemas of the statistics stores.
 
 Names follow cAdvisor's InfluxDB measurements (``memory_working_set``, ``rx_bytes``...) and tags
 (``machine``, ``container_name``) where they fit; a unit is added where ours differs. NULL means
@@ -40,6 +40,29 @@ SKETCHES = """
     ) WITHOUT ROWID;
 """
 
+APP_PROFILES = f"""
+    CREATE TABLE app_profile (
+        app TEXT PRIMARY KEY,
+        updated_us INTEGER NOT NULL,
+        samples INTEGER NOT NULL,
+        age_us INTEGER NOT NULL,
+        {", ".join(f"{column} INTEGER" for column in COLUMNS)}
+    ) WITHOUT ROWID;
+"""
+#: Beside the spool, not in InfluxDB: a profile decides at once where a new container goes, so it
+#: must be there while the server is away; and a database that cAdvisor fills is not ours to write.
+APPS = f"""
+    {APP_PROFILES}
+    CREATE TABLE app_container (
+        app TEXT NOT NULL,
+        container TEXT NOT NULL,
+        last_us INTEGER NOT NULL,
+        PRIMARY KEY (app, container)
+    ) WITHOUT ROWID;
+"""
+#: Containers were looked for by app until then, now apps by container.
+APPS_BY_CONTAINER = "CREATE INDEX app_container_container ON app_container (container, last_us);"
+
 #: The number of the last reading of each node's agent that was taken.
 HEARD = """
     CREATE TABLE heard (node TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
@@ -76,14 +99,8 @@ STEPS = {
         CREATE INDEX rollup_time ON rollup (width_us, start_us);
         -- Every bucket of this width that starts before ``until_us`` has been rolled up.
         CREATE TABLE progress (width_us INTEGER PRIMARY KEY, until_us INTEGER NOT NULL);
-        CREATE TABLE app_profile (
-            app TEXT PRIMARY KEY,
-            updated_us INTEGER NOT NULL,
-            samples INTEGER NOT NULL,
-            age_us INTEGER NOT NULL,
-            {", ".join(f"{column} INTEGER" for column in COLUMNS)}
-        ) WITHOUT ROWID;
-    """,
+    """
+    + APP_PROFILES,
     # Sketches; what they begin with is made of samples (``sketches.seed``).
     2: SKETCHES,
     3: HEARD,

@@ -9,9 +9,11 @@ from typing import TypeAlias
 from tenure.model.container import Profile
 from tenure.model.resources import DIMENSIONS, Resources
 from tenure.model.units import HOUR_US, US
+from tenure.profiling.histories import on_grid
 from tenure.profiling.io import sketches
 from tenure.profiling.io.schema import BUCKET_COLUMNS, COLUMN_OF, COLUMNS, STATISTICS
-from tenure.profiling.sample import Bucket, Measured, Sample
+from tenure.profiling.io.store import APP_CONTAINERS, HISTORY_US, Whose
+from tenure.profiling.sample import Bucket, Measured, Sample, UseSeries
 
 #: An upgrade makes sketches of so many samples at most, the newest: some ten seconds of work.
 MAX_SEEDS = 500_000
@@ -195,3 +197,68 @@ def app_profile(connection: sqlite3.Connection, app: str) -> Profile | None:
         return None
     use, observed = _resources(row[2:])
     return Profile("", use, row[0], row[1], observed, {"app": app})
+
+
+def note_apps(connection: sqlite3.Connection, samples: Sequence[Measured]) -> None:
+    """Remember which containers the apps have."""
+    connection.executemany(
+        "INSERT INTO app_container (app, container, last_us) VALUES (?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET last_us = max(last_us, excluded.last_us)",
+        [(row.app, row.container, row.sample.at_us) for row in samples if row.app],
+    )
+
+
+def app_of(connection: sqlite3.Connection, container: str) -> str:
+    """Return the app that a container was last seen as one of, "" where it is not known."""
+    newest = "SELECT app FROM app_container WHERE container = ? ORDER BY last_us DESC LIMIT 1"
+    row = connection.execute(newest, (container,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def forget_apps(connection: sqlite3.Connection, before_us: int) -> None:
+    """Forget apps and their containers that were not seen since ``before_us``."""
+    connection.execute("DELETE FROM app_profile WHERE updated_us < ?", (before_us,))
+    connection.execute("DELETE FROM app_container WHERE last_us < ?", (before_us,))
+
+
+#: Which series a history is made of. Executors and tasks (``job/index``) are no services of an app.
+_SERIES: dict[Whose, str] = {
+    "container": "SELECT id FROM series WHERE container_name = ?",
+    "rest": "SELECT id FROM series WHERE container_name = '' AND machine = ?",
+    "app": "SELECT id FROM series WHERE app = ? AND instr(container_name, '/') = 0 "
+    f"ORDER BY last_us DESC LIMIT {APP_CONTAINERS}",
+}
+
+_DURING = "WHERE width_us = ? AND start_us >= ? AND start_us < ?"
+_PLAIN = (
+    "SELECT start_us, cpu_usage_m_mean, memory_working_set_max FROM rollup "
+    f"{_DURING} AND series = ?"
+)
+#: Of one container the most memory counts, of an app what one of its containers takes.
+_MEMORY: dict[Whose, str] = {"container": "max", "rest": "max", "app": "avg"}
+
+
+def history_of(
+    connection: sqlite3.Connection, whose: Whose, name: str, span_us: tuple[int, int]
+) -> UseSeries:
+    """Return what was used in [begin, end) of ``span_us``; O(buckets x series).
+
+    A container that moved has a series on each of its nodes; what they say of one bucket is joined.
+    """
+    since_us, until_us = span_us
+    during = HISTORY_US, since_us // HISTORY_US * HISTORY_US, until_us
+    chosen = connection.execute(_SERIES[whose], (name,)).fetchall()
+    if len(chosen) == 1:  # most were on one node alone, and grouping takes longer than reading
+        rows = connection.execute(_PLAIN, (*during, *chosen[0]))
+    else:
+        rows = connection.execute(_joined(whose), (name, *during))
+    return on_grid(rows, span_us, HISTORY_US)
+
+
+def _joined(whose: Whose) -> str:
+    # CROSS: series by series, for the index by time leads through those of the whole fleet
+    return (
+        "SELECT start_us, sum(cpu_usage_m_mean * samples) / sum(samples), "
+        f"{_MEMORY[whose]}(memory_working_set_max) FROM ({_SERIES[whose]}) AS chosen "
+        f"CROSS JOIN rollup ON rollup.series = chosen.id {_DURING} GROUP BY start_us"
+    )

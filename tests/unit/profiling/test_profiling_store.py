@@ -17,9 +17,10 @@ import pytest
 from tenure.model.container import Profile
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.io import database, influx, influx_apps, sketches, tables
+from tenure.profiling.io import database, influx, sketches, tables
 from tenure.profiling.io.database import Database, Schema
 from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.learned import LearnedStats
 from tenure.profiling.io.retention import Retention
 from tenure.profiling.io.schema import STEPS
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
@@ -362,13 +363,13 @@ async def test_an_apps_profile_of_long_is_not_replaced_by_one_of_minutes(tmp_pat
     await database.change(lambda db: tables.put_app(db, "a", long, START_US))
     await database.close()
     database = await Database.open(tmp_path / "influx.db", influx.SCHEMA)
-    apps = influx_apps.AppProfiles(database)
+    apps = LearnedStats(database)
     found = []
     for at_us in range(START_US, START_US + 7 * HOUR, HOUR // 4):
         one = Measured("c", "n", "a", Sample(at_us, 30 * US, Resources(10, 9)))
         await database.change(functools.partial(sketches.learn, samples=[one]))
-        await apps.learn(["a"], at_us, 3)
-        kept = await apps.get("a")
+        await apps.learn_apps(["a"], at_us, min_samples=3)
+        kept = await apps.app_profile("a")
         assert kept is not None
         found.append(kept.p90.cpu_m)
     assert found == [4000] * 24 + [10] * 4
