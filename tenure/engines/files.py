@@ -151,7 +151,7 @@ def located(effect: SendInput, folder: Path) -> list[Piece]:
 
 
 def require_unchanged(source: InputFile) -> None:
-    """Raise FileRefused unless an input file is as it was at submission."""
+    """Raise EngineRefused unless an input file is as it was at submission."""
     try:
         found = os.stat(source.path)
     except OSError as error:

@@ -32,7 +32,10 @@ class Logs:
         self._lister = lister
 
     async def tail(self, ref: str, tail_bytes: int, *, is_stamped: bool) -> bytes:
-        """Return at most the last ``tail_bytes``; raise EngineAnswer if there is no log to read."""
+        """Return at most the last ``tail_bytes``.
+
+        Raises EngineAnswer if there is no log to read, EngineUnclear if that takes too long.
+        """
         params = _params(is_stamped=is_stamped)
         limit_s = self._transport.timeouts.logs_s
         try:
@@ -64,7 +67,10 @@ class Logs:
     async def follow(
         self, ref: str, tail_lines: int | None, *, is_stamped: bool
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the log until the container has ended; raise EngineUnclear if the engine did."""
+        """Yield the log until the container has ended.
+
+        Raises EngineAnswer if there is no log to read, EngineUnclear if the engine has ended.
+        """
         reader = RawReader() if await self._is_terminal(ref) else FrameReader()
         params = _params(is_stamped=is_stamped) | {"follow": "1"}
         params["tail"] = "all" if tail_lines is None else str(tail_lines)

@@ -90,7 +90,10 @@ class Codec:
 
 
 def encode_event(body: Mapping[str, object], seq: int) -> str:
-    """Return an event's data as JSON; what JSON lacks (tuples, enums, NaN) becomes the nearest."""
+    """Return an event's data as JSON; what JSON lacks (tuples, enums, NaN) becomes the nearest.
+
+    Raises Unstorable for what has nothing near.
+    """
     try:
         return to_json(body).decode()
     except PydanticSerializationError:

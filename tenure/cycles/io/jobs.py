@@ -64,7 +64,8 @@ def use_runner(kind: str, runner: Runner) -> None:
 def run_cycle(cycle: str, run_id: str = "") -> dict[str, object]:
     """Run a cycle: the RQ entry point. Returns what became of it, for RQ's log.
 
-    Any failure after the claim is told to the daemon, and raised so that RQ shows it.
+    Any failure after the claim is told to the daemon, and raised so that RQ shows it: a
+    TenureError, RQ's time-out, a defect.
     """
     daemon = _open_gateway()
     try:
