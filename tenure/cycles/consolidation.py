@@ -62,10 +62,10 @@ def consolidate(scene: Scene, pool: Pool, receiving: Collection[str], limit: int
         if isinstance(made, NodeNote):
             notes.append(made)
         elif len(emptied) >= spare:
-            notes.append(_note(node, "min_on", "as many nodes as are on are to be kept on"))
+            notes.append(node.note("min_on", "as many nodes as are on are to be kept on"))
         elif (short := _short_of_headroom(scene, pool, (*emptied, node.name), made)) > 0:
             what = f"would leave {amount('cpu_m', short)} less free than power.headroom_cpus keeps"
-            notes.append(_note(node, "headroom", what))
+            notes.append(node.note("headroom", what))
         else:
             for candidate, seat in made:
                 pool.place(candidate, may_escape=False)
@@ -100,22 +100,22 @@ def _empty(scene: Scene, pool: Pool, node: NodeView, limit: int) -> list[Seated]
     """Return the moves that empty a node, each with its seat, or why it stays as it is."""
     why = _no_donor(node)
     if why is not None:
-        return _note(node, *why)
+        return node.note(*why)
     found = [
         candidate_of(scene.snapshot, scene.spec, service, scene.profiles.get(service.id))
         for service in scene.services[node.name]
     ]
     stuck = next((one for one in found if isinstance(one, Kept)), None)
     if stuck is not None:
-        return _note(node, stuck.code, f"container {stuck.container[:12]} stays: {stuck.reason}")
+        return node.note(stuck.code, f"container {stuck.container[:12]} stays: {stuck.reason}")
     moving = [one for one in found if isinstance(one, Candidate)]
     if len(moving) > limit:
         what = f"needs {len(moving)} moves; this run may make {limit} more"
-        return _note(node, "move_limit", what)
+        return node.note("move_limit", what)
     least_w = scene.spec.min_saving_w
     if 0 < node.idle_w < least_w * len(moving):
         what = f"would save {node.idle_w:g} W for {len(moving)} moves; {least_w:g} W each required"
-        return _note(node, "not_worthwhile", what)
+        return node.note("not_worthwhile", what)
     return _rehearse(pool, node, moving)
 
 
@@ -139,10 +139,6 @@ def _rehearse(pool: Pool, node: NodeView, moving: Sequence[Candidate]) -> list[S
         seat = trial.place(candidate, may_escape=False)
         if seat is None:
             what = f"the other nodes in use have no room for container {candidate.service.id[:12]}"
-            return _note(node, "no_room", what)
+            return node.note("no_room", what)
         seats.append((candidate, seat))
     return seats
-
-
-def _note(node: NodeView, code: str, reason: str) -> NodeNote:
-    return NodeNote(node.name, code, f"{node.name} {reason}", node.idle_w, node.price_nano_per_h)

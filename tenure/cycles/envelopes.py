@@ -14,7 +14,6 @@ import numpy as np
 
 from tenure.cycles.availability import Floats, Ints
 from tenure.cycles.candidates import Candidate
-from tenure.cycles.scoring import scores
 from tenure.model.resources import DIMENSIONS, Resources
 
 #: Ratios closer than this are one: it is far below what a measurement tells.
@@ -116,3 +115,15 @@ def _kind(centre: Floats, overall: Floats, names: Sequence[str]) -> str:
     if lead.size < 2 or float(np.ptp(lead)) < 1e-9:
         return "even"
     return names[int(np.argmax(lead))]
+
+
+def scores(vectors: Floats) -> Floats:
+    """Return the consumption score (n,) of the containers of one envelope.
+
+    ``vectors`` is (n, dimensions), each entry not negative. A container's score is the norm of its
+    shares of the envelope's sum in each dimension; a dimension that sums to zero adds nothing.
+    """
+    sums = vectors.sum(axis=0)
+    shares = np.divide(vectors, sums, out=np.zeros_like(vectors), where=sums > 0)
+    result: Floats = np.sqrt((shares**2).sum(axis=1))
+    return result

@@ -32,25 +32,24 @@ def node_notes(
             continue
         notes.append(_freed(node, len(services[name]), spare))
     what = "is switched on: no node that is on has room"
-    notes += [_note(nodes[name], "started", f"{name} {what}") for name in sorted(set(started))]
+    notes += [nodes[name].note("started", what) for name in sorted(set(started))]
     return notes
 
 
 def _freed(node: NodeView, moves: int, spare: _Spare) -> NodeNote:
     if not node.is_switchable:
-        return _note(node, "not_switchable", f"{node.name} is emptied, but has no power driver")
+        return node.note("not_switchable", "is emptied, but has no power driver")
     if node.held:
-        return _note(node, "held", f"{node.name} is emptied, but stays on for {node.held}")
+        return node.note("held", f"is emptied, but stays on for {node.held}")
     code = spare.objection(node)
     if code == "min_on":
-        what = f"{node.name} is emptied, but {node.generation} keeps as many nodes on"
-        return _note(node, code, what)
+        return node.note(code, f"is emptied, but {node.generation} keeps as many nodes on")
     if code == "headroom":
-        what = f"{node.name} is emptied, but its room is {node.generation}'s headroom"
-        return _note(node, code, f"{what} (power.headroom_cpus)")
+        what = f"is emptied, but its room is {node.generation}'s headroom (power.headroom_cpus)"
+        return node.note(code, what)
     spare.take(node)
     moved = "1 move" if moves == 1 else f"{moves} moves"
-    return _note(node, "freed", f"{node.name} is emptied by {moved} and can be switched off")
+    return node.note("freed", f"is emptied by {moved} and can be switched off")
 
 
 class _Spare:
@@ -81,7 +80,3 @@ class _Spare:
     def take(self, node: NodeView) -> None:
         """Count a node that is on as one that goes off."""
         self._count(node, -1)
-
-
-def _note(node: NodeView, code: str, reason: str) -> NodeNote:
-    return NodeNote(node.name, code, reason, node.idle_w, node.price_nano_per_h)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TypeVar
 
-from tenure.cycles.blend import blend
 from tenure.cycles.candidates import Candidate, by_arrival, by_size, shape_of
 from tenure.cycles.envelopes import make_envelopes
 from tenure.cycles.fit import Pool, Seat
@@ -97,3 +98,16 @@ def best_packing(
         if found.cost(occupied) < cost:
             best, cost = found, found.cost(occupied)
     return best
+
+
+T = TypeVar("T")
+
+
+def blend(envelopes: Sequence[Sequence[T]]) -> list[T]:
+    """Return one head of each non-empty envelope in turn until all are empty.
+
+    GENPACK Algorithm 1, lines 17-31, corrected: as printed ``emptied`` says whether the last
+    envelope that had something is empty, and the loop ends while others are not.
+    """
+    turns: list[list[tuple[T, ...]]] = [[(head,) for head in one] for one in envelopes]
+    return [head for heads in zip_longest(*turns, fillvalue=()) for turn in heads for head in turn]

@@ -10,7 +10,7 @@ from tenure.model.container import Profile
 from tenure.model.document import Document
 from tenure.model.errors import InvalidInput
 from tenure.model.forecast import ForecastOptions
-from tenure.model.plan import CycleSpec, Plan
+from tenure.model.plan import CycleSpec, NodeNote, Plan
 from tenure.model.resources import Resources
 
 
@@ -41,6 +41,10 @@ class NodeView:
     held: str = ""
     checkpoint: bool = False
     is_draining: bool = False
+
+    def note(self, code: str, what: str) -> NodeNote:
+        """Return a plan's note on the node; ``what`` follows its name in the sentence."""
+        return NodeNote(self.name, code, f"{self.name} {what}", self.idle_w, self.price_nano_per_h)
 
 
 @dataclass(frozen=True, slots=True)

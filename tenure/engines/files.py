@@ -22,9 +22,8 @@ from tenure.engines import paths
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.held import held
 from tenure.engines.outcomes import outcome_of
-from tenure.engines.tarstream import ENDING, Member, folder, header, members, padding
+from tenure.engines.tarstream import ENDING, Member, archive, folder, header, members, padding
 from tenure.engines.transport import Transport
-from tenure.engines.volumes import archive
 from tenure.model.batch import INPUT_FOLDER, OUTPUT_FOLDER, InputFile, Part
 from tenure.model.effects import CollectOutput, FileEffect, SendInput
 from tenure.model.errors import EngineRefused, EngineUnclear

@@ -22,8 +22,9 @@ from tenure.engines.errors import (
 )
 from tenure.engines.images import Counted, Images, inspect, kept_over
 from tenure.engines.outcomes import outcome_of
+from tenure.engines.tarstream import archive
 from tenure.engines.transport import Transport
-from tenure.engines.volumes import Volumes, archive
+from tenure.engines.volumes import Volumes
 from tenure.model.document import Document, parts, text
 from tenure.model.effects import CarryImage, TransferState, TwoEngineEffect
 from tenure.model.facts import LABEL_HELPER

@@ -6,6 +6,8 @@ import tarfile
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
+from tenure.engines import paths
+from tenure.engines.transport import Transport
 from tenure.model.errors import EngineUnclear
 
 BLOCK = tarfile.BLOCKSIZE
@@ -35,6 +37,13 @@ def folder(name: str, mode: int) -> bytes:
 def padding(size: int) -> bytes:
     """Return what stands behind the ``size`` bytes of a file."""
     return b"\0" * (-size % BLOCK)
+
+
+async def archive(transport: Transport, ref: str, path: str) -> AsyncGenerator[bytes, None]:
+    """Yield the tar archive of a path in a container. Raises EngineError."""
+    async with transport.stream(paths.container(ref, "/archive"), {"path": path}) as chunks:
+        async for chunk in chunks:
+            yield chunk
 
 
 @dataclass(slots=True)

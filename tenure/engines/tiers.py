@@ -21,8 +21,7 @@ from tenure.engines.errors import EngineUnreachable
 from tenure.engines.files import Piece, read_piece, require_unchanged
 from tenure.engines.helper import NO_FOLDER, Helpers, Mount
 from tenure.engines.outcomes import outcome_of
-from tenure.engines.tarstream import ENDING, folder, header, members, padding
-from tenure.engines.volumes import archive
+from tenure.engines.tarstream import ENDING, archive, folder, header, members, padding
 from tenure.model.effects import (
     CheckBlocks,
     CopyBlock,

@@ -7,13 +7,13 @@ for whoever wants it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from urllib.parse import quote
 
 from tenure.engines import paths
 from tenure.engines.errors import HTTP_CONFLICT, HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.images import Counted
+from tenure.engines.tarstream import archive
 from tenure.engines.transport import Transport
 from tenure.model.document import Document, part, parts, text, texts, words
 from tenure.model.errors import EngineError, EngineRefused, EngineUnclear
@@ -129,13 +129,6 @@ def _named(body: Document) -> list[str]:
         if mount.get("Type") == "volume" and not mount.get("VolumeOptions"):
             names.append(text(mount, "Source"))
     return [name for name in dict.fromkeys(names) if name and not name.startswith("/")]
-
-
-async def archive(transport: Transport, ref: str, path: str) -> AsyncGenerator[bytes, None]:
-    """Yield the tar archive of a path in a container."""
-    async with transport.stream(paths.container(ref, "/archive"), {"path": path}) as chunks:
-        async for chunk in chunks:
-            yield chunk
 
 
 def _volumes(document: Document) -> list[Document]:

@@ -15,8 +15,7 @@ from rq.job import Job
 from rq.worker import WorkerStatus
 from rq.worker_registration import WORKERS_BY_QUEUE_KEY
 
-from tenure.cycles.io.fields import Fields, read_fields
-from tenure.cycles.io.links import QUEUE, connect
+from tenure.cycles.io.links import QUEUE, Fields, connect, read_fields
 from tenure.cycles.io.triggers import enqueue, timeout_of, trigger_queue
 from tenure.model.errors import Unavailable
 

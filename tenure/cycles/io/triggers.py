@@ -25,8 +25,7 @@ from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job, JobStatus, parse_job_id
 from rq.serializers import JSONSerializer
 
-from tenure.cycles.io.fields import MAX_FIELD_BYTES, Fields, read_fields
-from tenure.cycles.io.links import QUEUE
+from tenure.cycles.io.links import MAX_FIELD_BYTES, QUEUE, Fields, read_fields
 
 log = logging.getLogger(__name__)
 

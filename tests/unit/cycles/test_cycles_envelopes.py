@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.cycles.blend import blend
 from tenure.cycles.candidates import Candidate
-from tenure.cycles.envelopes import cluster, make_envelopes, ratios
-from tenure.cycles.scoring import scores
+from tenure.cycles.envelopes import cluster, make_envelopes, ratios, scores
+from tenure.cycles.packing import blend
 from tenure.model.resources import Resources
 from testbed import bounded
 from tests.unit.cycles.fleets import CPU_HEAVY, GIB, MEM_HEAVY, USABLE, profile, service
