@@ -16,8 +16,9 @@ from typing import Any, NotRequired, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
-from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
 from tenure.api.uploadport import Uploads
+from tenure.api.views.datasets import HoldingView, Shelved, StrayView
+from tenure.api.views.nodes import TierView
 from tenure.core.state.tables import PublicEvent, Tables
 from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from tenure.api.call import Call
 from tenure.api.lazy import Rows
@@ -22,6 +23,14 @@ R = TypeVar("R")
 Key = tuple[int | str, ...]
 #: Rows held while walking, in pages: sorting them now and then keeps memory bounded.
 SPARE_PAGES = 4
+
+
+def page_of(view: type, name: str = "") -> type:
+    """Return the type of a page of ``view``: a TypedDict, of ``JobView`` named ``JobPage``."""
+    make: Any = TypedDict  # mypy knows no type that is made while the program runs
+    members = {"items": list.__class_getitem__(view), "next_cursor": str | None}
+    found: type = make(name or view.__name__.replace("View", "Page"), members)
+    return found
 
 
 def _any(row: Any) -> bool:

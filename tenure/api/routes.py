@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from tenure.api import shapes
-from tenure.api.accessroutes import ACCESS
-from tenure.api.batchviews import (
-    BatchDetail,
-    BatchExplainView,
-    BatchPlanView,
+from pydantic import BaseModel
+
+from tenure.api.endpoint import Endpoint, Handler
+from tenure.api.handlers import (
+    audit,
+    batches,
+    containers,
+    cycles,
+    datasets,
+    events,
+    fleet,
+    forecasts,
+    jobs,
+    nodes,
+    readings,
+    strays,
+    tokens,
+    uploads,
 )
-from tenure.api.datasetroutes import DATASETS
-from tenure.api.endpoint import Endpoint
-from tenure.api.forecastviews import ForecastDetail, NodeUsageView
-from tenure.api.handlers import batches, containers, cycles, events, fleet, forecasts, jobs, nodes
-from tenure.api.listpages import (
-    BatchPage,
-    ContainerPage,
-    CyclePage,
-    EventList,
-    ForecastPage,
-    JobPage,
-    LiveView,
-    NodePage,
-    ProfilePage,
-    ReadyView,
-    RunPage,
-    TaskPage,
-    VersionView,
-)
-from tenure.api.nodedetail import NodeDetail
-from tenure.api.readingroutes import READINGS
+from tenure.api.handlers.top import TopView
+from tenure.api.pages import page_of
+from tenure.api.schemas import queries as q
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest
+from tenure.api.schemas.datasets import ContentQuery, DatasetRequest, FilesQuery
 from tenure.api.schemas.fleet import (
     AcceptTierRequest,
     ClaimRequest,
@@ -47,384 +44,244 @@ from tenure.api.schemas.fleet import (
 )
 from tenure.api.schemas.forecasts import ForecastsRequest, UsageQuery
 from tenure.api.schemas.jobs import JobRequest
-from tenure.api.schemas.queries import (
-    BatchesQuery,
-    BatchLogsQuery,
-    ContainersQuery,
-    CostQuery,
-    EnergyQuery,
-    EventsQuery,
-    JobLogsQuery,
-    JobsQuery,
-    LogsQuery,
-    PageQuery,
-    RemoveQuery,
-    RunsQuery,
-    TopQuery,
+from tenure.api.schemas.tokens import TokenRequest
+from tenure.api.schemas.uploads import ChunkQuery, UploadRequest
+from tenure.api.views.access import AuditList, MadeTokenView, TokenView
+from tenure.api.views.batches import (
+    BatchDetail,
+    BatchExplainView,
+    BatchPlanView,
+    BatchView,
+    TaskView,
 )
-from tenure.api.tierviews import TierView
-from tenure.api.topviews import TopView
-from tenure.api.uploadroutes import UPLOADS
+from tenure.api.views.containers import ContainerDetail, ContainerView, ProfileView
+from tenure.api.views.cycles import CycleView, RunLine, RunView
+from tenure.api.views.datasets import (
+    BlockView,
+    DatasetDetail,
+    DatasetFileView,
+    DatasetView,
+    DiscardedView,
+    StrayView,
+)
+from tenure.api.views.forecasts import ForecastDetail, ForecastView, NodeUsageView
+from tenure.api.views.jobs import JobDetail, JobView
+from tenure.api.views.nodes import DrainView, NodeDetail, NodeView, TierView
+from tenure.api.views.readings import ExecutorExplanation, TaskExplanation
+from tenure.api.views.reports import (
+    CostView,
+    EnergyView,
+    EventList,
+    LiveView,
+    ReadyView,
+    VersionView,
+)
+from tenure.api.views.uploads import ChunkView, OpenUploadView, UploadView
 
-Any_ = dict[str, Any]
+Object = dict[str, Any]
+Model = type[BaseModel]
+BYTES = ("application/octet-stream",)
 TEXT = ("text/plain",)
-MISSING = (404,)
-CONFLICT = (404, 409)
-WRITE = (404, 409, 412)
+#: What looks a record up by the caller's word may find none, or several.
+FIND = (404, 409)
+
+
+def _get(
+    path: str, handler: Handler, answer: Any, query: Model = q.NoQuery, *problems: int
+) -> Endpoint:
+    return Endpoint("GET", path, "", handler, answer, query=query, problems=problems)
+
+
+def _find(path: str, handler: Handler, answer: Any, query: Model = q.NoQuery) -> Endpoint:
+    return _get(path, handler, answer, query, *FIND)
+
+
+def _send(
+    path: str, handler: Handler, query: Model = q.NoQuery, media: tuple[str, ...] = TEXT
+) -> Endpoint:
+    """A log or a file, of which a client may have so many open."""
+    return replace(_get(path, handler, None, query, *FIND, 429), media=media)
+
+
+def _post(
+    path: str, handler: Handler, answer: Any, body: Model | None = None, *problems: int
+) -> Endpoint:
+    return Endpoint("POST", path, "", handler, answer, body=body, problems=problems)
+
+
+def _submit(path: str, handler: Handler, answer: Any, body: Model, *problems: int) -> Endpoint:
+    """Something new, once for each ``Idempotency-Key``."""
+    found = _post(path, handler, answer, body, *problems, 409, 410)
+    return replace(found, status=201, is_keyed=True)
+
+
+def _change(
+    path: str,
+    handler: Handler,
+    answer: Any,
+    body: Model | None = None,
+    *,
+    method: str = "POST",
+) -> Endpoint:
+    """A change of one record, which may depend on its version."""
+    found = _post(path, handler, answer, body, *FIND, 412)
+    return replace(found, method=method, is_conditional=True)
+
+
+def _delete(path: str, handler: Handler, answer: Any, *problems: int) -> Endpoint:
+    return Endpoint("DELETE", path, "", handler, answer, problems=problems)
+
+
+def _large(endpoint: Endpoint) -> Endpoint:
+    return replace(endpoint, is_large=True)
+
 
 NODES = (
-    Endpoint("GET", "/v1/nodes", "nodes", nodes.listing, NodePage, query=PageQuery),
-    Endpoint("GET", "/v1/nodes/{name}", "nodes", nodes.inspect, NodeDetail, problems=MISSING),
-    Endpoint(
-        "PATCH",
-        "/v1/nodes/{name}",
-        "nodes",
-        nodes.change,
-        shapes.NodeView,
-        body=NodeChange,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/nodes/{name}/drain",
-        "nodes",
-        nodes.drain,
-        shapes.DrainView,
-        body=DrainRequest,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/nodes/{name}/drain",
-        "nodes",
-        nodes.cancel_drain,
-        shapes.DrainView,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/nodes/{name}/power",
-        "nodes",
-        nodes.power,
-        shapes.NodeView,
-        body=PowerRequest,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/nodes/{name}/fence",
-        "nodes",
-        nodes.fence,
-        shapes.NodeView,
-        body=FenceRequest,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "POST",
+    _get("/v1/nodes", nodes.listing, page_of(NodeView), q.PageQuery),
+    _get("/v1/nodes/{name}", nodes.inspect, NodeDetail, q.NoQuery, 404),
+    _change("/v1/nodes/{name}", nodes.change, NodeView, NodeChange, method="PATCH"),
+    _change("/v1/nodes/{name}/drain", nodes.drain, DrainView, DrainRequest),
+    _change("/v1/nodes/{name}/drain", nodes.cancel_drain, DrainView, method="DELETE"),
+    _change("/v1/nodes/{name}/power", nodes.power, NodeView, PowerRequest),
+    _change("/v1/nodes/{name}/fence", nodes.fence, NodeView, FenceRequest),
+    _post(
         "/v1/nodes/{name}/tiers/{tier}/accept",
-        "nodes",
         nodes.accept_tier,
         TierView,
-        body=AcceptTierRequest,
-        problems=(404, 409),
+        AcceptTierRequest,
+        *FIND,
     ),
 )
 CONTAINERS = (
-    Endpoint(
-        "POST",
-        "/v1/containers",
-        "containers",
-        containers.create,
-        shapes.ContainerDetail,
-        body=ContainerRequest,
-        status=201,
-        problems=(409, 410),
-        is_keyed=True,
+    _submit("/v1/containers", containers.create, ContainerDetail, ContainerRequest),
+    _get("/v1/containers", containers.listing, page_of(ContainerView), q.ContainersQuery),
+    _find("/v1/containers/{id}", containers.inspect, ContainerDetail),
+    replace(
+        _change("/v1/containers/{id}", containers.remove, ContainerDetail, method="DELETE"),
+        query=q.RemoveQuery,
     ),
-    Endpoint(
-        "GET",
-        "/v1/containers",
-        "containers",
-        containers.listing,
-        ContainerPage,
-        query=ContainersQuery,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/containers/{id}",
-        "containers",
-        containers.inspect,
-        shapes.ContainerDetail,
-        problems=CONFLICT,
-    ),
-    Endpoint(
-        "DELETE",
-        "/v1/containers/{id}",
-        "containers",
-        containers.remove,
-        shapes.ContainerDetail,
-        query=RemoveQuery,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/containers/{id}/start",
-        "containers",
-        containers.start,
-        shapes.ContainerDetail,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/containers/{id}/stop",
-        "containers",
-        containers.stop,
-        shapes.ContainerDetail,
-        body=StopRequest,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/containers/{id}/logs",
-        "containers",
-        containers.logs,
-        None,
-        query=LogsQuery,
-        problems=(404, 409, 429),
-        media=TEXT,
-    ),
+    _change("/v1/containers/{id}/start", containers.start, ContainerDetail),
+    _change("/v1/containers/{id}/stop", containers.stop, ContainerDetail, StopRequest),
+    _send("/v1/containers/{id}/logs", containers.logs, q.LogsQuery),
 )
 JOBS = (
-    Endpoint(
-        "POST",
-        "/v1/jobs",
-        "jobs",
-        jobs.submit,
-        shapes.JobDetail,
-        body=JobRequest,
-        status=201,
-        problems=(409, 410),
-        is_keyed=True,
-    ),
-    Endpoint("POST", "/v1/jobs/plan", "jobs", jobs.plan, Any_, body=JobRequest, problems=(409,)),
-    Endpoint("GET", "/v1/jobs", "jobs", jobs.listing, JobPage, query=JobsQuery),
-    Endpoint("GET", "/v1/jobs/{id}", "jobs", jobs.inspect, shapes.JobDetail, problems=CONFLICT),
-    Endpoint(
-        "DELETE",
-        "/v1/jobs/{id}",
-        "jobs",
-        jobs.cancel,
-        shapes.JobDetail,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/jobs/{id}/cancel",
-        "jobs",
-        jobs.cancel,
-        shapes.JobDetail,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint("GET", "/v1/jobs/{id}/explain", "jobs", jobs.explain, Any_, problems=CONFLICT),
-    Endpoint(
-        "GET",
-        "/v1/jobs/{id}/logs",
-        "jobs",
-        jobs.logs,
-        None,
-        query=JobLogsQuery,
-        problems=(404, 409, 429),
-        media=TEXT,
-    ),
+    _submit("/v1/jobs", jobs.submit, JobDetail, JobRequest),
+    _post("/v1/jobs/plan", jobs.plan, Object, JobRequest, 409),
+    _get("/v1/jobs", jobs.listing, page_of(JobView), q.JobsQuery),
+    _find("/v1/jobs/{id}", jobs.inspect, JobDetail),
+    _change("/v1/jobs/{id}", jobs.cancel, JobDetail, method="DELETE"),
+    _change("/v1/jobs/{id}/cancel", jobs.cancel, JobDetail),
+    _find("/v1/jobs/{id}/explain", jobs.explain, Object),
+    _send("/v1/jobs/{id}/logs", jobs.logs, q.JobLogsQuery),
+    _find("/v1/jobs/{id}/executors/{index}/explain", jobs.explain_executor, ExecutorExplanation),
 )
 BATCHES = (
-    Endpoint(
-        "POST",
-        "/v1/batches",
-        "batches",
-        batches.submit,
-        BatchDetail,
-        body=BatchRequest,
-        status=201,
-        problems=(409, 410),
-        is_keyed=True,
+    _submit("/v1/batches", batches.submit, BatchDetail, BatchRequest),
+    _post("/v1/batches/plan", batches.plan, BatchPlanView, BatchRequest),
+    _get("/v1/batches", batches.listing, page_of(BatchView), q.BatchesQuery),
+    _find("/v1/batches/{id}", batches.inspect, BatchDetail),
+    _find("/v1/batches/{id}/explain", batches.explain, BatchExplainView),
+    _change("/v1/batches/{id}/cancel", batches.cancel, BatchDetail),
+    _find("/v1/batches/{id}/tasks", batches.tasks, page_of(TaskView), q.PageQuery),
+    _send("/v1/batches/{id}/logs", batches.logs, q.BatchLogsQuery),
+    _send("/v1/batches/{id}/output", batches.output, media=BYTES),
+    _find("/v1/batches/{id}/tasks/{index}/explain", readings.explain, TaskExplanation),
+)
+DATASETS = (
+    # 404: of an upload that is not there
+    _submit("/v1/datasets", datasets.put, DatasetDetail, DatasetRequest, 404),
+    _get("/v1/datasets", datasets.listing, page_of(DatasetView), q.PageQuery),
+    _find("/v1/datasets/{id}", datasets.inspect, DatasetDetail),
+    _find("/v1/datasets/{id}/files", datasets.files, page_of(DatasetFileView), FilesQuery),
+    _find("/v1/datasets/{id}/blocks", datasets.blocks, page_of(BlockView), q.PageQuery),
+    _send("/v1/datasets/{id}/content", datasets.content, ContentQuery, BYTES),
+    _change("/v1/datasets/{id}/pin", datasets.pin, DatasetDetail),
+    _change("/v1/datasets/{id}/unpin", datasets.unpin, DatasetDetail),
+    _change("/v1/datasets/{id}/prefetch", datasets.prefetch, DatasetDetail),
+    _change("/v1/datasets/{id}/verify", datasets.verify, DatasetDetail),
+    _change("/v1/datasets/{id}", datasets.remove, DatasetDetail, method="DELETE"),
+    _get("/v1/strays", strays.listing, page_of(StrayView), q.PageQuery),
+    _delete("/v1/strays/{id}", strays.discard, DiscardedView, *FIND),
+)
+UPLOADS = (
+    _large(
+        replace(_post("/v1/uploads", uploads.begin, UploadView, UploadRequest, 409), status=201)
     ),
-    Endpoint("POST", "/v1/batches/plan", "batches", batches.plan, BatchPlanView, body=BatchRequest),
-    Endpoint("GET", "/v1/batches", "batches", batches.listing, BatchPage, query=BatchesQuery),
-    Endpoint("GET", "/v1/batches/{id}", "batches", batches.inspect, BatchDetail, problems=CONFLICT),
+    _get("/v1/uploads", uploads.listing, page_of(OpenUploadView, "UploadPage"), q.PageQuery),
+    _get("/v1/uploads/{id}", uploads.inspect, UploadView, q.NoQuery, 404),
     Endpoint(
-        "GET",
-        "/v1/batches/{id}/explain",
-        "batches",
-        batches.explain,
-        BatchExplainView,
-        problems=CONFLICT,
+        "PUT",
+        "/v1/uploads/{id}/files/{number}",
+        "",
+        uploads.chunk,
+        ChunkView,
+        query=ChunkQuery,
+        problems=(404, 408, 409, 415),
+        is_raw=True,
     ),
-    Endpoint(
-        "POST",
-        "/v1/batches/{id}/cancel",
-        "batches",
-        batches.cancel,
-        BatchDetail,
-        problems=WRITE,
-        is_conditional=True,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/batches/{id}/tasks",
-        "batches",
-        batches.tasks,
-        TaskPage,
-        query=PageQuery,
-        problems=CONFLICT,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/batches/{id}/logs",
-        "batches",
-        batches.logs,
-        None,
-        query=BatchLogsQuery,
-        problems=(404, 409, 429),
-        media=TEXT,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/batches/{id}/output",
-        "batches",
-        batches.output,
-        None,
-        problems=(404, 409, 429),
-        media=("application/octet-stream",),
-    ),
+    _delete("/v1/uploads/{id}", uploads.drop, UploadView, *FIND),
 )
 CYCLES = (
-    Endpoint("GET", "/v1/cycles", "cycles", cycles.listing, CyclePage),
-    Endpoint(
-        "POST",
-        "/v1/cycles/{name}/run",
-        "cycles",
-        cycles.run,
-        shapes.RunView,
-        body=RunRequest,
-        status=202,
-        problems=(404, 409, 503),
+    _get("/v1/cycles", cycles.listing, page_of(CycleView)),
+    replace(
+        _post("/v1/cycles/{name}/run", cycles.run, RunView, RunRequest, 404, 409, 503), status=202
     ),
-    Endpoint(
-        "POST",
-        "/v1/cycles/{name}/claim",
-        "cycles",
-        cycles.claim,
-        shapes.RunView,
-        body=ClaimRequest,
-        problems=CONFLICT,
-    ),
-    Endpoint("GET", "/v1/runs", "cycles", cycles.runs, RunPage, query=RunsQuery),
-    Endpoint(
-        "GET", "/v1/runs/{id}", "cycles", cycles.inspect_run, shapes.RunView, problems=MISSING
-    ),
-    Endpoint(
-        "POST",
-        "/v1/runs/{id}/fail",
-        "cycles",
-        cycles.fail_run,
-        shapes.RunView,
-        body=FailRequest,
-        problems=CONFLICT,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/plans",
-        "cycles",
-        cycles.submit_plan,
-        shapes.RunView,
-        body=PlanRequest,
-        problems=CONFLICT,
-        is_large=True,
-    ),
+    _post("/v1/cycles/{name}/claim", cycles.claim, RunView, ClaimRequest, *FIND),
+    _get("/v1/runs", cycles.runs, page_of(RunLine, "RunPage"), q.RunsQuery),
+    _get("/v1/runs/{id}", cycles.inspect_run, RunView, q.NoQuery, 404),
+    _post("/v1/runs/{id}/fail", cycles.fail_run, RunView, FailRequest, *FIND),
+    _large(_post("/v1/plans", cycles.submit_plan, RunView, PlanRequest, *FIND)),
 )
 FORECASTS = (
-    Endpoint("GET", "/v1/forecasts", "forecasts", forecasts.listing, ForecastPage, query=PageQuery),
-    Endpoint(
-        "GET",
-        "/v1/forecasts/{name}",
-        "forecasts",
-        forecasts.inspect,
-        ForecastDetail,
-        problems=MISSING,
-    ),
-    Endpoint(
-        "POST",
-        "/v1/forecasts",
-        "forecasts",
-        forecasts.submit,
-        shapes.RunView,
-        body=ForecastsRequest,
-        problems=CONFLICT,
-        is_large=True,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/nodes/{name}/usage",
-        "forecasts",
-        forecasts.usage,
-        NodeUsageView,
-        query=UsageQuery,
-        problems=(404, 503),
-    ),
+    _get("/v1/forecasts", forecasts.listing, page_of(ForecastView), q.PageQuery),
+    _get("/v1/forecasts/{name}", forecasts.inspect, ForecastDetail, q.NoQuery, 404),
+    _large(_post("/v1/forecasts", forecasts.submit, RunView, ForecastsRequest, *FIND)),
+    _get("/v1/nodes/{name}/usage", forecasts.usage, NodeUsageView, UsageQuery, 404, 503),
 )
 FLEET = (
-    Endpoint("GET", "/v1/snapshot", "fleet", fleet.snapshot, Any_),
-    Endpoint("GET", "/v1/profiles", "fleet", fleet.profiles, ProfilePage, query=PageQuery),
-    Endpoint("GET", "/v1/top", "fleet", fleet.top, TopView, query=TopQuery, problems=(404,)),
-    Endpoint("GET", "/v1/cost", "fleet", fleet.cost, shapes.CostView, query=CostQuery),
-    Endpoint(
-        "GET",
-        "/v1/energy",
-        "fleet",
-        fleet.energy,
-        shapes.EnergyView,
-        query=EnergyQuery,
-        problems=(503,),
-    ),
-    Endpoint(
-        "GET",
-        "/v1/events",
-        "fleet",
-        events.events,
-        EventList,
-        query=EventsQuery,
-        problems=(429,),
+    _get("/v1/snapshot", fleet.snapshot, Object),
+    _get("/v1/profiles", fleet.profiles, page_of(ProfileView), q.PageQuery),
+    _get("/v1/top", fleet.top, TopView, q.TopQuery, 404),
+    _get("/v1/cost", fleet.cost, CostView, q.CostQuery),
+    _get("/v1/energy", fleet.energy, EnergyView, q.EnergyQuery, 503),
+    replace(
+        _get("/v1/events", events.events, EventList, q.EventsQuery, 429),
         media=("application/json", "text/event-stream"),
     ),
-    Endpoint("GET", "/v1/version", "fleet", fleet.version, VersionView),
+    _get("/v1/version", fleet.version, VersionView),
+)
+ACCESS = (
+    _get("/v1/audit", audit.listing, AuditList, q.AuditQuery, 503),
+    _get("/v1/tokens", tokens.listing, page_of(TokenView), q.PageQuery),
+    replace(_post("/v1/tokens", tokens.make, MadeTokenView, TokenRequest, 409), status=201),
+    _delete("/v1/tokens/{name}", tokens.revoke, TokenView, *FIND),
 )
 HEALTH = (
-    Endpoint("GET", "/livez", "health", fleet.livez, LiveView),
-    Endpoint("GET", "/readyz", "health", fleet.readyz, ReadyView, problems=(503,)),
-    Endpoint("GET", "/metrics", "health", fleet.metrics, None, media=TEXT),
+    _get("/livez", fleet.livez, LiveView),
+    _get("/readyz", fleet.readyz, ReadyView, q.NoQuery, 503),
+    replace(_get("/metrics", fleet.metrics, None), media=TEXT),
 )
-ENDPOINTS: tuple[Endpoint, ...] = (
-    *NODES,
-    *CONTAINERS,
-    *JOBS,
-    *BATCHES,
-    *READINGS,
-    *DATASETS,
-    *UPLOADS,
-    *CYCLES,
-    *FORECASTS,
-    *FLEET,
-    *ACCESS,
-    *HEALTH,
+
+
+def _tagged(groups: dict[str, tuple[Endpoint, ...]]) -> Iterator[Endpoint]:
+    for tag, endpoints in groups.items():
+        yield from (replace(endpoint, tag=tag) for endpoint in endpoints)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = tuple(
+    _tagged(
+        {
+            "nodes": NODES,
+            "containers": CONTAINERS,
+            "jobs": JOBS,
+            "batches": BATCHES,
+            "datasets": DATASETS,
+            "uploads": UPLOADS,
+            "cycles": CYCLES,
+            "forecasts": FORECASTS,
+            "fleet": FLEET,
+            "access": ACCESS,
+            "health": HEALTH,
+        }
+    )
 )

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO
 
 from tenure.api.backend import Steps
-from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
-from tenure.api.views import moment
+from tenure.api.views.datasets import HoldingView, Shelved, StrayView
+from tenure.api.views.nodes import TierView
+from tenure.api.views.render import moment
 from tenure.core.blocks import external, replicas
 from tenure.core.blocks.block_records import mark_of
 from tenure.core.datasets import copies, datasets
@@ -126,8 +127,8 @@ def tiers(ctx: Context, name: str) -> list[TierView]:
             blocks=len(ctx.block_index.held.get(mark.key, ())),
             bytes_per_s=tier.bytes_per_s or mark.bytes_per_s or None,
             is_measured=not tier.bytes_per_s and mark.bytes_per_s > 0,
-            surveyed_at=moment(mark.surveyed_us or None),
-            verified_at=moment(mark.checked_us or None),
+            surveyed_at=moment(mark.surveyed_us),
+            verified_at=moment(mark.checked_us),
             fault=mark.fault or mark.note,
         )
         found.append(row)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
 
-from tenure.api.readingviews import reading_view
+from tenure.api.views.readings import ChoiceView, CopyView, ReadingView
+from tenure.api.views.render import render
 from tenure.core.attempts import executors, tasks
 from tenure.core.batches import planning
 from tenure.core.blocks import external, replicas
@@ -28,7 +29,7 @@ def explain(ctx: Context, task: Task) -> dict[str, Any]:
         "task": task.index,
         "state": task.state.value,
         "node": task.node,
-        "reading": reading_view(task.reading),
+        "reading": _reading(task.reading),
         "block": None,
         "choices": [],
         "scores": dict(ctx.localizer.told()),
@@ -37,15 +38,16 @@ def explain(ctx: Context, task: Task) -> dict[str, Any]:
     wait = task_inputs.look_at(ctx, stage, task)
     if wait is not None:
         found["block"] = {"number": wait.block.number, "copies": _copies(wait.places)}
-        found["choices"] = [
-            {"node": choice.node, "cost": choice.cost / 1000}
-            for choice in task_inputs.choices(ctx, task)
-        ]
+        found["choices"] = [render(ChoiceView, one) for one in task_inputs.choices(ctx, task)]
     return found
 
 
-def _copies(places: Iterable[Location]) -> list[dict[str, str]]:
-    return [{"node": p.node, "tier": p.tier, "kind": p.kind.value} for p in places]
+def _reading(reading: Reading | None) -> ReadingView | None:
+    return None if reading is None else render(ReadingView, reading)
+
+
+def _copies(places: Iterable[Location]) -> list[CopyView]:
+    return [render(CopyView, place) for place in places]
 
 
 def silence(ctx: Context, task: Task) -> str:
@@ -147,12 +149,9 @@ def _block(
     return {
         "number": number,
         "file": f"{INPUT_FOLDER}/{executors.block_file(job.spec, number)}",
-        "reading": reading_view(reading),
+        "reading": _reading(reading),
         "copies": _copies(places),
-        "choices": [
-            {"node": choice.node, "cost": choice.cost / 1000}
-            for choice in executor_inputs.choices(ctx, given, number)
-        ],
+        "choices": [render(ChoiceView, one) for one in executor_inputs.choices(ctx, given, number)],
     }
 
 

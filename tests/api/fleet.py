@@ -14,7 +14,8 @@ from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
-from tenure.api.tierviews import HoldingView, Shelved, StrayView, TierView
+from tenure.api.views.datasets import HoldingView, Shelved, StrayView
+from tenure.api.views.nodes import TierView
 from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger
 from tenure.core.fleet import FleetState

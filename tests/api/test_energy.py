@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.api.energy import energy_view
+from tenure.api.views.reports import energy_view
 from tenure.daemon import energy
 from tenure.model.energy import TASKS, EnergyReport, Metered, NodeEnergy, Share, Use
 from tenure.model.units import US

@@ -89,7 +89,7 @@ def test_a_batch_over_a_dataset_says_why_its_tasks_read_what_they_read(
 def test_files_of_this_machine_are_sent_and_gone_on_with(
     tenure: Tenure, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenure.api.uploadviews.CHUNK_BYTES", 4000)
+    monkeypatch.setattr("tenure.api.views.uploads.CHUNK_BYTES", 4000)
     params = UploadParams(server.folder / "uploads")
     keeper = server.backend._uploads = Uploads(params, server.backend.now_us)
     mine = tmp_path / "mine"

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 from aiohttp import web
 
-from tenure.api.auditviews import audit_view
 from tenure.api.call import Call
 from tenure.api.schemas.jobs import EPOCH
 from tenure.api.schemas.queries import AuditQuery
+from tenure.api.views.access import AuditView
+from tenure.api.views.render import render
 from tenure.model.errors import Unavailable
 
 
@@ -22,4 +23,4 @@ async def listing(call: Call) -> web.Response:
     since_us = 0 if query.since is None else (query.since - EPOCH) // timedelta(microseconds=1)
     rows = await audit.rows(query.after or 0, since_us, query.who or "", query.limit)
     last = rows[-1].seq if rows else query.after or 0
-    return call.json({"items": [audit_view(row) for row in rows], "last_seq": last})
+    return call.json({"items": [render(AuditView, row) for row in rows], "last_seq": last})

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from functools import partial
 
 from aiohttp import web
 
 from tenure.api import lookup
-from tenure.api.batchviews import (
-    BatchExplainView,
-    BatchView,
-    StageWaitView,
-    batch_detail,
-    batch_view,
-    plan_view,
-    schedule_view,
-    task_view,
-)
 from tenure.api.call import Call
 from tenure.api.handlers.jobs import check_image, chosen_states
 from tenure.api.handlers.logs import log_response
@@ -33,6 +24,17 @@ from tenure.api.schemas.batches import (
 )
 from tenure.api.schemas.queries import BatchesQuery, BatchLogsQuery, PageQuery
 from tenure.api.streams import open_stream
+from tenure.api.views.batches import (
+    BatchExplainView,
+    BatchPlanView,
+    BatchView,
+    ScheduleView,
+    StageWaitView,
+    TaskView,
+    batch_detail,
+    batch_view,
+)
+from tenure.api.views.render import render
 from tenure.core.state.tables import Tables
 from tenure.model.batch import (
     Batch,
@@ -130,7 +132,7 @@ async def plan(call: Call) -> web.Response:
     words = call.command() | {"idempotency_key": "", "fingerprint": ""}
     asked = SubmitBatch(batch="plan", spec=spec, chunks=chunks, is_dry=True, **words)
     answer: Forecasted = await call.ask(asked)
-    return call.json(plan_view(spec.tasks, answer))
+    return call.json(render(BatchPlanView, answer, is_accepted=True, tasks=spec.tasks))
 
 
 async def listing(call: Call) -> web.StreamResponse:
@@ -159,7 +161,7 @@ async def tasks(call: Call) -> web.StreamResponse:
     tables = call.backend.tables
     batch = lookup.batch(tables, call.part("id"))
     call.query_as(PageQuery)
-    found = Listing(_place, task_view)
+    found = Listing(_place, partial(render, TaskView))
     return await page(call, tasks_of(tables, batch), found)
 
 
@@ -168,11 +170,11 @@ async def explain(call: Call) -> web.Response:
     batch = lookup.batch(call.backend.tables, call.part("id"))
     schedule = call.backend.tables.schedule(batch.id)
     waits = call.backend.batch_waits(batch.id)
-    found = BatchExplainView(
+    found = render(
+        BatchExplainView,
+        batch,
         batch=batch.id,
-        state=batch.state.value,
-        reason=batch.reason,
-        plan=None if schedule is None else schedule_view(schedule),
+        plan=None if schedule is None else render(ScheduleView, schedule),
         waiting=[StageWaitView(stage=s, waiting=n, why=why) for s, n, why in waits],
     )
     return call.json(found)

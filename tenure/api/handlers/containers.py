@@ -22,7 +22,8 @@ from tenure.api.schemas.containers import (
 )
 from tenure.api.schemas.queries import ContainersQuery, LogsQuery, RemoveQuery
 from tenure.api.secrets import container_for
-from tenure.api.views import container_detail, container_view
+from tenure.api.views.containers import ContainerView, container_detail
+from tenure.api.views.render import render
 from tenure.model.container import ContainerState, Service
 from tenure.model.events import ChangeService, CreateService
 from tenure.model.units import seconds_to_us
@@ -75,7 +76,10 @@ async def listing(call: Call) -> web.StreamResponse:
             and query.node in (None, service.node)
         )
 
-    found = Listing(lambda row: (row.created_us, row.id), container_view, where)
+    def shown(service: Service) -> ContainerView:
+        return render(ContainerView, service)
+
+    found = Listing(lambda row: (row.created_us, row.id), shown, where)
     return await page(call, call.backend.tables.services.values(), found)
 
 

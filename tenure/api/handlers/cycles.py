@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
 from tenure.api import lookup
+from tenure.api.backend import CycleState
 from tenure.api.call import Call
 from tenure.api.handlers.jobs import chosen_states
 from tenure.api.pages import Listing, page
 from tenure.api.schemas.fleet import ClaimRequest, FailRequest, PlanRequest, RunRequest
 from tenure.api.schemas.queries import RunsQuery
-from tenure.api.views import cycle_view, run_summary, run_view
+from tenure.api.views.cycles import CycleView, RunLine, RunSummary, RunView
+from tenure.api.views.render import render
 from tenure.model.errors import NotFound
 from tenure.model.events import ClaimRun, FailRun, RequestRun, SubmitPlan
 from tenure.model.plan import Run, RunState
 
 
 def _run(call: Call, run: Run, *, status: int = 200) -> web.Response:
-    return call.json(run_view(run), status=status)
+    return call.json(render(RunView, run), status=status)
 
 
 async def listing(call: Call) -> web.Response:
@@ -30,8 +30,12 @@ async def listing(call: Call) -> web.Response:
         if old is None or (old.due_us, old.id) < (run.due_us, run.id):
             last[run.cycle] = run
     cycles = sorted(call.backend.cycles(), key=lambda state: state.spec.name)
-    items = [cycle_view(state, last.get(state.spec.name)) for state in cycles]
+    items = [_cycle(state, last.get(state.spec.name)) for state in cycles]
     return call.json({"items": items, "next_cursor": None})
+
+
+def _cycle(state: CycleState, last: Run | None) -> CycleView:
+    return render(CycleView, state, last_run=render(RunSummary, last) if last else None)
 
 
 def _known(call: Call) -> str:
@@ -68,8 +72,8 @@ async def runs(call: Call) -> web.StreamResponse:
     return await page(call, call.backend.tables.runs.values(), found)
 
 
-def _line(row: Run) -> dict[str, Any]:
-    return {"cycle": row.cycle, "is_dry": row.is_dry, "reason": row.reason, **run_summary(row)}
+def _line(row: Run) -> RunLine:
+    return render(RunLine, row)
 
 
 async def inspect_run(call: Call) -> web.Response:

@@ -9,15 +9,6 @@ from aiohttp import web
 
 from tenure.api import lookup
 from tenure.api.call import Call
-from tenure.api.datasetviews import (
-    BlockView,
-    DatasetFileView,
-    DatasetView,
-    block_view,
-    dataset_detail,
-    dataset_view,
-    file_views,
-)
 from tenure.api.handlers.batches import BYTES
 from tenure.api.handlers.uploads import owner_of
 from tenure.api.pages import Listing, page
@@ -33,6 +24,15 @@ from tenure.api.schemas.datasets import (
 from tenure.api.schemas.queries import PageQuery
 from tenure.api.slices import TURNS
 from tenure.api.streams import open_stream
+from tenure.api.views.datasets import (
+    BlockView,
+    DatasetFileView,
+    DatasetView,
+    block_view,
+    dataset_detail,
+    dataset_view,
+    file_views,
+)
 from tenure.model.dataset import Block, Dataset, DatasetSpec
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.events import ChangeDataset, PutDataset

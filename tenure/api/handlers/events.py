@@ -23,7 +23,8 @@ from tenure.api.longjson import long_json
 from tenure.api.problems import refused
 from tenure.api.schemas.queries import MAX_SEQ, EventsQuery
 from tenure.api.streams import open_stream
-from tenure.api.views import event_view
+from tenure.api.views.render import render
+from tenure.api.views.reports import EventView
 from tenure.core.state.tables import PublicEvent
 
 #: Events per read: bounds what one slow reader holds in memory.
@@ -128,7 +129,7 @@ async def events(call: Call) -> web.StreamResponse:
     tail = call.request.app[TAIL]
     found = await tail.listed(backend, after, query.limit, _types(query))
     body = {
-        "items": Rows(event_view(event) for event in found),
+        "items": Rows(render(EventView, event) for event in found),
         "first_seq": backend.first_seq,
         "last_seq": backend.last_seq,
         "has_gap": after + 1 < backend.first_seq,
@@ -209,7 +210,7 @@ def _text(parts: list[str], after: int) -> bytes:
 
 
 def _event(event: PublicEvent) -> str:
-    data = json.dumps(event_view(event), separators=(",", ":"))
+    data = json.dumps(render(EventView, event), separators=(",", ":"))
     return f"id: {event.seq}\nevent: {event.type}\ndata: {data}\n\n"
 
 

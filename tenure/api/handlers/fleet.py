@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
+from functools import partial
 
 from aiohttp import web
 
 from tenure import __version__
-from tenure.api import lookup, topviews
+from tenure.api import lookup
 from tenure.api.call import Call
-from tenure.api.energy import energy_view
+from tenure.api.handlers import top as tops
 from tenure.api.longjson import long_json
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import EPOCH
 from tenure.api.schemas.queries import CostQuery, EnergyQuery, TopQuery
 from tenure.api.slices import TURNS
-from tenure.api.views import cost_view, profile_view
+from tenure.api.views.containers import ProfileView
+from tenure.api.views.render import render
+from tenure.api.views.reports import cost_view, energy_view
 from tenure.model.units import HOUR_US
 
 #: The window of a report of energy that names none.
@@ -33,7 +36,7 @@ async def snapshot(call: Call) -> web.StreamResponse:
 
 async def profiles(call: Call) -> web.StreamResponse:
     """List the measured profiles by container id."""
-    found = Listing(lambda profile: (profile.container,), profile_view)
+    found = Listing(lambda profile: (profile.container,), partial(render, ProfileView))
     return await page(call, call.backend.usage().values(), found)
 
 
@@ -43,7 +46,7 @@ async def top(call: Call) -> web.StreamResponse:
     if query.node is not None:
         lookup.node(call.backend.tables, query.node)  # one that is not there is named
     return await long_json(
-        call, await call.request.app[TURNS].finish(topviews.top(call.backend, query))
+        call, await call.request.app[TURNS].finish(tops.top(call.backend, query))
     )
 
 

@@ -8,12 +8,13 @@ from aiohttp import web
 
 from tenure.api import lookup
 from tenure.api.call import Call
-from tenure.api.forecastviews import forecast_detail, forecast_view
 from tenure.api.longjson import long_json
 from tenure.api.pages import Listing, page
 from tenure.api.schemas.forecasts import ForecastsRequest, UsageQuery
 from tenure.api.schemas.jobs import EPOCH
-from tenure.api.views import run_view
+from tenure.api.views.cycles import RunView
+from tenure.api.views.forecasts import forecast_detail, forecast_view
+from tenure.api.views.render import render
 from tenure.model.events import SubmitForecasts
 from tenure.model.node import Node
 from tenure.model.units import HOUR_US
@@ -40,7 +41,7 @@ async def submit(call: Call) -> web.Response:
     command = SubmitForecasts(
         run_id=body.run_id, forecasts=made, is_last=body.is_last, **call.command()
     )
-    return call.json(run_view(await call.ask(command)))
+    return call.json(render(RunView, await call.ask(command)))
 
 
 async def usage(call: Call) -> web.StreamResponse:

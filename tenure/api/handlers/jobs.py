@@ -10,15 +10,15 @@ from aiohttp import web
 from tenure.api import lookup
 from tenure.api.call import Call
 from tenure.api.handlers.logs import log_response
-from tenure.api.jobviews import job_detail, job_view
 from tenure.api.pages import Listing, page
 from tenure.api.permits import require_job
 from tenure.api.problems import refused
 from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
 from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
 from tenure.api.secrets import job_for
-from tenure.api.shapes import JobView
 from tenure.api.slices import TURNS
+from tenure.api.views.jobs import JobView, job_detail
+from tenure.api.views.render import render
 from tenure.core.state.tables import Tables
 from tenure.model.errors import NotFound
 from tenure.model.events import CancelJob, SubmitJob
@@ -96,7 +96,7 @@ async def listing(call: Call) -> web.StreamResponse:
         return (not states or job.state.value in states) and query.app in (None, job.spec.app)
 
     def shown(job: Job) -> JobView:
-        return job_for(call, job_view(job))
+        return job_for(call, render(JobView, job))
 
     found = Listing(lambda job: (job.seq, job.id), shown, where)
     return await page(call, call.backend.tables.jobs.values(), found)

@@ -8,8 +8,7 @@ from aiohttp import web
 
 from tenure.api import lookup
 from tenure.api.call import Call
-from tenure.api.nodedetail import NodeDetail
-from tenure.api.occupancy import occupancy
+from tenure.api.handlers.occupancy import occupancy
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.fleet import (
@@ -19,8 +18,15 @@ from tenure.api.schemas.fleet import (
     NodeChange,
     PowerRequest,
 )
-from tenure.api.shapes import DrainView, NodeView
-from tenure.api.views import agent_view, drain_view, node_view
+from tenure.api.views.nodes import (
+    AgentView,
+    DrainView,
+    NodeDetail,
+    NodeView,
+    ResourcesView,
+    drain_view,
+)
+from tenure.api.views.render import render
 from tenure.model.drain import Drain, DrainPlan, DrainReport
 from tenure.model.events import (
     AcceptTier,
@@ -38,7 +44,14 @@ from tenure.model.units import seconds_to_us
 def _view(call: Call, node: Node) -> NodeView:
     """Return a node with what is on it now."""
     here = occupancy(call.backend, node.name)
-    return node_view(node, here.requested, here.executors, here.containers)
+    requested = render(ResourcesView, here.requested)
+    return render(
+        NodeView,
+        node,
+        requested=requested,
+        executors=here.executors,
+        containers=here.containers,
+    )
 
 
 def _shown(call: Call, node: Node) -> web.Response:
@@ -57,16 +70,15 @@ async def inspect(call: Call) -> web.Response:
     """Return one node, with the progress of its drain and what blocks it."""
     node = lookup.node(call.backend.tables, call.part("name"))
     report = call.backend.drain(node.name)
-    told = call.backend.harvest(node.name)
-    harvest = None if told is None else dict(told)
+    harvest, agent = call.backend.harvest(node.name), call.backend.agent(node.name)
     tasks, objection = call.backend.lending(node.name)
     detail = NodeDetail(
         **_view(call, node),
         drain=_drain_view(call, report),
-        harvest=harvest,
+        harvest=None if harvest is None else dict(harvest),
         tasks=dict(tasks),
         objection=objection,
-        agent=agent_view(call.backend.agent(node.name)),
+        agent=None if agent is None else render(AgentView, agent),
         tiers=call.backend.tiers(node.name),
     )
     return call.record(detail)

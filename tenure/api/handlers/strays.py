@@ -7,7 +7,8 @@ from aiohttp import web
 from tenure.api.call import Call
 from tenure.api.pages import Listing, page
 from tenure.api.schemas.queries import PageQuery
-from tenure.api.tierviews import DiscardedView, StrayView
+from tenure.api.views.datasets import DiscardedView, StrayView
+from tenure.api.views.render import render
 from tenure.model.dataset import Stray
 from tenure.model.events import DiscardStrays
 
@@ -29,5 +30,4 @@ async def discard(call: Call) -> web.Response:
     """Have the blocks of a dataset that no record knows removed from all tiers."""
     command = DiscardStrays(dataset=call.part("id"), **call.command())
     found: Stray = await call.ask(command)
-    view = DiscardedView(dataset=found.dataset, blocks=found.blocks, bytes=found.size_bytes)
-    return call.json(view)
+    return call.json(render(DiscardedView, found))

@@ -9,7 +9,7 @@ from tenure.api.pages import Listing, page
 from tenure.api.schemas.queries import PageQuery
 from tenure.api.schemas.tokens import TokenRequest
 from tenure.api.streams import end_streams_of
-from tenure.api.tokenviews import token_view
+from tenure.api.views.access import token_view
 from tenure.model.roles import Role, TokenRecord
 from tenure.model.units import seconds_to_us
 

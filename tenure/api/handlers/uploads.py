@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import aiohttp
 from aiohttp import web
@@ -22,7 +23,8 @@ from tenure.api.schemas.uploads import (
     foreseen_spec,
     upload_files,
 )
-from tenure.api.uploadviews import chunk_view, open_upload_view, upload_view
+from tenure.api.views.render import render
+from tenure.api.views.uploads import OpenUploadView, chunk_view, upload_view
 from tenure.model.dataset import DatasetState
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.events import PutDataset
@@ -57,7 +59,7 @@ async def listing(call: Call) -> web.StreamResponse:
         return upload.name, upload.id
 
     rows = await call.backend.uploads.listing(asker_of(call))
-    return await page(call, rows, Listing(key, open_upload_view))
+    return await page(call, rows, Listing(key, partial(render, OpenUploadView)))
 
 
 async def begin(call: Call) -> web.Response:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from typing_extensions import TypedDict
 
-from tenure.api.views import moment
+from tenure.api.views.render import moment, render
 from tenure.model.forecast import (
     Accuracy,
     ForecastReport,
@@ -145,16 +145,7 @@ def _live(report: ForecastReport) -> AccuraciesView | None:
 def _accuracies(cpu: Accuracy | None, memory: Accuracy | None) -> AccuraciesView | None:
     if cpu is None or memory is None:
         return None
-    return AccuraciesView(cpu=_accuracy(cpu), memory=_accuracy(memory))
-
-
-def _accuracy(found: Accuracy) -> AccuracyView:
-    return AccuracyView(
-        steps=found.steps,
-        coverage=found.coverage,
-        loss=found.loss,
-        baseline_loss=found.baseline_loss,
-    )
+    return AccuraciesView(cpu=render(AccuracyView, cpu), memory=render(AccuracyView, memory))
 
 
 def _harvest(made: NodeForecast, report: ForecastReport) -> SharesView | None:

@@ -12,10 +12,10 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from tenure.api.backend import Backend, Steps
-from tenure.api.occupancy import Occupancy, occupancy
+from tenure.api.handlers.occupancy import Occupancy, occupancy
 from tenure.api.schemas.queries import TopQuery
-from tenure.api.shapes import ResourcesView
-from tenure.api.views import moment, resources_view
+from tenure.api.views.nodes import ResourcesView
+from tenure.api.views.render import moment, render
 from tenure.core.state.tables import Tables
 from tenure.model.batch import Task
 from tenure.model.container import Service
@@ -270,9 +270,9 @@ def _node_view(backend: Backend, one: _Seen) -> NodeTopView:
         generation=node.spec.generation,
         site=node.spec.site.value,
         state=node.word,
-        capacity=resources_view(node.capacity),
-        requested=resources_view(one.here.requested),
-        used=None if one.used is None else resources_view(one.used),
+        capacity=render(ResourcesView, node.capacity),
+        requested=render(ResourcesView, one.here.requested),
+        used=None if one.used is None else render(ResourcesView, one.used),
         sampled_at=None if one.load is None else moment(one.load.taken_us),
         is_stale=one.is_stale,
         executors=one.here.executors,
@@ -292,9 +292,9 @@ def _container_view(tables: Tables, row: _Row, loads: Loads, now_us: int) -> Con
         kind=kind,
         app=app,
         node=row.node,
-        used=resources_view(row.load.use),
+        used=render(ResourcesView, row.load.use),
         observed=list(row.load.observed),
-        requested=resources_view(request),
+        requested=render(ResourcesView, request),
         sampled_at=moment(row.load.taken_us),
         is_stale=loads.is_stale(row.load.taken_us, now_us),
     )
@@ -354,9 +354,9 @@ class _Total:
         return FleetTopView(
             nodes=sum(self._states.values()),
             by_state=dict(sorted(self._states.items())),
-            capacity=resources_view(self._capacity),
-            requested=resources_view(self._requested),
-            used=resources_view(self._used),
+            capacity=render(ResourcesView, self._capacity),
+            requested=render(ResourcesView, self._requested),
+            used=render(ResourcesView, self._used),
             measured_nodes=self._measured,
             stale_nodes=self._stale,
             sampled=self._sampled,

@@ -1,14 +1,41 @@
-"""How datasets, their files and their blocks are shown."""
+"""Datasets, their files and blocks, and what tiers hold of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 from typing_extensions import TypedDict
 
-from tenure.api.tierviews import HoldingView, Shelved
-from tenure.api.views import moment
+from tenure.api.views.render import Moment, Of, moment, render
 from tenure.model.dataset import Block, Dataset, Location
+
+
+@dataclass(frozen=True, slots=True)
+class Shelved:
+    """What the records alone do not tell of a dataset: whole blocks, and bytes of all copies.
+
+    Of one in HDFS also when its blocks were located (0: not yet), and why not since. ``waits_for``
+    is why a block gets no more copies now, "" where none waits.
+    """
+
+    whole: int
+    stored_bytes: int
+    seen_us: int = 0
+    fault: str = ""
+    waits_for: str = ""
+
+
+class HoldingView(TypedDict):
+    """How many blocks of a dataset lie in a tier of a node, present or on their way."""
+
+    node: str
+    tier: str
+    kind: str
+    blocks: int
+    bytes: int
+    copying: int
 
 
 class DatasetView(TypedDict):
@@ -24,8 +51,8 @@ class DatasetView(TypedDict):
     name: str
     state: str
     reason: str
-    bytes: int
-    files: int
+    bytes: Annotated[int, Of("spec.size_bytes")]
+    files: Annotated[int, Of("spec.files", len)]
     blocks: int
     whole_blocks: int
     block_bytes: int
@@ -33,11 +60,11 @@ class DatasetView(TypedDict):
     tiers: list[str]
     stored_bytes: int
     is_pinned: bool
-    path: str
+    path: Annotated[str, Of("root")]
     batch: str
     source: str
-    created_at: str | None
-    ready_at: str | None
+    created_at: Moment
+    ready_at: Moment
     version: int
 
 
@@ -49,7 +76,7 @@ class DatasetDetail(DatasetView):
 
     holdings: list[HoldingView]
     unreadable_blocks: int
-    located_at: str | None
+    located_at: Moment
     fault: str
 
 
@@ -58,7 +85,7 @@ class DatasetFileView(TypedDict):
 
     number: int
     name: str
-    bytes: int
+    bytes: Annotated[int, Of("size_bytes")]
     first_block: int
     blocks: int
 
@@ -80,37 +107,47 @@ class BlockView(TypedDict):
     number: int
     file: str
     offset: int
-    bytes: int
+    bytes: Annotated[int, Of("length")]
     sha256: str
     replicas: list[ReplicaView]
-    pins: int
+    pins: Annotated[int, Of("pins", len)]
     note: str
+
+
+class StrayView(TypedDict):
+    """Blocks in a tier that no record knows, in ``path`` on the node; their files have numbers.
+
+    ``is_known``: their dataset is, whose put may go on; else nobody needs them but their owner.
+    """
+
+    dataset: str
+    node: str
+    tier: str
+    path: str
+    blocks: int
+    bytes: int
+    is_known: bool
+
+
+class DiscardedView(TypedDict):
+    """What of a dataset is being removed."""
+
+    dataset: str
+    blocks: int
+    bytes: Annotated[int, Of("size_bytes")]
 
 
 def dataset_view(dataset: Dataset, shelved: Shelved) -> DatasetView:
     """Return a dataset."""
-    spec = dataset.spec
-    return DatasetView(
-        id=dataset.id,
-        name=spec.name,
-        state=dataset.state.value,
-        reason=dataset.reason or shelved.waits_for,
-        bytes=spec.size_bytes,
-        files=len(spec.files),
-        blocks=spec.blocks,
-        whole_blocks=shelved.whole,
-        block_bytes=spec.block_bytes,
-        replicas=spec.replicas,
-        tiers=[kind.value for kind in spec.tiers],
-        stored_bytes=shelved.stored_bytes,
-        is_pinned=dataset.is_pinned,
-        path=spec.root,
-        batch=spec.batch,
-        source=spec.source,
-        created_at=moment(dataset.created_us),
-        ready_at=moment(dataset.ready_us),
-        version=dataset.version,
-    )
+    return render(DatasetView, dataset, **_beside(dataset, shelved))
+
+
+def _beside(dataset: Dataset, shelved: Shelved) -> dict[str, object]:
+    return {
+        "reason": dataset.reason or shelved.waits_for,
+        "whole_blocks": shelved.whole,
+        "stored_bytes": shelved.stored_bytes,
+    }
 
 
 def dataset_detail(
@@ -120,11 +157,13 @@ def dataset_detail(
     unreadable: int,
 ) -> DatasetDetail:
     """Return a dataset with where it lies."""
-    return DatasetDetail(
-        **dataset_view(dataset, shelved),
+    return render(
+        DatasetDetail,
+        dataset,
+        **_beside(dataset, shelved),
         holdings=holdings,
         unreadable_blocks=unreadable,
-        located_at=moment(shelved.seen_us or None),
+        located_at=moment(shelved.seen_us),
         fault=shelved.fault,
     )
 
@@ -134,13 +173,7 @@ def file_views(dataset: Dataset) -> list[DatasetFileView]:
     found, first = [], 0
     for number, file in enumerate(dataset.spec.files):
         blocks = dataset.spec.blocks_of(file)
-        row = DatasetFileView(
-            number=number,
-            name=file.name,
-            bytes=file.size_bytes,
-            first_block=first,
-            blocks=blocks,
-        )
+        row = render(DatasetFileView, file, number=number, first_block=first, blocks=blocks)
         found.append(row)
         first += blocks
     return found
@@ -152,22 +185,7 @@ def block_view(dataset: Dataset, block: Block, places: Sequence[Location]) -> Bl
     rows = []
     for replica in block.replicas:
         place = offered.get((replica.node, replica.tier))
-        row = ReplicaView(
-            node=replica.node,
-            tier=replica.tier,
-            kind="" if place is None else place.kind.value,
-            state=replica.state.value,
-            is_offered=place is not None,
-            path="" if place is None else place.path,
-        )
-        rows.append(row)
-    return BlockView(
-        number=block.number,
-        file=dataset.spec.files[block.file].name,
-        offset=block.offset,
-        bytes=block.length,
-        sha256=block.sha256,
-        replicas=rows,
-        pins=len(block.pins),
-        note=block.note,
-    )
+        kind, path = ("", "") if place is None else (place.kind, place.path)
+        is_offered = place is not None
+        rows.append(render(ReplicaView, replica, kind=kind, is_offered=is_offered, path=path))
+    return render(BlockView, block, file=dataset.spec.files[block.file].name, replicas=rows)

@@ -1,28 +1,16 @@
-"""How batches are shown."""
+"""Batches, their stages, tasks and plans."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 from typing_extensions import TypedDict
 
-from tenure.api.readingviews import (
-    DatasetInputView,
-    ReadingView,
-    dataset_input_view,
-    reading_view,
-)
-from tenure.api.views import moment, seconds
-from tenure.model.batch import (
-    Batch,
-    Forecasted,
-    InputFile,
-    StageSpec,
-    Task,
-    TaskState,
-)
-from tenure.model.planning import Schedule
+from tenure.api.views.readings import DatasetInputView, ReadingView
+from tenure.api.views.render import Moment, Of, SecondsIfAny, moment, render, seconds, thousandths
+from tenure.model.batch import Batch, Chunk, InputFile, StageSpec, Task, TaskState
 
 #: States of the attempts that are on a node.
 BUSY = frozenset(
@@ -43,7 +31,7 @@ BUSY = frozenset(
 class InputView(TypedDict):
     """A file of the daemon's machine, and the longest of its chunks."""
 
-    file: str
+    file: Annotated[str, Of("path")]
     size_bytes: int
     chunk_bytes: int
 
@@ -62,16 +50,16 @@ class StageView(TypedDict):
     name: str
     image: str
     command: list[str]
-    cpus: float
-    memory_bytes: int
-    tasks: int
+    cpus: Annotated[float, Of("request.cpu_m", thousandths)]
+    memory_bytes: Annotated[int, Of("request.memory_bytes")]
+    tasks: Annotated[int, Of("count")]
     after: list[str]
     shuffle: str
     partitions: int
     input: InputView | None
     dataset: DatasetInputView | None
-    task_s: float | None
-    max_runtime_s: float | None
+    task_s: Annotated[float | None, Of("run_us", seconds)]
+    max_runtime_s: SecondsIfAny
     output_ratio: float
     output_bytes: int
     measured_output_ratio: float | None
@@ -96,7 +84,7 @@ class BatchView(TypedDict):
     state: str
     reason: str
     is_cancelling: bool
-    tasks: int
+    tasks: Annotated[int, Of("spec.tasks")]
     done: int
     active: int
     retries: int
@@ -106,10 +94,10 @@ class BatchView(TypedDict):
     resent: int
     reads: dict[str, int]
     remote: int
-    submitted_at: str | None
-    started_at: str | None
-    finished_at: str | None
-    promised_end_at: str | None
+    submitted_at: Annotated[str | None, Of("arrival_us", moment)]
+    started_at: Moment
+    finished_at: Moment
+    promised_end_at: Annotated[str | None, Of("promised_us", moment)]
     version: int
 
 
@@ -124,8 +112,8 @@ class StartView(TypedDict):
 
     stage: str
     node: str
-    at: str | None
-    tasks: int
+    at: Moment
+    tasks: Annotated[int, Of("count")]
 
 
 class ScheduleView(TypedDict):
@@ -135,8 +123,8 @@ class ScheduleView(TypedDict):
     made.
     """
 
-    planned_at: str | None
-    end_at: str | None
+    planned_at: Moment
+    end_at: Moment
     solver: str
     is_proven: bool
     why: str
@@ -148,8 +136,8 @@ class BatchPlanView(TypedDict):
 
     is_accepted: bool
     tasks: int
-    end_at: str | None
-    plan: ScheduleView
+    end_at: Moment
+    plan: Annotated[ScheduleView, Of("schedule")]
 
 
 class StageWaitView(TypedDict):
@@ -170,6 +158,10 @@ class BatchExplainView(TypedDict):
     waiting: list[StageWaitView]
 
 
+def _length(chunk: Chunk | None) -> int | None:
+    return None if chunk is None else chunk.length
+
+
 class TaskView(TypedDict):
     """A task in its present attempt; ``index`` counts over all stages, ``number`` in its own.
 
@@ -182,11 +174,11 @@ class TaskView(TypedDict):
     state: str
     attempt: int
     node: str
-    planned_at: str | None
+    planned_at: Annotated[str | None, Of("start_us", moment)]
     is_ahead: bool
-    chunk_bytes: int | None
-    started_at: str | None
-    finished_at: str | None
+    chunk_bytes: Annotated[int | None, Of("chunk", _length)]
+    started_at: Moment
+    finished_at: Moment
     exit_code: int | None
     failures: int
     reclaims: int
@@ -195,34 +187,20 @@ class TaskView(TypedDict):
     reading: ReadingView | None
 
 
-def batch_view(batch: Batch, tasks: Iterable[Task]) -> BatchView:
+def batch_view(batch: Batch, tasks: Sequence[Task]) -> BatchView:
     """Return a batch; O(tasks)."""
-    rows = list(tasks)
-    states = Counter(task.state for task in rows)
-    reads = Counter(task.reading.word for task in rows if task.reading is not None)
-    return BatchView(
-        id=batch.id,
-        name=batch.spec.name,
-        submitter=batch.spec.submitter,
-        state=batch.state.value,
-        reason=batch.reason,
-        is_cancelling=batch.is_cancelling,
-        tasks=batch.spec.tasks,
-        done=states[TaskState.DONE],
-        active=sum(states[state] for state in BUSY),
-        retries=batch.spec.retries,
-        replicas=batch.spec.replicas,
-        retried=batch.retried,
-        reclaimed=batch.reclaimed,
-        resent=batch.resent,
-        reads=dict(sorted(reads.items())),
-        remote=batch.remote,
-        submitted_at=moment(batch.arrival_us),
-        started_at=moment(batch.started_us),
-        finished_at=moment(batch.finished_us),
-        promised_end_at=moment(batch.promised_us),
-        version=batch.version,
-    )
+    return render(BatchView, batch, **_counts(tasks))
+
+
+def _counts(tasks: Iterable[Task]) -> dict[str, object]:
+    states: Counter[TaskState] = Counter()
+    reads: Counter[str] = Counter()
+    for task in tasks:
+        states[task.state] += 1
+        if task.reading is not None:
+            reads[task.reading.word] += 1
+    active = sum(states[state] for state in BUSY)
+    return {"done": states[TaskState.DONE], "active": active, "reads": dict(sorted(reads.items()))}
 
 
 def batch_detail(batch: Batch, tasks: Sequence[Task]) -> BatchDetail:
@@ -230,28 +208,17 @@ def batch_detail(batch: Batch, tasks: Sequence[Task]) -> BatchDetail:
     of_stage: dict[str, list[Task]] = {stage.name: [] for stage in batch.spec.stages}
     for task in tasks:
         of_stage[task.stage].append(task)
-    stages = [stage_view(stage, of_stage) for stage in batch.spec.stages]
-    return BatchDetail(**batch_view(batch, tasks), stages=stages)
+    stages = [_stage_view(stage, of_stage) for stage in batch.spec.stages]
+    return render(BatchDetail, batch, **_counts(tasks), stages=stages)
 
 
-def stage_view(stage: StageSpec, tasks: Mapping[str, Sequence[Task]]) -> StageView:
+def _stage_view(stage: StageSpec, tasks: Mapping[str, Sequence[Task]]) -> StageView:
     """Return a stage; ``tasks`` are those of all stages of its batch, by stage."""
     mine = tasks[stage.name]
-    return StageView(
-        name=stage.name,
-        image=stage.image,
-        command=list(stage.command),
-        cpus=stage.request.cpu_m / 1000,
-        memory_bytes=stage.request.memory_bytes,
-        tasks=stage.count,
-        after=list(stage.after),
-        shuffle=stage.shuffle,
-        partitions=stage.partitions,
+    return render(
+        StageView,
+        stage,
         input=_input_view(stage.input, stage.chunk_bytes),
-        dataset=dataset_input_view(stage.dataset),
-        task_s=seconds(stage.run_us),
-        max_runtime_s=seconds(stage.max_runtime_us or None),
-        output_ratio=stage.output_ratio,
         output_bytes=_put_out(mine),
         measured_output_ratio=_measured_ratio(stage, tasks),
         states=dict(Counter(task.state.value for task in mine)),
@@ -275,50 +242,4 @@ def _measured_ratio(stage: StageSpec, tasks: Mapping[str, Sequence[Task]]) -> fl
 
 
 def _input_view(source: InputFile | None, chunk_bytes: int) -> InputView | None:
-    if source is None:
-        return None
-    return InputView(file=source.path, size_bytes=source.size_bytes, chunk_bytes=chunk_bytes)
-
-
-def task_view(task: Task) -> TaskView:
-    """Return a task."""
-    return TaskView(
-        index=task.index,
-        stage=task.stage,
-        number=task.number,
-        state=task.state.value,
-        attempt=task.attempt,
-        node=task.node,
-        planned_at=moment(task.start_us or None),
-        is_ahead=task.is_ahead,
-        chunk_bytes=None if task.chunk is None else task.chunk.length,
-        started_at=moment(task.started_us),
-        finished_at=moment(task.finished_us),
-        exit_code=task.exit_code,
-        failures=task.failures,
-        reclaims=task.reclaims,
-        output_bytes=task.output_bytes,
-        note=task.note,
-        reading=reading_view(task.reading),
-    )
-
-
-def plan_view(tasks: int, answer: Forecasted) -> BatchPlanView:
-    """Return what a submission would be answered."""
-    plan = schedule_view(answer.schedule)
-    return BatchPlanView(is_accepted=True, tasks=tasks, end_at=moment(answer.end_us), plan=plan)
-
-
-def schedule_view(schedule: Schedule) -> ScheduleView:
-    """Return a plan."""
-    return ScheduleView(
-        planned_at=moment(schedule.planned_us),
-        end_at=moment(schedule.end_us),
-        solver=schedule.solver,
-        is_proven=schedule.is_proven,
-        why=schedule.why,
-        starts=[
-            StartView(stage=s.stage, node=s.node, at=moment(s.at_us), tasks=s.count)
-            for s in schedule.starts
-        ],
-    )
+    return None if source is None else render(InputView, source, chunk_bytes=chunk_bytes)

@@ -1,10 +1,12 @@
-"""How uploads are shown."""
+"""Uploads of files."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from typing_extensions import TypedDict
 
-from tenure.api.views import moment
+from tenure.api.views.render import Moment, Of, render
 from tenure.model.upload import CHUNK_BYTES, Upload
 
 
@@ -25,11 +27,11 @@ class UploadView(TypedDict):
 
     id: str
     name: str
-    bytes: int
-    received: int
+    bytes: Annotated[int, Of("size_bytes")]
+    received: Annotated[int, Of("received_bytes")]
     chunk_bytes: int
     files: list[UploadFileView]
-    expires_at: str | None
+    expires_at: Moment
 
 
 class OpenUploadView(TypedDict):
@@ -37,11 +39,11 @@ class OpenUploadView(TypedDict):
 
     id: str
     name: str
-    client: str
-    files: int
-    bytes: int
-    received: int
-    expires_at: str | None
+    client: Annotated[str, Of("owner")]
+    files: Annotated[int, Of("files", len)]
+    bytes: Annotated[int, Of("size_bytes")]
+    received: Annotated[int, Of("received_bytes")]
+    expires_at: Moment
 
 
 class ChunkView(TypedDict):
@@ -54,32 +56,12 @@ class ChunkView(TypedDict):
 
 def upload_view(upload: Upload) -> UploadView:
     """Return an upload with its files."""
-    rows = zip(upload.files, upload.received, strict=True)
-    return UploadView(
-        id=upload.id,
-        name=upload.name,
-        bytes=upload.size_bytes,
-        received=upload.received_bytes,
-        chunk_bytes=CHUNK_BYTES,
-        files=[
-            UploadFileView(number=i, name=file.name, bytes=file.size_bytes, received=received)
-            for i, (file, received) in enumerate(rows)
-        ],
-        expires_at=moment(upload.expires_us),
-    )
-
-
-def open_upload_view(upload: Upload) -> OpenUploadView:
-    """Return an upload as a list shows it."""
-    return OpenUploadView(
-        id=upload.id,
-        name=upload.name,
-        client=upload.owner,
-        files=len(upload.files),
-        bytes=upload.size_bytes,
-        received=upload.received_bytes,
-        expires_at=moment(upload.expires_us),
-    )
+    rows = enumerate(zip(upload.files, upload.received, strict=True))
+    files = [
+        UploadFileView(number=number, name=file.name, bytes=file.size_bytes, received=received)
+        for number, (file, received) in rows
+    ]
+    return render(UploadView, upload, chunk_bytes=CHUNK_BYTES, files=files)
 
 
 def chunk_view(upload: Upload, number: int) -> ChunkView:

@@ -1,0 +1,98 @@
+"""Containers that cycles may move, their profiles and their moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict
+
+from tenure.api.views.nodes import ResourcesView
+from tenure.api.views.render import Moment, Of, Seconds, render, seconds
+from tenure.model.container import Migration, Profile, Service
+
+
+def _image(body: Mapping[str, object]) -> str:
+    return str(body.get("Image", ""))
+
+
+class ContainerView(TypedDict):
+    """A container that cycles may move; ``id`` is tenure's own and outlives every recreation."""
+
+    id: str
+    name: str
+    app: str
+    image: Annotated[str, Of("body", _image)]
+    generation: str
+    state: str
+    reason: str
+    node: str
+    engine_id: str
+    incarnation: int
+    request: ResourcesView
+    migrate: str
+    overlap: bool
+    min_age_s: Seconds
+    created_at: Moment
+    since: Moment
+    started_at: Moment
+    finished_at: Moment
+    moved_at: Moment
+    exit_code: int | None
+    version: int
+
+
+class ProfileView(TypedDict):
+    """The 90th percentile of measured use; dimensions outside ``observed`` were not measured."""
+
+    container: str
+    p90: ResourcesView
+    samples: int
+    span_s: Annotated[float, Of("age_us", seconds)]
+    observed: list[str]
+
+
+class MigrationView(TypedDict):
+    """A move; ``downtime_s`` is how long no copy ran, as far as it was measured.
+
+    ``why`` says why its ``kind`` is none better; ``moved_bytes`` were sent to the target.
+    """
+
+    id: str
+    run_id: str
+    container: str
+    source: str
+    target: str
+    generation: str
+    kind: str
+    method: str
+    why: str
+    moved_bytes: int
+    step: str
+    reason: str
+    is_over: bool
+    created_at: Moment
+    started_at: Moment
+    finished_at: Moment
+    downtime_s: Seconds
+
+
+class ContainerDetail(ContainerView):
+    """A container with Docker's create body, its profile and its moves."""
+
+    body: dict[str, Any]
+    profile: ProfileView | None
+    moves: list[MigrationView]
+
+
+def container_detail(
+    service: Service, profile: Profile | None, moves: Iterable[Migration]
+) -> ContainerDetail:
+    """Return a container with its body, profile and moves (oldest first)."""
+    ordered = sorted(moves, key=lambda move: (move.created_us, move.id))
+    return render(
+        ContainerDetail,
+        service,
+        profile=render(ProfileView, profile) if profile else None,
+        moves=[render(MigrationView, move) for move in ordered],
+    )
