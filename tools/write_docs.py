@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from enum import StrEnum
+from enum import Flag, StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ sys.path.insert(0, str(ROOT))  # as a script it would find its own folder alone
 
 
 def states() -> str:
-    """Return docs/states.md: every state machine, drawn from its table."""
+    """Return docs/states.md: every state machine, drawn from its table, and what forbids steps."""
+    from tenure.core.nodes import off_vetoes
+    from tenure.core.services.migration import move_vetoes
     from tenure.core.services.migration.steps import FORWARD
     from tenure.model.batch import BATCH_TRANSITIONS, TASK_TRANSITIONS
     from tenure.model.container import CONTAINER_TRANSITIONS
@@ -39,12 +41,30 @@ def states() -> str:
             )
             for method, table in FORWARD.items()
         ),
+        _vetoes("What keeps a node on", off_vetoes.OFF_VETOES, off_vetoes.Asks),
+        _vetoes("What keeps a container on its node", move_vetoes.LEAVE_VETOES, move_vetoes.Asks),
+        _vetoes("What keeps it from another node", move_vetoes.GO_VETOES, move_vetoes.Asks),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _steps(table: Mapping[Any, StrEnum]) -> dict[StrEnum, tuple[StrEnum, ...]]:
     return {step: (following,) for step, following in table.items()}
+
+
+def _vetoes(title: str, table: Any, who: type[Flag]) -> str:
+    """Return a table of vetoes with a column for each who asks."""
+    askers = list(who)
+    names = [str(asker.name).lower() for asker in askers]
+    rows = [
+        f"| `{row.name}` | {row.told.format(node='N')} | "
+        + " | ".join("x" if asker & row.asked else "" for asker in askers)
+        + " |"
+        for row in table.rows
+    ]
+    head = [f"| code | it | {' | '.join(names)} |", f"|---|---|{':-:|' * len(askers)}"]
+    where = f"`{who.__module__.replace('.', '/')}.py`"
+    return "\n".join([f"## {title} ({where})", "", *head, *rows])
 
 
 def _diagram(title: str, table: Mapping[Any, tuple[StrEnum, ...]]) -> str:

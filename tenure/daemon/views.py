@@ -16,7 +16,7 @@ from tenure.core.datasets import prefetch_inputs
 from tenure.core.dispatch import dispatch_list, task_inputs
 from tenure.core.jobs import jobs, offers, queue, queue_plan, start
 from tenure.core.lifecycle import drain as drains
-from tenure.core.nodes import harvestable, power
+from tenure.core.nodes import harvestable, off_vetoes
 from tenure.core.services.migration import eligibility
 from tenure.core.state.context import Context
 from tenure.daemon import readings
@@ -225,7 +225,7 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
             room.free_on(ctx, node)
             yield
     nodes = [node for node in ctx.tables.nodes.values() if not node.is_removed]
-    awaited = power.awaited(ctx, nodes)
+    awaited = off_vetoes.awaited(ctx, nodes)
     rooms = [
         (node, room.free_on(ctx, node), _held(ctx, node, awaited), ctx.now_us) for node in nodes
     ]

@@ -10,12 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tenure.core.capacity import forecasts, room
-from tenure.core.services import services
-from tenure.core.services.migration import admission, eligibility, migrations
+from tenure.core.services.migration import admission, migrations
 from tenure.core.services.migration.move_records import choice_of
+from tenure.core.services.migration.move_vetoes import (
+    GO_VETOES,
+    LEAVE_VETOES,
+    Asks,
+    Going,
+    Leaving,
+)
 from tenure.core.state.context import Context
 from tenure.core.state.transitions import may_go
-from tenure.model.container import ContainerState, Service
+from tenure.core.state.vetoes import Reason
 from tenure.model.effects import Trigger
 from tenure.model.events import (
     ClaimRun,
@@ -26,9 +32,8 @@ from tenure.model.events import (
     SubmitForecasts,
     SubmitPlan,
 )
-from tenure.model.node import Node
 from tenure.model.plan import CycleSpec, Move, Run, RunState, Verdict
-from tenure.model.resources import Resources, exhausted
+from tenure.model.resources import Resources
 from tenure.model.units import FOREVER_US, US
 
 MACHINE = "run"
@@ -226,15 +231,14 @@ def _verdicts(ctx: Context, batch: _Batch, moves: tuple[Move, ...]) -> tuple[Ver
     reserved: dict[str, Resources] = {}
     seen: set[str] = set()
     for number, move in enumerate(moves):
-        code = _objection(ctx, batch.spec, move, reserved)
+        veto = _veto(ctx, batch.spec, move, reserved)
         if move.container in seen:
-            code = "duplicate"
+            veto = Reason("duplicate", "is moved by this plan already")
         seen.add(move.container)
-        if not code and sum(v.code == "accepted" for v in found) >= batch.spec.max_moves:
-            code = "budget"
-        if code:
-            told = _told(ctx, move, code)
-            found.append(Verdict(move.container, move.target, code, detail=told))
+        if veto is None and sum(v.code == "accepted" for v in found) >= batch.spec.max_moves:
+            veto = Reason("budget", "is one too many for the cycle's budget")
+        if veto is not None:
+            found.append(Verdict(move.container, move.target, veto.code, detail=veto.text))
             continue
         service = ctx.tables.services[move.container]
         choice = choice_of(ctx, service, move.target)
@@ -248,57 +252,20 @@ def _verdicts(ctx: Context, batch: _Batch, moves: tuple[Move, ...]) -> tuple[Ver
     return tuple(found)
 
 
-def _told(ctx: Context, move: Move, code: str) -> str:
-    """Return why no kind of move is open to a container, where that is the reason."""
-    service = ctx.tables.services.get(move.container)
-    if service is None:
-        return ""
-    barred = eligibility.never(service)
-    if barred and barred[0] == code:
-        return barred[1]
-    return choice_of(ctx, service, move.target).why if code == "not_movable" else ""
-
-
-def _objection(ctx: Context, spec: CycleSpec, move: Move, reserved: dict[str, Resources]) -> str:
-    """Return why a proposed move is refused now, or ""."""
+def _veto(
+    ctx: Context, spec: CycleSpec, move: Move, reserved: dict[str, Resources]
+) -> Reason | None:
+    """Return why a proposed move is refused now."""
     service = ctx.tables.services.get(move.container)
     node = ctx.tables.nodes.get(move.target)
-    if service is None or node is None:
-        return "no_container" if service is None else "no_node"
-    return _stale(ctx, service, move) or _barred(ctx, spec, service, node, reserved)
-
-
-def _stale(ctx: Context, service: Service, move: Move) -> str:
-    if service.state is not ContainerState.RUNNING or service.is_removing:
-        return "not_running"
-    if not services.is_reachable(ctx, service.node):
-        return "source_unreachable"  # nobody could end the source: it would run beside the target
-    if ctx.move_of(service.id) is not None:
-        return "moving"
-    if service.incarnation != move.incarnation or service.node != move.source:
-        return "changed"
-    if ctx.now_us < service.late_us or services.is_tombstoned(ctx, service):
-        return "unsure"  # a start that ended unknown could revive the source beside the target
-    barred = eligibility.never(service)
-    return barred[0] if barred else ""
-
-
-def _barred(
-    ctx: Context, spec: CycleSpec, service: Service, node: Node, reserved: dict[str, Resources]
-) -> str:
-    leaving = (spec.source, spec.target) if spec.is_consolidating else (spec.source,)
-    if node.spec.generation != spec.target or service.generation not in leaving:
-        return "wrong_generation"
-    if service.moved_us is not None and ctx.now_us < service.moved_us + ctx.params.cooldown_us:
-        return "cooldown"
-    code = room.drop_for(ctx, service, node)
-    if code:
-        return code
-    free = room.free_on(ctx, node) - reserved.get(node.name, Resources())
-    short = exhausted(room.need_of(ctx, service), free, node.capacity)
-    if short:
-        return f"no_room_{short[0]}"
-    return "" if choice_of(ctx, service, node.name).kind else "not_movable"
+    if service is None:
+        return Reason("no_container", "is no more")
+    if node is None:
+        return Reason("no_node", f"was to go to node {move.target}, which is no more")
+    leaving = Leaving(service, move.source, move.incarnation)
+    veto = LEAVE_VETOES.first(Asks.CYCLE, ctx, leaving)
+    going = Going(service, node, reserved.get(node.name, Resources()), spec)
+    return veto or GO_VETOES.first(Asks.CYCLE, ctx, going)
 
 
 def _accept(ctx: Context, key: str, batch: _Batch, move: Move) -> None:

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.core.attempts import executors, tasks_of_node
-from tenure.core.blocks import replicas
-from tenure.core.capacity import room
 from tenure.core.lifecycle import drain_plan
-from tenure.core.nodes import capacity_probes
+from tenure.core.nodes import capacity_probes, off_vetoes
+from tenure.core.nodes.off_vetoes import Asks
 from tenure.core.services import services
 from tenure.core.services.migration import admission
 from tenure.core.state.context import Context
@@ -35,7 +34,7 @@ from tenure.model.drain import (
     Setback,
 )
 from tenure.model.events import CancelDrain, DrainNode
-from tenure.model.node import Node, Power, Reach, Scheduling
+from tenure.model.node import Node, Power, Scheduling
 from tenure.model.units import US
 
 MACHINE = "drain"
@@ -215,8 +214,7 @@ def _advance(ctx: Context, drain: Drain) -> None:
     """Do what can be done now; unlike a look, an end is noticed at once."""
     if ctx.is_quarantined(MACHINE, drain.node):
         return
-    is_busy = room.is_busy(ctx, drain.node) or replicas.is_sole(ctx, drain.node)
-    if not is_busy and _is_seen(ctx, drain.node):
+    if off_vetoes.first(Asks.DRAINED, ctx, ctx.tables.nodes[drain.node]) is None:
         _done(ctx, drain)
     elif drain.deadline_us is not None and ctx.now_us >= drain.deadline_us:
         _time_out(ctx, drain)
@@ -224,13 +222,6 @@ def _advance(ctx: Context, drain: Drain) -> None:
         ctx.arm(ctx.own(Looks).by_node[drain.node].due_us, MACHINE, drain.node)
     elif not ctx.is_closing:
         _look(ctx, drain)
-
-
-def _is_seen(ctx: Context, name: str) -> bool:
-    """Whether a node that answers was listed since: that finds old copies after a restore."""
-    node = ctx.tables.nodes[name]
-    is_there = node.power is Power.ON and node.reach is Reach.OK
-    return not is_there or name in ctx.learned.fresh
 
 
 def _due_us(ctx: Context, node: str) -> int:

@@ -9,32 +9,27 @@ it does not run: it may be started there. The policy for services chooses the no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from tenure.core.attempts import tombstones
 from tenure.core.blocks import replicas
 from tenure.core.capacity import room
 from tenure.core.capacity.destinations import Destinations, NoDestination
-from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.move_records import choice_of
+from tenure.core.services.migration.move_vetoes import LEAVE_VETOES, WAIT, Asks, Leaving, no_kind
 from tenure.core.state.context import Context
-from tenure.model.container import ContainerState, Service, Step
+from tenure.core.state.vetoes import Reason
+from tenure.model.container import Service, Step
 from tenure.model.drain import Blocker, DrainPlan, PlannedMove, Setback
 from tenure.model.node import Node, Power, Reach
 from tenure.model.units import iso
 
-S = ContainerState
-#: States that end by themselves, and what is told of them.
-PASSING = {
-    S.CREATING: ("starting", "is being created"),
-    S.CREATED: ("starting", "is about to be started"),
-    S.STARTING: ("starting", "is being started"),
-    S.STOPPING: ("stopping", "is being stopped"),
-    S.MOVING: ("moving", "is being moved"),
-}
-WAIT = "wait; it ends by itself"
 #: How the codes of containers begin that no node takes.
 NOWHERE = ("no_room", "no_node")
+ARRIVING = Reason(
+    "arriving",
+    "is arriving by a move that had begun before; it is moved on then",
+    WAIT,
+    is_passing=True,
+)
 
 
 def plan(ctx: Context, node: Node, setbacks: Mapping[str, Setback]) -> DrainPlan:
@@ -47,9 +42,11 @@ def plan(ctx: Context, node: Node, setbacks: Mapping[str, Setback]) -> DrainPlan
     moves, blockers = [], []
     for service in sorted(leaving, key=lambda s: _by_size(ctx, s)):
         setback = setbacks.get(service.id)
-        found = _held(ctx, node, service, setback) or _destined(ctx, destinations, service, setback)
-        if isinstance(found, Blocker):
-            blockers.append(found)
+        question = Leaving(service, node.name, service.incarnation, setback=setback)
+        veto = LEAVE_VETOES.first(Asks.DRAIN, ctx, question)
+        found = veto or _destined(ctx, destinations, service, setback)
+        if isinstance(found, Reason):
+            blockers.append(_blocker(service, found))
         else:
             moves.append(found)
     off = {move.target for move in moves if ctx.tables.nodes[move.target].power is not Power.ON}
@@ -74,62 +71,18 @@ def _by_size(ctx: Context, service: Service) -> tuple[int, int, str]:
     return (-need.memory_bytes, -need.cpu_m, service.id)
 
 
-def _held(ctx: Context, node: Node, service: Service, setback: Setback | None) -> Blocker | None:
-    """Return why a service cannot be moved now, wherever to; None if it can."""
-    if service.is_removing:
-        return _passing(service, "removing", "is being removed")
-    if service.state is S.EXITED and ctx.now_us < service.guard_us:
-        return _passing(service, "starting", "is about to be started")
-    if service.state in PASSING:
-        return _under_way(service)
-    barred = eligibility.never(service)
-    if barred is not None:
-        code, why = barred
-        remedy = f"tenure container rm {service.name}, and create it again: it goes elsewhere"
-        return _stuck(service, code, f"may not be moved: {why}", remedy)
-    if not _answers(node):
-        remedy = f"bring the node back, or if nothing runs there: tenure node fence {node.name}"
-        return _stuck(service, "unreachable", "is on a node that does not answer", remedy)
-    return _not_yet(ctx, service, setback)
-
-
-def _under_way(service: Service) -> Blocker:
-    if service.state is S.CREATING and not (service.effect or service.is_unsure):
-        text = "was not sent to the node yet; the drain has it placed elsewhere"
-        return _passing(service, "unsent", text)
-    return _passing(service, *PASSING[service.state])
-
-
-def _not_yet(ctx: Context, service: Service, setback: Setback | None) -> Blocker | None:
-    """Return what only has to be waited for: a start that may still happen, the next try."""
-    if ctx.now_us < service.late_us or service.is_unsure or service.effect:
-        # a late start could revive the source beside the target
-        until = service.late_us if ctx.now_us < service.late_us else None
-        text = "had a call that was not confirmed and may still happen"
-        return _passing(service, "unsure", text, until)
-    old = next(
-        (tombstone for tombstone in ctx.tombstones_of(service.id) if tombstone.may_run), None
+def _blocker(service: Service, why: Reason) -> Blocker:
+    text = f"container {service.name} {why.text}"
+    return Blocker(
+        "container",
+        service.id,
+        service.name,
+        why.code,
+        text,
+        why.remedy,
+        why.is_passing,
+        why.until_us,
     )
-    if old is not None:
-        text = f"has an older copy on {old.node} that may run, and is removed first"
-        remedy = tombstones.REMEDY if old.reason else WAIT
-        return replace(_passing(service, "unsure", text), remedy=remedy)
-    if setback is not None and ctx.now_us < setback.retry_us:
-        text = f"could not be moved ({setback.count} times): {setback.reason}"
-        remedy = f"it is tried again; else see tenure container inspect {service.name}"
-        return replace(_passing(service, "retrying", text, setback.retry_us), remedy=remedy)
-    return None
-
-
-def _stuck(service: Service, code: str, text: str, remedy: str) -> Blocker:
-    """Return a blocker that somebody has to do something about."""
-    reason = f"container {service.name} {text}"
-    return Blocker("container", service.id, service.name, code, reason, remedy)
-
-
-def _passing(service: Service, code: str, text: str, until_us: int | None = None) -> Blocker:
-    """Return a blocker that ends by itself."""
-    return replace(_stuck(service, code, text, WAIT), is_passing=True, until_us=until_us)
 
 
 def _executors(ctx: Context, node: Node) -> list[Blocker]:
@@ -154,14 +107,7 @@ def _executors(ctx: Context, node: Node) -> list[Blocker]:
 def _arriving(ctx: Context, node: Node) -> list[Blocker]:
     """Return the services on their way here by moves that had begun before."""
     here = [m for m in ctx.open_moves() if m.target == node.name and m.step is not Step.QUEUED]
-    return [
-        _passing(
-            ctx.tables.services[move.container],
-            "arriving",
-            "is arriving by a move that had begun before; it is moved on then",
-        )
-        for move in here
-    ]
+    return [_blocker(ctx.tables.services[move.container], ARRIVING) for move in here]
 
 
 def _copies(ctx: Context, node: Node) -> list[Blocker]:
@@ -202,21 +148,20 @@ def _answers(node: Node) -> bool:
 
 def _destined(
     ctx: Context, destinations: Destinations, service: Service, setback: Setback | None
-) -> PlannedMove | Blocker:
+) -> PlannedMove | Reason:
     """Give a service its place, or say why there is none."""
     generation = destinations.home(service.generation)
     destination = destinations.find(
         service, generation, setback.avoid if setback is not None else ()
     )
     if isinstance(destination, NoDestination):
-        return _nowhere(service, generation, destination)
+        return _nowhere(generation, destination)
     reason = f"{ctx.params.service_policy} over {destination.count} nodes that fit"
     if ctx.tables.nodes[destination.node].power is not Power.ON:
         reason = "no node that is on fits; this one is switched on"
     choice = choice_of(ctx, service, destination.node)
     if not choice.kind:
-        remedy = f"tenure container rm {service.name}, and create it again: it goes elsewhere"
-        return _stuck(service, "not_movable", f"may not be moved: {choice.why}", remedy)
+        return no_kind(service, choice.why)
     return PlannedMove(
         container=service.id,
         name=service.name,
@@ -229,17 +174,17 @@ def _destined(
     )
 
 
-def _nowhere(service: Service, generation: str, none: NoDestination) -> Blocker:
+def _nowhere(generation: str, none: NoDestination) -> Reason:
     """Name what is missing: room where filters leave any node, else what they say."""
     if not none.nodes:
         text = f"cannot go anywhere: there is no other node of generation {generation}"
         remedy = f"add a node of generation {generation}, or stop and remove the container"
-        return _stuck(service, "no_node", text, remedy)
+        return Reason("no_node", text, remedy)
     told = ", ".join(f"{name}: {why}" for name, why in none.told)
     more = f" and {none.nodes - len(none.told)} more" if none.nodes > len(none.told) else ""
     text = f"fits on no other node of generation {generation} ({told}{more})"
     if none.short:
         remedy = f"make room in generation {generation} or add a node there"
-        return _stuck(service, f"no_room_{none.short}", text, remedy)
+        return Reason(f"no_room_{none.short}", text, remedy)
     remedy = f"make a node of generation {generation} take it again, or add one"
-    return _stuck(service, "no_node", text, remedy)
+    return Reason("no_node", text, remedy)

@@ -10,10 +10,11 @@ from dataclasses import replace
 from tenure.core.attempts import executors, tasks, tombstones
 from tenure.core.attempts.executors import is_node_ready
 from tenure.core.batches import reclaims
-from tenure.core.blocks import replicas, tiers
+from tenure.core.blocks import tiers
 from tenure.core.capacity import forecasts, ledger, room
 from tenure.core.lifecycle import adopt, drain, restore
-from tenure.core.nodes import power
+from tenure.core.nodes import off_vetoes, power
+from tenure.core.nodes.off_vetoes import Asks
 from tenure.core.services import services
 from tenure.core.services.migration import migrations
 from tenure.core.state.context import GONE_SERVICE, Context
@@ -112,8 +113,8 @@ def retire(ctx: Context) -> None:
         if node.is_fenced and room.has_only_dead(ctx, name):
             for tombstone in ctx.tombstones_on(name):
                 ctx.drop_tombstone(tombstone)  # no listing of that engine will ever show it gone
-        is_empty = not room.is_busy(ctx, node.name) and not replicas.is_sole(ctx, node.name)
-        if is_empty and not node.effect and tiers.clear_node(ctx, node.name):
+        is_gone = off_vetoes.first(Asks.FORGOTTEN, ctx, node) is None
+        if is_gone and tiers.clear_node(ctx, node.name):
             ledger.close_interval(ctx, node.name)
             drain.forget(ctx, node.name)
             reclaims.forget(ctx, node.name)

@@ -8,28 +8,22 @@ records, and ``Switching``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from tenure.core.attempts import tasks_of_node
-from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger, room
+from tenure.core.nodes import off_vetoes
+from tenure.core.nodes.off_vetoes import Asks
 from tenure.core.state import reservations
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
-from tenure.model.container import ContainerState
 from tenure.model.effects import ProbePower, Relist, SwitchPower
 from tenure.model.events import FenceNode, PowerNode
-from tenure.model.job import Job
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.outcome import Done, Outcome, Refused
 
 MACHINE = "power"
-#: A listing older than this is too old to call a node empty before it is switched off.
-FRESH_US = 3_000_000
 PROBE_US = 5_000_000
-#: A person's power-off accepts a listing up to this old; each relist interval renews it.
-STALE_US = 30_000_000
 
 
 class Switching(Owned):
@@ -239,7 +233,7 @@ def review(ctx: Context, node: Node) -> None:
     if node.name in ctx.own(Switching).held and not room.is_welcome(node):
         ctx.own(Switching).held.discard(node.name)  # whoever waits cannot count on it any more
         ctx.arm(ctx.now_us, MACHINE, node.name)
-    busy = _is_needed(ctx, node)
+    busy = off_vetoes.is_needed(ctx, node)
     if busy and node.idle_us is not None:
         ctx.put_node(replace(node, idle_us=None))
     elif not busy and node.idle_us is None:
@@ -248,30 +242,28 @@ def review(ctx: Context, node: Node) -> None:
 
 
 def maybe_off(ctx: Context, node: Node) -> None:
-    """Switch a node off that was empty for the grace time and is seen to be empty now.
-
-    Not before its minimum billing period ends: until then it costs the same, and may be of use.
-    """
-    if node.idle_us is None or not _may_go(ctx, node):
+    """Switch an idle node off if nothing forbids it now, else prepare for it where that can be."""
+    if node.idle_us is None:
         return
-    due = max(node.idle_us + ctx.params.grace_us, ledger.billed_us(ctx, node.name))
-    if ctx.now_us < due:
-        ctx.arm(due, MACHINE, node.name)
-    elif _is_counted_on(ctx, node):
-        ctx.own(Switching).held.add(node.name)
-    elif ctx.now_us - ctx.learned.fresh.get(node.name, 0) > FRESH_US:
-        ctx.emit(Relist(node.name))
-        ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
-    elif room.is_busy(ctx, node.name):
-        tasks_of_node.evict(ctx, node.name, "its node is switched off")
-        ctx.arm(ctx.now_us + FRESH_US, MACHINE, node.name)
-    else:
+    veto = off_vetoes.first(Asks.IDLE, ctx, node)
+    code, name = "" if veto is None else veto.code, node.name
+    if veto is None:
         switch_off(ctx, node, "empty")
+    elif veto.until_us is not None:
+        ctx.arm(veto.until_us, MACHINE, name)
+    elif code == "awaited":
+        ctx.own(Switching).held.add(name)
+    elif code == "unlisted":
+        ctx.emit(Relist(name))
+        ctx.arm(ctx.now_us + PROBE_US, MACHINE, name)
+    elif code == "tasks":
+        tasks_of_node.evict(ctx, name, "its node is switched off")
+        ctx.arm(ctx.now_us + off_vetoes.FRESH_US, MACHINE, name)
 
 
 def is_leaving(ctx: Context, node: Node) -> bool:
     """Whether an idle node is on its way to be switched off, so that nothing new is lent there."""
-    return node.idle_us is not None and _may_go(ctx, node) and not _is_counted_on(ctx, node)
+    return node.idle_us is not None and off_vetoes.first(Asks.LEAVING, ctx, node) is None
 
 
 def let_go(ctx: Context) -> None:
@@ -290,91 +282,15 @@ def review_held(ctx: Context) -> None:
             ctx.arm(ctx.now_us, MACHINE, name)
 
 
-def _may_go(ctx: Context, node: Node) -> bool:
-    is_ours = node.power is Power.ON and node.reach is Reach.OK and node.is_switchable
-    if not is_ours or node.effect or node.is_in_maintenance or _is_needed(ctx, node):
-        return False
-    if ctx.meta.is_restoring:
-        return False  # what its containers are is not known yet
-    if replicas.is_needed(ctx, node.name):
-        return False
-    generation = node.spec.generation
-    others = [
-        n
-        for n in ctx.tables.nodes.values()
-        if n.spec.generation == generation
-        and n.name != node.name
-        and room.is_welcome(n)  # one that takes no new work serves nobody
-        and n.power is Power.ON
-        and n.reach is Reach.OK
-    ]
-    if len(others) < ctx.params.min_on.get(generation, 0):
-        return False
-    spare = sum(max(0, room.free_on(ctx, other).cpu_m) for other in others)
-    return spare >= ctx.params.spare_cpu_m
-
-
-def _is_counted_on(ctx: Context, node: Node) -> bool:
-    """Whether a waiting job may have been promised its deadline on this node staying on."""
-    return bool(awaited(ctx, (node,)))
-
-
-def awaited(ctx: Context, nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the nodes on which a waiting job may count, so that empty they stay on.
-
-    Where the queue is planned, those with a start so near that to switch them off would delay it;
-    else those on which a job that was promised its deadline could run. Never one that takes no new
-    work: a cordon or a drain has taken the promise back.
-    """
-    welcome = [node for node in nodes if room.is_welcome(node)]
-    if reservations.is_planned(ctx):
-        return frozenset(node.name for node in welcome if reservations.counts_on(ctx, node))
-    allowed = ctx.params.job_generations()
-    promised = [
-        job for job in map(ctx.tables.jobs.__getitem__, ctx.index.waiting_jobs) if _waits(ctx, job)
-    ]
-    return frozenset(
-        node.name
-        for node in welcome
-        if any(not room.never_for(job, node, allowed) for job in promised)
-    )
-
-
-def _waits(ctx: Context, job: Job) -> bool:
-    """Whether a job in the line was promised a deadline that is still to come."""
-    deadline_us = job.spec.deadline_us
-    is_promised = job.admission.class_ == "admitted" and deadline_us is not None
-    return is_promised and ctx.now_us < (deadline_us or 0)
-
-
-def _is_needed(ctx: Context, node: Node) -> bool:
-    """Whether anything but tasks of batches is or may be on the node, ours or foreign."""
-    return room.is_needed(ctx, node.name) or node.foreign_running > 0
-
-
-def is_occupied(ctx: Context, node: Node) -> bool:
-    """Whether anything is or may be on the node, ours or foreign."""
-    return room.is_busy(ctx, node.name) or node.foreign_running > 0
-
-
 def _maybe_fence(ctx: Context, node: Node) -> None:
-    """Switch off a node that is lost for long, when only executors wait for that."""
+    """Switch off a node that is lost for long, when only executors or tasks wait for that."""
     after = ctx.params.fence_after_us
     if node.reach is Reach.OK or node.unreachable_us is None or after is None:
         return
-    if not node.is_switchable or node.is_in_maintenance or ctx.meta.is_restoring:
-        return
-    due = node.unreachable_us + after
-    if ctx.now_us < due:
-        ctx.arm(due, MACHINE, node.name)
-        return
-    has_services = any(
-        s.state not in (ContainerState.REMOVED, ContainerState.STOPPED)
-        for s in ctx.services_on(node.name)
-    )
-    moves = bool(ctx.index.moves_at.get(node.name))
-    waits = ctx.executors_on(node.name) or ctx.tasks_on(node.name)
-    if waits and not has_services and not moves and not node.foreign_running:
+    due_us = node.unreachable_us + after
+    if ctx.now_us < due_us:
+        ctx.arm(due_us, MACHINE, node.name)
+    elif off_vetoes.first(Asks.LOST, ctx, node) is None:
         switch_off(ctx, node, "fence: unreachable with executors or tasks on it")
 
 
@@ -384,42 +300,18 @@ def command(ctx: Context, order: PowerNode) -> None:
     if node is None:
         ctx.refuse(order, "not_found", f"no node {order.node}", status=404)
         return
-    problem = _objection(ctx, node, order.to)
-    if problem:
-        ctx.refuse(order, problem[0], problem[1], status=409, field="to")
+    may_change = order.to == "off" and node.power in (Power.ON, Power.BOOTING, Power.STOPPING)
+    veto = None
+    if may_change or not node.is_switchable:
+        veto = off_vetoes.first(Asks.PERSON, ctx, node)
+    if veto is not None:
+        ctx.refuse(order, veto.code, veto.text, status=409, field="to")
         return
     if order.to == "on":
         want_on(ctx, node.name, "asked for", by_person=True)
     elif node.power is Power.ON:
         switch_off(ctx, node, "asked for")
     ctx.reply(order, ctx.tables.nodes[node.name])
-
-
-def _objection(ctx: Context, node: Node, to: str) -> tuple[str, str] | None:
-    name = node.name
-    if not node.is_switchable:
-        return "no_power_driver", f"node {name} has power driver none; configure one"
-    if to == "on":
-        return None
-    if node.power in (Power.BOOTING, Power.STOPPING):
-        return "busy", f"node {name} is {node.power.value}; try again later"
-    return _why_not_off(ctx, node) if node.power is Power.ON else None
-
-
-def _why_not_off(ctx: Context, node: Node) -> tuple[str, str] | None:
-    if is_occupied(ctx, node):
-        return "not_empty", f"node {node.name} is not empty: tenure node drain {node.name} first"
-    if replicas.is_needed(ctx, node.name):
-        told = (
-            f"node {node.name} has the last replica of a block, one in its memory that a dataset "
-        )
-        told += "asks for, or one on its way"
-        return "last_replica", f"{told}: tenure node drain {node.name} copies it elsewhere"
-    if node.reach is not Reach.OK:
-        return "unreachable", f"node {node.name} cannot be seen to be empty; fence it instead"
-    if ctx.now_us - ctx.learned.fresh.get(node.name, 0) > STALE_US:
-        return "unsure", f"node {node.name} was not listed lately; try again"
-    return None
 
 
 def fence(ctx: Context, order: FenceNode) -> None:

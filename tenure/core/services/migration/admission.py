@@ -12,11 +12,18 @@ from tenure.core.nodes import power
 from tenure.core.services import services
 from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.move_records import MACHINE, choice_of, is_blocked, put, to_next
+from tenure.core.services.migration.move_vetoes import (
+    GO_VETOES,
+    LEAVE_VETOES,
+    Asks,
+    Going,
+    Leaving,
+)
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
+from tenure.core.state.vetoes import Reason
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.node import Power
-from tenure.model.resources import exhausted
 from tenure.model.units import HOUR_US, US, iso
 
 #: A container that may move live alone is not tried for so long after a refusal, twice that after
@@ -88,9 +95,9 @@ def begin(ctx: Context, move: Migration, service: Service) -> None:
     """Start a queued move: budgets and fit are checked again, at this moment."""
     if ctx.is_closing:
         return
-    code = _objection(ctx, move, service)
-    if code:
-        refuse(ctx, move, code)
+    veto = _veto(ctx, move, service)
+    if veto is not None:
+        refuse(ctx, move, veto.code)
         return
     # a policy that is on its way to the source would arm it again after the move has disarmed it
     if service.id in ctx.own(Arming).services or not _within_budget(ctx, move):
@@ -115,34 +122,14 @@ def begin(ctx: Context, move: Migration, service: Service) -> None:
     put(ctx, move, to_next(ctx, move), started_us=ctx.now_us)
 
 
-def _objection(ctx: Context, move: Migration, service: Service) -> str:
-    """Return why a queued move must not start any more, or ""."""
-    if ctx.now_us >= move.expires_us:
-        return "expired"
-    if service.state is not move.end_state or service.is_removing:
-        return "changed" if move.rest else "not_running"
-    if (service.node, service.incarnation) != (move.source, move.source_incarnation):
-        return "changed"
-    if not services.is_reachable(ctx, move.source):
-        return "source_unreachable"
-    return _barred(ctx, move, service)
-
-
-def _barred(ctx: Context, move: Migration, service: Service) -> str:
-    if ctx.now_us < service.late_us or (move.rest and ctx.now_us < service.guard_us):
-        return "unsure"
-    if services.is_tombstoned(ctx, service):  # of a move that a backup does not know
-        return "unsure"
-    node = ctx.tables.nodes.get(move.target)
+def _veto(ctx: Context, move: Migration, service: Service) -> Reason | None:
+    """Return why a queued move must not start any more."""
+    turn, node = move.source_incarnation, ctx.tables.nodes.get(move.target)
+    leaving = Leaving(service, move.source, turn, move.end_state, move.expires_us)
+    veto = LEAVE_VETOES.first(Asks.BEGIN, ctx, leaving)
     if node is None:
-        return "no_node"
-    code = room.drop_for(ctx, service, node)
-    if code:
-        return code
-    if not choice_of(ctx, service, move.target).kind:
-        return "not_movable"
-    need = room.need_of(ctx, service)
-    return "no_room" if exhausted(need, room.free_on(ctx, node), node.capacity) else ""
+        return veto or Reason("no_node", f"was to go to node {move.target}, which is no more")
+    return veto or GO_VETOES.first(Asks.BEGIN, ctx, Going(service, node))
 
 
 def _within_budget(ctx: Context, move: Migration) -> bool:

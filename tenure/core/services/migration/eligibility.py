@@ -8,6 +8,7 @@ connection) is refused by the source, which runs on. Owns nothing, reads only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,20 +70,40 @@ def _chosen(service: Service, source: Node | None, target: Node | None, best: st
     return Choice("restart", f"not live nor snapshot: {told}", first)
 
 
+def _is_shared(service: Service) -> bool:
+    return str(_host(service.body).get("NetworkMode", "")).startswith("container:")
+
+
+def _is_bound(service: Service) -> bool:
+    labels = service.body.get("Labels") or {}
+    return has_binds(service.body) and labels.get(LABEL_BINDS) != "shared"
+
+
+#: Code and words of what keeps a container where it is whatever the nodes, and when it does.
+NEVER: tuple[tuple[str, str, Callable[[Service], bool]], ...] = (
+    (
+        "never_migrate",
+        "its owner allows no move (tenure.migrate=never)",
+        lambda service: service.migrate == "never",
+    ),
+    ("shared_network", "it shares the network of another container", _is_shared),
+    (
+        "shared_volumes",
+        "it shares the volumes of another container",
+        lambda service: bool(_host(service.body).get("VolumesFrom")),
+    ),
+    (
+        "bind_mount",
+        "it has a bind mount, whose files are on this node alone; "
+        f"set the label {LABEL_BINDS}=shared if its paths hold the same files on every node",
+        _is_bound,
+    ),
+)
+
+
 def never(service: Service) -> tuple[str, str] | None:
     """Return code and words of what keeps a container where it is whatever the nodes, or None."""
-    if service.migrate == "never":
-        return "never_migrate", "its owner allows no move (tenure.migrate=never)"
-    host = _host(service.body)
-    if str(host.get("NetworkMode", "")).startswith("container:"):
-        return "shared_network", "it shares the network of another container"
-    if host.get("VolumesFrom"):
-        return "shared_volumes", "it shares the volumes of another container"
-    labels = service.body.get("Labels") or {}
-    if has_binds(service.body) and labels.get(LABEL_BINDS) != "shared":
-        told = f"set the label {LABEL_BINDS}=shared if its paths hold the same files on every node"
-        return "bind_mount", f"it has a bind mount, whose files are on this node alone; {told}"
-    return None
+    return next(((code, words) for code, words, holds in NEVER if holds(service)), None)
 
 
 def stays(service: Service, source: Node | None) -> tuple[str, str] | None:
