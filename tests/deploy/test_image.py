@@ -393,7 +393,7 @@ def test_the_services_of_compose_work_together(
     refused = "tenure token ls 2>&1; cat /var/lib/tenure/token 2>&1; true"
     told = compose(*worker, refused)
     assert "admin" in told, "the socket knows it as a worker, which makes no tokens"
-    assert "No such file" in told, "it has no state"
+    assert "Permission denied" in told, "it reads no state"
     body = {"name": "web", "Image": IMAGE, "Cmd": ["hold", "1"]}
     write = f"echo '{json.dumps(body)}' >/tmp/web.yml && tenure container run /tmp/web.yml"
     compose("exec", "-T", "tenured", "sh", "-c", write)
