@@ -26,8 +26,8 @@ from tenure.core.routing import (
     WHERE_ROOM_CHANGED,
     PutAside,
 )
-from tenure.core.services import services
 from tenure.core.services.migration import migrations
+from tenure.core.services.services import RECORD, SERVICES
 from tenure.core.state import conditions, idempotency
 from tenure.core.state.context import Context
 from tenure.core.state.params import Params
@@ -233,9 +233,9 @@ def _review(ctx: Context) -> None:
         jobs.review(ctx, key)
     touched, ctx.notices.services = sorted(ctx.notices.services), set()
     for key in touched:
-        if ctx.is_quarantined(services.RECORD, key):
+        if ctx.is_quarantined(RECORD, key):
             continue
-        services.review(ctx, key)
+        SERVICES.review(ctx, key)
         adopt.arm(ctx, key)
         move = ctx.move_of(key)
         if move is not None:

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tenure.core.attempts import executors, tasks, tasks_of_node, tombstones
+from tenure.core.attempts import tombstones
+from tenure.core.attempts.executors import EXECUTORS
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.batches import batches, drafts, planning, reclaims, starvation
 from tenure.core.blocks import external, orphans, pins, tiers
 from tenure.core.capacity import forecasts, ledger
@@ -20,8 +22,9 @@ from tenure.core.dispatch import dispatch_list, task_inputs
 from tenure.core.jobs import executor_inputs, jobs, queue, slow_decisions
 from tenure.core.lifecycle import adopt, clock_steps, cycle_runs, drain, nodes, restore, retention
 from tenure.core.nodes import capacity_probes, power
-from tenure.core.services import requests, services, unplaced
+from tenure.core.services import requests
 from tenure.core.services.migration import migrations, move_records
+from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
 from tenure.model.events import (
@@ -67,17 +70,17 @@ from tenure.model.outcome import Outcome, Unknown
 
 MACHINE = "fleet"
 #: Kinds of records that are not called as the machine that owns their effects.
-RECORDS = {services.MACHINE: services.RECORD, adopt.MACHINE: services.RECORD}
+RECORDS = {SERVICES.machine: SERVICES.record, adopt.MACHINE: SERVICES.record}
 Pass = Callable[[Context], object]
 
 #: Who hears that a node is off or fenced: first what ran there is given up, copies before their
 #: owners' moves, then owners look for another node.
 ON_NODE_OFF: tuple[Callable[[Context, str], None], ...] = (
-    executors.on_node_off,
+    EXECUTORS.on_node_off,
     tombstones.on_node_off,
     migrations.on_node_off,
-    services.on_node_off,
-    tasks_of_node.on_node_off,
+    SERVICES.on_node_off,
+    TASKS.on_node_off,
 )
 #: Who hears besides that the power is off for certain: memory tiers are empty, nothing costs.
 ON_POWER_OFF: tuple[Callable[[Context, str], None], ...] = (
@@ -86,8 +89,8 @@ ON_POWER_OFF: tuple[Callable[[Context, str], None], ...] = (
 )
 #: Who hears that a node failed to boot: whatever was not sent yet looks for another node.
 ON_NO_BOOT: tuple[Callable[[Context, str], None], ...] = (
-    executors.unplace_unsent,
-    services.on_no_boot,
+    EXECUTORS.on_no_boot,
+    SERVICES.on_no_boot,
 )
 #: At the end of each batch of events: blocks first, for tasks and executors are matched to them.
 ALWAYS: tuple[Pass, ...] = (
@@ -100,17 +103,17 @@ ALWAYS: tuple[Pass, ...] = (
 #: Where room has changed, with a pause between the groups: deadline jobs come before services,
 #: moves take what both leave, and only then idle nodes are switched off and batches served.
 WHERE_ROOM_CHANGED: tuple[tuple[Pass, ...], ...] = (
-    (queue.run, unplaced.serve),
+    (queue.run, SERVICES.serve),
     (drain.review_all, migrations.review_all, cycle_runs.settle, capacity_probes.serve),
     (power.review_idle, nodes.retire, prefetching.hold, batches.settle, prefetching.settle),
 )
 #: After a start, in this order: nodes before what runs on them, plans last.
 AT_START: tuple[Pass, ...] = (
     power.rearm,
-    executors.rearm,
+    EXECUTORS.rearm,
     jobs.rearm,
     tombstones.rearm,
-    services.rearm,
+    SERVICES.rearm,
     migrations.rearm,
     drain.rearm,
     cycle_runs.rearm,
@@ -152,10 +155,6 @@ def _tick(ctx: Context, event: Tick) -> None:
             TIMERS[machine](ctx, key)
 
 
-def _executor_timer(ctx: Context, key: str) -> None:
-    ctx.notices.jobs.add(key.partition("/")[0])
-
-
 def _effect_ended(ctx: Context, event: EffectEnded) -> None:
     _end(ctx, event.effect, event.outcome)
 
@@ -174,16 +173,7 @@ def _end(ctx: Context, key: str, outcome: Outcome) -> None:
     if ctx.is_quarantined(RECORDS.get(machine, machine), owner):
         return
     ctx.tables.effects.drop(key)
-    if machine == "executor":
-        executor = ctx.tables.executors.get(owner)
-        if executor is not None:
-            executors.on_effect(ctx, executor, key, outcome)
-    elif machine == "service":
-        service = ctx.tables.services.get(owner)
-        if service is not None:
-            services.on_effect(ctx, service, key, outcome)
-    else:
-        ENDS[machine](ctx, owner, key, outcome)
+    ENDS[machine](ctx, owner, key, outcome)
 
 
 def _usage(ctx: Context, event: UsageObserved) -> None:
@@ -274,16 +264,16 @@ def _again(ctx: Context, key: str) -> None:
 TIMERS: dict[str, Callable[[Context, str], None]] = {
     MACHINE: _again,
     power.MACHINE: power.on_timer,
-    executors.MACHINE: _executor_timer,
+    EXECUTORS.machine: EXECUTORS.on_timer,
     jobs.MACHINE: jobs.on_timer,
     queue.MACHINE: queue.on_timer,
     tombstones.MACHINE: tombstones.on_timer,
-    tasks.MACHINE: batches.on_timer,
+    TASKS.machine: batches.on_timer,
     planning.MACHINE: planning.on_timer,
     drafts.MACHINE: drafts.on_timer,
     dispatch_list.MACHINE: dispatch_list.on_timer,
     starvation.MACHINE: starvation.on_timer,
-    services.MACHINE: services.on_timer,
+    SERVICES.machine: SERVICES.on_timer,
     move_records.MACHINE: migrations.on_timer,
     drain.MACHINE: drain.on_timer,
     cycle_runs.MACHINE: cycle_runs.on_timer,
@@ -303,7 +293,9 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
 ENDS: dict[str, Callable[[Context, str, str, Outcome], None]] = {
     power.MACHINE: power.on_effect,
     tombstones.MACHINE: tombstones.on_effect,
-    tasks.MACHINE: tasks.on_effect,
+    EXECUTORS.machine: EXECUTORS.on_effect,
+    SERVICES.machine: SERVICES.on_effect,
+    TASKS.machine: TASKS.on_effect,
     move_records.MACHINE: migrations.on_effect,
     adopt.MACHINE: adopt.on_effect,
     copies.MACHINE: copies.on_effect,

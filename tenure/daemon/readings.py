@@ -9,7 +9,8 @@ from typing import Any
 
 from tenure.api.views.readings import ChoiceView, CopyView, ReadingView
 from tenure.api.views.render import render
-from tenure.core.attempts import executors, tasks
+from tenure.core.attempts.executors import block_file
+from tenure.core.attempts.tasks import stage_of
 from tenure.core.batches import planning
 from tenure.core.blocks import external, replicas
 from tenure.core.datasets import prefetching
@@ -24,7 +25,7 @@ from tenure.model.reading import DatasetInput, Reading
 
 def explain(ctx: Context, task: Task) -> dict[str, Any]:
     """Return what a task reads and why there; ``choices`` are the cheapest nodes as things are."""
-    stage = tasks.stage_of(ctx, task)
+    stage = stage_of(ctx, task)
     found: dict[str, Any] = {
         "task": task.index,
         "state": task.state.value,
@@ -60,7 +61,7 @@ def silence(ctx: Context, task: Task) -> str:
 
 def _reason(ctx: Context, task: Task) -> str:
     """Say in a sentence why a task is where it is."""
-    stage = tasks.stage_of(ctx, task)
+    stage = stage_of(ctx, task)
     awaited = silence(ctx, task)
     if awaited:
         return f"it waits {awaited}"
@@ -92,7 +93,7 @@ def _waits_for_hdfs(ctx: Context, key: str, wait: task_inputs.Wait | None) -> st
 
 def _waits(ctx: Context, task: Task) -> str:
     """Say what a task waits for."""
-    stage = tasks.stage_of(ctx, task)
+    stage = stage_of(ctx, task)
     wait = task_inputs.look_at(ctx, stage, task)
     if stage.dataset is not None and stage.dataset.is_external:
         return _waits_for_hdfs(ctx, stage.dataset.id, wait)
@@ -148,7 +149,7 @@ def _block(
     places = () if block is None else replicas.offered(ctx, block)
     return {
         "number": number,
-        "file": f"{INPUT_FOLDER}/{executors.block_file(job.spec, number)}",
+        "file": f"{INPUT_FOLDER}/{block_file(job.spec, number)}",
         "reading": _reading(reading),
         "copies": _copies(places),
         "choices": [render(ChoiceView, one) for one in executor_inputs.choices(ctx, given, number)],

@@ -142,6 +142,19 @@ class Service:
     version: int = 0
 
     @property
+    def key(self) -> str:
+        return self.id
+
+    @property
+    def attempt(self) -> int:
+        return self.incarnation
+
+    @property
+    def container_name(self) -> str:
+        """Return the engine's name for it, which all incarnations have."""
+        return self.name
+
+    @property
     def reserved(self) -> Resources:
         """Return what the body reserves for good: Docker's MemoryReservation."""
         host = self.body.get("HostConfig") or {}

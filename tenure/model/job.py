@@ -183,6 +183,11 @@ class Job:
         return self.state in JOB_TERMINAL
 
     @property
+    def is_ending(self) -> bool:
+        """Whether what is left of it is to be stopped."""
+        return self.is_cancelling or self.is_failing
+
+    @property
     def is_estimated(self) -> bool:
         """Whether anybody knows how long it takes; jobs stored before know it by their spec."""
         if self.estimate.local_us:

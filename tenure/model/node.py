@@ -202,6 +202,11 @@ class Node:
         return self.spec.capacity is not None or bool(self.engine_id) or self.capacity.cpu_m > 0
 
     @property
+    def is_reachable(self) -> bool:
+        """Whether effects can be sent to its engine."""
+        return self.power is Power.ON and self.reach is Reach.OK
+
+    @property
     def is_fenced(self) -> bool:
         """Whether nothing of ours can run there: off for certain, or an operator's word (no ID)."""
         return self.power is Power.OFF or not self.engine_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.core.services import services
+from tenure.core.services.services import NO_ROOM
 from tenure.model.events import UsageObserved
 from tests.unit.core.bench import SIZE, SMALL, Bench, node
 
@@ -39,5 +39,5 @@ def test_all_that_fit_are_placed_when_there_is_room() -> None:
     bench.configure(node("a", "nursery"), node("b", "nursery"))
     bench.connect("b")
     assert len(bench.state.ctx.services_on("b")) == FIT
-    waiting = [s for s in bench.tables.services.values() if s.reason == services.NO_ROOM]
+    waiting = [s for s in bench.tables.services.values() if s.reason == NO_ROOM]
     assert len(waiting) == 20 - FIT

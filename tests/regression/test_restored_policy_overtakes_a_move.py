@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tenure.core.lifecycle import restore
-from tenure.core.services import services
+from tenure.core.services.services import body_of
 from tenure.model.container import Step
 from tenure.model.events import Configured, NodeConnected, SubmitPlan, Tick
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -25,7 +25,7 @@ from tests.unit.core.lifecycle.test_core_cycle_runs import NODES, Cycle
 
 def running(bench: Bench, service: Any) -> ContainerFacts:
     turn, policy = service.incarnation, service.restart_policy
-    body = services.body_of(bench.state.ctx, service, turn, policy)
+    body = body_of(bench.state.ctx, service, turn, policy)
     return ContainerFacts(service.engine_id, service.name, IMAGE, "running", body["Labels"])
 
 

@@ -13,7 +13,6 @@ from tenure.core.state.context import Context
 from tenure.model.container import Tombstone
 from tenure.model.effects import Relist, RetireContainer
 from tenure.model.facts import ContainerFacts
-from tenure.model.node import Power, Reach
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
 from tenure.model.units import US
@@ -29,6 +28,12 @@ REMEDY = (
 MAX_DOUBLINGS = 5
 
 
+def is_reachable(ctx: Context, name: str) -> bool:
+    """Whether effects can be sent to the node's engine now."""
+    node = ctx.tables.nodes.get(name)
+    return node is not None and node.is_reachable
+
+
 def condemn(ctx: Context, tombstone: Tombstone) -> None:
     """Have a copy stopped, its log kept if asked for, and removed."""
     if tombstone.id in ctx.tables.tombstones:
@@ -38,13 +43,18 @@ def condemn(ctx: Context, tombstone: Tombstone) -> None:
     dig(ctx, ctx.put_tombstone(replace(tombstone, created_us=ctx.now_us, changed_us=ctx.now_us)))
 
 
+def may_run(ctx: Context, owner: str, turn: int | None = None) -> bool:
+    """Whether a copy of an owner may still run that must not, or that of one ``turn``."""
+    found = (one for one in ctx.tombstones_of(owner) if turn in (None, one.turn))
+    return any(tombstone.may_run for tombstone in found)
+
+
 def dig(ctx: Context, tombstone: Tombstone) -> None:
     """Send the removal of a copy, if its engine can be reached and none is under way.
 
     Where its engine id was never learned a listing has to tell it, or that there is no such copy.
     """
-    node = ctx.tables.nodes.get(tombstone.node)
-    if tombstone.effect or node is None or node.reach is not Reach.OK or node.power is not Power.ON:
+    if tombstone.effect or not is_reachable(ctx, tombstone.node):
         return
     if not tombstone.engine_id:
         # by name a removal that comes late would hit the successor, which has the same name

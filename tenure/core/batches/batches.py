@@ -13,7 +13,7 @@ from bisect import insort
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tenure.core.attempts import tasks, tasks_of_node
+from tenure.core.attempts.tasks import TASKS, stage_of
 from tenure.core.batches import planning
 from tenure.core.dispatch import backoff, dispatch_list, input_replicas, planned_starts, task_inputs
 from tenure.core.nodes import harvestable
@@ -188,7 +188,7 @@ def review_touched(ctx: Context) -> None:
     """
     touched, ctx.notices.tasks = sorted(ctx.notices.tasks), set()
     for key in touched:
-        task = None if ctx.is_quarantined(tasks.MACHINE, key) else ctx.tables.tasks.get(key)
+        task = None if ctx.is_quarantined(TASKS.machine, key) else ctx.tables.tasks.get(key)
         if task is not None and task.batch in ctx.tables.batches:
             is_end = task.state is S.DONE and not _stage_tasks(ctx, task).undone
             if task.state is S.PENDING:
@@ -196,7 +196,7 @@ def review_touched(ctx: Context) -> None:
             if is_end or task.state is S.PENDING:
                 dispatch_list.stir(ctx)
             _judge(ctx, task)
-            tasks.advance(ctx, ctx.tables.tasks[key])
+            TASKS.advance(ctx, ctx.tables.tasks[key])
     for batch in sorted({key.partition("/")[0] for key in touched}):
         review(ctx, batch)
 
@@ -240,16 +240,16 @@ def _wind_down(ctx: Context, batch: Batch) -> None:
     input_replicas.release(ctx, batch)
     tasks_by_stage = [ctx.index.tasks_by_stage[batch.id, stage.name] for stage in batch.spec.stages]
     if ctx.work.is_spent and any(stage_tasks.open for stage_tasks in tasks_by_stage):
-        ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
+        ctx.arm(ctx.now_us, TASKS.machine, batch.id)
         return  # each task of it that ends has it reviewed: nothing is sorted for that
     for stage_tasks in tasks_by_stage:
         for index in sorted(stage_tasks.open):
             if ctx.work.is_spent:
-                ctx.arm(ctx.now_us, tasks.MACHINE, batch.id)
+                ctx.arm(ctx.now_us, TASKS.machine, batch.id)
                 return
             task = ctx.tables.tasks[f"{batch.id}/{index}"]
             ctx.work.spend(work_limits.END if not task.node else work_limits.PLACE)
-            tasks.abandon(ctx, task, batch.reason)
+            TASKS.abandon(ctx, task, batch.reason)
     if ctx.index.tombstoned.get(batch.id):
         return
     state = B.CANCELLED if batch.is_cancelling else B.FAILED
@@ -291,7 +291,7 @@ def _give_way(ctx: Context, name: str) -> None:
     if node is None:
         return
     if not harvestable.is_said_to_lend(node):
-        tasks_of_node.evict(ctx, name, "its node lends no more")  # nobody protects its owners
+        TASKS.evict(ctx, name, "its node lends no more")  # nobody protects its owners
         return
     short = harvestable.look_at(ctx, node).short_bytes
     if short <= 0:
@@ -301,8 +301,8 @@ def _give_way(ctx: Context, name: str) -> None:
     for task in sorted(here, key=lambda t: (t.started_us or ctx.now_us, t.index), reverse=True):
         if short <= 0:
             return
-        short -= tasks.stage_of(ctx, task).request.memory_bytes
-        tasks.reclaim(ctx, task, "its node's owners need the memory")
+        short -= stage_of(ctx, task).request.memory_bytes
+        TASKS.reclaim(ctx, task, "its node's owners need the memory")
 
 
 def _serve(ctx: Context, batch: Batch) -> None:
@@ -332,7 +332,7 @@ def _place_where_free(ctx: Context, batch: Batch, stage: StageSpec) -> None:
         # on another node than the one it had to leave, where there is one
         turn = int(len(seats) > 1 and seats[0][-1] == task.shunned)
         node = ctx.tables.nodes[seats.pop(turn)[-1]]
-        tasks.place(ctx, task, node)
+        TASKS.place(ctx, task, node)
         again = harvestable.seat(ctx, stage, node)
         if again is not None and dispatch_list.is_left(ctx, stage, node):
             insort(seats, again)
@@ -353,4 +353,4 @@ def rearm(ctx: Context) -> None:
             if task.state in TASK_OVER or task.node:
                 ctx.notices.tasks.add(task.key)
             if task.retry_us > ctx.now_us:
-                ctx.arm(task.retry_us, tasks.MACHINE, task.key)
+                ctx.arm(task.retry_us, TASKS.machine, task.key)

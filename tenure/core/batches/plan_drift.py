@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts.tasks import stage_of
 from tenure.core.dispatch import dispatch_list
 from tenure.core.dispatch.dispatch_list import Entry, Key
 from tenure.core.nodes import harvestable
@@ -79,7 +79,7 @@ def _is_stuck(ctx: Context, node: Node, slack_us: int) -> bool:
     if not ahead:
         return False
     task = ctx.tables.tasks[ahead[0]]
-    lasts_us = harvestable.task_us(tasks.stage_of(ctx, task), node)
+    lasts_us = harvestable.task_us(stage_of(ctx, task), node)
     return ctx.now_us > task.start_us + slack_us + lasts_us // 2
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.attempts import tasks_of_node
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.batches import starvation
 from tenure.core.state.context import Context
 from tenure.model.events import GuardSeen, HarvestReported
@@ -34,10 +34,10 @@ def reported(ctx: Context, event: HarvestReported) -> None:
     for action in kills:
         ctx.publish("harvest.kill", event.node, **_shown(action))
         if action.is_done:
-            tasks_of_node.on_kill(ctx, event.node, action)
+            TASKS.on_kill(ctx, event.node, action)
     for action in (action for action in fresh if action.kind == "oom"):
         ctx.publish("harvest.oom", event.node, **_shown(action))
-        tasks_of_node.on_kill(ctx, event.node, action)
+        TASKS.on_kill(ctx, event.node, action)
     for kind in ("quota", "soft_memory"):
         if moves := [action for action in fresh if action.kind == kind]:
             _publish_moves(ctx, event.node, moves)

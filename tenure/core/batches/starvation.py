@@ -11,7 +11,7 @@ when.
 
 from __future__ import annotations
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts.tasks import TASKS, stage_of
 from tenure.core.nodes import harvestable
 from tenure.core.nodes.harvestable import Starved
 from tenure.core.state import work_limits
@@ -43,13 +43,13 @@ def on_timer(ctx: Context, key: str) -> None:
     running = [task for task in ctx.tasks_on(key) if task.state is TaskState.RUNNING]
     room: dict[tuple[str, str], int] = {}
     for task in sorted(running, key=lambda t: (t.started_us or 0, t.index), reverse=True):
-        stage = tasks.stage_of(ctx, task)
+        stage = stage_of(ctx, task)
         if (task.batch, task.stage) not in room:
             room[task.batch, task.stage] = _room_for(ctx, stage, len(running))
         left = room[task.batch, task.stage]
         if left > 0 and _is_worth_it(ctx, task, stage):
             room[task.batch, task.stage] = left - 1
-            tasks.reclaim(ctx, task, "its node had no CPU for it for long, and others have")
+            TASKS.reclaim(ctx, task, "its node had no CPU for it for long, and others have")
             ctx.work.spend(work_limits.PLACE)
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts import tombstones
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import StageTasks
 from tenure.model.batch import Task
@@ -38,9 +39,9 @@ def free(
 
 def is_held(ctx: Context, task: Task) -> bool:
     """Whether a task's pause lasts, something of its last attempt may run, or it is left alone."""
-    if ctx.is_quarantined(tasks.MACHINE, task.key):
+    if ctx.is_quarantined(TASKS.machine, task.key):
         return True
-    return ctx.now_us < task.retry_us or any(g.may_run for g in ctx.tombstones_of(task.key))
+    return ctx.now_us < task.retry_us or tombstones.may_run(ctx, task.key)
 
 
 def release(ctx: Context, task: Task) -> None:

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts.tasks import TASKS, stage_of
 from tenure.core.datasets import prefetch_inputs
 from tenure.core.dispatch import backoff, planner_inputs, shuffle_sizes
 from tenure.core.nodes import harvestable
@@ -132,7 +132,7 @@ def _reconcile(ctx: Context, name: str) -> None:
             _drop(dispatch, entry, len(there))
     for rest in lying.values():
         for task in rest:
-            tasks.withdraw(ctx, task)
+            TASKS.withdraw(ctx, task)
             ctx.work.spend(work_limits.PLACE)
     ctx.work.spend(work_limits.ENTRY * len(entries))
     _sort_in(ctx, name, [entry for entry in entries if entry.count])
@@ -277,7 +277,7 @@ class _Turn:
             return
         for key in harvestable.look_at(ctx, node).ahead:
             task = ctx.tables.tasks[key]
-            stage = tasks.stage_of(ctx, task)
+            stage = stage_of(ctx, task)
             if task.state is not TaskState.READY:
                 continue
             if not has_room(ctx, node, stage, task.start_us):
@@ -338,7 +338,7 @@ class _Turn:
             task = self._next(entry, node.name)
             if task is None:
                 return
-            tasks.place(ctx, replace(task, start_us=entry.at_us, is_ahead=not begins), node)
+            TASKS.place(ctx, replace(task, start_us=entry.at_us, is_ahead=not begins), node)
             ctx.work.spend(work_limits.PLACE)
             if begins:
                 _count(ctx, task, node.name)
@@ -411,7 +411,7 @@ def is_left(ctx: Context, stage: StageSpec, node: Node) -> bool:
     next_ = sorted(open_, key=lambda entry: entry.at_us)[:NEXT_STARTS]
     before = [entry for entry in next_ if entry.at_us < ctx.now_us + run_us]
     here = [task for task in ctx.tasks_on(node.name) if before and not task.is_ahead]
-    ends = [(planner_inputs.end_us(ctx, task), tasks.stage_of(ctx, task).request) for task in here]
+    ends = [(planner_inputs.end_us(ctx, task), stage_of(ctx, task).request) for task in here]
     spare, planned = harvestable.spare_on(ctx, node, run_us), Resources()
     for entry in before:
         planned += batches[entry.batch].spec.stage(entry.stage).request.scaled(entry.count)

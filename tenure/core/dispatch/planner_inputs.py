@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts.tasks import stage_of
 from tenure.core.blocks import replicas
 from tenure.core.capacity import forecasts
 from tenure.core.datasets import prefetch_inputs
@@ -291,7 +291,7 @@ def offer_of(ctx: Context, node: Node, until_us: int) -> Offer:
 def end_us(ctx: Context, task: Task) -> int:
     """Return when a task that has its node is expected to end."""
     node, now_us = ctx.tables.nodes[task.node], ctx.now_us
-    lasts_us = harvestable.task_us(tasks.stage_of(ctx, task), node)
+    lasts_us = harvestable.task_us(stage_of(ctx, task), node)
     if task.state in PREPARING:
         return now_us + lasts_us
     if task.state in EXITED or task.state is not TaskState.RUNNING or task.started_us is None:

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts.tasks import TASKS, count_remote, stage_of
 from tenure.core.blocks import external, pins, replicas
 from tenure.core.datasets import copies, prefetch_inputs, prefetching, reads
 from tenure.core.dispatch import backoff, dispatch_list, input_replicas
@@ -262,8 +262,8 @@ def begin(ctx: Context, wait: Wait, here: Location, fit: Fit, room: Room) -> Non
     is_ahead = prefetching.on_read(ctx, wait.block, here)
     reading = Reading(here.tier, here.kind, here.path, fit.cost, is_brought, is_ahead)
     if is_brought:
-        tasks.count_remote(ctx, task)
-    tasks.place(ctx, replace(task, reading=reading), node)
+        count_remote(ctx, task)
+    TASKS.place(ctx, replace(task, reading=reading), node)
     ctx.prefetches.reads[reading.word] += 1
 
 
@@ -295,7 +295,7 @@ def _reach(ctx: Context, stage: StageSpec, wait: Wait, fit: Fit) -> bool:
     ctx.prefetches.patience_us.pop(task.key, None)
     dataset = ctx.tables.datasets[wait.block.dataset]
     reading = external.reading_of(ctx, dataset, wait.block, here, fit.cost)
-    tasks.place(ctx, replace(task, reading=reading), node)
+    TASKS.place(ctx, replace(task, reading=reading), node)
     ctx.prefetches.reads[reading.word] += 1
     return True
 
@@ -308,7 +308,7 @@ def _is_worth_waiting(ctx: Context, stage: StageSpec, wait: Wait, node: Node) ->
     soonest_us = ctx.now_us + min(_frees_us(ctx, stage, place.node) for place in wait.places)
     if ctx.now_us >= until_us or soonest_us >= until_us:
         return False
-    ctx.arm(min(until_us, max(soonest_us, ctx.now_us + US)), tasks.MACHINE, wait.task.key)
+    ctx.arm(min(until_us, max(soonest_us, ctx.now_us + US)), TASKS.machine, wait.task.key)
     return True
 
 
@@ -340,7 +340,7 @@ def _is_sooner_elsewhere(ctx: Context, stage: StageSpec, wait: Wait, node: Node)
     bring_us = prefetch_inputs.bring_us(wait.block.length, min(speed, link))
     waits_us = min(_frees_us(ctx, stage, place.node) for place in wait.places)
     if waits_us <= bring_us:
-        ctx.arm(ctx.now_us + max(US, waits_us), tasks.MACHINE, wait.task.key)
+        ctx.arm(ctx.now_us + max(US, waits_us), TASKS.machine, wait.task.key)
     return waits_us <= bring_us
 
 
@@ -362,13 +362,13 @@ def _frees_us(ctx: Context, stage: StageSpec, name: str) -> int:
     ends_us = []
     for task in ctx.tasks_on(name):
         begun_us = task.changed_us if task.started_us is None else task.started_us
-        ends_us.append(begun_us + harvestable.task_us(tasks.stage_of(ctx, task), node) - ctx.now_us)
+        ends_us.append(begun_us + harvestable.task_us(stage_of(ctx, task), node) - ctx.now_us)
     return max(0, min(ends_us)) if ends_us else FOREVER_US
 
 
 def choices(ctx: Context, task: Task) -> list[Choice]:
     """Return the nodes on which a task would read cheapest as things are now, free or not."""
-    stage = tasks.stage_of(ctx, task)
+    stage = stage_of(ctx, task)
     wait = look_at(ctx, stage, task)
     if wait is None:
         return []

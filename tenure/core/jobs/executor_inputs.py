@@ -241,7 +241,7 @@ def _rest(ctx: Context, waiting: Iterable[str], dealt: Iterable[str]) -> None:
 
 def _is_awaited(executor: Executor, job: Job) -> bool:
     """Whether an executor waits for its copies to be chosen."""
-    is_ending = job.is_over or job.is_cancelling or job.is_failing
+    is_ending = job.is_over or job.is_ending
     is_placed = executor.state is ExecutorState.PLACED and bool(executor.node)
     return is_placed and not is_ending and not executor.readings
 

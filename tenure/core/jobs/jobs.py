@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.attempts import executors
+from tenure.core.attempts import tombstones
+from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.blocks import pins
 from tenure.core.capacity import room, run_times, snapshots
 from tenure.core.jobs import (
@@ -231,7 +232,7 @@ def cancel(ctx: Context, command: CancelJob) -> None:
 
 def fail(ctx: Context, job: Job, exit_code: int | None, reason: str) -> None:
     """Begin to end a job as failed; its other executors are stopped first."""
-    if job.is_over or job.is_failing or job.is_cancelling or spark_application.has_ended(ctx, job):
+    if job.is_over or job.is_ending or spark_application.has_ended(ctx, job):
         return
     ctx.put_job(replace(job, is_failing=True, exit_code=exit_code, reason=reason))
     ctx.publish("job.failing", job.id, name=job.spec.name, reason=reason)
@@ -250,16 +251,16 @@ def review(ctx: Context, key: str) -> None:
     if lost:
         fail(ctx, job, None, lost)
         job = ctx.tables.jobs[key]
-    if not (job.is_cancelling or job.is_failing):
+    if not job.is_ending:
         _retry(ctx, job)
         spark_application.regroup(ctx, ctx.tables.jobs[key])
         _progress(ctx, ctx.tables.jobs[key])
     job = ctx.tables.jobs[key]
-    if job.is_cancelling or job.is_failing:
+    if job.is_ending:
         _wind_down(ctx, job)
         return
     for executor in ctx.executors_of(key):
-        executors.advance(ctx, executor, job)
+        EXECUTORS.advance(ctx, executor, job)
 
 
 def _retry(ctx: Context, job: Job) -> None:
@@ -275,8 +276,7 @@ def _retry(ctx: Context, job: Job) -> None:
             why = executor.note or f"exit code {executor.exit_code}"
             fail(ctx, job, executor.exit_code, f"executor {executor.index}: {why}")
             return
-        is_ready = executors.is_node_ready(ctx.tables.nodes.get(executor.node))
-        executors.renew(ctx, executor, node=executor.node if is_ready else "")
+        EXECUTORS.renew(ctx, executor)
 
 
 def _progress(ctx: Context, job: Job) -> None:
@@ -309,9 +309,9 @@ def _succeed(ctx: Context, job: Job) -> None:
 def _wind_down(ctx: Context, job: Job) -> None:
     for executor in ctx.executors_of(job.id):
         if not executor.is_over:
-            executors.abandon(ctx, executor, job.reason)
+            EXECUTORS.abandon(ctx, executor, job.reason)
     for executor in ctx.executors_of(job.id):
-        if any(tombstone.may_run for tombstone in ctx.tombstones_of(executor.key)):
+        if tombstones.may_run(ctx, executor.key):
             return
     state = JobState.CANCELLED if job.is_cancelling else JobState.FAILED
     to(ctx, replace(ctx.tables.jobs[job.id], finished_us=ctx.now_us), state)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.attempts import executors
+from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.capacity import room, snapshots
 from tenure.core.capacity.snapshots import Scene
 from tenure.core.jobs import locality_preference, queue_plan, slow_decisions, start
@@ -122,7 +122,7 @@ def _house(ctx: Context) -> None:
         if ctx.is_quarantined("job", key):
             continue
         is_lodger = job is not None and job.state in UNDER_WAY
-        if job is not None and is_lodger and not (job.is_failing or job.is_cancelling):
+        if job is not None and is_lodger and not job.is_ending:
             for executor in _homeless(ctx, key):
                 _house_one(ctx, job, executor)
         if not is_lodger or not _homeless(ctx, key):
@@ -142,10 +142,10 @@ def _house_one(ctx: Context, job: Job, executor: Executor) -> None:
         ctx.own(start.Reasons).by_job[job.id] = f"executor {executor.index}: {answer.reason}"
         capacity_probes.hear_job(ctx, job)
         if job.avoid and not _may_ever_fit(ctx, job):
-            to = executors.to(ctx, executor, ExecutorState.ABANDONED, finished_us=ctx.now_us)
+            to = EXECUTORS.to(ctx, executor, ExecutorState.ABANDONED, finished_us=ctx.now_us)
             ctx.publish("executor.lost", to.key, node="", note=to.note)
         return
     head = Head(job, ask, snapshots.scene(ctx), answer)
     node = locality_preference.choose(ctx, head, executor.blocks).answer.counts[0][0]
-    executors.place(ctx, executor, node)
+    EXECUTORS.place(ctx, executor, node)
     power.want_on(ctx, node, f"executor {executor.index} of {job.spec.name}")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.attempts import executors, spark_bodies
+from tenure.core.attempts import spark_bodies, tombstones
+from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.state.context import Context
 from tenure.model.job import Executor, ExecutorState, Job
 
@@ -27,9 +28,9 @@ def dismiss(ctx: Context, job: Job) -> bool:
     """Stop the executors of an application that ended; return whether none can be running."""
     for executor in ctx.executors_of(job.id):
         if not executor.is_over:
-            executors.abandon(ctx, executor, ENDED)
+            EXECUTORS.abandon(ctx, executor, ENDED)
     crew = ctx.executors_of(job.id)
-    return not any(tombstone.may_run for e in crew for tombstone in ctx.tombstones_of(e.key))
+    return not any(tombstones.may_run(ctx, executor.key) for executor in crew)
 
 
 def judged(executor: Executor, job: Job) -> Executor:
@@ -50,9 +51,7 @@ def regroup(ctx: Context, job: Job) -> None:
 
 def _again(ctx: Context, executor: Executor) -> None:
     if not executor.is_over:
-        executors.abandon(ctx, executor, BEGAN_AGAIN)
+        EXECUTORS.abandon(ctx, executor, BEGAN_AGAIN)
     elif executor.state is ExecutorState.ABANDONED:
         return  # it has no next attempt: its job fails
-    is_ready = executors.is_node_ready(ctx.tables.nodes.get(executor.node))
-    over = ctx.tables.executors[executor.key]
-    executors.renew(ctx, over, node=executor.node if is_ready else "")
+    EXECUTORS.renew(ctx, ctx.tables.executors[executor.key])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.attempts import executors
+from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.capacity import room
 from tenure.core.nodes import power
 from tenure.core.state.context import Context
@@ -60,7 +60,7 @@ def place(ctx: Context, job: Job, answer: Placed, *, decision: str = "") -> None
     """
     spread = [name for name, count in answer.counts for _ in range(count)]
     for executor, node in zip(ctx.executors_of(job.id), spread, strict=True):
-        executors.place(ctx, executor, node)
+        EXECUTORS.place(ctx, executor, node)
     end = ctx.now_us + answer.delay_us + answer.run_us
     job = replace(job, mode=answer.mode, placed_us=ctx.now_us, end_estimate_us=end)
     job = replace(job, decision=decision)

@@ -13,18 +13,20 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tenure.core.attempts import executors, spark_bodies, tasks, tombstones
+from tenure.core.attempts import spark_bodies
+from tenure.core.attempts.executors import EXECUTORS
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.blocks import pins
 from tenure.core.capacity import ledger, room
 from tenure.core.jobs import jobs
-from tenure.core.services import services
 from tenure.core.services.migration import eligibility, move_records
 from tenure.core.services.migration.admission import Arming
 from tenure.core.services.migration.steps import is_committed
+from tenure.core.services.services import LATE_US, SERVICES
 from tenure.core.state.context import GONE_SERVICE, UNPLACED_SERVICE, Context
 from tenure.core.state.owned import Owned
 from tenure.model.batch import TaskState
-from tenure.model.container import ContainerState, Migration, Service, Step, Tombstone
+from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.effects import SetRestartPolicy
 from tenure.model.facts import ContainerFacts
 from tenure.model.job import Executor, ExecutorState, Job, JobState
@@ -78,7 +80,7 @@ def all_copies(ctx: Context) -> dict[str, int]:
             tally[_service(ctx, service, seen.get(service.id, []))] += 1
     for key in sorted(ctx.index.open_jobs):
         job = ctx.tables.jobs[key]
-        if not (job.is_cancelling or job.is_failing):
+        if not job.is_ending:
             tally.update(_job(ctx, job, seen))  # += would drop the zeros
     _tasks(ctx, seen)
     tables = ctx.tables
@@ -123,7 +125,7 @@ def _job(ctx: Context, job: Job, seen: dict[str, list[Sighting]]) -> Counter[str
 
 def _adopt_executor(ctx: Context, executor: Executor, copy: Sighting) -> None:
     """Make the record that of the copy; how it ended, if it did, the next listing tells."""
-    ledger.end_stay(ctx, executors.stay_of(executor))
+    ledger.end_stay(ctx, EXECUTORS.stay_of(executor))
     adopted = ctx.put_executor(
         replace(
             spark_bodies.adopted(pins.adopted(ctx, executor, copy.facts), copy.facts),
@@ -142,7 +144,7 @@ def _adopt_executor(ctx: Context, executor: Executor, copy: Sighting) -> None:
             suspect_us=0,
         )
     )
-    ledger.begin_stay(ctx, executors.stay_of(adopted), adopted.node, adopted.job)
+    ledger.begin_stay(ctx, EXECUTORS.stay_of(adopted), adopted.node, adopted.job)
     ctx.publish("executor.adopted", adopted.key, node=adopted.node, attempt=adopted.attempt)
 
 
@@ -166,32 +168,16 @@ def _executor_anew(ctx: Context, executor: Executor, copy: Sighting | None) -> N
     tombstone is waited for.
     """
     if copy is not None:
-        _condemn_created(ctx, executor, copy)
+        there = replace(executor, node=copy.node, engine_id=copy.facts.engine_id)
+        there = replace(there, attempt=copy.turn, state=ExecutorState.CREATED)
+        EXECUTORS.condemn(ctx, there, may_run=True)
     if executor.state is ExecutorState.PLACED:
-        executors.unplace(ctx, executor)
+        EXECUTORS.unplace(ctx, executor, NO_TRACE)
     else:
         # what the restore cost is not the executor's mishap
-        executors.lose(ctx, replace(executor, mishaps=0), NO_TRACE, is_elsewhere=True)
+        EXECUTORS.lose(ctx, replace(executor, mishaps=0), NO_TRACE)
     fresh = ctx.tables.executors[executor.key]
     ctx.put_executor(replace(fresh, attempt=fresh.attempt + SKIPPED_TURNS))
-
-
-def _condemn_created(ctx: Context, executor: Executor, copy: Sighting) -> None:
-    key = f"{executor.key}/{copy.turn}"
-    tombstone = Tombstone(
-        id=key,
-        node=copy.node,
-        owner=executor.key,
-        turn=copy.turn,
-        name=copy.facts.name,
-        engine_id=copy.facts.engine_id,
-        created_us=ctx.now_us,
-        may_run=True,
-        request=ctx.tables.jobs[executor.job].spec.request,
-        grace_s=ctx.params.grace_stop_s,
-        logs_key=key,
-    )
-    tombstones.condemn(ctx, tombstone)
 
 
 def _begun(ctx: Context, job: Job) -> None:
@@ -213,9 +199,9 @@ def _tasks(ctx: Context, seen: dict[str, list[Sighting]]) -> None:
             if task.state in (TaskState.DONE, TaskState.FAILED):
                 continue
             for copy in seen.get(task.key, []):
-                turn = replace(task, node=copy.node, attempt=copy.turn)
-                turn = replace(turn, engine_id=copy.facts.engine_id)
-                tasks.condemn(ctx, turn, may_run=not copy.has_ended)
+                there = replace(task, node=copy.node, engine_id=copy.facts.engine_id)
+                there = replace(there, attempt=copy.turn, state=TaskState.CREATED)
+                TASKS.condemn(ctx, there, may_run=not copy.has_ended)
             anew = replace(task, node="", engine_id="", effect="", is_unsure=False)
             anew = replace(anew, state=TaskState.PENDING, attempt=task.attempt + SKIPPED_TURNS)
             ctx.put_task(replace(anew, changed_us=ctx.now_us))
@@ -235,7 +221,7 @@ def _close(ctx: Context, move: Migration) -> None:
         move_records.put(ctx, move, Step.ROLLED_BACK, reason="restored", finished_us=ctx.now_us)
     service = ctx.tables.services[move.container]
     if service.state is C.MOVING:
-        services.to(ctx, service, move.end_state)
+        SERVICES.to(ctx, service, move.end_state)
 
 
 def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
@@ -261,8 +247,9 @@ def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
     for copy in copies:
         if copy is not chosen and not (copy.facts.is_running or copy.has_ended):
             # its engine may have died while it started it, and hold a process that it does not show
-            where = copy.node, copy.facts.engine_id, copy.turn
-            services.condemn(ctx, ctx.tables.services[service.id], where, may_run=True)
+            there = replace(service, node=copy.node, engine_id=copy.facts.engine_id)
+            there = replace(there, incarnation=copy.turn, state=C.CREATED)
+            SERVICES.condemn(ctx, there, may_run=True)
     return "adopted"
 
 
@@ -271,7 +258,7 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
     # the files of one that ran elsewhere
     is_fresh = state in eligibility.AT_REST and not copy.has_ended
     if is_elsewhere:
-        ledger.end_stay(ctx, services.stay_of(service))
+        ledger.end_stay(ctx, SERVICES.stay_of(service))
     adopted = ctx.put_service(
         replace(
             service,
@@ -291,7 +278,7 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
             reason="",
         )
     )
-    ledger.begin_stay(ctx, services.stay_of(adopted), adopted.node, "")
+    ledger.begin_stay(ctx, SERVICES.stay_of(adopted), adopted.node, "")
     if is_elsewhere:
         turn = adopted.incarnation
         ctx.publish("container.adopted", adopted.id, node=adopted.node, incarnation=turn)
@@ -307,14 +294,14 @@ def _without_trace(ctx: Context, service: Service) -> str:
     elif service.state in (C.CREATING, C.CREATED, C.STARTING) or may_be_elsewhere:
         _service_anew(ctx, service)
     elif service.node in ctx.own(Sightings).by_node:
-        ledger.end_stay(ctx, services.stay_of(service))
-        services.to(ctx, service, C.REMOVED, reason=NO_TRACE)
+        ledger.end_stay(ctx, SERVICES.stay_of(service))
+        SERVICES.to(ctx, service, C.REMOVED, reason=NO_TRACE)
         return "gone"
     return "begun_anew"
 
 
 def _service_anew(ctx: Context, service: Service) -> None:
-    services.again(ctx, replace(service, tries=0), NO_TRACE)
+    SERVICES.lose(ctx, replace(service, tries=0), NO_TRACE)
     _skip_turns(ctx, ctx.tables.services[service.id])
 
 
@@ -357,7 +344,7 @@ def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
     ctx.own(Arming).services.discard(key)
     service = ctx.tables.services.get(key)
     if isinstance(outcome, Unknown) and service is not None:
-        ctx.put_service(replace(service, late_us=ctx.now_us + services.LATE_US))
+        ctx.put_service(replace(service, late_us=ctx.now_us + LATE_US))
     if isinstance(outcome, Done) and service is not None and service.is_disarmed:
         ctx.put_service(replace(service, is_disarmed=False))
     is_absent = isinstance(outcome, Refused) and outcome.code == "no_such_container"

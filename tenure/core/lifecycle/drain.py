@@ -14,12 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tenure.core.attempts import executors, tasks_of_node
+from tenure.core.attempts.executors import EXECUTORS
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.lifecycle import drain_plan
 from tenure.core.nodes import capacity_probes, off_vetoes
 from tenure.core.nodes.off_vetoes import Asks
-from tenure.core.services import services
 from tenure.core.services.migration import admission
+from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
 from tenure.core.state.transitions import may_go
@@ -235,9 +236,9 @@ def _due_us(ctx: Context, node: str) -> int:
 
 
 def _look(ctx: Context, drain: Drain) -> None:
-    services.unplace_unsent(ctx, drain.node, f"node {drain.node} is drained")
-    executors.unplace_unsent(ctx, drain.node)
-    tasks_of_node.evict(ctx, drain.node, "its node is drained")
+    SERVICES.unplace_unsent(ctx, drain.node, f"node {drain.node} is drained")
+    EXECUTORS.unplace_unsent(ctx, drain.node, f"node {drain.node} is drained")
+    TASKS.evict(ctx, drain.node, "its node is drained")
     found = drain_plan.plan(ctx, ctx.tables.nodes[drain.node], drain.setbacks)
     is_same = not found.moves and _keys(drain.blockers) == _keys(found.blockers)
     for move in found.moves:

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.attempts import executors, tasks, tombstones
-from tenure.core.attempts.executors import is_node_ready
+from tenure.core.attempts import tombstones
+from tenure.core.attempts.executors import EXECUTORS
+from tenure.core.attempts.tasks import TASKS
+from tenure.core.attempts.tombstones import is_reachable
 from tenure.core.batches import reclaims
 from tenure.core.blocks import tiers
 from tenure.core.capacity import forecasts, ledger, room
 from tenure.core.lifecycle import adopt, drain, restore
 from tenure.core.nodes import off_vetoes, power
 from tenure.core.nodes.off_vetoes import Asks
-from tenure.core.services import services
 from tenure.core.services.migration import migrations
+from tenure.core.services.services import SERVICES
 from tenure.core.state.context import GONE_SERVICE, Context
 from tenure.model.batch import TASK_OVER
-from tenure.model.container import Migration, Tombstone
+from tenure.model.container import Tombstone
 from tenure.model.events import (
     Configured,
     ContainerSeen,
@@ -172,7 +174,7 @@ def _take(ctx: Context, node: Node, facts: EngineFacts) -> None:
     ctx.put_node(node)
     ctx.publish("node.connected", node.name, engine_id=facts.engine_id)
     tombstones.on_connected(ctx, node.name)
-    services.on_connected(ctx, node.name)
+    SERVICES.on_connected(ctx, node.name)
     if node.power is not Power.STOPPING:
         power.is_on(ctx, node)
         ledger.note_on(ctx, node.name)  # one that was on all the time may have other cores by now
@@ -228,7 +230,7 @@ def listed(ctx: Context, event: NodeListed) -> None:
         restore.note(ctx, event.node, copies)
         _update(ctx, event, foreign)
         return
-    _match(ctx, event.node, copies, event.started_us)
+    _match(ctx, event.node, copies, event.started_us, is_all=True)
     _orphans(ctx, event.node, copies)
     _update(ctx, event, foreign)
     ready(ctx, event.node)
@@ -268,36 +270,7 @@ def seen(ctx: Context, event: ContainerSeen) -> None:
         return
     if ctx.meta.is_restoring:
         return  # the listing at the end of the survey shows it
-    owner, turn = copy_of(event.facts)
-    for executor in ctx.executors_on(event.node):
-        if (executor.key, executor.attempt) == (owner, turn):
-            executors.on_listing(ctx, executor, event.facts, event.started_us)
-    for service in ctx.services_on(event.node):
-        if (service.id, service.incarnation) == (owner, turn):
-            services.on_listing(ctx, service, event.facts, event.started_us)
-    _task_seen(ctx, (owner, turn), event)
-    move = ctx.move_of(owner)
-    if move is not None:
-        _move_seen(ctx, move, event.node, event.facts, event.started_us)
-    for tombstone in ctx.tombstones_on(event.node):
-        if (tombstone.owner, tombstone.turn) == (owner, turn):
-            tombstones.on_listing(ctx, tombstone, event.facts, event.started_us)
-
-
-def _task_seen(ctx: Context, copy: Copy, event: ContainerSeen) -> None:
-    for task in ctx.tasks_on(event.node):
-        if (task.key, task.attempt) == copy:
-            tasks.on_listing(ctx, task, event.facts, event.started_us)
-
-
-def _move_seen(
-    ctx: Context, move: Migration, node: str, facts: ContainerFacts, started_us: int
-) -> None:
-    turn = copy_of(facts)[1]
-    if node == move.source and turn == move.source_incarnation:
-        migrations.on_listing(ctx, move, node, (facts, None), started_us)
-    elif node == move.target and turn == move.incarnation:
-        migrations.on_listing(ctx, move, node, (None, facts), started_us)
+    _match(ctx, event.node, {copy_of(event.facts): event.facts}, event.started_us, is_all=False)
 
 
 def is_ours(ctx: Context, facts: ContainerFacts) -> bool:
@@ -342,25 +315,30 @@ def copy_of(facts: ContainerFacts) -> Copy:
     return labels.get(LABEL_CONTAINER, ""), number_of(labels.get(LABEL_INCARNATION, ""))
 
 
-def _match(ctx: Context, node: str, copies: dict[Copy, ContainerFacts], started_us: int) -> None:
-    for executor in ctx.executors_on(node):
-        facts = copies.get((executor.key, executor.attempt))
-        executors.on_listing(ctx, executor, facts, started_us)
-    for service in ctx.services_on(node):
-        facts = copies.get((service.id, service.incarnation))
-        services.on_listing(ctx, service, facts, started_us)
-    for task in ctx.tasks_on(node):
-        tasks.on_listing(ctx, task, copies.get((task.key, task.attempt)), started_us)
+def _match(
+    ctx: Context,
+    node: str,
+    copies: dict[Copy, ContainerFacts],
+    started_us: int,
+    *,
+    is_all: bool,
+) -> None:
+    """Compare copies seen on a node with all records that speak of it; ``is_all``: with no others.
+
+    What is not among ``copies`` is not there then.
+    """
+    EXECUTORS.match(ctx, node, copies, started_us, is_all=is_all)
+    SERVICES.match(ctx, node, copies, started_us, is_all=is_all)
+    TASKS.match(ctx, node, copies, started_us, is_all=is_all)
     for move in ctx.moves_at(node):
-        pair = (
-            copies.get((move.container, move.source_incarnation)),
-            copies.get((move.container, move.incarnation)),
-        )
-        migrations.on_listing(ctx, move, node, pair, started_us)
+        turn = move.source_incarnation if node == move.source else move.incarnation
+        facts = copies.get((move.container, turn))
+        if facts is not None or is_all:
+            migrations.on_listing(ctx, move, node, facts, started_us)
     for tombstone in ctx.tombstones_on(node):
-        tombstones.on_listing(
-            ctx, tombstone, copies.get((tombstone.owner, tombstone.turn)), started_us
-        )
+        facts = copies.get((tombstone.owner, tombstone.turn))
+        if facts is not None or is_all:
+            tombstones.on_listing(ctx, tombstone, facts, started_us)
 
 
 def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> None:
@@ -417,12 +395,12 @@ def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:
 
 def ready(ctx: Context, name: str) -> None:
     """Send what waited for this node, once it has been listed since it connected."""
-    if not is_node_ready(ctx.tables.nodes.get(name)):
+    if not is_reachable(ctx, name):
         return
     for executor in ctx.executors_on(name):
         ctx.notices.jobs.add(executor.job)
     ctx.notices.tasks.update(ctx.index.tasks.get(name, ()))
-    services.on_node_ready(ctx, name)
+    ctx.notices.services.update(ctx.index.services.get(name, ()))
     tiers.next_chore(ctx, name)
     for tombstone in ctx.tombstones_on(name):
         if not tombstone.effect and ctx.now_us >= tombstone.retry_us:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tenure.core.attempts import tasks
-from tenure.core.attempts.executors import is_node_ready
+from tenure.core.attempts.tasks import stage_of
 from tenure.core.capacity import forecasts, node_agents, room
 from tenure.core.nodes import power
 from tenure.core.state.context import Context
@@ -151,7 +150,7 @@ def look_at(ctx: Context, node: Node) -> Look:
         here = ctx.tasks_on(node.name)
         ahead = sorted((task for task in here if task.is_ahead), key=lambda t: (t.start_us, t.key))
         holding = [task for task in here if task.state not in EXITED and not task.is_ahead]
-        held = sum(tasks.stage_of(ctx, task).request.memory_bytes for task in holding)
+        held = sum(stage_of(ctx, task).request.memory_bytes for task in holding)
         half = margin_of(ctx, node).memory_bytes // 2
         short = held - left_now(ctx, node).memory_bytes - half if holding else 0
         is_there = sum(task.state is TaskState.READY for task in ahead)
@@ -169,11 +168,11 @@ def lent_on(ctx: Context, node: str) -> Resources:
 
     Those whose input is sent ahead take nothing yet.
     """
-    here = [tasks.stage_of(ctx, t).request for t in ctx.tasks_on(node) if not t.is_ahead]
+    here = [stage_of(ctx, t).request for t in ctx.tasks_on(node) if not t.is_ahead]
     for tombstone in ctx.tombstones_on(node):
         owner = ctx.tables.tasks.get(tombstone.owner) if tombstone.may_run else None
         if owner is not None and owner.batch in ctx.tables.batches:
-            here.append(tasks.stage_of(ctx, owner).request)
+            here.append(stage_of(ctx, owner).request)
     return total(here)
 
 
@@ -222,7 +221,7 @@ def _unfit(node: Node) -> str:
     """Return why a node does not lend by its record alone, "" where it may."""
     if not is_said_to_lend(node):
         return "it is not said to lend: set harvest.mode: act, and agent.url"
-    if not is_node_ready(node):
+    if not node.is_reachable:
         return f"it is {node.word}"
     if node.is_removed:
         return "the configuration names it no longer"

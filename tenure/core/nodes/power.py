@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.attempts import tasks_of_node
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.capacity import ledger, room
 from tenure.core.nodes import off_vetoes
 from tenure.core.nodes.off_vetoes import Asks
@@ -257,7 +257,7 @@ def maybe_off(ctx: Context, node: Node) -> None:
         ctx.emit(Relist(name))
         ctx.arm(ctx.now_us + PROBE_US, MACHINE, name)
     elif code == "tasks":
-        tasks_of_node.evict(ctx, name, "its node is switched off")
+        TASKS.evict(ctx, name, "its node is switched off")
         ctx.arm(ctx.now_us + off_vetoes.FRESH_US, MACHINE, name)
 
 

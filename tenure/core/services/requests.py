@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from tenure.core.capacity import candidates, room
 from tenure.core.nodes import power
-from tenure.core.services import services
+from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
 from tenure.model.container import ContainerState, Service
-from tenure.model.effects import StopContainer
 from tenure.model.events import ChangeService, CreateService
 
 S = ContainerState
@@ -78,7 +77,8 @@ def change(ctx: Context, command: ChangeService) -> None:
         ctx.refuse(command, "moving", detail, status=409)
         return
     elif command.verb == "stop" and service.state is S.RUNNING and not service.effect:
-        _stop(ctx, service, service.asked(command.grace_s).grace(ctx.params.grace_stop_s))
+        grace_s = service.asked(command.grace_s).grace(ctx.params.grace_stop_s)
+        SERVICES.stop(ctx, service, grace_s)
     elif command.verb == "start" and service.state in (S.STOPPED, S.EXITED):
         if power.is_in_hands(ctx, service.node):
             detail = f"node {service.node} of container {service.name} is off, in maintenance; "
@@ -87,7 +87,7 @@ def change(ctx: Context, command: ChangeService) -> None:
             return
         # nobody else would switch its node on for it
         power.want_on(ctx, service.node, f"container {service.name}")
-        services.start(ctx, services.to(ctx, service, S.STARTING, reason="", tries=0))
+        SERVICES.start(ctx, SERVICES.to(ctx, service, S.STARTING, reason="", tries=0))
     elif not _is_there(service, command.verb):
         detail = f"container {service.name} is {service.state.value}; cannot {command.verb} it"
         ctx.refuse(command, "wrong_state", detail, status=409)
@@ -98,10 +98,3 @@ def change(ctx: Context, command: ChangeService) -> None:
 def _is_there(service: Service, verb: str) -> bool:
     done = {"stop": (S.STOPPED, S.STOPPING, S.EXITED), "start": (S.RUNNING, S.STARTING)}
     return service.state in done[verb]
-
-
-def _stop(ctx: Context, service: Service, grace_s: int) -> None:
-    owner = f"{services.MACHINE}:{service.id}"
-    effect = StopContainer(ctx.effect_id(), owner, service.node, service.engine_id, grace_s)
-    services.to(ctx, service, S.STOPPING, effect=effect.id)
-    ctx.emit(effect)

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from tenure.core.capacity import ledger, room
 from tenure.core.nodes import power
-from tenure.core.services import services
 from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.move_records import MACHINE, choice_of, is_blocked, put, to_next
 from tenure.core.services.migration.move_vetoes import (
@@ -19,6 +18,7 @@ from tenure.core.services.migration.move_vetoes import (
     Going,
     Leaving,
 )
+from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
 from tenure.core.state.vetoes import Reason
@@ -107,7 +107,7 @@ def begin(ctx: Context, move: Migration, service: Service) -> None:
     if node.power is not Power.ON:
         power.want_on(ctx, move.target, f"move of {service.name}")
     choice = choice_of(ctx, service, move.target)
-    services.to(ctx, service, ContainerState.MOVING)
+    SERVICES.to(ctx, service, ContainerState.MOVING)
     service = ctx.tables.services[service.id]
     ctx.put_service(replace(service, turns=max(service.turns, move.incarnation)))
     ledger.begin_stay(ctx, f"{service.id}/{move.incarnation}", move.target, "")

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tenure.core.attempts import tombstones
+from tenure.core.attempts.tombstones import is_reachable
 from tenure.core.capacity import ledger
-from tenure.core.services import services
 from tenure.core.services.migration import admission, eligibility
 from tenure.core.services.migration.move_records import (
     MACHINE,
@@ -27,10 +27,13 @@ from tenure.core.services.migration.move_records import (
     is_blocked,
     is_left,
     put,
+    source_of,
+    target_of,
     to_next,
 )
 from tenure.core.services.migration.step_effects import effect_of
 from tenure.core.services.migration.steps import CARRYING, TARGET_MAY_RUN, is_committed
+from tenure.core.services.services import LATE_US, SERVICES, TORN
 from tenure.core.state.context import Context
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.effects import Relist
@@ -91,7 +94,7 @@ def advance(ctx: Context, key: str) -> None:
 
 def _send(ctx: Context, move: Migration, service: Service) -> None:
     for node in _places(move):
-        if not services.is_reachable(ctx, node):
+        if not is_reachable(ctx, node):
             _unreachable(ctx, move, node)
             return
     if move.step is Step.CHECKPOINT:
@@ -145,7 +148,7 @@ def held_up_us(ctx: Context, move: Migration) -> int:
         needed = ()
     else:
         needed = _places(move)
-    away = (ctx.tables.nodes.get(name) for name in needed if not services.is_reachable(ctx, name))
+    away = (ctx.tables.nodes.get(name) for name in needed if not is_reachable(ctx, name))
     since_us = ((node.unreachable_us or 0) if node else 0 for node in away)
     return min((at_us + AWAY_US for at_us in since_us), default=FOREVER_US)
 
@@ -180,7 +183,7 @@ def on_effect(ctx: Context, key: str, effect: str, outcome: Outcome) -> None:
         service = ctx.tables.services[move.container]
         is_arming = move.step in ARMING and has_policy(service)
         if move.step in (Step.START, Step.UNDO_SOURCE) or is_arming:
-            ctx.put_service(replace(service, late_us=ctx.now_us + services.LATE_US))
+            ctx.put_service(replace(service, late_us=ctx.now_us + LATE_US))
         ctx.put_migration(replace(move, effect="", is_unsure=True, changed_us=ctx.now_us))
         ctx.emit(Relist(move.source if move.step in SOURCE_STEPS else move.target))
         if move.step is Step.CREATE:
@@ -215,7 +218,7 @@ def _next(ctx: Context, move: Migration) -> None:
         ctx.arm(verify, MACHINE, move.id)
     if move.step is Step.COMMIT:
         service = ctx.tables.services[move.container]
-        services.to(ctx, service, move.end_state, moved_us=ctx.now_us)
+        SERVICES.to(ctx, service, move.end_state, moved_us=ctx.now_us)
     is_untouched = after is Step.UNDO_ARM and not move.is_source_touched
     if after is Step.ROLLED_BACK or is_untouched:
         _rolled_back(ctx, move)
@@ -298,14 +301,12 @@ def _back(ctx: Context, move: Migration, reason: str) -> None:
     may_run = move.step in TARGET_MAY_RUN and (bool(move.effect) or not _is_unsent(move))
     put(ctx, move, Step.UNDO_TARGET, reason=reason)
     service = ctx.tables.services[move.container]
-    copy = (move.target, move.target_id, move.incarnation)
-    services.condemn(ctx, service, copy, may_run=may_run)
+    SERVICES.condemn(ctx, target_of(service, move), may_run=may_run)
     advance(ctx, move.id)
 
 
 def _undo_target(ctx: Context, move: Migration) -> None:
-    mine = [g for g in ctx.tombstones_of(move.container) if g.turn == move.incarnation]
-    if any(tombstone.may_run for tombstone in mine):
+    if tombstones.may_run(ctx, move.container, move.incarnation):
         return
     ledger.end_stay(ctx, f"{move.container}/{move.incarnation}")
     if ctx.tables.nodes[move.source].is_fenced:
@@ -324,8 +325,8 @@ def _rolled_back(ctx: Context, move: Migration) -> None:
     up = ctx.now_us if move.is_source_stopped else move.up_us
     put(ctx, move, Step.ROLLED_BACK, finished_us=ctx.now_us, up_us=up)
     service = ctx.tables.services[move.container]
-    guard = ctx.now_us + services.LATE_US if move.is_source_stopped else 0
-    services.to(ctx, service, move.end_state, moved_us=ctx.now_us, guard_us=guard)
+    guard = ctx.now_us + LATE_US if move.is_source_stopped else 0
+    SERVICES.to(ctx, service, move.end_state, moved_us=ctx.now_us, guard_us=guard)
 
 
 def _without_source(ctx: Context, move: Migration) -> None:
@@ -340,22 +341,19 @@ def _lost(ctx: Context, move: Migration, reason: str) -> None:
     """The source was removed by somebody, or its node is off: create it anew."""
     put(ctx, move, Step.ROLLED_BACK, finished_us=ctx.now_us, reason=reason)
     service = ctx.tables.services[move.container]
-    service = services.to(ctx, service, ContainerState.RUNNING)
-    services.again(ctx, service, reason)
+    service = SERVICES.to(ctx, service, ContainerState.RUNNING)
+    SERVICES.lose(ctx, service, reason)
 
 
 def _commit(ctx: Context, move: Migration) -> None:
     """Make the target the service and condemn the source."""
     service = ctx.tables.services[move.container]
-    services.condemn(ctx, service, (move.source, move.source_id, move.source_incarnation))
-    ledger.end_stay(ctx, f"{service.id}/{move.source_incarnation}")
+    SERVICES.condemn(ctx, source_of(service, move), may_run=True)
+    ledger.end_stay(ctx, SERVICES.stay_of(source_of(service, move)))
     is_promoted = move.generation != service.generation
     ctx.put_service(
         replace(
-            service,
-            node=move.target,
-            engine_id=move.target_id,
-            incarnation=move.incarnation,
+            target_of(service, move),
             generation=move.generation,
             since_us=ctx.now_us if is_promoted else service.since_us,
             started_us=service.started_us if move.rest else move.up_us,
@@ -373,8 +371,7 @@ def _commit(ctx: Context, move: Migration) -> None:
 
 def _finish(ctx: Context, move: Migration) -> None:
     """End the move once its source is gone, not before; a dropped tombstone calls again."""
-    mine = [g for g in ctx.tombstones_of(move.container) if g.turn == move.source_incarnation]
-    if not any(tombstone.may_run for tombstone in mine):
+    if not tombstones.may_run(ctx, move.container, move.source_incarnation):
         put(ctx, move, Step.DONE, finished_us=ctx.now_us)
 
 
@@ -382,16 +379,15 @@ def on_listing(
     ctx: Context,
     move: Migration,
     node: str,
-    copies: tuple[ContainerFacts | None, ContainerFacts | None],
+    facts: ContainerFacts | None,
     started_us: int,
 ) -> None:
-    """Take in a listing of ``node``: the source's and the target's copy as seen there."""
+    """Take in a listing of ``node``, source or target: its copy as seen there (None: it is not)."""
     if move.effect or started_us <= move.changed_us or move.step is Step.QUEUED:
         return
     if is_left(ctx, move):
         return
     at_source = node == move.source
-    facts = copies[0] if at_source else copies[1]
     is_woken = bool(move.rest) and at_source and facts is not None and facts.is_running
     if is_woken and move.step in BEFORE_START:
         _back(ctx, replace(move, is_unsure=False), "somebody has started it meanwhile")
@@ -438,7 +434,7 @@ def _resolve(ctx: Context, move: Migration, facts: ContainerFacts | None) -> Non
     elif move.step is Step.START and (facts is None or facts.state != "created"):
         _back(ctx, move, "target vanished or ended at once")
     elif move.step is Step.START and facts is not None and facts.is_torn:
-        _back(ctx, move, f"target: {services.TORN}")
+        _back(ctx, move, f"target: {TORN}")
     else:
         _retry(ctx, move)
         advance(ctx, move.id)
@@ -471,7 +467,7 @@ def _without(ctx: Context, move: Migration, node: str) -> None:
     if node == move.target and move.step is Step.COMMIT:
         _next(ctx, free)
         if not move.rest:
-            services.again(ctx, ctx.tables.services[move.container], "target is off")
+            SERVICES.lose(ctx, ctx.tables.services[move.container], "target is off")
     elif node == move.target and not is_committed(move.step):
         if move.step is Step.QUEUED:
             admission.refuse(ctx, move, "target is off")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.core.services import services
 from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.steps import following
+from tenure.core.services.services import RECORD
 from tenure.core.state.context import Context
 from tenure.model.container import STEP_OVER, Migration, Service, Step, Tombstone
 
@@ -22,6 +22,18 @@ def choice_of(ctx: Context, service: Service, target: str) -> eligibility.Choice
     nodes, service = ctx.tables.nodes, eligibility.as_of(service, ctx.now_us)
     source, best = nodes.get(service.node), ctx.params.best_kind
     return eligibility.choose(service, source, nodes.get(target), best)
+
+
+def source_of(service: Service, move: Migration) -> Service:
+    """Return a service as it is at the source of a move."""
+    turn, copy = move.source_incarnation, move.source_id
+    return replace(service, node=move.source, engine_id=copy, incarnation=turn)
+
+
+def target_of(service: Service, move: Migration) -> Service:
+    """Return a service as it is at the target of a move."""
+    turn, copy = move.incarnation, move.target_id
+    return replace(service, node=move.target, engine_id=copy, incarnation=turn)
 
 
 def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
@@ -52,7 +64,7 @@ def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
 def is_left(ctx: Context, move: Migration) -> bool:
     """Whether a move is left as it is, or its container is, without which it cannot go on."""
     is_mine = ctx.is_quarantined(MACHINE, move.id)
-    return is_mine or ctx.is_quarantined(services.RECORD, move.container)
+    return is_mine or ctx.is_quarantined(RECORD, move.container)
 
 
 def is_blocked(ctx: Context, move: Migration) -> bool:

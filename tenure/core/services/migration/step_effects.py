@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.services import services
 from tenure.core.services.migration.move_records import MACHINE
 from tenure.core.services.migration.steps import CARRYING
+from tenure.core.services.services import body_of
 from tenure.core.state.context import Context
 from tenure.model.container import Migration, Service, Step
 from tenure.model.effects import (
@@ -31,7 +31,7 @@ def effect_of(ctx: Context, move: Migration, service: Service) -> EngineEffect:
         return _carrying(ctx, move, key, owner)
     if move.step is Step.CREATE:
         arriving = replace(service, generation=move.generation)
-        body = services.body_of(ctx, arriving, move.incarnation, NO_POLICY)
+        body = body_of(ctx, arriving, move.incarnation, NO_POLICY)
         if move.image:
             body["Image"] = move.image
         may_pull = service.is_pullable and not move.image

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.batches import planning
 from tenure.core.batches.planner_question import Planning
 from tenure.core.lifecycle import retention
@@ -306,7 +306,7 @@ def test_a_task_that_was_planned_elsewhere_had_not_to_leave_its_node() -> None:
     big = Resources(1000, 512 * MIB)
     bench.submit_batch("b", stage(count=2, request=big, run_us=4 * US, input=FILE))
     bench.answer()
-    tasks.withdraw(bench.state.ctx, bench.task(1))
+    TASKS.withdraw(bench.state.ctx, bench.task(1))
     assert (bench.task(1).attempt, bench.task(1).shunned) == (2, "")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.dispatch import backoff
 from tenure.model.batch import TaskState
 from tenure.model.events import EffectEnded, Tick
@@ -14,18 +14,18 @@ from tests.unit.core.lender import Lender, lender, lends, stage
 
 S = TaskState
 #: One node has room for all of them.
-TASKS = 3
+COUNT = 3
 
 
 def _ended(bench: Lender) -> list[int]:
     """Have a node's tasks end for its owners; return them. Their containers stay for now."""
-    bench.lend("b", stage(count=TASKS, run_us=1000 * US))
-    there = [index for index in range(TASKS) if bench.task(index).node == "n"]
+    bench.lend("b", stage(count=COUNT, run_us=1000 * US))
+    there = [index for index in range(COUNT) if bench.task(index).node == "n"]
     for index in there:
         bench.run(index)
     bench.guard("n", mode="off")
     for index in there:
-        tasks.reclaim(bench.state.ctx, bench.task(index), "a test")
+        TASKS.reclaim(bench.state.ctx, bench.task(index), "a test")
     bench.say(Tick(at_us=0))
     assert there
     assert all(bench.task(index).state is S.PENDING for index in there)
@@ -53,7 +53,7 @@ def test_whoever_is_held_back_is_gone_through_once_until_its_container_is_gone()
     assert set(_stage_tasks(bench).held) == set(there[:-1])
     for index in there[:-1]:
         _removed(bench, index)
-    assert {bench.task(index).state for index in range(TASKS)} == {S.CREATING}
+    assert {bench.task(index).state for index in range(COUNT)} == {S.CREATING}
 
 
 def test_a_pause_that_somebody_found_ends_by_itself() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.core.attempts import tasks
+from tenure.core.attempts.tasks import MOST_UNPROVEN
 from tenure.core.nodes import harvestable
 from tenure.model.events import (
     EffectEnded,
@@ -104,7 +104,7 @@ def test_a_margin_of_the_agent_that_is_larger_counts() -> None:
 def test_a_task_that_keeps_ending_so_while_agents_are_silent_costs_retries() -> None:
     bench = lender()
     bench.lend("b", retries=0)
-    for attempt in range(1, tasks.MOST_UNPROVEN + 2):
+    for attempt in range(1, MOST_UNPROVEN + 2):
         assert bench.task().attempt == attempt
         bench.exit(0, bench.run(), 137)
         for _ in range(20):
@@ -116,7 +116,7 @@ def test_a_task_that_keeps_ending_so_while_agents_are_silent_costs_retries() -> 
             if tombstone.effect:
                 bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
         bench.say(Tick(at_us=0), after_us=30 * US)
-    assert (bench.batch().reclaimed, bench.batch().retried) == (tasks.MOST_UNPROVEN, 1)
+    assert (bench.batch().reclaimed, bench.batch().retried) == (MOST_UNPROVEN, 1)
     assert "3 times before no agent could tell" in bench.batch().reason
 
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tenure.core.attempts import executors, tasks
+from tenure.core.attempts.executors import EXECUTORS
+from tenure.core.attempts.tasks import TASKS
 from tenure.core.jobs import jobs
-from tenure.core.services import services
+from tenure.core.services.services import SERVICES
 from tenure.core.state.params import Params
 from tenure.model.batch import BatchState, TaskState
 from tenure.model.container import ContainerState
@@ -48,7 +49,7 @@ def test_the_others_go_on() -> None:
     bench = broken()
     bench.submit("one")
     executor = bench.tables.executors["one/0"]
-    kept = executors.to(bench.state.ctx, executor, ExecutorState.PLACED)
+    kept = EXECUTORS.to(bench.state.ctx, executor, ExecutorState.PLACED)
     assert kept is executor
     bench.submit("two")
     assert bench.tables.jobs["two"].state is not JobState.ACCEPTED
@@ -62,7 +63,7 @@ def test_a_quarantined_record_is_not_reviewed_and_a_restart_reads_it_anew() -> N
     (key,) = (service.id for service in bench.tables.services.values())
     ctx = bench.state.ctx
     gone = ctx.put_service(replace(bench.tables.services[key], state=ContainerState.REMOVED))
-    services.to(ctx, gone, ContainerState.RUNNING)
+    SERVICES.to(ctx, gone, ContainerState.RUNNING)
     assert ctx.is_quarantined("container", key)
     ctx.notices.services.add(key)
     bench.say(Tick(at_us=0))
@@ -104,7 +105,7 @@ def test_an_executor_is_left_as_it_is_by_listings_ends_and_its_job() -> None:
     made = bench.open("create")
     bench.end(made, Done("engine-one"))
     start, was = bench.open("start"), bench.tables.executors["one/0"]
-    executors.end(bench.state.ctx, replace(was, state=ExecutorState.EXITED), 0)
+    EXECUTORS.end(bench.state.ctx, replace(was, state=ExecutorState.EXITED), 0)
     assert bench.state.ctx.is_quarantined("executor", was.key)
     assert bench.state.ctx.is_quarantined("job", "one"), "it cannot end without its executor"
     bench.end(start)
@@ -130,7 +131,7 @@ def test_a_waiting_job_stands_in_nobodys_way() -> None:
     assert bench.tables.jobs["small"].state == "waiting"
     jobs.to(bench.state.ctx, bench.tables.jobs["large"], JobState.RUNNING)
     for executor in ("one/0", "two/0"):
-        executors.end(bench.state.ctx, bench.tables.executors[executor], 0)
+        EXECUTORS.end(bench.state.ctx, bench.tables.executors[executor], 0)
         for tombstone in list(bench.tables.tombstones.values()):
             bench.state.ctx.drop_tombstone(tombstone)
     bench.say(Tick(at_us=0))
@@ -146,7 +147,7 @@ def test_a_waiting_container_does_not_keep_those_alike_waiting() -> None:
     first, second, _ = (service.id for service in made)
     ctx = bench.state.ctx
     assert bench.tables.services[first].state is ContainerState.WAITING
-    services.to(ctx, bench.tables.services[first], ContainerState.RUNNING)
+    SERVICES.to(ctx, bench.tables.services[first], ContainerState.RUNNING)
     bench.connect("a")
     assert bench.tables.services[first].state is ContainerState.WAITING
     assert bench.tables.services[second].state is ContainerState.CREATING
@@ -189,7 +190,7 @@ def test_a_task_waits_and_the_others_of_its_batch_go_on() -> None:
     begun, left, other = sorted(range(3), key=lambda index: bench.task(index).node == "")
     assert bench.task(left).state is TaskState.PENDING
     bench.is_broken = True
-    tasks.to(bench.state.ctx, bench.task(left), TaskState.DONE)
+    TASKS.to(bench.state.ctx, bench.task(left), TaskState.DONE)
     assert bench.state.ctx.is_quarantined("batch", "b"), "it cannot end without its task"
     bench.finish(begun)
     for tombstone in list(bench.tables.tombstones.values()):
