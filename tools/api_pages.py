@@ -138,6 +138,8 @@ def cli_page() -> str:
 def _commands(group: Any, path: str) -> Iterator[str]:
     for name in sorted(group.commands):
         command = group.commands[name]
+        if command.hidden:
+            continue  # a name of one version before
         full = f"{path} {name}"
         if hasattr(command, "commands"):
             yield f"## {full}\n"

@@ -64,7 +64,8 @@ def build_app(backend: Backend, options: Options) -> web.Application:
     app.on_response_prepare.append(name_server)
     for endpoint in ENDPOINTS:
         serve = _route(endpoint, backend, options)
-        app.router.add_route(endpoint.method, endpoint.path, serve, expect_handler=_expected)
+        for path in filter(None, (endpoint.path, endpoint.was)):
+            app.router.add_route(endpoint.method, path, serve, expect_handler=_expected)
     app.router.add_get("/openapi.json", _openapi)
     return app
 

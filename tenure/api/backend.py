@@ -17,7 +17,7 @@ from typing import Any, NotRequired, Protocol, TypeVar
 from typing_extensions import TypedDict
 
 from tenure.api.uploadport import Uploads
-from tenure.api.views.datasets import HoldingView, Shelved, StrayView
+from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
 from tenure.core.state.tables import PublicEvent, Tables
 from tenure.model.batch import Batch, Chunk, InputFile, Task
@@ -134,7 +134,7 @@ class Backend(Protocol):
     def tiers(self, node: str) -> list[TierView]:
         """Return the tiers of a node, and what is in them."""
 
-    def strays(self) -> list[StrayView]:
+    def orphans(self) -> list[OrphanView]:
         """Return the blocks in tiers that no record knows, by dataset, node and tier."""
 
     def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:

@@ -23,7 +23,8 @@ class Endpoint:
     ``problems`` are the statuses it may refuse with beside those that every endpoint has.
     ``is_large`` ones take a plan's size of body, ``is_raw``
     ones read a body of bytes by themselves, which a ``Content-Digest`` vouches for;
-    ``is_keyed`` ones honour ``Idempotency-Key``, ``is_conditional`` ones ``If-Match``.
+    ``is_keyed`` ones honour ``Idempotency-Key``, ``is_conditional`` ones ``If-Match``. ``was`` is
+    the path that it had one version before, which is served too.
     """
 
     method: str
@@ -40,6 +41,7 @@ class Endpoint:
     is_raw: bool = False
     is_keyed: bool = False
     is_conditional: bool = False
+    was: str = ""
     example: Any = field(default=None, compare=False)
 
     @property

@@ -20,8 +20,8 @@ from tenure.api.handlers import (
     forecasts,
     jobs,
     nodes,
+    orphans,
     readings,
-    strays,
     tokens,
     uploads,
 )
@@ -62,7 +62,7 @@ from tenure.api.views.datasets import (
     DatasetFileView,
     DatasetView,
     DiscardedView,
-    StrayView,
+    OrphanView,
 )
 from tenure.api.views.forecasts import ForecastDetail, ForecastView, NodeUsageView
 from tenure.api.views.jobs import JobDetail, JobView
@@ -200,8 +200,13 @@ DATASETS = (
     _change("/v1/datasets/{id}/prefetch", datasets.prefetch, DatasetDetail),
     _change("/v1/datasets/{id}/verify", datasets.verify, DatasetDetail),
     _change("/v1/datasets/{id}", datasets.remove, DatasetDetail, method="DELETE"),
-    _get("/v1/strays", strays.listing, page_of(StrayView), q.PageQuery),
-    _delete("/v1/strays/{id}", strays.discard, DiscardedView, *FIND),
+    replace(
+        _get("/v1/orphans", orphans.listing, page_of(OrphanView), q.PageQuery), was="/v1/strays"
+    ),
+    replace(
+        _delete("/v1/orphans/{id}", orphans.discard, DiscardedView, *FIND),
+        was="/v1/strays/{id}",
+    ),
 )
 UPLOADS = (
     _large(

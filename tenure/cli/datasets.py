@@ -85,7 +85,7 @@ UPLOADS: list[Column] = [
     ("CLIENT", lambda u: u["client"]),
     ("EXPIRES", lambda u: u["expires_at"]),
 ]
-STRAYS: list[Column] = [
+ORPHANS: list[Column] = [
     ("DATASET", lambda s: s["dataset"]),
     ("NODE", lambda s: s["node"]),
     ("TIER", lambda s: s["tier"]),
@@ -382,23 +382,23 @@ def abandon(
     return session.each(uploads, session.client.drop_upload, ABANDONED)
 
 
-@verb(app, "strays")
-def strays(session: Session) -> None:
+@verb(app, "orphans", was="strays")
+def orphans(session: Session) -> None:
     """List blocks in tiers that no record knows: of what was put after a backup was taken.
 
     A folder has the blocks of a dataset in files with their numbers; those of a single file, one
     after another, are that file. They stay until they are discarded.
     """
-    session.out.rows(session.client.strays(), STRAYS, key="dataset")
+    session.out.rows(session.client.orphans(), ORPHANS, key="dataset")
 
 
 @verb(app, "discard")
 def discard(
     session: Session,
-    datasets: Annotated[list[str], typer.Argument(help="Ids, of strays.", metavar="DATASET...")],
+    datasets: Annotated[list[str], typer.Argument(help="Ids, of orphans.", metavar="DATASET...")],
 ) -> int:
-    """Remove the strays of datasets from all tiers; they cannot be had back."""
-    return session.each(datasets, session.client.discard_strays, DISCARDED, key="dataset")
+    """Remove the orphans of datasets from all tiers; they cannot be had back."""
+    return session.each(datasets, session.client.discard_orphans, DISCARDED, key="dataset")
 
 
 def _change(session: Session, datasets: list[str], change: str) -> int:

@@ -136,15 +136,20 @@ _COMMON = {
 }
 
 
-def verb(app: typer.Typer, name: str, *, error_code: int | None = None) -> Callable[[Verb], Verb]:
+def verb(
+    app: typer.Typer, name: str, *, error_code: int | None = None, was: str = ""
+) -> Callable[[Verb], Verb]:
     """Register a command: its function takes a Session and its own options, returns an exit code.
 
     The common options are added. A TenureError becomes a message and its exit code, or
-    ``error_code`` where a command's codes mean something of their own.
+    ``error_code`` where a command's codes mean something of their own. ``was`` is the name that it
+    had one version before, which does the same and is not shown.
     """
 
     def register(function: Verb) -> Verb:
         app.command(name)(_with_common(function, error_code))
+        if was:
+            app.command(was, hidden=True)(_with_common(function, error_code))
         return function
 
     return register

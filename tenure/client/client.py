@@ -267,13 +267,13 @@ class Client(AccessCalls):
         path = f"/v1/datasets/{part_of(ref)}/content?{urlencode({'file': file})}"
         return stream(self.target, Request("GET", path), FOLLOW_TIMEOUT_S)
 
-    def strays(self) -> list[Json]:
+    def orphans(self) -> list[Json]:
         """Return the blocks in tiers that no record knows, by dataset, node and tier."""
-        return self._all("/v1/strays", {})
+        return self._all("/v1/orphans", {})
 
-    def discard_strays(self, dataset: str) -> Json:
+    def discard_orphans(self, dataset: str) -> Json:
         """Have the blocks of a dataset that no record knows removed."""
-        return self._call("DELETE", f"/v1/strays/{part_of(dataset)}", None)
+        return self._call("DELETE", f"/v1/orphans/{part_of(dataset)}", None)
 
     def change_dataset(self, ref: str, verb: str) -> Json:
         """``verb`` is pin, unpin, prefetch or verify."""

@@ -204,9 +204,9 @@ def _settle(ctx: Context) -> Iterator[None]:
         for serve in ALWAYS:
             serve(ctx)
         yield
-        if not ctx.is_room_changed or ctx.meta.is_restoring:
+        if not ctx.notices.is_pass_due or ctx.meta.is_restoring:
             return
-        ctx.is_room_changed = False
+        ctx.notices.is_pass_due = False
         for group in WHERE_ROOM_CHANGED:
             for serve in group:
                 serve(ctx)

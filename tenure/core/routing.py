@@ -42,7 +42,7 @@ from tenure.model.events import (
     ContainerSeen,
     CreateService,
     CycleDue,
-    DiscardStrays,
+    DiscardOrphans,
     DrainNode,
     EffectEnded,
     Event,
@@ -135,7 +135,7 @@ def _started(ctx: Context, event: Started) -> None:
     for key in list(dict(ctx.tables.effects.items())):
         _end(ctx, key, Unknown("the daemon restarted"))
     restore.begin(ctx)
-    ctx.is_room_changed = True  # what waits may wait for nothing that is still to come
+    ctx.serve_again(MACHINE)  # what waits may wait for nothing that is still to come
     for rearm in AT_START:
         rearm(ctx)
 
@@ -193,7 +193,7 @@ def _usage(ctx: Context, event: UsageObserved) -> None:
             ctx.learned.foreign[node] = use
             ctx.forget_loads(node)
     forecasts.observe(ctx, event.regular)
-    ctx.is_room_changed = True
+    ctx.serve_again("usage")
 
 
 def _closing(ctx: Context, event: Closing) -> None:
@@ -225,7 +225,7 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     ChangeDataset: datasets.change,
     BlockDoubted: datasets.doubted,
     AcceptTier: tiers.accept,
-    DiscardStrays: orphans.discard,
+    DiscardOrphans: orphans.discard,
     CreateService: requests.create,
     ChangeService: requests.change,
     ScheduleNode: nodes.schedule,
@@ -257,7 +257,7 @@ def _again(ctx: Context, key: str) -> None:
     ctx.notices.services |= aside.services
     ctx.notices.tasks |= aside.tasks
     ctx.put_own(PutAside())
-    ctx.is_room_changed = True
+    ctx.serve_again(MACHINE)
 
 
 #: Who is called when its time has come.
@@ -266,12 +266,12 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     power.MACHINE: power.on_timer,
     EXECUTORS.machine: EXECUTORS.on_timer,
     jobs.MACHINE: jobs.on_timer,
-    queue.MACHINE: queue.on_timer,
+    queue.MACHINE: Context.serve_again,
     tombstones.MACHINE: tombstones.on_timer,
     TASKS.machine: batches.on_timer,
     planning.MACHINE: planning.on_timer,
     drafts.MACHINE: drafts.on_timer,
-    dispatch_list.MACHINE: dispatch_list.on_timer,
+    dispatch_list.MACHINE: Context.serve_again,
     starvation.MACHINE: starvation.on_timer,
     SERVICES.machine: SERVICES.on_timer,
     move_records.MACHINE: migrations.on_timer,
@@ -284,9 +284,9 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     over_replication.MACHINE: over_replication.on_timer,
     tiers.MACHINE: tiers.on_timer,
     prefetching.MACHINE: prefetching.on_timer,
-    external.MACHINE: external.on_timer,
+    external.MACHINE: Context.serve_again,
     executor_inputs.MACHINE: executor_inputs.on_timer,
-    capacity_probes.MACHINE: capacity_probes.on_timer,
+    capacity_probes.MACHINE: Context.serve_again,
     restore.MACHINE: restore.on_timer,
 }
 #: Who hears how an effect has ended, by the machine that owns it.

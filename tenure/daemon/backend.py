@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.fairness import charge
 from tenure.api.problems import HttpProblem
-from tenure.api.views.datasets import HoldingView, Shelved, StrayView
+from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
 from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger
@@ -246,9 +246,9 @@ class DaemonBackend:
         """Return the tiers of a node, and what is in them."""
         return datasets.tiers(self._ctx, node)
 
-    def strays(self) -> list[StrayView]:
+    def orphans(self) -> list[OrphanView]:
         """Return the blocks in tiers that no record knows, by dataset, node and tier."""
-        return datasets.strays(self._ctx)
+        return datasets.orphans(self._ctx)
 
     def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         """Yield a file of a dataset."""

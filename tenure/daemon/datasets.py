@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from tenure.api.backend import Steps
-from tenure.api.views.datasets import HoldingView, Shelved, StrayView
+from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
 from tenure.api.views.render import moment
 from tenure.core.blocks import external, replicas
@@ -135,7 +135,7 @@ def tiers(ctx: Context, name: str) -> list[TierView]:
     return found
 
 
-def strays(ctx: Context) -> list[StrayView]:
+def orphans(ctx: Context) -> list[OrphanView]:
     """Return the blocks in tiers that no record knows, by dataset, node and tier."""
     found = []
     for mark in ctx.tables.tiers.values():
@@ -143,15 +143,15 @@ def strays(ctx: Context) -> list[StrayView]:
         tier = None if node is None else node.spec.tier(mark.tier)
         if tier is None:
             continue
-        for stray in mark.strays:
-            row = StrayView(
-                dataset=stray.dataset,
+        for orphan in mark.strays:
+            row = OrphanView(
+                dataset=orphan.dataset,
                 node=mark.node,
                 tier=mark.tier,
-                path=f"{tier.path}/{replicas.folder_of(ctx)}/{stray.dataset}",
-                blocks=stray.blocks,
-                bytes=stray.size_bytes,
-                is_known=stray.dataset in ctx.tables.datasets,
+                path=f"{tier.path}/{replicas.folder_of(ctx)}/{orphan.dataset}",
+                blocks=orphan.blocks,
+                bytes=orphan.size_bytes,
+                is_known=orphan.dataset in ctx.tables.datasets,
             )
             found.append(row)
     return sorted(found, key=lambda row: (row["dataset"], row["node"], row["tier"]))

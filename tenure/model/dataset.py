@@ -188,7 +188,7 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class Orphan:
     """Whole blocks in a tier that are of a dataset, or a part of one, which no record knows."""
 
     dataset: str
@@ -199,9 +199,9 @@ class Stray:
 @dataclass(frozen=True, slots=True)
 class TierMark:
     """What is known of a node's tier. ``drops`` are files that still take room there, ``strays``
-    blocks that are kept though no record knows them; all files were looked through at ``known_us``
-    last. ``is_accepted``: by an operator's word its disk is another one, so the next look takes
-    what is missing as lost.
+    orphans, blocks that are kept though no record knows them; all files were looked through at
+    ``known_us`` last. ``is_accepted``: by an operator's word its disk is another one, so the
+    next look takes what is missing as lost.
 
     ``surveyed_us``: as of then the files there are those of the records; 0: nobody looked.
     ``fault`` is why nothing can be kept or read there, "" nothing; ``note`` why it could not be
@@ -220,7 +220,7 @@ class TierMark:
     retry_us: int = 0
     bytes_per_s: int = 0
     measured_us: int = 0
-    strays: tuple[Stray, ...] = ()
+    strays: tuple[Orphan, ...] = ()
     known_us: int = 0
     is_accepted: bool = False
 
@@ -230,7 +230,7 @@ class TierMark:
 
     @property
     def spoken_for_bytes(self) -> int:
-        """The bytes that files take which are no copy of a block: to be removed, or strays."""
+        """The bytes that files take which are no copy of a block: to be removed, or orphans."""
         return sum(drop.size_bytes for drop in self.drops) + sum(s.size_bytes for s in self.strays)
 
 

@@ -248,8 +248,8 @@ class AcceptTier(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscardStrays(Command):
-    """Have blocks of a dataset that no record knows removed. Replies a ``Stray``: their sum."""
+class DiscardOrphans(Command):
+    """Have blocks of a dataset that no record knows removed. Replies an ``Orphan``: their sum."""
 
     dataset: str
 

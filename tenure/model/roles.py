@@ -153,7 +153,8 @@ NEEDS: dict[str, Need] = {
     "GET /v1/datasets/{id}/files": READ,
     "GET /v1/datasets/{id}/blocks": READ,
     "GET /v1/datasets/{id}/content": READ,
-    "GET /v1/strays": READ,
+    "GET /v1/orphans": READ,
+    "GET /v1/strays": READ,  # its path until 0.2
     "GET /v1/cycles": READ,
     "GET /v1/runs": READ,
     "GET /v1/runs/{id}": READ,
@@ -195,7 +196,8 @@ NEEDS: dict[str, Need] = {
     "POST /v1/nodes/{name}/fence": OPERATE,
     "POST /v1/nodes/{name}/tiers/{tier}/accept": OPERATE,
     "POST /v1/cycles/{name}/run": OPERATE,
-    "DELETE /v1/strays/{id}": OPERATE,
+    "DELETE /v1/orphans/{id}": OPERATE,
+    "DELETE /v1/strays/{id}": OPERATE,  # its path until 0.2
     # what workers do
     "GET /v1/snapshot": READ_WORKER,
     "GET /v1/nodes/{name}/usage": READ_WORKER,

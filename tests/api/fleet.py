@@ -14,7 +14,7 @@ from typing import Any
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.problems import HttpProblem
-from tenure.api.views.datasets import HoldingView, Shelved, StrayView
+from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
 from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger
@@ -353,8 +353,8 @@ class CoreBackend:
     def tiers(self, node: str) -> list[TierView]:
         return datasets.tiers(self.state.ctx, node)
 
-    def strays(self) -> list[StrayView]:
-        return datasets.strays(self.state.ctx)
+    def orphans(self) -> list[OrphanView]:
+        return datasets.orphans(self.state.ctx)
 
     async def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         path = Path(dataset.spec.root, dataset.spec.files[file].name)

@@ -13,7 +13,7 @@ import pytest
 from tenure.core.blocks.block_records import mark_of, put_mark
 from tenure.core.blocks.surveys import UNMOUNTED
 from tenure.daemon.sources import Sources
-from tenure.model.dataset import Stray
+from tenure.model.dataset import Orphan
 from tenure.model.external import HdfsSpec
 from tenure.model.node import Reach
 from tests.api.server import Server, dataset_of
@@ -210,21 +210,27 @@ def _mark(server: Server, **changes: Any) -> None:
 
 def test_strays_are_listed_and_discarded(server: Server) -> None:
     made = server.post("/v1/datasets", dataset_of(server)).json
-    assert server.get("/v1/strays").json["items"] == []
-    found = (Stray("d-0123456789ab", 2, 8000), Stray(made["id"], 1, 4096))
+    assert server.get("/v1/orphans").json["items"] == []
+    found = (Orphan("d-0123456789ab", 2, 8000), Orphan(made["id"], 1, 4096))
     _mark(server, strays=found)
-    rows = {row["dataset"]: row for row in server.get("/v1/strays").json["items"]}
-    stray = rows["d-0123456789ab"]
-    assert (stray["node"], stray["tier"], stray["blocks"], stray["bytes"]) == ("n1", "ssd", 2, 8000)
-    assert stray["path"].startswith("/mnt/ssd/tenure-")
-    assert stray["path"].endswith("/d-0123456789ab")
+    rows = {row["dataset"]: row for row in server.get("/v1/orphans").json["items"]}
+    orphan = rows["d-0123456789ab"]
+    assert (orphan["node"], orphan["tier"], orphan["blocks"], orphan["bytes"]) == (
+        "n1",
+        "ssd",
+        2,
+        8000,
+    )
+    assert orphan["path"].startswith("/mnt/ssd/tenure-")
+    assert orphan["path"].endswith("/d-0123456789ab")
     assert [rows[key]["is_known"] for key in ("d-0123456789ab", made["id"])] == [False, True]
-    assert len(server.get("/v1/strays?limit=1").json["items"]) == 1
-    gone = server.send("DELETE", "/v1/strays/d-0123456789ab")
+    assert len(server.get("/v1/orphans?limit=1").json["items"]) == 1
+    assert len(server.get("/v1/strays").json["items"]) == 2, "its path until 0.2"
+    gone = server.send("DELETE", "/v1/orphans/d-0123456789ab")
     assert gone.json == {"dataset": "d-0123456789ab", "blocks": 2, "bytes": 8000}
-    again = server.send("DELETE", "/v1/strays/d-0123456789ab")
+    again = server.send("DELETE", "/v1/orphans/d-0123456789ab")
     assert (again.status, again.json["code"]) == (404, "not_found")
-    known = server.send("DELETE", f"/v1/strays/{made['id']}")
+    known = server.send("DELETE", f"/v1/orphans/{made['id']}")
     assert (known.status, known.json["code"]) == (409, "in_use")
 
 

@@ -15,7 +15,7 @@ from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
 #: Changes of records that have versions; a run is claimed and ended by its state instead, and a
 #: chunk of an upload goes where its offset says. Of what lies in tiers unknown there is no record.
 UNVERSIONED = ("cycles", "runs", "uploads", "access")
-UNRECORDED = ("/v1/nodes/{name}/tiers/{tier}/accept", "/v1/strays/{id}")
+UNRECORDED = ("/v1/nodes/{name}/tiers/{tier}/accept", "/v1/orphans/{id}")
 NAMED = [e for e in ENDPOINTS if e.method != "GET" and "{" in e.path and e.path not in UNRECORDED]
 CHANGES = [endpoint for endpoint in NAMED if endpoint.tag not in UNVERSIONED]
 BODIES = {"PATCH": {"scheduling": "cordoned"}, "power": {"to": "on"}, "fence": {"confirm": "n1"}}

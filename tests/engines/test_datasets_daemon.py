@@ -433,11 +433,11 @@ def test_a_restore_removes_nothing_that_was_put_since_and_a_replaced_disk_is_acc
     with pytest.raises(NotFound):
         rig.client.dataset("new")
 
-    def strays() -> list[dict[str, Any]]:
-        return [row for row in rig.client.strays() if row["dataset"] == made["id"]]
+    def orphans() -> list[dict[str, Any]]:
+        return [row for row in rig.client.orphans() if row["dataset"] == made["id"]]
 
     found = until(
-        lambda: sum(row["blocks"] for row in strays()) == 6 and strays(), SOON_S, "all strays"
+        lambda: sum(row["blocks"] for row in orphans()) == 6 and orphans(), SOON_S, "all orphans"
     )
     assert not any(row["is_known"] for row in found)
     assert {Path(row["path"]) for row in found} == {file.parent for file in lying}
@@ -452,8 +452,8 @@ def test_a_restore_removes_nothing_that_was_put_since_and_a_replaced_disk_is_acc
     until(lambda: not _tier(rig, node, "ssd")["fault"], SOON_S, "it to be taken")
     rig.until("old", lambda d: d["whole_blocks"] == d["blocks"], "be whole again")
     assert rig.content("old") == old.read_bytes()
-    assert rig.client.discard_strays(made["id"])["blocks"] == 6
-    until(lambda: not any(file.exists() for file in lying), SOON_S, "strays to go by word")
+    assert rig.client.discard_orphans(made["id"])["blocks"] == 6
+    until(lambda: not any(file.exists() for file in lying), SOON_S, "orphans to go by word")
     rig.removed("old")
 
 

@@ -114,7 +114,7 @@ class BlockView(TypedDict):
     note: str
 
 
-class StrayView(TypedDict):
+class OrphanView(TypedDict):
     """Blocks in a tier that no record knows, in ``path`` on the node; their files have numbers.
 
     ``is_known``: their dataset is, whose put may go on; else nobody needs them but their owner.

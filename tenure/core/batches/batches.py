@@ -259,7 +259,7 @@ def _wind_down(ctx: Context, batch: Batch) -> None:
 def on_timer(ctx: Context, key: str) -> None:
     """Go on with a task whose wait is over, or with a batch that ends."""
     ctx.notices.tasks.add(key)
-    ctx.is_room_changed = True
+    ctx.serve_again(key)
 
 
 # who runs where

@@ -244,7 +244,7 @@ def on_end(ctx: Context, effect: str, outcome: Outcome) -> bool:
         if not asked.aim.is_improving:
             _without(ctx, asked.aim, outcome)
         state.told.clear()
-    ctx.is_room_changed = True
+    ctx.serve_again(MACHINE)
     ask(ctx)
     return True
 
@@ -477,7 +477,7 @@ def on_timer(ctx: Context, key: str) -> None:
     for command in (*state.waiting, *state.planned):
         if command.request == key and key not in state.told:  # too early: the clock was stepped
             ctx.arm(command.at_us + ctx.params.reply_us, MACHINE, key)
-    ctx.is_room_changed = True
+    ctx.serve_again(MACHINE)
 
 
 def is_planned(ctx: Context, batch: str) -> bool:

@@ -55,7 +55,7 @@ def guarded(ctx: Context, event: GuardSeen) -> None:
     ctx.learned.guards[event.node] = replace(event.guard, since_us=since_us)
     starvation.note(ctx, event.node, is_at_floor=event.guard.is_at_floor)
     ctx.notices.tasks.update(ctx.index.tasks.get(event.node, ()))
-    ctx.is_room_changed = True
+    ctx.serve_again(event.node)
     was, now = ("" if before is None else before.fault), event.guard.fault
     if now and now != was:
         ctx.publish("harvest.unguarded", event.node, why=now)

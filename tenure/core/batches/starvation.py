@@ -32,7 +32,7 @@ def note(ctx: Context, node: str, *, is_at_floor: bool) -> None:
 
 def on_timer(ctx: Context, key: str) -> None:
     """Begin tasks of a starved node anew elsewhere, and look again later."""
-    ctx.is_room_changed = True
+    ctx.serve_again(key)
     since_us = ctx.own(Starved).since_us.get(key)
     if since_us is None or ctx.now_us < since_us + ctx.params.starved_us:
         return

@@ -83,7 +83,7 @@ def without_replica(block: Block, node: str, tier: str) -> Block:
 
 
 def put_mark(ctx: Context, mark: TierMark) -> TierMark:
-    """Store what is known of a tier; what is to be dropped and what is a stray takes room there."""
+    """Store what is known of a tier: what is to be dropped and orphans take room there."""
     old = ctx.tables.tiers.get(mark.key)
     was = 0 if old is None else old.spoken_for_bytes
     now = mark.spoken_for_bytes

@@ -211,12 +211,7 @@ def _miss(ctx: Context, dataset: Dataset, outcome: Outcome) -> None:
 
 def _changed(ctx: Context) -> None:
     ctx.block_index.turn += 1
-    ctx.is_room_changed = True
-
-
-def on_timer(ctx: Context, key: str) -> None:
-    """Have who waits for a look ask for it again."""
-    ctx.is_room_changed = True
+    ctx.serve_again(MACHINE)
 
 
 # where blocks lie

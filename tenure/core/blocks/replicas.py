@@ -234,7 +234,7 @@ def is_needed(ctx: Context, node: str) -> bool:
     """Whether a node must stay on for its blocks: it has the last of one, or one is arriving.
 
     So it must for a copy in memory that somebody asked for: it would be made anew elsewhere; and
-    for strays in memory. While a dataset is being put every node with tiers may be asked for room.
+    for orphans in memory. While a dataset is being put every node with tiers may be asked for room.
     The input of a batch keeps no node on.
     """
     if not ctx.block_index.tiers_at.get(node):

@@ -39,7 +39,7 @@ UNMOUNTED = "is not where blocks were kept before: is its disk mounted?"
 #: Files of a list that are sorted in one go, and files or copies that are compared in one go.
 ROWS, SLICE = 2000, 250
 #: Files without a record that one look has removed; more are found by the next.
-MOST_STRAYS = 1000
+MOST_ORPHANS = 1000
 
 
 def compared(ctx: Context, node: Node, begun_us: int, outcome: Done) -> Iterator[None]:
@@ -123,7 +123,7 @@ def _strays(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[
     rows = iter(found.items())
     count, tally = 0, orphans.Tally()
     while part := list(islice(rows, SLICE)):
-        if count > MOST_STRAYS:
+        if count > MOST_ORPHANS:
             ctx.block_index.strewn.add(mark.node)
             orphans.note(ctx, mark, tally, is_whole=False)
             return

@@ -268,7 +268,7 @@ def on_timer(ctx: Context, name: str) -> None:
     node = ctx.tables.nodes.get(name)
     if node is not None:
         if node.is_removed:
-            ctx.is_room_changed = True  # the rest of what lies on it may go, and the node then
+            ctx.serve_again(name)  # the rest of what lies on it may go, and the node then
         review(ctx, node)
 
 

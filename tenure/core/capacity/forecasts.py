@@ -84,7 +84,7 @@ def _note(made: NodeForecast, stands: NodeForecast | None) -> NodeNote:
 def _forget_look(ctx: Context, node: str) -> None:
     """Have what can be lent of a node looked at anew."""
     ctx.tell(Change.FORECAST, node)
-    ctx.is_room_changed = True
+    ctx.serve_again(node)
 
 
 def forget(ctx: Context, node: str) -> None:

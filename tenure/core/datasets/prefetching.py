@@ -97,7 +97,7 @@ def on_timer(ctx: Context, key: str) -> None:
     """Have what a course does next looked at."""
     ctx.prefetches.turn = -1
     ctx.prefetches.rests_us.pop(key, None)
-    ctx.is_room_changed = True
+    ctx.serve_again(key)
 
 
 # plans
@@ -128,7 +128,7 @@ def _may_plan(ctx: Context, key: str, course: Course) -> bool:
         return False
     if ctx.now_us < course.hold_us:
         course.hold_us = 0
-        ctx.is_room_changed = True  # nothing is left to wait for
+        ctx.serve_again(key)  # nothing is left to wait for
     return ctx.now_us >= course.again_us
 
 
@@ -163,7 +163,7 @@ def order(ctx: Context, dataset: Dataset) -> None:
     """Have as much of a dataset as fits copied into memory on the nodes that hold it."""
     key = f"dataset:{dataset.id}"
     ctx.prefetches.courses[key] = Course(dataset.id, is_ordered=True)
-    ctx.is_room_changed = True
+    ctx.serve_again(dataset.id)
 
 
 def _plan_order(ctx: Context, key: str, course: Course) -> None:

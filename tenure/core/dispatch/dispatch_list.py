@@ -447,8 +447,3 @@ def next_start(ctx: Context, batch: str, stage: str) -> str:
         return "no start of it is planned"
     at_us, name = min(mine)
     return f"the next begins on {name}, planned for {iso(at_us)}"
-
-
-def on_timer(ctx: Context, key: str) -> None:
-    """Look again: something is due on a node."""
-    ctx.is_room_changed = True

@@ -168,7 +168,7 @@ def _changed(stage: StageSpec, dataset: Dataset) -> Problem | None:
 def _give_up(ctx: Context, batch: Batch, reason: str) -> None:
     ctx.put_batch(replace(batch, is_failing=True, reason=reason))
     ctx.notices.tasks.add(f"{batch.id}/0")
-    ctx.is_room_changed = True
+    ctx.serve_again(batch.id)
 
 
 def seats_for(ctx: Context, stage: StageSpec) -> Seats:
@@ -384,4 +384,4 @@ def notice(ctx: Context) -> None:
         return
     ctx.prefetches.seen = ctx.block_index.turn
     if ctx.index.open_batches or ctx.prefetches.courses or ctx.prefetches.under_way:
-        ctx.is_room_changed = True
+        ctx.serve_again("blocks")

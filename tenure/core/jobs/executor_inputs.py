@@ -378,7 +378,7 @@ def _mind_loss(ctx: Context, executor: Executor, given: DatasetInput) -> None:
         ctx.arm(due_us, MACHINE, executor.key)
     else:
         ctx.notices.jobs.add(executor.job)
-        ctx.is_room_changed = True  # the job is reviewed now
+        ctx.serve_again(executor.job)  # the job is reviewed now
 
 
 def _on(ctx: Context, block: Block, node: str) -> Location | None:

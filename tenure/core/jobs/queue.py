@@ -110,11 +110,6 @@ def _may_ever_fit(ctx: Context, job: Job) -> bool:
     )
 
 
-def on_timer(ctx: Context, key: str) -> None:
-    """Serve the queue again: time alone has changed what a policy answers."""
-    ctx.is_room_changed = True
-
-
 def _house(ctx: Context) -> None:
     """Find nodes for executors whose new attempt has none."""
     for key in sorted(ctx.index.homeless):

@@ -174,7 +174,7 @@ def on_end(ctx: Context, effect: str, outcome: Outcome) -> None:
     for question in ctx.own(Questions).by_job.values():
         if question.effect == effect and question.outcome is None:
             question.outcome = outcome
-            ctx.is_room_changed = True
+            ctx.serve_again(effect)
 
 
 def forget(ctx: Context, job: str) -> None:

@@ -42,9 +42,7 @@ def wait(ctx: Context, job: Job, reason: str) -> None:
     That it was told so changes nothing for others: it calls for no other pass over the queue.
     """
     if job.state is JobState.ACCEPTED:
-        was_changed = ctx.is_room_changed
         job = ctx.put_job(replace(job, state=JobState.WAITING))
-        ctx.is_room_changed = was_changed
         ctx.publish("job.waiting", job.id, name=job.spec.name, reason=reason)
     ctx.own(Reasons).by_job[job.id] = reason
     if reason == "too_late" and job.spec.deadline_us is not None:

@@ -304,7 +304,8 @@ def on_timer(ctx: Context, key: str) -> None:
     run = ctx.tables.runs.get(key)
     if run is None or run.is_over:
         return
-    ctx.is_room_changed |= run.state is RunState.ENACTING
+    if run.state is RunState.ENACTING:
+        ctx.serve_again(key)
     late_us = (run.claimed_us or 0) + _claim_us(ctx, run)
     if run.state is RunState.CLAIMED and ctx.now_us < late_us:
         ctx.arm(late_us, MACHINE, key)  # the call before was the one for an unclaimed run

@@ -22,7 +22,7 @@ from tenure.core.nodes.off_vetoes import Asks
 from tenure.core.services.migration import admission
 from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
-from tenure.core.state.owned import Owned
+from tenure.core.state.owned import Change, Owned
 from tenure.core.state.transitions import may_go
 from tenure.model.container import Migration, Step
 from tenure.model.drain import (
@@ -69,10 +69,17 @@ class Look:
 
 
 class Looks(Owned):
-    """When the drain of each node looks again."""
+    """When the drain of each node looks again, and which migrations have ended since the last."""
+
+    hears = frozenset((Change.MOVED,))
 
     def __init__(self) -> None:
         self.by_node: dict[str, Look] = {}
+        self.ended: list[str] = []
+
+    def hear(self, change: Change, key: str) -> None:
+        """Have the end of a migration counted."""
+        self.ended.append(key)
 
 
 def active(ctx: Context, node: str) -> Drain | None:
@@ -204,9 +211,10 @@ def named_again(ctx: Context, name: str) -> None:
 
 def review_all(ctx: Context) -> None:
     """Take in the moves that ended, then bring every drain forward as far as it goes now."""
-    ended, ctx.notices.ended_moves = ctx.notices.ended_moves, []
-    for move in ended:
-        _on_end(ctx, move)
+    looks = ctx.own(Looks)
+    ended, looks.ended = looks.ended, []
+    for key in ended:
+        _on_end(ctx, ctx.tables.migrations[key])
     for node in sorted(ctx.index.open_drains):
         _advance(ctx, ctx.tables.drains[node])
 
@@ -363,7 +371,7 @@ def on_timer(ctx: Context, key: str) -> None:
         return
     if drain.deadline_us is not None:
         ctx.arm(max(ctx.now_us + 1, drain.deadline_us), MACHINE, key)
-    ctx.is_room_changed = True
+    ctx.serve_again(key)
 
 
 def rearm(ctx: Context) -> None:

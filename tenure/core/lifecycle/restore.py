@@ -184,7 +184,7 @@ def review(ctx: Context) -> bool:
             ctx.notices.gone.append((node.name, node.power is Power.OFF))
     ctx.notices.jobs |= ctx.index.open_jobs
     ctx.notices.services |= {service.id for service in ctx.tables.services.values()}
-    ctx.is_room_changed = True
+    ctx.serve_again(MACHINE)
     return True
 
 

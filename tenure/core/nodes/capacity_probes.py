@@ -60,7 +60,7 @@ def hear_job(ctx: Context, job: Job) -> None:
 def hear_refused(ctx: Context, job: Job) -> None:
     """Note a job that was turned away only because nobody knows what some nodes have."""
     ctx.own(Seekers).heard["refused", job.id] = job
-    ctx.is_room_changed = True
+    ctx.serve_again(job.id)
 
 
 def may_do(ctx: Context, job: Job) -> list[Node]:
@@ -162,8 +162,3 @@ def _switch_on(ctx: Context, node: Node, who: str) -> None:
     pause_us = node.spec.power.timeout_us + (AGAIN_US << min(count, MAX_DOUBLINGS))
     tries[node.name] = count + 1, ctx.now_us + pause_us
     power.want_on(ctx, node.name, f"{who} finds no room, and what this node has is not known")
-
-
-def on_timer(ctx: Context, key: str) -> None:
-    """Have whoever waits look again: a node may be tried again, or was not looked at for him."""
-    ctx.is_room_changed = True

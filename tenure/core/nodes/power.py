@@ -199,7 +199,7 @@ def on_timer(ctx: Context, name: str) -> None:
         ctx.arm(node.retry_us, MACHINE, name)
     elif node.power in (Power.UNKNOWN, Power.STOPPING, Power.FAILED):
         probe(ctx, name)
-        ctx.is_room_changed = True  # one that failed may be tried again
+        ctx.serve_again(name)  # one that failed may be tried again
     elif node.power is Power.BOOTING:
         _late_boot(ctx, node)
     elif node.power is Power.ON:
@@ -210,7 +210,7 @@ def on_timer(ctx: Context, name: str) -> None:
     elif ctx.now_us < node.retry_us:
         ctx.arm(node.retry_us, MACHINE, name)
     else:
-        ctx.is_room_changed = True  # it may be switched on again
+        ctx.serve_again(name)  # it may be switched on again
 
 
 def _late_boot(ctx: Context, node: Node) -> None:

@@ -50,7 +50,7 @@ class BlockIndex:
 
     ``names`` are the ids of datasets by name, ``open`` those that are being put or removed;
     ``held`` the keys of blocks in a tier (by ``node/tier``, copies under way included), ``used``
-    the bytes that these, what is to be dropped and strays take; ``tiers_at`` the tiers of a node of
+    the bytes that these, what is dropped and orphans take; ``tiers_at`` the tiers of a node of
     which anything is known; ``arriving`` the copies under way to a node;
     ``whole`` how many blocks of a dataset have all of their replicas. ``wanting`` are blocks
     to be looked at for copies, in order, ``starved`` those that wait for room or a source,

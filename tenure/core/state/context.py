@@ -14,8 +14,7 @@ from typing import Any, TypeVar, cast
 from tenure.core.state.block_index import BlockIndex, built
 from tenure.core.state.indexes import Index, StageTasks, shift
 from tenure.core.state.learned import Learned
-from tenure.core.state.notices import Notices
-from tenure.core.state.owned import Change, Owned
+from tenure.core.state.owned import Change, Notices, Owned
 from tenure.core.state.params import Params
 from tenure.core.state.prefetch_state import Prefetches
 from tenure.core.state.queue_order import queue_key
@@ -48,8 +47,8 @@ class Context:
     ``tables`` are the records, ``index`` and ``block_index`` are worked out of them, ``learned`` is
     what was told since the start, ``notices`` is what machines have to tell each other,
     ``prefetches`` what is copied ahead, ``work`` the work that is left to this transaction.
-    ``effects`` and ``public`` events go out with it. ``is_room_changed``: the queue is to be served
-    again. ``is_closing``: the daemon stops, and nothing begins. ``quarantined`` says by kind and
+    ``effects`` and ``public`` events go out with it. ``is_closing``: the daemon stops, and nothing
+    begins. ``quarantined`` says by kind and
     key why a record is left as it is. What one machine alone needs it has
     of its own (``own``).
     """
@@ -63,7 +62,6 @@ class Context:
         self.index = Index()
         self.block_index = BlockIndex()
         self.learned = Learned()
-        self.notices = Notices()
         self.prefetches = Prefetches()
         self.work = WorkLimits(params.slice_work)
         self.effects: list[Effect] = []
@@ -71,10 +69,11 @@ class Context:
         self.timers: list[tuple[int, int, str, str]] = []
         self._armed: dict[tuple[str, str], int] = {}
         self._timer_seq = 0
-        self.is_room_changed = self.is_closing = False
+        self.is_closing = False
         self.quarantined: dict[tuple[str, str], str] = {}
         self._owned: dict[type[Owned], Owned] = {}
         self._hearers: dict[Change, list[Owned]] = {change: [] for change in Change}
+        self.notices = self.own(Notices)
 
     def own(self, kind: type[S]) -> S:
         """Return the state of the machine whose class it is, made when first asked for."""
@@ -96,6 +95,10 @@ class Context:
         """Have those who follow such changes hear of one."""
         for state in self._hearers[change]:
             state.hear(change, key)
+
+    def serve_again(self, key: str) -> None:
+        """Have the queue served: ``key`` may have made room, or waits for something no more."""
+        self.tell(Change.PASS, key)
 
     @cached_property
     def placer(self) -> Placer:
@@ -189,9 +192,8 @@ class Context:
     def put_node(self, node: Node) -> Node:
         """Store a node."""
         self.block_index.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
-        self.is_room_changed = True
+        self.serve_again(node.name)
         self.tell(Change.NODE, node.name)
-        self.notices.nodes.add(node.name)
         self.index.take_node(node)
         return self.tables.nodes.put(node.name, replace(node, version=node.version + 1))
 
@@ -200,14 +202,16 @@ class Context:
         self.tables.nodes.drop(node.name)
         self.index.drop_node(node)
         self.tell(Change.GONE, node.name)
-        self.is_room_changed = True
+        self.serve_again(node.name)
 
     def put_job(self, job: Job) -> Job:
-        """Store a job."""
+        """Store a job. One that was looked at in vain, and waits from now on, calls for no pass."""
+        old = self.tables.jobs.get(job.id)
         job = replace(job, version=job.version + 1)
         self._index_job(job)
         self.tell(Change.JOB, job.id)
-        self.is_room_changed = True
+        if old is None or (old.state, job.state) != (JobState.ACCEPTED, JobState.WAITING):
+            self.serve_again(job.id)
         return self.tables.jobs.put(job.id, job)
 
     def _index_job(self, job: Job) -> None:
@@ -241,7 +245,7 @@ class Context:
         self.index.of_job.setdefault(executor.job, set()).add(executor.key)
         self._index_homeless(executor)
         self.notices.jobs.add(executor.job)
-        self.is_room_changed = True
+        self.serve_again(executor.key)
         return self.tables.executors.put(executor.key, executor)
 
     def _index_homeless(self, executor: Executor) -> None:
@@ -266,7 +270,7 @@ class Context:
                 del self.index.names[service.name]
         else:
             self.index.names[service.name] = service.id
-        self.is_room_changed = True
+        self.serve_again(service.id)
         return self.tables.services.put(service.id, replace(service, version=service.version + 1))
 
     def put_migration(self, move: Migration) -> Migration:
@@ -276,14 +280,14 @@ class Context:
             self.index.drop_move(move)
         else:
             self.index.take_move(move)
-        self.is_room_changed = True
+        self.serve_again(move.id)
         return self.tables.migrations.put(move.id, move)
 
     def put_tombstone(self, tombstone: Tombstone) -> Tombstone:
         """Store a tombstone."""
         self.forget_loads(tombstone.node)
         self.index.condemn(tombstone)
-        self.is_room_changed = True
+        self.serve_again(tombstone.id)
         return self.tables.tombstones.put(tombstone.id, tombstone)
 
     def drop_tombstone(self, tombstone: Tombstone) -> None:
@@ -292,14 +296,13 @@ class Context:
         self.tables.tombstones.drop(tombstone.id)
         self.index.clear(tombstone)
         self.touch_owner(tombstone.owner)
-        self.is_room_changed = True
+        self.serve_again(tombstone.id)
 
     def forget_loads(self, *nodes: str) -> None:
         """Have the load of nodes computed anew: something on them changed."""
         for node in nodes:
             if node:
                 self.tell(Change.LOAD, node)
-                self.notices.nodes.add(node)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a tombstone reviewed."""
@@ -351,7 +354,7 @@ class Context:
             self.index.open_batches.discard(batch.id)
         else:
             self.index.open_batches.add(batch.id)
-        self.is_room_changed = True
+        self.serve_again(batch.id)
         return self.tables.batches.put(batch.id, replace(batch, version=batch.version + 1))
 
     def put_task(self, task: Task) -> Task:
@@ -365,7 +368,7 @@ class Context:
         stage_tasks = self.index.tasks_by_stage.setdefault((task.batch, task.stage), StageTasks())
         stage_tasks.take(old, task)
         self.notices.tasks.add(task.key)
-        self.is_room_changed = True
+        self.serve_again(task.key)
         return self.tables.tasks.put(task.key, task)
 
     # look-ups
@@ -437,7 +440,6 @@ class Context:
             self._index_job(job)
         for node in tables.nodes.values():
             self.tell(Change.NODE, node.name)
-            self.notices.nodes.add(node.name)
             self.index.take_node(node)
         self.index.open_runs = {run.id for run in tables.runs.values() if not run.is_over}
         self.index.open_drains = {d.node for d in tables.drains.values() if not d.is_over}

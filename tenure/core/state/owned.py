@@ -5,11 +5,12 @@ it by ``Context.own``. The class stands in the machine's file, so who does not i
 cannot name its state, and the order of packages says who may. None of it is stored: it is worked
 out of the records, or learned again after a restart. What a machine has to hear of it names in
 ``hears``; ``hear`` is called at the very change, and only marks what is to be worked out anew. Owns
-nothing itself.
+``Notices``, which ``fleet`` empties.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -31,6 +32,10 @@ class Change(Enum):
     """A node was forgotten."""
     JOB = auto()
     """A job's record."""
+    MOVED = auto()
+    """A migration has ended."""
+    PASS = auto()
+    """Something that may let who waits begin, or asks to: the queue is served again."""
 
 
 class Owned:
@@ -44,3 +49,30 @@ class Owned:
 
     def hear(self, change: Change, key: str) -> None:
         """Mark what follows from ``key`` as to be worked out anew."""
+
+
+@dataclass(slots=True)
+class Notices(Owned):
+    """Who is to be reviewed, by id; ``fleet`` goes through them until there are none.
+
+    Every machine may add to ``jobs``, ``services``, ``tasks`` and ``nodes``, to ``gone`` nodes that
+    were fenced (name, whether by power-off), to ``unbooted`` those that failed to boot.
+    ``is_pass_due``: the queue is to be served again.
+    """
+
+    hears: ClassVar[frozenset[Change]] = frozenset((Change.NODE, Change.LOAD, Change.PASS))
+
+    jobs: set[str] = field(default_factory=set)
+    services: set[str] = field(default_factory=set)
+    tasks: set[str] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)
+    gone: list[tuple[str, bool]] = field(default_factory=list)
+    unbooted: list[str] = field(default_factory=list)
+    is_pass_due: bool = False
+
+    def hear(self, change: Change, key: str) -> None:
+        """Have a node that changed reviewed, or the queue served."""
+        if change is Change.PASS:
+            self.is_pass_due = True
+        else:
+            self.nodes.add(key)

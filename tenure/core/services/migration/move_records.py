@@ -12,6 +12,7 @@ from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.steps import following
 from tenure.core.services.services import RECORD
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Change
 from tenure.model.container import STEP_OVER, Migration, Service, Step, Tombstone
 
 MACHINE = "migration"
@@ -47,7 +48,7 @@ def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
     }
     move = ctx.put_migration(replace(move, step=step, **(defaults | changes)))
     if step in STEP_OVER:
-        ctx.notices.ended_moves.append(move)
+        ctx.tell(Change.MOVED, move.id)
     ctx.notices.services.add(move.container)
     ctx.publish(
         f"migration.{step.value}",

@@ -6,9 +6,9 @@ from typing import Any
 
 from tenure.core.blocks import replicas, surveys
 from tenure.core.blocks.block_records import mark_of
-from tenure.model.dataset import Stray
+from tenure.model.dataset import Orphan
 from tenure.model.errors import Problem
-from tenure.model.events import DiscardStrays
+from tenure.model.events import DiscardOrphans
 from tenure.model.outcome import Refused
 from tests.unit.core.lifecycle.test_core_restore import backup, put_back
 from tests.unit.core.shelf import BLOCK, Shelf, is_refused, with_tiers
@@ -22,16 +22,16 @@ def look(shelf: Shelf) -> None:
 
 def discard(shelf: Shelf, key: str) -> Any:
     shelf._requests += 1
-    command = DiscardStrays(at_us=0, request=f"r{shelf._requests}", dataset=key)
+    command = DiscardOrphans(at_us=0, request=f"r{shelf._requests}", dataset=key)
     return shelf._reply(shelf.say(command))
 
 
-def strays(shelf: Shelf) -> dict[str, int]:
-    """Return how many stray blocks lie in all tiers, by dataset."""
+def orphans(shelf: Shelf) -> dict[str, int]:
+    """Return how many orphan blocks lie in all tiers, by dataset."""
     found: dict[str, int] = {}
     for mark in shelf.tables.tiers.values():
-        for stray in mark.strays:
-            found[stray.dataset] = found.get(stray.dataset, 0) + stray.blocks
+        for orphan in mark.strays:
+            found[orphan.dataset] = found.get(orphan.dataset, 0) + orphan.blocks
     return found
 
 
@@ -55,25 +55,25 @@ def restored(blocks: int = 3) -> tuple[Shelf, str]:
 
 def test_what_was_put_since_the_backup_stays_and_takes_room() -> None:
     shelf, key = restored()
-    assert strays(shelf) == {key: 6}
+    assert orphans(shelf) == {key: 6}
     assert (shelf.files("a"), shelf.files("b")) == (4, 4)
-    assert mark_of(shelf.state.ctx, "a", "ssd").strays == (Stray(key, 3, 3 * BLOCK),)
+    assert mark_of(shelf.state.ctx, "a", "ssd").strays == (Orphan(key, 3, 3 * BLOCK),)
     told = events(shelf)
     assert [event.data["blocks"] for event in told] == [3, 3]
     shelf.check()
     assert is_refused(shelf.put("more", 7), "no_room"), "6 of 10 blocks a node are free"
     shelf.wait(2 * 3600)
-    assert strays(shelf) == {key: 6}, "later looks find them again"
+    assert orphans(shelf) == {key: 6}, "later looks find them again"
     assert len(events(shelf)) == len(told), "and tell nothing new"
 
 
 def test_they_go_by_word_and_their_room_is_free_then() -> None:
     shelf, key = restored()
     assert is_refused(discard(shelf, "d-of-nobody"), "not_found")
-    assert discard(shelf, key) == Stray(key, 6, 6 * BLOCK)
+    assert discard(shelf, key) == Orphan(key, 6, 6 * BLOCK)
     shelf.work()
     shelf.wait(5)
-    assert not strays(shelf)
+    assert not orphans(shelf)
     assert (shelf.files("a"), shelf.files("b")) == (1, 1), "what is known stays"
     assert all(shelf.places("old"))
     assert not isinstance(shelf.put("more", 9), Problem)
@@ -95,14 +95,14 @@ def test_blocks_of_a_put_that_the_backup_saw_half_are_kept_until_it_has_them() -
     assert shelf.dataset("new").state == "failed", "its file is gone meanwhile"
     for key, disk in files.items():
         assert shelf.disks[key].keys() >= disk.keys(), "its blocks are not"
-    assert strays(shelf) == {made.id: 6}
+    assert orphans(shelf) == {made.id: 6}
     assert is_refused(discard(shelf, made.id), "in_use")
     shelf.failing.clear()
     shelf.put("new", 3)  # the same file, found again
     shelf.work()
     shelf.wait(2 * 3600)
     assert shelf.dataset("new").state == "ready"
-    assert not strays(shelf)
+    assert not orphans(shelf)
     assert (shelf.files("a"), shelf.files("b")) == (3, 3)
     shelf.check()
 
@@ -115,19 +115,19 @@ def test_without_a_restore_what_nobody_knows_is_removed() -> None:
     shelf.disks["a", "/mnt/ssd"][name] = ("x", BLOCK)
     shelf.wait(2 * 3600)
     assert name not in shelf.disks["a", "/mnt/ssd"]
-    assert not strays(shelf)
+    assert not orphans(shelf)
 
 
 def test_many_files_of_copies_that_were_cut_hide_no_strays() -> None:
     shelf, key = restored()
     disk = shelf.disks["a", "/mnt/ssd"]
     folder = replicas.folder_of(shelf.state.ctx)
-    for number in range(3 * surveys.MOST_STRAYS):
+    for number in range(3 * surveys.MOST_ORPHANS):
         disk[f"{folder}/d-gone/{number:06d}.7.part"] = ("", 1)
     shelf.wait(2 * 3600)
     shelf.wait(60)
     assert not [name for name in disk if name.endswith(".part")]
-    assert strays(shelf) == {key: 6}
+    assert orphans(shelf) == {key: 6}
     assert shelf.files("a") == 4
 
 
@@ -138,7 +138,7 @@ def test_what_comes_after_the_first_look_is_no_stray() -> None:
     shelf.disks["a", "/mnt/ssd"][late] = ("x", BLOCK)
     shelf.wait(2 * 3600)
     assert late not in shelf.disks["a", "/mnt/ssd"]
-    assert strays(shelf) == {key: 6}
+    assert orphans(shelf) == {key: 6}
 
 
 def test_a_disk_that_comes_back_after_the_restore_has_its_strays() -> None:
@@ -153,8 +153,8 @@ def test_a_disk_that_comes_back_after_the_restore_has_its_strays() -> None:
     shelf.disks["a", "/mnt/ssd"] = {}
     look(shelf)
     assert mark_of(shelf.state.ctx, "a", "ssd").fault
-    assert strays(shelf) == {made.id: 3}
+    assert orphans(shelf) == {made.id: 3}
     shelf.disks["a", "/mnt/ssd"] = disk
     shelf.wait(60)
-    assert strays(shelf) == {made.id: 6}
+    assert orphans(shelf) == {made.id: 6}
     shelf.check()

@@ -136,7 +136,7 @@ def test_files_without_a_record_are_removed_before_more_are_looked_for() -> None
     shelf.work()
     disk = shelf.disks["a", "/mnt/ssd"]
     folder = replicas.folder_of(shelf.state.ctx)
-    for number in range(3 * surveys.MOST_STRAYS):
+    for number in range(3 * surveys.MOST_ORPHANS):
         disk[f"{folder}/d-gone/{number:06}"] = ("", 1)
     tiers.survey_soon(shelf.state.ctx, "a")
     most = 0
@@ -145,7 +145,7 @@ def test_files_without_a_record_are_removed_before_more_are_looked_for() -> None
         most = max(most, len(mark_of(shelf.state.ctx, "a", "ssd").drops))
         for effect in list(shelf.tables.effects.values()):
             shelf.end(effect, shelf.perform(effect))
-    assert most <= surveys.MOST_STRAYS + surveys.SLICE
+    assert most <= surveys.MOST_ORPHANS + surveys.SLICE
     assert shelf.files("a") == 1
     shelf.check()
 

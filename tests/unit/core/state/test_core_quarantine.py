@@ -161,11 +161,11 @@ def test_a_drain_that_cannot_end_comes_to_rest() -> None:
     assert drained.record.state is DrainState.DRAINED
     bench.is_broken = True
     bench.state.ctx.index.open_drains.add(HOST)
-    bench.state.ctx.is_room_changed = True
+    bench.state.ctx.serve_again(HOST)
     bench.say(Tick(at_us=0))
     assert bench.state.ctx.is_quarantined("drain", HOST)
     assert at_rest(bench)
-    assert not bench.state.ctx.is_room_changed
+    assert not bench.state.ctx.notices.is_pass_due
 
 
 def test_a_run_does_not_hold_up_its_cycle() -> None:

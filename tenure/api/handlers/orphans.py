@@ -1,4 +1,4 @@
-"""Strays: blocks in tiers that no record knows, after a restore; list, discard."""
+"""Orphans: blocks in tiers that no record knows, after a restore; list, discard."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from aiohttp import web
 from tenure.api.call import Call
 from tenure.api.pages import Listing, page
 from tenure.api.schemas.queries import PageQuery
-from tenure.api.views.datasets import DiscardedView, StrayView
+from tenure.api.views.datasets import DiscardedView, OrphanView
 from tenure.api.views.render import render
-from tenure.model.dataset import Stray
-from tenure.model.events import DiscardStrays
+from tenure.model.dataset import Orphan
+from tenure.model.events import DiscardOrphans
 
 
 async def listing(call: Call) -> web.StreamResponse:
     """List blocks in tiers that no record knows, by dataset: what a restored state lacks."""
     call.query_as(PageQuery)
 
-    def key(row: StrayView) -> tuple[int | str, ...]:
+    def key(row: OrphanView) -> tuple[int | str, ...]:
         return row["dataset"], row["node"], row["tier"]
 
-    def show(row: StrayView) -> StrayView:
+    def show(row: OrphanView) -> OrphanView:
         return row
 
-    return await page(call, call.backend.strays(), Listing(key, show))
+    return await page(call, call.backend.orphans(), Listing(key, show))
 
 
 async def discard(call: Call) -> web.Response:
     """Have the blocks of a dataset that no record knows removed from all tiers."""
-    command = DiscardStrays(dataset=call.part("id"), **call.command())
-    found: Stray = await call.ask(command)
+    command = DiscardOrphans(dataset=call.part("id"), **call.command())
+    found: Orphan = await call.ask(command)
     return call.json(render(DiscardedView, found))
