@@ -24,7 +24,7 @@ from tenure.daemon.sources import Sources
 from tenure.engines.access import Access
 from tenure.engines.engine import Engine
 from tenure.engines.helper import Crew
-from tenure.engines.port import SaveLog
+from tenure.engines.logs import SaveLog
 from tenure.engines.watch import Watcher, WatchParams
 from tenure.model.effects import (
     AskJournal,

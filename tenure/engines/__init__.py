@@ -1,5 +1,5 @@
-"""Docker engines: one port, its implementation over HTTP, and the watcher of a node.
+"""Docker engines over HTTP, and the watcher of a node.
 
-``port.EnginePort`` is what the daemon sees; ``engine.Engine`` implements it over ``unix://``,
-``tcp://``, TLS and ssh; ``watch.Watcher`` turns an engine into events for the core.
+``engine.Engine`` speaks to one over ``unix://``, ``tcp://``, TLS and ssh; ``watch.Watcher`` turns
+one into events for the core.
 """

@@ -24,7 +24,7 @@ from tenure.engines.images import inspect
 from tenure.engines.listing import Lister
 from tenure.engines.registry import Registry
 from tenure.engines.transport import Transport
-from tenure.model.document import at, part, text, texts, words
+from tenure.model.document import Json, at, part, text, texts, words
 from tenure.model.errors import EngineError, EngineRefused
 from tenure.model.facts import AGENT_NAME, LABEL_AGENT
 
@@ -48,7 +48,6 @@ MOST_PIDS = 128
 #: Log drivers that keep files on the node, which grow without end unless told otherwise.
 FILE_DRIVERS = frozenset(("json-file", "local"))
 LOG_FILES = {"max-size": "1m", "max-file": "3"}
-Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)

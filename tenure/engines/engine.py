@@ -1,4 +1,4 @@
-"""One Docker engine over HTTP: the implementation of ``port.EnginePort``."""
+"""One Docker engine over HTTP."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from tenure.engines.files import Carrier
 from tenure.engines.frames import LineReader
 from tenure.engines.helper import Crew, Helpers
 from tenure.engines.listing import Lister
-from tenure.engines.logs import Logs
+from tenure.engines.logs import LOG_TAIL_BYTES, Logs, SaveLog
 from tenure.engines.passage import Passage
 from tenure.engines.perform import Performer
-from tenure.engines.port import LOG_TAIL_BYTES, Json, SaveLog
 from tenure.engines.registry import Registry
 from tenure.engines.tiers import TierWork
 from tenure.engines.transport import Timeouts, Transport
-from tenure.model.document import time_us
+from tenure.model.document import Json, time_us
 from tenure.model.effects import FileEffect, OneEngineEffect, TierEffect, TwoEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -39,7 +38,9 @@ class Engine:
 
     Raises InvalidInput for another URL. ``save_log`` is called by a retirement that keeps the
     log, before the container is removed; ``access`` holds what TLS and ssh need; helper containers
-    are those of ``crew``. What each method returns and raises is in the port.
+    are those of ``crew``. Reads raise EngineUnreachable (nothing was sent), EngineUnclear (no
+    usable answer in time) or EngineAnswer (a definite no). What takes an effect raises nothing of
+    that: it returns an outcome.
     """
 
     def __init__(

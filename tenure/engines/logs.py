@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from tenure.engines import paths
 from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
@@ -12,6 +12,12 @@ from tenure.engines.listing import Lister
 from tenure.engines.transport import Transport
 from tenure.model.document import at
 from tenure.model.errors import EngineUnclear
+
+SaveLog = Callable[[str, bytes], Awaitable[None]]
+"""Keeps the end of a container's log under a key before the container is removed."""
+
+LOG_TAIL_BYTES = 1 << 20
+"""How much of a log is read and kept."""
 
 FIRST_ENTRIES = 2_000
 MOST_GROWTH = 16

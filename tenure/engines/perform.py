@@ -23,9 +23,8 @@ from tenure.engines.errors import (
     is_held,
 )
 from tenure.engines.listing import Lister
-from tenure.engines.logs import Logs
+from tenure.engines.logs import LOG_TAIL_BYTES, Logs, SaveLog
 from tenure.engines.outcomes import outcome_of
-from tenure.engines.port import LOG_TAIL_BYTES, SaveLog
 from tenure.engines.transport import Transport
 from tenure.model.document import at
 from tenure.model.effects import (

@@ -12,18 +12,41 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from tenure.engines.decode import is_ours
-from tenure.engines.port import EnginePort, Json
-from tenure.model.document import text, texts
+from tenure.model.document import Json, text, texts
 from tenure.model.errors import EngineError, EngineRefused
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
-from tenure.model.facts import EngineFacts
+from tenure.model.facts import ContainerFacts, EngineFacts
 
 _log = logging.getLogger(__name__)
+
+
+class Watchable(Protocol):
+    """An engine as a watcher uses it; each method raises EngineError."""
+
+    async def ping(self, heard_s: float = 0.0) -> None:
+        """Return if it answers in time, or answered anything within the last ``heard_s``."""
+
+    async def facts(self) -> EngineFacts:
+        """Return identity, whole capacity and images."""
+
+    async def listing(self, *, is_fresh: bool = False) -> tuple[ContainerFacts, ...]:
+        """Return all containers; ours with times, exit codes and health. ``is_fresh``: no cache."""
+
+    async def images(self) -> tuple[str, ...]:
+        """Return the tags, digests and ids of all images, sorted."""
+
+    async def inspect(self, ref: str) -> ContainerFacts | None:
+        """Return one container by id or name, None if there is none."""
+
+    def events(self, *, on_open: Callable[[], None] | None = None) -> AsyncGenerator[Json, None]:
+        """Yield container events; never ends but by raising EngineError."""
+
 
 EventFactory = Callable[[int], Event]
 """Makes the event from the time at which the inbox takes it (UTC microseconds)."""
@@ -77,7 +100,7 @@ class Watched:
     """A node, its engine, and where its events go."""
 
     node: str
-    engine: EnginePort
+    engine: Watchable
     emit: Emit
     now_us: Callable[[], int]
     params: WatchParams
@@ -264,7 +287,7 @@ class Watcher:
     def __init__(
         self,
         node: str,
-        engine: EnginePort,
+        engine: Watchable,
         *,
         emit: Emit,
         now_us: Callable[[], int],

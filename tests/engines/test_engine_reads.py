@@ -10,8 +10,8 @@ import pytest
 
 from tenure.engines.engine import Engine
 from tenure.engines.errors import EngineAnswer
-from tenure.engines.port import EnginePort
 from tenure.engines.transport import SHORT_CALLS
+from tenure.engines.watch import Watchable
 from tenure.model.document import count, text
 from tenure.model.outcome import Done
 from testbed import IMAGE, Node
@@ -20,9 +20,9 @@ from tests.engines.lab import Kept, Lab, body, create, eventually, retire, start
 pytestmark = pytest.mark.engines
 
 
-async def test_the_engine_is_the_port(engine: Engine) -> None:
-    port: EnginePort = engine
-    await port.ping()
+async def test_an_engine_can_be_watched(engine: Engine) -> None:
+    watched: Watchable = engine
+    await watched.ping()
 
 
 async def test_facts_over_tcp_and_unix(

@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import aiohttp
 
@@ -109,23 +109,13 @@ class Dialect:
         return self.version >= _V2_WRITES
 
 
-class Writer(Protocol):
-    """Sends lines; raises what ``check_written`` raises."""
-
-    async def send(self, lines: bytes) -> None:
-        """Send the lines and return once the server has kept them."""
-
-    async def close(self) -> None:
-        """Let go of connections."""
-
-
 class InfluxServer:
     """Raises StatsUnavailable for anything that may pass; ``dialect`` None: not connected."""
 
     def __init__(self, params: InfluxParams) -> None:
         self._params = params
         self._session: aiohttp.ClientSession | None = None
-        self._writer: Writer | None = None
+        self._writer: ClientWriter | _LineWriter | None = None
         self.dialect: Dialect | None = None
 
     async def connect(self) -> Dialect:

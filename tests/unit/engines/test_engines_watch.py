@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from tenure.engines.errors import EngineAnswer
-from tenure.engines.port import EnginePort, Json
 from tenure.engines.watch import HINTS, EventFactory, Watcher, WatchParams
+from tenure.model.document import Json
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -105,8 +105,7 @@ async def watching(
     engine: Scripted, params: WatchParams = CALM
 ) -> AsyncIterator[tuple[Told, Watcher]]:
     told = Told()
-    port = cast(EnginePort, engine)
-    watcher = Watcher("n", port, emit=told.emit, now_us=lambda: 7, params=params)
+    watcher = Watcher("n", engine, emit=told.emit, now_us=lambda: 7, params=params)
     task = asyncio.create_task(watcher.run())
     try:
         yield told, watcher
