@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from tenure.config.access import PolicySection
-from tenure.config.cycleschema import CycleSection
-from tenure.config.planning import PlannerSection
-from tenure.config.schema import (
-    AgentSection,
-    CapacitySection,
-    ConfigFile,
-    DriverSection,
-    EngineTlsSection,
-    ForecastSection,
-    HarvestSection,
-    NodeSection,
-    ReserveSection,
-    SshSection,
-)
+from tenure.config.cyclesfile import CycleSection
 from tenure.config.section import Section
-from tenure.config.tiers import HdfsSection, TierSection
+from tenure.config.settings import ConfigFile
 
 #: Also loaded by a test, so that what the document shows is accepted.
 EXAMPLE = """\
@@ -131,47 +117,30 @@ def render() -> str:
 
 def _document() -> Iterator[str]:
     yield _HEAD
-    sections = {
-        name: field.annotation
-        for name, field in ConfigFile.model_fields.items()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
-    }
-    yield from _table(ConfigFile, leave_out=(*sections, "nodes"))
+    sections = _parts(ConfigFile)
+    yield from _table(ConfigFile)
     for name, model in sections.items():
-        parts = _PARTS.get(name, {})
-        yield f"\n### {name}\n\n{_description(ConfigFile, name)}\n"
-        yield from _table(model, leave_out=tuple(parts))
+        many = " A list of:" if name == "nodes" else ""
+        yield f"\n### {name}\n\n{_description(ConfigFile, name)}{many}\n"
+        yield from _table(model)
         shown: dict[type[Section], str] = {}
-        for part, inner in parts.items():
+        for part, inner in _parts(model).items():
             yield f"\n#### {name}: {part}\n\n{_description(model, part)}"
             yield f" As `{shown[inner]}`.\n" if inner in shown else "\n"
             yield from () if inner in shown else _table(inner)
             shown[inner] = part
-    yield f"\n### nodes\n\n{_description(ConfigFile, 'nodes')} A list of:\n"
-    yield from _table(NodeSection, leave_out=tuple(_NODE_PARTS))
-    for name, model in _NODE_PARTS.items():
-        yield f"\n#### nodes: {name}\n\n{_description(NodeSection, name)}\n"
-        yield from _table(model)
     yield _CYCLES
     yield from _table(CycleSection)
 
 
-#: Sections within sections.
-_PARTS: dict[str, dict[str, type[Section]]] = {
-    "harvest": {"forecast": ForecastSection, "planner": PlannerSection},
-    "datasets": {"hdfs": HdfsSection},
-    "policy": {"submit": PolicySection, "operate": PolicySection},
-}
-_NODE_PARTS: dict[str, type[Section]] = {
-    "tls": EngineTlsSection,
-    "ssh": SshSection,
-    "capacity": CapacitySection,
-    "reserve": ReserveSection,
-    "power": DriverSection,
-    "agent": AgentSection,
-    "harvest": HarvestSection,
-    "tiers": TierSection,
-}
+def _parts(model: type[BaseModel]) -> dict[str, type[Section]]:
+    """Return the sections within a section: one, several in a list, or one that may be absent."""
+    found = {}
+    for name, field in model.model_fields.items():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Section):
+                found[name] = kind
+    return found
 
 
 def _description(model: type[BaseModel], name: str) -> str:
@@ -181,13 +150,14 @@ def _description(model: type[BaseModel], name: str) -> str:
     return words
 
 
-def _table(model: type[BaseModel], leave_out: tuple[str, ...] = ()) -> Iterator[str]:
-    if set(model.model_fields) <= set(leave_out):
+def _table(model: type[BaseModel]) -> Iterator[str]:
+    parts = _parts(model)
+    if set(model.model_fields) <= set(parts):
         return
     schema = model.model_json_schema()
     yield "\n| key | type | default | meaning |\n|---|---|---|---|\n"
     for name, field in model.model_fields.items():
-        if name not in leave_out:
+        if name not in parts:
             key = field.alias or name
             words = _type(schema["properties"][key])
             yield f"| `{key}` | {words} | {_default(model, name)} | {field.description} |\n"

@@ -27,6 +27,7 @@ _SENTENCES = {
     "int_type": "must be a whole number, without quotes",
     "bool_type": "must be true or false",
     "list_type": "must be a list",
+    "tuple_type": "must be a list",
     "dict_type": "must be a mapping of keys to values",
     "model_type": "must be a mapping of keys to values",
     "finite_number": "must be a finite number",

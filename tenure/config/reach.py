@@ -1,4 +1,4 @@
-"""Checks of how engines and the API are reached: TLS files, ssh options, listeners.
+"""How engines, agents and the API are reached: TLS files, ssh options, agents.
 
 Files are opened here, so that a missing, unreadable or mismatched one is a fault of the
 configuration with its path, and not a node that never answers.
@@ -6,62 +6,156 @@ configuration with its path, and not a node that never answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from ssl import SSLContext
+from typing import Literal
 from urllib.parse import urlsplit
 
-from tenure.config.certificates import client_context, server_context
-from tenure.config.schema import AgentSection, ConfigFile, NodeSection, SshSection
-from tenure.config.urls import MAX_SOCKET_BYTES, parse_listener
+from tenure.config.certificates import client_context
+from tenure.config.fields import AgentUrl, FilePath, HostName, RoleKind, TlsFile, Word
+from tenure.config.section import Found, Section, stated
 from tenure.config.yamlfile import Loc
-from tenure.model.access import TlsFiles, check_ssh_path
+from tenure.model.access import SshOptions, TlsFiles, check_ssh_path
 from tenure.model.errors import InvalidInput
-
-Found = Iterator[tuple[Loc, str]]
+from tenure.model.node import AgentSpec
 
 SSH_FOLDER = "ssh"
-_SOCKET_NAME_BYTES = len("/ssh/") + 8 + len(".sock")
 
 
-def check_node_reach(here: Loc, node: NodeSection) -> Found:
-    """Find faults of a node's ``tls`` and ``ssh`` against its URL and against its files."""
-    scheme = urlsplit(node.url).scheme
-    if scheme == "https" and not node.tls.ca:
-        yield (*here, "tls", "ca"), "is required by https://: the authority of the engine"
-    elif node.tls.model_fields_set and scheme not in ("https", "tcp"):
-        yield (*here, "tls"), "is used by https:// and tcp:// only"
-    elif node.tls.model_fields_set and not node.tls.ca:
-        yield (*here, "tls", "ca"), "is required: the authority of the engine"
-    elif node.tls.ca:
-        files = TlsFiles(node.tls.ca, node.tls.cert, node.tls.key)
-        yield from _file_faults((*here, "tls"), files, client_context)
-    if node.ssh.model_fields_set and scheme != "ssh":
-        yield (*here, "ssh"), "is used by ssh:// only"
+class EngineTlsSection(Section):
+    ca: TlsFile = stated("", "The authority that signed the engine's certificate.")
+    cert: TlsFile = stated("", "Our certificate, for an engine under `--tlsverify`.")
+    key: TlsFile = stated("", "The key of our certificate, without a passphrase.")
+
+    @property
+    def files(self) -> TlsFiles | None:
+        """The PEM files; None: no TLS."""
+        return TlsFiles(self.ca, self.cert, self.key) if self.ca else None
+
+
+class SshSection(Section):
+    key: TlsFile = stated("", "The login key.", shown="those of the daemon's user, and its agent")
+    known_hosts: TlsFile = stated(
+        "", "The keys of known hosts.", shown="the user's and the system's known_hosts"
+    )
+    host_keys: Literal["strict", "accept-new"] = stated(
+        "strict", "`accept-new` takes a host that is met for the first time."
+    )
+    config: TlsFile = stated("", "An ssh_config, for jump hosts and the like.", shown="none")
+
+    @property
+    def options(self) -> SshOptions:
+        return SshOptions(self.key, self.known_hosts, self.host_keys, self.config)
+
+    def file_faults(self) -> Found:
+        """Find files that ssh cannot use; ``accept-new`` makes the one of known hosts."""
+        for key in ("key", "known_hosts", "config"):
+            path: str = getattr(self, key)
+            # without the hosts there is nothing to be strict about
+            is_made = key == "known_hosts" and self.host_keys == "accept-new"
+            if path and (fault := _ssh_path_fault(path, may_be_absent=is_made)):
+                yield (key,), fault
+
+
+class TlsSection(Section):
+    """TLS of the API's listeners."""
+
+    cert: TlsFile = stated("", "The certificate of the `https://` listeners, with its chain.")
+    key: TlsFile = stated("", "Its key, without a passphrase.")
+    client_ca: TlsFile = stated(
+        "",
+        "Clients must show a certificate of this authority. They need a token as well, but for "
+        "those in `roles`.",
+    )
+    roles: dict[Word, RoleKind] = stated(
+        {},
+        "Roles of clients by the common name in their certificate; needs `client_ca`. A token "
+        "counts instead where one is sent.",
+    )
+    names: tuple[HostName, ...] = stated(
+        (),
+        "Names and addresses by which clients reach the daemon, beside loopback and the addresses "
+        "in `listen`: other Host headers are refused.",
+    )
+
+    @property
+    def files(self) -> TlsFiles | None:
+        """The PEM files, ``ca`` that of clients; None: no listener has TLS."""
+        return TlsFiles(self.client_ca, self.cert, self.key) if self.cert else None
+
+
+class AgentSection(Section):
+    url: AgentUrl | None = stated(
+        None,
+        "Where `tenured agent` listens: `unix:///path` or `tcp://` on this machine, "
+        "`https://host:port` elsewhere.",
+        shown="none: its engine alone tells what is used there",
+    )
+    token_file: FilePath | None = stated(
+        None,
+        "A copy of the agent's token; needed but for `unix://`. `tenure node agent install` makes "
+        "it where it is absent.",
+        shown="none",
+    )
+    ca: TlsFile = stated("", "The authority that signed its certificate.", shown="the system's")
+    cert: TlsFile = stated("", "Our certificate, for an agent with `--tls-client-ca`.")
+    key: TlsFile = stated("", "The key of our certificate, without a passphrase.")
+
+    @property
+    def spec(self) -> AgentSpec | None:
+        """How it is reached; None: there is none."""
+        if self.url is None:
+            return None
+        files = TlsFiles(self.ca, self.cert, self.key)
+        return AgentSpec(self.url, self.token_file or "", files if files != TlsFiles() else None)
+
+    def faults(self) -> Found:
+        """Find what its URL needs, and faults of its files."""
+        if self.url is None:
+            if self.model_fields_set:
+                yield ("url",), "is required: where the node's agent listens"
+            return
+        scheme = urlsplit(self.url).scheme
+        if scheme == "unix" and self.token_file is not None:
+            yield ("token_file",), "is not used over unix://; the socket's mode decides"
+        elif scheme != "unix" and self.token_file is None:
+            yield ("token_file",), "is required over TCP: a copy of the agent's token"
+        elif self.token_file is not None and (fault := _token_fault(self.token_file)):
+            yield ("token_file",), fault
+        files = TlsFiles(self.ca, self.cert, self.key)
+        if scheme != "https":
+            for key in ("ca", "cert", "key"):
+                if getattr(self, key):
+                    yield (key,), "is used by https:// only"
+        elif files != TlsFiles():
+            yield from tls_faults((), files, client_context)
+
+
+def engine_faults(url: str, tls: EngineTlsSection, ssh: SshSection) -> Found:
+    """Find faults of a node's ``tls`` and ``ssh`` against its URL and against their files."""
+    scheme = urlsplit(url).scheme
+    if scheme == "https" and not tls.ca:
+        yield ("tls", "ca"), "is required by https://: the authority of the engine"
+    elif tls.model_fields_set and scheme not in ("https", "tcp"):
+        yield ("tls",), "is used by https:// and tcp:// only"
+    elif tls.model_fields_set and not tls.ca:
+        yield ("tls", "ca"), "is required: the authority of the engine"
+    elif tls.files is not None:
+        yield from tls_faults(("tls",), tls.files, client_context)
+    if ssh.model_fields_set and scheme != "ssh":
+        yield ("ssh",), "is used by ssh:// only"
     else:
-        yield from _check_ssh((*here, "ssh"), node.ssh)
+        yield from ((("ssh", *loc), words) for loc, words in ssh.file_faults())
 
 
-def check_agent(here: Loc, agent: AgentSection) -> Found:
-    """Find faults of a node's ``agent``: what its URL needs, and its files."""
-    if agent.url is None:
-        if agent.model_fields_set:
-            yield (*here, "url"), "is required: where the node's agent listens"
-        return
-    scheme = urlsplit(agent.url).scheme
-    if scheme == "unix" and agent.token_file is not None:
-        yield (*here, "token_file"), "is not used over unix://; the socket's mode decides"
-    elif scheme != "unix" and agent.token_file is None:
-        yield (*here, "token_file"), "is required over TCP: a copy of the agent's token"
-    elif agent.token_file is not None and (fault := _token_fault(agent.token_file)):
-        yield (*here, "token_file"), fault
-    files = TlsFiles(agent.ca, agent.cert, agent.key)
-    if scheme != "https":
-        for key in ("ca", "cert", "key"):
-            if getattr(agent, key):
-                yield (*here, key), "is used by https:// only"
-    elif files != TlsFiles():
-        yield from _file_faults(here, files, client_context)
+def tls_faults(here: Loc, files: TlsFiles, make: Callable[[TlsFiles], SSLContext]) -> Found:
+    """Find out whether PEM files make a context of TLS."""
+    try:
+        make(files)
+    except InvalidInput as error:
+        for fault in error.fields:
+            yield (*here, fault.path), fault.message
 
 
 def _token_fault(path: str) -> str:
@@ -70,15 +164,6 @@ def _token_fault(path: str) -> str:
     if not folder.is_dir():
         return f"cannot read {path}: there is no folder {folder}"
     return _path_fault(path, may_be_absent=True)
-
-
-def _check_ssh(here: Loc, ssh: SshSection) -> Found:
-    for key in ("key", "known_hosts", "config"):
-        path: str = getattr(ssh, key)
-        # accept-new makes the file; without the hosts there is nothing to be strict about
-        is_made = key == "known_hosts" and ssh.host_keys == "accept-new"
-        if path and (fault := _ssh_path_fault(path, may_be_absent=is_made)):
-            yield (*here, key), fault
 
 
 def _ssh_path_fault(path: str, *, may_be_absent: bool) -> str:
@@ -98,52 +183,3 @@ def _path_fault(path: str, *, may_be_absent: bool = False) -> str:
     except OSError as error:
         return f"cannot read {path}: {error.strerror or error}"
     return ""
-
-
-def check_listeners(file: ConfigFile) -> Found:
-    """Find faults of the top-level ``tls`` against the listeners and against its files."""
-    listeners = [parse_listener(url) for url in file.listen]
-    secure = [index for index, listener in enumerate(listeners) if listener.is_tls]
-    if secure and not (file.tls.cert and file.tls.key):
-        yield ("tls",), "cert and key are required by https:// in listen"
-        return
-    if not secure:
-        if file.tls.model_fields_set:
-            yield ("tls",), "is used by no listener; add https://0.0.0.0:7443 to listen"
-        return
-    if len(secure) == len(listeners) and file.redis.url is None:
-        yield (
-            ("listen",),
-            "needs a unix:// or tcp:// listener beside https://: the embedded worker uses it",
-        )
-    for index in secure:
-        if listeners[index].is_wildcard and not file.tls.names:
-            yield (
-                ("listen", index),
-                "listens on every address: list the names that clients use in tls.names",
-            )
-    if file.tls.roles and not file.tls.client_ca:
-        yield ("tls", "roles"), "needs client_ca: without it no client shows a certificate"
-    files = TlsFiles(file.tls.client_ca, file.tls.cert, file.tls.key)
-    for loc, message in _file_faults(("tls",), files, server_context):
-        yield ("tls", "client_ca") if loc[-1] == "ca" else loc, message
-
-
-def check_ssh_folder(file: ConfigFile, nodes: list[NodeSection]) -> Found:
-    """Find out whether ssh can keep its sockets below the state folder."""
-    if not any(node.url.startswith("ssh:") for node in nodes):
-        return
-    try:
-        check_ssh_path(file.state_dir, is_forwarded=True)
-    except ValueError as error:
-        yield ("state_dir",), str(error)
-    if len(str(Path(file.state_dir)).encode()) + _SOCKET_NAME_BYTES > MAX_SOCKET_BYTES:
-        yield ("state_dir",), "is too long a path for the unix sockets of ssh:// nodes"
-
-
-def _file_faults(here: Loc, files: TlsFiles, make: Callable[[TlsFiles], SSLContext]) -> Found:
-    try:
-        make(files)
-    except InvalidInput as error:
-        for fault in error.fields:
-            yield (*here, fault.path), fault.message

@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Any
 
+from pydantic import BaseModel
+
 HIDDEN = "***"
 
 _SECRET = r"(?:pass(?:word|wd|phrase)?|secret|token|credentials?|auth|api[-_]?key|access[-_]?key)"
@@ -21,6 +23,8 @@ _BEARER = re.compile(r"(?P<head>\b(?:bearer|basic)\s+)[^\s&;,]+", re.IGNORECASE)
 
 def redacted(value: Any, key: str = "") -> Any:
     """Return ``value`` as JSON data without its secrets; ``key`` is the name it stands under."""
+    if isinstance(value, BaseModel):
+        value = dict(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {part.name: redacted(getattr(value, part.name), part.name) for part in fields(value)}
     if isinstance(value, Mapping):

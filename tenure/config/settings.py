@@ -1,232 +1,186 @@
-"""What the rest of tenure sees of the configuration: frozen, checked, in the model's units."""
+"""The whole configuration: its sections, the file that states them, and what the daemon gets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from tenure.config.access import ApiSection, PoliciesSection
+from tenure.config.certificates import server_context
+from tenure.config.fields import AnyPath, Interval, Listeners, Names
+from tenure.config.lending import BatchesSection, LendingSection
+from tenure.config.nodes import NodeSection
+from tenure.config.reach import TlsSection, tls_faults
 from tenure.config.redaction import redacted
-from tenure.config.urls import Listener
-from tenure.model.access import TlsFiles
-from tenure.model.accesspolicy import AccessPolicy
-from tenure.model.external import HdfsSpec
-from tenure.model.forecast import ForecastOptions
+from tenure.config.schema import (
+    BudgetsSection,
+    DefaultsSection,
+    LimitsSection,
+    LogSection,
+    PlacementSection,
+    PowerSection,
+    RedisSection,
+    StatsSection,
+)
+from tenure.config.section import Found, Section, derived, part, stated
+from tenure.config.tiers import DatasetsSection, PrefetchSection
+from tenure.config.urls import MAX_SOCKET_BYTES
+from tenure.model.access import check_ssh_path
 from tenure.model.node import NodeSpec
 from tenure.model.plan import CycleSpec
-from tenure.model.roles import Role
+
+_SSH_SOCKET_BYTES = len("/ssh/") + 8 + len(".sock")
 
 
-@dataclass(frozen=True, slots=True)
-class RedisSettings:
-    """``url`` None: the daemon starts a private Redis."""
+class Sections(Section):
+    """All of the configuration but nodes and cycles."""
 
-    url: str | None
+    state_dir: AnyPath = derived(
+        Path(),
+        "Where all durable state lies. One daemon only.",
+        shown="/var/lib/tenure as root, else ~/.local/state/tenure",
+    )
+    listen: Listeners = derived(
+        (),
+        "Where the API listens: `unix:///path`, `tcp://` on loopback addresses, `https://` "
+        "anywhere.",
+        shown="unix:///run/tenure/tenured.sock as root, else tenured.sock in state_dir; "
+        "and tcp://127.0.0.1:7480",
+    )
+    token_file: AnyPath = derived(
+        Path(),
+        "The token that TCP requests must carry; made if absent.",
+        shown="token in state_dir",
+    )
+    tls: TlsSection = part(TlsSection, "PEM files of the `https://` listeners.")
+    api: ApiSection = part(ApiSection, "Who may ask the API ([access.md](access.md)).")
+    policy: PoliciesSection = part(
+        PoliciesSection, "What roles may submit ([access.md](access.md#policy)); admins anything."
+    )
+    redis: RedisSection = part(RedisSection, "The queues of the workers.")
+    stats: StatsSection = part(StatsSection, "Measurements of containers.")
+    generations: Names = stated(
+        ("nursery", "young", "tenured"),
+        "The generations in order, youngest first. Without any configured node: `[nursery]`.",
+    )
+    placement: PlacementSection = part(PlacementSection, "Where work goes.")
+    power: PowerSection = part(PowerSection, "When nodes are switched off and on.")
+    budgets: BudgetsSection = part(BudgetsSection, "How much may move at the same time.")
+    limits: LimitsSection = part(LimitsSection, "Bounds on what is accepted and kept.")
+    batches: BatchesSection = part(
+        BatchesSection, "Batches, which run on what is idle ([batches.md](batches.md))."
+    )
+    harvest: LendingSection = part(
+        LendingSection, "Forecasts, and what is lent by them ([forecasts.md](forecasts.md))."
+    )
+    datasets: DatasetsSection = part(
+        DatasetsSection, "Datasets, kept in the tiers of nodes ([datasets.md](datasets.md))."
+    )
+    prefetch: PrefetchSection = part(
+        PrefetchSection, "Blocks that are copied into memory ahead of their tasks."
+    )
+    defaults: DefaultsSection = part(DefaultsSection, "Values of jobs that do not say.")
+    relist_us: Interval = stated(
+        15, "Time between two full listings of each engine.", key="relist_s"
+    )
+    log: LogSection = part(LogSection, "The daemon's own log.")
 
-
-@dataclass(frozen=True, slots=True)
-class InfluxSettings:
-    """``ca_file`` None: the system's certificates. ``spool_us`` is the longest wait."""
-
-    url: str
-    source: Literal["tenure", "cadvisor"]
-    database: str
-    org: str
-    token: str = field(repr=False)
-    username: str
-    password: str = field(repr=False)
-    is_verified: bool
-    ca_file: Path | None
-    spool_bytes: int
-    spool_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class StatsSettings:
-    """``influx`` None: the embedded store."""
-
-    driver: str
-    interval_us: int
-    retention_us: int
-    window_us: int
-    influx: InfluxSettings | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementSettings:
-    policy: str
-    nursery: str
-    patience: float
-    nursery_full: str = "next"
-
-
-@dataclass(frozen=True, slots=True)
-class PowerSettings:
-    """``fence_after_us`` None: never fence; ``price_nano_per_kwh`` None: energy is not priced."""
-
-    grace_us: int
-    min_on: dict[str, int]
-    headroom_cpu_m: int
-    fence_after_us: int | None
-    retry_us: int
-    price_nano_per_kwh: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetSettings:
-    moves_per_node: int
-    moves_total: int
-    cooldown_us: int
-    verify_us: int
-    best_kind: str
-    volumes_bytes: int
+    @property
+    def host_names(self) -> tuple[str, ...]:
+        """The Host headers that listeners with TLS take beside loopback's."""
+        if self.tls.files is None:
+            return ()
+        own = (one.host for one in self.listen if one.is_tls and not one.is_wildcard)
+        names = (*self.tls.names, *own)
+        return tuple(dict.fromkeys(f"[{name}]" if ":" in name else name for name in names))
 
 
-@dataclass(frozen=True, slots=True)
-class LimitSettings:
-    executors: int
-    queue: int
-    history: int
-    tasks: int
-    events: int
-    logs_bytes: int
-    body_bytes: int
-    requests_per_s: int
-    wrong_tokens_per_s: int
-    connections: int
-    streams: int
+class ConfigFile(Sections):
+    """Everything in ``tenured.yml``; ``nodes`` are checked one by one beside it."""
+
+    cycles_file: AnyPath | None = stated(
+        None,
+        "The file of the generation cycles, relative to this file.",
+        shown="cycles.yml if it exists, else the built-in cycles",
+    )
+    nodes: tuple[NodeSection, ...] = stated(
+        (),
+        "The fleet.",
+        shown="one node `local` at unix:///var/run/docker.sock in the first generation",
+    )
+
+    def faults(self) -> Found:
+        """Find faults between the sections of the file."""
+        for key, values in (("generations", self.generations), ("listen", self.listen)):
+            for index, value in enumerate(values):
+                if value in values[:index]:
+                    told = "stands here twice"
+                    yield (key, index), f"{value} {told}" if key == "generations" else told
+        for name, count in (self.power.min_on or {}).items():
+            if name not in self.generations:
+                yield ("power", "min_on", name), unknown_generation(self.generations)
+            elif count == 0 and name == self.generations[0] and len(self.generations) > 1:
+                yield ("power", "min_on", name), "must be at least 1: new containers start here"
+        yield from self._listener_faults()
+
+    def _listener_faults(self) -> Found:
+        """Find faults of the listeners against ``tls``, and of its files."""
+        secure = [index for index, listener in enumerate(self.listen) if listener.is_tls]
+        tls = self.tls
+        if secure and not (tls.cert and tls.key):
+            yield ("tls",), "cert and key are required by https:// in listen"
+            return
+        if not secure:
+            if tls.model_fields_set:
+                yield ("tls",), "is used by no listener; add https://0.0.0.0:7443 to listen"
+            return
+        if len(secure) == len(self.listen) and self.redis.url is None:
+            told = "needs a unix:// or tcp:// listener beside https://: the embedded worker uses it"
+            yield ("listen",), told
+        for index in secure:
+            if self.listen[index].is_wildcard and not tls.names:
+                told = "listens on every address: list the names that clients use in tls.names"
+                yield ("listen", index), told
+        if tls.roles and not tls.client_ca:
+            yield ("tls", "roles"), "needs client_ca: without it no client shows a certificate"
+        if tls.files is not None:
+            for loc, message in tls_faults(("tls",), tls.files, server_context):
+                yield ("tls", "client_ca") if loc[-1] == "ca" else loc, message
+
+    def fleet_faults(self, nodes: Sequence[NodeSection]) -> Found:
+        """Find faults of the file against its nodes."""
+        known = {node.name for node in nodes}
+        for index, lake in enumerate(self.datasets.hdfs):
+            for host, name in lake.nodes.items():
+                if name not in known:
+                    yield ("datasets", "hdfs", index, "nodes", host), f"{name} is no node"
+        if any(node.url.startswith("ssh:") for node in nodes):
+            try:
+                check_ssh_path(str(self.state_dir), is_forwarded=True)
+            except ValueError as error:
+                yield ("state_dir",), str(error)
+            if len(str(self.state_dir).encode()) + _SSH_SOCKET_BYTES > MAX_SOCKET_BYTES:
+                yield ("state_dir",), "is too long a path for the unix sockets of ssh:// nodes"
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSettings:
-    """``margin`` is the part of a node that batches leave free."""
+class Settings(Sections):
+    """The configuration as the daemon uses it, frozen, checked, in the model's units.
 
-    input_dirs: tuple[Path, ...] = ()
-    margin: float = 0.1
-    window_us: int = 24 * 3_600_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class LendingSettings:
-    """``requires_forecast``: nothing is lent without one; ``has_dynamic_margin``: what was above a
-    forecast lately is left free as well.
-    """
-
-    forecast: ForecastOptions = field(default_factory=ForecastOptions)
-    requires_forecast: bool = True
-    has_dynamic_margin: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetSettings:
-    """``image`` is that of helper containers on nodes; ``hdfs`` are file systems of others.
-
-    Where blocks lie there is believed for ``locate_us``. ``upload_bytes`` of all uploads (0: none
-    are taken), each given up after ``upload_expire_us`` of rest.
-    """
-
-    image: str = "busybox:stable"
-    lost_us: int = 600_000_000
-    verify_us: int = 168 * 3_600_000_000
-    copies_per_node: int = 2
-    locate_us: int = 60_000_000
-    upload_bytes: int = 10 << 30
-    upload_expire_us: int = 24 * 3_600_000_000
-    hdfs: tuple[HdfsSpec, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PrefetchSettings:
-    mode: str = "act"
-    policy: str = "search"
-    is_waiting: bool = False
-    share: float = 0.5
-    per_device: int = 2
-
-
-@dataclass(frozen=True, slots=True)
-class PlannerSettings:
-    """``answer_us`` for the answer to a submission, ``limit_us`` for a better plan.
-
-    ``weights`` of submitters; 1 where none is stated.
-    """
-
-    solver: str = "auto"
-    answer_us: int = 2_000_000
-    limit_us: int = 30_000_000
-    cores: int = 2
-    sharing: str = "arrival"
-    weights: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class JobDefaults:
-    runtime_us: int
-    retries: int
-    hybrid_factor: float
-    grace_stop_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    level: str
-    is_json: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTls:
-    """``files.ca``: clients must show a certificate of it; ``names`` are good Host headers."""
-
-    files: TlsFiles
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AccessSettings:
-    """Roles by group of the unix socket's users, and by common name of client certificates.
-
-    ``permits`` are what each role may submit; an admin anything.
-    """
-
-    socket_roles: dict[str, Role] = field(default_factory=dict)
-    certificate_roles: dict[str, Role] = field(default_factory=dict)
-    permits: dict[Role, AccessPolicy] = field(default_factory=dict)
-    audit_keep_us: int = 90 * 24 * 3_600_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The whole configuration. ``path`` and ``cycles_file`` None: there is no such file.
-
-    ``tls`` None: no listener has TLS.
+    ``path`` and ``cycles_file`` None: there is no such file. Made by ``load``.
     """
 
     path: Path | None
-    state_dir: Path
-    listen: tuple[Listener, ...]
-    token_file: Path
-    redis: RedisSettings
-    stats: StatsSettings
-    generations: tuple[str, ...]
-    placement: PlacementSettings
-    power: PowerSettings
-    budgets: BudgetSettings
-    limits: LimitSettings
-    defaults: JobDefaults
-    relist_us: int
-    log: LogSettings
     cycles_file: Path | None
     nodes: tuple[NodeSpec, ...]
     cycles: tuple[CycleSpec, ...]
-    tls: ServerTls | None = None
-    batches: BatchSettings = BatchSettings()
-    lending: LendingSettings = LendingSettings()
-    datasets: DatasetSettings = DatasetSettings()
-    prefetch: PrefetchSettings = PrefetchSettings()
-    planner: PlannerSettings = PlannerSettings()
-    access: AccessSettings = AccessSettings()
 
     def redacted(self) -> dict[str, Any]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""
         plain: dict[str, Any] = redacted(self)
         return plain
+
+
+def unknown_generation(generations: Sequence[str]) -> str:
+    """Return what is wrong with a name that is not among the generations."""
+    return f"is not one of the generations ({', '.join(generations)})"

@@ -155,7 +155,7 @@ class Daemon:
         self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))
         self._worker_token = self.tokens.build_in_new(WORKER, Role.WORKER)
         self.audit = await asyncio.to_thread(
-            Audit.open, settings.state_dir / AUDIT, settings.access.audit_keep_us
+            Audit.open, settings.state_dir / AUDIT, settings.api.audit_keep_us
         )
         self.stats = await open_stats(settings)
         self.uses = await UseStore.open(settings.state_dir / "uses.db")
@@ -173,7 +173,7 @@ class Daemon:
             ssh_folder,
             settings.stats.interval_us,
             self._outputs,
-            settings.datasets.hdfs,
+            tuple(one.spec for one in settings.datasets.hdfs),
         )
         self.hands = Hands(ctx, ports)
         self.interpreter = Interpreter(self.hands, put)
@@ -244,12 +244,10 @@ class Daemon:
         settings = self._settings
         options = Options(
             parse_constraint=parse_constraint,
-            access=Access(
-                self.tokens, settings.access.certificate_roles, settings.access.socket_roles
-            ),
+            access=Access(self.tokens, settings.tls.roles, settings.api.socket_roles),
             audit=self.audit,
-            permits=settings.access.permits,
-            hosts=settings.tls.names if settings.tls else (),
+            permits=settings.policy.permits,
+            hosts=settings.host_names,
             policy=settings.placement.policy,
             policies=EVERY,
             retries=settings.defaults.retries,
@@ -280,9 +278,9 @@ class Daemon:
         app = build_app(DaemonBackend(body), options)
         self._end_streams = partial(end_streams_of, app)
         urls = [listener.url for listener in settings.listen]
-        tls = server_context(settings.tls.files) if settings.tls else None
+        tls = server_context(settings.tls.files) if settings.tls.files else None
         terms = Terms(affordable(settings.limits.connections))
-        groups = [*settings.access.socket_roles] or [""]  # none: for the daemon's user alone
+        groups = [*settings.api.socket_roles] or [""]  # none: for the daemon's user alone
         group = groups[0] if len(groups) == 1 else None
         self.listeners = await serve(app, urls, group=group, terms=terms, tls=tls)
         self._tell_ready(settings.state_dir / READY_FILE)
@@ -416,7 +414,9 @@ class Daemon:
             faults = "; ".join(f"{f.path}: {f.message}" for f in error.fields) or error.detail
             log.error("the configuration was not taken over: %s", faults)
             return
-        self._settings = replace(self._settings, nodes=fresh.nodes, cycles=fresh.cycles)
+        self._settings = self._settings.model_copy(
+            update={"nodes": fresh.nodes, "cycles": fresh.cycles}
+        )
         self.hands.configure(fresh.nodes)
         self.rhythm.configure(fresh.cycles)
         self.loop.put(_configured(fresh))
@@ -428,7 +428,7 @@ class Daemon:
         A whole context takes the place of the last one: an authority can be added to one, but not
         taken away, and one that is renewed would be trusted for ever.
         """
-        if self.listeners is None or self._settings.tls is None:
+        if self.listeners is None or self._settings.tls.files is None:
             return
         try:
             self.listeners.secure(server_context(self._settings.tls.files))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from tenure.config.section import filled
 from tenure.config.settings import Settings
 from tenure.profiling.io.embedded import EmbeddedStats
 from tenure.profiling.io.retention import Retention
@@ -19,8 +20,8 @@ async def open_stats(settings: Settings) -> StatsStore:
 
     Raises StatsUnavailable where the state folder cannot be used.
     """
-    stats, influx = settings.stats, settings.stats.influx
-    if influx is None:
+    stats = settings.stats
+    if stats.driver == "embedded":
         keep = Retention(rollup_us=stats.retention_us, sketch_us=stats.window_us)
         return await EmbeddedStats.open(settings.state_dir / "stats.db", keep)
     # imported where it is used: most daemons start without
@@ -28,20 +29,12 @@ async def open_stats(settings: Settings) -> StatsStore:
     from tenure.profiling.io.influx_params import InfluxParams
     from tenure.profiling.io.spool import SpoolBounds
 
-    params = InfluxParams(
-        url=influx.url,
-        database=influx.database,
-        org=influx.org,
-        token=influx.token,
-        username=influx.username,
-        password=influx.password,
-        is_verified=influx.is_verified,
-        ca_file=str(influx.ca_file or ""),
-        source=influx.source,
-        interval_us=stats.interval_us,
-        retention_us=stats.retention_us,
-        window_us=stats.window_us,
-        spool=SpoolBounds(influx.spool_bytes, influx.spool_us),
+    params = filled(
+        InfluxParams,
+        stats,
+        database=stats.database_name,
+        ca_file=str(stats.ca_file or ""),
+        spool=SpoolBounds(stats.spool_bytes, stats.spool_us),
     )
     return await InfluxStats.open(params, settings.state_dir)
 

@@ -45,9 +45,8 @@ def test_defaults_follow_the_source() -> None:
         "TENURE_STATS__URL": "http://db:8086",
         "TENURE_STATS__SOURCE": "cadvisor",
     }
-    influx = load(None, env).stats.influx
-    assert influx is not None
-    assert (influx.database, influx.spool_bytes, influx.is_verified) == (
+    influx = load(None, env).stats
+    assert (influx.database_name, influx.spool_bytes, influx.is_verified) == (
         "cadvisor",
         256 << 20,
         True,

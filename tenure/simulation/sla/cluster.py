@@ -17,7 +17,7 @@ from tenure.config.section import Section
 from tenure.config.yamlfile import Document, read_file
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.node import Site
-from tenure.model.units import FOREVER_US, seconds_to_us, usd_to_nano
+from tenure.model.units import FOREVER_US, usd_to_nano
 from tenure.placement.arrays import Fleet
 from tenure.simulation.sla.pricing import PRESETS, Prices, price_nano_per_h
 
@@ -30,7 +30,7 @@ Memory = Annotated[Size, Field(le=1 << 50)]
 
 
 class TypeSection(Section):
-    cpus: Cpus
+    cpu_m: Cpus = Field(alias="cpus")
     memory: Memory
 
 
@@ -46,11 +46,11 @@ class GroupSection(Section):
     type: Word | None = None
     site: Site = Site.LOCAL
     count: Positive = 1
-    cpus: Cpus | None = None
+    cpu_m: Cpus | None = Field(None, alias="cpus")
     memory: Memory | None = None
     price_per_hour: Price | None = None
-    boot_s: Seconds = 0
-    min_billing_s: Seconds = 0
+    boot_us: Seconds = Field(0, alias="boot_s")
+    min_billing_us: Seconds = Field(0, alias="min_billing_s")
     always_on: Flag = False
 
 
@@ -208,8 +208,8 @@ def _group(group: GroupSection, base: str, size: tuple[int, int], price: int) ->
             memory_bytes=size[1],
             price_nano_per_h=price,
             kind=group.type or "",
-            boot_us=seconds_to_us(group.boot_s),
-            min_billing_us=seconds_to_us(group.min_billing_s),
+            boot_us=group.boot_us,
+            min_billing_us=group.min_billing_us,
             is_always_on=group.always_on,
         )
         for number in range(1, group.count + 1)
@@ -219,16 +219,16 @@ def _group(group: GroupSection, base: str, size: tuple[int, int], price: int) ->
 def _size(file: ClusterFile, group: GroupSection, index: int, faults: Faults) -> tuple[int, int]:
     """Return thousandths of a core and bytes; what the group states comes before its type."""
     kind = file.types.get(group.type or "")
-    if group.type is not None and kind is None and (group.cpus is None or group.memory is None):
+    if group.type is not None and kind is None and (group.cpu_m is None or group.memory is None):
         words = f"{group.type!r} is not among types; add it there, or state cpus and memory"
         faults.add(("nodes", index, "type"), words)
         return 0, 0
-    cpus = group.cpus if group.cpus is not None else (kind.cpus if kind else None)
+    cpu_m = group.cpu_m if group.cpu_m is not None else (kind.cpu_m if kind else None)
     memory = group.memory if group.memory is not None else (kind.memory if kind else None)
-    if cpus is None or memory is None:
+    if cpu_m is None or memory is None:
         faults.add(("nodes", index), "needs a type, or cpus and memory")
         return 0, 0
-    return round(cpus * 1000), memory
+    return cpu_m, memory
 
 
 def _price(group: GroupSection, prices: Prices) -> int | None:

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from tenure.config.access import RoleName
+from tenure.config.fields import RoleName
 from tenure.config.load import load, validate
 from tenure.model.roles import Role
 
@@ -30,16 +30,16 @@ def test_the_configuration_knows_the_roles_that_there_are() -> None:
 
 
 def test_by_default_the_group_tenure_are_admins(tmp_path: Path) -> None:
-    access = load(written(tmp_path, ""), ENV).access
-    assert access.socket_roles == {"tenure": Role.ADMIN}
-    assert access.certificate_roles == {}
+    settings = load(written(tmp_path, ""), ENV)
+    assert settings.api.socket_roles == {"tenure": Role.ADMIN}
+    assert settings.tls.roles == {}
 
 
 def test_roles_by_group(tmp_path: Path) -> None:
     text = "api: {socket_roles: {ops: operate, staff: read}}\n"
-    access = load(written(tmp_path, text), ENV).access
+    access = load(written(tmp_path, text), ENV).api
     assert access.socket_roles == {"ops": Role.OPERATE, "staff": Role.READ}
-    nobody = load(written(tmp_path, "api: {socket_roles: {}}\n"), ENV).access
+    nobody = load(written(tmp_path, "api: {socket_roles: {}}\n"), ENV).api
     assert nobody.socket_roles == {}
 
 

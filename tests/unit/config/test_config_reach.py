@@ -134,10 +134,9 @@ tls: {cert: pki/own.pem, key: pki/own.key, client_ca: pki/ca.pem, names: [tenure
 """
     settings = load(write(PLAIN + text), ENV)
     assert [listener.is_tls for listener in settings.listen] == [False, True, True]
-    assert settings.tls is not None
     pki = f"{tmp_path}/pki"
     assert settings.tls.files == TlsFiles(f"{pki}/ca.pem", f"{pki}/own.pem", f"{pki}/own.key")
-    assert settings.tls.names == ("tenure.example", "[fd::1]", "[::1]")
+    assert settings.host_names == ("tenure.example", "[fd::1]", "[::1]")
 
 
 @pytest.mark.parametrize(
@@ -238,4 +237,4 @@ def test_roles_of_certificates_need_an_authority(write: Any) -> None:
         "needs client_ca: without it no client shows a certificate (line 3)",
     )
     settings = load(write(listen + tls.format(", client_ca: pki/ca.pem")), ENV)
-    assert settings.access.certificate_roles == {"ann": "read"}
+    assert settings.tls.roles == {"ann": "read"}

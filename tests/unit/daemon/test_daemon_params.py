@@ -1,0 +1,92 @@
+"""The configuration and the core's parameters fit: no field of either is left over."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tenure.config.load import load
+from tenure.config.section import Section, filled
+from tenure.config.settings import ConfigFile
+from tenure.config.tiers import PrefetchSection
+from tenure.core.state.params import Params, PrefetchParams
+from tenure.daemon.settings import params_of
+from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.external import HdfsSpec
+from tenure.model.forecast import ForecastOptions
+from tenure.model.node import NodeSpec, PowerSpec
+from tenure.model.qos import QosParams
+from tenure.model.resources import Resources
+from tenure.model.tier import TierSpec
+from tenure.profiling.io.influx_params import InfluxParams
+
+PACKAGE = Path(__file__).parents[3] / "tenure"
+#: Bounds and times of the core that nobody configures.
+OWN = {
+    *("headroom", "healthy_us", "claim_us", "mishaps", "retry_us", "answers_us", "max_planned"),
+    *("solve_us", "max_tasks", "max_batches", "output_bytes", "preparing", "task_mishaps"),
+    *("task_reclaims", "agent_lost_us", "max_datasets", "max_blocks", "task_fetches"),
+    *("starved_us", "slice_work", "reply_us"),
+}
+#: Dataclasses that sections fill by name.
+FILLED = (
+    *(Params, PrefetchParams, ForecastOptions, NodeSpec, PowerSpec, Resources, QosParams),
+    *(TierSpec, HdfsSpec, AccessPolicy, InfluxParams),
+)
+
+
+def sections(kind: type[Section]) -> Iterator[type[Section]]:
+    """Yield a section and all those in it."""
+    yield kind
+    for field in kind.model_fields.values():
+        for inner in (field.annotation, *get_args(field.annotation)):
+            if isinstance(inner, type) and issubclass(inner, Section):
+                yield from sections(inner)
+
+
+def test_every_parameter_of_the_core_is_configured_or_its_own() -> None:
+    configured = {name for kind in sections(ConfigFile) for name in vars(kind) if name[0] != "_"}
+    configured |= {name for kind in sections(ConfigFile) for name in kind.model_fields}
+    params = {field.name for field in fields(Params)}
+    assert params - configured == OWN
+
+
+def test_every_key_is_read_by_name_or_by_the_daemon() -> None:
+    """A key that nobody reads would be accepted and do nothing."""
+    named = {field.name for kind in FILLED for field in fields(kind)}
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        named |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    keys = {name for kind in sections(ConfigFile) for name in kind.model_fields}
+    assert keys - named == set()
+
+
+def test_the_core_gets_what_the_file_says(tmp_path: Path) -> None:
+    file = tmp_path / "tenured.yml"
+    file.write_text(
+        "generations: [eden, old]\npower: {retry_s: 7, headroom_cpus: 0.5, fence_after_s: null}\n"
+        "limits: {queue: 3}\nprefetch: {wait: true}\nplacement: {nursery: random}\n"
+        "harvest: {forecast: {margin: dynamic, quantile: 0.9}}\ndatasets: {verify_h: 2}\n"
+    )
+    params = params_of(load(file, {"HOME": "/home/ada"}))
+    assert (params.generations, params.min_on) == (("eden", "old"), {"eden": 1})
+    assert (params.power_retry_us, params.spare_cpu_m, params.fence_after_us) == (
+        *(7_000_000, 500),
+        None,
+    )
+    assert (params.max_queue, params.service_policy) == (3, "random")
+    assert params.prefetch == PrefetchParams(is_waiting=True)
+    assert params.forecast == ForecastOptions(quantile=0.9)
+    assert params.has_dynamic_margin
+    assert params.scrub_us == 2 * 3_600_000_000
+
+
+def test_a_name_that_stands_in_two_sections_is_not_guessed() -> None:
+    twice = (PrefetchSection(), PrefetchSection())
+    with pytest.raises(TypeError, match="stands in 2 sections"):
+        filled(PrefetchParams, *twice)
