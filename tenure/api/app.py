@@ -11,12 +11,11 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from pydantic import BaseModel
 
-from tenure.api.accessport import CALLER
 from tenure.api.auditing import auditor
 from tenure.api.backend import Backend
 from tenure.api.body import parse_json, require_few, require_plain
@@ -29,6 +28,7 @@ from tenure.api.guard import guard_of
 from tenure.api.handlers.events import TAIL, Tail
 from tenure.api.openapi import document
 from tenure.api.options import Options
+from tenure.api.ports import CALLER
 from tenure.api.problems import problem_response, refused
 from tenure.api.protocol import CUT, name_server
 from tenure.api.routes import ENDPOINTS
@@ -100,7 +100,7 @@ OPEN_PATHS = frozenset(
 )
 
 
-def _gatekeeper(options: Options) -> Any:
+def _gatekeeper(options: Options) -> Middleware:
     gate, fair = Gate(options), FairLoop()
 
     async def permitted(request: web.Request, handler: Next) -> web.StreamResponse:
@@ -147,7 +147,7 @@ def _expects_what_it_may(request: web.Request) -> bool:
     return request.headers.get("Expect", "100-continue").lower() == "100-continue"
 
 
-def _problems() -> Any:
+def _problems() -> Middleware:
     """Return the middleware that gives requests their ids and turns errors into problem+json."""
     # asked of the system once: to ask it for each request takes as long as the gate
     begin = f"r-{secrets.token_hex(4)}"
@@ -222,7 +222,7 @@ def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
 
 async def _taken(
     request: web.Request, endpoint: Endpoint, options: Options
-) -> tuple[Any, BaseModel | None]:
+) -> tuple[object, BaseModel | None]:
     """Return a request's body and its model; large ones are checked off the loop, few at a time.
 
     Raises HttpProblem (400, 408, 413, 415, 422, 503).
@@ -247,12 +247,11 @@ async def _taken(
             try:
                 return await asyncio.to_thread(_checked, endpoint, raw)
             finally:
-                charge(
-                    time.perf_counter() - begun_s
-                )  # the loop waits for the interpreter meanwhile
+                # the loop waits for the interpreter meanwhile
+                charge(time.perf_counter() - begun_s)
 
 
-def _checked(endpoint: Endpoint, raw: bytes) -> tuple[Any, BaseModel | None]:
+def _checked(endpoint: Endpoint, raw: bytes) -> tuple[object, BaseModel | None]:
     """Return a body as it came and its model. Raises HttpProblem (400, 413, 422)."""
     require_few(raw, MAX_MANY_VALUES if endpoint.is_large else MAX_VALUES)
     if endpoint.is_large and endpoint.body is not None and len(raw) > AT_ONCE_BYTES:

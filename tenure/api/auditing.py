@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
-from tenure.api.accessport import CALLER, AuditLog
+from tenure.api.gate import Buckets
 from tenure.api.guard import guard_of
+from tenure.api.ports import CALLER, AuditLog
 from tenure.api.problems import CODE
-from tenure.api.rates import Buckets
 from tenure.model.audit import AuditRow
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -30,7 +30,7 @@ UNTOLD = frozenset(
 MAX_PATH, MAX_SUBJECT = 200, 128
 
 
-def auditor(audit: AuditLog | None, now_us: Callable[[], int]) -> Any:
+def auditor(audit: AuditLog | None, now_us: Callable[[], int]) -> Middleware:
     """Return the middleware that records requests (None: nowhere)."""
     refusals = Buckets(REFUSED_PER_S)
 

@@ -16,7 +16,7 @@ from typing import Any, NotRequired, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
-from tenure.api.uploadport import Uploads
+from tenure.api.ports import Uploads
 from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
 from tenure.core.state.tables import PublicEvent, Tables
@@ -29,6 +29,7 @@ from tenure.model.events import Command
 from tenure.model.external import Look
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
+from tenure.model.jsons import Json
 from tenure.model.load import Loads
 from tenure.model.node import AgentTold
 from tenure.model.plan import CycleSpec
@@ -44,7 +45,7 @@ class Health(TypedDict):
     is_ready: bool
     reasons: list[str]
     degraded: dict[str, str]
-    parts: NotRequired[dict[str, Any]]
+    parts: NotRequired[Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Backend(Protocol):
         Raises a TenureError: ``HttpProblem`` made from the core's Problem, or Unavailable.
         """
 
-    def plan_job(self, spec: JobSpec) -> Steps[dict[str, Any]]:
+    def plan_job(self, spec: JobSpec) -> Steps[Json]:
         """Return what a submission would be answered now; nothing is kept. JSON-able."""
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
@@ -94,10 +95,10 @@ class Backend(Protocol):
         Raises Unavailable ``input_being_read`` while nobody knows where its lines end.
         """
 
-    def explain_task(self, task: Task) -> Mapping[str, Any]:
+    def explain_task(self, task: Task) -> Mapping[str, object]:
         """Return what a task reads where, at which cost, and the alternatives. JSON-able."""
 
-    def explain_executor(self, executor: Executor) -> Mapping[str, Any]:
+    def explain_executor(self, executor: Executor) -> Mapping[str, object]:
         """Return which blocks an executor reads where, and the alternatives. JSON-able."""
 
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
@@ -143,16 +144,16 @@ class Backend(Protocol):
     def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:
         """Return the stages of a batch with tasks that wait for a node: how many, and why."""
 
-    def explain(self, job_id: str) -> dict[str, Any]:
+    def explain(self, job_id: str) -> Json:
         """Return why a job is where it is: per node the filter or dimension. JSON-able."""
 
-    def harvest(self, node: str) -> Mapping[str, Any] | None:
+    def harvest(self, node: str) -> Mapping[str, object] | None:
         """Return how a node's harvest controller is (None: it has none). JSON-able."""
 
     def forecast(self, node: str, *, is_whole: bool = False) -> ForecastReport:
         """Return what is forecast of a known node; ``is_whole``: with what it lends by that."""
 
-    async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
+    async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, object]:
         """Return a ``NodeUsageView`` of a known node, JSON-able but for its long parts.
 
         Raises StatsUnavailable.
@@ -173,13 +174,13 @@ class Backend(Protocol):
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         """Return the executors and containers that are on a node."""
 
-    def snapshot(self) -> Steps[Mapping[str, Any]]:
+    def snapshot(self) -> Steps[Mapping[str, object]]:
         """Return what a worker plans from, with its revision, all of the moment of the last step.
 
         JSON-able but for its long parts, which are ``lazy.Rows``.
         """
 
-    def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
+    def cost(self, since_us: int, until_us: int) -> Steps[Json]:
         """Return ``core.ledger.reporting``: nano-dollars by site, generation, node and job."""
 
     async def energy(self, since_us: int, until_us: int) -> EnergyReport:

@@ -11,13 +11,13 @@ import json
 import math
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from aiohttp import web
 
 from tenure.api.bulk import has_more_values
 from tenure.api.problems import HttpProblem, refused
 from tenure.model.errors import FieldError, Problem
+from tenure.model.jsons import Json
 
 MAX_DEPTH = 32
 MAX_INT = 2**63 - 1
@@ -29,7 +29,7 @@ MAX_KEY = 64
 MAX_MEMBERS = 2048
 
 
-class _Repeated(dict[str, Any]):
+class _Repeated(Json):
     """An object of the body in which a key stands twice."""
 
     key = ""
@@ -48,7 +48,7 @@ def require_few(raw: bytes, most: int) -> None:
         raise refused(413, "too_large", f"the body may have {most} values", field="body")
 
 
-def parse_json(raw: bytes) -> Any:
+def parse_json(raw: bytes) -> object:
     """Return the document in ``raw``.
 
     Raises HttpProblem: 400 ``malformed_json`` for text that is no JSON, 422 with the path of every
@@ -62,7 +62,7 @@ def parse_json(raw: bytes) -> Any:
     return document
 
 
-def _load(raw: bytes) -> Any:
+def _load(raw: bytes) -> object:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -83,7 +83,7 @@ def _int(digits: str) -> int:
     return int(digits)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> Json:
     if len(pairs) > MAX_MEMBERS:
         told = f"an object may have {MAX_MEMBERS} members; one has {pairs[0][0][:MAX_KEY]!r}"
         raise refused(422, "invalid_input", told, field="body")
@@ -103,7 +103,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(parse_int=_int, object_pairs_hook=_object)
 
 
-def is_sound(value: Any, depth: int) -> bool:
+def is_sound(value: object, depth: int) -> bool:
     """Whether ``faults`` would find nothing: nearly always, and in a quarter of its time."""
     if depth > MAX_DEPTH:
         return False
@@ -122,7 +122,7 @@ def is_sound(value: Any, depth: int) -> bool:
     return not any(_scalar_faults(value))
 
 
-def faults(value: Any, path: str, depth: int) -> Iterator[FieldError]:
+def faults(value: object, path: str, depth: int) -> Iterator[FieldError]:
     """Find what no record may hold in ``value``, which stands at ``path``, so many levels deep."""
     if depth > MAX_DEPTH:
         yield FieldError(path, f"nested deeper than {MAX_DEPTH} levels")
@@ -145,7 +145,7 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{part}" if path else part
 
 
-def _scalar_faults(value: Any) -> Iterator[str]:
+def _scalar_faults(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield from _text_faults(value)
     elif isinstance(value, float) and not math.isfinite(value):

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from tenure.api import versions
-from tenure.api.accessport import CALLER
 from tenure.api.backend import Backend
 from tenure.api.options import Options
+from tenure.api.ports import CALLER
 from tenure.api.problems import MAX_FIELDS, HttpProblem, refused
 from tenure.api.schemas.fields import IMAGE, LINE, NAME
 from tenure.api.schemas.jobs import VOLUME
@@ -24,6 +24,7 @@ from tenure.api.schemas.queries import WORDS
 from tenure.api.schemas.tokens import TOKEN_NAME
 from tenure.model.errors import FieldError, Problem, Unavailable
 from tenure.model.events import Command
+from tenure.model.jsons import Json
 from tenure.model.roles import Caller
 
 M = TypeVar("M", bound=BaseModel)
@@ -59,7 +60,7 @@ class Call:
     backend: Backend
     options: Options
     request_id: str
-    document: Any
+    document: object
     body: BaseModel | None
     query: BaseModel
 
@@ -74,6 +75,13 @@ class Call:
         if not isinstance(self.query, kind):
             raise TypeError(f"the endpoint declares no {kind.__name__}")
         return self.query
+
+    @property
+    def sent(self) -> Json:
+        """Return the body as it was sent, of an endpoint that takes an object."""
+        if not isinstance(self.document, dict):
+            raise TypeError("the endpoint takes no object")
+        return self.document
 
     def part(self, name: str) -> str:
         """Return a variable part of the path."""
@@ -107,7 +115,7 @@ class Call:
         key = self.idempotency_key
         return bool(key) and key in self.backend.tables.answers
 
-    def command(self, *, changes: int | None = None) -> dict[str, Any]:
+    def command(self, *, changes: int | None = None) -> Json:
         """Return the fields that every command of this request has in common.
 
         ``changes`` is the present version of the record that it changes (None: it changes none),
@@ -140,7 +148,7 @@ class Call:
             raise Unavailable(": ".join([told, *self.backend.health()["reasons"]])) from None
 
     def json(
-        self, data: Any, *, status: int = 200, headers: dict[str, str] | None = None
+        self, data: object, *, status: int = 200, headers: dict[str, str] | None = None
     ) -> web.Response:
         """Return a JSON response."""
         return json_response(data, status=status, headers=headers)
@@ -165,7 +173,7 @@ class Call:
 
 
 def json_response(
-    data: Any, *, status: int = 200, headers: dict[str, str] | None = None
+    data: object, *, status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
     """Return ``data`` as a JSON response."""
     return web.Response(
@@ -173,7 +181,7 @@ def json_response(
     )
 
 
-def json_bytes(data: Any) -> bytes:
+def json_bytes(data: object) -> bytes:
     """Return ``data`` as JSON; NaN or infinity in it is a defect of ours.
 
     The standard library's encoder takes three times as long as pydantic's, but tells that defect,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -42,7 +42,6 @@ class Endpoint:
     is_keyed: bool = False
     is_conditional: bool = False
     was: str = ""
-    example: Any = field(default=None, compare=False)
 
     @property
     def need(self) -> Need:

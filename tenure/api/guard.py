@@ -10,15 +10,39 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
+import pwd
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
+from tenure.model.jsons import Json
+
 _CREDENTIALS = struct.Struct("3i")
+#: linux/socket.h; Python names it not. The groups of the peer when it connected.
+_SO_PEERGROUPS = 59
+#: Python asks for so many bytes at most, those of 256 groups.
+_MAX_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """``uid`` and ``groups`` of the peer of a unix socket; ``certificate`` the common name of TLS.
+
+    ``uid`` None: it is none, or nobody can tell. ``certificate`` empty: none was shown.
+    """
+
+    is_unix: bool = False
+    uid: int | None = None
+    groups: frozenset[int] = frozenset()
+    certificate: str = ""
+
+
+UNKNOWN = Identity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +75,7 @@ class Guard(asyncio.Protocol):
         self._is_idle = False
         self.peer = ""
         self.listener = ""
-        self.identity: Any = None  # of ``identity.identity_of``
+        self.identity: Identity | None = None
 
     @property
     def was_made(self) -> bool:
@@ -138,8 +162,7 @@ def peer_of(sock: socket.socket | None) -> str:
         return "unknown"
     try:
         if sock.family == socket.AF_UNIX:
-            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            return f"uid {_CREDENTIALS.unpack(raw)[1]}"
+            return f"uid {_credentials(sock)[0]}"
         host = sock.getpeername()[0].partition("%")[0]
     except OSError:
         return "unknown"  # gone already
@@ -150,3 +173,56 @@ def peer_of(sock: socket.socket | None) -> str:
             return str(ipaddress.ip_network((address, 64), strict=False))
         address = address.ipv4_mapped
     return "127.0.0.1" if address.is_loopback else str(address)
+
+
+def identity_of(request: web.Request) -> Identity:
+    """Return who is at the other end, which one connection asks once. Unknown counts as TCP."""
+    guard = guard_of(request)
+    if guard is None:
+        return _looked_up(request.transport)
+    if guard.identity is None:
+        guard.identity = _looked_up(request.transport)
+    return guard.identity
+
+
+def _looked_up(transport: asyncio.BaseTransport | None) -> Identity:
+    sock = None if transport is None else transport.get_extra_info("socket")
+    if transport is None or sock is None:
+        return UNKNOWN
+    if sock.family == socket.AF_UNIX:
+        return _peer(sock)
+    return Identity(certificate=common_name(transport.get_extra_info("peercert") or {}))
+
+
+def _credentials(sock: socket.socket) -> tuple[int, int]:
+    """Return user and group of the peer of a unix socket. Raises OSError where it is gone."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, gid = _CREDENTIALS.unpack(raw)
+    return uid, gid
+
+
+def _peer(sock: socket.socket) -> Identity:
+    try:
+        uid, gid = _credentials(sock)
+    except OSError:
+        return Identity(is_unix=True)  # gone already
+    return Identity(is_unix=True, uid=uid, groups=frozenset((gid, *_groups_of(sock, uid, gid))))
+
+
+def _groups_of(sock: socket.socket, uid: int, gid: int) -> Sequence[int]:
+    """Return the groups of a peer beside its first one; as the system lists them where many."""
+    try:
+        raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_BYTES)
+    except OSError:
+        try:
+            return os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+        except KeyError:
+            return ()
+    return struct.unpack(f"{len(raw) // 4}I", raw)
+
+
+def common_name(certificate: Json) -> str:
+    """Return the common name of a certificate as Python's ssl tells it; "" for none or several."""
+    parts = [pair for part in certificate.get("subject", ()) for pair in part]
+    names = [value for key, value in parts if key == "commonName"]
+    return names[0] if len(names) == 1 else ""

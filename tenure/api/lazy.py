@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """An array; the iterable makes each value when it is asked for it."""
 
-    values: Iterable[Any]
+    values: Iterable[object]
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """An object; the iterable makes each member when it is asked for it."""
 
-    members: Iterable[tuple[str, Any]]
+    members: Iterable[tuple[str, object]]

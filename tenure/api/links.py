@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tenure.model.jsons import Json
 
 ID = "$response.body#/id"
 FIRST_NAME = "$response.body#/items/0/name"
@@ -48,7 +48,7 @@ LINKS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
-def links_of(operation: str) -> dict[str, Any]:
+def links_of(operation: str) -> Json:
     """Return the links of an operation's answer as OpenAPI writes them; {} where it has none."""
     if operation not in LINKS:
         return {}

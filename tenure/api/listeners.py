@@ -199,8 +199,8 @@ def _bind_tcp(host: str, port: int) -> socket.socket:
     return sock
 
 
-def _url(address: object, scheme: str) -> str:
+def _url(address: str | tuple[str, int], scheme: str) -> str:
     if isinstance(address, str):
         return f"unix://{address}"
-    host, port = str(address[0]), int(address[1])  # type: ignore[index]
+    host, port = address[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any
 
 from aiohttp import web
 
@@ -23,7 +22,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _TYPE = "application/json"
 
 
-Document = Mapping[str, Any]
+Document = Mapping[str, object]
 
 
 async def long_json(call: Call, document: Document) -> web.StreamResponse:

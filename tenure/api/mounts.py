@@ -1,14 +1,13 @@
-"""Folders of a host that a container mounts, in each way that engines have for it.
+"""What a policy does not permit: folders of a host, in each way that engines have to mount them.
 
 A volume may be one as well: of the driver ``local``, with options as mount(8) takes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-from tenure.api.permitfault import Fault, folded, texts
 from tenure.model.accesspolicy import AccessPolicy, allows, is_guarded
 
 #: Options of mount(8) that have it look at a path rather than at a file system.
@@ -16,7 +15,48 @@ _PATHS = frozenset(("bind", "rbind", "move", "remount"))
 _OPTIONS = ("type", "o", "device")
 
 
-def bind_faults(policy: AccessPolicy, value: Any, path: str) -> Iterator[Fault]:
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """``what`` at ``field`` is not permitted; ``key`` of the policy would allow it with ``value``.
+
+    ``key`` empty: none would. ``value`` empty: the key is a flag.
+    """
+
+    field: str
+    key: str
+    what: str
+    value: str = ""
+
+
+def folded(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the members of an object, their keys as engines compare them; none of what is none."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield str(key).casefold(), part
+
+
+def members(value: object) -> Iterable[tuple[str, object]]:
+    """Return the members of an object. Raises TypeError for what the checks before let by."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"no object but {type(value).__name__}")
+    return value.items()
+
+
+def parts(value: object) -> Iterable[object]:
+    """Return the parts of a list. Raises TypeError for what the checks before let by."""
+    if not isinstance(value, Iterable):
+        raise TypeError(f"no list but {type(value).__name__}")
+    return value
+
+
+def texts(values: object) -> Iterator[str]:
+    """Yield values as text; what is none is a text that no pattern but ``*`` allows."""
+    for value in parts(values or ()):
+        if value is not None:
+            yield value if isinstance(value, str) else repr(value)
+
+
+def bind_faults(policy: AccessPolicy, value: object, path: str) -> Iterator[Fault]:
     """Find what of a list ``SOURCE:TARGET[:options]`` is not permitted; a bare name is a volume.
 
     No option of Docker has a value. Podman's ``upperdir=PATH`` lays a folder of the host over it.
@@ -55,13 +95,13 @@ def _below(source: str) -> str:
     return "/" + "/".join(names)
 
 
-def mount_faults(policy: AccessPolicy, value: Any, path: str) -> Iterator[Fault]:
+def mount_faults(policy: AccessPolicy, value: object, path: str) -> Iterator[Fault]:
     """Find what of a list of mounts is not permitted."""
-    for number, mount in enumerate(value):
+    for number, mount in enumerate(parts(value)):
         yield from _mount(policy, mount, f"{path}.{number}")
 
 
-def _mount(policy: AccessPolicy, mount: Any, path: str) -> Iterator[Fault]:
+def _mount(policy: AccessPolicy, mount: object, path: str) -> Iterator[Fault]:
     kinds = [kind.strip().casefold() for kind in texts(v for k, v in folded(mount) if k == "type")]
     sources = list(texts(value for key, value in folded(mount) if key == "source"))
     for kind in kinds or ["bind"]:
@@ -82,7 +122,7 @@ def _sources(policy: AccessPolicy, kind: str, sources: list[str], path: str) -> 
             yield from path_faults(policy, source, path)
 
 
-def _driven(policy: AccessPolicy, mount: Any, path: str) -> Iterator[Fault]:
+def _driven(policy: AccessPolicy, mount: object, path: str) -> Iterator[Fault]:
     """Find what of a volume's drivers and their options is not permitted.
 
     All of a mount at once: an engine puts together what keys say that differ in case alone.
@@ -96,7 +136,7 @@ def _driven(policy: AccessPolicy, mount: Any, path: str) -> Iterator[Fault]:
     yield from _mounted(policy, [pair for part in given for pair in folded(part)], path)
 
 
-def _mounted(policy: AccessPolicy, options: list[tuple[str, Any]], path: str) -> Iterator[Fault]:
+def _mounted(policy: AccessPolicy, options: list[tuple[str, object]], path: str) -> Iterator[Fault]:
     """Find what is not permitted of what the driver local is to mount."""
     if not options:
         return

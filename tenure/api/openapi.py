@@ -12,6 +12,7 @@ from tenure import __version__
 from tenure.api.endpoint import Endpoint
 from tenure.api.links import links_of
 from tenure.api.problems import MEDIA, ProblemView, title_of
+from tenure.model.jsons import Json
 
 REF = "#/components/schemas/{model}"
 #: Statuses that every request may be answered with; 422 of a query or body that it does not take.
@@ -29,11 +30,11 @@ DESCRIPTION = (
 )
 
 
-def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+def document(endpoints: Iterable[Endpoint]) -> Json:
     """Return the OpenAPI document of ``endpoints``."""
     listed = list(endpoints)
     schemas = _Schemas(listed)
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, Json] = {}
     for endpoint in listed:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
     return {
@@ -77,14 +78,14 @@ class _Schemas:
                 inputs.append((f"{endpoint.name}.answer", "serialization", adapter))
         found, rest = TypeAdapter.json_schemas(inputs, ref_template=REF)
         self._by_name = {name: schema for (name, _), schema in found.items()}
-        self.definitions: dict[str, Any] = rest.get("$defs", {})
+        self.definitions: Json = rest.get("$defs", {})
 
-    def of(self, name: str) -> Any:
+    def of(self, name: str) -> Json:
         return self._by_name[name]
 
 
-def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
-    operation: dict[str, Any] = {
+def _operation(endpoint: Endpoint, schemas: _Schemas) -> Json:
+    operation: Json = {
         "operationId": endpoint.name,
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
@@ -105,13 +106,13 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     return operation
 
 
-def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [
+def _parameters(endpoint: Endpoint) -> list[Json]:
+    found: list[Json] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in _PART.findall(endpoint.path)
     ]
     found += _query_parameters(endpoint.query)
-    text: dict[str, Any] = {"type": "string", "maxLength": 255, "pattern": "^[ -~]*$"}
+    text: Json = {"type": "string", "maxLength": 255, "pattern": "^[ -~]*$"}
     if endpoint.is_keyed:
         why = "The same key and body give the first answer again for 24 h; another body is a 409."
         found.append(
@@ -141,7 +142,7 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     return found
 
 
-def _query_parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
+def _query_parameters(query: type[BaseModel]) -> list[Json]:
     schema = query.model_json_schema(ref_template=REF)
     found = []
     for name, part in schema.get("properties", {}).items():
@@ -153,7 +154,7 @@ def _query_parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
     return found
 
 
-def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+def _responses(endpoint: Endpoint, schemas: _Schemas) -> Json:
     statuses = [*COMMON, *endpoint.problems]
     if endpoint.body is not None:
         statuses += WITH_BODY
@@ -162,7 +163,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     if endpoint.method != "GET":
         statuses += WITH_CHANGE
     answer = {media: {"schema": _answer(endpoint, schemas, media)} for media in endpoint.media}
-    first: dict[str, Any] = {"description": title_of(endpoint.status), "content": answer}
+    first: Json = {"description": title_of(endpoint.status), "content": answer}
     links = links_of(endpoint.name)
     if links:
         first["links"] = links
@@ -183,7 +184,7 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     return {str(endpoint.status): first, **refusals}
 
 
-def _answer(endpoint: Endpoint, schemas: _Schemas, media: str) -> Any:
+def _answer(endpoint: Endpoint, schemas: _Schemas, media: str) -> Json:
     if media == "application/json":
         return schemas.of(f"{endpoint.name}.answer")
     return {"type": "string"}

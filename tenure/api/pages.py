@@ -33,7 +33,7 @@ def page_of(view: type, name: str = "") -> type:
     return found
 
 
-def _any(row: Any) -> bool:
+def _any(row: object) -> bool:
     return True
 
 
@@ -42,7 +42,7 @@ class Listing(Generic[R]):
     """What is listed: its order (unique keys, all of one shape), its view, and which rows count."""
 
     key: Callable[[R], Key]
-    view: Callable[[R], Any]
+    view: Callable[[R], object]
     where: Callable[[R], bool] = _any
     is_newest_first: bool = False
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tenure.api.call import Call
-from tenure.api.mounts import bind_faults, mount_faults
-from tenure.api.permitfault import Fault, folded, texts
+from tenure.api.mounts import Fault, bind_faults, folded, members, mount_faults, parts, texts
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.jobs import JobRequest
 from tenure.model.accesspolicy import AccessPolicy, allows
@@ -21,7 +19,7 @@ from tenure.model.errors import FieldError, Forbidden
 from tenure.model.roles import Role
 
 Faults = Iterator[Fault]
-Rule = Callable[[AccessPolicy, Any, str], Faults]
+Rule = Callable[[AccessPolicy, object, str], Faults]
 #: Of HostConfig: what gives no power over the host or another container.
 _HARMLESS = (
     "NanoCpus CpuQuota CpuPeriod Memory MemoryReservation RestartPolicy AutoRemove CpusetCpus "
@@ -46,7 +44,7 @@ _OWN = frozenset(("", "private", "none", "shareable"))
 def _flag(key: str, told: str) -> Rule:
     """Return the rule of what one flag allows, whatever its value."""
 
-    def rule(policy: AccessPolicy, value: Any, path: str) -> Faults:
+    def rule(policy: AccessPolicy, value: object, path: str) -> Faults:
         if value and not getattr(policy, key):
             yield Fault(path, key, told)
 
@@ -54,7 +52,7 @@ def _flag(key: str, told: str) -> Rule:
 
 
 def _negative(key: str, told: str) -> Rule:
-    def rule(policy: AccessPolicy, value: Any, path: str) -> Faults:
+    def rule(policy: AccessPolicy, value: object, path: str) -> Faults:
         if isinstance(value, int) and value < 0 and not getattr(policy, key):
             yield Fault(path, key, told)
 
@@ -62,7 +60,7 @@ def _negative(key: str, told: str) -> Rule:
 
 
 def _namespace(name: str) -> Rule:
-    def rule(policy: AccessPolicy, value: Any, path: str) -> Faults:
+    def rule(policy: AccessPolicy, value: object, path: str) -> Faults:
         word = str(value).strip().casefold()
         if word == "host" and name not in policy.host_namespaces:
             yield Fault(path, "host_namespaces", f"the host's {name} namespace", name)
@@ -77,7 +75,7 @@ def _namespace(name: str) -> Rule:
 _net = _namespace("net")
 
 
-def _network(policy: AccessPolicy, value: Any, path: str) -> Faults:
+def _network(policy: AccessPolicy, value: object, path: str) -> Faults:
     yield from _net(policy, value, path)
     word = str(value).strip() or "default"
     if word.casefold() == "host" or word.casefold().startswith("container"):
@@ -89,7 +87,7 @@ def _network(policy: AccessPolicy, value: Any, path: str) -> Faults:
 def _each(key: str, what: str, plain: Callable[[str], str] = str.strip) -> Rule:
     """Return the rule of a list of names, or of the names of a mapping."""
 
-    def rule(policy: AccessPolicy, value: Any, path: str) -> Faults:
+    def rule(policy: AccessPolicy, value: object, path: str) -> Faults:
         names = [value] if isinstance(value, str) else value
         for name in map(plain, texts(names)):
             if not allows(getattr(policy, key), name):
@@ -102,27 +100,27 @@ def _capability(name: str) -> str:
     return name.strip().upper().removeprefix("CAP_")
 
 
-def _security(policy: AccessPolicy, value: Any, path: str) -> Faults:
+def _security(policy: AccessPolicy, value: object, path: str) -> Faults:
     for option in texts(value):
         plain = option.strip().replace(":", "=", 1) if "=" not in option else option.strip()
         if option.strip() not in _NO_NEW and not allows(policy.security_options, plain):
             yield Fault(path, "security_options", f"the option {plain}", plain)
 
 
-def _paths(policy: AccessPolicy, value: Any, path: str) -> Faults:
+def _paths(policy: AccessPolicy, value: object, path: str) -> Faults:
     """Any list takes the place of the engine's own, and so shows what that one hides."""
     if not allows(policy.security_options, _UNMASKED):
         yield Fault(path, "security_options", "other hidden paths than the engine's", _UNMASKED)
 
 
-def _device(policy: AccessPolicy, value: Any, path: str) -> Faults:
-    for number, device in enumerate(value):
+def _device(policy: AccessPolicy, value: object, path: str) -> Faults:
+    for number, device in enumerate(parts(value)):
         for source in texts(part for key, part in folded(device) if key == "pathonhost"):
             if ".." in source.split("/") or not allows(policy.devices, source):
                 yield Fault(f"{path}.{number}", "devices", f"the device {source}", source)
 
 
-def _any_device(policy: AccessPolicy, value: Any, path: str) -> Faults:
+def _any_device(policy: AccessPolicy, value: object, path: str) -> Faults:
     if value and "*" not in policy.devices:
         yield Fault(path, "devices", "rules for any device", "*")
 
@@ -130,14 +128,14 @@ def _any_device(policy: AccessPolicy, value: Any, path: str) -> Faults:
 def _nowhere(what: str) -> Rule:
     """Return the rule of what Docker passes over or refuses, and some engine takes for a file."""
 
-    def rule(policy: AccessPolicy, value: Any, path: str) -> Faults:
+    def rule(policy: AccessPolicy, value: object, path: str) -> Faults:
         if value:
             yield Fault(path, "", what)
 
     return rule
 
 
-def _log(policy: AccessPolicy, value: Any, path: str) -> Faults:
+def _log(policy: AccessPolicy, value: object, path: str) -> Faults:
     options = [part for key, part in folded(value) if key == "config"]
     for target in (part for config in options for key, part in folded(config) if key == "path"):
         yield from _nowhere("a file of the host for its log")(policy, target, f"{path}.Config.path")
@@ -146,8 +144,8 @@ def _log(policy: AccessPolicy, value: Any, path: str) -> Faults:
             yield Fault(path, "log_drivers", f"the log driver {name}", name)
 
 
-def _ulimits(policy: AccessPolicy, value: Any, path: str) -> Faults:
-    for number, limit in enumerate(value):
+def _ulimits(policy: AccessPolicy, value: object, path: str) -> Faults:
+    for number, limit in enumerate(parts(value)):
         for name in texts(part for key, part in folded(limit) if key == "name"):
             if name.strip().casefold() in _REALTIME and not policy.realtime:
                 yield Fault(f"{path}.{number}", "realtime", f"the limit {name}")
@@ -156,7 +154,7 @@ def _ulimits(policy: AccessPolicy, value: Any, path: str) -> Faults:
 def _named(key: str, what: str, usual: tuple[str, ...]) -> Rule:
     rule = _each(key, what)
 
-    def named(policy: AccessPolicy, value: Any, path: str) -> Faults:
+    def named(policy: AccessPolicy, value: object, path: str) -> Faults:
         if str(value).strip() not in usual:
             yield from rule(policy, value, path)
 
@@ -199,9 +197,9 @@ RULES: dict[str, Rule] = {
 }
 
 
-def host_faults(policy: AccessPolicy, host: Mapping[str, Any], path: str = "HostConfig") -> Faults:
+def host_faults(policy: AccessPolicy, host: object, path: str = "HostConfig") -> Faults:
     """Find what of a HostConfig a policy does not permit."""
-    for name, value in host.items():
+    for name, value in members(host):
         key, here = name.casefold(), f"{path}.{name}"
         if value is None or key in HARMLESS:
             continue
@@ -212,9 +210,9 @@ def host_faults(policy: AccessPolicy, host: Mapping[str, Any], path: str = "Host
             yield from rule(policy, value, here)
 
 
-def container_faults(policy: AccessPolicy, body: Mapping[str, Any]) -> Faults:
+def container_faults(policy: AccessPolicy, body: object) -> Faults:
     """Find what of a create body a policy does not permit."""
-    for name, value in body.items():
+    for name, value in members(body):
         key = name.casefold()
         if key == "image":
             yield from _each("images", "the image")(policy, value, name)
@@ -226,7 +224,7 @@ def container_faults(policy: AccessPolicy, body: Mapping[str, Any]) -> Faults:
             yield from _endpoint_faults(policy, value, name)
 
 
-def _endpoint_faults(policy: AccessPolicy, value: Mapping[str, Any], path: str) -> Faults:
+def _endpoint_faults(policy: AccessPolicy, value: object, path: str) -> Faults:
     for key, endpoints in folded(value):
         if key != "endpointsconfig" or not isinstance(endpoints, Mapping):
             continue
@@ -255,7 +253,7 @@ def _submitter(call: Call) -> _Submitter | None:
     return _Submitter(role, call.options.permits.get(role, AccessPolicy()))
 
 
-def require_container(call: Call, body: Mapping[str, Any], generation: str | None) -> None:
+def require_container(call: Call, body: object, generation: str | None) -> None:
     """Raise Forbidden ``not_permitted`` for a container that its submitter may not have."""
     who = _submitter(call)
     if who is not None:

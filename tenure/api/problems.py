@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from http import HTTPStatus
-from typing import Any, NotRequired
+from typing import NotRequired
 
 from aiohttp import web
 from typing_extensions import TypedDict
 
 from tenure.model.errors import FieldError, Problem, TenureError
+from tenure.model.jsons import Json
 
 MEDIA = "application/problem+json"
 #: Of the response: the problem's code.
@@ -55,9 +56,9 @@ def refused(status: int, code: str, detail: str, *, field: str = "") -> HttpProb
     return HttpProblem(Problem(code, detail, status, fields))
 
 
-def problem_body(problem: Problem, request_id: str) -> dict[str, Any]:
+def problem_body(problem: Problem, request_id: str) -> Json:
     """Return the JSON of a problem; members of ``extra`` never hide the standard ones."""
-    body: dict[str, Any] = dict(problem.extra or {})
+    body: Json = dict(problem.extra or {})
     view = ProblemView(
         type=f"urn:tenure:problem:{problem.code}",
         title=title_of(problem.status),

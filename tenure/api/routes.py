@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -77,8 +76,9 @@ from tenure.api.views.reports import (
     VersionView,
 )
 from tenure.api.views.uploads import ChunkView, OpenUploadView, UploadView
+from tenure.model.jsons import Json
 
-Object = dict[str, Any]
+Object = Json
 Model = type[BaseModel]
 BYTES = ("application/octet-stream",)
 TEXT = ("text/plain",)
@@ -87,12 +87,12 @@ FIND = (404, 409)
 
 
 def _get(
-    path: str, handler: Handler, answer: Any, query: Model = q.NoQuery, *problems: int
+    path: str, handler: Handler, answer: object, query: Model = q.NoQuery, *problems: int
 ) -> Endpoint:
     return Endpoint("GET", path, "", handler, answer, query=query, problems=problems)
 
 
-def _find(path: str, handler: Handler, answer: Any, query: Model = q.NoQuery) -> Endpoint:
+def _find(path: str, handler: Handler, answer: object, query: Model = q.NoQuery) -> Endpoint:
     return _get(path, handler, answer, query, *FIND)
 
 
@@ -104,12 +104,12 @@ def _send(
 
 
 def _post(
-    path: str, handler: Handler, answer: Any, body: Model | None = None, *problems: int
+    path: str, handler: Handler, answer: object, body: Model | None = None, *problems: int
 ) -> Endpoint:
     return Endpoint("POST", path, "", handler, answer, body=body, problems=problems)
 
 
-def _submit(path: str, handler: Handler, answer: Any, body: Model, *problems: int) -> Endpoint:
+def _submit(path: str, handler: Handler, answer: object, body: Model, *problems: int) -> Endpoint:
     """Something new, once for each ``Idempotency-Key``."""
     found = _post(path, handler, answer, body, *problems, 409, 410)
     return replace(found, status=201, is_keyed=True)
@@ -118,7 +118,7 @@ def _submit(path: str, handler: Handler, answer: Any, body: Model, *problems: in
 def _change(
     path: str,
     handler: Handler,
-    answer: Any,
+    answer: object,
     body: Model | None = None,
     *,
     method: str = "POST",
@@ -128,7 +128,7 @@ def _change(
     return replace(found, method=method, is_conditional=True)
 
 
-def _delete(path: str, handler: Handler, answer: Any, *problems: int) -> Endpoint:
+def _delete(path: str, handler: Handler, answer: object, *problems: int) -> Endpoint:
     return Endpoint("DELETE", path, "", handler, answer, problems=problems)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tenure.api.call import Call
+from tenure.model.jsons import Json
 from tenure.model.roles import Role, has_power_of
 
 HIDDEN = "***"
@@ -22,7 +23,7 @@ _SPARK_ENV = re.compile(r"env\.", re.IGNORECASE)
 #: Of a create body, at any depth: ``LogConfig.Config``, ``DriverConfig.Options``, ``DriverOpts`` of
 #: a network. As engines read keys: in any case.
 _OPTIONS = ("config", "options", "driveropts")
-V = TypeVar("V", bound=Mapping[str, Any])
+V = TypeVar("V", bound=Mapping[str, object])
 
 
 def sees_secrets(call: Call) -> bool:
@@ -34,13 +35,13 @@ def job_for(call: Call, view: V) -> V:
     """Return a job's view as who asks may see it."""
     if sees_secrets(call):
         return view
-    shown: Any = {**view, "env": _names(view["env"])}
-    if view["spark"] is not None:
-        conf = view["spark"]["conf"]
+    shown: Json = {**view}
+    shown["env"] = _names(shown["env"])
+    if shown["spark"] is not None:
+        conf = shown["spark"]["conf"]
         hidden = {key: HIDDEN if _is_secret(key, conf[key]) else conf[key] for key in conf}
-        shown["spark"] = {**view["spark"], "conf": hidden}
-    found: V = shown
-    return found
+        shown["spark"] = {**shown["spark"], "conf": hidden}
+    return cast("V", shown)
 
 
 def _is_secret(key: str, value: str) -> bool:
@@ -51,20 +52,20 @@ def container_for(call: Call, view: V) -> V:
     """Return a container's view as who asks may see it."""
     if sees_secrets(call):
         return view
-    shown: Any = {**view, "body": _hidden_body(view["body"])}
-    found: V = shown
-    return found
+    shown: Json = {**view}
+    shown["body"] = _hidden_body(shown["body"])
+    return cast("V", shown)
 
 
-def _hidden_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = _without_options(body)
+def _hidden_body(body: Json) -> Json:
+    shown: Json = _without_options(body)
     return {
         key: _names(value) if key.casefold() == "env" and value else value
         for key, value in shown.items()
     }
 
 
-def _without_options(value: Any) -> Any:
+def _without_options(value: object) -> Any:
     if isinstance(value, list):
         return [_without_options(part) for part in value]
     if not isinstance(value, Mapping):

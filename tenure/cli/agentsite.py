@@ -16,11 +16,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tenure.cli.configured import file_of, settings_of
 from tenure.model.errors import EngineError, FieldError, InvalidInput, NotFound, TenureError
+from tenure.model.jsons import Json
 from tenure.model.node import AgentSpec, NodeSpec
 from tenure.model.units import iso
 
@@ -50,7 +51,6 @@ SHARED = frozenset(
 #: Of the log of an agent that does not come up.
 LOG_BYTES = 2000
 POLL_S = 0.25
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

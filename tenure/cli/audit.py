@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tenure.cli.tokens import span_s
 from tenure.cli.verb import Session
+from tenure.model.jsons import Json
 
 
 def audit(
@@ -31,7 +32,7 @@ def _begin(back_s: float) -> str:
         return ""
 
 
-def _text(row: dict[str, Any]) -> str:
+def _text(row: Json) -> str:
     at = datetime.fromisoformat(row["at"]).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     who = f"{row['who'] or '-'} ({row['role'] or 'nobody known'})"
     made = "" if row["subject"] in row["path"] else f" {row['subject']}"

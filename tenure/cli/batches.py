@@ -6,34 +6,30 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tenure.cli import download, files
-from tenure.cli.output import Column, ago, between, seconds_between, size, span
-from tenure.cli.verb import Session, verb
+from tenure.cli.options import WAIT_PATIENCE_S, AlsoOver, Following, States, Tail, Timeout
+from tenure.cli.output import Column, ago, between, columns, seconds_between, size, span
+from tenure.cli.verb import Noun, Session, verb
 from tenure.cli.watching import JOB_OVER, goes_on, looks
 from tenure.client.client import Client
 from tenure.model.errors import FieldError, InvalidInput, TenureError
+from tenure.model.jsons import Json
 
 app = typer.Typer(help="Batches on idle capacity: run, list, logs, output.", no_args_is_help=True)
 
 OPEN = "accepted,running"
-#: A waiting command outlives a restart of the daemon.
-WAIT_PATIENCE_S = 120.0
 File = Annotated[str, typer.Argument(help="YAML or JSON, - for stdin; one document.")]
 Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="BATCH")]
-Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="BATCH...")]
-Timeout = Annotated[
-    float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
-]
 Target = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write the output there; implies --wait.")
 ]
 
 
-def promise_word(batch: dict[str, Any]) -> str | None:
+def promise_word(batch: Json) -> str | None:
     """Say when a batch was promised to end; of one that succeeded, whether it did by then."""
     promised, ended = batch["promised_end_at"], batch["finished_at"]
     if ended is None:
@@ -44,25 +40,21 @@ def promise_word(batch: dict[str, Any]) -> str | None:
     return f"{span(late_s)} late" if late_s > 0 else "kept"
 
 
-COLUMNS: list[Column] = [
-    ("ID", lambda b: b["id"]),
-    ("NAME", lambda b: b["name"]),
-    ("STATE", lambda b: b["state"]),
+COLUMNS = columns(
+    "id name state",
     ("DONE", lambda b: f"{b['done']}/{b['tasks']}"),
-    ("ACTIVE", lambda b: b["active"]),
-    ("RETRIED", lambda b: b["retried"]),
-    ("RECLAIMED", lambda b: b["reclaimed"]),
+    "active retried reclaimed",
     ("PROMISED", promise_word),
     ("RAN", lambda b: between(b["started_at"], b["finished_at"])),
-    ("REASON", lambda b: b["reason"]),
-]
+    "reason",
+)
 
 
-def _reads(reading: dict[str, Any]) -> str:
+def _reads(reading: Json) -> str:
     return "remote" if reading["is_remote"] else str(reading["kind"])
 
 
-def _pieces(stage: dict[str, Any]) -> str | None:
+def _pieces(stage: Json) -> str | None:
     if stage["dataset"] and stage["input"]:
         return f"{size(stage['input']['chunk_bytes'])}, kept as {stage['dataset']['name']}"
     if stage["dataset"]:
@@ -70,44 +62,37 @@ def _pieces(stage: dict[str, Any]) -> str | None:
     return size(stage["input"]["chunk_bytes"]) if stage["input"] else None
 
 
-STAGES: list[Column] = [
-    ("STAGE", lambda s: s["name"]),
-    ("TASKS", lambda s: s["tasks"]),
-    ("CPUS", lambda s: s["cpus"]),
-    ("MEMORY", lambda s: size(s["memory_bytes"])),
-    ("AFTER", lambda s: s["after"]),
+STAGES = columns(
+    ("STAGE", "name"),
+    "tasks cpus",
+    ("MEMORY", "memory_bytes", size),
+    "after",
     ("CHUNKS", _pieces),
-    ("OUTPUT", lambda s: size(s["output_bytes"])),
-    ("STATES", lambda s: s["states"]),
-]
-TASKS: list[Column] = [
-    ("TASK", lambda t: t["index"]),
-    ("STAGE", lambda t: t["stage"]),
-    ("STATE", lambda t: t["state"]),
-    ("NODE", lambda t: t["node"]),
-    ("ATTEMPT", lambda t: t["attempt"]),
+    ("OUTPUT", "output_bytes", size),
+    "states",
+)
+TASKS = columns(
+    ("TASK", "index"),
+    "stage state node attempt",
     ("RAN", lambda t: between(t["started_at"], t["finished_at"])),
     ("READS", lambda t: _reads(t["reading"]) if t["reading"] else None),
-    ("OUTPUT", lambda t: size(t["output_bytes"])),
-    ("NOTE", lambda t: t["note"]),
-]
-COPIES: list[Column] = [
-    ("COPY ON", lambda c: c["node"]),
-    ("TIER", lambda c: c["tier"]),
-    ("KIND", lambda c: c["kind"]),
-]
+    ("OUTPUT", "output_bytes", size),
+    "note",
+)
+COPIES = columns(
+    ("COPY ON", "node"),
+    "tier kind",
+)
 CHOICES: list[Column] = [("NODE", lambda c: c["node"]), ("COST", lambda c: c["cost"])]
-STARTS: list[Column] = [
-    ("STAGE", lambda s: s["stage"]),
-    ("NODE", lambda s: s["node"]),
-    ("BEGIN BY PLAN", lambda s: s["told"]),
-    ("TASKS", lambda s: s["tasks"]),
-]
-WAITS: list[Column] = [
-    ("STAGE", lambda w: w["stage"]),
-    ("WAITING", lambda w: w["waiting"]),
+STARTS = columns(
+    "stage node",
+    ("BEGIN BY PLAN", "told"),
+    "tasks",
+)
+WAITS = columns(
+    "stage waiting",
     ("FOR", lambda w: w["why"].removeprefix("for ")),
-]
+)
 PLAN = ("planned_at", "solver", "is_proven", "why")
 FIELDS = (
     "id name submitter state reason tasks done active retries retried reclaimed replicas resent "
@@ -115,7 +100,7 @@ FIELDS = (
 )
 
 
-def document(source: str) -> dict[str, Any]:
+def document(source: str) -> Json:
     """Return the batch in a file; paths of inputs count from where the file lies.
 
     Raises InvalidInput for none, or several.
@@ -161,7 +146,7 @@ def plan(session: Session, file: File) -> int:
     """
     answer = session.client.plan_batch(document(file))
 
-    def render(found: dict[str, Any]) -> None:
+    def render(found: Json) -> None:
         session.out.fields([(name, found[name]) for name in ("is_accepted", "tasks")])
         made = found["plan"]
         if made is not None:
@@ -190,14 +175,14 @@ def explain(
         session.out.data(found, lambda found: _show_read(session, found))
 
 
-def _show_explained(session: Session, found: dict[str, Any]) -> None:
+def _show_explained(session: Session, found: Json) -> None:
     session.out.fields([(name, found[name]) for name in ("batch", "state", "reason")])
     _show_plan(session, found["plan"])
     if found["waiting"]:
         session.out.table(found["waiting"], WAITS)
 
 
-def _show_read(session: Session, found: dict[str, Any]) -> None:
+def _show_read(session: Session, found: Json) -> None:
     reading, block = found["reading"] or {}, found["block"] or {}
     told = {name: found[name] for name in ("task", "state", "node", "reason")}
     session.out.fields([*told.items(), *reading.items()])
@@ -213,9 +198,7 @@ def _after(planned: str, at: str) -> str:
     return "at once" if span_s < 0.05 else f"after {span(span_s)}"
 
 
-def _show_plan(
-    session: Session, plan: dict[str, Any] | None, when: Callable[[str], str] = ago
-) -> None:
+def _show_plan(session: Session, plan: Json | None, when: Callable[[str], str] = ago) -> None:
     """Show a plan, its times in the words of ``when``."""
     if plan is not None:
         end = f"{when(plan['end_at'])} ({plan['end_at']})" if plan["end_at"] else None
@@ -228,8 +211,8 @@ def _show_plan(
 def ls(
     session: Session,
     *,
-    is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those over.")] = False,
-    state: Annotated[str, typer.Option(help="Only these states, separated by commas.")] = "",
+    is_all: AlsoOver = False,
+    state: States = "",
 ) -> None:
     """List the batches that are not over."""
     chosen = state or ("" if is_all else OPEN)
@@ -247,7 +230,7 @@ def show(
     if with_tasks:
         found = {**found, "task_states": session.client.batch_tasks(found["id"])}
 
-    def render(one: dict[str, Any]) -> None:
+    def render(one: Json) -> None:
         session.out.fields([(name, one[name]) for name in FIELDS.split()])
         session.out.table(one["stages"], STAGES)
         if with_tasks:
@@ -262,10 +245,8 @@ def logs(
     batch: Ref,
     *,
     task: Annotated[int | None, typer.Option(min=0, help="Index of the task.")] = None,
-    is_following: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as it grows.")
-    ] = False,
-    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.")] = None,
+    is_following: Following = False,
+    tail: Tail = None,
 ) -> None:
     """Print the log of a task; which ones there are, show --tasks says."""
     for part in session.client.batch_logs(batch, task, tail=tail, follow=is_following):
@@ -285,15 +266,10 @@ def wait(session: Session, batch: Ref, *, timeout: Timeout = None) -> int:
     return _wait(session, batch, timeout, None)
 
 
-def cancel(session: Session, batches: Refs) -> int:
-    """Cancel batches; their tasks are stopped."""
-    return session.each(batches, session.client.cancel_batch, COLUMNS)
-
-
 def _wait(session: Session, ref: str, timeout_s: float | None, target: Path | None) -> int:
     client = session.client_with(WAIT_PATIENCE_S)
     until = None if timeout_s is None else time.monotonic() + timeout_s
-    batch: dict[str, Any] = {}
+    batch: Json = {}
     words = f"tenure batch wait {ref} waits again, tenure batch cancel {ref} ends it"
     with goes_on(session.out, f"batch {ref} goes on; {words}"):
         for batch in _progress(client, ref, until):
@@ -308,7 +284,7 @@ def _wait(session: Session, ref: str, timeout_s: float | None, target: Path | No
     return 0 if batch["state"] == "succeeded" else 1
 
 
-def _progress(client: Client, ref: str, until: float | None) -> Iterator[dict[str, Any]]:
+def _progress(client: Client, ref: str, until: float | None) -> Iterator[Json]:
     """Yield a batch whenever it got further; the last is over, or the time is."""
     shown: tuple[object, ...] = ()
     for _ in looks(until):
@@ -346,5 +322,5 @@ for _word in ("ls", "ps"):
     verb(app, _word)(ls)
 for _word in ("show", "inspect"):
     verb(app, _word)(show)
-for _word in ("cancel", "stop", "rm"):
-    verb(app, _word)(cancel)
+BATCHES = Noun(app, COLUMNS, "BATCH")
+BATCHES.each("cancel stop rm", Client.cancel_batch, "Cancel batches; their tasks are stopped.")

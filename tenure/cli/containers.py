@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
 
 from tenure.cli import files
-from tenure.cli.output import Column, ago, size
-from tenure.cli.verb import Session, verb
+from tenure.cli.options import File, Following, States, Tail
+from tenure.cli.output import ago, columns, size
+from tenure.cli.verb import Noun, Session, verb
+from tenure.client.client import Client
+from tenure.model.jsons import Json
 
 app = typer.Typer(help="Containers: run, list, inspect, stop, remove.", no_args_is_help=True)
 
-File = Annotated[str, typer.Argument(help="YAML or JSON, - for stdin; several documents allowed.")]
 Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="CONTAINER")]
 Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="CONTAINER...")]
 Grace = Annotated[
@@ -22,27 +24,22 @@ Grace = Annotated[
 #: What `docker ps` calls running, and what is on its way there.
 PRESENT = "accepted,waiting,creating,created,starting,running,stopping,moving"
 
-COLUMNS: list[Column] = [
+COLUMNS = columns(
     ("ID", lambda c: c["id"][:12]),
-    ("NAME", lambda c: c["name"]),
-    ("IMAGE", lambda c: c["image"]),
-    ("STATE", lambda c: c["state"]),
-    ("GENERATION", lambda c: c["generation"]),
-    ("NODE", lambda c: c["node"]),
-    ("INCARNATION", lambda c: c["incarnation"]),
-    ("IN GENERATION SINCE", lambda c: ago(c["since"])),
-    ("REASON", lambda c: c["reason"]),
-]
-MOVES: list[Column] = [
+    "name image state generation node incarnation",
+    ("IN GENERATION SINCE", "since", ago),
+    "reason",
+)
+MOVES = columns(
     ("MOVED", lambda m: ago(m["finished_at"] or m["created_at"])),
-    ("FROM", lambda m: m["source"]),
-    ("TO", lambda m: m["target"]),
-    ("HOW", lambda m: m["method"]),
-    ("STEP", lambda m: m["step"]),
+    ("FROM", "source"),
+    ("TO", "target"),
+    ("HOW", "method"),
+    "step",
     ("DOWN", lambda m: None if m["downtime_s"] is None else f"{m['downtime_s']:.2f}s"),
-    ("RUN", lambda m: m["run_id"]),
+    ("RUN", "run_id"),
     ("REASON", lambda m: m["reason"] or m["why"]),
-]
+)
 FIELDS = (
     "id name app image state reason generation node engine_id incarnation since created_at "
     "started_at finished_at moved_at exit_code migrate overlap min_age_s"
@@ -66,7 +63,7 @@ def ps(  # noqa: PLR0913 - each is an option
     session: Session,
     *,
     is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those at rest.")] = False,
-    state: Annotated[str, typer.Option(help="Only these states, separated by commas.")] = "",
+    state: States = "",
     app_name: Annotated[str, typer.Option("--app", help="Only this app.")] = "",
     generation: Annotated[str, typer.Option(help="Only this generation.")] = "",
     node: Annotated[str, typer.Option(help="Only this node.")] = "",
@@ -77,7 +74,7 @@ def ps(  # noqa: PLR0913 - each is an option
     session.out.rows(found, COLUMNS)
 
 
-def _measured(profile: dict[str, Any] | None) -> str:
+def _measured(profile: Json | None) -> str:
     if profile is None:
         return "not yet"
     p90 = profile["p90"]
@@ -89,7 +86,7 @@ def _measured(profile: dict[str, Any] | None) -> str:
 def inspect(session: Session, container: Ref) -> None:
     """Show one container with its profile and moves."""
 
-    def render(found: dict[str, Any]) -> None:
+    def render(found: Json) -> None:
         pairs = [(name, found[name]) for name in FIELDS.split()]
         reserved = found["request"]
         request = f"{reserved['cpus']:g} cpus, {size(reserved['memory_bytes'])}"
@@ -105,35 +102,27 @@ def logs(
     session: Session,
     container: Ref,
     *,
-    is_following: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as it grows.")
-    ] = False,
-    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.")] = None,
+    is_following: Following = False,
+    tail: Tail = None,
 ) -> None:
     """Print a container's log."""
     for part in session.client.container_logs(container, tail=tail, follow=is_following):
         session.out.binary(part)
 
 
-@verb(app, "start")
-def start(session: Session, containers: Refs) -> int:
-    """Start stopped containers."""
-    return _each(session, containers, session.client.start_container)
+CONTAINERS = Noun(app, COLUMNS, "CONTAINER")
+CONTAINERS.each("start", Client.start_container, "Start stopped containers.")
 
 
 @verb(app, "stop")
 def stop(session: Session, containers: Refs, *, grace_s: Grace = None) -> int:
     """Stop containers; they keep their place."""
     client = session.client
-    return _each(session, containers, lambda ref: client.stop_container(ref, grace_s=grace_s))
+    return session.each(containers, partial(client.stop_container, grace_s=grace_s), COLUMNS)
 
 
 @verb(app, "rm")
 def rm(session: Session, containers: Refs, *, grace_s: Grace = None) -> int:
     """Stop and remove containers for good."""
     client = session.client
-    return _each(session, containers, lambda ref: client.remove_container(ref, grace_s=grace_s))
-
-
-def _each(session: Session, refs: list[str], call: Callable[[str], dict[str, Any]]) -> int:
-    return session.each(refs, call, COLUMNS)
+    return session.each(containers, partial(client.remove_container, grace_s=grace_s), COLUMNS)

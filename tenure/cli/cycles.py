@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from tenure.cli.output import Column, ago, usd
-from tenure.cli.verb import Session, verb
+from tenure.cli.options import States, Timeout
+from tenure.cli.output import ago, columns, usd
+from tenure.cli.verb import Noun, Session, verb
 from tenure.cli.watching import goes_on, wait_for_run
+from tenure.client.client import Client
 from tenure.model.errors import NotFound, TenureError
+from tenure.model.jsons import Json
 
 app = typer.Typer(help="Generation cycles: list, run, plan.", no_args_is_help=True)
 
@@ -19,49 +22,43 @@ Cycle = Annotated[str, typer.Argument(help="The cycle's name.", metavar="CYCLE")
 PLAN_TIMEOUT_S = 120.0
 PATIENCE_S = 60.0
 
-COLUMNS: list[Column] = [
-    ("NAME", lambda c: c["name"]),
-    ("KIND", lambda c: c["kind"]),
-    ("FROM", lambda c: c["source"]),
-    ("TO", lambda c: c["target"]),
+COLUMNS = columns(
+    "name kind",
+    ("FROM", "source"),
+    ("TO", "target"),
     ("WHEN", lambda c: c["cron"] or f"every {c['interval_s']:g}s"),
-    ("MODE", lambda c: c["mode"]),
-    ("NEXT DUE", lambda c: ago(c["next_due_at"])),
+    "mode",
+    ("NEXT DUE", "next_due_at", ago),
     ("LAST RUN", lambda c: _last(c["kind"], c["last_run"])),
-]
-RUNS: list[Column] = [
-    ("RUN", lambda r: r["id"]),
-    ("STATE", lambda r: r["state"]),
-    ("DUE", lambda r: ago(r["due_at"])),
-    ("MOVES", lambda r: r["moves"]),
-    ("ACCEPTED", lambda r: r["accepted"]),
-    ("DRY", lambda r: r["is_dry"]),
-    ("REASON", lambda r: r["reason"]),
-]
-MOVES: list[Column] = [
+)
+RUNS = columns(
+    ("RUN", "id"),
+    "state",
+    ("DUE", "due_at", ago),
+    "moves accepted",
+    ("DRY", "is_dry"),
+    "reason",
+)
+MOVES = columns(
     ("CONTAINER", lambda m: m["container"][:12]),
-    ("FROM", lambda m: m["from"]),
-    ("TO", lambda m: m["to"]),
-    ("ANSWER", lambda m: m["answer"]),
-    ("REASON", lambda m: m["reason"]),
-]
-KEPT: list[Column] = [
+    "from to answer reason",
+)
+KEPT = columns(
     ("STAYS", lambda k: k["container"][:12]),
-    ("CODE", lambda k: k["code"]),
-    ("REASON", lambda k: k["reason"]),
-]
+    "code reason",
+)
 
 
-NODES: list[Column] = [
-    ("NODE", lambda n: n["node"]),
-    ("OUTLOOK", lambda n: n["code"]),
+NODES = columns(
+    "node",
+    ("OUTLOOK", "code"),
     ("IDLE W", lambda n: f"{n['idle_w']:g}" if n["idle_w"] else "-"),
-    ("PRICE/H", lambda n: usd(n["price_usd_per_h"])),
-    ("REASON", lambda n: n["reason"]),
-]
+    ("PRICE/H", "price_usd_per_h", usd),
+    "reason",
+)
 
 
-def _saving(run: dict[str, Any]) -> str:
+def _saving(run: Json) -> str:
     """Say what a plan saves: nodes, watts (modelled), money."""
     saving = run["saving"]
     nodes = "1 node" if saving["nodes"] == 1 else f"{saving['nodes']} nodes"
@@ -71,17 +68,16 @@ def _saving(run: dict[str, Any]) -> str:
     return f"{text}, {usd(saving['usd_per_h'])} an hour"
 
 
-def _last(kind: str, run: dict[str, Any] | None) -> str:
+def _last(kind: str, run: Json | None) -> str:
     if run is None:
         return "-"
     moves = f", {run['accepted']} of {run['moves']} moves" if kind == "generation" else ""
     return f"{run['state']}{moves}, due {ago(run['due_at'])}"
 
 
-@verb(app, "ls")
-def ls(session: Session) -> None:
-    """List the cycles with their next due time and last run."""
-    session.out.rows(session.client.cycles(), COLUMNS, key="name")
+Noun(app, COLUMNS, key="name").listing(
+    "ls", Client.cycles, "List the cycles with their next due time and last run."
+)
 
 
 @verb(app, "runs")
@@ -89,7 +85,7 @@ def runs(
     session: Session,
     *,
     cycle: Annotated[str, typer.Option(help="Only runs of this cycle.")] = "",
-    state: Annotated[str, typer.Option(help="Only these states, separated by commas.")] = "",
+    state: States = "",
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
 ) -> None:
     """List the newest runs."""
@@ -104,8 +100,8 @@ def inspect(
     _show(session, session.client.run(run))
 
 
-def _show(session: Session, run: dict[str, Any]) -> None:
-    def render(found: dict[str, Any]) -> None:
+def _show(session: Session, run: Json) -> None:
+    def render(found: Json) -> None:
         names = ("id", "state", "reason", "due_at", "claimed_at", "finished_at")
         rows = [(name, found[name]) for name in names]
         if found["moves"]:
@@ -130,9 +126,7 @@ def run(
     *,
     is_dry: Annotated[bool, typer.Option("--dry-run", help="Show the plan, move nothing.")] = False,
     is_waiting: Annotated[bool, typer.Option("--wait", help="Wait until it is over.")] = False,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
-    ] = None,
+    timeout: Timeout = None,
 ) -> int:
     """Have a worker run a cycle now."""
     started = session.client.run_cycle(name, is_dry=is_dry)
@@ -145,7 +139,7 @@ def run(
     return 0 if ended["state"] in ("done", "advised") else 1
 
 
-def _wait(session: Session, started: dict[str, Any], until: float | None) -> dict[str, Any]:
+def _wait(session: Session, started: Json, until: float | None) -> Json:
     client, key = session.client_with(PATIENCE_S), started["id"]
     with goes_on(session.out, f"run {key} goes on; tenure cycle inspect {key} shows it"):
         session.out.note(f"run {key}")

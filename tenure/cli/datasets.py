@@ -5,108 +5,93 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from tenure.cli import download
-from tenure.cli.output import Column, ago, size
-from tenure.cli.verb import Session, verb
+from tenure.cli.options import WAIT_PATIENCE_S, Timeout
+from tenure.cli.output import ago, columns, size
+from tenure.cli.verb import Noun, Session, verb
 from tenure.cli.watching import POLL_S, goes_on, looks
 from tenure.client import uploading
+from tenure.client.client import Client
 from tenure.model.errors import FieldError, InvalidInput, TenureError, Unavailable
+from tenure.model.jsons import Json
 
 Answer = TypeVar("Answer")
 app = typer.Typer(
     help="Datasets in the storage tiers of nodes: put, get, locate.", no_args_is_help=True
 )
 
-#: A waiting command outlives a restart of the daemon.
-WAIT_PATIENCE_S = 120.0
 #: So long a put waits for a first look at tiers.
 LOOK_S = 60.0
 #: Between two words on how much was sent.
 TELL_S = 1.0
 Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="DATASET")]
-Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="DATASET...")]
-Timeout = Annotated[
-    float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
-]
 
 
-def _tiers(dataset: dict[str, Any]) -> str:
+def _tiers(dataset: Json) -> str:
     return ",".join(dataset["tiers"]) or "ssd or hdd"
 
 
-COLUMNS: list[Column] = [
-    ("ID", lambda d: d["id"]),
-    ("NAME", lambda d: d["name"]),
-    ("STATE", lambda d: d["state"]),
-    ("SIZE", lambda d: size(d["bytes"])),
-    ("FILES", lambda d: d["files"]),
+COLUMNS = columns(
+    "id name state",
+    ("SIZE", "bytes", size),
+    "files",
     ("WHOLE", lambda d: f"{d['whole_blocks']}/{d['blocks']}"),
-    ("REPLICAS", lambda d: d["replicas"]),
+    "replicas",
     ("TIERS", lambda d: d["path"] if d["source"] else _tiers(d)),
-    ("STORED", lambda d: size(d["stored_bytes"])),
+    ("STORED", "stored_bytes", size),
     ("PINNED", lambda d: "yes" if d["is_pinned"] else ""),
-    ("BATCH", lambda d: d["batch"]),
-    ("PUT", lambda d: ago(d["created_at"])),
-    ("REASON", lambda d: d["reason"]),
-]
+    "batch",
+    ("PUT", "created_at", ago),
+    "reason",
+)
 SIZES = ("bytes", "block_bytes", "stored_bytes")
-HOLDINGS: list[Column] = [
-    ("NODE", lambda h: h["node"]),
-    ("TIER", lambda h: h["tier"]),
-    ("KIND", lambda h: h["kind"]),
-    ("BLOCKS", lambda h: h["blocks"]),
+HOLDINGS = columns(
+    "node tier kind blocks",
     ("COPYING", lambda h: h["copying"] or ""),
-    ("SIZE", lambda h: size(h["bytes"])),
-]
-BLOCKS: list[Column] = [
-    ("BLOCK", lambda b: b["number"]),
-    ("FILE", lambda b: b["file"]),
-    ("OFFSET", lambda b: b["offset"]),
-    ("SIZE", lambda b: size(b["bytes"])),
+    ("SIZE", "bytes", size),
+)
+BLOCKS = columns(
+    ("BLOCK", "number"),
+    "file offset",
+    ("SIZE", "bytes", size),
     ("COPIES", lambda b: ", ".join(_copy(r) for r in b["replicas"])),
-    ("NOTE", lambda b: b["note"]),
-]
+    "note",
+)
 
 
-ABANDONED: list[Column] = [
-    ("ID", lambda u: u["id"]),
-    ("NAME", lambda u: u["name"]),
+ABANDONED = columns(
+    "id name",
     ("SENT", lambda u: f"{size(u['received'])}/{size(u['bytes'])}"),
-]
-UPLOADS: list[Column] = [
+)
+UPLOADS = columns(
     *ABANDONED,
-    ("FILES", lambda u: u["files"]),
-    ("CLIENT", lambda u: u["client"]),
-    ("EXPIRES", lambda u: u["expires_at"]),
-]
-ORPHANS: list[Column] = [
-    ("DATASET", lambda s: s["dataset"]),
-    ("NODE", lambda s: s["node"]),
-    ("TIER", lambda s: s["tier"]),
-    ("BLOCKS", lambda s: s["blocks"]),
-    ("SIZE", lambda s: size(s["bytes"])),
+    "files client",
+    ("EXPIRES", "expires_at"),
+)
+ORPHANS = columns(
+    "dataset node tier blocks",
+    ("SIZE", "bytes", size),
     ("KNOWN", lambda s: "yes" if s["is_known"] else ""),
-    ("FOLDER", lambda s: s["path"]),
-]
-DISCARDED: list[Column] = [
-    ("DATASET", lambda s: s["dataset"]),
-    ("BLOCKS", lambda s: s["blocks"]),
-    ("SIZE", lambda s: size(s["bytes"])),
-]
+    ("FOLDER", "path"),
+)
+DISCARDED = columns(
+    "dataset blocks",
+    ("SIZE", "bytes", size),
+)
 
 
-def _copy(replica: dict[str, Any]) -> str:
+def _copy(replica: Json) -> str:
     word = "" if replica["is_offered"] else f" ({_why(replica)})"
     return f"{replica['node']}/{replica['tier']}{word}"
 
 
-def _why(replica: dict[str, Any]) -> str:
+def _why(replica: Json) -> str:
     return "copying" if replica["state"] == "copying" else "away"
 
 
@@ -147,7 +132,7 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     put = {"block": block, "replicas": replicas, "tiers": kinds}
     is_far = session.client.target.is_far if is_sent is None else is_sent
 
-    def ask() -> dict[str, Any]:
+    def ask() -> Json:
         where = {"upload": _send(session, name, whole, put)} if is_far else {"path": str(whole)}
         return session.client.put_dataset({"name": name, **where, **put})
 
@@ -177,7 +162,7 @@ def _once_looked_at(session: Session, name: str, ask: Callable[[], Answer]) -> A
         time.sleep(POLL_S[-1])
 
 
-def _send(session: Session, name: str, path: Path, put: dict[str, Any]) -> str:
+def _send(session: Session, name: str, path: Path, put: Json) -> str:
     """Send files to the daemon, telling how far it is at most once a second; return the id."""
     told_s = 0.0
 
@@ -210,7 +195,7 @@ def link(
     session.out.rows([dataset], COLUMNS)
 
 
-def _wait(session: Session, ref: str, timeout_s: float | None) -> dict[str, Any]:
+def _wait(session: Session, ref: str, timeout_s: float | None) -> Json:
     """Return a dataset once it is ready or has failed; tell how far it is meanwhile."""
     client = session.client_with(WAIT_PATIENCE_S)
     until = None if timeout_s is None else time.monotonic() + timeout_s
@@ -229,18 +214,12 @@ def _wait(session: Session, ref: str, timeout_s: float | None) -> dict[str, Any]
     raise TenureError(f"not ready in time: {dataset['name']}{reason}", code="timeout")
 
 
-@verb(app, "ls")
-def ls(session: Session) -> None:
-    """List the datasets."""
-    session.out.rows(session.client.datasets(), COLUMNS)
-
-
 @verb(app, "show")
 def show(session: Session, dataset: Ref) -> None:
     """Show one dataset and which tiers hold how much of it."""
     found = session.client.dataset(dataset)
 
-    def render(one: dict[str, Any]) -> None:
+    def render(one: Json) -> None:
         pairs = [(key, size(value) if key in SIZES else value) for key, value in one.items()]
         session.out.fields(pair for pair in pairs if pair[0] != "holdings")
         session.out.table(one["holdings"], HOLDINGS)
@@ -323,7 +302,7 @@ class _Fetch:
             found.setdefault(row["file"], []).append((row["bytes"], row["sha256"]))
         return found
 
-    def to(self, target: Path, row: dict[str, Any]) -> bool:
+    def to(self, target: Path, row: Json) -> bool:
         """Have a file at ``target``; return whether it had to be copied."""
         name, length = row["name"], row["bytes"]
         is_alike = target.is_file() and target.stat().st_size == length
@@ -337,69 +316,45 @@ class _Fetch:
         return True
 
 
-@verb(app, "prefetch")
-def prefetch(session: Session, datasets: Refs) -> int:
-    """Have the blocks of datasets copied into memory where they lie, as far as they fit."""
-    return _change(session, datasets, "prefetch")
+DATASETS = Noun(app, COLUMNS, "DATASET")
+DATASETS.listing("ls", Client.datasets, "List the datasets.")
+for _change, _text in (
+    (
+        "prefetch",
+        "Have the blocks of datasets copied into memory where they lie, as far as they fit.",
+    ),
+    ("pin", "Keep the blocks of datasets in memory tiers."),
+    ("unpin", "Let the blocks of datasets make room in memory tiers again."),
+    (
+        "verify",
+        "Have every copy compared with its checksum; wrong ones are replaced by copies of others.",
+    ),
+):
+    DATASETS.each(_change, partial(Client.change_dataset, verb=_change), _text)
+DATASETS.each("rm", Client.remove_dataset, "Remove datasets; their names are free at once.")
 
-
-@verb(app, "pin")
-def pin(session: Session, datasets: Refs) -> int:
-    """Keep the blocks of datasets in memory tiers."""
-    return _change(session, datasets, "pin")
-
-
-@verb(app, "unpin")
-def unpin(session: Session, datasets: Refs) -> int:
-    """Let the blocks of datasets make room in memory tiers again."""
-    return _change(session, datasets, "unpin")
-
-
-@verb(app, "verify")
-def verify(session: Session, datasets: Refs) -> int:
-    """Have every copy compared with its checksum; wrong ones are replaced by copies of others."""
-    return _change(session, datasets, "verify")
-
-
-@verb(app, "rm")
-def rm(session: Session, datasets: Refs) -> int:
-    """Remove datasets; their names are free at once."""
-    return session.each(datasets, session.client.remove_dataset, COLUMNS)
-
-
-@verb(app, "uploads")
-def uploads(session: Session) -> None:
-    """List uploads that are not put yet: over the socket all, over the network one's own."""
-    session.out.rows(session.client.uploads(), UPLOADS)
-
-
-@verb(app, "abandon")
-def abandon(
-    session: Session,
-    uploads: Annotated[list[str], typer.Argument(help="Ids of uploads.", metavar="UPLOAD...")],
-) -> int:
-    """Give uploads up: what was sent is removed, and their names are free."""
-    return session.each(uploads, session.client.drop_upload, ABANDONED)
-
-
-@verb(app, "orphans", was="strays")
-def orphans(session: Session) -> None:
+Noun(app, UPLOADS).listing(
+    "uploads",
+    Client.uploads,
+    "List uploads that are not put yet: over the socket all, over the network one's own.",
+)
+Noun(app, ABANDONED, "UPLOAD", "Ids of uploads.").each(
+    "abandon",
+    Client.drop_upload,
+    "Give uploads up: what was sent is removed, and their names are free.",
+)
+Noun(app, ORPHANS, key="dataset").listing(
+    "orphans",
+    Client.orphans,
     """List blocks in tiers that no record knows: of what was put after a backup was taken.
 
     A folder has the blocks of a dataset in files with their numbers; those of a single file, one
     after another, are that file. They stay until they are discarded.
-    """
-    session.out.rows(session.client.orphans(), ORPHANS, key="dataset")
-
-
-@verb(app, "discard")
-def discard(
-    session: Session,
-    datasets: Annotated[list[str], typer.Argument(help="Ids, of orphans.", metavar="DATASET...")],
-) -> int:
-    """Remove the orphans of datasets from all tiers; they cannot be had back."""
-    return session.each(datasets, session.client.discard_orphans, DISCARDED, key="dataset")
-
-
-def _change(session: Session, datasets: list[str], change: str) -> int:
-    return session.each(datasets, lambda ref: session.client.change_dataset(ref, change), COLUMNS)
+    """,
+    was="strays",
+)
+Noun(app, DISCARDED, "DATASET", "Ids, of orphans.", key="dataset").each(
+    "discard",
+    Client.discard_orphans,
+    "Remove the orphans of datasets from all tiers; they cannot be had back.",
+)

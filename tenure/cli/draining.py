@@ -6,38 +6,36 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import typer
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from tenure.cli.output import Column, Output, ago, printable
+from tenure.cli.options import WAIT_PATIENCE_S
+from tenure.cli.output import Output, ago, columns, printable
 from tenure.cli.verb import INTERRUPTED, Session
 from tenure.client.client import Client
 from tenure.model.errors import InvalidInput, NotFound, TenureError
+from tenure.model.jsons import Json
 
-Json = dict[str, Any]
-#: A waiting command outlives a restart of the daemon.
-WAIT_PATIENCE_S = 120.0
 POLL_S = 0.5
 #: Blockers shown at a time in the live view; more are counted.
 MAX_LINES = 20
 PLAN_ERROR = 255
 
-MOVES: list[Column] = [
-    ("MOVES", lambda m: m["name"]),
-    ("TO", lambda m: m["to"]),
-    ("HOW", lambda m: m["method"]),
+MOVES = columns(
+    ("MOVES", "name"),
+    "to",
+    ("HOW", "method"),
     ("REASON", lambda m: f"{m['reason']}; {m['why']}" if m["why"] else m["reason"]),
-]
-UNDER_WAY: list[Column] = [
-    ("MOVING", lambda m: m["name"]),
-    ("TO", lambda m: m["to"]),
-    ("HOW", lambda m: m["method"]),
-    ("STEP", lambda m: m["step"]),
-]
+)
+UNDER_WAY = columns(
+    ("MOVING", "name"),
+    "to",
+    ("HOW", "method"),
+    "step",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +57,9 @@ def show(out: Output, drain: Json) -> None:
 def _render(out: Output, drain: Json) -> None:
     names = ("node", "state", "reason", "moved", "left", "switch_on", "foreign")
     out.fields([(name, drain[name]) for name in names])
-    for rows, columns in ((drain["moves"], MOVES), (drain["under_way"], UNDER_WAY)):
+    for rows, table in ((drain["moves"], MOVES), (drain["under_way"], UNDER_WAY)):
         if rows:
-            out.table(rows, columns)
+            out.table(rows, table)
     for blocker in drain["blockers"]:
         # sentences: a table of them would be folded at the edge of the terminal
         out.write(printable(_blocked(blocker)))

@@ -8,20 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from tenure.cli.output import Column, Json, span, usd
+from tenure.cli.output import columns, span, usd
 from tenure.cli.verb import Session
+from tenure.model.jsons import Json
 
 PARTS = ("containers", "foreign", "idle", "boot", "off")
 
-COLUMNS: list[Column] = [
-    ("BY", lambda r: r["by"]),
-    ("NAME", lambda r: r["name"]),
+COLUMNS = columns(
+    "by name",
     ("ENERGY", lambda r: energy_text(r["energy_uj"])),
     ("MEAN", lambda r: f"{r['mean_w']:.1f}W" if "mean_w" in r else ""),
-    ("COST", lambda r: usd(r["cost_usd"])),
+    ("COST", "cost_usd", usd),
     ("SOURCE", lambda r: r.get("source", "")),
     ("ON", lambda r: span(r["on_s"]) if "on_s" in r else ""),
-]
+)
 
 
 def energy(

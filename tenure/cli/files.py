@@ -8,11 +8,11 @@ import sys
 from collections.abc import Hashable, Iterable
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.jsons import Json
 
 #: More is no hand-written job file; a loop in a shell serves better.
 MAX_BYTES = 16 << 20
@@ -32,7 +32,9 @@ class _Loader(yaml.SafeLoader):
             raise yaml.composer.ComposerError(None, None, "aliases are not supported", mark)
         return super().compose_node(parent, index)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, object]:
         """Return the mapping. Raises ConstructorError for a repeated key."""
         seen = set()
         for key_node, _ in node.value:
@@ -54,7 +56,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def documents(source: str) -> list[dict[str, Any]]:
+def documents(source: str) -> list[Json]:
     """Return the documents of a file, or of stdin for ``-``; a list counts as its items.
 
     Raises InvalidInput for a file that cannot be read or holds no mapping.
@@ -66,7 +68,7 @@ def documents(source: str) -> list[dict[str, Any]]:
         raise InvalidInput(f"{source} is neither YAML nor JSON: {_where(error)}") from None
     except RecursionError:
         raise InvalidInput(f"{source} is nested too deeply") from None
-    found = []
+    found: list[object] = []
     for document in loaded:
         found += document if isinstance(document, list) else [document]
     found = [document for document in found if document is not None]
@@ -76,10 +78,10 @@ def documents(source: str) -> list[dict[str, Any]]:
             raise InvalidInput(f"{source}: {fault.path} {fault.message}", fields=(fault,))
     if not found:
         raise InvalidInput(f"{source} holds no document")
-    return [_plain(document, "") for document in found]
+    return [_plain_object(document, "") for document in found if isinstance(document, dict)]
 
 
-def _bounded(loaded: Iterable[Any], source: str) -> Iterable[Any]:
+def _bounded(loaded: Iterable[object], source: str) -> Iterable[object]:
     for count, document in enumerate(loaded):
         if count >= MAX_DOCUMENTS:
             raise InvalidInput(f"{source} holds more than {MAX_DOCUMENTS} documents")
@@ -114,10 +116,14 @@ def _where(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)
 
 
-def _plain(value: Any, path: str) -> Any:
+def _plain_object(value: dict[object, object], path: str) -> Json:
+    return {str(k): _plain(v, f"{path}.{k}" if path else str(k)) for k, v in value.items()}
+
+
+def _plain(value: object, path: str) -> object:
     """Return a YAML value as JSON has it: dates as text, every key a text."""
     if isinstance(value, dict):
-        return {str(k): _plain(v, f"{path}.{k}" if path else str(k)) for k, v in value.items()}
+        return _plain_object(value, path)
     if isinstance(value, list):
         return [_plain(part, f"{path}.{i}") for i, part in enumerate(value)]
     if isinstance(value, datetime):
@@ -125,8 +131,9 @@ def _plain(value: Any, path: str) -> Any:
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()
     if isinstance(value, date):
         return value.isoformat()
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if value is None or isinstance(value, (str, bool)) or (is_number and math.isfinite(value)):
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, (int, float)) and math.isfinite(value):
         return value
     fault = FieldError(path, f"a value such as {str(value)[:40]!r} cannot be sent")
     raise InvalidInput(f"{fault.path}: {fault.message}", fields=(fault,))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,6 +14,7 @@ from tenure import __version__
 from tenure.cli.output import span, usd
 from tenure.cli.verb import Session, verb
 from tenure.model.errors import FieldError, InvalidInput, TenureError
+from tenure.model.jsons import Json
 
 config_app = typer.Typer(help="The daemon's configuration.", no_args_is_help=True)
 #: A follower of events bears the daemon's absence; a person ends it with Ctrl-C.
@@ -27,7 +29,7 @@ def cost(
 ) -> None:
     """Show what the nodes cost, by site, generation, node and job."""
 
-    def render(found: dict[str, Any]) -> None:
+    def render(found: Json) -> None:
         rows = [_row("total", "", found["total"])]
         rows += [_row("services", "", found["services"]), _row("idle", "", found["idle"])]
         for key in ("site", "generation", "node", "job"):
@@ -49,7 +51,7 @@ def cost(
     session.out.data(session.client.cost(since=since, until=until), render)
 
 
-def _row(by: str, name: str, amount: dict[str, Any]) -> dict[str, Any]:
+def _row(by: str, name: str, amount: Json) -> Json:
     return {"by": by, "name": name, "cost_usd": amount["cost_usd"]}
 
 
@@ -80,7 +82,7 @@ def events(
         session.out.line(event, _text(event))
 
 
-def _text(event: dict[str, Any]) -> str:
+def _text(event: Json) -> str:
     if event["type"] == "gap":
         return f"-- events {event['from']} to {event['to']} are no longer kept"
     at = datetime.fromisoformat(event["at"]).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -90,7 +92,7 @@ def _text(event: dict[str, Any]) -> str:
 
 def version(session: Session) -> None:
     """Show the versions of this command and of the daemon."""
-    found: dict[str, Any] = {"client": __version__}
+    found: Json = {"client": __version__}
     try:
         found["daemon"] = session.client.version()["version"]
     except TenureError as error:
@@ -120,7 +122,7 @@ def validate(
     raise InvalidInput(_count(faults, file), fields=tuple(faults))
 
 
-def _count(faults: list[Any], file: Path | None) -> str:
+def _count(faults: Sequence[FieldError], file: Path | None) -> str:
     where = file.name if file is not None else "the configuration"
     if len(faults) == 1:
         return f"{where}: {faults[0].path}: {faults[0].message}"

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tenure.cli.output import Column, Json, ago, size
+from tenure.cli.output import ago, columns, size
 from tenure.cli.verb import Session
 from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.jsons import Json
 from tenure.model.units import MIB
 
 PLOTS = (".png", ".svg")
@@ -42,29 +43,28 @@ def _harvest(row: Json) -> str:
     return "-" if not found else f"{100 * found['cpu']:.0f}% {100 * found['memory']:.0f}%"
 
 
-COLUMNS: list[Column] = [
-    ("NODE", lambda f: f["node"]),
-    ("STATE", lambda f: f["state"]),
-    ("MADE", lambda f: ago(f["made_at"])),
-    ("UNTIL", lambda f: ago(f["until"])),
+COLUMNS = columns(
+    "node state",
+    ("MADE", "made_at", ago),
+    ("UNTIL", "until", ago),
     ("HISTORY", lambda f: "-" if f["history_days"] is None else f"{f['history_days']:.1f}d"),
     ("FREE CPU MEM", _harvest),
     ("BACK-TEST CPU MEM", lambda f: _both(f["back_test"], "coverage")),
     ("LIVE CPU MEM", lambda f: _both(f["live"], "coverage")),
-    ("WHY NOT", lambda f: f["why"]),
-]
+    ("WHY NOT", "why"),
+)
 #: What the table of a fleet has no room for: mean pinball losses.
-LOSSES: list[Column] = [
-    ("BACK-TEST LOSS CPU MEM", lambda f: _loss(f["back_test"])),
-    ("LIVE LOSS CPU MEM", lambda f: _loss(f["live"])),
-]
-HOURS: list[Column] = [
-    ("FROM", lambda h: h["from"]),
+LOSSES = columns(
+    ("BACK-TEST LOSS CPU MEM", "back_test", _loss),
+    ("LIVE LOSS CPU MEM", "live", _loss),
+)
+HOURS = columns(
+    "from",
     ("CPU", lambda h: f"{h['cpu_m'] / 1000:.2f}"),
-    ("MEMORY", lambda h: size(h["memory_bytes"])),
+    ("MEMORY", "memory_bytes", size),
     ("SPARE CPU", lambda h: "-" if h["spare_cpu_m"] is None else f"{h['spare_cpu_m'] / 1000:.2f}"),
-    ("SPARE MEMORY", lambda h: size(h["spare_memory_bytes"])),
-]
+    ("SPARE MEMORY", "spare_memory_bytes", size),
+)
 
 
 def forecast(

@@ -6,41 +6,41 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from tenure.cli.output import Column
+from tenure.cli.output import columns
 from tenure.cli.verb import Session
 from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.jsons import Json
 
 TRACE = "borg2011_tasks_12h.csv.gz"
 #: A repetition at the highest load takes four of the hundred buckets.
 MAX_REPETITIONS = 25
 
-SCENARIO: list[Column] = [
-    ("STRATEGY", lambda r: r["strategy"]),
-    ("HOSTS FOR 12", lambda r: r["twelve"]),
-    ("OF THEM ON 3", lambda r: r["twelve_on_three"]),
-    ("HOSTS FOR 20", lambda r: r["twenty"]),
-]
-ROWS: list[Column] = [
-    ("USED", lambda r: r["used"]),
+SCENARIO = columns(
+    "strategy",
+    ("HOSTS FOR 12", "twelve"),
+    ("OF THEM ON 3", "twelve_on_three"),
+    ("HOSTS FOR 20", "twenty"),
+)
+ROWS = columns(
+    "used",
     ("LOAD", lambda r: f"x{r['load']}"),
-    ("STRATEGY", lambda r: r["strategy"]),
+    "strategy",
     ("KWH", lambda r: f"{r['kwh']:.2f}"),
     ("SAVED", lambda r: f"{r['saved_always_on']:.1%}"),
     ("VS SPREAD", lambda r: f"{r['saved_spread']:.1%}"),
     ("BOOTS", lambda r: f"{r['boots']:.0f}"),
     ("MOVES", lambda r: f"{r['moves']:.0f}"),
     ("MEAN S", lambda r: f"{r['completion_s']:.0f}"),
-]
-VARIANTS: list[Column] = [
-    ("PARAMETER", lambda r: r["parameter"]),
-    ("VALUE", lambda r: r["value"]),
+)
+VARIANTS = columns(
+    "parameter value",
     ("KWH X1", lambda r: f"{r['kwh_1']:.2f}"),
     ("KWH X4", lambda r: f"{r['kwh_4']:.2f}"),
-]
+)
 
 
 def generations(  # noqa: PLR0913 - the options, one by one, are what typer reads
@@ -68,7 +68,7 @@ def generations(  # noqa: PLR0913 - the options, one by one, are what typer read
     from tenure.simulation.generations import scenario
 
     path = _trace(tasks)
-    study: dict[str, Any] = {"scenario": scenario.table(), "rows": [], "idle": []}
+    study: Json = {"scenario": scenario.table(), "rows": [], "idle": []}
     study |= {"sensitivity": [], "repetitions": repetitions, "hours": hours}
     if path is None:
         if plot or document:
@@ -88,9 +88,7 @@ def _trace(stated: str) -> Path | None:
     return found if found is not None and found.is_file() else None
 
 
-def _replay(
-    session: Session, path: Path, study: dict[str, Any], wanted: tuple[bool, str, str]
-) -> None:
+def _replay(session: Session, path: Path, study: Json, wanted: tuple[bool, str, str]) -> None:
     """Fill ``study`` with the replay of the trace, and write what is ``wanted`` of it."""
     from tenure.simulation.generations.study import Study, idle_shares
 
@@ -129,7 +127,7 @@ def _command(path: Path) -> str:
     return shlex.join(["tenure", *words])
 
 
-def _render(session: Session, study: dict[str, Any]) -> None:
+def _render(session: Session, study: Json) -> None:
     session.out.table(study["scenario"], SCENARIO)
     if study["rows"]:
         session.out.table(study["rows"], ROWS)

@@ -4,68 +4,59 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tenure.cli import files
-from tenure.cli.output import Column, ago, between, size, usd
+from tenure.cli.options import WAIT_PATIENCE_S, AlsoOver, File, Following, States, Tail, Timeout
+from tenure.cli.output import ago, between, columns, size, usd
 from tenure.cli.programs import with_program
-from tenure.cli.verb import Session, verb
+from tenure.cli.verb import Noun, Session, verb
 from tenure.cli.watching import goes_on, wait_until_over
+from tenure.client.client import Client
 from tenure.model.errors import TenureError
+from tenure.model.jsons import Json
 
 app = typer.Typer(help="Deadline jobs: run, list, explain, cancel.", no_args_is_help=True)
 
 OPEN = "accepted,waiting,starting,running"
-#: A waiting command outlives a restart of the daemon.
-WAIT_PATIENCE_S = 120.0
-File = Annotated[str, typer.Argument(help="YAML or JSON, - for stdin; several documents allowed.")]
 Ref = Annotated[str, typer.Argument(help="Id, its beginning, or name.", metavar="JOB")]
 Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="JOB...")]
-Timeout = Annotated[
-    float | None, typer.Option("--timeout", min=0, help="Wait for at most so many seconds.")
-]
 
 
-def _deadline(job: dict[str, Any]) -> str:
+def _deadline(job: Json) -> str:
     if job["deadline_met"] is None:
         return ago(job["deadline"])
     return "met" if job["deadline_met"] else "missed"
 
 
-COLUMNS: list[Column] = [
-    ("ID", lambda j: j["id"]),
-    ("NAME", lambda j: j["name"]),
-    ("STATE", lambda j: j["state"]),
-    ("EXECUTORS", lambda j: j["executors"]),
-    ("CPUS", lambda j: j["cpus"]),
-    ("MEMORY", lambda j: size(j["memory_bytes"])),
-    ("MODE", lambda j: j["mode"]),
+COLUMNS = columns(
+    "id name state executors cpus",
+    ("MEMORY", "memory_bytes", size),
+    "mode",
     ("DEADLINE", _deadline),
     ("RAN", lambda j: between(j["started_at"], j["finished_at"])),
-    ("EXIT", lambda j: j["exit_code"]),
-    ("COST", lambda j: usd(j["cost_usd"])),
-    ("REASON", lambda j: j["reason"]),
-]
+    ("EXIT", "exit_code"),
+    ("COST", "cost_usd", usd),
+    "reason",
+)
 
 
-def _tiers_of(readings: list[dict[str, Any]]) -> str:
+def _tiers_of(readings: list[Json]) -> str:
     """Say how many blocks are read from which kind of tier."""
     kinds = Counter("brought" if r["is_brought"] else r["kind"] for r in readings)
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
 
 
-EXECUTORS: list[Column] = [
+EXECUTORS = columns(
     ("EXECUTOR", lambda e: "driver" if e.get("role") == "driver" else e["index"]),
-    ("STATE", lambda e: e["state"]),
-    ("NODE", lambda e: e["node"]),
-    ("ATTEMPT", lambda e: e["attempt"]),
+    "state node attempt",
     ("RAN", lambda e: between(e["started_at"], e["finished_at"])),
-    ("EXIT", lambda e: e["exit_code"]),
-    ("READS", lambda e: _tiers_of(e["readings"])),
-    ("NOTE", lambda e: e["note"]),
-]
+    ("EXIT", "exit_code"),
+    ("READS", "readings", _tiers_of),
+    "note",
+)
 FIELDS = (
     "id name app kind state reason mode decision image command executors cpus memory_bytes policy "
     "priority constraints estimate max_runtime_s retries submitted_at deadline deadline_met "
@@ -82,7 +73,7 @@ def run(
     timeout: Timeout = None,
 ) -> int:
     """Submit jobs. With --wait the exit code is 0 only if all of them succeeded."""
-    accepted: list[dict[str, Any]] = []
+    accepted: list[Json] = []
     documents = files.documents(file)
     for number, document in enumerate(documents, 1):
         try:
@@ -100,7 +91,7 @@ def run(
     return _wait(session, [job["id"] for job in accepted], timeout)
 
 
-def _tell(session: Session, document: dict[str, Any], error: TenureError, *, left: int) -> None:
+def _tell(session: Session, document: Json, error: TenureError, *, left: int) -> None:
     """Say which document was refused, and when it would have been accepted."""
     more = f"; {left} more in the file not submitted" if left else ""
     session.out.note(f"{document.get('name', 'job')} was refused{more}")
@@ -116,7 +107,7 @@ PROMISES = {
 }
 
 
-def _promise(job: dict[str, Any]) -> str:
+def _promise(job: Json) -> str:
     promise = job["admission"]
     text = PROMISES.get(promise["promise"], str(promise["promise"]))
     if promise["end_at"]:
@@ -128,8 +119,8 @@ def _promise(job: dict[str, Any]) -> str:
 def ps(
     session: Session,
     *,
-    is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those over.")] = False,
-    state: Annotated[str, typer.Option(help="Only these states, separated by commas.")] = "",
+    is_all: AlsoOver = False,
+    state: States = "",
     app_name: Annotated[str, typer.Option("--app", help="Only jobs of this app.")] = "",
 ) -> None:
     """List the jobs that are not over."""
@@ -141,7 +132,7 @@ def ps(
 def inspect(session: Session, job: Ref) -> None:
     """Show one job with its executors."""
 
-    def render(found: dict[str, Any]) -> None:
+    def render(found: Json) -> None:
         pairs = [(name, found[name]) for name in FIELDS.split()]
         pairs.append(("dataset", (found["input"] or {}).get("name")))
         session.out.fields([*pairs, ("promise", _promise(found)), ("cost", usd(found["cost_usd"]))])
@@ -150,23 +141,22 @@ def inspect(session: Session, job: Ref) -> None:
     session.out.data(session.client.job(job), render)
 
 
-REASONS: list[Column] = [
-    ("NODE", lambda n: n["node"]),
-    ("SLOTS", lambda n: n["slots"]),
-    ("DROPPED BY", lambda n: n["dropped"]),
+REASONS = columns(
+    "node slots",
+    ("DROPPED BY", "dropped"),
     ("SHORT OF", lambda n: [s["dimension"] for s in n["exhausted"]]),
-    ("WHAT WOULD HELP", lambda n: n["unblock"]),
-]
+    ("WHAT WOULD HELP", "unblock"),
+)
 
 
-BLOCKS: list[Column] = [
-    ("BLOCK", lambda b: b["number"]),
-    ("FILE", lambda b: b["file"]),
+BLOCKS = columns(
+    ("BLOCK", "number"),
+    "file",
     ("READ FROM", lambda b: (b["reading"] or {}).get("kind", "")),
     ("COST", lambda b: (b["reading"] or {}).get("cost", "")),
     ("COPIES", lambda b: [f"{c['node']}/{c['tier']}" for c in b["copies"]]),
     ("CHEAPEST NODES", lambda b: [f"{c['node']} ({c['cost']:g})" for c in b["choices"]]),
-]
+)
 
 
 @verb(app, "explain")
@@ -187,7 +177,7 @@ def explain(
         session.out.data(found, lambda found: _show_read(session, found))
 
 
-def _show_explained(session: Session, found: dict[str, Any]) -> None:
+def _show_explained(session: Session, found: Json) -> None:
     shown = {k: v for k, v in found.items() if not isinstance(v, (dict, list)) or k == "ahead"}
     placement = found.get("placement") or {}
     shown |= {k: v for k, v in placement.items() if k not in ("nodes", "room_us")}
@@ -209,7 +199,7 @@ def _show_explained(session: Session, found: dict[str, Any]) -> None:
             session.out.fields([*pairs, ("cost", told["cost"]), ("waits for", told["waits_for"])])
 
 
-def _show_read(session: Session, found: dict[str, Any]) -> None:
+def _show_read(session: Session, found: Json) -> None:
     words = ("executor", "state", "node", "reason", "waits_for")
     session.out.fields([(name, found[name]) for name in words])
     if found["blocks"]:
@@ -231,7 +221,7 @@ def plan(session: Session, file: File) -> int:
     return 1 if all(answer.get("is_accepted") for answer in answers) else 255
 
 
-def _answers(session: Session, answers: list[dict[str, Any]]) -> None:
+def _answers(session: Session, answers: list[Json]) -> None:
     session.out.table(answers, ANSWERS)
     offered = [
         {"name": answer["name"], **offer}
@@ -241,7 +231,7 @@ def _answers(session: Session, answers: list[dict[str, Any]]) -> None:
     session.out.table(offered, OFFERS)
 
 
-def _read(answer: dict[str, Any]) -> str:
+def _read(answer: Json) -> str:
     """Say what an executor reads of a dataset, and what that takes at least."""
     found = answer.get("input")
     if not found:
@@ -249,8 +239,8 @@ def _read(answer: dict[str, Any]) -> str:
     return f"{found['blocks_each']} of {found['blocks']} blocks each, {found['read_s']:.3g} s"
 
 
-ANSWERS: list[Column] = [
-    ("NAME", lambda a: a["name"]),
+ANSWERS = columns(
+    "name",
     ("ACCEPTED", lambda a: a.get("is_accepted")),
     ("PROMISE", lambda a: a.get("class") or a.get("code")),
     ("START", lambda a: a.get("start")),
@@ -258,18 +248,17 @@ ANSWERS: list[Column] = [
     ("COST", lambda a: usd((a.get("cost_nano_usd") or 0) / 1e9)),
     ("READ", _read),
     ("DETAIL", lambda a: a.get("detail")),
-]
-OFFERS: list[Column] = [
-    ("OFFER FOR", lambda o: o["name"]),
-    ("POLICY", lambda o: o["policy"]),
-    ("SITE", lambda o: o["site"]),
+)
+OFFERS = columns(
+    ("OFFER FOR", "name"),
+    "policy site",
     ("PROMISE", lambda o: o.get("class") or o.get("code")),
     ("END", lambda o: o.get("end") or _earliest(o)),
     ("COST", lambda o: usd(o["cost_nano_usd"] / 1e9) if o["is_accepted"] else ""),
-]
+)
 
 
-def _earliest(offer: dict[str, Any]) -> str:
+def _earliest(offer: Json) -> str:
     """Say which deadline a refused offer could keep, if any."""
     earliest = offer.get("earliest") or {}
     return f"earliest {earliest['deadline']}" if earliest.get("deadline") else ""
@@ -283,10 +272,8 @@ def logs(
     executor: Annotated[
         int | None, typer.Option(min=0, help="Index of one executor; all by default.")
     ] = None,
-    is_following: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as it grows.")
-    ] = False,
-    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.")] = None,
+    is_following: Following = False,
+    tail: Tail = None,
 ) -> None:
     """Print the log of a job's executors."""
     client = session.client
@@ -309,13 +296,8 @@ def logs(
             session.out.note(error.detail)
 
 
-def cancel(session: Session, jobs: Refs) -> int:
-    """Cancel jobs; their executors are stopped."""
-    return session.each(jobs, session.client.cancel_job, COLUMNS)
-
-
-for _name in ("cancel", "stop", "rm"):
-    verb(app, _name)(cancel)
+JOBS = Noun(app, COLUMNS, "JOB")
+JOBS.each("cancel stop rm", Client.cancel_job, "Cancel jobs; their executors are stopped.")
 
 
 @verb(app, "wait")

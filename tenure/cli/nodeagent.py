@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tenure.cli import agentsite
 from tenure.cli.agentsite import Wish
-from tenure.cli.output import Column, ago, size
+from tenure.cli.output import ago, lines, size
 from tenure.cli.verb import Session, verb
 from tenure.model.errors import InvalidInput, TenureError
+from tenure.model.jsons import Json
 from tenure.model.node import NodeSpec
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ app = typer.Typer(
 
 IMAGE = "tenure:latest"
 NO_CHANGE, CHANGES, FAILED, PLAN_ERROR = 0, 1, 1, 255
-Json = dict[str, Any]
 
 Name = Annotated[str, typer.Argument(help="The node's name in the configuration.", metavar="NODE")]
 Config = Annotated[
@@ -37,7 +37,7 @@ Config = Annotated[
         show_default=False,
     ),
 ]
-LINES: list[Column] = [
+LINES = lines(
     ("node", lambda one: one["node"]),
     ("agent", lambda one: one["url"]),
     ("container", lambda one: (one["container"] or {}).get("state", "none")),
@@ -47,7 +47,7 @@ LINES: list[Column] = [
     ("answers", lambda one: _answer(one["agent"])),
     ("heard by tenured", lambda one: _answer(one["daemon"])),
     ("mode", lambda one: one["mode"]),
-]
+)
 
 
 def _since(container: Json | None) -> str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
 
 from tenure.cli import draining, nodeagent, nodetiers
-from tenure.cli.output import Column, ago, size, usd
-from tenure.cli.verb import Session, verb
+from tenure.cli.output import ago, columns, lines, size, usd
+from tenure.cli.verb import Noun, Session, verb
+from tenure.client.client import Client
 from tenure.model.errors import InvalidInput
+from tenure.model.jsons import Json
 
 app = typer.Typer(
     help="Nodes: list, inspect, cordon, drain, maintain, switch, fence; their agents and tiers.",
@@ -27,65 +30,52 @@ Version = Annotated[
 ]
 
 
-def _use(node: dict[str, Any]) -> str:
+def _use(node: Json) -> str:
     return f"{node['requested']['cpus']:g}/{node['capacity']['cpus']:g}"
 
 
-def _memory(node: dict[str, Any]) -> str:
+def _memory(node: Json) -> str:
     return f"{size(node['requested']['memory_bytes'])}/{size(node['capacity']['memory_bytes'])}"
 
 
-def _why(node: dict[str, Any]) -> str:
+def _why(node: Json) -> str:
     """Return why a node takes no new work, and what its state hides of that."""
     is_hidden = node["is_in_maintenance"] and node["state"] != "maintenance"
     words = ["maintenance"] if is_hidden else []
     return ": ".join([*words, node["reason"]] if node["reason"] else words)
 
 
-COLUMNS: list[Column] = [
-    ("NAME", lambda n: n["name"]),
-    ("STATE", lambda n: n["state"]),
-    ("GENERATION", lambda n: n["generation"]),
-    ("SITE", lambda n: n["site"]),
+COLUMNS = columns(
+    "name state generation site",
     ("CPUS", _use),
     ("MEMORY", _memory),
-    ("EXECUTORS", lambda n: n["executors"]),
-    ("CONTAINERS", lambda n: n["containers"]),
-    ("PRICE/H", lambda n: usd(n["price_usd_per_h"])),
+    "executors containers",
+    ("PRICE/H", "price_usd_per_h", usd),
     ("REASON", _why),
-]
-LINES: list[Column] = [
-    ("name", lambda n: n["name"]),
-    ("state", lambda n: n["state"]),
-    ("power", lambda n: n["power"]),
-    ("reach", lambda n: n["reach"]),
-    ("scheduling", lambda n: n["scheduling"]),
+)
+LINES = lines(
+    "name state power reach scheduling",
     ("maintenance", lambda n: "yes" if n["is_in_maintenance"] else None),
-    ("reason", lambda n: n["reason"]),
-    ("note", lambda n: n["note"]),
-    ("engine", lambda n: n["url"]),
-    ("generation", lambda n: n["generation"]),
-    ("site", lambda n: n["site"]),
-    ("rack", lambda n: n["rack"]),
-    ("labels", lambda n: n["labels"]),
+    "reason note",
+    ("engine", "url"),
+    "generation site rack labels",
     ("cpus", lambda n: f"{_use(n)} requested"),
     ("memory", lambda n: f"{_memory(n)} requested"),
-    ("executors", lambda n: n["executors"]),
-    ("containers", lambda n: n["containers"]),
+    "executors containers",
     ("foreign", lambda n: f"{n['foreign_containers']} containers that are not tenure's"),
-    ("price per hour", lambda n: usd(n["price_usd_per_h"])),
-    ("power driver", lambda n: n["power_driver"]),
+    ("price per hour", "price_usd_per_h", usd),
+    "power_driver",
     ("agent", lambda n: _agent(n.get("agent"))),
     ("harvest", lambda n: _harvest(n.get("harvest"))),
     ("tasks", lambda n: " ".join(f"{k}={v}" for k, v in n.get("tasks", {}).items()) or None),
     ("lends nothing", lambda n: n["objection"] if n.get("harvest") else None),
-    ("version", lambda n: n["version"]),
+    "version",
     ("idle", lambda n: ago(n["idle_since"]) if n["idle_since"] else None),
     ("unreachable", lambda n: ago(n["unreachable_since"]) if n["unreachable_since"] else None),
-]
+)
 
 
-def _agent(told: dict[str, Any] | None) -> str | None:
+def _agent(told: Json | None) -> str | None:
     """Say in a line whether the node's agent answers."""
     if not told:
         return None
@@ -93,7 +83,7 @@ def _agent(told: dict[str, Any] | None) -> str | None:
     return f"{word}: {told['detail']}" if told["detail"] else word
 
 
-def _harvest(told: dict[str, Any] | None) -> str | None:
+def _harvest(told: Json | None) -> str | None:
     """Say in a line what is lent, and how its controller does."""
     if not told:
         return None
@@ -109,10 +99,8 @@ def _harvest(told: dict[str, Any] | None) -> str | None:
     )
 
 
-@verb(app, "ls")
-def ls(session: Session) -> None:
-    """List the nodes: what is requested of each, and its state."""
-    session.out.rows(session.client.nodes(), COLUMNS, key="name")
+NODES = Noun(app, COLUMNS, "NODE", "Names of nodes.", key="name")
+NODES.listing("ls", Client.nodes, "List the nodes: what is requested of each, and its state.")
 
 
 @verb(app, "inspect")
@@ -128,20 +116,11 @@ def inspect(session: Session, node: Name) -> None:
 @verb(app, "cordon")
 def cordon(session: Session, nodes: Names, *, reason: Why = "") -> int:
     """Place no new work on nodes; what runs there goes on."""
-    return _schedule(session, nodes, "cordoned", reason)
+    cordoned = partial(session.client.schedule_node, to="cordoned", reason=reason)
+    return session.each(nodes, cordoned, COLUMNS, key="name")
 
 
-@verb(app, "uncordon")
-def uncordon(session: Session, nodes: Names) -> int:
-    """Place new work on nodes again."""
-    return _schedule(session, nodes, "yes")
-
-
-def _schedule(session: Session, nodes: list[str], to: str, reason: str = "") -> int:
-    client = session.client
-    return session.each(
-        nodes, lambda node: client.schedule_node(node, to, reason=reason), COLUMNS, key="name"
-    )
+NODES.each("uncordon", partial(Client.schedule_node, to="yes"), "Place new work on nodes again.")
 
 
 @verb(app, "drain")

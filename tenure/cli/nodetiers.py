@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli.output import Column, ago, size
+from tenure.cli.output import ago, columns, size
 from tenure.cli.verb import Session, verb
 
 app = typer.Typer(
@@ -15,16 +15,14 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="The node's name.", metavar="NODE")]
-COLUMNS: list[Column] = [
-    ("NAME", lambda t: t["name"]),
-    ("KIND", lambda t: t["kind"]),
+COLUMNS = columns(
+    "name kind",
     ("USED", lambda t: f"{size(t['used_bytes'])}/{size(t['capacity_bytes'])}"),
-    ("BLOCKS", lambda t: t["blocks"]),
+    "blocks",
     ("READS", lambda t: f"{size(t['bytes_per_s'])}/s" if t["bytes_per_s"] else ""),
     ("LOOKED AT", lambda t: ago(t["surveyed_at"]) if t["surveyed_at"] else ""),
-    ("PATH", lambda t: t["path"]),
-    ("FAULT", lambda t: t["fault"]),
-]
+    "path fault",
+)
 
 
 @verb(app, "ls")

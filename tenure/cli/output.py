@@ -7,12 +7,14 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 
 from tenure.model.errors import TenureError
+from tenure.model.jsons import Json
 from tenure.model.units import size_text
 
 #: Wide enough that no table is folded where nobody looks at it.
@@ -21,8 +23,35 @@ PIPE_WIDTH = 1000
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{6}Z")
 _ESCAPE, _PLAIN = "\x1b[", "\x1b[0m"
 _PADDING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")
-Json = dict[str, Any]
 Column = tuple[str, Callable[[Json], object]]
+
+Spec = str | Column | tuple[str, str] | tuple[str, str, Callable[[Any], object]]
+
+
+def columns(*specs: Spec) -> list[Column]:
+    """Return the columns of a table.
+
+    A text names members that stand in columns of their own name, in capitals. Else a column is its
+    heading with a member, and how that is shown, or with a function of the whole record.
+    """
+    return [column for spec in specs for column in _columns(spec, str.upper)]
+
+
+def lines(*specs: Spec) -> list[Column]:
+    """Return the lines of one record; as ``columns``, but in small letters."""
+    return [column for spec in specs for column in _columns(spec, str)]
+
+
+def _columns(spec: Spec, heading: Callable[[str], str]) -> list[Column]:
+    if isinstance(spec, str):
+        return [(heading(key.replace("_", " ")), itemgetter(key)) for key in spec.split()]
+    name, of, *shown = spec
+    if not isinstance(of, str):
+        return [(name, of)]
+    if not shown:
+        return [(name, itemgetter(of))]
+    key, show = of, shown[0]
+    return [(name, lambda record: show(record[key]))]
 
 
 class Output:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tenure.cli.files import decoded
 from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.jsons import Json
 
 KEY = "program_file"
 #: The daemon takes less; this bounds what is read.
 MAX_BYTES = 1 << 20
 
 
-def with_program(job: dict[str, Any], source: str) -> dict[str, Any]:
+def with_program(job: Json, source: str) -> Json:
     """Return a job with the text of ``spark.program_file`` as its ``spark.program``.
 
     The path is relative to the job file ``source``, for stdin to the current folder. Raises

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tenure.cli.output import Column, usd
+from tenure.cli.output import columns, lines, usd
 from tenure.cli.verb import Session, group_verb, verb
 from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.jsons import Json
 
 if TYPE_CHECKING:  # numpy is not paid for by other commands
     from rich.progress import Progress
@@ -79,31 +80,29 @@ DEADLINES_HELP = (
 PlotOption = Annotated[str, typer.Option(help="Write plots into this folder, as PNG and SVG.")]
 ReportOption = Annotated[str, typer.Option(help="Write one self-contained HTML file.")]
 
-FIELDS: list[Column] = [
-    ("policy", lambda s: s["policy"]),
+FIELDS = lines(
+    "policy",
     ("cluster", lambda s: f"{s['cluster']} ({s['nodes']} nodes, {_priced(s['pricing'])})"),
     ("workload", lambda s: f"{s['workload']} ({s['jobs']} jobs)"),
     ("queue", lambda s: f"{s['queue']}, deadlines {s['deadlines']}, +{s['tolerance_s']:g} s"),
     ("cost", lambda s: f"{usd(s['cost_usd'])} ({usd(s['cost_cloud_usd'])} of it cloud)"),
     ("deadlines met", lambda s: _share(s["deadline_met_ratio"])),
     ("finished", lambda s: f"{s['finished']} ({s['hybrid_jobs']} with a cloud node)"),
-    ("rejected", lambda s: s["rejected"]),
+    "rejected",
     ("mean duration", lambda s: _seconds(s["mean_duration_s"])),
     ("mean wait", lambda s: _seconds(s["mean_wait_s"])),
     ("decision", lambda s: _micro(s["decision_us_mean"])),
     ("wall time", lambda s: f"{s['wall_s']:.3f} s"),
-]
-ROWS: list[Column] = [
-    ("DEADLINES", lambda r: r["deadlines"]),
-    ("PRICING", lambda r: r["pricing"]),
-    ("POLICY", lambda r: r["policy"]),
+)
+ROWS = columns(
+    "deadlines pricing policy",
     ("COST", lambda r: _with_half(r, "cost_usd", 1, "$")),
     ("MET %", lambda r: _with_half(_percent(r), "deadline_met_ratio", 1)),
     ("DURATION S", lambda r: _with_half(r, "mean_duration_s", 1)),
     ("WAIT S", lambda r: _with_half(r, "mean_wait_s", 1)),
     ("REJECTED", lambda r: _with_half(r, "rejected", 1)),
     ("DECISION US", lambda r: _with_half(r, "decision_us_mean", 2)),
-]
+)
 
 
 @group_verb(app)
@@ -322,10 +321,10 @@ def _bar() -> Progress:
 
 def _drawn(
     session: Session,
-    drawn: dict[str, Any],
+    drawn: Json,
     folder: str,
     report: str,
-    told: tuple[dict[str, str], list[dict[str, Any]]],
+    told: tuple[dict[str, str], list[Json]],
 ) -> None:
     """Write plots and page; ``told`` are the page's facts and the rows of its tables."""
     from tenure.simulation.sla import plots
@@ -343,7 +342,7 @@ def _command() -> str:
     return shlex.join(["tenure", *sys.argv[1:]])
 
 
-def _study_facts(study: Study, run: dict[str, Any]) -> dict[str, str]:
+def _study_facts(study: Study, run: Json) -> dict[str, str]:
     """Return what a page says above its tables."""
     return {
         "command": _command(),
@@ -356,14 +355,14 @@ def _study_facts(study: Study, run: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _write_runs(runs: list[dict[str, Any]], path: Path) -> None:
+def _write_runs(runs: list[Json], path: Path) -> None:
     from tenure.simulation.sla.tables import write_csv
 
     header = [key for key in runs[0] if key != "series"]
     write_csv(path, header, ([run[key] for key in header] for run in runs))
 
 
-def _with_half(row: dict[str, Any], measure: str, digits: int, unit: str = "") -> str:
+def _with_half(row: Json, measure: str, digits: int, unit: str = "") -> str:
     mean, half = row[measure], row[f"{measure}_ci95"]
     if mean is None:
         return "-"
@@ -371,7 +370,7 @@ def _with_half(row: dict[str, Any], measure: str, digits: int, unit: str = "") -
     return f"{unit}{mean:,.{digits}f}{width}"
 
 
-def _percent(row: dict[str, Any]) -> dict[str, Any]:
+def _percent(row: Json) -> Json:
     keys = ("deadline_met_ratio", "deadline_met_ratio_ci95")
     return {key: None if row[key] is None else 100 * row[key] for key in keys}
 

@@ -14,6 +14,7 @@ from tenure import __version__
 from tenure.cli.configured import settings_of
 from tenure.model.errors import InvalidInput
 from tenure.model.job import Job
+from tenure.model.jsons import Json
 from tenure.model.units import iso
 
 if TYPE_CHECKING:  # the other commands of tenured must not pay for these
@@ -22,7 +23,6 @@ if TYPE_CHECKING:  # the other commands of tenured must not pay for these
     from tenure.store.backup import Source
     from tenure.store.contents import Contents
 
-Json = dict[str, Any]
 #: Jobs in these states are over; the others are work that a restore takes up.
 OVER = ("succeeded", "failed", "cancelled")
 
@@ -77,7 +77,7 @@ def _restore(options: argparse.Namespace) -> int:
         return _show_backup(options, source)
     now_us = _now_us()
 
-    def mark(records: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    def mark(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Json]:
         meta = records["meta"].get("meta") or Meta()
         return {"meta": {"meta": restore.marked(meta, now_us)}}
 

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli.output import Column, ago
-from tenure.cli.verb import Session, verb
+from tenure.cli.output import ago, columns
+from tenure.cli.verb import Noun, Session, verb
+from tenure.client.client import Client
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.roles import Role
 
@@ -20,14 +21,12 @@ app = typer.Typer(help="Tokens: make, list, revoke.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="Whose it is, or what for.", metavar="NAME")]
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"([0-9]{1,9})([smhd])")
-COLUMNS: list[Column] = [
-    ("NAME", lambda t: t["name"]),
-    ("ROLE", lambda t: t["role"]),
-    ("STATE", lambda t: t["state"]),
-    ("MADE", lambda t: ago(t["made_at"])),
+COLUMNS = columns(
+    "name role state",
+    ("MADE", "made_at", ago),
     ("BY", lambda t: "the daemon" if t["is_builtin"] else t["made_by"]),
     ("EXPIRES", lambda t: ago(t["expires_at"]) if t["expires_at"] else "never"),
-]
+)
 
 
 def span_s(text: str, option: str) -> float:
@@ -70,16 +69,8 @@ def _is_read_by_others() -> bool:
     return stat.S_ISREG(mode) and bool(mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
-@verb(app, "ls")
-def ls(session: Session) -> None:
-    """List the tokens, without their text; those that ended stay for a while."""
-    session.out.rows(session.client.tokens(), COLUMNS, key="name")
-
-
-@verb(app, "revoke")
-def revoke(
-    session: Session,
-    names: Annotated[list[str], typer.Argument(help="The tokens' names.", metavar="NAME...")],
-) -> int:
-    """Revoke tokens: the next request with them is refused."""
-    return session.each(names, session.client.revoke_token, COLUMNS, key="name")
+TOKENS = Noun(app, COLUMNS, "NAME", "The tokens' names.", key="name")
+TOKENS.listing(
+    "ls", Client.tokens, "List the tokens, without their text; those that ended stay for a while."
+)
+TOKENS.each("revoke", Client.revoke_token, "Revoke tokens: the next request with them is refused.")

@@ -16,9 +16,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.output import PIPE_WIDTH, Column, Json, ago, console, printable, size, table_of
+from tenure.cli.output import PIPE_WIDTH, Column, ago, columns, console, printable, size, table_of
 from tenure.cli.verb import Session
 from tenure.model.errors import Unavailable
+from tenure.model.jsons import Json
 
 #: Rows where nobody's screen bounds them.
 ROWS = 20
@@ -88,33 +89,31 @@ def _observed(name: str, of: Callable[[Json], str]) -> Callable[[Json], str | No
     return lambda row: of(row["used"]) if name in row["observed"] else None
 
 
-NODES: list[Column] = [
-    ("NODE", lambda n: n["name"]),
-    ("GENERATION", lambda n: n["generation"]),
-    ("STATE", lambda n: n["state"]),
-    ("CPU", lambda n: _cores(n["used"])),
-    ("REQUESTED", lambda n: _cores(n["requested"])),
-    ("OF", lambda n: _cores(n["capacity"])),
-    ("MEMORY", lambda n: _memory(n["used"])),
-    ("REQUESTED", lambda n: _memory(n["requested"])),
-    ("OF", lambda n: _memory(n["capacity"])),
-    ("LENT", lambda n: _lent(n["lent"])),
+NODES = columns(
+    ("NODE", "name"),
+    "generation state",
+    ("CPU", "used", _cores),
+    ("REQUESTED", "requested", _cores),
+    ("OF", "capacity", _cores),
+    ("MEMORY", "used", _memory),
+    ("REQUESTED", "requested", _memory),
+    ("OF", "capacity", _memory),
+    ("LENT", "lent", _lent),
     ("WATTS", _watts),
     ("RUNS", _runs),
     ("SAMPLED", _age),
-]
-CONTAINERS: list[Column] = [
-    ("BUSIEST", lambda c: c["name"]),
-    ("KIND", lambda c: c["kind"]),
-    ("NODE", lambda c: c["node"]),
+)
+CONTAINERS = columns(
+    ("BUSIEST", "name"),
+    "kind node",
     ("CPU", _observed("cpu_m", lambda u: f"{u['cpus']:.2f}")),
-    ("REQUESTED", lambda c: _cores(c["requested"])),
+    ("REQUESTED", "requested", _cores),
     ("MEMORY", _observed("memory_bytes", lambda u: size(u["memory_bytes"]))),
-    ("REQUESTED", lambda c: _memory(c["requested"])),
+    ("REQUESTED", "requested", _memory),
     ("DISK/S", _observed("disk_bytes_per_s", lambda u: size(u["disk_bytes_per_s"]))),
     ("NET/S", _observed("net_bytes_per_s", lambda u: size(u["net_bytes_per_s"]))),
     ("SAMPLED", _age),
-]
+)
 #: What goes where the screen is too narrow for all, the first first. Who uses how much stays.
 SPARED = (
     *("RUNS", "KIND", "WATTS", "GENERATION", "REQUESTED", "SAMPLED", "OF", "LENT", "STATE"),

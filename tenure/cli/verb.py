@@ -17,6 +17,7 @@ from tenure.client.client import Client
 from tenure.client.target import discover
 from tenure.config.certificates import client_context
 from tenure.model.errors import FieldError, InvalidInput, TenureError, Unavailable
+from tenure.model.jsons import Json
 
 #: Bridges the moment in which a daemon restarts; longer, and a person would wonder.
 PATIENCE_S = 0.5
@@ -99,7 +100,7 @@ class Session:
     def each(
         self,
         refs: Sequence[str],
-        call: Callable[[str], dict[str, Any]],
+        call: Callable[[str], Json],
         columns: Sequence[Column],
         *,
         key: str = "id",
@@ -109,7 +110,7 @@ class Session:
         One that is refused is told on stderr, and the others are done all the same. Not so where
         there is no answer: the others would have none either.
         """
-        rows: list[dict[str, Any]] = []
+        rows: list[Json] = []
         code = 0
         for ref in refs:
             try:
@@ -155,6 +156,47 @@ def verb(
     return register
 
 
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """Records of one kind: how a table shows them, and what its commands take.
+
+    ``key`` names them in scripts; ``word`` and ``help`` are those of the argument.
+    """
+
+    app: typer.Typer
+    columns: Sequence[Column]
+    word: str = ""
+    help: str = "Ids or names."
+    key: str = "id"
+
+    def listing(
+        self, names: str, call: Callable[[Client], list[Json]], text: str, *, was: str = ""
+    ) -> None:
+        """Register a command that lists them, under one or several names, and as it ``was``."""
+
+        def ls(session: Session) -> None:
+            session.out.rows(call(session.client), self.columns, key=self.key)
+
+        self._add(names, ls, text, was)
+
+    def each(self, names: str, call: Callable[[Client, str], Json], text: str) -> None:
+        """Register a command that does something with each of several."""
+
+        def change(session: Session, refs: list[str]) -> int:
+            return session.each(
+                refs, functools.partial(call, session.client), self.columns, key=self.key
+            )
+
+        argument = typer.Argument(help=self.help, metavar=f"{self.word}...")
+        change.__annotations__["refs"] = Annotated[list[str], argument]
+        self._add(names, change, text)
+
+    def _add(self, names: str, function: Verb, text: str, was: str = "") -> None:
+        function.__doc__ = text
+        for name in names.split():
+            verb(self.app, name, was=was)(function)
+
+
 def group_verb(app: typer.Typer) -> Callable[[Verb], Verb]:
     """Register what a group of commands does when it is called without one of them.
 
@@ -183,7 +225,7 @@ def _with_common(function: Verb, error_code: int | None) -> Callable[..., None]:
             raise typer.Exit(code)
 
     signature = _signature(function)
-    run.__signature__ = signature  # type: ignore[attr-defined]
+    vars(run)["__signature__"] = signature
     run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
     return run
 
@@ -198,9 +240,7 @@ def _refuse_early(session: Session, *, ctx: typer.Context, names: list[str]) -> 
             raise InvalidInput(f"{option} {words}", fields=(FieldError(option, words),))
 
 
-def _guarded(
-    function: Verb, session: Session, given: dict[str, Any], error_code: int | None
-) -> int:
+def _guarded(function: Verb, session: Session, given: Json, error_code: int | None) -> int:
     try:
         return function(session, **given) or 0
     except TenureError as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from tenure.cli.output import Output
 from tenure.client.client import Client
+from tenure.model.jsons import Json
 
 JOB_OVER = frozenset(("succeeded", "failed", "cancelled"))
 RUN_OVER = frozenset(("done", "advised", "failed", "missed", "skipped"))
@@ -43,9 +43,9 @@ def looks(until: float | None) -> Iterator[None]:
 
 def wait_until_over(
     client: Client, refs: Sequence[str], until: float | None, out: Output
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Json]:
     """Return the jobs that are over by ``until`` (monotonic seconds; None: all, however long)."""
-    over: dict[str, dict[str, Any]] = {}
+    over: dict[str, Json] = {}
     seen: dict[str, str] = {}
     for _ in looks(until):
         for ref in refs:
@@ -59,16 +59,16 @@ def wait_until_over(
     return over
 
 
-def _tell(out: Output, seen: dict[str, str], ref: str, job: dict[str, Any]) -> None:
+def _tell(out: Output, seen: dict[str, str], ref: str, job: Json) -> None:
     if seen.get(ref) != job["state"]:
         reason = f": {job['reason']}" if job["reason"] else ""
         out.note(f"{job['name']} {job['state']}{reason}")
         seen[ref] = job["state"]
 
 
-def wait_for_run(client: Client, run_id: str, until: float | None) -> dict[str, Any]:
+def wait_for_run(client: Client, run_id: str, until: float | None) -> Json:
     """Return a cycle's run once it is over, or as it is at ``until`` (monotonic seconds)."""
-    run: dict[str, Any] = {}
+    run: Json = {}
     for _ in looks(until):
         run = client.run(run_id)
         if run["state"] in RUN_OVER:

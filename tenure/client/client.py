@@ -1,15 +1,9 @@
-"""REST v1 as Python methods; errors of the daemon are raised as the errors of ``model.errors``.
-
-A call that may be repeated (a read, or a submission under an idempotency key) is tried again while
-the daemon is away, for ``patience_s``: a restart of the daemon is no error to its callers.
-"""
+"""REST v1 as Python methods; errors of the daemon are raised as the errors of ``model.errors``."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
-import secrets
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,33 +11,27 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tenure.client import sse
-from tenure.client.access import AccessCalls
+from tenure.client.calls import (
+    BACK_OFF_S,
+    FOLLOW_TIMEOUT_S,
+    PAGE,
+    Calls,
+    if_match,
+    once_read,
+    part_of,
+    query_of,
+)
 from tenure.client.errors import DaemonUnreachable
-from tenure.client.inputs import once_read
-from tenure.client.query import if_match, part_of, query_of
-from tenure.client.target import Target
-from tenure.client.wire import Request, send, stream
-from tenure.model.errors import TenureError, Unavailable
+from tenure.client.wire import Request, stream
+from tenure.model.errors import Unavailable
+from tenure.model.jsons import Json
 
-Json = dict[str, Any]
-TIMEOUT_S = 45.0
 #: Longer than two heartbeats of an event stream: silence means that it is dead.
 STREAM_TIMEOUT_S = 40.0
-#: A followed log is silent as long as its container is.
-FOLLOW_TIMEOUT_S = 24 * 3600.0
-BACK_OFF_S = (0.05, 1.0)
-PAGE = 1000
 
 
-class Client(AccessCalls):
+class Client(Calls):
     """A daemon. Holds no connection, so it may be shared by threads."""
-
-    def __init__(
-        self, target: Target, *, timeout_s: float = TIMEOUT_S, patience_s: float = 0.0
-    ) -> None:
-        self.target = target
-        self._timeout_s = timeout_s
-        self._patience_s = patience_s
 
     # nodes
 
@@ -99,7 +87,7 @@ class Client(AccessCalls):
         query = query_of({"days": days, "until": until})
         return self._get(f"/v1/nodes/{part_of(name)}/usage{query}")
 
-    def top(self, query: Mapping[str, Any]) -> Json:
+    def top(self, query: Mapping[str, object]) -> Json:
         """Return what is used now; ``query`` as of ``GET /v1/top``."""
         return self._get(f"/v1/top{query_of(query)}")
 
@@ -113,17 +101,17 @@ class Client(AccessCalls):
         """Return a node's forecast, step by step, and what it lends by that."""
         return self._get(f"/v1/forecasts/{part_of(node)}")
 
-    def submit_forecasts(self, body: Mapping[str, Any]) -> Json:
+    def submit_forecasts(self, body: Mapping[str, object]) -> Json:
         """Hand in some of a run's forecasts; the same ones again change nothing."""
         return self._call("POST", "/v1/forecasts", body, is_again=True)
 
     # jobs
 
-    def submit_job(self, job: Mapping[str, Any], *, key: str = "") -> Json:
+    def submit_job(self, job: Mapping[str, object], *, key: str = "") -> Json:
         """Submit a job; ``key`` makes it happen once (a new one by default)."""
         return self._submit("/v1/jobs", job, key)
 
-    def plan_job(self, job: Mapping[str, Any]) -> Json:
+    def plan_job(self, job: Mapping[str, object]) -> Json:
         """Return what a submission would be answered."""
         return self._call("POST", "/v1/jobs/plan", job, is_again=True)
 
@@ -161,11 +149,11 @@ class Client(AccessCalls):
 
     # batches
 
-    def submit_batch(self, batch: Mapping[str, Any], *, key: str = "") -> Json:
+    def submit_batch(self, batch: Mapping[str, object], *, key: str = "") -> Json:
         """Submit a batch; ``key`` makes it happen once (a new one by default)."""
         return once_read(lambda: self._submit("/v1/batches", batch, key))
 
-    def plan_batch(self, batch: Mapping[str, Any]) -> Json:
+    def plan_batch(self, batch: Mapping[str, object]) -> Json:
         """Return what a submission would be answered."""
         return once_read(lambda: self._call("POST", "/v1/batches/plan", batch, is_again=True))
 
@@ -207,7 +195,7 @@ class Client(AccessCalls):
 
     # datasets
 
-    def put_dataset(self, dataset: Mapping[str, Any], *, key: str = "") -> Json:
+    def put_dataset(self, dataset: Mapping[str, object], *, key: str = "") -> Json:
         """Put a dataset; ``key`` makes it happen once (a new one by default)."""
         return self._submit("/v1/datasets", dataset, key)
 
@@ -230,9 +218,9 @@ class Client(AccessCalls):
     def begin_upload(
         self,
         name: str,
-        files: Sequence[Mapping[str, Any]],
+        files: Sequence[Mapping[str, object]],
         *,
-        put: Mapping[str, Any] | None = None,
+        put: Mapping[str, object] | None = None,
     ) -> Json:
         """Return the upload of these files (name, size, mtime_ns), begun already or new.
 
@@ -352,7 +340,7 @@ class Client(AccessCalls):
             "POST", f"/v1/runs/{part_of(run_id)}/fail", {"reason": reason}, is_again=True
         )
 
-    def submit_plan(self, plan: Mapping[str, Any]) -> Json:
+    def submit_plan(self, plan: Mapping[str, object]) -> Json:
         """Submit a plan; the run's id makes it happen once."""
         return self._call("POST", "/v1/plans", plan, is_again=True)
 
@@ -423,68 +411,28 @@ class Client(AccessCalls):
         request = Request("GET", f"/v1/events{query_of({'types': types})}", headers=headers)
         return sse.parse(sse.lines(stream(self.target, request, STREAM_TIMEOUT_S)))
 
-    # plumbing
+    # who may do what
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self._patience_s
+    def tokens(self) -> list[Json]:
+        """Return the tokens by name, without their text."""
+        return self._all("/v1/tokens", {})
 
-    def _get(self, path: str) -> Json:
-        return self._call("GET", path, None, is_again=True)
+    def make_token(self, name: str, role: str, *, expires_s: float | None = None) -> Json:
+        """Make a token that expires (None: never); its text is in this answer alone."""
+        body = {"name": name, "role": role, "expires_s": expires_s}
+        return self._call("POST", "/v1/tokens", body)
 
-    def _all(self, path: str, query: dict[str, Any] | None) -> list[Json]:
-        """Return every page of a listing (None: it has only one)."""
-        if query is None:
-            whole: list[Json] = self._get(path)["items"]
-            return whole
-        found: list[Json] = []
-        cursor = ""
+    def revoke_token(self, name: str) -> Json:
+        """Revoke a token."""
+        return self._call("DELETE", f"/v1/tokens/{part_of(name)}", None, is_again=True)
+
+    def audit(self, *, since: str = "", who: str = "") -> Iterator[Json]:
+        """Yield changes and refusals, oldest first, from a time (ISO 8601) on; of anybody."""
+        after = 0
         while True:
-            page = self._get(path + query_of({**query, "limit": PAGE, "cursor": cursor}))
-            found += page["items"]
-            cursor = page["next_cursor"] or ""
-            if not cursor:
-                return found
-
-    def _submit(self, path: str, body: Mapping[str, Any], key: str) -> Json:
-        headers = {"Idempotency-Key": key or secrets.token_hex(16)}
-        return self._call("POST", path, body, headers=headers, is_again=True)
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        is_again: bool = False,
-    ) -> Json:
-        data, more = None, dict(headers or {})
-        if body is not None:
-            data = json.dumps(body, default=str).encode()
-            more["Content-Type"] = "application/json"
-        answer = self._try(Request(method, path, data, more), is_again=is_again)
-        try:
-            found = json.loads(answer)
-        except ValueError:
-            raise TenureError(f"{self.target.url} is no tenure daemon: it speaks no JSON") from None
-        if not isinstance(found, dict):
-            raise TenureError(f"{self.target.url} is no tenure daemon")
-        return found
-
-    def _try(self, request: Request, *, is_again: bool) -> bytes:
-        """Send a request, and again while the daemon is away if that is safe."""
-        until, wait_s = self._deadline(), BACK_OFF_S[0]
-        while True:
-            try:
-                return send(self.target, request, self._timeout_s)
-            except Unavailable as error:
-                is_unsent = isinstance(error, DaemonUnreachable) and not error.was_sent
-                if not (is_again or is_unsent) or time.monotonic() + wait_s > until:
-                    raise
-            time.sleep(wait_s * random.uniform(0.5, 1.0))
-            wait_s = min(wait_s * 2, BACK_OFF_S[1])
-
-    def _text(self, path: str, query: dict[str, Any], *, follow: bool) -> Iterator[bytes]:
-        request = Request("GET", path + query_of(query), headers={"Accept": "text/plain"})
-        timeout_s = FOLLOW_TIMEOUT_S if follow else self._timeout_s
-        return stream(self.target, request, timeout_s)
+            query = query_of({"after": after, "since": since, "who": who, "limit": PAGE})
+            rows: list[Json] = self._get(f"/v1/audit{query}")["items"]
+            yield from rows
+            if len(rows) < PAGE:
+                return
+            after = rows[-1]["seq"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tenure.model.errors import (
     Conflict,
@@ -16,6 +15,7 @@ from tenure.model.errors import (
     Unauthorized,
     Unavailable,
 )
+from tenure.model.jsons import Json
 
 _BY_STATUS: dict[int, type[TenureError]] = {
     401: Unauthorized,
@@ -59,7 +59,7 @@ def error_from(status: int, body: bytes) -> TenureError:
     return error
 
 
-def _problem(body: bytes) -> dict[str, Any]:
+def _problem(body: bytes) -> Json:
     try:
         found = json.loads(body)
     except ValueError:
@@ -67,7 +67,7 @@ def _problem(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _fields(problem: dict[str, Any]) -> tuple[FieldError, ...]:
+def _fields(problem: Json) -> tuple[FieldError, ...]:
     listed = problem.get("errors")
     faults = [f for f in listed if isinstance(f, dict)] if isinstance(listed, list) else []
     return tuple(FieldError(str(f.get("field", "")), str(f.get("message", ""))) for f in faults)

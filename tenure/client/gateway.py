@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from tenure.client.client import Client
 from tenure.model.forecast import Accuracy, NodeForecast
+from tenure.model.jsons import Json
 from tenure.model.units import US, iso
 
 #: A worker outlives a restart of the daemon; longer, and its run is over anyway.
@@ -20,38 +20,38 @@ class Gateway:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def claim(self, cycle: str, run_id: str = "") -> Mapping[str, Any]:
+    def claim(self, cycle: str, run_id: str = "") -> Json:
         """Take a due run of a cycle. Raises Conflict ``nothing_due``."""
         return self._client.claim_run(cycle, run_id)
 
-    def snapshot(self) -> Mapping[str, Any]:
+    def snapshot(self) -> Json:
         """Return what to plan from."""
         return self._client.snapshot()
 
-    def submit_plan(self, plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    def submit_plan(self, plan: Mapping[str, object]) -> Json:
         """Submit a plan with the field names of ``model.plan.Plan``; returns the run."""
-        return self._client.submit_plan(wire_plan(plan))
+        return self._client.submit_plan(wire_plan(dict(plan)))
 
-    def node_usage(self, node: str, *, days: int, until_us: int) -> Mapping[str, Any]:
+    def node_usage(self, node: str, *, days: int, until_us: int) -> Json:
         """Return what owners of a node used in the days before a time."""
         return self._client.node_usage(node, days=days, until=str(iso(until_us)))
 
     def submit_forecasts(
         self, run_id: str, forecasts: Sequence[NodeForecast], *, is_last: bool
-    ) -> Mapping[str, Any]:
+    ) -> Json:
         """Hand in some of a run's forecasts; returns the run."""
         body = {"run_id": run_id, "is_last": is_last}
         return self._client.submit_forecasts({**body, "forecasts": list(map(wire, forecasts))})
 
-    def fail_run(self, run_id: str, reason: str) -> Mapping[str, Any]:
+    def fail_run(self, run_id: str, reason: str) -> Json:
         """Say that the run cannot be planned."""
         return self._client.fail_run(run_id, reason)
 
 
-def wire(forecast: NodeForecast) -> dict[str, Any]:
+def wire(forecast: NodeForecast) -> Json:
     """Return a forecast with the names of REST."""
 
-    def accuracy(found: Accuracy | None) -> dict[str, Any] | None:
+    def accuracy(found: Accuracy | None) -> Json | None:
         return None if found is None else asdict(found)
 
     return {
@@ -70,7 +70,7 @@ def wire(forecast: NodeForecast) -> dict[str, Any]:
     }
 
 
-def wire_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+def wire_plan(plan: Json) -> Json:
     """Return a plan with the names of REST: ``expires_at``, and a move's ``from`` and ``to``."""
     named = {"source": "from", "target": "to"}
     moves = [{named.get(key, key): value for key, value in m.items()} for m in plan["moves"]]

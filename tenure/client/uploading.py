@@ -7,11 +7,12 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from tenure.client.client import Client
 from tenure.client.errors import DaemonUnreachable
 from tenure.model.errors import Conflict, FieldError, InvalidInput, TenureError, Unavailable
+from tenure.model.jsons import Json
 
 MAX_FILES = 10_000
 #: Between two tries of a chunk while the daemon is away or has no room.
@@ -19,7 +20,7 @@ BACK_OFF_S = (0.2, 5.0)
 Tell = Callable[[int, int], None]
 
 
-def files_of(path: Path) -> list[dict[str, Any]]:
+def files_of(path: Path) -> list[Json]:
     """Return a file, or those of a folder by name, as an upload announces them.
 
     Raises InvalidInput for what is not there, cannot be read or is no plain file.
@@ -46,7 +47,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _as_it_is(path: Path, name: str) -> dict[str, Any]:
+def _as_it_is(path: Path, name: str) -> Json:
     found = path.lstat()
     if not stat.S_ISREG(found.st_mode):
         raise _fault(f"{path} is no plain file")
@@ -66,7 +67,7 @@ def send(  # noqa: PLR0913 - what is sent where, how long it may take, and who i
     *,
     patience_s: float,
     tell: Tell,
-    put: Mapping[str, Any] | None = None,
+    put: Mapping[str, object] | None = None,
 ) -> str:
     """Bring a file or folder to the daemon and return the id of its upload.
 
@@ -102,7 +103,7 @@ def _changed(path: Path) -> TenureError:
     return TenureError(f"{path} was changed while it was sent: send it again", code="changed")
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:

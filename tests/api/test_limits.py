@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tenure.api.acceptor import Terms
+from tenure.api.gate import BURST_S, Buckets
 from tenure.api.guard import Patience
-from tenure.api.rates import BURST_S, Buckets
 from tests.api.server import JOB, TOKEN, Server
 
 

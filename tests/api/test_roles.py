@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tenure.api.app import build_app
-from tenure.api.identity import common_name
+from tenure.api.guard import common_name
 from tenure.api.listeners import SHARED_MODE, SOCKET_MODE, bind
 from tenure.api.routes import ENDPOINTS
 from tenure.daemon.access import Access

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tenure.client import access
+from tenure.client import client
 from tests.api.server import JOB, Server
 from tests.cli.conftest import Tenure
 
@@ -28,7 +28,7 @@ def test_audit_tells_who_did_what(tenure: Tenure, server: Server) -> None:
 
 
 def test_every_page_is_told(tenure: Tenure, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "PAGE", 2)
+    monkeypatch.setattr(client, "PAGE", 2)
     for _ in range(3):
         tenure("node", "cordon", "n1")
     assert len(tenure("audit").lines) == 3

@@ -42,7 +42,7 @@ def _shown(call: Call, service: Service, *, status: int = 200) -> web.Response:
 async def create(call: Call) -> web.Response:
     """Submit a container; it is placed in the nursery unless it says otherwise."""
     request: Any = call.body_as(ContainerRequest)
-    body = docker_body(call.document)
+    body = docker_body(call.sent)
     given = container_options(body, request.tenure)
     require_container(call, body, given.generation)
     is_pullable = not call.is_replay and await check_image(call, body["Image"], "Image")

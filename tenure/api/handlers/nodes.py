@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiohttp import web
 
 from tenure.api import lookup
@@ -93,7 +91,7 @@ def _drain_view(call: Call, report: DrainReport | None) -> DrainView | None:
 
 
 async def _ask(call: Call, command: Command) -> web.Response:
-    node: Any = await call.ask(command)
+    node: Node = await call.ask(command)
     return _shown(call, node)
 
 
@@ -123,7 +121,7 @@ async def drain(call: Call) -> web.Response:
         timeout_us=timeout_us,
         **call.command(changes=node.version),
     )
-    answer: Any = await call.ask(command)
+    answer: DrainPlan | Drain = await call.ask(command)
     if isinstance(answer, DrainPlan):
         report: DrainReport | None = call.backend.drain(node.name, is_dry=True)
         report = DrainReport(answer, left=report.left if report is not None else 0)
@@ -136,7 +134,7 @@ async def cancel_drain(call: Call) -> web.Response:
     """End the drain of a node: it is what it was before, moves that have begun end."""
     node = lookup.node(call.backend.tables, call.part("name"))
     common = call.command(changes=node.version)
-    answer: Any = await call.ask(CancelDrain(node=node.name, **common))
+    answer: Drain = await call.ask(CancelDrain(node=node.name, **common))
     return call.json(_drain_view(call, _current(call, answer)))
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
-from typing import Any
 
 from typing_extensions import TypedDict
 
@@ -237,14 +236,13 @@ def _node_order(sort: str, one: _Seen) -> tuple[float, str]:
     return -getattr(one.used, name) / max(1, whole), one.node.name
 
 
-def _number(status: Mapping[str, Any], name: str) -> int | None:
+def _number(status: Mapping[str, object], name: str) -> int | None:
     """Return a number of an agent's status, which may hold anything."""
     found = status.get(name)
-    is_number = isinstance(found, int) and not isinstance(found, bool)
-    return found if is_number else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
-def _lent_m(status: Mapping[str, Any] | None) -> int | None:
+def _lent_m(status: Mapping[str, object] | None) -> int | None:
     """Return what tasks use of a node, thousandths of a core, None where that is not told."""
     numbers = {} if status is None or status.get("fault") else status.get("numbers")
     return _number(numbers, "harvest_cpu_m") if isinstance(numbers, Mapping) else None

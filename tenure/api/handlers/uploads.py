@@ -11,8 +11,7 @@ from aiohttp import web
 
 from tenure.api.body import require_plain
 from tenure.api.call import Call
-from tenure.api.guard import guard_of
-from tenure.api.identity import identity_of
+from tenure.api.guard import guard_of, identity_of
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
 from tenure.api.schemas.queries import PageQuery

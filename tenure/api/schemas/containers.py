@@ -7,7 +7,7 @@ itself, and that no field is misspelt: Docker would pass over it in silence.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, create_model
 
@@ -29,6 +29,7 @@ from tenure.api.schemas.fields import (
 )
 from tenure.model.errors import FieldError
 from tenure.model.facts import AGENT_NAME
+from tenure.model.jsons import Json
 from tenure.model.resources import Resources
 
 MinAge = Annotated[float, Field(ge=0, le=MAX_TIME_S)]
@@ -105,12 +106,12 @@ class StopRequest(Strict):
     grace_s: Grace | None = None
 
 
-def docker_body(document: dict[str, Any]) -> dict[str, Any]:
+def docker_body(document: Json) -> Json:
     """Return Docker's part of a submitted document, untouched."""
     return {key: value for key, value in document.items() if key not in ("name", "tenure")}
 
 
-def reservation(body: dict[str, Any]) -> Resources:
+def reservation(body: Json) -> Resources:
     """Return what the body reserves: its CPU limit, and its memory reservation or else limit.
 
     Docker's memory limit counts where no reservation is given, as classic Swarm's scheduler has
@@ -125,7 +126,7 @@ def reservation(body: dict[str, Any]) -> Resources:
     return Resources(cpu_m=cpu_m, memory_bytes=memory)
 
 
-def container_options(body: dict[str, Any], given: TenureOptions | None) -> TenureOptions:
+def container_options(body: Json, given: TenureOptions | None) -> TenureOptions:
     """Return the options of a container: the ``tenure`` object, else the body's labels.
 
     Raises InvalidInput with every fault that the model alone cannot see.
@@ -163,7 +164,7 @@ def _label_faults(labels: dict[str, str]) -> list[FieldError]:
     return found
 
 
-def _host_faults(host: dict[str, Any]) -> list[FieldError]:
+def _host_faults(host: Json) -> list[FieldError]:
     found = []
     memory = host.get("Memory") or 0
     if 0 < memory < MIN_MEMORY:

@@ -11,15 +11,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model
 
 from tenure.api.schemas.fields import MAX_CPUS, MAX_ITEMS, MAX_MEMORY, Line, Strict, Text
+from tenure.model.jsons import Json
 
 Bytes = Annotated[int, Field(ge=0, le=MAX_MEMORY)]
 Texts = Annotated[list[Text], Field(max_length=MAX_ITEMS)]
-Map = Annotated[dict[str, Any], Field(max_length=MAX_ITEMS)]
+Map = Annotated[Json, Field(max_length=MAX_ITEMS)]
 Objects = Annotated[list[Map], Field(max_length=MAX_ITEMS)]
 TextMap = Annotated[dict[str, Text], Field(max_length=MAX_ITEMS)]
 
 #: Field names by type, for what has no type of its own below.
-HOST_FIELDS: dict[Any, str] = {
+HOST_FIELDS: dict[object, str] = {
     Line: "CgroupParent CpusetCpus CpusetMems ContainerIDFile NetworkMode VolumeDriver "
     "CgroupnsMode IpcMode Cgroup PidMode UTSMode UsernsMode Runtime Isolation",
     int: "CpuShares BlkioWeight CpuRealtimePeriod CpuRealtimeRuntime KernelMemory "
@@ -35,7 +36,7 @@ HOST_FIELDS: dict[Any, str] = {
     Map: "LogConfig",
     Annotated[dict[str, Objects | None], Field(max_length=MAX_ITEMS)]: "PortBindings",
 }
-CONFIG_FIELDS: dict[Any, str] = {
+CONFIG_FIELDS: dict[object, str] = {
     Line: "Hostname Domainname User WorkingDir MacAddress StopSignal",
     int: "StopTimeout",
     bool: "AttachStdin AttachStdout AttachStderr Tty OpenStdin StdinOnce NetworkDisabled "
@@ -46,12 +47,12 @@ CONFIG_FIELDS: dict[Any, str] = {
 }
 
 
-def typed(groups: dict[Any, str]) -> dict[str, Any]:
+def typed(groups: dict[Any, str]) -> Json:
     """Return optional model fields for groups of names."""
     return {name: (kind | None, None) for kind, names in groups.items() for name in names.split()}
 
 
-def _argv(value: Any) -> Any:
+def _argv(value: object) -> object:
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):

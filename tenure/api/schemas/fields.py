@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import (
     BaseModel,
@@ -48,7 +48,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
-def memory_bytes(value: Any) -> Any:
+def memory_bytes(value: object) -> object:
     """Return bytes for ``"256MiB"``, ``"1.5G"`` or a number of bytes.
 
     ``KiB`` and the bare letters of Docker are powers of 1024, ``KB`` and ``MB`` powers of 1000.
@@ -92,7 +92,7 @@ Reserved = "tenure."
 _UNFIT = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
-def environment(value: Any) -> Any:
+def environment(value: object) -> object:
     """Return ``["K=V", ...]`` for a mapping; a list is left to the model."""
     if not isinstance(value, dict):
         return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import ConfigDict, FailFast, Field, StringConstraints, model_validator
 
@@ -11,6 +11,7 @@ from tenure.api.schemas.fields import Key, Name, Strict
 from tenure.api.schemas.jobs import EPOCH, Moment
 from tenure.api.schemas.queries import Query
 from tenure.model.forecast import Accuracy, ModelName, NodeForecast
+from tenure.model.jsons import Json
 from tenure.model.units import US
 
 #: A day of 3 min steps.
@@ -23,7 +24,7 @@ MAX_DAYS = 31
 #: A forecast's end must have a name too.
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 _MOST = 1 << 53
-_EXAMPLE: dict[str, Any] = {
+_EXAMPLE: Json = {
     "run_id": "forecast_cycle@1760000000000000",
     "forecasts": [
         {

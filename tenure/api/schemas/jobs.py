@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -49,7 +49,7 @@ MIN_SPARK_MEMORY = 1024 * MIB
 VOLUME = r"^(/[^:\x00-\x1f\x7f]*|[a-zA-Z0-9][a-zA-Z0-9_.-]*):/[^:\x00-\x1f\x7f]*(:[a-zA-Z,]+)?$"
 
 
-def words(value: Any) -> Any:
+def words(value: object) -> object:
     """Return the words of a command line as a shell would split it; a list stays as it is."""
     if not isinstance(value, str):
         return value
@@ -59,7 +59,7 @@ def words(value: Any) -> Any:
         raise ValueError(f"cannot be split into words: {error}") from None
 
 
-def moment(value: Any) -> Any:
+def moment(value: object) -> object:
     """Refuse what is no ISO text: pydantic takes 12 and "12" for seconds since 1970."""
     if not isinstance(value, str) or "-" not in value:
         raise ValueError("must be a date and time such as 2030-01-31T12:00:00Z")

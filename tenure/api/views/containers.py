@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from typing_extensions import TypedDict
 
 from tenure.api.views.nodes import ResourcesView
 from tenure.api.views.render import Moment, Of, Seconds, render, seconds
 from tenure.model.container import Migration, Profile, Service
+from tenure.model.jsons import Json
 
 
 def _image(body: Mapping[str, object]) -> str:
@@ -80,7 +81,7 @@ class MigrationView(TypedDict):
 class ContainerDetail(ContainerView):
     """A container with Docker's create body, its profile and its moves."""
 
-    body: dict[str, Any]
+    body: Json
     profile: ProfileView | None
     moves: list[MigrationView]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from typing_extensions import TypedDict
 
 from tenure.api.views.render import Moment, Of, UsdPerHour, moment, render, thousandths
 from tenure.model.drain import DrainReport
+from tenure.model.jsons import Json
 
 
 class ResourcesView(TypedDict):
@@ -153,7 +154,7 @@ class NodeDetail(NodeView):
     """
 
     drain: DrainView | None
-    harvest: dict[str, Any] | None
+    harvest: Json | None
     tasks: dict[str, int]
     objection: str
     agent: AgentView | None

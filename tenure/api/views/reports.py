@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, NotRequired
 
 from typing_extensions import TypedDict
 
 from tenure.api.lazy import Pairs
 from tenure.api.views.render import Moment, Of, made, moment, render, seconds
 from tenure.model.energy import KWH_UJ, EnergyReport, NodeEnergy, Share
+from tenure.model.jsons import Json
 from tenure.model.units import NANO, US, iso, nano_to_usd
 
 
@@ -20,7 +21,7 @@ class EventView(TypedDict):
     at: Moment
     type: str
     subject: str
-    data: dict[str, Any]
+    data: Json
 
 
 class EventList(TypedDict):
@@ -51,7 +52,7 @@ class ReadyView(TypedDict):
     status: str
     reasons: NotRequired[list[str]]
     degraded: NotRequired[dict[str, str]]
-    parts: NotRequired[dict[str, Any]]
+    parts: NotRequired[Json]
 
 
 class MoneyView(TypedDict):
@@ -152,7 +153,7 @@ def money(nano: int) -> MoneyView:
     return MoneyView(cost_usd=nano_to_usd(nano), cost_nano_usd=nano)
 
 
-def cost_view(report: dict[str, Any], since_us: int, until_us: int) -> dict[str, Any]:
+def cost_view(report: Json, since_us: int, until_us: int) -> Json:
     """Return the ledger's report (``core.ledger.report``) with amounts for people as well.
 
     It is a ``CostView`` whose long members are made when they are sent.
@@ -175,7 +176,7 @@ def cost_view(report: dict[str, Any], since_us: int, until_us: int) -> dict[str,
     }
 
 
-def energy_view(report: EnergyReport) -> dict[str, Any]:
+def energy_view(report: EnergyReport) -> Json:
     """Return a report as an ``EnergyView`` whose long members are made when they are sent.
 
     All that is summed and ordered is so by then, which takes tenths of a second of 20,000

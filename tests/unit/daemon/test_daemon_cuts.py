@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenure.client import inputs as asking
+from tenure.client import calls as asking
 from tenure.daemon import cuts, inputs
 from tenure.daemon.cuts import Cuts
 from tenure.model.batch import Chunk

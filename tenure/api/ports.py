@@ -1,17 +1,19 @@
-"""What the API needs to know who asks; the composition root implements it over its tokens."""
+"""What the API needs of who keeps tokens, the audit and uploads; the daemon implements it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import Protocol, cast
 
 from aiohttp import web
 
 from tenure.model.audit import AuditRow
+from tenure.model.dataset import DatasetFile
 from tenure.model.roles import Caller, Role, TokenRecord
+from tenure.model.upload import Upload, UploadFile
 
 #: Set by the gate on every request that it lets in; None: an open route, asked by nobody known.
-CALLER: web.RequestKey[Caller | None] = web.RequestKey("caller", object)  # type: ignore[arg-type]
+CALLER = web.RequestKey("caller", cast("type[Caller | None]", object))
 
 
 class AuditLog(Protocol):
@@ -56,3 +58,47 @@ class Access(Protocol):
 
     async def store_tokens(self) -> None:
         """Store the tokens as they are. Raises Unavailable."""
+
+
+class Uploads(Protocol):
+    """Uploads of clients; each knows its own alone."""
+
+    async def begin(
+        self,
+        owner: str,
+        name: str,
+        files: tuple[UploadFile, ...],
+        *,
+        require_free: Callable[[str], None],
+    ) -> Upload:
+        """Return the upload of these files, begun already or new. Raises Conflict, Unavailable.
+
+        ``require_free`` raises for the id of one that must not be given up for it.
+        """
+
+    async def listing(self, owner: str | None) -> list[Upload]:
+        """Return the open uploads of a client (None: of all), by name."""
+
+    async def find(self, owner: str | None, key: str) -> Upload:
+        """Return an upload; raises NotFound, of another client's than ``owner`` too."""
+
+    async def take(
+        self,
+        owner: str,
+        key: str,
+        place: tuple[int, int],
+        digest: bytes,
+        pieces: AsyncIterator[bytes],
+    ) -> Upload:
+        """Add a chunk at (number of the file, offset). Raises Conflict, InvalidInput, Unavailable.
+
+        Nothing of a chunk that is not taken stays.
+        """
+
+    async def drop(self, owner: str | None, key: str) -> Upload:
+        """Give an upload up. Raises NotFound as ``find`` does, Conflict ``upload_busy``."""
+
+    async def files_of(
+        self, owner: str, key: str, name: str
+    ) -> tuple[str, tuple[DatasetFile, ...]]:
+        """Return root and files of a whole upload; Conflict ``upload_incomplete``, InvalidInput."""
