@@ -28,7 +28,7 @@ from tenure.model.placing import (
 )
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
-from tenure.placement import admission, explain, planner, wholesale
+from tenure.placement import admission, explain, planner, upkeep
 from tenure.placement.arrays import fleet_of, mask_of, need_of, pack
 from tenure.placement.binpack import binpack
 from tenure.placement.cost import delay_us, extension_us, is_hybrid, money, slots, total_nano
@@ -88,7 +88,7 @@ class Policies:
         is fast.
         """
         self._kernels: Kernels = PLAIN
-        self._renew: Renew = wholesale.renew
+        self._renew: Renew = upkeep.renew
         self._bounds, self._patience = bounds, patience
         self.has_placed = self.has_planned = False
         self._pool = Pool(0)
@@ -337,7 +337,7 @@ class Policies:
         self.has_planned = True
         if self._desk.names != site.view.names:
             self._desk = Desk(site.view.names, _planning_code)
-        is_plain = self._renew is wholesale.renew
+        is_plain = self._renew is upkeep.renew
         bounds = self._bounds or (planner.PLAIN_BOUNDS if is_plain else planner.COMPILED_BOUNDS)
         return planner.Tools(self._renew, self._desk, self._patience, bounds)
 

@@ -326,6 +326,7 @@ PLANNING: tuple[Callable[..., Any], ...] = (
     window.facts_of,
     window.rates_of,
     window.rows_before,
+    window.thinned,
     window.grid_of,
     window.lent_grid,
     window.room_of,

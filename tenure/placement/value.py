@@ -23,6 +23,7 @@ from tenure.model.units import FOREVER_US, HOUR_US
 from tenure.placement.cost import is_hybrid
 from tenure.placement.decide import HYBRID, LOCAL
 from tenure.placement.window import (
+    LOOKS,
     Grid,
     Horizon,
     Window,
@@ -43,8 +44,6 @@ DELAY_CHARGE = 0.25
 LEAST_CHARGE, LEAST_PATIENCE = 0.002, 0.001
 #: The part of a bad place's premium that waiting to the last moment keeps open, at full patience.
 OPTION = 0.5
-#: So many looks at the room of a start count as one try of it.
-LOOKS = 4
 #: So much patience is kept however long the queue is.
 CALM = 0.25
 #: What the fleet needs for all that waits, as a part of the mean slack of those jobs: up to RELAXED
@@ -244,21 +243,16 @@ def soonest(grid: Grid, horizon: Horizon, job: int) -> Spot:
                 continue
             run_us = horizon.jobs.local_us[job] if mode == LOCAL else horizon.jobs.hybrid_us[job]
             window = Window(mode, horizon.now_us, wait_us, wait_us + run_us)
-            best = sooner(grid, window, is_cloud, best, horizon.plan.starts)
+            best = sooner(grid, window, is_cloud, best)
         wait_us = next_wait_us(grid, wait_us)
     return best
 
 
-def sooner(grid: Grid, first: Window, is_cloud: Bools, best: Spot, tries: int) -> Spot:
-    """Return the first place by windows like ``first`` or later; ``best`` if that ends as soon.
-
-    At most ``tries`` starts are tried.
-    """
-    grid, last = lent_grid(grid), grid.moments.shape[0] - 2
+def sooner(grid: Grid, first: Window, is_cloud: Bools, best: Spot) -> Spot:
+    """Return the first place by windows like ``first`` or later; ``best`` if that ends as soon."""
+    grid = lent_grid(grid)
     rewind(grid)
-    for k in range(min(last + 1, tries)):
-        # where only so many starts are tried, the last, when all is over, is one of them
-        start_us = grid.moments[k if k < tries - 1 else last]
+    for start_us in grid.moments[:-1]:
         end_us = start_us + first.hold_us
         if end_us >= best.end_us:
             break

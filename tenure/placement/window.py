@@ -27,6 +27,8 @@ from tenure.placement.timeline import END, Timeline, moments_of
 #: 1/50 (fewer nodes leave fewer rests), an empty one 3/100 of its cores, and what is left free
 #: beside the job 1/250 of its core-time. All are far below what differs in cost.
 TIE_NODE, TIE_EMPTY, TIE_LEFT = 50, 33, 250
+#: So many looks at the room of a start count as one try of it.
+LOOKS = 4
 
 
 class Horizon(NamedTuple):
@@ -59,8 +61,8 @@ class Grid(NamedTuple):
     of each. Rows ``first[i]`` to ``first[i + 1]`` of ``at_us``, ``fits``, ``free`` and ``is_busy``
     (s,) are candidate i's steps: since when how many executors fit, how much cpu_m is free, and
     whether anything runs or is planned; the last row of each is FOREVER_US, when there is nothing.
-    ``moments`` (b + 1,) are when anything changes, FOREVER_US the last. ``need`` executors ask for
-    ``cpu_m`` each.
+    ``moments`` (b + 1,) are when anything changes, as far as it is looked at, FOREVER_US the last.
+    ``need`` executors ask for ``cpu_m`` each.
 
     The rest is scratch: ``cursor`` (k,) the row that holds the start of the window looked at,
     ``full`` (k,) the row met last in which nothing fits, the last row until one was met; ``fit``
@@ -198,6 +200,25 @@ def rows_before(line: Timeline, node: Ints) -> Ints:
     return first
 
 
+def thinned(moments: Ints, most: int) -> Ints:
+    """Return at most so many moments, or all if they are no more; the last two in any case.
+
+    Those to come soon are kept, later ones ever fewer: on a large fleet the first fifty changes may
+    all lie within some seconds, and a job that waits for minutes has to find its place too.
+    """
+    last = moments.shape[0] - 1
+    if last < most:
+        return moments
+    kept = np.zeros(most, dtype=np.int64)
+    ratio, reach, count = float(last) ** (1.0 / float(most - 3)), 1.0, 1
+    while count < most - 2 and kept[count - 1] < last - 2:
+        kept[count] = min(max(kept[count - 1] + 1, int(reach)), last - 2)
+        reach, count = reach * ratio, count + 1
+    kept[count], kept[count + 1] = last - 1, last
+    near: Ints = moments[kept[: count + 2]]
+    return near
+
+
 def grid_of(horizon: Horizon, job: int) -> Grid:
     """Return what of the horizon concerns a job. O(nodes + steps of the candidates)."""
     jobs, line = horizon.jobs, horizon.line
@@ -215,6 +236,7 @@ def grid_of(horizon: Horizon, job: int) -> Grid:
             is_busy[row] = cpu < line.whole_cpu_m[j] or room < line.whole_memory[j]
             step, row = line.after[step], row + 1
     moments = np.append(moments_of(line, node), FOREVER_US)
+    moments = thinned(moments, horizon.plan.starts * LOOKS)
     k = node.shape[0]
     return Grid(
         jobs.cpu_m[job],

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tenure.model.placing import Ints
-from tenure.placement import replay, rolling, wholesale
+from tenure.placement import replay, rolling
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need, lend
 from tenure.placement.binding import Loop, bind_loop
 from tenure.placement.course import Rules, open_course, open_history
@@ -66,8 +66,7 @@ def plain_loop(policy: str = "") -> Loop:
 
 @cache
 def _plain(queue_policy: KernelRows) -> Loop:
-    quick = [wholesale.INSTEAD.get(kernel, kernel) for kernel in queue_policy]
-    return bind_loop({"clock_ns": time.perf_counter_ns}, queue_policy=quick)
+    return bind_loop({"clock_ns": time.perf_counter_ns}, queue_policy=queue_policy)
 
 
 def _queue_policy(policy: str) -> KernelRows:
