@@ -153,6 +153,3 @@ def offer(
             free[place] -= 1
             k += 1
     return k
-
-
-KERNELS = (summed, requests_of, offer, allocate)

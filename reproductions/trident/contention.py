@@ -108,6 +108,3 @@ def grown(wants: Wants, rates: Rates, slots: tuple[Ints, Ints], contention: Cont
                 end += 1
     begins[n] = end
     return Wants(begins, at, score, base, wants.flat, wants.weight)
-
-
-KERNELS = (slots_of, grown, schedule_contended)

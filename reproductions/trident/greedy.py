@@ -85,6 +85,3 @@ def rank_local(rule: Rule, local: int, fastest: int) -> int:
     if rule.kind == LOCALITY_FIRST or local <= rule.memory:
         return 0
     return STEP + int(local) if fastest > rule.memory else STEP * 3
-
-
-KERNELS = (rank_local, rank, fill_slots)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from reproductions.trident import allocation, contention, greedy, paper
 from reproductions.trident.allocation import Containers, Requests
 from reproductions.trident.contention import Contention
 from reproductions.trident.greedy import Rule
 from tenure.locality.arrays import Places, Wants
-from tenure.locality.kernels import LEAVES_FIRST as PRODUCT
-from tenure.locality.kernels import compile_rows
+from tenure.locality.kernels import INLINED
 from tenure.locality.schedule import Matching
 from tenure.locality.scores import Rates
 from tenure.model.placing import Ints
+from tenure.placement.kernels import Form, code_of, compile_all
 
 
 class Comparisons(NamedTuple):
@@ -34,17 +34,10 @@ PLAIN = Comparisons(
     allocation.requests_of,
     allocation.allocate,
 )
-#: The product's come first: the comparisons call them.
-LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
-    *PRODUCT,
-    *paper.KERNELS,
-    *contention.KERNELS,
-    *greedy.KERNELS,
-    *allocation.KERNELS,
-)
 
 
 def compile_comparisons(cache: str = "") -> Comparisons | None:
     """Return the kernels, None where numba is not installed; ``cache`` as for the product's."""
-    made = compile_rows(LEAVES_FIRST, Comparisons._fields, cache)
+    form = Form("comparisons", INLINED, cache and f"{cache}/{code_of(PLAIN)}")
+    made = compile_all(PLAIN, form)
     return Comparisons(*made) if made is not None else None

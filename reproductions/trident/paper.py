@@ -54,6 +54,3 @@ def paper_tasks(places: Places, wants: Wants) -> Bools:
     if n < REPLICAS * slots or np.sum(kept) < slots:
         kept[:] = True
     return kept
-
-
-KERNELS = (paper_slots, paper_tasks, schedule_pruned)

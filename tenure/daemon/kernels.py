@@ -91,14 +91,16 @@ def give_back(library: str, *, maps: Path = Path("/proc/self/maps")) -> int:
 
 def main(argv: list[str]) -> int:
     """Compile into the directory named; 1 where there is no compiler."""
-    from tenure.locality.kernels import name_of_code
-    from tenure.placement.kernels import fingerprint
+    from tenure.locality.kernels import PLAIN as LOCALIZING
+    from tenure.placement.kernels import PLAIN, code_of
+    from tenure.placement.upkeep import renew
 
+    kept = {code_of(PLAIN), code_of((renew,)), code_of(LOCALIZING)}
     directory = Path(argv[1])
     os.nice(NICE)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for old in directory.iterdir():
-        if old.name not in (fingerprint(), name_of_code()):
+        if old.name not in kept:
             shutil.rmtree(old, ignore_errors=True)
     compiling = MAKERS[(argv[2:] or [PLACEMENT])[0]]
     return 0 if compiling(str(directory)) is not None else 1

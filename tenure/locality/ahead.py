@@ -97,6 +97,3 @@ def join_local(places: Places, wants: Wants, later: Ints, soon: Ints) -> Graph:
     no_pools = np.zeros(1, dtype=np.int64)
     none = np.empty(0, dtype=np.int64)
     return Graph(first, site[:e], cost[:e], slots[:q], term, place[:q], no_pools, none)
-
-
-KERNELS = (priced, join_local, match_now)

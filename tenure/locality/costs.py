@@ -176,15 +176,3 @@ def gather(places: Places, number: Ints, sites: int, racks: int) -> tuple[Ints, 
             fill[places.rack[j]] += 1
             last += 1
     return inside, member
-
-
-KERNELS = (
-    weighed,
-    price_of,
-    racks_of,
-    offer_pool,
-    count_sites,
-    gather,
-    join_pools,
-    join,
-)

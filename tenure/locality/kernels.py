@@ -5,8 +5,8 @@ numba is imported only inside ``compile_kernels``; see ``placement.kernels`` for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from tenure.locality import (
     matching,
     prefetch,
     prefetching,
-    pruning,
     schedule,
 )
 from tenure.locality.arrays import PREFERS, Places, Wants
@@ -28,7 +27,8 @@ from tenure.locality.prefetching import Prefetch
 from tenure.locality.schedule import Matching
 from tenure.locality.scores import SCORE, Rates
 from tenure.model.placing import Ints
-from tenure.placement.kernels import fingerprint, rebound
+from tenure.placement.binding import Kernel
+from tenure.placement.kernels import Form, code_of, compile_all
 
 
 class Kernels(NamedTuple):
@@ -53,60 +53,14 @@ PLAIN = Kernels(
     prefetching.find_prefetch,
 )
 
-#: Every kernel; each calls only kernels above it, by the name it is defined under.
-LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
-    *heap.KERNELS,
-    *costs.KERNELS,
-    *pruning.KERNELS,
-    *matching.KERNELS,
-    *schedule.KERNELS,
-    *ahead.KERNELS,
-    *prefetch.KERNELS,
-    *prefetching.KERNELS,
-    *levelling.KERNELS,
-)
-
 
 def compile_kernels(cache: str = "") -> Kernels | None:
     """Return the kernels, None where numba is not installed; the first call of each compiles it.
 
     ``cache`` is a directory that keeps the machine code, so that a later process only loads it.
     """
-    made = compile_rows(LEAVES_FIRST, Kernels._fields, cache)
+    made = compile_all(PLAIN, Form("locality", INLINED, cache and f"{cache}/{code_of(PLAIN)}"))
     return Kernels(*made) if made is not None else None
-
-
-def compile_rows(
-    rows: Sequence[Callable[..., Any]], outer: Sequence[str], cache: str = ""
-) -> list[Callable[..., Any]] | None:
-    """Return those of ``rows`` that are named ``outer``, as ``compile_kernels`` does.
-
-    ``rows`` are in the order of ``LEAVES_FIRST``; only ``outer`` ones are called by Python.
-    """
-    try:
-        import numba
-    except ImportError:
-        return None
-    from tenure.placement import linking
-
-    config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = f"{cache}/{name_of_code(rows)}" if cache else before
-    known: dict[str, Any] = {}
-    try:
-        for kernel in rows:
-            is_outer = kernel.__name__ in outer
-            inner = linking.inner(is_inlined=kernel in INLINED)
-            # one that both Python and kernels call is made twice
-            bound = rebound(kernel, known)
-            known[kernel.__name__] = inner(bound)
-            if is_outer:
-                known["outer." + kernel.__name__] = linking.outer(is_kept=bool(cache))(
-                    rebound(kernel, known)
-                )
-    finally:
-        config.CACHE_DIR = before
-    return [known["outer." + name] for name in outer]
 
 
 def warm(kernels: Kernels) -> None:
@@ -125,13 +79,8 @@ def warm(kernels: Kernels) -> None:
     kernels.find_prefetch(blocks, devices, work, Timing(), (one, True))
 
 
-def name_of_code(rows: Sequence[Callable[..., Any]] = LEAVES_FIRST) -> str:
-    """Return a name for the code of the kernels as it is, and for what is put into what."""
-    return fingerprint((*rows, *(kernel for kernel in rows if kernel in INLINED)))
-
-
 #: Put into their callers: a call hands over some fifty arrays, and a match makes ten thousand.
-INLINED = frozenset(
+INLINED: frozenset[Kernel] = frozenset(
     (
         heap.is_before,
         costs.weighed,

@@ -135,6 +135,3 @@ def slowest_there(blocks: Blocks, devices: Devices, at: Ints) -> Ints:
             if is_here and (was == NOT_COPIED or devices.score[device] > devices.score[was]):
                 source[i] = device
     return source
-
-
-KERNELS = (is_less, come_to, find_ways, move_to, slowest_there, level)

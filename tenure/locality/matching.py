@@ -296,18 +296,3 @@ def reprice(state: State, best: int) -> None:
         if state.distance[site] < best:
             state.price[site] += state.distance[site] - best
         state.distance[site] = FAR
-
-
-KERNELS = (
-    free_member,
-    settle,
-    take_cheapest,
-    label,
-    relax,
-    scan,
-    explore,
-    reprice,
-    begin,
-    insert,
-    match,
-)

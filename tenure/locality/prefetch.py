@@ -172,6 +172,3 @@ def take(work: Work, queue: Queue, cached: Ints, state: Ints, now_us: int) -> in
         chosen = marks[BY_NUMBER]
     state[chosen] = STARTED
     return int(chosen)
-
-
-KERNELS = (cache_times, take, run_us)

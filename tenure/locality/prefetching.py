@@ -119,6 +119,3 @@ def find_prefetch(
         if fruitless >= FRUITLESS:
             break
     return best
-
-
-KERNELS = (is_better, select, find_prefetch)

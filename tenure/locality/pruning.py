@@ -225,18 +225,3 @@ def lower_bars(near: Spans, slots: int, bar: Ints, kept: Bools) -> None:
             taken[g] += 1
             if taken[g] == slots:
                 bar[g] = min(bar[g], near.high[k])
-
-
-KERNELS = (
-    local_tasks,
-    rack_tasks,
-    top_up,
-    spread,
-    keep_slots,
-    is_listed,
-    reach,
-    open_places,
-    spans,
-    lower_bars,
-    keep_tasks,
-)

@@ -34,9 +34,6 @@ def schedule(places: Places, wants: Wants, rates: Rates) -> Matching:
     return Matching(at, cost, kept_slots, int(np.sum(kept)))
 
 
-KERNELS = (schedule,)
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
     """A place that a task could have had, and its cost in thousandths."""

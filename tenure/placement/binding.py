@@ -1,46 +1,110 @@
-"""Bind the event loop: to a clock, a compiler, or other kernels in the place of the usual ones."""
+"""Kernels: functions over arrays that call each other by their global names; how they are bound.
+
+To compile a kernel, or to have another function in the place of one that it calls, it is copied
+with globals of its own. So the plain and the compiled form live in one process, and the modules
+that define kernels know nothing of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
 
-from tenure.placement import replay, waiting
-from tenure.placement.kernels import LEAVES_FIRST, rebound
-
 Kernel = Callable[..., Any]
-#: ``replay.replay``, bound.
-Loop = Callable[..., None]
-_NOTHING: Mapping[str, Kernel] = MappingProxyType({})
+#: Which functions others take the place of: kernels too, or what is compiled already.
+Instead = Mapping[Kernel, Kernel]
+#: Where kernels are defined; every other function is called as it is.
+PACKAGES = ("tenure.placement.", "tenure.locality.", "reproductions.")
+_NOTHING: Instead = MappingProxyType({})
 
 
-def bind_loop(
-    instead: Mapping[str, Kernel] = _NOTHING,
-    compiler: Callable[[Kernel], Kernel] | None = None,
-    outer: Callable[[Kernel], Kernel] | None = None,
-    queue_policy: Sequence[Kernel] = (),
-) -> Loop:
-    """Return ``replay.replay`` with every kernel that it calls bound to the next.
+def bind(entry: Kernel, instead: Instead = _NOTHING) -> Kernel:
+    """Return a copy of ``entry`` that calls other functions ``instead`` of some, at any depth."""
+    return copy_all((entry,), lambda _, copy: copy, instead)[entry]
 
-    ``instead`` names kernels whose place another function takes: ``clock_ns`` to time decisions,
-    ``pick`` or ``decide`` for another policy. ``compiler`` makes a compiled kernel of a plain one
-    (those in ``instead`` are compiled already, then), ``outer`` that of the loop itself; the first
-    call of the loop compiles. None leaves the kernels plain. ``queue_policy`` are kernels of which
-    the last takes the place of ``pick``; they call each other and those of the loop above it.
+
+def copy_all(
+    entries: Sequence[Kernel],
+    make: Callable[[Kernel, FunctionType], Kernel],
+    instead: Instead = _NOTHING,
+) -> dict[Kernel, Kernel]:
+    """Return what ``make`` makes of each kernel that ``entries`` call, and of the entries.
+
+    It is given the kernel and its copy, which calls what was made of those that the kernel calls.
     """
-    known: dict[str, Kernel] = {}
-    above = replay.KERNELS.index(waiting.pick)
-    loop = (*replay.KERNELS[:above], *queue_policy, *replay.KERNELS[above:])
-    for kernel in (*LEAVES_FIRST, *loop):
-        if kernel is waiting.pick and queue_policy:
-            known[waiting.pick.__name__] = known[queue_policy[-1].__name__]
-            continue
-        name = kernel.__name__
-        bound = rebound(kernel, known)
-        if queue_policy:
-            # machine code is linked by name: that of two loops in one process must not meet
-            bound.__qualname__ = f"{queue_policy[-1].__name__}.{kernel.__qualname__}"
-        make = outer if kernel is replay.replay and outer is not None else compiler
-        known[name] = instead.get(name) or (bound if make is None else make(bound))
-    return known[replay.replay.__name__]
+    made: dict[Kernel, Kernel] = {}
+    for kernel in called_by(entries, instead):
+        made[kernel] = make(kernel, copy_of(kernel, made, instead))
+    return made
+
+
+def copy_of(
+    kernel: Kernel, made: Mapping[Kernel, Kernel], instead: Instead = _NOTHING
+) -> FunctionType:
+    """Return a copy of ``kernel`` that calls what was ``made`` of the functions that it calls."""
+    own = dict(kernel.__globals__)
+    for name, called in _calls(kernel, instead):
+        own[name] = made.get(called, called)
+    copy = FunctionType(kernel.__code__, own, kernel.__name__)
+    copy.__module__, copy.__qualname__ = kernel.__module__, kernel.__qualname__
+    return copy
+
+
+def called_by(entries: Iterable[Kernel], instead: Instead = _NOTHING) -> list[Kernel]:
+    """Return the kernels that ``entries`` call, and the entries, each behind those it calls."""
+    found: dict[Kernel, None] = {}
+
+    def find(kernel: Kernel) -> None:
+        for _, called in _calls(kernel, instead):
+            if called not in found and _is_kernel(called):
+                find(called)
+        found[kernel] = None
+
+    for entry in entries:
+        if entry not in found:
+            find(entry)
+    return list(found)
+
+
+def fingerprint(kernels: Iterable[Kernel]) -> str:
+    """Return a name for the code of ``kernels`` as it is.
+
+    numba looks for changes in the kept function alone, not in those that are linked into it; that
+    the processor and numba are the same it sees itself.
+    """
+    digest = hashlib.sha256()
+    for kernel in kernels:
+        constants = [
+            (name, kernel.__globals__[name])
+            for name in kernel.__code__.co_names
+            if isinstance(kernel.__globals__.get(name), (int, float))
+        ]
+        row = kernel.__name__, kernel.__defaults__, constants, _code_of(kernel.__code__)
+        digest.update(repr(row).encode())
+    return digest.hexdigest()[:16]
+
+
+def _is_kernel(value: Kernel) -> bool:
+    return isinstance(value, FunctionType) and value.__module__.startswith(PACKAGES)
+
+
+def _calls(kernel: Kernel, instead: Instead) -> Iterator[tuple[str, Kernel]]:
+    """Yield the functions that a kernel calls, by the names that it calls them by."""
+    for name in _names_in(kernel.__code__):
+        value = kernel.__globals__.get(name)
+        if isinstance(value, FunctionType):
+            yield name, instead.get(value, value)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _names_in(one)
+
+
+def _code_of(code: CodeType) -> tuple[object, ...]:
+    inner = tuple(_code_of(one) if isinstance(one, CodeType) else one for one in code.co_consts)
+    return code.co_code, inner, code.co_names, code.co_varnames

@@ -1,37 +1,22 @@
 """The kernels as one bundle: plain functions, or the same functions compiled by numba.
 
-numba is imported only inside ``compile_kernels``. The modules that define the kernels do not know
-it: each function is rebound to globals in which the functions it calls are already compiled, so
-the source stays plain and usable uncompiled.
+numba is imported only inside ``compile_all``. ``binding`` says how both forms live side by side,
+``linking`` how the compiled one is made.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType, MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import HOUR_US
-from tenure.placement import (
-    arrays,
-    asq,
-    cost,
-    decide,
-    exact,
-    ff,
-    fifo,
-    fifo_c,
-    gio,
-    order,
-    rolling,
-    schedule,
-    upkeep,
-)
+from tenure.placement import arrays, cost, decide, exact, gio, order, rolling, schedule, upkeep
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
+from tenure.placement.binding import Kernel, called_by, copy_all, copy_of, fingerprint
 from tenure.placement.plan import open_plan
 from tenure.placement.timeline import blank_line
 
@@ -48,66 +33,8 @@ PLAIN = Kernels(decide.quickest_us, decide.answer, schedule.resume)
 #: ``upkeep.renew``, compiled apart: it takes longer to compile than all the others.
 Renew = Callable[..., int]
 
-#: Every kernel; each calls only kernels above it, by the name it is defined under.
-LEAVES_FIRST: tuple[Callable[..., Any], ...] = (
-    arrays.lend,
-    arrays.lent,
-    cost.slots,
-    cost.offer,
-    cost.offer_or_local,
-    cost.is_hybrid,
-    cost.delay_us,
-    cost.longer_us,
-    cost.extension_us,
-    cost.least_on_us,
-    cost.money,
-    cost.total_nano,
-    order.comes_before,
-    order.fill,
-    arrays.unpack,
-    ff.ff,
-    gio.cheapest_first,
-    gio.gio,
-    exact.next_boot_us,
-    exact.cheapest_nano,
-    exact.weigh,
-    exact.take_in,
-    exact.take_all_in,
-    exact.is_less,
-    exact.spare,
-    exact.cover,
-    exact.exact,
-    fifo.fifo,
-    fifo_c.fifo_c,
-    fifo_c.fifo_c_free,
-    asq.asq,
-    decide.choose,
-    decide.until_enough_us,
-    decide.soonest_us,
-    decide.quickest_us,
-    decide.decide_late,
-    decide.decide,
-    decide.entail,
-    decide.answer,
-    schedule.begin,
-    schedule.set_mark,
-    schedule.go_back,
-    schedule.fleet_at,
-    schedule.need_at,
-    schedule.commit,
-    schedule.release,
-    schedule.switch_off,
-    schedule.fit_on,
-    schedule.advance,
-    schedule.next_stop_us,
-    schedule.resume,
-)
-
-#: Those of the bundle and of the plan.
-BUNDLED: tuple[Callable[..., Any], ...] = (*LEAVES_FIRST, *upkeep.KERNELS)
-
 #: Put into their callers: to hand over a fleet, a dozen arrays, takes longer than what these do.
-INLINED = rolling.INLINED | frozenset(
+INLINED: frozenset[Kernel] = rolling.INLINED | frozenset(
     (
         arrays.lent,
         arrays.unpack,
@@ -147,10 +74,10 @@ def compile_kernels(cache: str = "") -> Kernels | None:
     and half of that. Empty: compile in any case. The answer never compiles again, for the arrays
     made by ``arrays`` always have the layout that it is warmed up with.
     """
-    known = _compiled(LEAVES_FIRST, frozenset(Kernels._fields), cache)
-    if known is None:
+    made = compile_all(PLAIN, Form("placement", INLINED, cache and f"{cache}/{code_of(PLAIN)}"))
+    if made is None:
         return None
-    bundle = Kernels(*(known[name] for name in Kernels._fields))
+    bundle = Kernels(*made)
     _warm(bundle)
     return bundle
 
@@ -160,20 +87,34 @@ def compile_planning(cache: str = "") -> Renew | None:
 
     As ``compile_kernels``; the first call takes most of a minute of CPU and half a gigabyte.
     """
-    known = _compiled(BUNDLED, frozenset(("renew",)), cache, "planning.")
-    if known is None:
+    rows = (upkeep.renew,)
+    form = Form("planning", rolling.INLINED, cache and f"{cache}/{code_of(rows)}")
+    made = compile_all(rows, form)
+    if made is None:
         return None
-    renew: Renew = known["renew"]
+    renew: Renew = made[0]
     _warm_planning(renew)
     return renew
 
 
-def _compiled(
-    kernels: Iterable[Callable[..., Any]], outermost: frozenset[str], cache: str, prefix: str = ""
-) -> dict[str, Any] | None:
-    """Return kernels by name, made to be compiled at their first call; those above keep no code.
+class Form(NamedTuple):
+    """How kernels are compiled.
 
-    ``prefix`` keeps machine code apart, which is linked by name, of what is compiled twice.
+    ``name`` keeps machine code apart, which is linked by name, of what is compiled twice;
+    ``inlined`` are put into their callers; ``folder`` keeps the machine code, "" for nowhere.
+    """
+
+    name: str
+    inlined: frozenset[Kernel]
+    folder: str = ""
+
+
+def compile_all(
+    entries: Sequence[Kernel], form: Form, instead: Mapping[Kernel, Kernel] = MappingProxyType({})
+) -> list[Kernel] | None:
+    """Return ``entries`` for Python to call, which compiles each at its first call.
+
+    None where numba is not installed. ``instead`` as in ``binding``, of compiled functions.
     """
     try:
         import numba
@@ -181,26 +122,30 @@ def _compiled(
         return None
     from tenure.placement import linking
 
+    def inner(kernel: Kernel, copy: FunctionType) -> Kernel:
+        compiler = linking.inner(is_inlined=kernel in form.inlined)
+        return compiler(_named(form.name, copy))
+
+    others: dict[Kernel, Kernel] = {arrays.lend: lender(), **instead}
     config: Any = numba.config
     before = config.CACHE_DIR
-    config.CACHE_DIR = f"{cache}/{fingerprint()}" if cache else before
-    known: dict[str, Any] = {arrays.lend.__name__: lender()}
+    config.CACHE_DIR = form.folder or before
     try:
-        for kernel in kernels:
-            if kernel is arrays.lend:
-                continue
-            if kernel.__name__ in outermost:
-                compiler = linking.outer(is_kept=bool(cache))
-            else:
-                compiler = linking.inner(
-                    is_inlined=kernel in (rolling.INLINED if prefix else INLINED)
-                )
-            bound = rebound(kernel, known)
-            bound.__qualname__ = prefix + bound.__qualname__
-            known[kernel.__name__] = compiler(bound)
+        made = copy_all(entries, inner, others)
+        outer = linking.outer(is_kept=bool(form.folder))
+        return [outer(_named(form.name, copy_of(entry, made, others))) for entry in entries]
     finally:
         config.CACHE_DIR = before
-    return known
+
+
+def _named(form: str, copy: FunctionType) -> FunctionType:
+    copy.__qualname__ = f"{form}.{copy.__qualname__}"
+    return copy
+
+
+def code_of(entries: Iterable[Kernel]) -> str:
+    """Return a name for the code of kernels and of all that they call, as it is."""
+    return fingerprint((lender, *called_by(entries)))
 
 
 def lender() -> Any:
@@ -226,37 +171,6 @@ def lender() -> Any:
         return array(array), code
 
     return lend
-
-
-def fingerprint(kernels: Iterable[Callable[..., Any]] = BUNDLED) -> str:
-    """Return a name for the code of ``kernels`` as it is.
-
-    numba looks for changes in the kept function alone, not in those that are linked into it; that
-    the processor and numba are the same it sees itself.
-    """
-    digest = hashlib.sha256()
-    for kernel in (lender, *kernels):
-        constants = [
-            (name, kernel.__globals__[name])
-            for name in kernel.__code__.co_names
-            if isinstance(kernel.__globals__.get(name), (int, float))
-        ]
-        row = kernel.__name__, kernel.__defaults__, constants, _code_of(kernel.__code__)
-        digest.update(repr(row).encode())
-    return digest.hexdigest()[:16]
-
-
-def _code_of(code: CodeType) -> tuple[Any, ...]:
-    inner = tuple(_code_of(one) if isinstance(one, CodeType) else one for one in code.co_consts)
-    return code.co_code, inner, code.co_names, code.co_varnames
-
-
-def rebound(kernel: Callable[..., Any], known: dict[str, Any]) -> FunctionType:
-    """Return a copy of ``kernel`` that calls the functions in ``known``."""
-    copy = FunctionType(kernel.__code__, {**kernel.__globals__, **known}, kernel.__name__)
-    copy.__module__ = kernel.__module__
-    copy.__qualname__ = kernel.__qualname__
-    return copy
 
 
 def _warm(kernels: Kernels) -> None:

@@ -22,7 +22,7 @@ _compiler: Any = compiler
 _machinery: Any = compiler_machinery
 _environment: Any = environment
 
-Compiler = Callable[[Callable[..., Any]], Any]
+Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 #: Nobody calls these from Python: taking tuples of some fifty arrays from it is more code than most
 #: kernels are.
 _UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}

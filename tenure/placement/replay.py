@@ -8,11 +8,10 @@ left at any moment and taken up again: all state is in ``Course`` and ``History`
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement import course, waiting
 from tenure.placement.arrays import Jobs
 from tenure.placement.course import (
     ARRIVED,
@@ -38,6 +37,8 @@ from tenure.placement.waiting import pick
 
 #: Until when to replay so that everything has happened.
 TO_THE_END = FOREVER_US - 1
+#: ``replay``, bound.
+Loop = Callable[..., None]
 
 
 class Arrivals(NamedTuple):
@@ -126,30 +127,3 @@ def replay(  # noqa: PLR0913, PLR0917 - a simulation is these things
             state.marks[BLOCKED] = -1
             state.marks[WOKEN] = 0 if has_ended else 1
         serve(state, history, jobs, rules)
-
-
-#: The kernels of this loop, each calling only those above it and those of ``decide``.
-KERNELS: tuple[Callable[..., Any], ...] = (
-    course.open_span,
-    course.pass_time,
-    course.ends_before,
-    course.push_running,
-    course.pop_running,
-    course.start_job,
-    course.give_back,
-    course.next_end_us,
-    course.line_up,
-    course.leave_line,
-    waiting.picked,
-    waiting.need_now,
-    waiting.line_of,
-    waiting.ends_to_come,
-    waiting.head_of_line,
-    waiting.pick,
-    clock_ns,
-    serve,
-    turn_away,
-    welcome,
-    next_event_us,
-    replay,
-)

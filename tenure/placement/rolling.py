@@ -16,16 +16,13 @@ leaves fewer late jobs is kept. Late jobs take the earliest room left over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement import budget, choice, precedence, timeline, value, window
-from tenure.placement import regroup as regrouping
+from tenure.placement import timeline, value, window
 from tenure.placement.arrays import Jobs
+from tenure.placement.binding import Kernel
 from tenure.placement.budget import count_in, within_budget
 from tenure.placement.choice import in_time, too_late
 from tenure.placement.course import DROPPED, NOW, Course, History, Rules
@@ -288,7 +285,7 @@ def pick_planned(course: Course, history: History, jobs: Jobs, rules: Rules) -> 
 
 
 #: Put into their callers, as ``kernels.INLINED``: what is asked for each node and start.
-INLINED = frozenset(
+INLINED: frozenset[Kernel] = frozenset(
     (
         timeline.lent_line,
         timeline.cut,
@@ -306,98 +303,4 @@ INLINED = frozenset(
         value.value_of,
         value.with_soonest,
     )
-)
-
-#: The kernels that plan, each calling only those above it and those of ``kernels``.
-PLANNING: tuple[Callable[..., Any], ...] = (
-    timeline.blank_line,
-    timeline.fill,
-    timeline.timeline_of,
-    timeline.lent_line,
-    timeline.cut,
-    timeline.heal,
-    timeline.change,
-    timeline.book,
-    timeline.moments_of,
-    window.fits_in,
-    window.candidates,
-    window.warm_us,
-    window.on_anyway_us,
-    window.facts_of,
-    window.rates_of,
-    window.rows_before,
-    window.thinned,
-    window.grid_of,
-    window.lent_grid,
-    window.room_of,
-    window.is_full,
-    window.can_begin,
-    window.weigh,
-    window.cover,
-    window.counts_of,
-    window.has_cloud,
-    window.rewind,
-    window.next_wait_us,
-    value.taste_of,
-    value.spendable,
-    value.natural_log,
-    value.wish_of,
-    value.charge_of,
-    value.value_of,
-    value.nowhere,
-    value.with_soonest,
-    value.better,
-    value.sooner,
-    value.soonest,
-    value.place,
-    value.place_late,
-    choice.longest_boot_us,
-    choice.seen_through,
-    choice.by_own_policy,
-    choice.in_time,
-    choice.too_late,
-    precedence.note,
-    precedence.settle,
-    precedence.add,
-    precedence.spot_of,
-    precedence.is_hurt,
-    precedence.behind,
-    precedence.blocked_until_us,
-    precedence.rows_of,
-    precedence.fits_where_it_was,
-    precedence.take_out,
-    precedence.put_back,
-    precedence.make_way,
-    precedence.push_aside,
-    precedence.avoid_overdue,
-    precedence.go_before,
-    regrouping.neighbours,
-    regrouping.largest_first,
-    regrouping.growth_nano,
-    regrouping.regroup,
-    call_for,
-    call_by_rank,
-    call_first,
-    budget.count_in,
-    budget.within_budget,
-    put_anew,
-    improve,
-    by_precedence,
-    late_among,
-    replan,
-    repair,
-    is_in_vain,
-    not_before,
-    take_in,
-    steps_for,
-)
-#: The kernels of this policy, each calling only those above it and those of the event loop; the
-#: last is the queue policy.
-KERNELS: tuple[Callable[..., Any], ...] = (
-    *PLANNING,
-    horizon_of,
-    arrive,
-    due_us,
-    due,
-    pick_planned,
 )

@@ -10,8 +10,7 @@ are put where they are best now. While estimates hold nothing is moved, and ever
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from tenure.placement.precedence import (
     settle,
     take_out,
 )
-from tenure.placement.rolling import PLANNING, call_by_rank, call_first, improve, take_in
+from tenure.placement.rolling import call_by_rank, call_first, improve, take_in
 from tenure.placement.timeline import Timeline, book, fill
 from tenure.placement.value import taste_of
 from tenure.placement.window import Horizon, on_anyway_us
@@ -242,21 +241,3 @@ def price_nano(horizon: Horizon, job: int) -> int:
         total += money(fleet.price[j], more_us)
     book(horizon.line, plan, horizon.jobs, job, 1)
     return total
-
-
-#: The kernels of this file with those they call, each calling only those above it and those of
-#: ``kernels.LEAVES_FIRST``.
-KERNELS: tuple[Callable[..., Any], ...] = (
-    *PLANNING,
-    in_order,
-    boot_at_us,
-    keep,
-    keep_all,
-    passed_over,
-    forget,
-    carry_on,
-    is_held_up,
-    look_elsewhere,
-    price_nano,
-    renew,
-)

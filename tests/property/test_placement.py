@@ -26,7 +26,6 @@ from tenure.model.placing import (
 )
 from tenure.model.units import FOREVER_US, US, cost_nano
 from tenure.placement.arrays import ends_of, fleet_of, jobs_of
-from tenure.placement.kernels import LEAVES_FIRST
 from tenure.placement.policies import Policies
 from tenure.placement.schedule import simulate
 from tests.unit.placement.build import GIB, N, ask_of, view_of
@@ -408,12 +407,3 @@ def test_kept_machine_code_is_loaded_and_decides_the_same(compiled: Policies, ke
     view = view_of([N("a", usd_per_h=0.3), N("b", is_cloud=True)])
     queue = [Queued(ask_of(view, 3, id=name, local_s=20), "gio") for name in "xyz"]
     assert again.predict(view, [], queue, NOW) == PLAIN.predict(view, [], queue, NOW)
-
-
-def test_every_kernel_that_is_called_is_compiled() -> None:
-    """A kernel left out of the list would make its callers uncompilable or slow."""
-    names = [kernel.__name__ for kernel in LEAVES_FIRST]
-    assert len(names) == len(set(names))
-    for position, kernel in enumerate(LEAVES_FIRST):
-        called = set(kernel.__code__.co_names) & set(names)
-        assert called <= set(names[:position])

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tenure.placement.binding import bind_loop
+from tenure.placement.binding import bind
 from tenure.placement.decide import NO_ROOM, decide
 from tenure.placement.names import POLICIES
+from tenure.placement.replay import replay
 from tenure.simulation import Options, simulate
 from tenure.simulation.sla import run
 from tenure.simulation.sla.generator import PaperParams, generate
@@ -34,7 +35,7 @@ def never(policy: int, fleet: Any, need: Any) -> Any:
 
 def _instead(monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
     """Have the event loop ask ``function`` in the place of ``decide``."""
-    loop = bind_loop({"decide": function})
+    loop = bind(replay, {decide: function})
     monkeypatch.setattr(run, "loop_for", lambda policy, compiled: loop)
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tenure.placement import replay
-from tenure.placement.kernels import LEAVES_FIRST, fingerprint
+from tenure.placement.kernels import code_of
+from tenure.placement.replay import replay
+from tenure.placement.waiting import head_of_line
 from tenure.simulation.sla import loops
 
-CODE = fingerprint((*LEAVES_FIRST, *replay.KERNELS))
+CODE = code_of((replay, head_of_line))
 
 
 def test_the_folder_is_named_by_the_code(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from tenure.model.placing import (
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs
-from tenure.placement.binding import Loop
 from tenure.placement.course import (
     ARRIVED,
     NOW,
@@ -33,7 +32,7 @@ from tenure.placement.course import (
 from tenure.placement.decide import MODES
 from tenure.placement.plan import UNSEEN, Plan
 from tenure.placement.policies import Policies
-from tenure.placement.replay import TO_THE_END, Arrivals
+from tenure.placement.replay import TO_THE_END, Arrivals, Loop
 from tenure.placement.waiting import ends_to_come, line_of
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,19 @@ from typing import Any
 import numpy as np
 
 from tenure.model.placing import Ints
-from tenure.placement import replay, rolling
-from tenure.placement.arrays import Ends, Fleet, Jobs, Need, lend
-from tenure.placement.binding import Loop, bind_loop
+from tenure.placement import rolling
+from tenure.placement.arrays import Ends, Fleet, Jobs, Need
+from tenure.placement.binding import Kernel, bind
 from tenure.placement.course import Rules, open_course, open_history
-from tenure.placement.kernels import LEAVES_FIRST, fingerprint, lender
+from tenure.placement.decide import decide
+from tenure.placement.kernels import Form, code_of, compile_all
 from tenure.placement.milp import decide_milp
 from tenure.placement.names import MILP, POLICIES, TENURE
 from tenure.placement.plan import open_plan
 from tenure.placement.planner import COMPILED_BOUNDS
 from tenure.placement.policies import PATIENCE, Policies
-from tenure.placement.replay import TO_THE_END, Arrivals
+from tenure.placement.replay import TO_THE_END, Arrivals, Loop, clock_ns, replay
+from tenure.placement.waiting import head_of_line, pick
 
 #: Policies that a simulation may take time for, beside those of the daemon.
 SLOW = (MILP,)
@@ -35,7 +37,6 @@ QUICK = (*POLICIES, TENURE)
 SIMULATED = (*QUICK, *SLOW)
 #: Loops whose machine code is kept, two for each version; each is a few MiB.
 KEPT_LOOPS = 6
-KernelRows = tuple[Callable[..., Any], ...]
 _MONOTONIC = 1
 _SECOND_NS = 1_000_000_000
 
@@ -65,13 +66,13 @@ def plain_loop(policy: str = "") -> Loop:
 
 
 @cache
-def _plain(queue_policy: KernelRows) -> Loop:
-    return bind_loop({"clock_ns": time.perf_counter_ns}, queue_policy=queue_policy)
+def _plain(queue_policy: Kernel) -> Loop:
+    return bind(replay, {clock_ns: time.perf_counter_ns, pick: queue_policy})
 
 
-def _queue_policy(policy: str) -> KernelRows:
-    """Return the kernels that look at the whole queue, none for policies that serve its head."""
-    return rolling.KERNELS if policy == TENURE else ()
+def _queue_policy(policy: str) -> Kernel:
+    """Return the kernel that looks at the whole queue, or the one that serves its head."""
+    return rolling.pick_planned if policy == TENURE else head_of_line
 
 
 @cache
@@ -81,7 +82,7 @@ def _milp_loop() -> Loop:
     def by_milp(policy: int, fleet: Fleet, need: Need) -> tuple[int, Ints]:
         return decide_milp(fleet, need)
 
-    return bind_loop({"clock_ns": time.perf_counter_ns, "decide": by_milp})
+    return bind(replay, {clock_ns: time.perf_counter_ns, decide: by_milp})
 
 
 def compiled_loop(policy: str = "") -> Loop | None:
@@ -97,35 +98,25 @@ def compiled_loop(policy: str = "") -> Loop | None:
 
 
 @cache
-def _compiled(queue_policy: KernelRows) -> Loop:
-    import numba
+def _compiled(queue_policy: Kernel) -> Loop:
     from numba.core import types
 
     from tenure.placement import linking
 
     # a compiled kernel cannot call Python's clock; libc's is a symbol of the process
     gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uint64))
-    short = {kernel.__name__ for kernel in rolling.INLINED}
 
-    def compiler(kernel: Callable[..., Any]) -> Callable[..., Any]:
-        made: Callable[..., Any] = linking.inner(is_inlined=kernel.__name__ in short)(kernel)
-        return made
-
-    def clock_ns() -> int:
+    def monotonic_ns() -> int:
         parts = np.empty(2, dtype=np.int64)
         gettime(_MONOTONIC, parts.ctypes.data)
         return int(parts[0] * _SECOND_NS + parts[1])
 
     folder = cache_folder(os.environ, queue_policy)
-    config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(folder) if folder is not None else before
-    try:
-        outer = linking.outer(is_kept=folder is not None)
-        instead = {"clock_ns": compiler(clock_ns), lend.__name__: lender()}
-        loop = bind_loop(instead, compiler, outer, queue_policy)
-    finally:
-        config.CACHE_DIR = before
+    form = Form(queue_policy.__name__, rolling.INLINED, str(folder or ""))
+    instead: dict[Kernel, Kernel] = {clock_ns: linking.inner()(monotonic_ns), pick: queue_policy}
+    made = compile_all((replay,), form, instead)
+    assert made is not None
+    loop: Loop = made[0]
     _warm(loop)
     return loop
 
@@ -153,7 +144,7 @@ def is_kept(policy: str = "") -> bool:
     return folder is not None and any(folder.rglob("*.nbi"))
 
 
-def cache_folder(env: Mapping[str, str], queue_policy: KernelRows = ()) -> Path | None:
+def cache_folder(env: Mapping[str, str], queue_policy: Kernel = head_of_line) -> Path | None:
     """Return where the machine code of this version is kept, None where nothing can be kept.
 
     ``XDG_CACHE_HOME``, else ``~/.cache``; a folder for each queue policy. Makes it, and forgets the
@@ -163,7 +154,7 @@ def cache_folder(env: Mapping[str, str], queue_policy: KernelRows = ()) -> Path 
     if not base:
         return None
     versions = Path(base) / "tenure" / "kernels"
-    mine = versions / fingerprint((*LEAVES_FIRST, *replay.KERNELS, *queue_policy))
+    mine = versions / code_of((replay, queue_policy))
     try:
         mine.mkdir(parents=True, exist_ok=True)
         os.utime(mine)

@@ -11,7 +11,7 @@ import pytest
 from reproductions.trident.paper import NOTHING, PAPER, schedule_pruned
 from reproductions.trident.wants import Task, wants_of
 from tenure.locality.arrays import Places, Wants, places_of
-from tenure.locality.kernels import LEAVES_FIRST, compile_kernels, name_of_code
+from tenure.locality.kernels import compile_kernels
 from tenure.locality.schedule import Matching, explain, schedule
 from tenure.locality.scores import Rates
 from tenure.model.errors import InvalidInput
@@ -161,17 +161,6 @@ def test_importing_the_room_does_not_import_numba() -> None:
 def test_stays_plain_where_numba_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)  # makes `import numba` fail
     assert compile_kernels() is None
-
-
-def test_kernels_call_only_kernels_above_them() -> None:
-    above: set[str] = set()
-    names = {kernel.__name__ for kernel in LEAVES_FIRST}
-    assert len(names) == len(LEAVES_FIRST)
-    for kernel in LEAVES_FIRST:
-        called = set(kernel.__code__.co_names) & names - {kernel.__name__}
-        assert called <= above, kernel.__name__
-        above.add(kernel.__name__)
-    assert len(name_of_code()) == 16
 
 
 def test_the_answer_is_the_same_each_time() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tenure.model.units import FOREVER_US, US
 from tenure.placement import rolling
+from tenure.placement.binding import bind
 from tenure.placement.course import NOW, line_up
-from tenure.placement.kernels import rebound
 from tenure.placement.plan import LEFT
 from tenure.placement.precedence import settle, spot_of, take_out
 from tenure.placement.regroup import GROUP, growth_nano, neighbours, regroup
@@ -121,8 +123,9 @@ def test_where_there_is_little_time_each_is_put_anew_alone(rounds: int) -> None:
     plan = horizon.plan._replace(rounds=rounds)
     plan.rotation[LEFT] = 1
     called: list[int] = []
-    names = {"regroup": lambda _horizon, _line, one, _taste: called.append(int(one))}
-    rebound(rolling.improve, {"put_anew": lambda *_: None, **names})(
-        horizon._replace(plan=plan), np.arange(4)
-    )
+    instead: dict[Any, Any] = {
+        regroup: lambda _horizon, _line, one, _taste: called.append(int(one)),
+        rolling.put_anew: lambda *_: None,
+    }
+    bind(rolling.improve, instead)(horizon._replace(plan=plan), np.arange(4))
     assert called == ([0] if rounds > 1 else [])

@@ -11,7 +11,7 @@ from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US, US
 from tenure.placement import replay, waiting
 from tenure.placement.arrays import Ends, Fleet, Jobs, fleet_of, jobs_of
-from tenure.placement.binding import bind_loop
+from tenure.placement.binding import bind
 from tenure.placement.cost import slots
 from tenure.placement.course import (
     DROPPED,
@@ -236,7 +236,7 @@ def test_a_queue_policy_may_take_any_waiting_job() -> None:
         none = np.zeros(0, dtype=np.int64)
         return waiting.Picks(none, none, np.zeros((0, n), dtype=np.int64), FOREVER_US)
 
-    loop = bind_loop({"pick": backfill})
+    loop = bind(replay.replay, {waiting.pick: backfill})
     stage = Stage(
         [N("a", cores=2, **OFF)],
         (0, {"local_s": 10}),
@@ -258,7 +258,7 @@ def test_a_queue_policy_may_wait_start_several_and_drop_some() -> None:
         verdict = np.where(np.arange(line.shape[0]) == 0, DROPPED, LOCAL)
         return waiting.Picks(line, verdict, counts, 100 * US)
 
-    loop = bind_loop({"pick": together})
+    loop = bind(replay.replay, {waiting.pick: together})
     stage = Stage([N("a", cores=4, **OFF)], *((k, {"local_s": 5}) for k in range(4)))
     stage.play(loop=loop)
     assert stage.history.verdict.tolist() == [DROPPED, LOCAL, LOCAL, LOCAL]
@@ -268,7 +268,7 @@ def test_a_queue_policy_may_wait_start_several_and_drop_some() -> None:
 
 def test_decisions_are_timed_by_the_clock_that_is_bound() -> None:
     ticks = iter(range(0, 1000, 5))
-    loop = bind_loop({"clock_ns": lambda: next(ticks)})
+    loop = bind(replay.replay, {replay.clock_ns: lambda: next(ticks)})
     stage = Stage([N("a", cores=1, **OFF)], (0, {"local_s": 1}), (5, {"local_s": 1}))
     stage.play(loop=loop)
     from tenure.placement.course import ASKED, SPENT_NS

@@ -8,18 +8,20 @@ import numpy as np
 import pytest
 
 from tenure.model.units import US
-from tenure.placement.binding import bind_loop
+from tenure.placement.binding import bind
 from tenure.placement.course import DROPPED, Rules, open_course, open_history
 from tenure.placement.decide import HYBRID, LOCAL, NO_NODE, PLANNED
 from tenure.placement.plan import DUE, LEFT, TURN, UNSEEN, kinds, open_plan, weights
-from tenure.placement.rolling import KERNELS, PAUSE_US
+from tenure.placement.replay import replay
+from tenure.placement.rolling import PAUSE_US, pick_planned, repair
 from tenure.placement.timeline import USED
 from tenure.placement.value import Wish, natural_log, taste_of, value_of
+from tenure.placement.waiting import pick
 from tenure.placement.window import Window
 from tests.unit.placement.build import N
 from tests.unit.placement.test_placement_replay import NO_ENDS, PAPER, Stage
 
-LOOP = bind_loop(queue_policy=KERNELS)
+LOOP = bind(replay, {pick: pick_planned})
 LOCALS: dict[str, Any] = {"is_on": False, "usd_per_h": 3.6}
 CLOUD: dict[str, Any] = {"is_on": False, "usd_per_h": 14.4, "is_cloud": True}
 
@@ -221,7 +223,7 @@ def test_nobody_is_moved_for_a_job_that_is_late_in_any_case(monkeypatch: Any) ->
     def unasked(*_: Any) -> None:
         raise AssertionError("others are planned again in vain")
 
-    loop = bind_loop({"repair": unasked}, queue_policy=KERNELS)
+    loop = bind(replay, {pick: pick_planned, repair: unasked})
     nodes = [N("a", cores=4, **LOCALS)]
     # the node is taken until 100: whoever waits, the third cannot end by 150
     stage = Planned(nodes, (0, job(100, 4)), (1, job(50, 4)), (2, job(60, 4, deadline_s=150)))

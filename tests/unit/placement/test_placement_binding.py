@@ -1,0 +1,60 @@
+"""Kernels with others in the place of those that they call."""
+
+from __future__ import annotations
+
+from tenure.placement import arrays, decide, upkeep
+from tenure.placement.binding import bind, called_by, fingerprint
+from tenure.placement.cost import money
+from tenure.placement.kernels import PLAIN
+from tenure.placement.replay import clock_ns, replay
+from tenure.placement.rolling import pick_planned
+from tenure.placement.timeline import book
+from tenure.placement.waiting import head_of_line, pick
+
+
+def test_another_takes_the_place_of_a_kernel_at_any_depth() -> None:
+    total = upkeep.price_nano
+    assert money in called_by((total,))
+    bound = bind(total, {money: lambda price, time_us: 7})
+    assert bound is not total
+    assert bound.__globals__["money"](1, 2) == 7
+    assert total.__globals__["money"] is money
+    deep = bind(upkeep.renew, {money: lambda price, time_us: 7})
+    assert deep.__globals__["price_nano"].__globals__["money"](1, 2) == 7
+    assert deep.__globals__["np"] is upkeep.renew.__globals__["np"]
+
+
+def test_each_kernel_comes_behind_those_that_it_calls() -> None:
+    for entries in (PLAIN, (upkeep.renew,), (replay,)):
+        kernels = called_by(entries)
+        assert set(entries) <= set(kernels)
+        assert len(kernels) == len(set(kernels))
+        for place, kernel in enumerate(kernels):
+            named = {kernel.__globals__.get(name) for name in kernel.__code__.co_names}
+            later = {one.__name__ for one in kernels[place + 1 :] if one in named}
+            assert not later, kernel.__name__
+    assert decide.choose in called_by(PLAIN)
+    assert arrays.lend in called_by(PLAIN)
+
+
+def test_what_only_another_calls_is_found_with_it() -> None:
+    assert head_of_line in called_by((replay,))
+    assert book not in called_by((replay,))
+    planned = called_by((replay,), {pick: pick_planned})
+    assert book in planned
+    assert head_of_line not in planned
+    assert pick not in planned
+
+
+def test_the_name_of_code_changes_with_what_is_called() -> None:
+    names = {
+        fingerprint(called_by(entries, instead))
+        for entries, instead in (
+            (PLAIN, {}),
+            ((replay,), {}),
+            ((replay,), {pick: pick_planned}),
+            ((upkeep.renew,), {clock_ns: max}),
+        )
+    }
+    assert len(names) == 4
+    assert all(len(name) == 16 for name in names)
