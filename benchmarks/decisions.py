@@ -101,7 +101,7 @@ def rows(sizes: Sequence[tuple[int, int]] = SIZES) -> list[dict[str, Any]]:
     try:
         import numba
     except ImportError:
-        raise BenchError("needs compiled kernels: pip install 'tenure[kernels]'") from None
+        raise BenchError("needs compiled kernels: pip install numba") from None
 
     policies = admission_policies("exact", compiled=True)
     answer = policies._kernels.answer

@@ -49,7 +49,7 @@ DEVICES = 12
 #: Of the paper's grid, the other end: many copies for few disks, so many rounds.
 FEW_NODES, FEW_DEVICES = 4, 3
 TIMING = Timing()
-NO_COMPILER = "needs compiled kernels: pip install 'tenure[kernels]'"
+NO_COMPILER = "needs compiled kernels: pip install numba"
 SEEDS = range(3)
 ROUNDS = 7
 GOAL_MS = {"match": 10.0, "small": 0.3, "allocate": 5.0, "prefetch": 3.0}

@@ -28,7 +28,7 @@ def measure(*, is_quick: bool = False) -> Report:
     """Return a figure for each policy, and one for all of them in a row."""
     for policy in QUICK:
         if compiled_loop(policy) is None:
-            raise BenchError("needs compiled kernels: pip install 'tenure[kernels]'")
+            raise BenchError("needs compiled kernels: pip install numba")
     cluster = read_cluster(LARGE, "1")
     workload = Source("paper:light", jobs=100 if is_quick else JOBS).load(1)
     rounds = [_round(cluster, workload) for _ in range(1 if is_quick else ROUNDS)]
