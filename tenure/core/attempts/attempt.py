@@ -8,10 +8,10 @@ under a name that is the same after any restart. It sends one effect at a time, 
                                                    nothing      created      runs      has ended
     ---------   --------   --------   ----------   ----------   ----------   -------   ---------
     (waiting)   create     creating
-    creating               created    refused()    create       created      created   created
+    creating               created    _refused()    create       created      created   created
     created     start      starting                lose()
-    starting               running    refused()    lose()       lose() *     running   exited()
-    running                                        lose()                    running   exited()
+    starting               running    _refused()    lose()       lose() *     running   _exited()
+    running                                        lose()                    running   _exited()
 
 An effect that ends unknown (time-out, cut link, restart) makes the record unsure: nothing is sent
 before a listing that was asked for later than ``changed_us`` has shown what happened. The same
@@ -35,8 +35,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tenure.core.attempts import task_bodies, tombstones
 from tenure.core.attempts.tombstones import is_reachable
@@ -76,6 +76,22 @@ R = TypeVar("R", Executor, Task, Service)
 W = TypeVar("W", Executor, Task)
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an attempt may have and take.
+
+    ``request`` is what its tombstone takes from its node while it may run, ``grace_s`` what its
+    container gets to end by itself when it is removed. It cannot have begun before ``since_us``, by
+    our time. Work that the fleet lost more often than ``most_mishaps`` has no next attempt.
+    """
+
+    is_pullable: bool
+    request: Resources
+    grace_s: int
+    since_us: int
+    most_mishaps: int = 0
+
+
 @dataclass(frozen=True)
 class Attempts(ABC, Generic[R]):
     """The attempts of one kind of records.
@@ -93,31 +109,19 @@ class Attempts(ABC, Generic[R]):
     # what differs
 
     @abstractmethod
-    def body(self, ctx: Context, record: R) -> dict[str, Any]:
+    def _body(self, ctx: Context, record: R) -> dict[str, Any]:
         """Return Docker's create body of the attempt's container."""
 
     @abstractmethod
-    def is_pullable(self, ctx: Context, record: R) -> bool:
-        """Whether its image may be pulled where a node lacks it."""
+    def _terms(self, ctx: Context, record: R) -> Terms:
+        """Return the terms of the attempt."""
 
     @abstractmethod
-    def request(self, ctx: Context, record: R, *, may_run: bool) -> Resources:
-        """Return what its tombstone takes from its node while it may run."""
-
-    @abstractmethod
-    def grace_s(self, ctx: Context, record: R) -> int:
-        """Return the seconds that its container gets to end by itself when it is removed."""
-
-    @abstractmethod
-    def since_us(self, ctx: Context, record: R) -> int:
-        """Return the earliest moment, by our time, at which its container can have begun."""
-
-    @abstractmethod
-    def refused(self, ctx: Context, record: R, code: str, note: str) -> None:
+    def _refused(self, ctx: Context, record: R, code: str, note: str) -> None:
         """Take in that an engine refused its effect, for any reason but that it is away."""
 
     @abstractmethod
-    def found_ended(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
+    def _found_ended(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
         """Take in that its container has exited."""
 
     @abstractmethod
@@ -149,24 +153,23 @@ class Attempts(ABC, Generic[R]):
         """Have the container created, once its node answers; again where that did not happen."""
         if is_reachable(ctx, record.node):
             key, owner = self._call(ctx, record)
-            name, body = record.container_name, self.body(ctx, record)
-            pull = self.is_pullable(ctx, record)
-            self.send(
-                ctx, record, CREATING, CreateContainer(key, owner, record.node, name, body, pull)
-            )
+            name, body = record.container_name, self._body(ctx, record)
+            pull = self._terms(ctx, record).is_pullable
+            effect = CreateContainer(key, owner, record.node, name, body, pull)
+            self._send(ctx, record, CREATING, effect)
 
     def start(self, ctx: Context, record: R) -> None:
         """Have the container started, once its node answers."""
         if is_reachable(ctx, record.node):
             key, owner = self._call(ctx, record)
             effect = StartContainer(key, owner, record.node, record.engine_id)
-            self.send(ctx, record, STARTING, effect)
+            self._send(ctx, record, STARTING, effect)
 
     def _call(self, ctx: Context, record: R) -> tuple[str, str]:
         """Return the id and the owner of a new effect."""
         return ctx.effect_id(), f"{self.machine}:{record.key}"
 
-    def send(self, ctx: Context, record: R, state: str, effect: EngineEffect) -> None:
+    def _send(self, ctx: Context, record: R, state: str, effect: EngineEffect) -> None:
         """Have an effect carried out, in the state that waits for its end."""
         if record.state == state:
             now_us = ctx.now_us
@@ -175,7 +178,7 @@ class Attempts(ABC, Generic[R]):
             self.to(ctx, record, state, effect=effect.id)
         ctx.emit(effect)
 
-    def publish(self, ctx: Context, kind: str, record: R, **told: Any) -> None:
+    def _publish(self, ctx: Context, kind: str, record: R, **told: Any) -> None:
         """Tell people what became of an attempt."""
         ctx.publish(f"{self.machine}.{kind}", record.key, node=record.node, **told)
 
@@ -185,30 +188,30 @@ class Attempts(ABC, Generic[R]):
         """Take in the end of a record's effect; one that nobody waits for is ignored."""
         record = self.table(ctx.tables).get(key)
         if record is not None and record.effect == effect:
-            self.settle(ctx, record, outcome)
+            self._settle(ctx, record, outcome)
 
-    def settle(self, ctx: Context, record: R, outcome: Outcome) -> None:
+    def _settle(self, ctx: Context, record: R, outcome: Outcome) -> None:
         """Go on by how the effect that a record waits for has ended."""
         if isinstance(outcome, Done):
-            self.done(ctx, record, outcome)
+            self._done(ctx, record, outcome)
         elif isinstance(outcome, Refused) and outcome.code != "unreachable":
             note = f"{outcome.code}: {outcome.detail}" if outcome.detail else outcome.code
-            self.refused(ctx, record, outcome.code, note[:MOST_TOLD])
+            self._refused(ctx, record, outcome.code, note[:MOST_TOLD])
         else:
             self.put(ctx, replace(record, effect="", is_unsure=True, changed_us=ctx.now_us))
             ctx.emit(Relist(record.node))
 
-    def done(self, ctx: Context, record: R, outcome: Done) -> None:
+    def _done(self, ctx: Context, record: R, outcome: Done) -> None:
         """Take in that the effect happened."""
         if record.state == CREATING:
             self.to(ctx, record, CREATED, engine_id=outcome.value)
         elif record.state == STARTING:
-            self.running(ctx, record, started_us=ctx.now_us)
+            self._running(ctx, record, started_us=ctx.now_us)
 
-    def running(self, ctx: Context, record: R, **changes: Any) -> None:
+    def _running(self, ctx: Context, record: R, **changes: Any) -> None:
         """Note that the container runs."""
         self.to(ctx, record, RUNNING, **changes)
-        self.publish(ctx, "running", record)
+        self._publish(ctx, "running", record)
 
     # listings
 
@@ -239,47 +242,47 @@ class Attempts(ABC, Generic[R]):
         if ctx.is_quarantined(self.record, record.key):
             return
         if facts is None:
-            self.absent(ctx, record)
+            self._absent(ctx, record)
         elif record.state == CREATING:
-            self.found_made(ctx, record, facts)
+            self._found_made(ctx, record, facts)
         elif facts.state == "created":
             if record.state == STARTING:
-                self.unconfirmed(ctx, record, facts)
+                self._unconfirmed(ctx, record, facts)
         elif facts.is_running:
-            self.found_running(ctx, record, facts)
+            self._found_running(ctx, record, facts)
         elif facts.state in ENDED:
-            self.found_ended(ctx, record, facts)
+            self._found_ended(ctx, record, facts)
 
-    def absent(self, ctx: Context, record: R) -> None:
+    def _absent(self, ctx: Context, record: R) -> None:
         """Take in that there is no such container."""
         if record.state == CREATING:
             self.create(ctx, record)
         else:
             self.lose(ctx, record, LOST)
 
-    def found_made(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
+    def _found_made(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
         """Take in that a create of unknown end has happened.
 
         It may run: somebody started it while nobody knew of it. Our start is then a no-op.
         """
         self.to(ctx, record, CREATED, engine_id=facts.engine_id)
 
-    def unconfirmed(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
+    def _unconfirmed(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
         """Take in that a start did not happen yet but still may."""
         self.lose(ctx, record, "its start was not confirmed", may_run=True)
 
-    def found_running(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
+    def _found_running(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
         """Take in that the container runs."""
         if record.state == STARTING:
-            began_us = self.began_us(ctx, record, facts)
-            self.running(ctx, record, engine_id=facts.engine_id, started_us=began_us)
+            began_us = self._began_us(ctx, record, facts)
+            self._running(ctx, record, engine_id=facts.engine_id, started_us=began_us)
         elif record.is_unsure:
             self.put(ctx, replace(record, is_unsure=False, changed_us=ctx.now_us))
 
-    def began_us(self, ctx: Context, record: R, facts: ContainerFacts) -> int:
+    def _began_us(self, ctx: Context, record: R, facts: ContainerFacts) -> int:
         """Return when the container began, by our time."""
         apart_us = ctx.learned.apart.get(record.node, 0)
-        return facts.began_us(self.since_us(ctx, record), ctx.now_us, apart_us=apart_us)
+        return facts.began_us(self._terms(ctx, record).since_us, ctx.now_us, apart_us=apart_us)
 
     # ends of attempts
 
@@ -308,7 +311,8 @@ class Attempts(ABC, Generic[R]):
         """Have the container of an attempt, where there is one, removed once its log is kept."""
         if not record.node or record.state in UNSENT:
             return
-        key = self.stay_of(record)
+        key, terms = self.stay_of(record), self._terms(ctx, record)
+        goes_on = isinstance(record, Service)  # an engine that comes back may revive it
         tombstone = Tombstone(
             id=key,
             node=record.node,
@@ -318,27 +322,27 @@ class Attempts(ABC, Generic[R]):
             engine_id=record.engine_id,
             created_us=ctx.now_us,
             may_run=may_run,
-            request=self.request(ctx, record, may_run=may_run),
-            grace_s=self.grace_s(ctx, record),
-            logs_key="" if isinstance(record, Service) else key,
+            request=terms.request if may_run or goes_on else Resources(),
+            grace_s=terms.grace_s,
+            logs_key="" if goes_on else key,
         )
         tombstones.condemn(ctx, tombstone)
 
     # what becomes of nodes
 
-    def standing(self, ctx: Context, node: str) -> list[R]:
+    def _standing(self, ctx: Context, node: str) -> list[R]:
         """Return the records on a node, but for those that are left as they are."""
         found = self.on_node(ctx, node)
         return [one for one in found if not ctx.is_quarantined(self.record, one.key)]
 
-    def is_unsent(self, ctx: Context, record: R) -> bool:
+    def _is_unsent(self, ctx: Context, record: R) -> bool:
         """Whether a record may leave its node as if it had never been there."""
         return record.state in UNSENT and not record.effect
 
     def on_node_off(self, ctx: Context, node: str) -> None:
         """Give the records of a node that is off or fenced another one."""
         self.unplace_unsent(ctx, node, f"node {node} is gone")
-        for record in self.standing(ctx, node):
+        for record in self._standing(ctx, node):
             self.lose(ctx, record, f"node {node} is gone")
 
     def on_no_boot(self, ctx: Context, node: str) -> None:
@@ -347,44 +351,52 @@ class Attempts(ABC, Generic[R]):
 
     def unplace_unsent(self, ctx: Context, node: str, reason: str) -> None:
         """Let records to which nothing was sent look for another node."""
-        for record in self.standing(ctx, node):
-            if self.is_unsent(ctx, record):
+        for record in self._standing(ctx, node):
+            if self._is_unsent(ctx, record):
                 self.unplace(ctx, record, reason)
 
 
 class Work(Attempts[W]):
     """Attempts of what ends by itself, and is tried a limited number of times."""
 
-    @abstractmethod
-    def most_mishaps(self, ctx: Context) -> int:
-        """Return how many attempts the fleet may lose before there is no next one."""
+    KEPT: ClassVar[frozenset[str]]
 
     @abstractmethod
     def renew(self, ctx: Context, over: W) -> None:
-        """Begin the next attempt."""
+        """Begin the next attempt, unless nobody wants it any more."""
 
     @abstractmethod
-    def exited(self, ctx: Context, record: W, code: int, facts: ContainerFacts) -> None:
+    def _exited(self, ctx: Context, record: W, code: int, facts: ContainerFacts) -> None:
         """Take in that a container that was told to start has ended with an exit code."""
+
+    def _anew(self, ctx: Context, over: W, tries: int, **changes: Any) -> W:
+        """Begin the next attempt: with what is ``KEPT`` of the last one, and as new in all else."""
+        lost = (field for field in fields(over) if field.name not in self.KEPT)
+        fresh: dict[str, Any] = {field.name: field.default for field in lost}
+        fresh |= {"attempt": over.attempt + 1, "changed_us": ctx.now_us}
+        fresh |= {"retry_us": self._again_us(ctx, tries)}
+        found = replace(over, **(fresh | changes))
+        ctx.arm(found.retry_us, self.machine, found.key)
+        return self.put(ctx, found)
+
+    def _end(self, ctx: Context, record: W, state: str, *, may_run: bool, **ends: Any) -> W | None:
+        """End an attempt now, or when ``ends`` says so."""
+        return self.close(ctx, record, state, may_run=may_run, **{"finished_us": ctx.now_us} | ends)
 
     def lose(self, ctx: Context, record: W, note: str, *, may_run: bool = False) -> None:
         """End an attempt that was the fleet's fault, and begin the next one, unless too often."""
         mishaps = record.mishaps + 1
-        ends = {"note": note, "finished_us": ctx.now_us, "mishaps": mishaps}
-        over = self.close(ctx, record, ABANDONED, may_run=may_run, **ends)
+        over = self._end(ctx, record, ABANDONED, may_run=may_run, note=note, mishaps=mishaps)
         if over is not None:
-            self.publish(ctx, "lost", record, note=note)
-            if mishaps <= self.most_mishaps(ctx):
+            self._publish(ctx, "lost", record, note=note)
+            if mishaps <= self._terms(ctx, record).most_mishaps:
                 self.renew(ctx, over)
 
     def abandon(self, ctx: Context, record: W, note: str) -> W | None:
         """Stop what nobody wants any more; its tombstone holds its room until it is gone."""
-        may_run = self.may_run(record)
-        return self.close(
-            ctx, record, ABANDONED, may_run=may_run, note=note, finished_us=ctx.now_us
-        )
+        return self._end(ctx, record, ABANDONED, may_run=self.may_run(record), note=note)
 
-    def is_missing_copy(self, ctx: Context, record: W, path: str, code: str) -> bool:
+    def _is_missing_copy(self, ctx: Context, record: W, path: str, code: str) -> bool:
         """Whether a refusal may be of a copy that was to be read and is gone.
 
         Its node's tiers are then looked at soon. ``path`` is of a copy that it mounts, "" for none.
@@ -394,17 +406,17 @@ class Work(Attempts[W]):
         tiers.survey_soon(ctx, record.node)
         return True
 
-    def found_ended(self, ctx: Context, record: W, facts: ContainerFacts) -> None:
+    def _found_ended(self, ctx: Context, record: W, facts: ContainerFacts) -> None:
         """Take in an exit of what was told to start."""
         if record.state in (STARTING, RUNNING):
-            started_us = record.started_us or self.began_us(ctx, record, facts)
+            started_us = record.started_us or self._began_us(ctx, record, facts)
             record = self.put(ctx, replace(record, started_us=started_us))
-            self.exited(ctx, record, 255 if facts.exit_code is None else facts.exit_code, facts)
+            self._exited(ctx, record, 255 if facts.exit_code is None else facts.exit_code, facts)
 
-    def was_away(self, ctx: Context, record: W) -> bool:
+    def _was_away(self, ctx: Context, record: W) -> bool:
         """Whether an engine came back since the attempt started: its end may be the engine's."""
         return ctx.tables.nodes[record.node].reconnected_us > (record.started_us or 0)
 
-    def again_us(self, ctx: Context, tries: int) -> int:
+    def _again_us(self, ctx: Context, tries: int) -> int:
         """Return when the next attempt may begin, after so many that failed or were lost."""
         return ctx.now_us + ctx.params.retry_us * min(tries, MOST_WAITS)

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from typing_extensions import override
-
 from tenure.core.attempts import spark_bodies, task_bodies, tombstones
 from tenure.core.attempts.attempt import (
     ENGINE_END_CODES,
     JUDGE_US,
     OOM_NOTE,
+    Terms,
     Work,
 )
 from tenure.core.attempts.tombstones import is_reachable
@@ -37,7 +36,6 @@ from tenure.model.facts import (
 )
 from tenure.model.job import Executor, ExecutorState, Job, JobSpec
 from tenure.model.node import Scheduling
-from tenure.model.resources import Resources
 
 S = ExecutorState
 
@@ -45,29 +43,15 @@ S = ExecutorState
 class Executors(Work[Executor]):
     """The attempts of executors: what is theirs alone."""
 
-    @override
-    def body(self, ctx: Context, record: Executor) -> dict[str, Any]:
+    KEPT = frozenset(("job", "index", "failures", "mishaps", "note", "blocks"))
+
+    def _body(self, ctx: Context, record: Executor) -> dict[str, Any]:
         return body_of(ctx, record, ctx.tables.jobs[record.job])
 
-    @override
-    def is_pullable(self, ctx: Context, record: Executor) -> bool:
-        return ctx.tables.jobs[record.job].spec.is_pullable
-
-    @override
-    def request(self, ctx: Context, record: Executor, *, may_run: bool) -> Resources:
-        return ctx.tables.jobs[record.job].spec.request if may_run else Resources()
-
-    @override
-    def grace_s(self, ctx: Context, record: Executor) -> int:
-        return ctx.params.grace_stop_s
-
-    @override
-    def since_us(self, ctx: Context, record: Executor) -> int:
-        return record.placed_us
-
-    @override
-    def most_mishaps(self, ctx: Context) -> int:
-        return ctx.params.mishaps
+    def _terms(self, ctx: Context, record: Executor) -> Terms:
+        spec, params = ctx.tables.jobs[record.job].spec, ctx.params
+        since_us, most = record.placed_us, params.mishaps
+        return Terms(spec.is_pullable, spec.request, params.grace_stop_s, since_us, most)
 
     def place(self, ctx: Context, executor: Executor, node: str) -> Executor:
         """Give an executor its node."""
@@ -77,15 +61,15 @@ class Executors(Work[Executor]):
         ledger.begin_stay(ctx, self.stay_of(placed), node, placed.job)
         return placed
 
-    @override
     def unplace(self, ctx: Context, record: Executor, reason: str) -> None:
+        """Take it off its node: another is found for its next attempt."""
         ledger.end_stay(ctx, self.stay_of(record))
         turn = record.attempt + 1
         self.put(ctx, replace(record, node="", attempt=turn, readings=(), changed_us=ctx.now_us))
 
-    def is_unsent(self, ctx: Context, record: Executor) -> bool:
+    def _is_unsent(self, ctx: Context, record: Executor) -> bool:
         """Whether an executor may leave its node: not that of a job that ends."""
-        return super().is_unsent(ctx, record) and not ctx.tables.jobs[record.job].is_ending
+        return super()._is_unsent(ctx, record) and not ctx.tables.jobs[record.job].is_ending
 
     def advance(self, ctx: Context, executor: Executor, job: Job) -> None:
         """Send the next effect of an executor, if its turn has come."""
@@ -111,18 +95,16 @@ class Executors(Work[Executor]):
         if joined is not None:  # else it is not known yet where its driver listens
             self.create(ctx, joined)
 
-    @override
-    def absent(self, ctx: Context, record: Executor) -> None:
+    def _absent(self, ctx: Context, record: Executor) -> None:
         job = ctx.tables.jobs[record.job]
         if record.state is S.CREATING and job.is_ending:
             self.abandon(ctx, record, record.note)
         elif record.state is S.CREATING and spark_bodies.is_outdated(ctx, record, job):
             return  # it begins again, for its driver did
         elif record.state is not S.PLACED:
-            super().absent(ctx, record)
+            super()._absent(ctx, record)
 
-    @override
-    def refused(self, ctx: Context, record: Executor, code: str, note: str) -> None:
+    def _refused(self, ctx: Context, record: Executor, code: str, note: str) -> None:
         is_starting = record.state is S.STARTING
         path = record.readings[0].path if record.readings else ""
         if code == "no_image":
@@ -131,7 +113,7 @@ class Executors(Work[Executor]):
             self.lose(ctx, record, note)
         elif code == "no_such_container":
             self.lose(ctx, record, note)
-        elif self.is_missing_copy(ctx, record, path, code) or (
+        elif self._is_missing_copy(ctx, record, path, code) or (
             is_starting and code in ("engine_error", "start_blocked")
         ):
             # its engine's trouble, not its own; what was told to start may run until it is removed
@@ -140,11 +122,10 @@ class Executors(Work[Executor]):
             # engines report errors after success: what was told to start may run meanwhile
             self.end(ctx, record, 127 if is_starting else 125, note=note, may_run=is_starting)
 
-    @override
-    def exited(self, ctx: Context, record: Executor, code: int, facts: ContainerFacts) -> None:
+    def _exited(self, ctx: Context, record: Executor, code: int, facts: ContainerFacts) -> None:
         is_judged = record.mishaps < ctx.params.mishaps
         if is_judged and code in ENGINE_END_CODES and not facts.is_oom_killed:
-            if self.was_away(ctx, record):
+            if self._was_away(ctx, record):
                 self.lose(ctx, record, f"ended with its engine (exit code {code})")
                 return
             if self._is_judged_later(ctx, record):
@@ -174,20 +155,14 @@ class Executors(Work[Executor]):
         may_run: bool = False,
     ) -> None:
         """End the attempt with an exit code; its container is removed once its log is kept."""
-        ended = self.close(
-            ctx,
-            executor,
-            S.EXITED,
-            may_run=may_run,
-            exit_code=code,
-            note=note,
-            finished_us=ctx.now_us if at_us is None else at_us,
-            failures=executor.failures + (code != 0),
-        )
+        at_us = ctx.now_us if at_us is None else at_us
+        failures = executor.failures + (code != 0)
+        ends = {"exit_code": code, "note": note, "finished_us": at_us, "failures": failures}
+        ended = self.close(ctx, executor, S.EXITED, may_run=may_run, **ends)
         if ended is not None:
             if pins.has_succeeded(ended):
                 pins.leave(ctx, ended)
-            self.publish(ctx, "exited", executor, exit_code=code, note=note)
+            self._publish(ctx, "exited", executor, exit_code=code, note=note)
 
     def renew(self, ctx: Context, over: Executor) -> None:
         """Begin the next attempt, on the same node unless that takes no new work or cannot run it.
@@ -204,26 +179,13 @@ class Executors(Work[Executor]):
             and over.node not in job.avoid
             and not ctx.meta.is_restoring  # what else runs there was not known
         )
-        node = over.node if is_kept else ""
         if not is_kept:
             pins.move_out(ctx, over, job)
-        fresh = Executor(
-            job=over.job,
-            index=over.index,
-            attempt=over.attempt + 1,
-            node=node,
-            failures=over.failures,
-            mishaps=over.mishaps,
-            changed_us=ctx.now_us,
-            placed_us=ctx.now_us,
-            retry_us=self.again_us(ctx, over.failures + over.mishaps),
-            note=over.note,
-            blocks=over.blocks,
-        )
-        ctx.arm(fresh.retry_us, self.machine, fresh.key)
+        node, now_us = over.node if is_kept else "", ctx.now_us
+        tries = over.failures + over.mishaps
+        fresh = self._anew(ctx, over, tries, node=node, placed_us=now_us)
         if node:
             ledger.begin_stay(ctx, self.stay_of(fresh), node, fresh.job)
-        self.put(ctx, fresh)
 
     def on_timer(self, ctx: Context, key: str) -> None:
         """Have the job of an executor reviewed."""

@@ -16,13 +16,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from typing_extensions import override
-
 from tenure.core.attempts import task_bodies
 from tenure.core.attempts.attempt import (
     ABANDONED,
     ENGINE_END_CODES,
     JUDGE_US,
+    Terms,
     Work,
 )
 from tenure.core.attempts.tombstones import is_reachable
@@ -38,6 +37,7 @@ from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
 
 S = TaskState
+COUNTS = frozenset(("failures", "mishaps", "reclaims", "unproven"))
 #: What a task is given to end by itself: it is begun anew anyway.
 GRACE_S = 1
 OOM_NOTE = "killed for memory: it used more than it asked for"
@@ -58,29 +58,16 @@ def stage_of(ctx: Context, task: Task) -> StageSpec:
 class Tasks(Work[Task]):
     """The attempts of tasks: what is theirs alone."""
 
-    @override
-    def body(self, ctx: Context, record: Task) -> dict[str, Any]:
+    KEPT = frozenset(("batch", "index", "stage", "number", "chunk", "note", "sent_to")) | COUNTS
+
+    def _body(self, ctx: Context, record: Task) -> dict[str, Any]:
         return task_bodies.body_of(ctx, record, ctx.tables.nodes[record.node])
 
-    @override
-    def is_pullable(self, ctx: Context, record: Task) -> bool:
-        return stage_of(ctx, record).is_pullable
-
-    def request(self, ctx: Context, record: Task, *, may_run: bool) -> Resources:
-        """Return nothing: what runs on lent room is counted by its task (``harvestable``)."""
-        return Resources()
-
-    @override
-    def grace_s(self, ctx: Context, record: Task) -> int:
-        return GRACE_S
-
-    @override
-    def since_us(self, ctx: Context, record: Task) -> int:
-        return ctx.tables.batches[record.batch].arrival_us
-
-    @override
-    def most_mishaps(self, ctx: Context) -> int:
-        return ctx.params.task_mishaps
+    def _terms(self, ctx: Context, record: Task) -> Terms:
+        """Return its terms; what runs on lent room is counted by its task (``harvestable``)."""
+        batch, most = ctx.tables.batches[record.batch], ctx.params.task_mishaps
+        is_pullable = batch.spec.stage(record.stage).is_pullable
+        return Terms(is_pullable, Resources(), GRACE_S, batch.arrival_us, most)
 
     # forward
 
@@ -117,12 +104,13 @@ class Tasks(Work[Task]):
         elif task.state in (S.ENDED, S.COLLECTING):
             self._collect(ctx, task)
 
-    def found_made(self, ctx: Context, record: Task, facts: ContainerFacts) -> None:
+    def _found_made(self, ctx: Context, record: Task, facts: ContainerFacts) -> None:
         """Take in that its container was created; one that somebody started has no input."""
         if facts.state == "created":
-            super().found_made(ctx, record, facts)
+            super()._found_made(ctx, record, facts)
         else:
-            self.lose(ctx, record, "somebody has started it without its input", may_run=True)
+            made = replace(record, engine_id=facts.engine_id)
+            self.lose(ctx, made, "somebody has started it without its input", may_run=True)
 
     def _is_overtime(self, ctx: Context, task: Task) -> bool:
         """Whether a task runs for longer than it may; looked at again when it will."""
@@ -150,7 +138,7 @@ class Tasks(Work[Task]):
         parts = task_bodies.parts_of(ctx, task)
         source = stage.input if task.reading is None else None
         effect = SendInput(key, owner, task.node, task.engine_id, parts=parts, source=source)
-        self.send(ctx, task, S.SENDING, effect)
+        self._send(ctx, task, S.SENDING, effect)
 
     def _collect(self, ctx: Context, task: Task) -> None:
         key, owner = self._call(ctx, task)
@@ -162,12 +150,11 @@ class Tasks(Work[Task]):
             folder=task_bodies.folder_of(task.batch, task.index),
             limit_bytes=ctx.params.output_bytes,
         )
-        self.send(ctx, task, S.COLLECTING, effect)
+        self._send(ctx, task, S.COLLECTING, effect)
 
     # ends of effects
 
-    @override
-    def settle(self, ctx: Context, record: Task, outcome: Outcome) -> None:
+    def _settle(self, ctx: Context, record: Task, outcome: Outcome) -> None:
         is_done = isinstance(outcome, Done)
         is_away = isinstance(outcome, Refused) and outcome.code == "unreachable"
         is_unknown = not isinstance(outcome, Done | Refused)
@@ -179,10 +166,9 @@ class Tasks(Work[Task]):
             told = "" if isinstance(outcome, Done) else outcome.detail
             self.lose(ctx, record, told or "its input was not confirmed")
         else:
-            super().settle(ctx, record, outcome)
+            super()._settle(ctx, record, outcome)
 
-    @override
-    def done(self, ctx: Context, record: Task, outcome: Done) -> None:
+    def _done(self, ctx: Context, record: Task, outcome: Done) -> None:
         if record.state is S.SENDING:
             stage = stage_of(ctx, record)
             is_sent = stage.input is not None and record.reading is None
@@ -191,20 +177,19 @@ class Tasks(Work[Task]):
             if outcome.resent:
                 batch = ctx.tables.batches[record.batch]
                 ctx.put_batch(replace(batch, resent=batch.resent + outcome.resent))
-                self.publish(ctx, "input_resent", record, rounds=outcome.resent)
+                self._publish(ctx, "input_resent", record, rounds=outcome.resent)
         elif record.state is S.COLLECTING:
             note = "" if record.fetches else record.note
             self.close(
                 ctx, record, S.DONE, may_run=False, output_bytes=outcome.moved_bytes, note=note
             )
-            self.publish(ctx, "done", record, stage=record.stage)
+            self._publish(ctx, "done", record, stage=record.stage)
         else:
-            super().done(ctx, record, outcome)
+            super()._done(ctx, record, outcome)
 
-    @override
-    def running(self, ctx: Context, record: Task, **changes: Any) -> None:
+    def _running(self, ctx: Context, record: Task, **changes: Any) -> None:
         self.to(ctx, record, S.RUNNING, **changes)
-        self.publish(ctx, "running", record, stage=record.stage)
+        self._publish(ctx, "running", record, stage=record.stage)
 
     def _not_collected(self, ctx: Context, task: Task, outcome: Outcome) -> None:
         """Ask again for an output, have the task work again where it is gone, or call it failed."""
@@ -217,13 +202,12 @@ class Tasks(Work[Task]):
         elif task.fetches >= ctx.params.task_fetches:
             self.lose(ctx, task, f"its output could not be fetched: {detail}")
         else:
-            retry_us = self.again_us(ctx, task.fetches + 1)
+            retry_us = self._again_us(ctx, task.fetches + 1)
             note = f"its output cannot be fetched yet: {detail}"
             again = replace(task, effect="", fetches=task.fetches + 1, note=note)
             self.put(ctx, replace(again, retry_us=retry_us, changed_us=ctx.now_us))
 
-    @override
-    def refused(self, ctx: Context, record: Task, code: str, note: str) -> None:
+    def _refused(self, ctx: Context, record: Task, code: str, note: str) -> None:
         is_starting = record.state is S.STARTING
         path = "" if record.reading is None else record.reading.path
         if code in HOPELESS:
@@ -231,7 +215,7 @@ class Tasks(Work[Task]):
             reason = f"stage {record.stage}: {note.partition(': ')[2] or code}"
             ctx.put_batch(replace(batch, is_failing=True, reason=reason))
             self.lose(ctx, record, note)
-        elif self.is_missing_copy(ctx, record, path, code):
+        elif self._is_missing_copy(ctx, record, path, code):
             self.lose(ctx, record, note, may_run=is_starting)
         elif (is_starting and code == task_bodies.START_FAILED) or (
             record.state is S.CREATING and code in ("bad_request", "name_taken")
@@ -247,12 +231,12 @@ class Tasks(Work[Task]):
     ) -> None:
         """End an attempt by its own fault; the next one costs a retry."""
         failures = task.failures + 1
-        ends = {"note": note, "finished_us": ctx.now_us, "failures": failures, "exit_code": code}
-        over = self.close(ctx, task, S.FAILED, may_run=may_run, **ends)
+        ends = {"note": note, "failures": failures, "exit_code": code}
+        over = self._end(ctx, task, S.FAILED, may_run=may_run, **ends)
         if over is not None:
             batch = ctx.tables.batches[task.batch]
             ctx.put_batch(replace(batch, retried=batch.retried + 1))
-            self.publish(ctx, "failed", task, exit_code=code, note=note)
+            self._publish(ctx, "failed", task, exit_code=code, note=note)
             if failures <= batch.spec.retries:
                 self.renew(ctx, over)
 
@@ -260,13 +244,12 @@ class Tasks(Work[Task]):
         """End an attempt because owners need its room, or its node goes; it costs no retry."""
         if task.state is S.PENDING:
             return
-        reclaims = task.reclaims + 1
-        ends = {"note": why, "finished_us": ctx.now_us, "reclaims": reclaims}
-        over = self.close(ctx, task, ABANDONED, may_run=self.may_run(task), **ends)
+        reclaims, may_run = task.reclaims + 1, self.may_run(task)
+        over = self._end(ctx, task, ABANDONED, may_run=may_run, note=why, reclaims=reclaims)
         if over is not None:
             batch = ctx.tables.batches[task.batch]
             ctx.put_batch(replace(batch, reclaimed=batch.reclaimed + 1))
-            self.publish(ctx, "reclaimed", task, why=why)
+            self._publish(ctx, "reclaimed", task, why=why)
             if reclaims <= ctx.params.task_reclaims:
                 self.renew(ctx, over)
 
@@ -283,34 +266,18 @@ class Tasks(Work[Task]):
         """Begin the next attempt, which has no node yet; rather not on the last one's (None)."""
         if ctx.tables.batches[over.batch].is_ending:
             return
-        fresh = Task(
-            batch=over.batch,
-            index=over.index,
-            stage=over.stage,
-            number=over.number,
-            chunk=over.chunk,
-            attempt=over.attempt + 1,
-            changed_us=ctx.now_us,
-            failures=over.failures,
-            mishaps=over.mishaps,
-            reclaims=over.reclaims,
-            retry_us=self.again_us(ctx, over.failures + over.mishaps + over.reclaims),
-            shunned=over.node if shunned is None else shunned,
-            note=over.note,
-            sent_to=over.sent_to,
-            unproven=over.unproven,
-        )
-        ctx.arm(fresh.retry_us, self.machine, fresh.key)
-        self.put(ctx, fresh)
+        shunned = over.node if shunned is None else shunned
+        tries = over.failures + over.mishaps + over.reclaims
+        self._anew(ctx, over, tries, shunned=shunned)
 
-    @override
     def condemn(self, ctx: Context, record: Task, *, may_run: bool) -> None:
+        """Have its container removed, and let go of the block that it read."""
         pins.release(ctx, record)
         super().condemn(ctx, record, may_run=may_run)
 
     # exits
 
-    def exited(self, ctx: Context, record: Task, code: int, facts: ContainerFacts) -> None:
+    def _exited(self, ctx: Context, record: Task, code: int, facts: ContainerFacts) -> None:
         """Take in an exit; a bad one is judged once the journal of the node's agent covers it."""
         finished_us = facts.ended_us(record.started_us or 0, ctx.now_us)
         if code == 0:
@@ -330,7 +297,7 @@ class Tasks(Work[Task]):
         if is_covered or is_lost or not _has_agent(ctx, task):
             self._judge(ctx, task, is_covered=is_covered)
         else:
-            self.put(ctx, replace(task, retry_us=self.again_us(ctx, 1)))
+            self.put(ctx, replace(task, retry_us=self._again_us(ctx, 1)))
 
     def _judge(self, ctx: Context, task: Task, *, is_covered: bool) -> None:
         """End an exited attempt: reclaimed if the agent ended it, lost with its engine, or failed.
@@ -343,7 +310,7 @@ class Tasks(Work[Task]):
         judge_us = task.changed_us + JUDGE_US
         if task.killed and not (task.is_guess and task.note == OOM_NOTE):
             self.reclaim(ctx, task, task.killed)
-        elif from_outside and self.was_away(ctx, task):
+        elif from_outside and self._was_away(ctx, task):
             self.lose(ctx, task, f"ended with its engine ({task.note})")
         elif from_outside and not (is_covered and _is_known(ctx, task)):
             self._unproven(ctx, task, code)

@@ -12,10 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from typing_extensions import override
-
 from tenure.core.attempts import tombstones
-from tenure.core.attempts.attempt import LOST, OOM_NOTE, RUNNING, Attempts
+from tenure.core.attempts.attempt import LOST, OOM_NOTE, RUNNING, Attempts, Terms
 from tenure.core.capacity import candidates, ledger, room
 from tenure.core.nodes import capacity_probes, power
 from tenure.core.state.context import UNPLACED_SERVICE, Context
@@ -29,7 +27,6 @@ from tenure.model.facts import (
     ContainerFacts,
 )
 from tenure.model.outcome import Done, Outcome
-from tenure.model.resources import Resources
 from tenure.model.units import US
 
 #: What its records are called where one is quarantined: what people call them.
@@ -50,25 +47,12 @@ TORN = "its engine died while it started it, and may hold a process of it that i
 class Services(Attempts[Service]):
     """The incarnations of services: what is theirs alone."""
 
-    @override
-    def body(self, ctx: Context, record: Service) -> dict[str, Any]:
+    def _body(self, ctx: Context, record: Service) -> dict[str, Any]:
         return body_of(ctx, record, record.incarnation, record.restart_policy)
 
-    @override
-    def is_pullable(self, ctx: Context, record: Service) -> bool:
-        return record.is_pullable
-
-    def request(self, ctx: Context, record: Service, *, may_run: bool) -> Resources:
-        """Return what it takes, running or not: an engine that comes back may revive it."""
-        return room.need_of(ctx, record)
-
-    @override
-    def grace_s(self, ctx: Context, record: Service) -> int:
-        return record.grace(ctx.params.grace_stop_s)
-
-    @override
-    def since_us(self, ctx: Context, record: Service) -> int:
-        return record.created_us
+    def _terms(self, ctx: Context, record: Service) -> Terms:
+        grace_s = record.grace(ctx.params.grace_stop_s)
+        return Terms(record.is_pullable, room.need_of(ctx, record), grace_s, record.created_us)
 
     def to(self, ctx: Context, record: Service, state: str, **changes: Any) -> Service:
         """Move a service to another state and tell people; an illegal step quarantines it."""
@@ -134,30 +118,26 @@ class Services(Attempts[Service]):
         """Have the container stopped, and killed after ``grace_s`` seconds."""
         key, owner = self._call(ctx, service)
         effect = StopContainer(key, owner, service.node, service.engine_id, grace_s)
-        self.send(ctx, service, S.STOPPING, effect)
+        self._send(ctx, service, S.STOPPING, effect)
 
     # ends of effects
 
-    @override
-    def settle(self, ctx: Context, record: Service, outcome: Outcome) -> None:
-        super().settle(ctx, record, outcome)
+    def _settle(self, ctx: Context, record: Service, outcome: Outcome) -> None:
+        super()._settle(ctx, record, outcome)
         unsure = ctx.tables.services[record.id]
         if unsure.is_unsure and unsure.state is S.STARTING:
             self.put(ctx, replace(unsure, late_us=ctx.now_us + LATE_US))
 
-    @override
-    def done(self, ctx: Context, record: Service, outcome: Done) -> None:
+    def _done(self, ctx: Context, record: Service, outcome: Done) -> None:
         if record.state is S.STOPPING:
             self.to(ctx, record, S.STOPPED, finished_us=ctx.now_us)
         else:
-            super().done(ctx, record, outcome)
+            super()._done(ctx, record, outcome)
 
-    @override
-    def running(self, ctx: Context, record: Service, **changes: Any) -> None:
+    def _running(self, ctx: Context, record: Service, **changes: Any) -> None:
         self.to(ctx, record, RUNNING, tries=0, exit_code=None, reason="", **changes)
 
-    @override
-    def refused(self, ctx: Context, record: Service, code: str, note: str) -> None:
+    def _refused(self, ctx: Context, record: Service, code: str, note: str) -> None:
         is_passing = code in ("no_image", "engine_error", "name_taken")
         is_passing = is_passing and record.tries < MAX_TRIES
         if record.state is S.STOPPING:
@@ -204,30 +184,28 @@ class Services(Attempts[Service]):
         )
         ctx.arm(retry_us, self.machine, record.id)
 
-    @override
     def unplace(self, ctx: Context, record: Service, reason: str) -> None:
+        """Take it off its node: its next incarnation is placed anew."""
         ledger.end_stay(ctx, self.stay_of(record))
         self.to(ctx, record, S.WAITING, reason=reason, **_next_turn(record))
 
     # listings
 
-    @override
     def on_listing(
         self, ctx: Context, record: Service, facts: ContainerFacts | None, started_us: int
     ) -> None:
+        """Take in what an engine shows of this incarnation, unless a migration has it."""
         if record.state is not S.MOVING:
             super().on_listing(ctx, record, facts, started_us)
 
-    @override
-    def absent(self, ctx: Context, record: Service) -> None:
+    def _absent(self, ctx: Context, record: Service) -> None:
         if record.state in (S.CREATING, S.CREATED, S.STARTING):
-            super().absent(ctx, record)
+            super()._absent(ctx, record)
         elif record.state not in (S.REMOVED, S.FAILED):
             ledger.end_stay(ctx, self.stay_of(record))
             self.to(ctx, record, S.REMOVED, reason=VANISHED)
 
-    @override
-    def unconfirmed(self, ctx: Context, record: Service, facts: ContainerFacts) -> None:
+    def _unconfirmed(self, ctx: Context, record: Service, facts: ContainerFacts) -> None:
         if ctx.now_us < record.retry_us:
             return
         service = replace(record, engine_id=facts.engine_id)
@@ -236,16 +214,14 @@ class Services(Attempts[Service]):
         else:
             self.start(ctx, service)
 
-    @override
-    def found_running(self, ctx: Context, record: Service, facts: ContainerFacts) -> None:
+    def _found_running(self, ctx: Context, record: Service, facts: ContainerFacts) -> None:
         if record.state in (S.STARTING, S.STOPPED, S.EXITED):
             began_us = facts.started_us or ctx.now_us
-            self.running(ctx, record, engine_id=facts.engine_id, started_us=began_us)
+            self._running(ctx, record, engine_id=facts.engine_id, started_us=began_us)
         elif record.state is S.STOPPING:
-            self.stop(ctx, record, self.grace_s(ctx, record))
+            self.stop(ctx, record, record.grace(ctx.params.grace_stop_s))
 
-    @override
-    def found_ended(self, ctx: Context, record: Service, facts: ContainerFacts) -> None:
+    def _found_ended(self, ctx: Context, record: Service, facts: ContainerFacts) -> None:
         finished_us = facts.finished_us or ctx.now_us
         if record.state is S.STOPPING:
             self.to(ctx, record, S.STOPPED, finished_us=finished_us)
@@ -257,8 +233,7 @@ class Services(Attempts[Service]):
 
     # what becomes of nodes
 
-    @override
-    def is_unsent(self, ctx: Context, record: Service) -> bool:
+    def _is_unsent(self, ctx: Context, record: Service) -> bool:
         return record.state is S.CREATING and not (record.effect or record.is_unsure)
 
     def on_connected(self, ctx: Context, node: str) -> None:
@@ -270,7 +245,7 @@ class Services(Attempts[Service]):
     def on_node_off(self, ctx: Context, node: str) -> None:
         """Find another place for what ran on a fenced node; one that was to stop has stopped."""
         self.unplace_unsent(ctx, node, f"node {node} is gone")
-        for service in self.standing(ctx, node):
+        for service in self._standing(ctx, node):
             if service.state is S.STOPPING:
                 self.to(ctx, service, S.STOPPED, finished_us=ctx.now_us)
             elif service.state in (S.CREATING, S.CREATED, S.STARTING, S.RUNNING):
