@@ -260,7 +260,7 @@ async def _serve(reader: NodeReader, interval_s: float, way: _Way, harvest: _Har
     for part in (controlling, running, renewing):
         part.add_done_callback(lambda _: stopping.set())
     where = ", ".join(listeners.addresses)
-    log.info("reads cgroups v%d every %g s, serves at %s", reader.cgroup_version, interval_s, where)
+    log.info("reads cgroups v%d every %g s, serves at %s", reader.groups.version, interval_s, where)
     notifier.ready(f"serves at {where}")
     try:
         await stopping.wait()

@@ -48,10 +48,10 @@ def from_listing(row: Document) -> ContainerFacts:
     """
     return ContainerFacts(
         engine_id=_id_of(row),
-        name=_own_name(words(row, "Names")),
-        image=text(row, "Image"),
-        state=text(row, "State"),
-        labels=_labels(row),
+        name=_own_name(words(row.get("Names"))),
+        image=text(row.get("Image")),
+        state=text(row.get("State")),
+        labels=_labels(row.get("Labels")),
     )
 
 
@@ -62,37 +62,36 @@ def from_inspect(document: Document) -> ContainerFacts:
     is left out, the reason is in ``error``. An engine can date the end of a very short run before
     its start (seen: 0.3 ms); the end is then the start. Raises EngineUnclear for what is none.
     """
-    state = part(document, "State")
-    word = text(state, "Status")
+    state, config = part(document.get("State")), part(document.get("Config"))
+    word = text(state.get("Status"))
     is_over = word in _EXITED
-    started_us = time_us(state, "StartedAt")
-    finished_us = time_us(state, "FinishedAt") if is_over else None
+    started_us = time_us(state.get("StartedAt"))
+    finished_us = time_us(state.get("FinishedAt")) if is_over else None
     if started_us is not None and finished_us is not None:
         finished_us = max(started_us, finished_us)
     return ContainerFacts(
         engine_id=_id_of(document),
-        name=text(document, "Name").lstrip("/"),
-        image=text(document, "Config", "Image"),
+        name=text(document.get("Name")).lstrip("/"),
+        image=text(config.get("Image")),
         state=word,
-        labels=_labels(document, "Config"),
+        labels=_labels(config.get("Labels")),
         exit_code=exit_code(document) if is_over else None,
         started_us=started_us,
         finished_us=finished_us,
         is_oom_killed=bool(state.get("OOMKilled")),
         health=text(state, "Health", "Status") or "none",
-        error=text(state, "Error"),
+        error=text(state.get("Error")),
         is_torn=_is_torn(document, state),
     )
 
 
 def _id_of(found: Document) -> str:
-    return text(found, "Id") or _unclear("Id")
+    return text(found.get("Id")) or _unclear("Id")
 
 
-def _labels(found: Document, *keys: str) -> dict[str, str]:
+def _labels(found: object) -> dict[str, str]:
     """Return the labels, which tell whose a container is: odd ones are not passed over."""
-    labels = at(found, *keys, "Labels")
-    return texts(labels) if labels is None or isinstance(labels, Mapping) else _unclear("Labels")
+    return texts(found) if found is None or isinstance(found, dict) else _unclear("Labels")
 
 
 def exit_code(document: Document) -> int:
@@ -135,7 +134,8 @@ def image_names(rows: Iterable[Document]) -> tuple[str, ...]:
     """Return every name by which ``GET /images/json`` knows an image: tags, digests, ids."""
     names: set[str] = set()
     for row in rows:
-        names.update((text(row, "Id"), *words(row, "RepoTags"), *words(row, "RepoDigests")))
+        names.update((text(row.get("Id")), *words(row.get("RepoTags"))))
+        names.update(words(row.get("RepoDigests")))
     return tuple(sorted(name for name in names if name and _NAMELESS not in name))
 
 

@@ -185,7 +185,7 @@ def squashed(saved: IO[bytes], base: int, known: int) -> Squashed:
 
 def manifest_of(whole: tarfile.TarFile) -> Document:
     """Return the description of the one image in a saved archive; raises EngineUnclear."""
-    rows = parts({"": json.load(member_of(whole, "manifest.json"))}, "")
+    rows = parts(json.load(member_of(whole, "manifest.json")))
     if not rows:
         raise EngineUnclear("the manifest of the saved image is empty")
     return rows[0]

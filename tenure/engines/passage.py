@@ -79,12 +79,11 @@ class Passage:
     async def _has_changes(self, engine_id: str, document: Document) -> bool:
         """Return whether files differ from the image's, mount points aside."""
         path = paths.container(engine_id, "/changes")
-        changes = {"": await self._source.read(path, timeout_s=60.0)}  # null where there are none
+        changes = await self._source.read(path, timeout_s=60.0)  # null where there are none
         mounts = [text(row, "Destination") for row in parts(document, "Mounts")]
         made = {str(path) for mount in (*mounts, INIT) for path in _upwards(mount)}
         return any(
-            row.get("Kind") == DELETED or text(row, "Path") not in made
-            for row in parts(changes, "")
+            row.get("Kind") == DELETED or text(row, "Path") not in made for row in parts(changes)
         )
 
     async def _transfer(self, effect: TransferState) -> Outcome:

@@ -210,7 +210,7 @@ class Transport:
         Raises EngineUnclear for what is no list of objects, and EngineError.
         """
         found = await self.read(path, params)
-        if not isinstance(found, list) or len(rows := parts({"": found}, "")) < len(found):
+        if not isinstance(found, list) or len(rows := parts(found)) < len(found):
             raise EngineUnclear(f"{path}: the answer is not a list of objects")
         return rows
 

@@ -1,4 +1,8 @@
-"""Reading JSON that somebody else wrote: what has not the shape that is asked for is not there."""
+"""Reading JSON that somebody else wrote: what has not the shape that is asked for is not there.
+
+Without keys each function judges the value itself, which takes half the time: for what is read by
+the thousand.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ WRAPPED = 1 << 62
 def at(found: object, *keys: str) -> object:
     """Return what stands below ``keys``, None where there is no such place."""
     for key in keys:
-        if not isinstance(found, Mapping):
+        if not isinstance(found, dict):
             return None
         found = found.get(key)
     return found
@@ -25,25 +29,25 @@ def at(found: object, *keys: str) -> object:
 
 def part(found: object, *keys: str) -> Document:
     """Return the object below ``keys``, an empty one for anything else."""
-    value = at(found, *keys)
-    return value if isinstance(value, Mapping) else {}
+    value = at(found, *keys) if keys else found
+    return value if isinstance(value, dict) else {}
 
 
 def parts(found: object, *keys: str) -> list[Document]:
     """Return the objects in the list below ``keys``; none for anything else."""
-    value = at(found, *keys)
-    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+    value = at(found, *keys) if keys else found
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def words(found: object, *keys: str) -> list[str]:
     """Return the texts in the list below ``keys``; none for anything else."""
-    value = at(found, *keys)
+    value = at(found, *keys) if keys else found
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
 def text(found: object, *keys: str) -> str:
     """Return the text below ``keys``, "" for anything else."""
-    value = at(found, *keys)
+    value = at(found, *keys) if keys else found
     return value if isinstance(value, str) else ""
 
 
@@ -54,7 +58,7 @@ def texts(found: object, *keys: str) -> dict[str, str]:
 
 def count(found: object, *keys: str) -> int | None:
     """Return the whole number from 0 below ``keys``; None for anything else, and for WRAPPED."""
-    value = at(found, *keys)
+    value = at(found, *keys) if keys else found
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 0 <= value < WRAPPED else None
@@ -66,7 +70,7 @@ def time_us(found: object, *keys: str) -> int | None:
     Also for Go's zero time, that of the year 1.
     """
     try:
-        moment = datetime.fromisoformat(text(found, *keys))
+        moment = datetime.fromisoformat(text(at(found, *keys)))
     except ValueError:
         return None
     if moment.tzinfo is None or moment < _EPOCH:

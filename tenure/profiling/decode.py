@@ -24,12 +24,13 @@ def decode_stats(raw: Document) -> Reading | None:
     """
     at_us = time_us(raw, "read")
     cpu_ns = count(raw, "cpu_stats", "cpu_usage", "total_usage")
-    usage = count(raw, "memory_stats", "usage")
+    memory = part(raw.get("memory_stats"))
+    usage = count(memory.get("usage"))
     if not at_us or cpu_ns is None or usage is None or usage > MOST:
         return None
-    pages = part(raw, "memory_stats", "stats")
+    pages = part(memory.get("stats"))
     is_v1 = "total_inactive_file" in pages
-    inactive = count(pages, "total_inactive_file" if is_v1 else "inactive_file") or 0
+    inactive = count(pages.get("total_inactive_file" if is_v1 else "inactive_file")) or 0
     return Reading(
         at_us,
         cpu_ns,
@@ -82,9 +83,9 @@ def _disk_bytes(raw: Document, *, is_v1: bool) -> int | None:
     rule was set once anywhere), under v2 that nothing was read or written yet.
     """
     amounts = [
-        count(row, "value") or 0
+        count(row.get("value")) or 0
         for row in parts(raw, "blkio_stats", "io_service_bytes_recursive")
-        if text(row, "op").lower() in ("read", "write")
+        if text(row.get("op")).lower() in ("read", "write")
     ]
     if not amounts:
         return None if is_v1 else 0
@@ -93,9 +94,10 @@ def _disk_bytes(raw: Document, *, is_v1: bool) -> int | None:
 
 def _net_bytes(raw: Document, *counters: str) -> int | None:
     """Return the sum of ``counters`` over all interfaces; None on the host's network."""
-    if not (cards := part(raw, "networks").values()):
+    if not (cards := part(raw.get("networks"))):
         return None
-    return sum(count(card, counter) or 0 for card in cards for counter in counters)
+    read = (part(card).get(counter) for card in cards.values() for counter in counters)
+    return sum(count(value) or 0 for value in read)
 
 
 def _ceil(amount: int, per: int) -> int:

@@ -101,10 +101,11 @@ def _reading(raw: object) -> NodeReading:
 
 
 def _counted(raw: object) -> Reading | None:
-    at_us, cpu_ns, memory_bytes = (count(raw, name) for name in _NEEDED)
+    row = part(raw)
+    at_us, cpu_ns, memory_bytes = [count(row.get(name)) for name in _NEEDED]
     if at_us is None or cpu_ns is None or memory_bytes is None or memory_bytes > MOST_BYTES:
         return None
-    rest = {name: count(raw, name) for name in _OPTIONAL}
+    rest = {name: count(row.get(name)) for name in _OPTIONAL}
     return Reading(at_us, cpu_ns, memory_bytes, **rest, source="agent")
 
 

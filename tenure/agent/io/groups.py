@@ -34,37 +34,31 @@ class _Used(NamedTuple):
 
 
 class Groups:
-    """Reads one node's cgroups, those below ``node_cgroup``; make it with ``open_groups``."""
+    """Reads one node's cgroups, those below ``node_cgroup``; make it with ``open_groups``.
+
+    ``folders`` is the root of each controller's tree; ``node`` the group that is the node, without
+    a leading slash, "" for the machine.
+    """
 
     def __init__(self, version: int, folders: dict[str, str], node_cgroup: str) -> None:
         self.version = version
-        self._folders = folders
-        self._node = node_cgroup.strip("/")
+        self.folders = folders
+        self.node = node_cgroup.strip("/")
         self._files = KeptFiles()
         self._blkio_file = ""
         if version == 1:
             self._blkio_bytes("")  # the root knows which file counts
 
     @property
-    def folders(self) -> dict[str, str]:
-        """Return the root of each controller's tree."""
-        return self._folders
-
-    @property
-    def node(self) -> str:
-        """Return the group that is the node, without a leading slash; "" for the machine."""
-        return self._node
-
-    @property
     def is_whole_machine(self) -> bool:
         """Whether the node is all of the machine."""
-        return not self._node
+        return not self.node
 
     def containers(self) -> dict[str, str]:
         """Return the cgroup of each container, by the container's id."""
-        base = self._folders["memory"]
+        base = self.folders["memory"]
         found: dict[str, str] = {}
-        todo = [(self._node, 0)]
+        todo = [(self.node, 0)]
         seen = 0
         while todo and seen < MAX_FOLDERS:
             group, depth = todo.pop()
@@ -98,7 +92,7 @@ class Groups:
 
     def total(self) -> Reading | None:
         """Return what the node's group has used; the root of a tree has no such counters."""
-        return None if self.is_whole_machine else self.reading(self._node)
+        return None if self.is_whole_machine else self.reading(self.node)
 
     def end_round(self) -> None:
         """Let go of the files of groups that were not read since the last call."""
@@ -111,19 +105,19 @@ class Groups:
     def capacity(self) -> Resources:
         """Return the bounds of the node's group; 0 where it has none."""
         if self.version == 2:
-            cpu_m = counters.quota_m(self._read("cpu", self._node, "cpu.max"))
-            memory = counters.limit_bytes(self._read("memory", self._node, "memory.max"))
+            cpu_m = counters.quota_m(self._read("cpu", self.node, "cpu.max"))
+            memory = counters.limit_bytes(self._read("memory", self.node, "memory.max"))
         else:
-            quota = counters.number(self._read("cpu", self._node, "cpu.cfs_quota_us"))
-            period = counters.number(self._read("cpu", self._node, "cpu.cfs_period_us"))
+            quota = counters.number(self._read("cpu", self.node, "cpu.cfs_quota_us"))
+            period = counters.number(self._read("cpu", self.node, "cpu.cfs_period_us"))
             cpu_m = counters.share_m(quota, period)
-            text = self._read("memory", self._node, "memory.limit_in_bytes")
+            text = self._read("memory", self.node, "memory.limit_in_bytes")
             memory = counters.limit_bytes(text)
         return Resources(cpu_m or 0, memory or 0)
 
     def first_process(self, group: str) -> int | None:
         """Return a process of the group, or of one right below it; None where it has none."""
-        base = f"{self._folders['memory']}/{group}"
+        base = f"{self.folders['memory']}/{group}"
         if (pid := _process_in(base)) is not None:
             return pid
         inner = (_process_in(f"{base}/{name}") for name in folders_in(base))
@@ -161,7 +155,7 @@ class Groups:
         return None
 
     def _read(self, controller: str, group: str, name: str) -> bytes | None:
-        folder = self._folders.get(controller)
+        folder = self.folders.get(controller)
         return None if folder is None else self._files.read(f"{folder}/{group}/{name}")
 
 

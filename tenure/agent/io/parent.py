@@ -26,37 +26,30 @@ _STARTED_WORD = 19  # of /proc/PID/stat after the name, which is in brackets
 
 
 class Parent:
-    """One node's harvest: made beside the reader of its cgroups, used by one thread alone."""
+    """One node's harvest: made beside the reader of its cgroups, used by one thread alone.
+
+    ``group`` is the path of the parent below the root of cgroups, ``proc`` the node's ``/proc``.
+    """
 
     def __init__(self, root: Path, groups: Groups) -> None:
         self.version = groups.version
         self._folders = groups.folders
         self._node = groups.node
-        self._proc = below(root, "/proc")
+        self.proc = below(root, "/proc")
         self._pressure = (
-            f"{self._proc}/pressure/memory"
+            f"{self.proc}/pressure/memory"
             if not self._node
             else f"{below(root, CGROUPS)}/{self._node}/memory.pressure"
         )
         self._files = KeptFiles()
         self._releaser = Releaser()
         self._started: dict[tuple[str, int], int] = {}
-        self._group = self._find()
-
-    @property
-    def group(self) -> str:
-        """Return the parent's path below the root of cgroups."""
-        return self._group
+        self.group = self._find()
 
     @property
     def memory_folder(self) -> str:
         """Return the parent's folder in the tree that accounts memory."""
-        return self._path("memory", self._group, "")
-
-    @property
-    def proc(self) -> str:
-        """Return where the node's ``/proc`` is."""
-        return self._proc
+        return self._path("memory", self.group, "")
 
     def prepare(self) -> list[str]:
         """Make the parent where it is absent, with the least weight; returns what failed.
@@ -65,11 +58,11 @@ class Parent:
         the systemd driver the engine makes it; its slice lies in another one, which holds nothing
         else and gets the least weight too.
         """
-        self._group = self._find()
+        self.group = self._find()
         faults = list(self._make())
-        levels = [self._group]
-        if self._group.endswith(HARVEST_SLICE_PATH):
-            levels.append(os.path.dirname(self._group))
+        levels = [self.group]
+        if self.group.endswith(HARVEST_SLICE_PATH):
+            levels.append(os.path.dirname(self.group))
         name, least = _LEAST[self.version]
         for level in levels:
             path = self._path("cpu", level, name)
@@ -85,10 +78,10 @@ class Parent:
         # tasks before sums: what ends in between counts neither as dying nor as used
         tasks = tuple(self._tasks(with_cpu=with_cpu)) if with_tasks else ()
         at_us = time.monotonic_ns() // 1000
-        harvest_ns = self._cpu_ns(self._group)
+        harvest_ns = self._cpu_ns(self.group)
         node_ns = self._cpu_ns(self._node) if self._node or self.version == 1 else self._host_ns()
-        has_parent = os.path.isdir(self._path("memory", self._group, ""))
-        held = self._memory(self._group)
+        has_parent = os.path.isdir(self._path("memory", self.group, ""))
+        held = self._memory(self.group)
         return Counters(
             at_us,
             machine,
@@ -107,20 +100,20 @@ class Parent:
         """Hold all tasks together to thousandths of a core; returns what failed."""
         quota_us = quota_m * CFS_PERIOD_US // 1000
         if self.version == 2:
-            return self._write(self._path("cpu", self._group, "cpu.max"), f"{quota_us} 100000")
-        return self._write(self._path("cpu", self._group, "cpu.cfs_quota_us"), str(quota_us))
+            return self._write(self._path("cpu", self.group, "cpu.max"), f"{quota_us} 100000")
+        return self._write(self._path("cpu", self.group, "cpu.cfs_quota_us"), str(quota_us))
 
     def set_soft(self, soft_bytes: int) -> list[str]:
         """Ask the kernel to take memory above ``soft_bytes`` back; returns what failed."""
         name = "memory.high" if self.version == 2 else "memory.soft_limit_in_bytes"
-        return self._write(self._path("memory", self._group, name), str(soft_bytes))
+        return self._write(self._path("memory", self.group, name), str(soft_bytes))
 
     def kill(self, key: str) -> list[str]:
         """End every process of a task at once; returns what failed. One that is gone is ended.
 
         Their memory is taken back in the agent's time (``release``): the quota stays as it is.
         """
-        group = f"{self._group}/{key}"
+        group = f"{self.group}/{key}"
         if self.version == 2:
             path = self._path("memory", group, "cgroup.kill")
             if os.path.exists(path) and self._is_ended_by(path, group):
@@ -177,12 +170,12 @@ class Parent:
         return None if usage_us is None else usage_us * 1000
 
     def _host_ns(self) -> int | None:
-        return counters.cpu_ns(self._files.read(f"{self._proc}/stat"), TICKS_PER_S)
+        return counters.cpu_ns(self._files.read(f"{self.proc}/stat"), TICKS_PER_S)
 
     def _node_memory(self) -> int | None:
         if self._node:
             return self._memory(self._node)
-        found = counters.memory(self._files.read(f"{self._proc}/meminfo"))
+        found = counters.memory(self._files.read(f"{self.proc}/meminfo"))
         return None if found is None else found.used_bytes
 
     def _memory(self, group: str) -> int | None:
@@ -207,24 +200,22 @@ class Parent:
 
     def _quota_m(self) -> int | None:
         if self.version == 2:
-            return counters.quota_m(self._files.read(self._path("cpu", self._group, "cpu.max")))
-        quota = counters.number(
-            self._files.read(self._path("cpu", self._group, "cpu.cfs_quota_us"))
-        )
+            return counters.quota_m(self._files.read(self._path("cpu", self.group, "cpu.max")))
+        quota = counters.number(self._files.read(self._path("cpu", self.group, "cpu.cfs_quota_us")))
         period = counters.number(
-            self._files.read(self._path("cpu", self._group, "cpu.cfs_period_us"))
+            self._files.read(self._path("cpu", self.group, "cpu.cfs_period_us"))
         )
         return counters.share_m(quota, period)
 
     def _soft_bytes(self) -> int | None:
         name = "memory.high" if self.version == 2 else "memory.soft_limit_in_bytes"
-        return counters.limit_bytes(self._files.read(self._path("memory", self._group, name)))
+        return counters.limit_bytes(self._files.read(self._path("memory", self.group, name)))
 
     def _tasks(self, *, with_cpu: bool) -> Iterator[TaskCounters]:
-        base = self._path("memory", self._group, "")
+        base = self._path("memory", self.group, "")
         known = {}
         for name in folders_in(base)[:MAX_TASKS]:
-            group = f"{self._group}/{name}"
+            group = f"{self.group}/{name}"
             try:
                 mark = (name, os.stat(f"{base}/{name}").st_ino)
             except OSError:
@@ -243,7 +234,7 @@ class Parent:
         return min((ticks for ticks in found if ticks is not None), default=None)
 
     def _start_of(self, pid: int) -> int | None:
-        text = read(f"{self._proc}/{pid}/stat") or b""
+        text = read(f"{self.proc}/{pid}/stat") or b""
         words = text.rpartition(b")")[2].split()
         return counters.number(words[_STARTED_WORD]) if len(words) > _STARTED_WORD else None
 
@@ -264,11 +255,11 @@ class Parent:
             if (folder := self._folders.get(controller)) is None:
                 continue
             try:
-                os.makedirs(f"{folder}/{self._group}", exist_ok=True)
+                os.makedirs(f"{folder}/{self.group}", exist_ok=True)
             except OSError as error:
-                yield f"{folder}/{self._group}: {error.strerror}"
+                yield f"{folder}/{self.group}: {error.strerror}"
         if self.version == 2:  # what its own files need is asked for in the group above
-            above = self._path("cpu", os.path.dirname(self._group), "cgroup.subtree_control")
+            above = self._path("cpu", os.path.dirname(self.group), "cgroup.subtree_control")
             if not {b"cpu", b"memory"} <= set((read(above) or b"").split()):
                 yield from self._write(above, "+cpu +memory")
 

@@ -13,26 +13,16 @@ from tenure.profiling.sample import NodeReading, Reading
 
 
 class NodeReader:
-    """Reads the node below ``root``; blocks for some 0.1 ms a container."""
+    """Reads the node below ``root``, in ``groups``; blocks for some 0.1 ms a container."""
 
     def __init__(self, root: Path, node_cgroup: str = "/") -> None:
         """Raises InvalidInput where there are no cgroups to read, Unavailable without its own."""
-        self._groups: Groups = open_groups(root, node_cgroup)
+        self.groups: Groups = open_groups(root, node_cgroup)
         self._host = Host(root)
         self._rapl = Rapl(root)
         self._parents = tuple(f"{path}/" for path in group_paths(node_cgroup))
         self._seq = 0
         self._pids: dict[str, int] = {}
-
-    @property
-    def cgroup_version(self) -> int:
-        """Return 1 or 2."""
-        return self._groups.version
-
-    @property
-    def groups(self) -> Groups:
-        """Return the cgroups that are read."""
-        return self._groups
 
     def read(self) -> NodeReading:
         """Return the counters of now. What cannot be read is left out; nothing is raised."""
@@ -42,39 +32,36 @@ class NodeReader:
         groups = set()
         containers = {}
         tasks = set()
-        for key, group in self._groups.containers().items():
+        for key, group in self.groups.containers().items():
             groups.add(group)
-            if (found := self._container(group)) is not None:
+            if (found := self.groups.reading(group, self._network(group))) is not None:
                 containers[key] = found
                 if group.startswith(self._parents):
                     tasks.add(key)
-        whole = self._groups.is_whole_machine
+        whole = self.groups.is_whole_machine
         reading = NodeReading(
             self._seq,
             now_us,
             containers,
-            self._host.total() if whole else self._groups.total(),
+            self._host.total() if whole else self.groups.total(),
             # a meter counts the machine: as the energy of each of its parts it would count twice
             self._rapl.read() if whole else None,
             self.capacity(),
             *self._lent(tasks),
         )
-        self._groups.end_round()
+        self.groups.end_round()
         self._pids = {group: pid for group, pid in self._pids.items() if group in groups}
         return reading
 
     def _lent(self, tasks: set[str]) -> tuple[Reading | None, frozenset[str]]:
         """Return what harvest tasks used in all, and those that are there; None, with none ever."""
-        found = (self._groups.reading(parent.rstrip("/")) for parent in self._parents)
+        found = (self.groups.reading(parent.rstrip("/")) for parent in self._parents)
         lent = next((reading for reading in found if reading is not None), None)
         return lent, frozenset(tasks if lent is not None else ())
 
     def close(self) -> None:
         """Close the files that are kept open from one reading to the next."""
-        self._groups.close()
-
-    def _container(self, group: str) -> Reading | None:
-        return self._groups.reading(group, self._network(group))
+        self.groups.close()
 
     def _network(self, group: str) -> tuple[int, int] | None:
         """Return bytes received and sent; None on the node's network, or without a process.
@@ -84,7 +71,7 @@ class NodeReader:
         pid = self._pids.get(group)
         if pid is None or not self._host.is_there(pid):
             self._pids.pop(group, None)
-            pid = self._groups.first_process(group)
+            pid = self.groups.first_process(group)
             if pid is None:
                 return None
             self._pids[group] = pid
@@ -93,9 +80,9 @@ class NodeReader:
     def capacity(self) -> Resources:
         """Return the node's cores and memory: the machine's, within the bounds of its cgroup."""
         machine = self._host.capacity()
-        if self._groups.is_whole_machine:
+        if self.groups.is_whole_machine:
             return machine
-        pairs = zip(self._groups.capacity().values(), machine.values(), strict=True)
+        pairs = zip(self.groups.capacity().values(), machine.values(), strict=True)
         return Resources(
             *(min(bound, most) if bound and most else bound or most for bound, most in pairs)
         )

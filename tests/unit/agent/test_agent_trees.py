@@ -34,7 +34,7 @@ def test_containers_are_found_and_read(tmp_path: Path, name: str) -> None:
     reading = reader.read()
     assert set(reading.containers) == {A, B}
     assert {replace(row, at_us=0) for row in reading.containers.values()} == {USED}
-    assert f"v{reader.cgroup_version}" == name[:2]
+    assert f"v{reader.groups.version}" == name[:2]
     assert reading.capacity == Resources(2000, 16_000_000 << 10)
     total = reading.total
     assert total is not None
