@@ -70,7 +70,7 @@ class Engine:
     async def facts(self) -> EngineFacts:
         """Return identity, whole capacity and images."""
         document = await self._transport.document("/info")
-        return decode.engine_facts(document or {}, self._transport.api_version, await self.images())
+        return decode.engine_facts(document, self._transport.api_version, await self.images())
 
     async def listing(self, *, is_fresh: bool = False) -> tuple[ContainerFacts, ...]:
         """Return all containers; ours with times, exit codes and health.

@@ -163,7 +163,7 @@ async def inspect(transport: Transport, image: str) -> Document | None:
         path = paths.image(image)
     except EngineAnswer:
         return None
-    return await transport.document(path)
+    return await transport.find(path)
 
 
 def kept_over(document: Document) -> int:

@@ -39,7 +39,7 @@ class Lister:
             path = paths.container(ref, "/json")
         except EngineAnswer:
             return None
-        return await self._transport.document(path)
+        return await self._transport.find(path)
 
     async def inspect(self, ref: str) -> ContainerFacts | None:
         """Return a container as it is now and remember it; None if there is none.

@@ -16,7 +16,6 @@ from urllib.parse import quote
 from tenure.engines import leftovers, paths
 from tenure.engines.errors import (
     HTTP_CONFLICT,
-    HTTP_NOT_FOUND,
     EngineAnswer,
     made_id,
 )
@@ -142,10 +141,7 @@ async def _window(transport: Transport, document: Document, owner: str) -> Async
 
 async def _container(transport: Transport, engine_id: str) -> Document:
     """Return Docker's document of a container; raise EngineAnswer 404 if there is none."""
-    found = await transport.document(paths.container(engine_id, "/json"))
-    if found is None:
-        raise EngineAnswer(HTTP_NOT_FOUND, f"no container {engine_id}")
-    return found
+    return await transport.document(paths.container(engine_id, "/json"))
 
 
 def _upwards(path: str) -> list[PurePosixPath]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tenure.engines import paths
-from tenure.engines.errors import EngineUnreachable
+from tenure.engines.errors import HTTP_BAD_REQUEST, EngineUnreachable
 from tenure.engines.files import Piece, read_piece, require_unchanged
 from tenure.engines.helper import NO_FOLDER, Helpers, Mount
 from tenure.engines.outcomes import outcome_of
@@ -141,7 +141,7 @@ class TierWork:
 
         ``origin`` is the engine that a block is copied from, if that is another.
         """
-        return await outcome_of(self._attempt(effect, origin), {})
+        return await outcome_of(self._attempt(effect, origin), {HTTP_BAD_REQUEST: NO_FOLDER})
 
     async def _attempt(self, effect: TierEffect, origin: TierWork | None) -> Outcome:
         match effect:

@@ -40,7 +40,7 @@ from tenure.engines.errors import (
     translated,
 )
 from tenure.engines.tunnel import Tunnel
-from tenure.model.document import Document, parts
+from tenure.model.document import Document, Json, parts
 from tenure.model.errors import EngineError, EngineUnclear, InvalidInput
 
 SHORT_CALLS = 8
@@ -189,20 +189,24 @@ class Transport:
         except TimeoutError as error:
             raise EngineUnclear(f"{path}: no answer in {limit_s:g} s") from error
 
-    async def document(self, path: str) -> dict[str, object] | None:
-        """Return the object that a GET gives, None where there is no such thing (404).
+    async def document(self, path: str) -> Json:
+        """Return the object that a GET gives.
 
-        Raises EngineUnclear for what is no object, and EngineError.
+        Raises EngineUnclear for what is no object, EngineAnswer 404 where there is none.
         """
+        found = await self.read(path)
+        if not isinstance(found, dict):
+            raise EngineUnclear(f"{path}: the answer is not an object")
+        return found
+
+    async def find(self, path: str) -> Json | None:
+        """Do as ``document``, and return None where there is no such thing."""
         try:
-            found = await self.read(path)
+            return await self.document(path)
         except EngineAnswer as answer:
             if answer.status == HTTP_NOT_FOUND:
                 return None
             raise
-        if not isinstance(found, dict):
-            raise EngineUnclear(f"{path}: the answer is not an object")
-        return found
 
     async def rows(self, path: str, params: Mapping[str, str] | None = None) -> list[Document]:
         """Return the objects of the list that a GET gives.

@@ -64,7 +64,7 @@ class Volumes:
     async def _make(self, name: str, owner: str) -> None:
         path = f"/volumes/{quote(name, safe='')}"
         made = await self._source.document(path)
-        there = await self._target.document(path)
+        there = await self._target.find(path)
         if there is not None:
             if texts(there, "Labels").get(LABEL_VOLUME) != owner:
                 told = f"the target has a volume {name} already; remove it there if it is not used"
