@@ -82,6 +82,8 @@ CONTAINER_TRANSITIONS: dict[ContainerState, tuple[ContainerState, ...]] = {
     ContainerState.FAILED: (ContainerState.REMOVED,),
     ContainerState.REMOVED: (),
 }
+#: A service in these has no container that is wanted.
+CONTAINER_OVER = frozenset((ContainerState.REMOVED, ContainerState.FAILED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,11 @@ class Service:
     @property
     def attempt(self) -> int:
         return self.incarnation
+
+    @property
+    def place(self) -> str:
+        """Return the node on which it takes room, "" for none."""
+        return "" if self.state in CONTAINER_OVER else self.node
 
     @property
     def container_name(self) -> str:

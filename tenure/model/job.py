@@ -245,3 +245,8 @@ class Executor:
     @property
     def is_over(self) -> bool:
         return self.state in EXECUTOR_OVER
+
+    @property
+    def place(self) -> str:
+        """Return the node on which it takes room, "" for none."""
+        return "" if self.is_over else self.node

@@ -76,6 +76,12 @@ R = TypeVar("R", Executor, Task, Service)
 W = TypeVar("W", Executor, Task)
 
 
+def record_of(ctx: Context, owner: str) -> Executor | Task | Service | None:
+    """Return the record that owns copies: by executor or task key, or container id."""
+    tables = ctx.tables
+    return tables.executors.get(owner) or tables.tasks.get(owner) or tables.services.get(owner)
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What an attempt may have and take.

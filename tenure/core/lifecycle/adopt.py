@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from tenure.core.attempts import spark_bodies
+from tenure.core.attempts.attempt import record_of
 from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.attempts.tasks import TASKS
 from tenure.core.blocks import pins
@@ -23,10 +24,10 @@ from tenure.core.services.migration import eligibility, move_records
 from tenure.core.services.migration.admission import Arming
 from tenure.core.services.migration.steps import is_committed
 from tenure.core.services.services import LATE_US, SERVICES
-from tenure.core.state.context import GONE_SERVICE, UNPLACED_SERVICE, Context
+from tenure.core.state.context import UNPLACED_SERVICE, Context
 from tenure.core.state.owned import Owned
 from tenure.model.batch import TaskState
-from tenure.model.container import ContainerState, Migration, Service, Step
+from tenure.model.container import CONTAINER_OVER, ContainerState, Migration, Service, Step
 from tenure.model.effects import SetRestartPolicy
 from tenure.model.facts import ContainerFacts
 from tenure.model.job import Executor, ExecutorState, Job, JobState
@@ -76,16 +77,14 @@ def all_copies(ctx: Context) -> dict[str, int]:
     for move in ctx.open_moves():
         _close(ctx, move)
     for service in list(ctx.tables.services.values()):
-        if service.state not in GONE_SERVICE and not service.is_removing:
+        if service.state not in CONTAINER_OVER and not service.is_removing:
             tally[_service(ctx, service, seen.get(service.id, []))] += 1
     for key in sorted(ctx.index.open_jobs):
         job = ctx.tables.jobs[key]
         if not job.is_ending:
             tally.update(_job(ctx, job, seen))  # += would drop the zeros
     _tasks(ctx, seen)
-    tables = ctx.tables
-    known = (tables.executors, tables.services, tables.tasks)
-    tally["unknown"] = sum(not any(owner in table for table in known) for owner in seen)
+    tally["unknown"] = sum(record_of(ctx, owner) is None for owner in seen)
     return dict(tally)
 
 

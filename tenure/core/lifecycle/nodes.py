@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenure.core.attempts import tombstones
+from tenure.core.attempts.attempt import record_of
 from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.attempts.tasks import TASKS
 from tenure.core.attempts.tombstones import is_reachable
@@ -19,8 +20,7 @@ from tenure.core.nodes import off_vetoes, power
 from tenure.core.nodes.off_vetoes import Asks
 from tenure.core.services.migration import migrations
 from tenure.core.services.services import SERVICES
-from tenure.core.state.context import GONE_SERVICE, Context
-from tenure.model.batch import TASK_OVER
+from tenure.core.state.context import Context
 from tenure.model.container import Tombstone
 from tenure.model.events import (
     Configured,
@@ -225,7 +225,7 @@ def listed(ctx: Context, event: NodeListed) -> None:
     ours = [c for c in event.containers if is_ours(ctx, c)]
     copies = {copy_of(c): c for c in ours}
     # a container of ours that no record knows is as good as foreign: its node is not empty
-    foreign = _foreign(event, [c for copy, c in copies.items() if is_known(ctx, copy[0])])
+    foreign = _foreign(event, [c for copy, c in copies.items() if record_of(ctx, copy[0])])
     if ctx.meta.is_restoring:
         restore.note(ctx, event.node, copies)
         _update(ctx, event, foreign)
@@ -301,8 +301,7 @@ def _engine_ids(ctx: Context, owner: str) -> set[str]:
     move = ctx.move_of(owner)
     if move is not None:
         found |= {move.source_id, move.target_id}
-    tables = ctx.tables
-    record = tables.executors.get(owner) or tables.services.get(owner) or tables.tasks.get(owner)
+    record = record_of(ctx, owner)
     return found if record is None else found | {record.engine_id}
 
 
@@ -349,7 +348,7 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
         if copy in condemned or _is_wanted(ctx, node, copy):
             continue
         owner, turn = copy
-        if not is_known(ctx, owner):
+        if record_of(ctx, owner) is None:
             unknown.add(facts.engine_id)
             if facts.engine_id not in known:
                 ctx.publish("container.orphan", facts.engine_id, node=node, name=facts.name)
@@ -368,29 +367,15 @@ def _orphans(ctx: Context, node: str, copies: dict[Copy, ContainerFacts]) -> Non
     ctx.learned.orphans[node] = frozenset(unknown)
 
 
-def is_known(ctx: Context, owner: str) -> bool:
-    """Whether a record speaks of this executor or task key, or container id."""
-    tables = ctx.tables
-    return owner in tables.executors or owner in tables.services or owner in tables.tasks
-
-
 def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:
     owner, turn = copy
-    executor = ctx.tables.executors.get(owner)
-    if executor is not None:
-        # one whose create is under way elsewhere or here is wanted where it was placed
-        return executor.attempt == turn and executor.node == node and not executor.is_over
-    task = ctx.tables.tasks.get(owner)
-    if task is not None:
-        return (task.node, task.attempt) == (node, turn) and task.state not in TASK_OVER
     move = ctx.move_of(owner)
     if move is not None:
         wanted = {(move.source, move.source_incarnation), (move.target, move.incarnation)}
         return (node, turn) in wanted
-    service = ctx.tables.services.get(owner)
-    if service is None or service.state in GONE_SERVICE:
-        return False
-    return (service.node, service.incarnation) == (node, turn)
+    # one whose create is under way elsewhere or here is wanted where it was placed
+    record = record_of(ctx, owner)
+    return record is not None and (record.place, record.attempt) == (node, turn)
 
 
 def ready(ctx: Context, name: str) -> None:

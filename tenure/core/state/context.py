@@ -26,7 +26,7 @@ from tenure.model.drain import Drain
 from tenure.model.effects import DURABLE_KINDS, Effect, Reply
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import Command
-from tenure.model.job import EXECUTOR_OVER, Executor, ExecutorState, Job, JobState
+from tenure.model.job import Executor, ExecutorState, Job, JobState
 from tenure.model.ledger import Interval, Stay
 from tenure.model.locality import Localizer
 from tenure.model.node import Node
@@ -35,7 +35,6 @@ from tenure.model.plan import Run
 
 UNDER_WAY = frozenset((JobState.STARTING, JobState.RUNNING))
 UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
-GONE_SERVICE = frozenset((ContainerState.REMOVED, ContainerState.FAILED))
 
 
 S = TypeVar("S", bound=Owned)
@@ -238,10 +237,9 @@ class Context:
     def put_executor(self, executor: Executor) -> Executor:
         """Store an executor; over means that it takes no room (its tombstone may)."""
         old = self.tables.executors.get(executor.key)
-        was = old.node if old and old.state not in EXECUTOR_OVER else ""
-        now = executor.node if executor.state not in EXECUTOR_OVER else ""
-        shift(self.index.executors, was, now, executor.key)
-        self.forget_loads(was, now)
+        was = old.place if old else ""
+        shift(self.index.executors, was, executor.place, executor.key)
+        self.forget_loads(was, executor.place)
         self.index.of_job.setdefault(executor.job, set()).add(executor.key)
         self._index_homeless(executor)
         self.notices.jobs.add(executor.job)
@@ -257,10 +255,9 @@ class Context:
     def put_service(self, service: Service) -> Service:
         """Store a service."""
         old = self.tables.services.get(service.id)
-        was = old.node if old and old.state not in GONE_SERVICE else ""
-        now = service.node if service.state not in GONE_SERVICE else ""
-        shift(self.index.services, was, now, service.id)
-        self.forget_loads(was, now, old.node if old else "")
+        was = old.place if old else ""
+        shift(self.index.services, was, service.place, service.id)
+        self.forget_loads(was, service.place, old.node if old else "")
         if service.state in UNPLACED_SERVICE:
             self.index.unplaced.add(service.id)
         else:
@@ -452,13 +449,11 @@ class Context:
     def _index_work(self) -> None:
         tables = self.tables
         for executor in tables.executors.values():
-            if executor.state not in EXECUTOR_OVER:
-                shift(self.index.executors, "", executor.node, executor.key)
+            shift(self.index.executors, "", executor.place, executor.key)
             self.index.of_job.setdefault(executor.job, set()).add(executor.key)
             self._index_homeless(executor)
         for service in tables.services.values():
-            if service.state not in GONE_SERVICE:
-                shift(self.index.services, "", service.node, service.id)
+            shift(self.index.services, "", service.place, service.id)
             if service.state is not ContainerState.REMOVED:
                 self.index.names[service.name] = service.id
             if service.state in UNPLACED_SERVICE:
