@@ -10,7 +10,7 @@ from http import HTTPStatus
 from aiohttp import web
 
 from tenure.agent.io.actions import ActionJournal
-from tenure.agent.io.controller import Controller, Status, status_of
+from tenure.agent.io.controller import Controller, Status
 from tenure.agent.io.orders import Order, Orders
 from tenure.agent.io.problem import invalid, problem, seq_in
 from tenure.model.errors import TenureError
@@ -38,7 +38,7 @@ class Control:
     @property
     def status(self) -> Status:
         """Return how the controller is, as JSON data."""
-        return status_of(self._controller, self._orders, self._parent)
+        return self._controller.status(self._parent)
 
     async def _actions(self, request: web.Request) -> web.Response:
         after = seq_in(request)

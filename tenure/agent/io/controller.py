@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
 from tenure.agent.gauges import Counters, observe
@@ -21,7 +21,7 @@ from tenure.agent.io.oom import OomWatch
 from tenure.agent.io.orders import Orders
 from tenure.agent.io.parent import Parent
 from tenure.agent.io.priority import Priority, hurry, lock_memory
-from tenure.agent.lateness import BOUNDS_US, Lateness, LatenessView, next_due_us
+from tenure.agent.lateness import BOUNDS_US, Lateness, next_due_us
 from tenure.agent.layout import container_of
 from tenure.model.harvest import HarvestAction
 from tenure.model.qos import QosParams
@@ -47,21 +47,45 @@ PREPARE_US = US
 FAILURE_US = 10 * US
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerView:
-    """How the controller is: for people, metrics and the daemon."""
+class LatenessStatus(TypedDict):
+    """How late the loop came: a histogram (``counts`` has one more than ``bounds_us``)."""
 
-    seen: Observation | None
-    decision: Decision | None
-    lateness: LatenessView
+    bounds_us: list[int]
+    counts: list[int]
+    sum_us: int
+    p50_us: int
+    p99_us: int
+    max_us: int
+
+
+class OwnStatus(TypedDict):
+    """What the agent itself takes, and how the kernel treats it."""
+
+    loop_cpu_us: int
+    cpu_us: int
+    rss_bytes: int
+    scheduling: str
+    scheduling_fault: str
+    is_locked: bool
+    releases: bool
+
+
+class Status(TypedDict):
+    """How the controller is, as JSON data; ``numbers`` are what its last decision followed from."""
+
+    mode: str
+    controller: str
+    revision: str
+    cgroup_parent: str
+    period_us: int
     looks: int
     missed: int
     kills: int
-    cpu_us: int
-    priority: Priority
-    is_locked: bool
-    releases: bool
     fault: str
+    quota_m: int | None
+    numbers: dict[str, int]
+    lateness: LatenessStatus
+    own: OwnStatus
 
 
 class Controller:
@@ -138,23 +162,41 @@ class Controller:
         self._count["looks"] += 1
         self._count["cpu_us"] = time.thread_time_ns() // 1000
 
-    @property
-    def view(self) -> ControllerView:
-        """Return how it is; from any thread."""
-        count = self._count
-        return ControllerView(
-            self._seen,
-            self._decision,
-            self._lateness.view(),
-            count["looks"],
-            count["missed"],
-            count["kills"],
-            count["cpu_us"],
-            self._priority,
-            self._is_locked,
-            self._parent.releases,
-            self._fault,
-        )
+    def status(self, cgroup_parent: str) -> Status:
+        """Return how it is, for people, metrics and the daemon; from any thread."""
+        order, late, count = self._orders.current, self._lateness.view(), self._count
+        seen, decision = self._seen, self._decision
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "mode": order.params.mode,
+            "controller": order.params.controller,
+            "revision": order.revision,
+            "cgroup_parent": cgroup_parent,
+            "period_us": order.params.period_us,
+            "looks": count["looks"],
+            "missed": count["missed"],
+            "kills": count["kills"],
+            "fault": self._fault,
+            "quota_m": seen.quota_m if seen else None,
+            "numbers": _numbers(seen, decision) if seen and decision else {},
+            "lateness": {
+                "bounds_us": list(BOUNDS_US),
+                "counts": list(late.counts),
+                "sum_us": late.total_us,
+                "p50_us": late.p50_us,
+                "p99_us": late.p99_us,
+                "max_us": late.max_us,
+            },
+            "own": {
+                "loop_cpu_us": count["cpu_us"],
+                "cpu_us": round((usage.ru_utime + usage.ru_stime) * US),
+                "rss_bytes": _rss_bytes(),
+                "scheduling": self._priority.scheduling,
+                "scheduling_fault": self._priority.fault,
+                "is_locked": self._is_locked,
+                "releases": self._parent.releases,
+            },
+        }
 
     def _prepare(self) -> None:
         now_us = _now_us()
@@ -276,84 +318,6 @@ class Controller:
             self._note("; ".join(self._parent.set_quota(params.floor_m)))
         self._oom.close()
         self._parent.close()
-
-
-class LatenessStatus(TypedDict):
-    """How late the loop came: a histogram (``counts`` has one more than ``bounds_us``)."""
-
-    bounds_us: list[int]
-    counts: list[int]
-    sum_us: int
-    p50_us: int
-    p99_us: int
-    max_us: int
-
-
-class OwnStatus(TypedDict):
-    """What the agent itself takes, and how the kernel treats it."""
-
-    loop_cpu_us: int
-    cpu_us: int
-    rss_bytes: int
-    scheduling: str
-    scheduling_fault: str
-    is_locked: bool
-    releases: bool
-
-
-class Status(TypedDict):
-    """How the controller is, as JSON data; ``numbers`` are what its last decision followed from."""
-
-    mode: str
-    controller: str
-    revision: str
-    cgroup_parent: str
-    period_us: int
-    looks: int
-    missed: int
-    kills: int
-    fault: str
-    quota_m: int | None
-    numbers: dict[str, int]
-    lateness: LatenessStatus
-    own: OwnStatus
-
-
-def status_of(controller: Controller, orders: Orders, cgroup_parent: str) -> Status:
-    """Return how the controller is, as JSON data."""
-    view, order = controller.view, orders.current
-    seen, decision = view.seen, view.decision
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return {
-        "mode": order.params.mode,
-        "controller": order.params.controller,
-        "revision": order.revision,
-        "cgroup_parent": cgroup_parent,
-        "period_us": order.params.period_us,
-        "looks": view.looks,
-        "missed": view.missed,
-        "kills": view.kills,
-        "fault": view.fault,
-        "quota_m": seen.quota_m if seen else None,
-        "numbers": _numbers(seen, decision) if seen and decision else {},
-        "lateness": {
-            "bounds_us": list(BOUNDS_US),
-            "counts": list(view.lateness.counts),
-            "sum_us": view.lateness.total_us,
-            "p50_us": view.lateness.p50_us,
-            "p99_us": view.lateness.p99_us,
-            "max_us": view.lateness.max_us,
-        },
-        "own": {
-            "loop_cpu_us": view.cpu_us,
-            "cpu_us": round((usage.ru_utime + usage.ru_stime) * US),
-            "rss_bytes": _rss_bytes(),
-            "scheduling": view.priority.scheduling,
-            "scheduling_fault": view.priority.fault,
-            "is_locked": view.is_locked,
-            "releases": view.releases,
-        },
-    }
 
 
 def _numbers(seen: Observation, decision: Decision) -> dict[str, int]:

@@ -14,7 +14,7 @@ import pytest
 
 from tenure.agent.io import actions
 from tenure.agent.io.actions import FILE, OLD_FILE, ActionJournal
-from tenure.agent.io.controller import Controller, status_of
+from tenure.agent.io.controller import Controller
 from tenure.agent.io.groups import open_groups
 from tenure.agent.io.orders import SPOILT, NotKept, Order, Orders
 from tenure.agent.io.parent import Parent
@@ -196,7 +196,7 @@ def test_a_node_that_cannot_be_written_is_told(node: Node, rig: Rig) -> None:
     quota.unlink()
     node.cpu(10**12, 0)
     rig.look(3)
-    assert "No such file" in rig.controller.view.fault
+    assert "No such file" in rig.controller.status("")["fault"]
     failed = [action for action in rig.actions if action.error]
     assert len(failed) == 1  # once, not in every period
     assert not failed[0].is_done
@@ -208,7 +208,7 @@ def test_a_task_of_another_pid_namespace_is_told(node: Node, rig: Rig) -> None:
     node.memory(1000, 700)
     (node.root / "sys/fs/cgroup" / procs / "cgroup.procs").write_text("0\n4000000\n")
     rig.look()
-    assert "pid namespace" in rig.controller.view.fault
+    assert "pid namespace" in rig.controller.status("")["fault"]
 
 
 def test_pressure_is_read_where_the_kernel_tells_it(node: Node, rig: Rig) -> None:
@@ -334,14 +334,14 @@ def test_the_loop_in_its_thread_leaves_harvest_at_its_floor(node: Node, rig: Rig
     thread = threading.Thread(target=rig.controller.run)
     thread.start()
     end = time.monotonic() + 60
-    while rig.controller.view.looks < 10 and time.monotonic() < end:
+    while rig.controller.status("")["looks"] < 10 and time.monotonic() < end:
         time.sleep(0.02)
     rig.controller.stop()
     thread.join(60)
     assert not thread.is_alive()
-    assert rig.controller.view.looks >= 10
+    assert rig.controller.status("")["looks"] >= 10
     assert node.quota_m() == PARAMS.floor_m
-    status = status_of(rig.controller, rig.orders, "/n/tenure-harvest")
+    status = rig.controller.status("/n/tenure-harvest")
     assert status["revision"] == "fast"
     assert sum(status["lateness"]["counts"]) >= 10
     assert status["own"]["rss_bytes"] > 0
