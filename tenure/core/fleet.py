@@ -10,7 +10,7 @@ replayed from its seed. Owns nothing but the ``Context``, which machines share.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from tenure.core.batches import batches, planning
@@ -31,7 +31,7 @@ from tenure.core.services.services import RECORD, SERVICES
 from tenure.core.state import conditions, idempotency
 from tenure.core.state.context import Context
 from tenure.core.state.params import Params
-from tenure.core.state.tables import Changes, Tables
+from tenure.core.state.tables import KINDS, Changes, Tables
 from tenure.model.effects import Effect
 from tenure.model.events import (
     Command,
@@ -48,8 +48,6 @@ from tenure.model.units import US
 MAX_ROUNDS = 50
 #: Of those that do not come to rest so many are named.
 MAX_TOLD = 5
-#: The kinds of records, in the order of ``Tables``.
-TABLES = tuple(field.name for field in fields(Tables))
 
 
 class FleetState:
@@ -74,7 +72,7 @@ class FleetState:
 
     def load(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over stored records by kind. ``Started`` must be the next event."""
-        for kind in TABLES:
+        for kind in KINDS:
             table: Any = getattr(self.ctx.tables, kind)
             rows = dict(records.get(kind, {}))
             if kind == "meta" and not rows:
@@ -137,7 +135,7 @@ class FleetState:
             following = ctx.meta.next_event + len(ctx.public)
             ctx.set_meta(next_event=following, revision=following - 1)
         records = {}
-        for kind in TABLES:
+        for kind in KINDS:
             changed = getattr(ctx.tables, kind).take()
             if changed:
                 records[kind] = changed

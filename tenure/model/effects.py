@@ -8,8 +8,8 @@ answers, and are asked again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from tenure.model.batch import InputFile, Part
 from tenure.model.dataset import DatasetFile
@@ -371,6 +371,3 @@ EngineEffect = OneEngineEffect | TwoEngineEffect | FileEffect | TierEffect
 DurableEffect = EngineEffect | SwitchPower | ProbePower | AskJournal
 Question = Decide | PlanBatches | LocateBlocks
 Effect = DurableEffect | Question | Relist | Reply | Trigger | Abort
-DURABLE_KINDS = frozenset(
-    one.default for kind in get_args(DurableEffect) for one in fields(kind) if one.name == "kind"
-)

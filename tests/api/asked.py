@@ -16,7 +16,7 @@ from tenure.api.backend import CycleState
 from tenure.api.openapi import document
 from tenure.api.problems import HttpProblem
 from tenure.api.routes import ENDPOINTS
-from tenure.core.fleet import TABLES, FleetState
+from tenure.core.fleet import FleetState
 from tenure.core.state.tables import KINDS, Changes, PublicEvent
 from tenure.model.dataset import Dataset
 from tenure.model.effects import Reply
@@ -230,7 +230,7 @@ class AskedWorld(RestoredWorld):
         state = self.shell.state
         if state is None:
             return
-        for kind in TABLES:
+        for kind in KINDS:
             known = dict(getattr(state.tables, kind).items())
             if known != self.around.store.table(kind):
                 raise LawBroken("stored", f"{kind} are known otherwise than they are stored")

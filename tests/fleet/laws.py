@@ -25,9 +25,9 @@ from tenure.model.batch import TASK_OVER, Batch, Task
 from tenure.model.container import ContainerState, Migration, Service, Step, Tombstone
 from tenure.model.drain import Drain
 from tenure.model.effects import (
-    DURABLE_KINDS,
     CheckpointContainer,
     CreateContainer,
+    DurableEffect,
     Effect,
     Reply,
     RetireContainer,
@@ -244,7 +244,7 @@ class Laws:
         if isinstance(effect, Reply):
             self._reply_is_durable(effect)
             return
-        if effect.kind in DURABLE_KINDS:
+        if isinstance(effect, DurableEffect):
             self._effect_is_durable(effect)
         if isinstance(effect, StopContainer | CheckpointContainer):
             self._has_reason(effect.node, effect.engine_id)

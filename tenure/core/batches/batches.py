@@ -17,7 +17,7 @@ from tenure.core.attempts.tasks import TASKS, stage_of
 from tenure.core.batches import planning
 from tenure.core.dispatch import backoff, dispatch_list, input_replicas, planned_starts, task_inputs
 from tenure.core.nodes import harvestable
-from tenure.core.state import schedule_parts, work_limits
+from tenure.core.state import work_limits
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import StageTasks
 from tenure.core.state.transitions import may_go
@@ -51,7 +51,7 @@ def to(ctx: Context, batch: Batch, state: BatchState) -> Batch:
         return batch
     batch = ctx.put_batch(replace(batch, state=state))
     if batch.is_over:
-        schedule_parts.drop(ctx.tables, batch.id)
+        ctx.tables.drop_schedule(batch.id)
         input_replicas.release(ctx, batch)
     ctx.publish(f"batch.{state.value}", batch.id, name=batch.spec.name, reason=batch.reason)
     return batch

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from tenure.core.state import work_limits
 from tenure.core.state.context import Context
-from tenure.core.state.indexes import StageTasks
 from tenure.model.batch import BatchSpec, Task
 from tenure.model.events import SubmitBatch
 
@@ -37,7 +36,6 @@ def put(ctx: Context, task: Task) -> None:
     """Store a task of a batch that is not there yet."""
     while task.batch in ctx.index.remains:  # it comes again by the same id
         _drop_one(ctx, task.batch)
-    ctx.index.tasks_by_stage.setdefault((task.batch, task.stage), StageTasks()).take(None, task)
     ctx.tables.tasks.put(task.key, task)
 
 

@@ -31,7 +31,7 @@ from tenure.core.batches.planner_question import Aim, Asked, Draft, Intake, Offe
 from tenure.core.capacity import forecasts
 from tenure.core.dispatch import dispatch_list, input_replicas, planner_inputs, shuffle_sizes
 from tenure.core.dispatch.listing import Listing
-from tenure.core.state import idempotency, schedule_parts, work_limits
+from tenure.core.state import idempotency, work_limits
 from tenure.core.state.context import Context
 from tenure.model.batch import Batch, Forecasted
 from tenure.model.effects import PlanBatches
@@ -265,7 +265,7 @@ def _without(ctx: Context, aim: Aim, outcome: Outcome) -> None:
         _tell(ctx, command, _no_plan(detail))
     if not aim.commands:
         for key in ctx.index.open_batches:
-            schedule_parts.drop(ctx.tables, key)
+            ctx.tables.drop_schedule(key)
         dispatch_list.clear(ctx)
         state.unplanned = frozenset(ctx.index.open_batches)
         state.fails = 0
@@ -362,9 +362,9 @@ def _conclude(ctx: Context, intake: Intake) -> None:
     for key in sorted(ctx.index.open_batches):
         found = intake.schedules.get(key)
         if found is None:
-            schedule_parts.drop(ctx.tables, key)
+            ctx.tables.drop_schedule(key)
             continue
-        schedule_parts.put(ctx.tables, key, replace(found, why=aim.why))
+        ctx.tables.put_schedule(key, replace(found, why=aim.why))
         if found.starts and not aim.commands:
             ctx.publish("batch.replanned", key, why=aim.why, end=iso(found.end_us))
     state.lenders = intake.asked.lenders

@@ -5,7 +5,7 @@ its blocks lie is looked up elsewhere (``LocateBlocks``) when somebody needs to 
 look is too old, and kept in memory: a task is matched by nothing that is older. A look that cannot
 be made is made again, and tasks wait; files that are others than at first fail the dataset until
 they are the same again. We never copy, pin, check or remove these blocks: they are not ours. Owns
-what is asked and known of HDFS, in the block index.
+``Outlooks``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from tenure.core.blocks import block_records
 from tenure.core.state.context import Context
+from tenure.core.state.owned import Owned
 from tenure.model.dataset import (
     Block,
     Dataset,
@@ -64,10 +65,18 @@ class Outlook:
     askers: list[ChangeDataset] = field(default_factory=list)
 
 
+class Outlooks(Owned):
+    """What is known of each dataset in HDFS, by its id."""
+
+    is_derived = True
+
+    def __init__(self) -> None:
+        self.by_dataset: dict[str, Outlook] = {}
+
+
 def outlook_of(ctx: Context, dataset: Dataset) -> Outlook:
     """Return what is known of where the blocks of a dataset in HDFS lie."""
-    found: Outlook = ctx.block_index.outlooks.setdefault(dataset.id, Outlook())
-    return found
+    return ctx.own(Outlooks).by_dataset.setdefault(dataset.id, Outlook())
 
 
 # what people ask for
@@ -137,7 +146,7 @@ def _refuse(ctx: Context, command: ChangeDataset, dataset: Dataset, outlook: Out
 
 def forget(ctx: Context, dataset: Dataset) -> None:
     """Forget where the blocks of a dataset lie: it is being removed."""
-    outlook = ctx.block_index.outlooks.pop(dataset.id, None)
+    outlook = ctx.own(Outlooks).by_dataset.pop(dataset.id, None)
     for command in outlook.askers if outlook is not None else ():
         told = f"dataset {dataset.spec.name} is being removed"
         ctx.refuse(command, "removing", told, status=409)
@@ -163,7 +172,8 @@ def look(ctx: Context, dataset: Dataset) -> Layout | None:
 
 def on_end(ctx: Context, effect: str, outcome: Outcome) -> bool:
     """Take in what a look has found; return whether it was one of ours."""
-    key = next((k for k, one in ctx.block_index.outlooks.items() if one.asked == effect), None)
+    rows = ctx.own(Outlooks).by_dataset.items()
+    key = next((key for key, one in rows if one.asked == effect), None)
     dataset = None if key is None else ctx.tables.datasets.get(key)
     if dataset is None:
         return False

@@ -143,7 +143,7 @@ def close_interval(ctx: Context, node: str) -> None:
     ctx.put_interval(closed)
     for stay in stays:
         if stay.end_us is not None:
-            ctx.drop_stay(stay)
+            ctx.tables.stays.drop(stay.id)
         else:
             ctx.put_stay(replace(stay, start_us=ctx.now_us))
     for job_id, amount in split.shares.items():

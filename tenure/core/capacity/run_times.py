@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any
 
 from tenure.core.state.context import Context
 from tenure.model.estimate import AppRuns, Estimate, RunTime
@@ -85,8 +84,9 @@ def learn(ctx: Context, job: Job) -> None:
     if any(executor.attempt > 1 for executor in ctx.executors_of(job.id)):
         return
     runs = ctx.tables.apps.get(job.spec.app) or AppRuns(job.spec.app)
-    kind: tuple[RunTime, ...] = getattr(runs, job.mode)
+    kind = runs.local if job.mode == "local" else runs.hybrid
     taken_us = max(1, job.finished_us - job.started_us)
     run = RunTime(taken_us, round(mean_us(kind)) if kind else 0)
-    changes: dict[str, Any] = {job.mode: (*kind, run)[-RUNS:]}
-    ctx.tables.apps.put(runs.app, replace(runs, changed_us=ctx.now_us, **changes))
+    kept = (*kind, run)[-RUNS:]
+    runs = replace(runs, local=kept) if job.mode == "local" else replace(runs, hybrid=kept)
+    ctx.tables.apps.put(runs.app, replace(runs, changed_us=ctx.now_us))

@@ -24,7 +24,8 @@ from tenure.core.services.migration import eligibility, move_records
 from tenure.core.services.migration.admission import Arming
 from tenure.core.services.migration.steps import is_committed
 from tenure.core.services.services import LATE_US, SERVICES
-from tenure.core.state.context import UNPLACED_SERVICE, Context
+from tenure.core.state.context import Context
+from tenure.core.state.indexes import UNPLACED_SERVICE
 from tenure.core.state.owned import Owned
 from tenure.model.batch import TaskState
 from tenure.model.container import CONTAINER_OVER, ContainerState, Migration, Service, Step

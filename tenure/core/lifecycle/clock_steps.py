@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tenure.core.batches.planner_question import Planning
 from tenure.core.capacity import ledger
@@ -28,7 +28,10 @@ from tenure.model.container import ContainerState
 from tenure.model.events import ClockStepped, Event, Started, Tick
 from tenure.model.ourtime import Anchor, Resumed
 
-Row = TypeVar("Row")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Row = TypeVar("Row", bound="DataclassInstance")
 NODE = ("unreachable_us", "reconnected_us", "idle_us", "retry_us", "power_since_us")
 JOB = ("placed_us", "launched_us", "started_us", "end_estimate_us")
 EXECUTOR = ("placed_us", "started_us", "finished_us", "retry_us", "suspect_us")
@@ -97,8 +100,7 @@ def _skip(ctx: Context, step_us: int, *, is_known: bool) -> None:
 def _later(row: Row, step_us: int, names: tuple[str, ...]) -> Row:
     """Return a record whose moments of these names, where it has them, are later."""
     moments = {name: getattr(row, name) for name in names}
-    changed: dict[str, Any] = {name: at + step_us for name, at in moments.items() if at}
-    return replace(row, **changed)  # type: ignore[type-var]
+    return replace(row, **{name: at + step_us for name, at in moments.items() if at})
 
 
 def _all_later(moments: Mapping[str, int], step_us: int) -> dict[str, int]:

@@ -360,7 +360,6 @@ def _arm(ctx: Context, drain: Drain) -> None:
 def forget(ctx: Context, name: str) -> None:
     """Forget the drain of a node that is forgotten."""
     ctx.tables.drains.drop(name)
-    ctx.index.open_drains.discard(name)
     ctx.own(Looks).by_node.pop(name, None)
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tenure.core.batches import drafts
 from tenure.core.capacity import ledger
-from tenure.core.state import idempotency, schedule_parts
+from tenure.core.state import idempotency
 from tenure.core.state.context import Context
 from tenure.core.state.tables import Table
 from tenure.model.container import ContainerState, Service
@@ -29,7 +29,7 @@ def on_timer(ctx: Context, key: str) -> None:
     ledger.roll(ctx)
     keep = ctx.params.max_history
     for job in _excess(ctx.tables.jobs, lambda j: j.finished_us if j.is_over else None, keep):
-        for executor in ctx.index.of_job.pop(job, set()):
+        for executor in sorted(ctx.index.of_job.get(job, ())):
             ctx.tables.executors.drop(executor)
         ctx.tables.jobs.drop(job)
     for batch in _excess_batches(ctx):
@@ -67,7 +67,7 @@ def _forget_batch(ctx: Context, key: str) -> None:
     """Drop a batch with its tasks; what it put out goes with it (``daemon.outputs``)."""
     drafts.drop(ctx, key, ctx.tables.batches[key].spec)
     ctx.tables.batches.drop(key)
-    schedule_parts.drop(ctx.tables, key)
+    ctx.tables.drop_schedule(key)
 
 
 def _removed_us(service: Service) -> int | None:

@@ -18,7 +18,8 @@ from itertools import islice
 
 from tenure.core.capacity import candidates, room
 from tenure.core.nodes import power
-from tenure.core.state.context import UNPLACED_SERVICE, Context
+from tenure.core.state.context import Context
+from tenure.core.state.indexes import UNPLACED_SERVICE
 from tenure.core.state.owned import Owned
 from tenure.model.container import Service
 from tenure.model.job import Job

@@ -16,7 +16,8 @@ from tenure.core.attempts import tombstones
 from tenure.core.attempts.attempt import LOST, OOM_NOTE, RUNNING, Attempts, Terms
 from tenure.core.capacity import candidates, ledger, room
 from tenure.core.nodes import capacity_probes, power
-from tenure.core.state.context import UNPLACED_SERVICE, Context
+from tenure.core.state.context import Context
+from tenure.core.state.indexes import UNPLACED_SERVICE
 from tenure.model.container import ContainerState, Service
 from tenure.model.effects import StopContainer
 from tenure.model.facts import (

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from tenure.core.state.tables import Tables
 from tenure.model.dataset import Block, Dataset
@@ -70,8 +69,7 @@ class BlockIndex:
     not offered before it was compared, ``troubles`` why a tier took no copy last,
     ``walks`` how far it was asked for of a dataset; ``cuts`` the number of the first block of each
     file of a dataset, and of all its blocks;
-    ``sole`` in which turn it was found whether a node has the last copy of a block; ``outlooks``
-    where the blocks of datasets in HDFS were last seen (``external``).
+    ``sole`` in which turn it was found whether a node has the last copy of a block.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -102,7 +100,6 @@ class BlockIndex:
     walks: dict[str, int] = field(default_factory=dict)
     cuts: dict[str, list[int]] = field(default_factory=dict)
     sole: dict[str, tuple[int, bool]] = field(default_factory=dict)
-    outlooks: dict[str, Any] = field(default_factory=dict)
     turn: int = 0
     settled: int = -1
     looked: tuple[int, int] = (0, 0)

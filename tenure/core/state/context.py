@@ -8,11 +8,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar, cast
 
 from tenure.core.state.block_index import BlockIndex, built
-from tenure.core.state.indexes import Index, StageTasks, shift
+from tenure.core.state.indexes import INDEXED, Index
 from tenure.core.state.learned import Learned
 from tenure.core.state.owned import Change, Notices, Owned
 from tenure.core.state.params import Params
@@ -21,9 +21,9 @@ from tenure.core.state.queue_order import queue_key
 from tenure.core.state.tables import Meta, PublicEvent, Tables
 from tenure.core.state.work_limits import WorkLimits
 from tenure.model.batch import Batch, Task
-from tenure.model.container import ContainerState, Migration, Service, Tombstone
+from tenure.model.container import Migration, Service, Tombstone
 from tenure.model.drain import Drain
-from tenure.model.effects import DURABLE_KINDS, Effect, Reply
+from tenure.model.effects import DurableEffect, Effect, Reply
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import Command
 from tenure.model.job import Executor, ExecutorState, Job, JobState
@@ -34,7 +34,6 @@ from tenure.model.placing import Placer
 from tenure.model.plan import Run
 
 UNDER_WAY = frozenset((JobState.STARTING, JobState.RUNNING))
-UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
 
 
 S = TypeVar("S", bound=Owned)
@@ -59,6 +58,8 @@ class Context:
         self.now_us = 0
         self.tables = Tables()
         self.index = Index()
+        for kind in INDEXED:
+            getattr(self.tables, kind).follow = partial(self._note, kind)
         self.block_index = BlockIndex()
         self.learned = Learned()
         self.prefetches = Prefetches()
@@ -73,6 +74,10 @@ class Context:
         self._owned: dict[type[Owned], Owned] = {}
         self._hearers: dict[Change, list[Owned]] = {change: [] for change in Change}
         self.notices = self.own(Notices)
+
+    def _note(self, kind: str, key: str, old: object, new: object) -> None:
+        for row in INDEXED[kind]:
+            row.note(self.index, key, old, new)
 
     def own(self, kind: type[S]) -> S:
         """Return the state of the machine whose class it is, made when first asked for."""
@@ -140,8 +145,8 @@ class Context:
 
     def emit(self, effect: Effect) -> None:
         """Ask the shell for ``effect``; a durable one enters the outbox."""
-        if effect.kind in DURABLE_KINDS:
-            self.tables.effects.put(effect.id, effect)  # type: ignore[arg-type, union-attr]
+        if isinstance(effect, DurableEffect):
+            self.tables.effects.put(effect.id, effect)
         self.effects.append(effect)
 
     def publish(self, kind: str, subject: str, **data: Any) -> None:
@@ -191,38 +196,29 @@ class Context:
     def put_node(self, node: Node) -> Node:
         """Store a node."""
         self.block_index.turn += bool(node.spec.tiers)  # what its blocks are worth may have changed
-        self.serve_again(node.name)
         self.tell(Change.NODE, node.name)
-        self.index.take_node(node)
+        self.serve_again(node.name)
         return self.tables.nodes.put(node.name, replace(node, version=node.version + 1))
 
     def drop_node(self, node: Node) -> None:
         """Forget a node."""
         self.tables.nodes.drop(node.name)
-        self.index.drop_node(node)
         self.tell(Change.GONE, node.name)
         self.serve_again(node.name)
 
     def put_job(self, job: Job) -> Job:
         """Store a job. One that was looked at in vain, and waits from now on, calls for no pass."""
         old = self.tables.jobs.get(job.id)
-        job = replace(job, version=job.version + 1)
+        job = self.tables.jobs.put(job.id, replace(job, version=job.version + 1))
         self._index_job(job)
         self.tell(Change.JOB, job.id)
         if old is None or (old.state, job.state) != (JobState.ACCEPTED, JobState.WAITING):
             self.serve_again(job.id)
-        return self.tables.jobs.put(job.id, job)
+        return job
 
     def _index_job(self, job: Job) -> None:
         index = self.index
         index.waiting_jobs.put(job, is_left=self.is_quarantined("job", job.id))
-        if job.is_over:
-            index.open_jobs.discard(job.id)
-            if index.job_names.get(job.spec.name) == job.id:
-                del index.job_names[job.spec.name]
-        else:
-            index.open_jobs.add(job.id)
-            index.job_names[job.spec.name] = job.id
         if job.is_estimated:
             return
         if job.state in UNDER_WAY:
@@ -237,10 +233,7 @@ class Context:
     def put_executor(self, executor: Executor) -> Executor:
         """Store an executor; over means that it takes no room (its tombstone may)."""
         old = self.tables.executors.get(executor.key)
-        was = old.place if old else ""
-        shift(self.index.executors, was, executor.place, executor.key)
-        self.forget_loads(was, executor.place)
-        self.index.of_job.setdefault(executor.job, set()).add(executor.key)
+        self.forget_loads(*(one.place for one in (old, executor) if one))
         self._index_homeless(executor)
         self.notices.jobs.add(executor.job)
         self.serve_again(executor.key)
@@ -255,35 +248,19 @@ class Context:
     def put_service(self, service: Service) -> Service:
         """Store a service."""
         old = self.tables.services.get(service.id)
-        was = old.place if old else ""
-        shift(self.index.services, was, service.place, service.id)
-        self.forget_loads(was, service.place, old.node if old else "")
-        if service.state in UNPLACED_SERVICE:
-            self.index.unplaced.add(service.id)
-        else:
-            self.index.unplaced.discard(service.id)
-        if service.state is ContainerState.REMOVED:
-            if self.index.names.get(service.name) == service.id:
-                del self.index.names[service.name]
-        else:
-            self.index.names[service.name] = service.id
+        self.forget_loads(old.node if old else "", service.place)
         self.serve_again(service.id)
         return self.tables.services.put(service.id, replace(service, version=service.version + 1))
 
     def put_migration(self, move: Migration) -> Migration:
         """Store a migration."""
         self.forget_loads(move.source, move.target)
-        if move.is_over:
-            self.index.drop_move(move)
-        else:
-            self.index.take_move(move)
         self.serve_again(move.id)
         return self.tables.migrations.put(move.id, move)
 
     def put_tombstone(self, tombstone: Tombstone) -> Tombstone:
         """Store a tombstone."""
         self.forget_loads(tombstone.node)
-        self.index.condemn(tombstone)
         self.serve_again(tombstone.id)
         return self.tables.tombstones.put(tombstone.id, tombstone)
 
@@ -291,15 +268,13 @@ class Context:
         """Forget a tombstone: its container is gone."""
         self.forget_loads(tombstone.node)
         self.tables.tombstones.drop(tombstone.id)
-        self.index.clear(tombstone)
         self.touch_owner(tombstone.owner)
         self.serve_again(tombstone.id)
 
     def forget_loads(self, *nodes: str) -> None:
         """Have the load of nodes computed anew: something on them changed."""
-        for node in nodes:
-            if node:
-                self.tell(Change.LOAD, node)
+        for node in filter(None, nodes):
+            self.tell(Change.LOAD, node)
 
     def touch_owner(self, owner: str) -> None:
         """Have the job or service that owns a tombstone reviewed."""
@@ -312,58 +287,32 @@ class Context:
 
     def put_interval(self, row: Interval) -> Interval:
         """Store a ledger interval."""
-        if row.off_us is None:
-            self.index.interval[row.node] = row.id
-        else:
-            self.index.interval.pop(row.node, None)
         self.tell(Change.COST, row.node)  # its minimum billing period is part of t_j
         return self.tables.intervals.put(row.id, row)
 
     def put_stay(self, stay: Stay) -> Stay:
         """Store a stay."""
-        self.index.stays.setdefault(stay.node, set()).add(stay.id)
         return self.tables.stays.put(stay.id, stay)
-
-    def drop_stay(self, stay: Stay) -> None:
-        """Forget a stay whose interval is settled."""
-        self.index.stays[stay.node].discard(stay.id)
-        self.tables.stays.drop(stay.id)
 
     def put_run(self, run: Run) -> Run:
         """Store a run of a cycle."""
-        if run.is_over:
-            self.index.open_runs.discard(run.id)
-        else:
-            self.index.open_runs.add(run.id)
         return self.tables.runs.put(run.id, run)
 
     def put_drain(self, drain: Drain) -> Drain:
         """Store the latest drain of a node."""
-        if drain.is_over:
-            self.index.open_drains.discard(drain.node)
-        else:
-            self.index.open_drains.add(drain.node)
         return self.tables.drains.put(drain.node, drain)
 
     def put_batch(self, batch: Batch) -> Batch:
         """Store a batch."""
-        if batch.is_over:
-            self.index.open_batches.discard(batch.id)
-        else:
-            self.index.open_batches.add(batch.id)
         self.serve_again(batch.id)
         return self.tables.batches.put(batch.id, replace(batch, version=batch.version + 1))
 
     def put_task(self, task: Task) -> Task:
         """Store a task of a batch."""
         old = self.tables.tasks.get(task.key)
-        was = old.place if old is not None else ""
-        shift(self.index.tasks, was, task.place, task.key)
-        for name in (was, task.place):
+        for name in (old.place if old is not None else "", task.place):
             if name:
                 self.tell(Change.TASKS, name)
-        stage_tasks = self.index.tasks_by_stage.setdefault((task.batch, task.stage), StageTasks())
-        stage_tasks.take(old, task)
         self.notices.tasks.add(task.key)
         self.serve_again(task.key)
         return self.tables.tasks.put(task.key, task)
@@ -426,53 +375,16 @@ class Context:
     def reindex(self) -> None:
         """Build the indexes from freshly loaded tables."""
         self.index = Index()
-        for kind in [kind for kind in self._owned if kind.is_derived]:
-            self.put_own(kind())
-        self._index_work()
-        self._index_moves()
-        self._index_batches()
+        for machine in [machine for machine in self._owned if machine.is_derived]:
+            self.put_own(machine())
+        for kind, rows in INDEXED.items():
+            for key, record in getattr(self.tables, kind).items():
+                for row in rows:
+                    row.note(self.index, key, None, record)
         self.block_index = built(self.tables)
-        tables = self.tables
-        for job in tables.jobs.values():
+        for job in self.tables.jobs.values():
             self._index_job(job)
-        for node in tables.nodes.values():
-            self.tell(Change.NODE, node.name)
-            self.index.take_node(node)
-        self.index.open_runs = {run.id for run in tables.runs.values() if not run.is_over}
-        self.index.open_drains = {d.node for d in tables.drains.values() if not d.is_over}
-        for row in tables.intervals.values():
-            if row.off_us is None:
-                self.index.interval[row.node] = row.id
-        for stay in tables.stays.values():
-            self.index.stays.setdefault(stay.node, set()).add(stay.id)
-
-    def _index_work(self) -> None:
-        tables = self.tables
-        for executor in tables.executors.values():
-            shift(self.index.executors, "", executor.place, executor.key)
-            self.index.of_job.setdefault(executor.job, set()).add(executor.key)
+        for executor in self.tables.executors.values():
             self._index_homeless(executor)
-        for service in tables.services.values():
-            shift(self.index.services, "", service.place, service.id)
-            if service.state is not ContainerState.REMOVED:
-                self.index.names[service.name] = service.id
-            if service.state in UNPLACED_SERVICE:
-                self.index.unplaced.add(service.id)
-
-    def _index_batches(self) -> None:
-        for task in self.tables.tasks.values():
-            shift(self.index.tasks, "", task.place, task.key)
-            stage_tasks = self.index.tasks_by_stage.setdefault(
-                (task.batch, task.stage), StageTasks()
-            )
-            stage_tasks.take(None, task)
-        batches = self.tables.batches.values()
-        self.index.open_batches = {batch.id for batch in batches if not batch.is_over}
-
-    def _index_moves(self) -> None:
-        tables = self.tables
-        for move in tables.migrations.values():
-            if not move.is_over:
-                self.index.take_move(move)
-        for tombstone in tables.tombstones.values():
-            self.index.condemn(tombstone)
+        for node in self.tables.nodes.values():
+            self.tell(Change.NODE, node.name)

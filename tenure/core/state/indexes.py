@@ -1,18 +1,26 @@
 """Keys of records by node, job and batch, so that no event costs a walk over the fleet.
 
-Owned by ``Context``: who stores a record has it indexed.
+``INDEXED`` says what each index goes by; ``Context`` has the tables followed, so that nobody keeps
+one by hand. Owned by ``Context``.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 from tenure.core.state.queue_order import Key, WaitingJobs
-from tenure.model.batch import TASK_OVER, Task, TaskState
-from tenure.model.container import Migration, Step, Tombstone
+from tenure.model.batch import TASK_OVER, Batch, Task, TaskState
+from tenure.model.container import ContainerState, Migration, Service, Step, Tombstone
+from tenure.model.drain import Drain
+from tenure.model.job import Executor, Job
+from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
+from tenure.model.plan import Run
+
+UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
 
 
 @dataclass(slots=True)
@@ -57,61 +65,6 @@ class Index:
     tombstoned: dict[str, set[str]] = field(default_factory=dict)
     unsized: set[str] = field(default_factory=set)
     remains: dict[str, int] = field(default_factory=dict)
-
-    def take_node(self, node: Node) -> None:
-        """Take in a node, new or changed."""
-        for among, is_in in ((self.removed, node.is_removed), (self.unsized, not node.is_sized)):
-            if is_in:
-                among.add(node.name)
-            else:
-                among.discard(node.name)
-
-    def drop_node(self, node: Node) -> None:
-        """Forget a node."""
-        self.removed.discard(node.name)
-        self.unsized.discard(node.name)
-
-    def take_move(self, move: Migration) -> None:
-        """Take in a move that is not over."""
-        self.moves.add(move.id)
-        self.move_of[move.container] = move.id
-        for node in (move.source, move.target):
-            self.moves_at.setdefault(node, set()).add(move.id)
-        if move.step is not Step.QUEUED:
-            self.begun.add(move.id)
-
-    def drop_move(self, move: Migration) -> None:
-        """Forget a move that is over."""
-        self.moves.discard(move.id)
-        self.begun.discard(move.id)
-        self.move_of.pop(move.container, None)
-        for node in (move.source, move.target):
-            self.moves_at.get(node, set()).discard(move.id)
-
-    def condemn(self, tombstone: Tombstone) -> None:
-        """Take in a tombstone."""
-        self.tombstones.setdefault(tombstone.node, set()).add(tombstone.id)
-        self.tombstones_of.setdefault(tombstone.owner, set()).add(tombstone.id)
-        if tombstone.may_run:
-            self.tombstoned.setdefault(tombstone.owner.partition("/")[0], set()).add(tombstone.id)
-        else:
-            self._calm(tombstone)
-
-    def clear(self, tombstone: Tombstone) -> None:
-        """Forget a tombstone."""
-        self.tombstones.get(tombstone.node, set()).discard(tombstone.id)
-        owned = self.tombstones_of.get(tombstone.owner, set())
-        owned.discard(tombstone.id)
-        if not owned:
-            self.tombstones_of.pop(tombstone.owner, None)
-        self._calm(tombstone)
-
-    def _calm(self, tombstone: Tombstone) -> None:
-        owner = tombstone.owner.partition("/")[0]
-        tombstoned = self.tombstoned.get(owner, set())
-        tombstoned.discard(tombstone.id)
-        if not tombstoned:
-            self.tombstoned.pop(owner, None)
 
 
 @dataclass(slots=True)
@@ -221,11 +174,130 @@ def _turn(task: Task) -> tuple[bool, int]:
     return not task.shunned, task.index
 
 
-def shift(sets: dict[str, set[str]], old: str, new: str, key: str) -> None:
-    """Move a key from the set of ``old`` to that of ``new`` ("": none)."""
-    if old == new:
-        return
-    if old and old in sets:
-        sets[old].discard(key)
-    if new:
-        sets.setdefault(new, set()).add(key)
+R = TypeVar("R")
+
+
+class Derived(Protocol):
+    """One index of one kind of record."""
+
+    def note(self, index: Index, key: str, old: Any, new: Any) -> None:
+        """Bring the index from what a record was to what it is, None where there is none."""
+
+
+@dataclass(frozen=True)
+class Grouped(Generic[R]):
+    """Keys by what their records say of themselves: under each of ``of``, "" left out."""
+
+    name: str
+    of: Callable[[R], tuple[str, ...]]
+
+    def note(self, index: Index, key: str, old: R | None, new: R | None) -> None:
+        """Move a key from where it stood to where it stands now."""
+        was = () if old is None else self.of(old)
+        now = () if new is None else self.of(new)
+        if was == now:
+            return
+        groups: dict[str, set[str]] = getattr(index, self.name)
+        for one in was:
+            groups.get(one, set()).discard(key)
+            if one in groups and not groups[one]:
+                del groups[one]
+        for one in filter(None, now):
+            groups.setdefault(one, set()).add(key)
+
+
+@dataclass(frozen=True)
+class Held(Generic[R]):
+    """The keys of which something is true."""
+
+    name: str
+    of: Callable[[R], bool]
+
+    def note(self, index: Index, key: str, old: R | None, new: R | None) -> None:
+        """Hold a key or let go of it."""
+        keys: set[str] = getattr(index, self.name)
+        if new is not None and self.of(new):
+            keys.add(key)
+        else:
+            keys.discard(key)
+
+
+@dataclass(frozen=True)
+class Named(Generic[R]):
+    """The one key, the last, that has a name; "" has none."""
+
+    name: str
+    of: Callable[[R], str]
+
+    def note(self, index: Index, key: str, old: R | None, new: R | None) -> None:
+        """Give a key its name, or take its name from it."""
+        keys: dict[str, str] = getattr(index, self.name)
+        now = "" if new is None else self.of(new)
+        was = "" if old is None else self.of(old)
+        if was and was != now and keys.get(was) == key:
+            del keys[was]
+        if now:
+            keys[now] = key
+
+
+class Staged:
+    """The tasks of each stage. Whoever drops tasks drops the whole stage."""
+
+    def note(self, index: Index, key: str, old: Task | None, new: Task | None) -> None:
+        """Count a task anew."""
+        if new is not None:
+            stage = index.tasks_by_stage.setdefault((new.batch, new.stage), StageTasks())
+            stage.take(old, new)
+
+
+def _ends_of(move: Migration) -> tuple[str, ...]:
+    return () if move.is_over else (move.source, move.target)
+
+
+def _begun(move: Migration) -> bool:
+    return not move.is_over and move.step is not Step.QUEUED
+
+
+def _owner_of(tombstone: Tombstone) -> tuple[str, ...]:
+    return (tombstone.owner.partition("/")[0],) if tombstone.may_run else ()
+
+
+#: By kind of record, what each index goes by.
+INDEXED: dict[str, tuple[Derived, ...]] = {
+    "nodes": (
+        Held[Node]("removed", lambda node: node.is_removed),
+        Held[Node]("unsized", lambda node: not node.is_sized),
+    ),
+    "jobs": (
+        Held[Job]("open_jobs", lambda job: not job.is_over),
+        Named[Job]("job_names", lambda job: "" if job.is_over else job.spec.name),
+    ),
+    "executors": (
+        Grouped[Executor]("executors", lambda one: (one.place,)),
+        Grouped[Executor]("of_job", lambda executor: (executor.job,)),
+    ),
+    "services": (
+        Grouped[Service]("services", lambda one: (one.place,)),
+        Held[Service]("unplaced", lambda one: one.state in UNPLACED_SERVICE),
+        Named[Service](
+            "names", lambda one: "" if one.state is ContainerState.REMOVED else one.name
+        ),
+    ),
+    "migrations": (
+        Held[Migration]("moves", lambda move: not move.is_over),
+        Held[Migration]("begun", _begun),
+        Named[Migration]("move_of", lambda move: "" if move.is_over else move.container),
+        Grouped[Migration]("moves_at", _ends_of),
+    ),
+    "tombstones": (
+        Grouped[Tombstone]("tombstones", lambda one: (one.node,)),
+        Grouped[Tombstone]("tombstones_of", lambda one: (one.owner,)),
+        Grouped[Tombstone]("tombstoned", _owner_of),
+    ),
+    "tasks": (Grouped[Task]("tasks", lambda task: (task.place,)), Staged()),
+    "batches": (Held[Batch]("open_batches", lambda batch: not batch.is_over),),
+    "runs": (Held[Run]("open_runs", lambda run: not run.is_over),),
+    "drains": (Held[Drain]("open_drains", lambda drain: not drain.is_over),),
+    "intervals": (Named[Interval]("interval", lambda row: row.node if row.off_us is None else ""),),
+    "stays": (Grouped[Stay]("stays", lambda stay: (stay.node,)),),
+}

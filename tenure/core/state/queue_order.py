@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 from tenure.model.job import Job, JobState
 from tenure.model.placing import queue_deadline_us
@@ -30,15 +31,15 @@ def is_queued(job: Job) -> bool:
     return job.state in QUEUED and not job.is_cancelling
 
 
+@dataclass(slots=True)
 class WaitingJobs:
     """Ids of queued jobs in the order of ``queue_key``, which never changes for a job."""
 
-    def __init__(self) -> None:
-        self._keys: dict[str, Key] = {}
-        self._rows: list[tuple[Key, str]] = []
-        self._policies: Counter[str] = Counter()
-        self._newcomers: set[str] = set()
-        self._turn = 0
+    _rows: list[tuple[Key, str]] = field(default_factory=list)
+    _newcomers: set[str] = field(default_factory=set)
+    _keys: dict[str, Key] = field(default_factory=dict, compare=False)
+    _policies: Counter[str] = field(default_factory=Counter, compare=False)
+    _turn: int = field(default=0, compare=False)
 
     @property
     def turn(self) -> int:
@@ -49,13 +50,6 @@ class WaitingJobs:
     def policies(self) -> Collection[str]:
         """Return the policies of the jobs in the line."""
         return self._policies.keys()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, WaitingJobs):
-            return False
-        return (self._rows, self._newcomers) == (other._rows, other._newcomers)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __len__(self) -> int:
         return len(self._rows)

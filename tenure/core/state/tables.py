@@ -5,9 +5,9 @@ Owns what changed since the last commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from tenure.model.batch import Batch, Task
 from tenure.model.container import Migration, Service, Tombstone
@@ -26,14 +26,25 @@ from tenure.model.planning import PlannedStart, PlannedStarts, Schedule
 from tenure.model.reservation import Reservation
 
 R = TypeVar("R")
+#: Starts in one record: encoded in less than a millisecond.
+PART = 500
+
+
+def _nobody(key: str, old: object, new: object) -> None:
+    """Follow no table."""
 
 
 class Table(Generic[R]):
-    """A dictionary of frozen records that knows which keys changed since ``take``."""
+    """A dictionary of frozen records that knows which keys changed since ``take``.
+
+    ``follow`` is called at each change with the key, the record before and the one since, None
+    where there is none; ``load`` does not call it.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[str, R] = {}
         self._dirty: set[str] = set()
+        self.follow: Callable[[str, R | None, R | None], None] = _nobody
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -58,14 +69,18 @@ class Table(Generic[R]):
 
     def put(self, key: str, row: R) -> R:
         """Insert or replace a record and return it."""
+        old = self._rows.get(key)
         self._rows[key] = row
         self._dirty.add(key)
+        self.follow(key, old, row)
         return row
 
     def drop(self, key: str) -> None:
         """Remove a record; absent is fine."""
-        if self._rows.pop(key, None) is not None:
+        old = self._rows.pop(key, None)
+        if old is not None:
             self._dirty.add(key)
+            self.follow(key, old, None)
 
     def load(self, rows: dict[str, R]) -> None:
         """Replace everything with rows from the store; nothing becomes dirty."""
@@ -165,35 +180,31 @@ class Tables:
             return schedule
         return replace(schedule, starts=tuple(self.starts_of(batch)), parts=0)
 
+    def put_schedule(self, batch: str, schedule: Schedule) -> None:
+        """Keep the schedule of a batch in place of the one before, a long one in parts.
+
+        A record is encoded at one go by the thread that commits, for which it does not let the
+        daemon's loop go: ten thousand starts took some 15 ms.
+        """
+        before, starts = self.schedules.get(batch), schedule.starts
+        rests = [starts[at : at + PART] for at in range(PART, len(starts), PART)]
+        self.schedules.put(batch, replace(schedule, starts=starts[:PART], parts=len(rests)))
+        for number, rest in enumerate(rests):
+            self.starts.put(f"{batch}/{number}", PlannedStarts(rest))
+        for number in range(len(rests), 0 if before is None else before.parts):
+            self.starts.drop(f"{batch}/{number}")
+
+    def drop_schedule(self, batch: str) -> None:
+        """Forget the schedule of a batch; it may have none."""
+        schedule = self.schedules.get(batch)
+        if schedule is not None:
+            self.schedules.drop(batch)
+            for number in range(schedule.parts):
+                self.starts.drop(f"{batch}/{number}")
+
 
 #: The record type of each kind, for the store's codec.
-KINDS: dict[str, Any] = {
-    "nodes": Node,
-    "jobs": Job,
-    "executors": Executor,
-    "services": Service,
-    "migrations": Migration,
-    "tombstones": Tombstone,
-    "runs": Run,
-    "intervals": Interval,
-    "stays": Stay,
-    "drains": Drain,
-    "harvests": HarvestMark,
-    "forecasts": NodeForecast,
-    "scores": LiveScore,
-    "reservations": Reservation,
-    "batches": Batch,
-    "tasks": Task,
-    "datasets": Dataset,
-    "blocks": Block,
-    "tiers": TierMark,
-    "schedules": Schedule,
-    "starts": PlannedStarts,
-    "effects": DurableEffect,
-    "apps": AppRuns,
-    "answers": Answer,
-    "meta": Meta,
-}
+KINDS: dict[str, Any] = {name: get_args(table)[0] for name, table in get_type_hints(Tables).items()}
 
 
 @dataclass(frozen=True, slots=True)

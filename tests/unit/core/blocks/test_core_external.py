@@ -286,7 +286,7 @@ def test_removed_it_leaves_nothing_and_fails_what_reads_it() -> None:
     assert codes == ["removing", ""], "who waits for a look is told"
     lake.pass_s(1)
     assert not dict(lake.tables.datasets.items())
-    assert not lake.state.ctx.block_index.outlooks
+    assert not lake.state.ctx.own(external.Outlooks).by_dataset
     assert lake.batch().state is BatchState.FAILED
     lake.answer(Done(layout=layout((Spot("n1", S),))))  # late, and nobody's any more
     assert external.on_end(lake.state.ctx, "e0", Done()) is False

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tenure.core.state import schedule_parts
-from tenure.core.state.schedule_parts import PART
-from tenure.core.state.tables import KINDS, Tables
+from tenure.core.state.tables import KINDS, PART, Tables
 from tenure.model.planning import PlannedStart, Schedule
 from tenure.store.codec import Codec
 
@@ -24,7 +22,7 @@ def schedule(count: int) -> Schedule:
 @pytest.mark.parametrize("count", [0, 1, PART, PART + 1, 3 * PART])
 def test_a_schedule_is_read_as_it_was_put(count: int) -> None:
     tables = Tables()
-    schedule_parts.put(tables, "b", schedule(count))
+    tables.put_schedule("b", schedule(count))
     assert tables.schedule("b") == schedule(count)
     assert tuple(tables.starts_of("b")) == schedule(count).starts
     assert all(len(part.starts) <= PART for part in tables.starts.values())
@@ -34,12 +32,12 @@ def test_a_schedule_is_read_as_it_was_put(count: int) -> None:
 def test_parts_go_with_a_shorter_schedule_and_with_the_last() -> None:
     tables = Tables()
     for count, parts in ((3 * PART, 2), (PART + 1, 1), (5, 0), (2 * PART, 1)):
-        schedule_parts.put(tables, "b", schedule(count))
-        schedule_parts.put(tables, "other", schedule(PART + 1))
+        tables.put_schedule("b", schedule(count))
+        tables.put_schedule("other", schedule(PART + 1))
         assert len(tables.starts) == parts + 1
         assert tables.schedule("b") == schedule(count)
-    schedule_parts.drop(tables, "b")
-    schedule_parts.drop(tables, "b")
+    tables.drop_schedule("b")
+    tables.drop_schedule("b")
     assert [key for key, _ in tables.starts.items()] == ["other/0"]
     assert tables.schedule("b") is None
     assert list(tables.starts_of("b")) == []
@@ -48,7 +46,7 @@ def test_parts_go_with_a_shorter_schedule_and_with_the_last() -> None:
 def test_no_record_of_ten_thousand_starts_takes_long_to_be_written_down() -> None:
     """As one it took ten times as long as the longest of these at the least."""
     tables, codec = Tables(), Codec(KINDS)
-    schedule_parts.put(tables, "b", schedule(10_000))
+    tables.put_schedule("b", schedule(10_000))
 
     def took_s(kind: str, record: object) -> float:
         codec.encode(kind, "b", record)
@@ -67,5 +65,5 @@ def test_a_schedule_that_an_earlier_version_kept_as_one_is_read() -> None:
     assert isinstance(old, Schedule)
     tables.schedules.load({"b": old})
     assert tables.schedule("b") == replace(schedule(2 * PART))
-    schedule_parts.put(tables, "b", schedule(1))
+    tables.put_schedule("b", schedule(1))
     assert tables.schedule("b") == schedule(1)
