@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from tenure.harvest.grid import Ints, allowed
 from tenure.harvest.problem import Stage
 from tenure.harvest.progress import Watch
 from tenure.harvest.solution import Start
+
+if TYPE_CHECKING:
+    from ortools.sat.python.cp_model import CpSolver
+    from ortools.sat.python.cp_model_helper import CpSolverStatus
+
+#: A whole number, or a linear expression of the model's variables.
+Term = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +43,17 @@ class Row:
 
     stage: Stage
     lasts: int
-    at: list[Any]
+    at: list[Term]
 
-    def by(self, tick: int) -> Any:
+    def by(self, tick: int) -> Term:
         """Return the tasks started by a tick; before the window none."""
         return 0 if tick < 0 else self.at[min(tick, len(self.at) - 1)]
 
-    def running(self, tick: int) -> Any:
+    def running(self, tick: int) -> Term:
         """Return the tasks that run during a tick."""
         return self.by(tick) - self.by(tick - self.lasts)
 
-    def ended(self, tick: int) -> Any:
+    def ended(self, tick: int) -> Term:
         """Return the tasks that have ended by a tick."""
         return self.by(tick - self.lasts)
 
@@ -61,9 +68,9 @@ class Model:
         self.model = cp_model.CpModel()
         self.relaxed, self.problem, self.grid = relaxed, relaxed.problem, relaxed.grid
         self.at_least, self.limit = at_least, limit
-        self.accepted: list[Any] = []
+        self.accepted: list[Term] = []
         self.rows: dict[tuple[int, int, int], Row] = {}
-        self.switches: dict[tuple[int, int], list[Any]] = {}
+        self.switches: dict[tuple[int, int], list[Term]] = {}
 
     @classmethod
     def of(cls, relaxed: Relaxation, at_least: int, limit: int, most: int) -> Model | None:
@@ -117,7 +124,7 @@ class Model:
         lasts = self.problem.duration(stage, k)
         end = min(self.limit, self.problem.ticks)
         head, last = own.heads[s] or 0, end - own.tails[s] - lasts
-        at: list[Any] = [0] * (self.limit + 1)
+        at: list[Term] = [0] * (self.limit + 1)
         if last < head:
             return Row(stage, lasts, at)
         room = self.grid.room(stage, k, head)[: last - head + lasts]
@@ -189,12 +196,12 @@ class Model:
             found |= {other} if has_tasks else self.waited_for(j, other)
         return found
 
-    def switch(self, j: int, p: int) -> list[Any]:
+    def switch(self, j: int, p: int) -> list[Term]:
         """Return e(p, .): on only where all tasks of a stage have ended by the tick."""
         if (j, p) not in self.switches:
             stage, first = self.problem.jobs[j].stages[p], self.relaxed.alone[j].ends[p] or 0
             nodes = allowed(self.problem, stage)
-            found: list[Any] = []
+            found: list[Term] = []
             for t in range(self.limit + 1):
                 if t < first:
                     found.append(0)
@@ -255,12 +262,12 @@ class Model:
                     sent = switch[t - lag] if t >= lag else 0
                     self.model.add(row.by(t) <= stage.here(k) + stage.tasks * sent)
 
-    def sent(self, j: int, s: int, k: int, rate: int) -> list[Any]:
+    def sent(self, j: int, s: int, k: int, rate: int) -> list[Term]:
         """Return L(s, k, .) of one stage: never falls, waits for the stage's input."""
         row = self.rows[j, s, k]
         stage, switches = row.stage, [self.switch(j, p) for p in self.waited_for(j, s)]
         head = max(self.problem.begin, self.relaxed.alone[j].heads[s] or 0)
-        line: list[Any] = [0] * self.limit
+        line: list[Term] = [0] * self.limit
         for t in range(head + 1, self.limit):
             line[t] = self.model.new_int_var(
                 0, stage.tasks * stage.chunk_bytes, f"l{j}.{s}.{k}.{t}"
@@ -309,7 +316,7 @@ class Model:
         first = int(np.ceil(bound - 1e-6)) if status != self.cp.UNKNOWN else least
         return self.answer(solver, status, first)
 
-    def solve(self, watch: Watch, limit_s: float, cores: int) -> tuple[Any, Any]:
+    def solve(self, watch: Watch, limit_s: float, cores: int) -> tuple[CpSolver, CpSolverStatus]:
         """Run CP-SAT; it ends at the limit or when ``watch`` is told to."""
         solver = self.cp.CpSolver()
         solver.parameters.max_time_in_seconds = max(0.01, limit_s)
@@ -320,14 +327,14 @@ class Model:
         watch.stop = None
         return solver, status
 
-    def answer(self, solver: Any, status: Any, bound: int) -> Answer:
+    def answer(self, solver: CpSolver, status: CpSolverStatus, bound: int) -> Answer:
         """Return the plan that a solver ended with."""
         if status not in (self.cp.OPTIMAL, self.cp.FEASIBLE):
             return Answer(None, (), bound)
         refused = tuple(j for j, a in enumerate(self.accepted) if not solver.value(a))
         return Answer(tuple(self.starts(solver)), refused, bound)
 
-    def starts(self, solver: Any) -> Iterator[Start]:
+    def starts(self, solver: CpSolver) -> Iterator[Start]:
         """Yield the starts of the plan that a solver ended with."""
         for (j, s, k), row in self.rows.items():
             before = 0
@@ -338,6 +345,6 @@ class Model:
                 before = max(before, count)
 
 
-def is_zero(term: Any) -> bool:
+def is_zero(term: Term) -> bool:
     """Whether a term of the model is the number 0."""
     return isinstance(term, int) and term == 0

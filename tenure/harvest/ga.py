@@ -9,7 +9,6 @@ are feasible.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ def ga(problem: Problem, watch: Watch, seed: int = 0) -> Solution:
     if not problem.tasks or not problem.nodes:
         return replace(breeder.first, solver="ga")
     watch.tell(breeder.best)
-    parts: dict[str, Any] = operators(breeder, watch, CROSSOVER, MUTATION)
+    parts = operators(breeder, watch, CROSSOVER, MUTATION)
     question = parts.pop("problem")
     algorithm = NSGA3(
         get_reference_directions("das-dennis", 2, n_partitions=12),

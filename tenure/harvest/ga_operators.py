@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import NDArray
 from pymoo.core.crossover import Crossover
 from pymoo.core.mutation import Mutation
+from pymoo.core.operator import Operator
+from pymoo.core.population import Population
 from pymoo.core.problem import Problem as Question
 from pymoo.core.sampling import Sampling
+from pymoo.core.selection import Selection
 from pymoo.operators.selection.tournament import TournamentSelection
 
 from tenure.harvest.breeder import Breeder
 from tenure.harvest.progress import Watch
+from tenure.model.placing import Floats, Ints
 
 #: The paper's tournament size.
 TOURNAMENT = 2
 #: An individual is one object: (genes, their plan).
-Rows = Any
+Rows = NDArray[np.object_]
 
 
-def operators(breeder: Breeder, watch: Watch, crossover: float, mutation: float) -> dict[str, Any]:
+def operators(
+    breeder: Breeder, watch: Watch, crossover: float, mutation: float
+) -> dict[str, Operator | Question | Selection]:
     """Return problem, sampling, selection, crossover and mutation, by these chances."""
     return {
         "problem": Plans(),
@@ -31,17 +36,19 @@ def operators(breeder: Breeder, watch: Watch, crossover: float, mutation: float)
     }
 
 
-class Plans(Question):  # type: ignore[misc]
+class Plans(Question):
     """Two objectives to make small: tasks left out (Eq. 2), makespan (Eq. 3)."""
 
     def __init__(self) -> None:
         super().__init__(n_var=1, n_obj=2, vtype=object)
 
-    def _evaluate(self, x: Rows, out: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+    def _evaluate(self, x: Rows, out: dict[str, Floats], *args: object, **kwargs: object) -> None:
         out["F"] = np.array([row[0][1].score for row in x], dtype=np.float64)
 
 
-def winners(pop: Any, pairs: Any, *, random_state: Any, **_: Any) -> Any:
+def winners(
+    pop: Population, pairs: Ints, *, random_state: np.random.Generator, **_: object
+) -> Ints:
     """Return who of each pair of ``pop`` wins, (pairs, 1): who dominates by objectives, else one.
 
     pymoo's own for NSGA-III looks at broken constraints alone, of which there are none here, so
@@ -55,14 +62,14 @@ def winners(pop: Any, pairs: Any, *, random_state: Any, **_: Any) -> Any:
     return pairs[np.arange(len(pairs)), place][:, None]
 
 
-class ByFirstFit(Sampling):  # type: ignore[misc]
+class ByFirstFit(Sampling):
     """Initial plans by Algorithm 1; when time is up the last one again."""
 
     def __init__(self, breeder: Breeder, watch: Watch) -> None:
         super().__init__()
         self.breeder, self.watch = breeder, watch
 
-    def _do(self, problem: Any, n_samples: int, **kwargs: Any) -> Rows:
+    def _do(self, problem: Question, n_samples: int, **kwargs: object) -> Rows:
         rows = np.empty((n_samples, 1), dtype=object)
         for i in range(n_samples):
             if i and self.watch.is_over:
@@ -73,14 +80,14 @@ class ByFirstFit(Sampling):  # type: ignore[misc]
         return rows
 
 
-class ByOrder(Crossover):  # type: ignore[misc]
+class ByOrder(Crossover):
     """Two children of two parents by OX2, each one's part the other's complement by chance."""
 
     def __init__(self, breeder: Breeder, watch: Watch, prob: float) -> None:
         super().__init__(2, 2, prob=prob, vtype=object)
         self.breeder, self.watch = breeder, watch
 
-    def _do(self, problem: Any, x: Rows, **kwargs: Any) -> Rows:
+    def _do(self, problem: Question, x: Rows, **kwargs: object) -> Rows:
         children = np.empty_like(x)
         for mating in range(x.shape[1]):
             pair = (x[0, mating, 0], x[1, mating, 0])
@@ -93,14 +100,14 @@ class ByOrder(Crossover):  # type: ignore[misc]
         return children
 
 
-class ByAlgorithm2(Mutation):  # type: ignore[misc]
+class ByAlgorithm2(Mutation):
     """Algorithm 2 for every child."""
 
     def __init__(self, breeder: Breeder, watch: Watch, prob: float) -> None:
         super().__init__(prob=prob)
         self.breeder, self.watch = breeder, watch
 
-    def _do(self, problem: Any, x: Rows, **kwargs: Any) -> Rows:
+    def _do(self, problem: Question, x: Rows, **kwargs: object) -> Rows:
         mutants = np.empty_like(x)
         for i in range(len(x)):
             row = x[i, 0]

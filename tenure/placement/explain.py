@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
@@ -85,13 +84,12 @@ class Explanation:
     room_us: int | None
     nodes: tuple[NodeReason, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the same as dictionaries, lists, numbers and strings."""
-        plain: dict[str, Any] = asdict(self)
-        for row in plain["nodes"]:
+        nodes = [asdict(one) for one in self.nodes]
+        for row in nodes:
             row["exhausted"] = list(row["exhausted"])
-        plain["nodes"] = list(plain["nodes"])
-        return plain
+        return asdict(self) | {"nodes": nodes}
 
 
 def explain(  # noqa: PLR0913, PLR0917 - the job, its policy and what it meets

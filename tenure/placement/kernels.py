@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -127,15 +127,14 @@ def compile_all(
         return compiler(_named(form.name, copy))
 
     others: dict[Kernel, Kernel] = {arrays.lend: lender(), **instead}
-    config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = form.folder or before
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = form.folder or before
     try:
         made = copy_all(entries, inner, others)
         outer = linking.outer(is_kept=bool(form.folder))
         return [outer(_named(form.name, copy_of(entry, made, others))) for entry in entries]
     finally:
-        config.CACHE_DIR = before
+        numba.config.CACHE_DIR = before
 
 
 def _named(form: str, copy: FunctionType) -> FunctionType:
@@ -148,29 +147,34 @@ def code_of(entries: Iterable[Kernel]) -> str:
     return fingerprint((lender, *called_by(entries)))
 
 
-def lender() -> Any:
+def lender() -> Kernel:
     """Return ``arrays.lend`` for compiled code: the array without the record that counts holders.
 
     Such a record is what numba looks for before it counts; arrays that come from C have none.
     """
+    from llvmlite.ir import IRBuilder, Value
+    from numba.core.base import BaseContext
+    from numba.core.typing import Signature
     from numba.extending import intrinsic
     from numba.np import arrayobj
+    from numba.types import Array
 
-    untyped: Any = arrayobj
-
-    @intrinsic  # type: ignore[misc, unused-ignore]
-    def lend(_context: Any, array: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    @intrinsic
+    def lend(_context: BaseContext, array: Array) -> tuple[Signature, Kernel]:
+        def code(
+            context: BaseContext, builder: IRBuilder, signature: Signature, values: list[Value]
+        ) -> Value:
             kind = signature.return_type
-            held = untyped.make_array(kind)(context, builder, values[0])
-            made = untyped.make_array(kind)(context, builder)
+            held = arrayobj.make_array(kind)(context, builder, values[0])
+            made = arrayobj.make_array(kind)(context, builder)
             parts = {name: getattr(held, name) for name in ("data", "shape", "strides", "itemsize")}
-            untyped.populate_array(made, **parts, meminfo=None)
+            arrayobj.populate_array(made, **parts, meminfo=None)
             return made._getvalue()
 
         return array(array), code
 
-    return lend
+    made: Kernel = lend
+    return made
 
 
 def _warm(kernels: Kernels) -> None:

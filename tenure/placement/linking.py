@@ -11,18 +11,14 @@ Imported where numba is installed, by what compiles.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numba
-from numba.core import codegen, compiler, compiler_machinery, environment, typed_passes
+from numba.core import codegen, compiler, environment, typed_passes
+from numba.core import compiler_machinery as machinery
 
-#: numba's insides have no types.
-_codegen: Any = codegen
-_compiler: Any = compiler
-_machinery: Any = compiler_machinery
-_environment: Any = environment
+from tenure.placement.binding import Kernel
 
-Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+Compiler = Callable[[Kernel], Kernel]
 #: Nobody calls these from Python: taking tuples of some fifty arrays from it is more code than most
 #: kernels are.
 _UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -31,21 +27,21 @@ _UNWRAPPED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 class _Unbound:
     """numba's code generator, for functions without machine code: there is nothing to write to."""
 
-    def __init__(self, whole: Any) -> None:
+    def __init__(self, whole: codegen.JITCPUCodegen) -> None:
         self._whole = whole
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._whole, name)
 
-    def set_env(self, name: str, env: Any) -> None:
+    def set_env(self, name: str, env: environment.Environment) -> None:
         pass  # ``_Bind`` does it where the function has been linked to
 
 
-class _Untouched(_codegen.JITCodeLibrary):  # type: ignore[misc, unused-ignore]
+class _Untouched(codegen.JITCodeLibrary):
     """A library that is there to be linked into others: neither optimised nor made machine code."""
 
     @property
-    def codegen(self) -> Any:
+    def codegen(self) -> _Unbound:
         return _Unbound(self._codegen)
 
     def _optimize_final_module(self) -> None:
@@ -57,52 +53,51 @@ class _Untouched(_codegen.JITCodeLibrary):  # type: ignore[misc, unused-ignore]
         self._finalized = True
 
 
-class _Pass(_machinery.LoweringPass):  # type: ignore[misc, unused-ignore]
+class _Pass(machinery.LoweringPass):
     def __init__(self) -> None:  # abstract in the pass it derives from
         super().__init__()
 
 
-@_machinery.register_pass(mutates_CFG=False, analysis_only=True)
+@machinery.register_pass(mutates_CFG=False, analysis_only=True)
 class _Untouch(_Pass):
     """Give a function such a library, before it is lowered into one of numba's choice."""
 
     _name = "tenure_untouch"
 
-    def run_pass(self, state: Any) -> bool:
-        made: Any = _Untouched
-        state.library = made(state.targetctx.codegen(), state.func_id.func_qualname)
+    def run_pass(self, state: compiler.StateDict) -> bool:
+        state.library = _Untouched(state.targetctx.codegen(), state.func_id.func_qualname)
         return False
 
 
-@_machinery.register_pass(mutates_CFG=False, analysis_only=True)
+@machinery.register_pass(mutates_CFG=False, analysis_only=True)
 class _Bind(_Pass):
     """Tell machine code where the Python side of each function linked into it is."""
 
     _name = "tenure_bind"
 
-    def run_pass(self, state: Any) -> bool:
+    def run_pass(self, state: compiler.StateDict) -> bool:
         for variable in state.library._final_module.global_variables:
-            env = _environment.lookup_environment(variable.name)
+            env = environment.lookup_environment(variable.name)
             if env is not None:
                 state.library.codegen.set_env(variable.name, env)
         return False
 
 
-class _Inner(_compiler.CompilerBase):  # type: ignore[misc, unused-ignore]
+class _Inner(compiler.CompilerBase):
     """numba's own pipeline, but for the library."""
 
-    def define_pipelines(self) -> list[Any]:
-        passes = _compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+    def define_pipelines(self) -> list[machinery.PassManager]:
+        passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(_Untouch, typed_passes.NopythonRewrites)
         passes.finalize()
         return [passes]
 
 
-class _Outer(_compiler.CompilerBase):  # type: ignore[misc, unused-ignore]
+class _Outer(compiler.CompilerBase):
     """numba's own pipeline, which knows nothing of functions that are linked in but not bound."""
 
-    def define_pipelines(self) -> list[Any]:
-        passes = _compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+    def define_pipelines(self) -> list[machinery.PassManager]:
+        passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(_Bind, typed_passes.NoPythonBackend)
         passes.finalize()
         return [passes]
@@ -118,7 +113,7 @@ def outer(*, is_kept: bool = False) -> Compiler:
     return _njit(pipeline_class=_Outer, cache=is_kept)
 
 
-def _njit(**options: Any) -> Compiler:
+def _njit(**options: object) -> Compiler:
     # Python's division checks for zero in every loop; no kernel divides by what may be zero.
     made: Compiler = numba.njit(error_model="numpy", **options)
     return made

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tenure.model.placing import Bools, ClusterView, Forecast, Ints, Occupation, Queued
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import Ends, Fleet, Jobs, ends_of, fleet_of
+from tenure.placement.arrays import Ends, Fleet, ends_of, fleet_of
 from tenure.placement.decide import MODES
 from tenure.placement.kernels import Kernels
+from tenure.placement.plan import blank_jobs
 from tenure.placement.schedule import Line, Record, blank
 
 #: Schedules remembered: the queue as it is, with the newcomer, and one tried for its deadline.
@@ -73,7 +74,7 @@ class Pool:
         self.nodes = nodes
         self._slots: dict[int, int] = {}
         self._kept: list[Queued] = []
-        self.jobs = _no_jobs(MIN_POOL, nodes)
+        self.jobs = blank_jobs(MIN_POOL, nodes)
 
     def order(self, queue: Sequence[Queued], codes: dict[str, int]) -> Ints:
         """Return where the jobs of ``queue`` are in ``jobs``; ``codes`` number the policies."""
@@ -88,8 +89,10 @@ class Pool:
     def _write(self, queued: Queued, code: int) -> None:
         slot = len(self._kept)
         if slot == self.jobs.policy.shape[0]:
-            columns: Any = (np.concatenate((column, column)) for column in self.jobs)
-            self.jobs = Jobs(*columns)
+            larger = blank_jobs(2 * slot, self.nodes)
+            for column, known in zip(larger, self.jobs, strict=True):
+                column[:slot] = known
+            self.jobs = larger
         ask, jobs = queued.ask, self.jobs
         jobs.policy[slot] = code
         jobs.executors[slot] = ask.executors
@@ -101,12 +104,6 @@ class Pool:
         jobs.eligible[slot] = ask.eligible
         self._slots[id(queued)] = slot
         self._kept.append(queued)  # kept alive, so that no other object gets its id
-
-
-def _no_jobs(count: int, nodes: int) -> Jobs:
-    columns: list[Any] = [np.zeros(count, dtype=np.int64) for _ in range(7)]
-    columns.append(np.zeros((count, nodes), dtype=np.bool_))
-    return Jobs(*columns)
 
 
 class Moment(NamedTuple):

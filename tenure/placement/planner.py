@@ -182,8 +182,8 @@ class Draft:
         desk = self._tools.desk
         if desk.jobs is not self._jobs or not desk.has_room_for(new):
             return None
-        for row in (self._queue, self._slots):
-            row.insert(self._position, row.pop())  # type: ignore[arg-type]
+        self._queue.insert(self._position, self._queue.pop())
+        self._slots.insert(self._position, self._slots.pop())
         self._queue.append(new)
         self._slots += desk.seat([new])
         return self.promise(position)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
-from typing import Any
 
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.harvest import HarvestAction
@@ -39,15 +38,15 @@ class ActionsAnswer:
     actions: tuple[HarvestAction, ...]
     is_more: bool = False
     oldest_seq: int = 0
-    status: Mapping[str, Any] = field(default_factory=dict)
+    status: Mapping[str, object] = field(default_factory=dict)
 
 
-def encode_params(params: QosParams) -> dict[str, Any]:
+def encode_params(params: QosParams) -> dict[str, object]:
     """Return parameters as JSON data, every one of them."""
     return asdict(params)
 
 
-def decode_params(raw: Any) -> QosParams:
+def decode_params(raw: object) -> QosParams:
     """Return parameters; raises InvalidInput with every fault, unknown names included."""
     if not isinstance(raw, Mapping):
         raise InvalidInput("harvest: the parameters are not an object")
@@ -71,14 +70,14 @@ def revision_of(params: QosParams) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def encode_action(action: HarvestAction) -> dict[str, Any]:
+def encode_action(action: HarvestAction) -> dict[str, object]:
     """Return an action as JSON data; what is empty is left out."""
     needed = ("seq", "at_us", "kind", "reason", "is_done")
     row = asdict(action)
     return {name: value for name, value in row.items() if name in needed or value}
 
 
-def decode_action(raw: Any) -> HarvestAction:
+def decode_action(raw: object) -> HarvestAction:
     """Return an action; raises ValueError where ``raw`` is none."""
     if not isinstance(raw, Mapping):
         raise ValueError("an action is not an object")
@@ -103,7 +102,7 @@ def decode_action(raw: Any) -> HarvestAction:
     )
 
 
-def decode_actions(raw: Any) -> ActionsAnswer:
+def decode_actions(raw: object) -> ActionsAnswer:
     """Return an agent's answer; raises ValueError, with words for people, where it is none."""
     if not isinstance(raw, Mapping) or not isinstance(raw.get("actions"), list):
         raise ValueError("the answer holds no actions")
@@ -121,7 +120,7 @@ def decode_actions(raw: Any) -> ActionsAnswer:
     )
 
 
-def _sound(status: Mapping[str, Any]) -> dict[str, Any]:
+def _sound(status: Mapping[str, object]) -> dict[str, object]:
     """Return a status without numbers that are none, or that no controller has."""
     inner = {key: _sound(value) for key, value in status.items() if isinstance(value, Mapping)}
     numbers = {key: value for key, value in status.items() if isinstance(value, int | float)}

@@ -9,13 +9,16 @@ clock by what they did then: what is forecast is a mixture of all four (``mixtur
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tenure.harvest.forecast.features import COLUMNS
 from tenure.harvest.forecast.grid import Floats
 from tenure.harvest.forecast.linear import Linear, fit_linear, rolling
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
 #: Of a leaf: at the 0.99 quantile six of 600 rows lie above it; with fewer, leaves follow single
 #: peaks.
@@ -34,7 +37,7 @@ class Boosted:
     """A plane and the trees on top of it; a column that is NaN goes the way that fitted best."""
 
     plane: Linear
-    trees: Any
+    trees: HistGradientBoostingRegressor
 
     def forecasts(self, columns: Floats) -> Floats:
         """Return four quantiles (rows, 4) of (rows, columns), in units of spread.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -36,12 +36,12 @@ PAGE = 16
 class Gateway(Protocol):
     """The daemon's REST interface as this cycle needs it; each method raises TenureError."""
 
-    def node_usage(self, node: str, *, days: int, until_us: int) -> Mapping[str, Any]:
+    def node_usage(self, node: str, *, days: int, until_us: int) -> Mapping[str, object]:
         """Return what owners of a node used (``GET /v1/nodes/{name}/usage``)."""
 
     def submit_forecasts(
         self, run_id: str, forecasts: Sequence[NodeForecast], *, is_last: bool
-    ) -> Mapping[str, Any]:
+    ) -> Mapping[str, object]:
         """Hand in some of a run's forecasts."""
 
 

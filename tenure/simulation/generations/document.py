@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-Json = dict[str, Any]
+from tenure.simulation.sla.result import Json
 
 HEAD = """\
 # GENPACK's experiments, reproduced

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tenure.model.units import HOUR_US
 from tenure.simulation.generations.replay import Outcome
 from tenure.simulation.generations.study import LOADS, OURS, PAPER
 from tenure.simulation.sla.plots import SERIES, Draw, shares
+from tenure.simulation.sla.result import Json
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+
 WIDTH_IN = 9.6
 
 
@@ -25,7 +31,7 @@ def plots_of(rows: Sequence[Json], outcomes: Mapping[str, Sequence[Outcome]]) ->
     }
 
 
-def _figure(rows: int = 1) -> tuple[Any, Any]:
+def _figure(rows: int = 1) -> tuple[Figure, NDArray[np.object_]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH_IN, 0.7 + 2.4 * rows), layout="constrained")
@@ -33,7 +39,7 @@ def _figure(rows: int = 1) -> tuple[Any, Any]:
     return figure, figure.subplots(rows, 1, squeeze=False, sharex=True)[:, 0]
 
 
-def energy(rows: Sequence[Json]) -> Any:
+def energy(rows: Sequence[Json]) -> Figure:
     """Return a figure of energy by strategy: groups are loads, panels what a container uses."""
     figure, panels = _figure(2)
     names = list(dict.fromkeys(row["strategy"] for row in rows))
@@ -52,7 +58,7 @@ def energy(rows: Sequence[Json]) -> Any:
     return figure
 
 
-def hosts(*outcomes: Outcome) -> Any:
+def hosts(*outcomes: Outcome) -> Figure:
     """Return a figure of active hosts by generation over time (Figure 6.5)."""
     figure, panels = _figure(len(outcomes))
     for axes, outcome in zip(panels, outcomes, strict=True):
@@ -67,7 +73,7 @@ def hosts(*outcomes: Outcome) -> Any:
     return figure
 
 
-def migrations(*outcomes: Outcome) -> Any:
+def migrations(*outcomes: Outcome) -> Figure:
     """Return a figure of migrations so far in the first two hours (Figure 6.4)."""
     figure, panels = _figure(len(outcomes))
     for axes, outcome in zip(panels, outcomes, strict=True):

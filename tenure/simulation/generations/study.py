@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tenure.model.units import HOUR_US, US
 from tenure.simulation.generations.machines import PowerModel
@@ -18,8 +17,8 @@ from tenure.simulation.generations.setup import (
     pooled,
 )
 from tenure.simulation.generations.tasks import Task, read_tasks
+from tenure.simulation.sla.result import Json
 
-Json = dict[str, Any]
 SPREAD, PAPER, OURS = "spread", "genpack, as in the paper", "genpack, ours"
 #: So many hundredths of the trace at once; one is the paper's sample.
 LOADS = (1, 2, 4)
@@ -223,6 +222,6 @@ def _two_samples(ours_: Sequence[float], theirs: Sequence[float]) -> tuple[float
     return float(found.statistic), float(found.pvalue)
 
 
-def _mean(values: Any) -> float:
+def _mean(values: Iterable[float]) -> float:
     listed = list(values)
     return float(statistics.fmean(listed)) if listed else 0.0

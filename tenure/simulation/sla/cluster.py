@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -145,7 +145,7 @@ def _invalid(path: Path, found: list[FieldError]) -> InvalidInput:
 
 def _shaped(document: Document) -> tuple[ClusterFile | None, Faults]:
     faults = Faults(document)
-    raw: Any = document.value
+    raw = document.value
     if document.faults:
         return None, faults
     if not isinstance(raw, dict):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from tenure.simulation.sla.cluster import Cluster, read_cluster
 from tenure.simulation.sla.loops import SIMULATED, compiled_loop
 from tenure.simulation.sla.options import DEADLINES, Options, one_of
+from tenure.simulation.sla.result import Json
 from tenure.simulation.sla.run import simulate
 from tenure.simulation.sla.series import series_of
 from tenure.simulation.sla.sources import Source
@@ -36,7 +36,6 @@ MEASURES = (
     "rejected",
     "decision_us_mean",
 )
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,19 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenure.model.errors import TenureError
 from tenure.model.units import US
-from tenure.simulation.sla.result import Result
+from tenure.simulation.sla.result import Json, Result
 from tenure.simulation.sla.series import series_of
 from tenure.simulation.sla.tables import unwritable
 
-Json = dict[str, Any]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.typing import ColorType as Colour
+
+
 #: Placeholders for the page's variables: ink, soft ink, grid lines, paper, and the series.
 THEME: Mapping[str, str] = {
     "#0b0a01": "ink",
@@ -42,7 +46,7 @@ FILE_COLOURS: Mapping[str, str] = {
 }  # fmt: skip
 INK, SOFT, GRID, PAPER, *SERIES = THEME
 #: A plot: figure maker by file name.
-Draw = Callable[[], Any]
+Draw = Callable[[], "Figure"]
 _WIDTH_IN = 9.6
 _DPI = 160
 _STYLE: Any = {
@@ -175,16 +179,16 @@ def picture(draw: Draw, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _on_paper(figure: Any) -> Any:
+def _on_paper(figure: Figure) -> Figure:
     figure.patch.set(facecolor=PAPER, alpha=1)
     return figure
 
 
-def _recolour(figure: Any) -> None:
+def _recolour(figure: Figure) -> None:
     """Put the colours for files in place of the placeholders."""
     from matplotlib.colors import to_hex, to_rgba
 
-    def swap(colour: Any) -> Any:
+    def swap(colour: Colour) -> Colour:
         fixed = FILE_COLOURS[THEME[to_hex(colour)]] if to_hex(colour) in THEME else colour
         return to_rgba(fixed, to_rgba(colour)[3])
 
@@ -202,7 +206,7 @@ def _recolour(figure: Any) -> None:
                 setter(swap(now))
 
 
-def bars(rows: Sequence[Json], measure: str, label: str, *, is_share: bool = False) -> Any:
+def bars(rows: Sequence[Json], measure: str, label: str, *, is_share: bool = False) -> Figure:
     """Return a figure of grouped bars: policies within pricing models, a panel a deadline mode."""
     from matplotlib.figure import Figure
 
@@ -252,7 +256,7 @@ def pricing_title(name: str | None) -> str:
     return f"pricing {name}" if name else "the cluster's prices"
 
 
-def utilisation(runs: Sequence[Json]) -> Any:
+def utilisation(runs: Sequence[Json]) -> Figure:
     """Return a figure of cores on and in use over time: a row a policy, a panel a site."""
     from matplotlib.figure import Figure
 
@@ -284,7 +288,7 @@ def utilisation(runs: Sequence[Json]) -> Any:
     return figure
 
 
-def shares(spans: Mapping[str, Sequence[float]], title: str) -> Any:
+def shares(spans: Mapping[str, Sequence[float]], title: str) -> Figure:
     """Return a figure of cumulative shares: which part of each list is at most so long."""
     from matplotlib.figure import Figure
 

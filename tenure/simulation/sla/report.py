@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from tenure import __version__
 from tenure.simulation.sla import plots
+from tenure.simulation.sla.result import Json
 from tenure.simulation.sla.tables import unwritable
 
-Json = dict[str, Any]
 Columns = Sequence[tuple[str, Callable[[Json], object]]]
 HEADINGS = {
     "cost": "Cost by policy and pricing",

@@ -27,6 +27,9 @@ from tenure.simulation.sla.cluster import Cluster
 from tenure.simulation.sla.options import Options
 from tenure.simulation.sla.workload import Workload
 
+#: What becomes a JSON object.
+Json = dict[str, Any]
+
 #: What a job's verdict means in words; modes mean that it finished.
 FATES = {
     NO_NODE: "never_fits",
@@ -132,7 +135,7 @@ class Result:
         """Return how many jobs had an executor on a cloud node."""
         return sum(MODES.get(verdict) == "hybrid" for verdict in self.verdict.tolist())
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Return the figures as ``tenure simulate --json`` prints them."""
         end_us = max((span.off_us for span in self.spans), default=0)
         return {

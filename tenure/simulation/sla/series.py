@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tenure.model.units import US
-from tenure.simulation.sla.result import Result
+from tenure.simulation.sla.result import Json, Result
 
 Floats = NDArray[np.float64]
 #: Steps of a plot: finer than its pixels would be noise.
@@ -26,7 +25,7 @@ class Series:
     cores_used: dict[str, Floats]
     waiting: Floats
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Json:
         """Return the series as JSON has it."""
         on = {site: values.round(3).tolist() for site, values in self.cores_on.items()}
         used = {site: values.round(3).tolist() for site, values in self.cores_used.items()}

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 from tenure.model.placing import Ask, ClusterView, Occupied
 from tenure.model.units import US
@@ -95,7 +96,7 @@ def test_too_late_now_but_not_for_ever() -> None:
 
 def test_json_round_trip_and_no_nodes() -> None:
     view = view_of([N("a", 4, free_cores=0)])
-    plain = explain(view, ask_of(view, 1)).to_json()
+    plain: Any = explain(view, ask_of(view, 1)).to_json()
     assert json.loads(json.dumps(plain)) == plain
     assert plain["nodes"][0]["exhausted"][0]["dimension"] == "cpu_m"
     assert explain(view_of([]), ask_of(view_of([]), 1)).reason == "no_node"
