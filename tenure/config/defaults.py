@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tenure.config.fields import Place
 
@@ -20,15 +19,16 @@ def home(env: Mapping[str, str]) -> Path:
     return Path(env.get("HOME") or Path.home())
 
 
-def fill(raw: dict[str, Any], place: Place) -> None:
+def fill(raw: dict[str, object], place: Place) -> None:
     """Fill in what the file leaves out and only the surroundings or other values can tell."""
     is_root = os.geteuid() == 0
     if raw.get("state_dir") is None:
         raw["state_dir"] = "/var/lib/tenure" if is_root else str(place.home / ".local/state/tenure")
     stated_dir = raw["state_dir"]
     # a faulty one is reported by itself, not once more through what lies in it
-    is_sound = isinstance(stated_dir, str) and stated_dir.isprintable()
-    state_dir = place.path(stated_dir) if is_sound else "/"
+    state_dir = "/"
+    if isinstance(stated_dir, str) and stated_dir.isprintable():
+        state_dir = place.path(stated_dir)
     if raw.get("listen") is None:
         socket = Path("/run/tenure" if is_root else state_dir) / SOCKET
         raw["listen"] = [f"unix://{socket}", _TCP]
@@ -46,9 +46,11 @@ def fill(raw: dict[str, Any], place: Place) -> None:
         _keep_on(raw, first)
 
 
-def _keep_on(raw: dict[str, Any], first: str) -> None:
+def _keep_on(raw: dict[str, object], first: str) -> None:
     """Have the first generation keep a node on, where the file does not say how many."""
     power = raw["power"] = {} if raw.get("power") is None else raw["power"]
-    kept = power.get("min_on") if isinstance(power, dict) else ()
+    if not isinstance(power, dict):
+        return
+    kept = power.get("min_on")
     if kept is None or isinstance(kept, dict):
         power["min_on"] = {first: 1, **(kept or {})}

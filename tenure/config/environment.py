@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tenure.config.yamlfile import Loc, read_text
 from tenure.model.errors import FieldError
@@ -23,7 +22,7 @@ _MAX_SECRET_BYTES = 64 << 10
 
 
 def apply(
-    raw: dict[str, Any], env: Mapping[str, str], known: Iterable[str]
+    raw: dict[str, object], env: Mapping[str, str], known: Iterable[str]
 ) -> tuple[dict[Loc, str], list[FieldError]]:
     """Set the values of the environment in ``raw``; ``known`` are the top keys of the file.
 
@@ -52,7 +51,7 @@ def apply(
     return sources, faults
 
 
-def _meant(keys: list[str], text: str) -> tuple[list[str], Any]:
+def _meant(keys: list[str], text: str) -> tuple[list[str], object]:
     """Return the place and the value that a variable stands for."""
     bare = [*keys[:-1], keys[-1].removesuffix(_SUFFIX)]
     if keys[-1].endswith(_SUFFIX) and tuple(bare) in SECRETS:
@@ -61,30 +60,23 @@ def _meant(keys: list[str], text: str) -> tuple[list[str], Any]:
     return keys, _value(text)
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     document = read_text(text, "environment")
     return text if document.faults else document.value
 
 
-def _set(raw: dict[str, Any], keys: list[str], value: Any) -> Loc:
+def _set(part: object, keys: list[str], value: object) -> Loc:
     """Set ``value`` at the path ``keys``, numbers being places in lists; raise LookupError."""
-    part: Any = raw
-    loc: list[str | int] = []
-    for depth, key in enumerate(keys):
-        is_last = depth == len(keys) - 1
-        place = _place(part, key)
-        loc.append(place)
-        if is_last:
-            part[place] = value
-        elif isinstance(part, dict) and part.get(place) is None:
-            part[place] = {}
-        part = part[place]
-    return tuple(loc)
-
-
-def _place(part: Any, key: str) -> str | int:
+    key, rest = keys[0], keys[1:]
     if isinstance(part, dict):
-        return key
+        if rest and part.get(key) is None:
+            part[key] = {}
+        elif not rest:
+            part[key] = value
+        return (key, *(_set(part[key], rest, value) if rest else ()))
     if isinstance(part, list) and key.isascii() and key.isdecimal() and int(key) < len(part):
-        return int(key)
+        place = int(key)
+        if not rest:
+            part[place] = value
+        return (place, *(_set(part[place], rest, value) if rest else ()))
     raise LookupError(key)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
+from typing import get_args
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tenure.config.redaction import redacted
@@ -124,30 +123,27 @@ def _got(details: ErrorDetails) -> str:
 
 
 def _unknown_key(details: ErrorDetails, schema: type[BaseModel]) -> str:
-    known = _keys_at(_json_schema(schema), details["loc"][:-1])
+    known = _keys_at(schema, details["loc"][:-1])
     wanted = str(details["loc"][-1])
     if close := difflib.get_close_matches(wanted, known, n=1):
         return f"is not a known key; did you mean {close[0]}?"
     return f"is not a known key; known are {', '.join(known)}"
 
 
-@cache
-def _json_schema(schema: type[BaseModel]) -> dict[str, Any]:
-    return TypeAdapter(schema).json_schema()
-
-
-def _keys_at(schema: dict[str, Any], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that the JSON schema allows in the mapping at ``loc``."""
-    definitions = schema.get("$defs", {})
-    part = _resolved(schema, definitions)
+def _keys_at(schema: type[BaseModel], loc: Loc) -> list[str]:
+    """Return the keys that the model allows in the mapping at ``loc``."""
+    model: type[BaseModel] | None = schema
     for step in loc:
-        inner = part.get("items") if isinstance(step, int) else part.get("properties", {}).get(step)
-        part = _resolved(inner or {}, definitions)
-    return list(part.get("properties", {}))
+        if isinstance(step, str) and model is not None:
+            fields = {field.alias or name: field for name, field in model.model_fields.items()}
+            model = next(models_in(fields[step].annotation), None) if step in fields else None
+    fields = {} if model is None else model.model_fields
+    return [field.alias or name for name, field in fields.items()]
 
 
-def _resolved(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    options = part.get("anyOf", [part])
-    chosen: dict[str, Any] = next((o for o in options if o.get("type") != "null"), part)
-    name = chosen.get("$ref", "").rsplit("/", 1)[-1]
-    return definitions.get(name, chosen) if name else chosen
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """Yield the models in a field's type: itself, or what it may be or holds."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from models_in(inner)

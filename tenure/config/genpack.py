@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -101,7 +101,7 @@ def import_genpack(paths: Sequence[Path]) -> Imported:
 
     Raises InvalidInput with every fault, each with its path and line.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     faults: list[FieldError] = []
     for path in paths:
         file, wrong = _read(path)
@@ -113,10 +113,10 @@ def import_genpack(paths: Sequence[Path]) -> Imported:
             elif section is not None:
                 found[name] = section
     if not faults:
-        faults += _missing(found)
+        faults += _missing(GenpackFile.model_validate(found))
     if faults:
         raise InvalidInput("this is no configuration of GENPACK", fields=tuple(faults))
-    return _written(GenpackFile(**found))
+    return _written(GenpackFile.model_validate(found))
 
 
 def _read(path: Path) -> tuple[GenpackFile | None, list[FieldError]]:
@@ -133,18 +133,18 @@ def _read(path: Path) -> tuple[GenpackFile | None, list[FieldError]]:
         return None, faults.all()
 
 
-def _missing(found: dict[str, Any]) -> list[FieldError]:
+def _missing(file: GenpackFile) -> list[FieldError]:
     """Return what the sections lack together."""
     faults = [
         FieldError(name, "is required: Listing 8.1 has it")
         for name in ("ssh", "cluster")
-        if name not in found
+        if getattr(file, name) is None
     ]
-    if faults:
+    if faults or file.cluster is None:
         return faults
-    generations = found.get("genpack", Genpack()).generations
+    generations = (file.genpack or Genpack()).generations
     names: set[str] = set()
-    for place, host in enumerate(found["cluster"].nodes):
+    for place, host in enumerate(file.cluster.nodes):
         if host.group not in generations:
             what = f"is not among the generations: {', '.join(generations)}"
             faults.append(FieldError(f"cluster.nodes.{place}.group", what))
@@ -160,10 +160,10 @@ def _written(file: GenpackFile) -> Imported:
     assert file.ssh is not None
     assert file.cluster is not None
     genpack = file.genpack or Genpack()
-    ssh: dict[str, Any] = {"key": file.ssh.identity_file}
+    ssh: dict[str, object] = {"key": file.ssh.identity_file}
     if file.ssh.proxy is not None:
         ssh["config"] = SSH_CONFIG
-    document: dict[str, Any] = {"generations": list(genpack.generations)}
+    document: dict[str, object] = {"generations": list(genpack.generations)}
     if file.swarm is not None:
         document["placement"] = {"nursery": file.swarm.strategy}
     if genpack.redis_host is not None and _takes_redis(genpack):

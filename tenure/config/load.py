@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -80,7 +79,7 @@ def _cycles_file(
 
 
 def _shaped(
-    raw: dict[str, Any], place: Place, faults: Faults
+    raw: dict[str, object], place: Place, faults: Faults
 ) -> tuple[ConfigFile | None, list[NodeSection]]:
     """Check each part by itself, then against the others as far as they are well formed."""
     rest = {key: value for key, value in raw.items() if key != "nodes"}
@@ -94,7 +93,7 @@ def _shaped(
     return file, nodes
 
 
-def _parse(raw: dict[str, Any], place: Place, faults: Faults) -> ConfigFile | None:
+def _parse(raw: dict[str, object], place: Place, faults: Faults) -> ConfigFile | None:
     """Return the file without its nodes; a faulty key is noted and its default used instead."""
     try:
         return ConfigFile.model_validate(raw, context=place)
@@ -107,7 +106,7 @@ def _parse(raw: dict[str, Any], place: Place, faults: Faults) -> ConfigFile | No
         return None
 
 
-def _without(raw: dict[str, Any], locs: Iterable[Loc]) -> dict[str, Any]:
+def _without(raw: dict[str, object], locs: Iterable[Loc]) -> dict[str, object]:
     """Return a copy that lacks the faulty keys: in a section the key alone, not the section."""
     sound = {key: dict(value) if isinstance(value, dict) else value for key, value in raw.items()}
     for top, *inner in filter(None, locs):

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -21,7 +20,7 @@ _ASSIGNED = re.compile(rf"(?P<head>{_SECRET}\s*[=:]\s*)(?:bearer\s+|basic\s+)?[^
 _BEARER = re.compile(r"(?P<head>\b(?:bearer|basic)\s+)[^\s&;,]+", re.IGNORECASE)
 
 
-def redacted(value: Any, key: str = "") -> Any:
+def redacted(value: object, key: str = "") -> object:
     """Return ``value`` as JSON data without its secrets; ``key`` is the name it stands under."""
     if isinstance(value, BaseModel):
         value = dict(value)
@@ -45,11 +44,11 @@ def redacted_text(text: str) -> str:
     return text
 
 
-def _arguments(items: list[Any]) -> list[Any]:
+def _arguments(items: list[object]) -> list[object]:
     """Hide the argument that follows an option such as ``--password``."""
     shown = items[:1]
     for before, item in pairwise(items):
-        is_option = isinstance(before, str) and before.startswith("-")
-        is_secret = is_option and _SECRET_KEY.search(before) is not None
+        option = before if isinstance(before, str) and before.startswith("-") else ""
+        is_secret = _SECRET_KEY.search(option) is not None
         shown.append(HIDDEN if is_secret and isinstance(item, str) else item)
     return shown

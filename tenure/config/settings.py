@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tenure.config.access import ApiSection, PoliciesSection
 from tenure.config.certificates import server_context
@@ -175,10 +174,9 @@ class Settings(Sections):
     nodes: tuple[NodeSpec, ...]
     cycles: tuple[CycleSpec, ...]
 
-    def redacted(self) -> dict[str, Any]:
+    def redacted(self) -> dict[str, object]:
         """Return everything as JSON data with passwords and tokens hidden, for logs and people."""
-        plain: dict[str, Any] = redacted(self)
-        return plain
+        return {name: redacted(value, name) for name, value in self}
 
 
 def unknown_generation(generations: Sequence[str]) -> str:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -29,7 +28,7 @@ class Document:
     """A file's value, the line of each part (by its path) and what was wrong with the text."""
 
     name: str
-    value: Any = None
+    value: object = None
     lines: dict[Loc, int] = field(default_factory=dict)
     faults: list[FieldError] = field(default_factory=list)
 

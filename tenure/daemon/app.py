@@ -14,13 +14,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from tenure.api.acceptor import Terms
 from tenure.api.listeners import Listeners, serve
@@ -53,7 +52,7 @@ from tenure.daemon.tokens import FILE as TOKENS
 from tenure.daemon.tokens import ROOT, WORKER, Tokens
 from tenure.engines.access import prepare_folder
 from tenure.locality.localizer import Tiers
-from tenure.model.effects import Trigger
+from tenure.model.effects import Effect, Trigger
 from tenure.model.errors import TenureError
 from tenure.model.events import Closing, Configured
 from tenure.model.node import Power, Reach
@@ -97,7 +96,7 @@ class Daemon:
         self._settings = settings
         self._is_new = is_new
         self._held = held
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[asyncio.Task[object]] = []
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
         self._is_warm = self._plans_fast = self._matches_fast = False
@@ -121,7 +120,7 @@ class Daemon:
             await self._notifier.end()
         return 1 if self._failure is not None else 0
 
-    async def _serve(self, begun: float, importing: Awaitable[Any]) -> None:
+    async def _serve(self, begun: float, importing: Awaitable[object]) -> None:
         try:
             await self._start(importing)
             ready_s, addresses = time.monotonic() - begun, ", ".join(self._addresses())
@@ -190,7 +189,7 @@ class Daemon:
         self.rhythm = Rhythm(ctx, self._rhythm_ports(put))
         self.listeners: Listeners | None = None
 
-    def _rhythm_ports(self, put: Any) -> RhythmPorts:
+    def _rhythm_ports(self, put: Callable[[EventMaker], None]) -> RhythmPorts:
         settings = self._settings
         return RhythmPorts(
             put=put,
@@ -208,7 +207,7 @@ class Daemon:
         order = {"parent": os.getpid(), "redis_url": redis_url, "host": host, "token": token}
         return json.dumps(order)
 
-    async def _start(self, importing: Awaitable[Any]) -> None:
+    async def _start(self, importing: Awaitable[object]) -> None:
         settings = self._settings
         await self.loop.start()
         self.hands.configure(settings.nodes)
@@ -331,7 +330,7 @@ class Daemon:
 
     # what the parts ask of each other
 
-    def _carry_out(self, effects: Any) -> None:
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
         self.interpreter.carry_out(effects)
 
     def _trigger(self, effect: Trigger) -> None:
@@ -370,12 +369,14 @@ class Daemon:
 
     # life
 
-    def _spawn(self, work: Coroutine[Any, Any, Any], name: str, *, is_finite: bool = False) -> None:
+    def _spawn(
+        self, work: Coroutine[object, object, object], name: str, *, is_finite: bool = False
+    ) -> None:
         task = asyncio.create_task(work, name=name)
         self._tasks.append(task)
         task.add_done_callback(lambda done: self._on_end(done, is_finite=is_finite))
 
-    def _on_end(self, task: asyncio.Task[Any], *, is_finite: bool) -> None:
+    def _on_end(self, task: asyncio.Task[object], *, is_finite: bool) -> None:
         """A part that ends by a defect ends the daemon: what is stored is whole."""
         if task.cancelled() or self._stopping.is_set():
             return

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tenure.api.backend import CycleState, Health, Steps
 from tenure.api.fairness import charge
@@ -110,7 +110,7 @@ class DaemonBackend:
         """Return the inbox's time."""
         return self._body.clock.now_us()
 
-    async def ask(self, command: Command) -> Any:
+    async def ask(self, command: Command) -> object:
         """Hand a command to the core and return the record of its reply."""
         if self._body.loop.is_full:
             raise Unavailable("too many events are waiting; try again shortly", code="busy")
@@ -145,7 +145,7 @@ class DaemonBackend:
             return command
         return command if profile is None else replace(command, may_skip_to=later[0])
 
-    def plan_job(self, spec: JobSpec) -> Steps[dict[str, Any]]:
+    def plan_job(self, spec: JobSpec) -> Steps[dict[str, object]]:
         """Return what a submission would be answered now."""
         return views.plan_job(self._ctx, f"plan-{secrets.token_hex(4)}", spec)
 
@@ -260,15 +260,15 @@ class DaemonBackend:
         """Return what the tasks of a batch wait for."""
         return views.batch_waits(self._ctx, batch_id)
 
-    def explain(self, job_id: str) -> dict[str, Any]:
+    def explain(self, job_id: str) -> dict[str, object]:
         """Return why a job is where it is."""
         return views.explain(self._ctx, self._body.policies(), job_id)
 
-    def explain_task(self, task: Task) -> dict[str, Any]:
+    def explain_task(self, task: Task) -> dict[str, object]:
         """Return what a task reads where, at which cost, and the alternatives."""
         return readings.explain(self._ctx, task)
 
-    def explain_executor(self, executor: Executor) -> dict[str, Any]:
+    def explain_executor(self, executor: Executor) -> dict[str, object]:
         """Return which blocks an executor reads where, at which cost, and the alternatives."""
         return readings.explain_executor(self._ctx, executor)
 
@@ -276,7 +276,7 @@ class DaemonBackend:
         """Return the latest drain of a node, or what one would do now."""
         return views.drain(self._ctx, node, is_dry=is_dry)
 
-    def harvest(self, node: str) -> Mapping[str, Any] | None:
+    def harvest(self, node: str) -> Mapping[str, object] | None:
         """Return how a node's harvest controller is, as its agent told last."""
         lent = self._body.hands.lending.lent.get(node)
         return None if lent is None else {**lent.status, "fault": lent.fault}
@@ -285,7 +285,7 @@ class DaemonBackend:
         """Return what is forecast of a node; ``is_whole``: with what it lends by that."""
         return views.forecast(self._ctx, node, self.now_us() if is_whole else None)
 
-    async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
+    async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, object]:
         """Return what owners of a node used."""
         return await self._pasts.usage_of(node, (since_us, until_us))
 
@@ -301,11 +301,11 @@ class DaemonBackend:
         """Return the executors and containers that are on a node."""
         return self._ctx.executors_on(node), self._ctx.services_on(node)
 
-    def snapshot(self) -> Steps[Mapping[str, Any]]:
+    def snapshot(self) -> Steps[Mapping[str, object]]:
         """Return what a worker plans from, in steps."""
         return views.snapshot(self._ctx)
 
-    def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
+    def cost(self, since_us: int, until_us: int) -> Steps[dict[str, object]]:
         """Return the ledger's report, in steps."""
         return ledger.reporting(self._ctx, since_us, until_us)
 

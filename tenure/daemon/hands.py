@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tenure.config.certificates import client_context
 from tenure.core.attempts.tasks import stage_of
@@ -228,7 +227,9 @@ class Hands:
             if node in self._limbs and node in self._running:
                 yield node, [target_of(self._ctx, one) for one in self._running[node].values()]
 
-    async def stats(self, node: str, engine_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    async def stats(
+        self, node: str, engine_ids: Sequence[str]
+    ) -> Mapping[str, Mapping[str, object]]:
         """Return raw statistics by engine id; raises EngineError."""
         limb = self._limbs.get(node)
         return {} if limb is None else await limb.engine.stats_once(engine_ids)

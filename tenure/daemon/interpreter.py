@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from tenure.daemon.loop import EventMaker
 from tenure.model.effects import (
@@ -148,13 +148,13 @@ class Interpreter:
         self._deeds: dict[str, asyncio.Task[None]] = {}
         self._aborted: set[str] = set()
         self._power, self._ends, self._rest = (_Lane(self._spawn) for _ in range(3))
-        self._replies: dict[str, asyncio.Future[Any]] = {}
+        self._replies: dict[str, asyncio.Future[object]] = {}
         self._is_closing = False
         self.counts: dict[tuple[str, str], int] = {}
 
-    def expect(self, request: str) -> asyncio.Future[Any]:
+    def expect(self, request: str) -> asyncio.Future[object]:
         """Return the future of the reply to a request."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._replies[request] = future
         return future
 

@@ -10,12 +10,11 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.model.errors import TenureError
 from tenure.model.events import Event, GuardSeen, HarvestReported
-from tenure.model.harvest import Guard
+from tenure.model.harvest import Guard, HarvestAction
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.qos import QosParams
@@ -41,11 +40,11 @@ MAX_PAGES = 20
 class Lent:
     """A node's controller as it last told; ``fault`` is what ails it, "" nothing."""
 
-    status: Mapping[str, Any]
+    status: Mapping[str, object]
     fault: str = ""
 
     @property
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, object]:
         """Return its numbers by name: those of its last decision, its quota, its lateness."""
         found = {"quota_m": self.status.get("quota_m")}
         for part in ("numbers", "lateness"):
@@ -149,10 +148,10 @@ class Lending:
 
     async def _exchange(
         self, name: str, client: AgentClient, params: QosParams
-    ) -> Mapping[str, Any]:
+    ) -> Mapping[str, object]:
         """Take what was done, and set what is not as it should be."""
         seq = max(self._seq_of(name), self._taken.get(name, 0))
-        status: Mapping[str, Any] = {}
+        status: Mapping[str, object] = {}
         for _ in range(MAX_PAGES):
             answer = await client.actions(seq)
             status = answer.status
@@ -167,13 +166,13 @@ class Lending:
             status = {**status, "revision": revision_of(params), "mode": params.mode}
         return status
 
-    def _report(self, node: str, actions: Any, oldest_seq: int) -> None:
+    def _report(self, node: str, actions: tuple[HarvestAction, ...], oldest_seq: int) -> None:
         def make(at_us: int) -> HarvestReported:
             return HarvestReported(at_us=at_us, node=node, actions=actions, oldest_seq=oldest_seq)
 
         self._put(make)
 
-    def _note(self, name: str, status: Mapping[str, Any], fault: str) -> None:
+    def _note(self, name: str, status: Mapping[str, object], fault: str) -> None:
         before = self.lent.get(name, Lent({}))
         fault = fault or str(status.get("fault", ""))
         if fault and fault != before.fault:

@@ -11,15 +11,16 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from tenure.core.fleet import FleetState
 from tenure.core.lifecycle.clock_steps import at_start, at_step
+from tenure.core.state.tables import PublicEvent
 from tenure.daemon.clock import Clock
 from tenure.model.effects import Effect
 from tenure.model.errors import TenureError, Unavailable
@@ -40,12 +41,14 @@ COMMIT_RETRY_S = 1.0
 TRIES_A_LINE = 60
 
 EventMaker = Callable[[int], Event]
+#: Changed records by kind and key; None: removed.
+Records = Mapping[str, Mapping[str, object]]
 
 
 class Committer(Protocol):
     """What the loop needs of the store."""
 
-    def commit(self, records: Any, events: Any = ()) -> None:
+    def commit(self, records: Records, events: Sequence[PublicEvent] = ()) -> None:
         """Write one transaction; raises StoreError and has then changed nothing."""
 
 
@@ -186,7 +189,7 @@ class CoreLoop:
         """Let go of the thread that commits; nothing is handled afterwards."""
         self._thread.shutdown()
 
-    async def _commit(self, records: Any, events: Any) -> None:
+    async def _commit(self, records: Records, events: Sequence[PublicEvent]) -> None:
         for failed in itertools.count():
             begun = time.perf_counter()
             try:
@@ -215,7 +218,7 @@ class CoreLoop:
             told = f"nothing can be changed, the state cannot be stored: {self.stats.commit_error}"
             raise Unavailable(told, code="store_failing")
 
-    async def answered(self, reply: asyncio.Future[Any]) -> Any:
+    async def answered(self, reply: asyncio.Future[object]) -> object:
         """Return a reply; raises Unavailable ``store_failing`` once it cannot be stored.
 
         What was asked for may be done all the same, when there is room again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import (
     CollectorRegistry,
@@ -98,12 +98,14 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
     """Gather the facts; yields often, for callers who must not work for long at a stretch."""
     tables = ctx.tables
     cost = yield from reporting(ctx, 0, ctx.now_us)
-    kinds: dict[str, tuple[list[Any], str]] = {
-        "jobs": (list(tables.jobs.values()), "state"),
+    jobs, batches = list(tables.jobs.values()), list(tables.batches.values())
+    migrations = list(tables.migrations.values())
+    kinds: dict[str, tuple[Sequence[object], str]] = {
+        "jobs": (jobs, "state"),
         "containers": (list(tables.services.values()), "state"),
         "runs": (list(tables.runs.values()), "state"),
-        "migrations": (list(tables.migrations.values()), "step"),
-        "batches": (list(tables.batches.values()), "state"),
+        "migrations": (migrations, "step"),
+        "batches": (batches, "state"),
         "batch_tasks": (list(tables.tasks.values()), "state"),
         "datasets": (list(tables.datasets.values()), "state"),
     }
@@ -112,17 +114,15 @@ def gather(ctx: Context) -> Generator[None, None, Facts]:
     for kind, (rows, word) in kinds.items():
         counts: Counter[str] = Counter()
         for start in range(0, len(rows), STRIDE):
-            part = rows[start : start + STRIDE]
-            counts.update(getattr(row, word).value for row in part)
-            late += sum(map(_is_late, part)) if kind == "jobs" else 0
+            span = slice(start, start + STRIDE)
+            counts.update(getattr(row, word).value for row in rows[span])
+            late += sum(map(_is_late, jobs[span])) if kind == "jobs" else 0
             yield
         states[kind] = counts
     nodes = tuple(node for node in tables.nodes.values() if not node.is_removed)
-    downtimes = _downtimes(kinds["migrations"][0])
-    attempts = {
-        name: sum(getattr(batch, name) for batch in kinds["batches"][0]) for name in ATTEMPTS
-    }
-    remote = sum(batch.remote for batch in kinds["batches"][0])
+    downtimes = _downtimes(migrations)
+    attempts = {name: sum(getattr(batch, name) for batch in batches) for name in ATTEMPTS}
+    remote = sum(batch.remote for batch in batches)
     told = []
     kept: list[TierFacts] = []
     for start in range(0, len(nodes), STRIDE):

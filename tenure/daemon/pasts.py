@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tenure.api.lazy import Pairs, Rows
 from tenure.core.capacity.room import IDLE_SERVICE
@@ -37,7 +36,7 @@ class Pasts:
         self._span_us = (0, 0)
         self._apps: dict[str, UseSeries] = {}
 
-    async def usage_of(self, node: str, span_us: tuple[int, int]) -> dict[str, Any]:
+    async def usage_of(self, node: str, span_us: tuple[int, int]) -> dict[str, object]:
         """Return a ``NodeUsageView`` of a known node, whose long parts are made when they are sent.
 
         Raises StatsUnavailable. What is on the node is of the moment of the call.
@@ -79,7 +78,7 @@ def _unknown(values: Sequence[int | None]) -> int:
     return values.count(None)
 
 
-def _container(use: _Use) -> dict[str, Any]:
+def _container(use: _Use) -> dict[str, object]:
     return {
         "id": use.service.id,
         "app": use.service.app,
@@ -92,5 +91,5 @@ def _amounts(amount: Resources) -> dict[str, int]:
     return {"cpu_m": amount.cpu_m, "memory_bytes": amount.memory_bytes}
 
 
-def _series(series: UseSeries) -> dict[str, Any]:
+def _series(series: UseSeries) -> dict[str, object]:
     return {"cpu_m": series.cpu_m, "memory_bytes": series.memory_bytes}

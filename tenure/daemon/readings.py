@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any
 
 from tenure.api.views.readings import ChoiceView, CopyView, ReadingView
 from tenure.api.views.render import render
@@ -23,10 +22,10 @@ from tenure.model.job import Executor, Job
 from tenure.model.reading import DatasetInput, Reading
 
 
-def explain(ctx: Context, task: Task) -> dict[str, Any]:
+def explain(ctx: Context, task: Task) -> dict[str, object]:
     """Return what a task reads and why there; ``choices`` are the cheapest nodes as things are."""
     stage = stage_of(ctx, task)
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "task": task.index,
         "state": task.state.value,
         "node": task.node,
@@ -112,7 +111,7 @@ def _waits(ctx: Context, task: Task) -> str:
 # executors
 
 
-def summary(ctx: Context, job: Job, executor: Executor) -> dict[str, Any]:
+def summary(ctx: Context, job: Job, executor: Executor) -> dict[str, object]:
     """Return in short what an executor of a job over a dataset reads, and what it waits for."""
     kinds = Counter(reading.word for reading in executor.readings)
     return {
@@ -123,7 +122,7 @@ def summary(ctx: Context, job: Job, executor: Executor) -> dict[str, Any]:
     }
 
 
-def explain_executor(ctx: Context, executor: Executor) -> dict[str, Any]:
+def explain_executor(ctx: Context, executor: Executor) -> dict[str, object]:
     """Return which copies an executor reads and why; ``choices`` are the cheapest nodes of each."""
     job = ctx.tables.jobs[executor.job]
     waits_for, given = executor_inputs.waits_for(ctx, job, executor), job.spec.dataset
@@ -144,7 +143,7 @@ def _rows(executor: Executor) -> Iterator[tuple[int, Reading | None]]:
 
 def _block(
     ctx: Context, job: Job, given: DatasetInput, number: int, reading: Reading | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     block = ctx.tables.blocks.get(given.key(number))
     places = () if block is None else replicas.offered(ctx, block)
     return {

@@ -84,7 +84,7 @@ def answer_to(line: str) -> str:
     return json.dumps({"counts": outcome.counts})
 
 
-def _plain(record: ClusterView | Ask) -> dict[str, Any]:
+def _plain(record: ClusterView | Ask) -> dict[str, object]:
     values = ((field.name, getattr(record, field.name)) for field in fields(record))
     return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in values}
 

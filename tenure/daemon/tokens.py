@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -185,7 +185,7 @@ def _fresh() -> str:
     return PREFIX + secrets.token_urlsafe(_BYTES)
 
 
-def _plain(record: TokenRecord) -> dict[str, Any]:
+def _plain(record: TokenRecord) -> dict[str, object]:
     plain = asdict(record)
     del plain["is_builtin"]
     for key in ("made_us", "expires_us", "revoked_us"):
@@ -233,7 +233,7 @@ def _read(path: Path) -> list[TokenRecord]:
         raise InvalidInput(told) from None
 
 
-def _record(plain: dict[str, Any]) -> TokenRecord:
+def _record(plain: Mapping[str, Any]) -> TokenRecord:
     kinds = {"name": str, "sha256": str, "made_by": str, "made_us": int}
     if not all(isinstance(plain[key], kind) for key, kind in kinds.items()):
         raise TypeError("a value of the wrong kind")

@@ -88,7 +88,7 @@ class CloudDriver:
         return Unknown(f"{_name(spec)}: it is {instance.word}")
 
 
-async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
+async def _in_thread(function: Callable[..., T], *arguments: object) -> T:
     return await asyncio.get_running_loop().run_in_executor(_THREADS, function, *arguments)
 
 
@@ -173,7 +173,7 @@ def _connect(spec: PowerSpec) -> Any:
         raise _Fault(told, is_passing=fault.is_passing) from None
 
 
-def _credentials(path: Path) -> dict[str, Any]:
+def _credentials(path: Path) -> dict[str, object]:
     """Return what is in the file of credentials; its values are never in an error."""
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -186,7 +186,7 @@ def _credentials(path: Path) -> dict[str, Any]:
     return {str(name): value for name, value in found.items()}
 
 
-def _called(function: Any, *arguments: Any, **more: Any) -> Any:
+def _called(function: Any, *arguments: object, **more: object) -> Any:
     """Call libcloud and translate what it raises."""
     from libcloud.common.exceptions import BaseHTTPError
     from libcloud.common.types import InvalidCredsError, MalformedResponseError

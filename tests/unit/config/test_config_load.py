@@ -384,7 +384,7 @@ nodes:
       on: [vm, --user, ada, --password, sesame4, --token=sesame5]
       off: [curl, -H, "Authorization: Bearer sesame6", "https://sesame7@cloud/off"]
 """
-    shown = load(write(text), ENV).redacted()
+    shown: Any = load(write(text), ENV).redacted()
     assert "sesame" not in str(shown)
     assert shown["redis"]["url"] == "redis://ada:***@r:6379/0?password=***"
     power = shown["nodes"][0]["power"]
@@ -486,4 +486,5 @@ def test_an_hdfs_comes_out_in_the_models_units(write: Any, tmp_path: Path) -> No
     assert spec.name_nodes == ("http://nn1:9870", "https://nn2:9871")
     assert (spec.user, spec.timeout_s, spec.nodes) == ("", 2.5, {"dn1.example": "n"})
     assert spec.token_file == str(tmp_path / "token")
-    assert settings.redacted()["datasets"]["hdfs"][0]["name"] == "lake"
+    shown: Any = settings.redacted()
+    assert shown["datasets"]["hdfs"][0]["name"] == "lake"

@@ -41,7 +41,7 @@ async def test_an_apps_past_is_read_once_for_a_span_and_only_where_it_is_lacking
     store.whole.add(db.id)
     pasts = Pasts(bench.state.ctx, store)
     span = (0, 24 * HOUR_US)
-    first = await pasts.usage_of("a", span)
+    first: Any = await pasts.usage_of("a", span)
     assert [one["id"] for one in first["containers"].values] == [web.id]
     assert store.asked == [("rest", "a"), ("container", web.id), ("app", "web")]
     await pasts.usage_of("b", span)

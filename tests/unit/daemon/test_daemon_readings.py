@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenure.core.state.params import PrefetchParams
 from tenure.daemon import readings
 from tests.unit.core.datasets.test_core_prefetching import lay, shelved
@@ -13,7 +15,7 @@ def test_a_task_beside_a_slower_copy_says_what_the_node_with_a_faster_one_had_ro
     lay(made, "logs", ["ab"] * 12)
     made.scan("logs", 12)
     begun = [task for task in made.tasks() if task.reading]
-    told = {task.node: readings.explain(made.state.ctx, task)["reason"] for task in begun}
+    told: Any = {task.node: readings.explain(made.state.ctx, task)["reason"] for task in begun}
     fast = sum(task.node == "a" for task in begun)
     assert 0 < fast < len(begun)
     assert told["a"] == "it reads a copy in ssd of a, the cheapest match"
