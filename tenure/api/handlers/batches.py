@@ -22,7 +22,7 @@ from tenure.api.schemas.batches import (
     batch_spec,
     require_sound,
 )
-from tenure.api.schemas.queries import BatchesQuery, BatchLogsQuery, PageQuery
+from tenure.api.schemas.queries import BatchesQuery, BatchLogsQuery
 from tenure.api.streams import open_stream
 from tenure.api.views.batches import (
     BatchExplainView,
@@ -55,14 +55,6 @@ def tasks_of(tables: Tables, batch: Batch) -> list[Task]:
     """Return the tasks of a batch in their order."""
     found = (tables.tasks.get(f"{batch.id}/{index}") for index in range(batch.spec.tasks))
     return [task for task in found if task is not None]
-
-
-def _arrival(batch: Batch) -> tuple[int | str, ...]:
-    return batch.seq, batch.id
-
-
-def _place(task: Task) -> tuple[int | str, ...]:
-    return task.index, task.batch
 
 
 def _shown(call: Call, batch: Batch, *, status: int = 200) -> web.Response:
@@ -147,7 +139,7 @@ async def listing(call: Call) -> web.StreamResponse:
     def where(batch: Batch) -> bool:
         return not states or batch.state.value in states
 
-    found = Listing(_arrival, show, where)
+    found = Listing(lambda batch: (batch.seq, batch.id), show, where)
     return await page(call, tables.batches.values(), found)
 
 
@@ -160,8 +152,7 @@ async def tasks(call: Call) -> web.StreamResponse:
     """List the tasks of a batch by their index."""
     tables = call.backend.tables
     batch = lookup.batch(tables, call.part("id"))
-    call.query_as(PageQuery)
-    found = Listing(_place, partial(render, TaskView))
+    found: Listing[Task] = Listing(lambda task: (task.index, task.batch), partial(render, TaskView))
     return await page(call, tasks_of(tables, batch), found)
 
 

@@ -16,12 +16,10 @@ from tenure.api.problems import refused
 from tenure.api.schemas.datasets import (
     ContentQuery,
     DatasetRequest,
-    FilesQuery,
     dataset_spec,
     linked_spec,
     require_one_way,
 )
-from tenure.api.schemas.queries import PageQuery
 from tenure.api.slices import TURNS
 from tenure.api.streams import open_stream
 from tenure.api.views.datasets import (
@@ -79,15 +77,12 @@ async def _spec(call: Call, body: DatasetRequest) -> tuple[DatasetSpec, Layout |
 
 async def listing(call: Call) -> web.StreamResponse:
     """List the datasets in the order of their arrival."""
-    call.query_as(PageQuery)
-
-    def key(dataset: Dataset) -> tuple[int | str, ...]:
-        return dataset.seq, dataset.id
 
     def show(dataset: Dataset) -> DatasetView:
         return dataset_view(dataset, call.backend.shelved(dataset))
 
-    return await page(call, call.backend.tables.datasets.values(), Listing(key, show))
+    found = Listing(lambda dataset: (dataset.seq, dataset.id), show)
+    return await page(call, call.backend.tables.datasets.values(), found)
 
 
 async def inspect(call: Call) -> web.Response:
@@ -98,27 +93,16 @@ async def inspect(call: Call) -> web.Response:
 async def files(call: Call) -> web.StreamResponse:
     """List the files of a dataset."""
     dataset = lookup.dataset(call.backend.tables, call.part("id"))
-    call.query_as(FilesQuery)
-
-    def key(row: DatasetFileView) -> tuple[int | str, ...]:
-        return (row["number"],)
-
-    def show(row: DatasetFileView) -> DatasetFileView:
-        return row
-
-    return await page(call, file_views(dataset), Listing(key, show))
+    found: Listing[DatasetFileView] = Listing(lambda row: (row["number"],), lambda row: row)
+    return await page(call, file_views(dataset), found)
 
 
 async def blocks(call: Call) -> web.StreamResponse:
     """List the blocks of a dataset and where their copies lie; in HDFS they are located first."""
     dataset = lookup.dataset(call.backend.tables, call.part("id"))
-    call.query_as(PageQuery)
     if dataset.spec.is_external:
         words = call.command()
         await call.ask(ChangeDataset(dataset=dataset.id, verb="locate", **words))
-
-    def key(number: int) -> tuple[int | str, ...]:
-        return (number,)
 
     def show(number: int) -> BlockView:
         block = call.backend.block(dataset, number)
@@ -127,7 +111,8 @@ async def blocks(call: Call) -> web.StreamResponse:
         return block_view(dataset, block, call.backend.places(block))
 
     # by their numbers: to make those of HDFS takes microseconds each, and a page shows a few
-    return await page(call, range(call.backend.block_count(dataset)), Listing(key, show))
+    found = Listing(lambda number: (number,), show)
+    return await page(call, range(call.backend.block_count(dataset)), found)
 
 
 async def content(call: Call) -> web.StreamResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from aiohttp import web
@@ -15,7 +15,7 @@ from tenure.api.handlers import top as tops
 from tenure.api.longjson import long_json
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
-from tenure.api.schemas.jobs import EPOCH
+from tenure.api.schemas.jobs import us_of
 from tenure.api.schemas.queries import CostQuery, EnergyQuery, TopQuery
 from tenure.api.slices import TURNS
 from tenure.api.views.containers import ProfileView
@@ -72,11 +72,10 @@ def _window(
     """Return a window in microseconds: until now, and from ``default_us`` before its end (None:
     from the beginning), where nothing else is said.
     """
-    micro = timedelta(microseconds=1)
-    until_us = (until - EPOCH) // micro if until else call.backend.now_us()
+    until_us = us_of(until) if until else call.backend.now_us()
     since_us = 0 if default_us is None else max(0, until_us - default_us)
     if since:
-        since_us = (since - EPOCH) // micro
+        since_us = us_of(since)
     if since_us > until_us:
         raise refused(422, "invalid_input", "must not be after until", field="since")
     return since_us, until_us

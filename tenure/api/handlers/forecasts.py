@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from aiohttp import web
 
 from tenure.api import lookup
@@ -11,7 +9,7 @@ from tenure.api.call import Call
 from tenure.api.longjson import long_json
 from tenure.api.pages import Listing, page
 from tenure.api.schemas.forecasts import ForecastsRequest, UsageQuery
-from tenure.api.schemas.jobs import EPOCH
+from tenure.api.schemas.jobs import us_of
 from tenure.api.views.cycles import RunView
 from tenure.api.views.forecasts import forecast_detail, forecast_view
 from tenure.api.views.render import render
@@ -49,7 +47,7 @@ async def usage(call: Call) -> web.StreamResponse:
     node = lookup.node(call.backend.tables, call.part("name"))
     query = call.query_as(UsageQuery)
     now_us = call.backend.now_us()
-    until_us = now_us if query.until is None else (query.until - EPOCH) // timedelta(microseconds=1)
+    until_us = now_us if query.until is None else us_of(query.until)
     until_us = max(0, until_us)
     since_us = max(0, until_us - query.days * 24 * HOUR_US)
     return await long_json(call, await call.backend.node_usage(node.name, since_us, until_us))

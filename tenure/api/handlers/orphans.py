@@ -6,7 +6,6 @@ from aiohttp import web
 
 from tenure.api.call import Call
 from tenure.api.pages import Listing, page
-from tenure.api.schemas.queries import PageQuery
 from tenure.api.views.datasets import DiscardedView, OrphanView
 from tenure.api.views.render import render
 from tenure.model.dataset import Orphan
@@ -15,15 +14,10 @@ from tenure.model.events import DiscardOrphans
 
 async def listing(call: Call) -> web.StreamResponse:
     """List blocks in tiers that no record knows, by dataset: what a restored state lacks."""
-    call.query_as(PageQuery)
-
-    def key(row: OrphanView) -> tuple[int | str, ...]:
-        return row["dataset"], row["node"], row["tier"]
-
-    def show(row: OrphanView) -> OrphanView:
-        return row
-
-    return await page(call, call.backend.orphans(), Listing(key, show))
+    found: Listing[OrphanView] = Listing(
+        lambda row: (row["dataset"], row["node"], row["tier"]), lambda row: row
+    )
+    return await page(call, call.backend.orphans(), found)
 
 
 async def discard(call: Call) -> web.Response:

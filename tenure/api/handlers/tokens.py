@@ -6,7 +6,6 @@ from aiohttp import web
 
 from tenure.api.call import Call
 from tenure.api.pages import Listing, page
-from tenure.api.schemas.queries import PageQuery
 from tenure.api.schemas.tokens import TokenRequest
 from tenure.api.streams import end_streams_of
 from tenure.api.views.access import token_view
@@ -32,14 +31,12 @@ async def make(call: Call) -> web.Response:
 
 async def listing(call: Call) -> web.StreamResponse:
     """List the tokens by name, without their text."""
-    call.query_as(PageQuery)
     now_us = call.backend.now_us()
     rows = call.options.access.tokens()
 
-    def key(record: TokenRecord) -> tuple[int | str, ...]:
-        return (record.name,)
-
-    found = Listing(key, lambda record: token_view(record, now_us))
+    found: Listing[TokenRecord] = Listing(
+        lambda record: (record.name,), lambda record: token_view(record, now_us)
+    )
     return await page(call, rows, found)
 
 

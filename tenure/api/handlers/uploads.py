@@ -14,7 +14,6 @@ from tenure.api.call import Call
 from tenure.api.guard import guard_of, identity_of
 from tenure.api.pages import Listing, page
 from tenure.api.problems import refused
-from tenure.api.schemas.queries import PageQuery
 from tenure.api.schemas.uploads import (
     ChunkQuery,
     UploadRequest,
@@ -52,13 +51,11 @@ def asker_of(call: Call) -> str | None:
 
 async def listing(call: Call) -> web.StreamResponse:
     """List the open uploads: over the unix socket all of them, over TCP those of this address."""
-    call.query_as(PageQuery)
-
-    def key(upload: Upload) -> tuple[int | str, ...]:
-        return upload.name, upload.id
-
+    found: Listing[Upload] = Listing(
+        lambda upload: (upload.name, upload.id), partial(render, OpenUploadView)
+    )
     rows = await call.backend.uploads.listing(asker_of(call))
-    return await page(call, rows, Listing(key, partial(render, OpenUploadView)))
+    return await page(call, rows, found)
 
 
 async def begin(call: Call) -> web.Response:

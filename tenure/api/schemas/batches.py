@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
 from tenure.api.schemas.datasets import MAX_REPLICAS
@@ -20,6 +20,7 @@ from tenure.api.schemas.fields import (
     Strict,
     Text,
     env_faults,
+    examples,
     memory_bytes,
     raise_faults,
 )
@@ -135,7 +136,7 @@ WORDCOUNT: JsonDict = {
 class BatchRequest(Strict):
     """A batch: stages of identical tasks that run on what services and executors leave idle."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [WORDCOUNT]})
+    model_config = examples(WORDCOUNT)
 
     name: Name
     image: Image | None = Field(default=None, description="Of the stages that name none.")

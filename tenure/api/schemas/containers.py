@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, Field, create_model
 
 from tenure.api.schemas.docker import CONFIG_FIELDS, Argv, HostConfig, typed
 from tenure.api.schemas.fields import (
@@ -22,6 +22,7 @@ from tenure.api.schemas.fields import (
     Strict,
     Text,
     env_faults,
+    examples,
     raise_faults,
 )
 from tenure.api.schemas.fields import (
@@ -62,21 +63,17 @@ def _free(name: str) -> str:
 class _ContainerRequest(Strict):
     """Docker's create body plus ``name`` and the optional ``tenure`` object."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "web-1",
-                    "Image": "web:1",
-                    "Cmd": ["serve"],
-                    "HostConfig": {
-                        "NanoCpus": 250_000_000,
-                        "Memory": 134_217_728,
-                        "RestartPolicy": {"Name": "unless-stopped"},
-                    },
-                    "tenure": {"app": "web", "migrate": "restart"},
-                }
-            ]
+    model_config = examples(
+        {
+            "name": "web-1",
+            "Image": "web:1",
+            "Cmd": ["serve"],
+            "HostConfig": {
+                "NanoCpus": 250_000_000,
+                "Memory": 134_217_728,
+                "RestartPolicy": {"Name": "unless-stopped"},
+            },
+            "tenure": {"app": "web", "migrate": "restart"},
         }
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import Field
 
-from tenure.api.schemas.fields import Name, Strict, Text, memory_bytes, raise_faults
+from tenure.api.schemas.fields import Name, Size, Strict, Text, examples, raise_faults
 from tenure.api.schemas.queries import PageQuery, Query
 from tenure.model.dataset import DatasetFile, DatasetSpec
 from tenure.model.errors import FieldError
@@ -17,20 +17,7 @@ from tenure.model.units import MIB
 #: A block is carried in one go and checked in one go: neither too short for that nor too long.
 MIN_BLOCK, MAX_BLOCK = 4096, 4 << 30
 MAX_REPLICAS = 16
-BlockSize = Annotated[
-    int,
-    BeforeValidator(memory_bytes),
-    Field(ge=MIN_BLOCK, le=MAX_BLOCK),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": MIN_BLOCK, "maximum": MAX_BLOCK},
-                {"type": "string", "examples": ["128MiB"]},
-            ],
-            "description": "Bytes, or a text with a unit (KiB, MiB, GiB, KB, MB, GB).",
-        }
-    ),
-]
+BlockSize = Annotated[int, Size(MIN_BLOCK, MAX_BLOCK, ("128MiB",))]
 
 
 class DatasetRequest(Strict):
@@ -39,17 +26,13 @@ class DatasetRequest(Strict):
     One of ``path``, ``upload`` and ``hdfs``; the rest is not for ``hdfs``.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "logs",
-                    "path": "/srv/inputs/logs",
-                    "block": "128MiB",
-                    "replicas": 3,
-                    "tiers": ["memory", "ssd", "hdd"],
-                }
-            ]
+    model_config = examples(
+        {
+            "name": "logs",
+            "path": "/srv/inputs/logs",
+            "block": "128MiB",
+            "replicas": 3,
+            "tiers": ["memory", "ssd", "hdd"],
         }
     )
 

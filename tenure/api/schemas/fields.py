@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
+from annotated_types import GroupedMetadata
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -15,6 +18,7 @@ from pydantic import (
 )
 
 from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.jsons import Json
 from tenure.model.units import MIB
 
 #: One line: no control characters, which could forge log lines or drive a terminal.
@@ -48,6 +52,11 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
+def examples(*found: Json) -> ConfigDict:
+    """Return the configuration of a model that is documented with examples."""
+    return ConfigDict(json_schema_extra={"examples": list(found)})
+
+
 def memory_bytes(value: object) -> object:
     """Return bytes for ``"256MiB"``, ``"1.5G"`` or a number of bytes.
 
@@ -66,26 +75,30 @@ def memory_bytes(value: object) -> object:
     return amount + (int(fraction) * factor // 10 ** len(fraction) if fraction else 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Size(GroupedMetadata):
+    """Makes an integer a size: bytes from ``least`` to ``most``, or a text with a unit."""
+
+    least: int
+    most: int
+    texts: tuple[str, ...]
+
+    def __iter__(self) -> Iterator[object]:
+        whole = {"type": "integer", "minimum": self.least, "maximum": self.most}
+        text = {"type": "string", "examples": list(self.texts)}
+        why = "Bytes, or a text with a unit (KiB, MiB, GiB, KB, MB, GB)."
+        yield BeforeValidator(memory_bytes)
+        yield Field(ge=self.least, le=self.most)
+        yield WithJsonSchema({"anyOf": [whole, text], "description": why})
+
+
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 Image = Annotated[str, StringConstraints(pattern=IMAGE, max_length=255)]
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
 Line = Annotated[str, StringConstraints(max_length=4096, pattern=LINE)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=LINE)]
 Cpus = Annotated[float, Field(ge=0.01, le=MAX_CPUS, description="Cores; Docker's least is 0.01.")]
-Memory = Annotated[
-    int,
-    BeforeValidator(memory_bytes),
-    Field(ge=MIN_MEMORY, le=MAX_MEMORY),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": MIN_MEMORY, "maximum": MAX_MEMORY},
-                {"type": "string", "examples": ["256MiB", "1.5GiB"]},
-            ],
-            "description": "Bytes, or a text with a unit (KiB, MiB, GiB, KB, MB, GB).",
-        }
-    ),
-]
+Memory = Annotated[int, Size(MIN_MEMORY, MAX_MEMORY, ("256MiB", "1.5GiB"))]
 Seconds = Annotated[float, Field(gt=0, le=MAX_TIME_S)]
 Grace = Annotated[int, Field(ge=0, le=3600, description="Seconds from SIGTERM to SIGKILL.")]
 Reserved = "tenure."

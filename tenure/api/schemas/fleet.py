@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, FailFast, Field, StringConstraints, model_validator
+from pydantic import FailFast, Field, StringConstraints, model_validator
 
-from tenure.api.schemas.fields import Key, Line, Name, Strict, Text
-from tenure.api.schemas.jobs import EPOCH, Moment
+from tenure.api.schemas.fields import Key, Line, Name, Strict, Text, examples
+from tenure.api.schemas.jobs import Moment, us_of
 from tenure.model.plan import Kept, Move, NodeNote, Plan
 
 #: More than the containers of the largest fleet tenure is designed for.
@@ -30,13 +29,9 @@ class NodeChange(Strict):
     the node until it takes new work again.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"scheduling": "cordoned", "reason": "noisy fan"},
-                {"maintenance": True, "reason": "new disk"},
-            ]
-        }
+    model_config = examples(
+        {"scheduling": "cordoned", "reason": "noisy fan"},
+        {"maintenance": True, "reason": "new disk"},
     )
 
     scheduling: Literal["yes", "cordoned"] | None = None
@@ -55,9 +50,7 @@ class NodeChange(Strict):
 class DrainRequest(Strict):
     """Empty a node; ``dry_run`` shows what would be done. ``timeout_s`` null: however long."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"reason": "new disk", "timeout_s": 600}]}
-    )
+    model_config = examples({"reason": "new disk", "timeout_s": 600})
 
     dry_run: bool = False
     reason: Why = ""
@@ -67,7 +60,7 @@ class DrainRequest(Strict):
 class PowerRequest(Strict):
     """Switch a node; ``off`` is refused unless it is empty."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"to": "on"}]})
+    model_config = examples({"to": "on"})
 
     to: Literal["on", "off"]
 
@@ -78,7 +71,7 @@ class AcceptTierRequest(Strict):
     ``gives_up``: also where blocks are lost that can be read nowhere else now.
     """
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"gives_up": False}]})
+    model_config = examples({"gives_up": False})
 
     gives_up: bool = False
 
@@ -86,7 +79,7 @@ class AcceptTierRequest(Strict):
 class FenceRequest(Strict):
     """An operator's word that nothing runs on the node any more; ``confirm`` repeats its name."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"confirm": "node-3"}]})
+    model_config = examples({"confirm": "node-3"})
 
     confirm: Text
 
@@ -106,7 +99,7 @@ class ClaimRequest(Strict):
 class FailRequest(Strict):
     """A worker gives a run up."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "no stats store"}]})
+    model_config = examples({"reason": "no stats store"})
 
     reason: Reason
 
@@ -142,26 +135,22 @@ class NodeNoteRequest(Strict):
 class PlanRequest(Strict):
     """What a worker computed from the snapshot of ``revision`` for ``run_id``."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
+    model_config = examples(
+        {
+            "run_id": "promote@1760000000000000",
+            "generation": "young",
+            "revision": 41,
+            "expires_at": "2030-01-31T12:05:00Z",
+            "moves": [
                 {
-                    "run_id": "promote@1760000000000000",
-                    "generation": "young",
-                    "revision": 41,
-                    "expires_at": "2030-01-31T12:05:00Z",
-                    "moves": [
-                        {
-                            "container": "3f" * 32,
-                            "incarnation": 1,
-                            "from": "node-1",
-                            "to": "node-2",
-                            "reason": "profiled for 320 s; first fit by availability norm",
-                        }
-                    ],
-                    "kept": [],
+                    "container": "3f" * 32,
+                    "incarnation": 1,
+                    "from": "node-1",
+                    "to": "node-2",
+                    "reason": "profiled for 320 s; first fit by availability norm",
                 }
-            ]
+            ],
+            "kept": [],
         }
     )
 
@@ -179,7 +168,7 @@ class PlanRequest(Strict):
             run_id=self.run_id,
             generation=self.generation,
             revision=self.revision,
-            expires_us=(self.expires_at - EPOCH) // timedelta(microseconds=1),
+            expires_us=us_of(self.expires_at),
             moves=tuple(
                 Move(m.container, m.incarnation, m.source, m.target, m.reason) for m in self.moves
             ),

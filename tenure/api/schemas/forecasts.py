@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
-from pydantic import ConfigDict, FailFast, Field, StringConstraints, model_validator
+from pydantic import FailFast, Field, StringConstraints, model_validator
 
-from tenure.api.schemas.fields import Key, Name, Strict
-from tenure.api.schemas.jobs import EPOCH, Moment
+from tenure.api.schemas.fields import Key, Name, Strict, examples
+from tenure.api.schemas.jobs import Moment, us_of
 from tenure.api.schemas.queries import Query
 from tenure.model.forecast import Accuracy, ModelName, NodeForecast
 from tenure.model.jsons import Json
@@ -68,7 +67,7 @@ class AccuracyRequest(Strict):
 
     def accuracy(self) -> Accuracy:
         """Return it as the core has it."""
-        return Accuracy(self.steps, self.coverage, self.loss, self.baseline_loss)
+        return Accuracy(**self.model_dump())
 
 
 class ForecastRequest(Strict):
@@ -105,7 +104,7 @@ class ForecastRequest(Strict):
             node=self.node,
             run_id=run_id,
             made_us=0,
-            from_us=(self.since - EPOCH) // timedelta(microseconds=1),
+            from_us=us_of(self.since),
             step_us=self.step_s * US,
             quantile=self.quantile,
             model=self.model,
@@ -122,7 +121,7 @@ class ForecastRequest(Strict):
 class ForecastsRequest(Strict):
     """Some of the forecasts of a claimed run; ``is_last`` ends the run."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = examples(_EXAMPLE)
 
     run_id: Key
     forecasts: Annotated[list[ForecastRequest], FailFast()] = Field(max_length=MAX_FORECASTS)

@@ -13,7 +13,6 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     WithJsonSchema,
@@ -33,6 +32,7 @@ from tenure.api.schemas.fields import (
     Text,
     env_faults,
     environment,
+    examples,
     raise_faults,
 )
 from tenure.api.schemas.spark import SparkRequest, spark_spec
@@ -43,6 +43,13 @@ from tenure.model.resources import Resources
 from tenure.model.units import MIB, US, iso, seconds_to_us
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def us_of(at: datetime) -> int:
+    """Return microseconds since 1970."""
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
 MAX_EXECUTORS = 1_000_000
 #: The least that holds a master or worker, and a heap that Spark accepts (its own least: 450 MiB).
 MIN_SPARK_MEMORY = 1024 * MIB
@@ -121,21 +128,17 @@ class JobRequest(Strict):
     container of the same size.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "wordcount-7",
-                    "app": "wordcount",
-                    "image": "wordcount:2",
-                    "command": ["wordcount", "--input", "/data"],
-                    "executors": 4,
-                    "cpus": 0.5,
-                    "memory": "256MiB",
-                    "deadline_s": 120,
-                    "estimate": {"local_s": 40, "hybrid_s": 52},
-                }
-            ]
+    model_config = examples(
+        {
+            "name": "wordcount-7",
+            "app": "wordcount",
+            "image": "wordcount:2",
+            "command": ["wordcount", "--input", "/data"],
+            "executors": 4,
+            "cpus": 0.5,
+            "memory": "256MiB",
+            "deadline_s": 120,
+            "estimate": {"local_s": 40, "hybrid_s": 52},
         }
     )
 
@@ -282,7 +285,7 @@ def _deadline_us(job: JobRequest, terms: Terms, faults: list[FieldError]) -> int
         return terms.now_us + seconds_to_us(job.deadline_s)
     if job.deadline is None:
         return None
-    at_us = (job.deadline - EPOCH) // timedelta(microseconds=1)
+    at_us = us_of(job.deadline)
     if at_us <= terms.now_us and not terms.is_replay:
         faults.append(FieldError("deadline", f"is in the past; it is {iso(terms.now_us)} now"))
     if at_us > terms.now_us + MAX_TIME_S * US:

@@ -106,16 +106,13 @@ class TopQuery(Query):
     generation: Word | None = None
 
 
-class EnergyQuery(Query):
-    """A window; ``until`` is now by default, ``since`` 24 hours before it."""
-
-    since: Moment | None = None
-    until: Moment | None = None
-
-
 class CostQuery(Query):
     since: Moment | None = None
     until: Moment | None = None
+
+
+class EnergyQuery(CostQuery):
+    """A window; ``until`` is now by default, ``since`` 24 hours before it."""
 
 
 class EventsQuery(Query):

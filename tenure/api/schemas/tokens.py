@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
-from tenure.api.schemas.fields import Seconds, Strict
+from tenure.api.schemas.fields import Seconds, Strict, examples
 
 TOKEN_NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 TokenName = Annotated[str, StringConstraints(pattern=TOKEN_NAME)]
@@ -16,9 +16,7 @@ RoleName = Literal["metrics", "read", "submit", "operate", "admin", "worker"]
 class TokenRequest(Strict):
     """A token to make."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"name": "ann", "role": "read", "expires_s": 2_592_000}]}
-    )
+    model_config = examples({"name": "ann", "role": "read", "expires_s": 2_592_000})
 
     name: TokenName = Field(
         description="Whose it is, or what for; a name that ended may be used again."

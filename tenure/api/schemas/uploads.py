@@ -6,11 +6,11 @@ import binascii
 from base64 import b64decode
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, FailFast, Field
+from pydantic import FailFast, Field
 
 from tenure.api.problems import refused
 from tenure.api.schemas.datasets import BlockSize
-from tenure.api.schemas.fields import Name, Strict, Text, raise_faults
+from tenure.api.schemas.fields import Name, Strict, Text, examples, raise_faults
 from tenure.api.schemas.queries import Query
 from tenure.model.dataset import DatasetFile, DatasetSpec
 from tenure.model.errors import FieldError
@@ -53,11 +53,7 @@ class UploadRequest(Strict):
     With ``put`` it is refused if that put would be now, before anything is sent.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"name": "logs", "files": [{"name": "a/1.log", "size": 5}]}]
-        }
-    )
+    model_config = examples({"name": "logs", "files": [{"name": "a/1.log", "size": 5}]})
 
     name: Name
     files: Annotated[list[UploadedFile], FailFast()] = Field(min_length=1, max_length=MAX_FILES)
