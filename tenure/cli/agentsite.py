@@ -12,14 +12,15 @@ import os
 import posixpath
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from tenure.cli.configured import file_of, settings_of
+from tenure.cli.watching import looks
 from tenure.model.errors import EngineError, FieldError, InvalidInput, NotFound, TenureError
 from tenure.model.jsons import Json
 from tenure.model.node import AgentSpec, NodeSpec
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # the other commands must not pay for the engines' libraries
     from tenure.engines.agent import AgentPlan
     from tenure.engines.engine import Engine
 
+T = TypeVar("T")
 GROUP = "tenure"
 #: Folders that hold what is not the agent's, sockets of engines above all.
 SHARED = frozenset(
@@ -213,6 +215,16 @@ async def engine_of(spec: NodeSpec) -> AsyncIterator[Engine]:
             await engine.close()
 
 
+def on_engine(spec: NodeSpec, work: Callable[[Engine], Coroutine[None, None, T]]) -> T:
+    """Return what ``work`` does with the engine of a node."""
+
+    async def run() -> T:
+        async with engine_of(spec) as engine:
+            return await work(engine)
+
+    return asyncio.run(run())
+
+
 def _spawn(argv: Sequence[str], log_file: Path) -> Tethered:
     from tenure.cycles.io.tether import Tethered
 
@@ -284,15 +296,13 @@ def heard(client: Client, name: str, agent: AgentSpec, since_us: int, timeout_s:
 
     Its ``state`` is ``up``; ``unknown`` where the daemon does not answer; else why not in time.
     """
-    until_s = time.monotonic() + timeout_s
-    while True:
+    told: Json = {}
+    for _ in looks(timeout_s):
         told = _told(client, name, agent)
         is_new = told["state"] == "up" and str(told["read_at"] or "") >= str(iso(since_us))
         if is_new or told["state"] == "unknown":
             return told
-        if time.monotonic() >= until_s:
-            return told if told["state"] != "up" else told | {"state": "unheard"}
-        time.sleep(POLL_S)
+    return told if told["state"] != "up" else told | {"state": "unheard"}
 
 
 def _told(client: Client, name: str, agent: AgentSpec) -> Json:

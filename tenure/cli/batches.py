@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -268,11 +267,10 @@ def wait(session: Session, batch: Ref, *, timeout: Timeout = None) -> int:
 
 def _wait(session: Session, ref: str, timeout_s: float | None, target: Path | None) -> int:
     client = session.client_with(WAIT_PATIENCE_S)
-    until = None if timeout_s is None else time.monotonic() + timeout_s
     batch: Json = {}
     words = f"tenure batch wait {ref} waits again, tenure batch cancel {ref} ends it"
     with goes_on(session.out, f"batch {ref} goes on; {words}"):
-        for batch in _progress(client, ref, until):
+        for batch in _progress(client, ref, timeout_s):
             reason = f": {batch['reason']}" if batch["reason"] else ""
             done = f"{batch['done']}/{batch['tasks']} done, {batch['active']} active"
             session.out.note(f"{batch['name']} {batch['state']}, {done}{reason}")
@@ -284,10 +282,10 @@ def _wait(session: Session, ref: str, timeout_s: float | None, target: Path | No
     return 0 if batch["state"] == "succeeded" else 1
 
 
-def _progress(client: Client, ref: str, until: float | None) -> Iterator[Json]:
+def _progress(client: Client, ref: str, timeout_s: float | None) -> Iterator[Json]:
     """Yield a batch whenever it got further; the last is over, or the time is."""
     shown: tuple[object, ...] = ()
-    for _ in looks(until):
+    for _ in looks(timeout_s):
         batch = client.batch(ref)
         now = (batch["state"], batch["done"], batch["active"], batch["reason"])
         if now != shown:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -133,17 +132,16 @@ def run(
     if not is_waiting:
         _show(session, started)
         return 0
-    until = None if timeout is None else time.monotonic() + timeout
-    ended = _wait(session, started, until)
+    ended = _wait(session, started, timeout)
     _show(session, ended)
     return 0 if ended["state"] in ("done", "advised") else 1
 
 
-def _wait(session: Session, started: Json, until: float | None) -> Json:
+def _wait(session: Session, started: Json, timeout_s: float | None) -> Json:
     client, key = session.client_with(PATIENCE_S), started["id"]
     with goes_on(session.out, f"run {key} goes on; tenure cycle inspect {key} shows it"):
         session.out.note(f"run {key}")
-        return wait_for_run(client, key, until)
+        return wait_for_run(client, key, timeout_s)
 
 
 @verb(app, "plan", error_code=255)
@@ -154,7 +152,7 @@ def plan(session: Session, name: Cycle) -> int:
     255 error.
     """
     started = session.client.run_cycle(_named(session, name), is_dry=True)
-    ended = _wait(session, started, time.monotonic() + PLAN_TIMEOUT_S)
+    ended = _wait(session, started, PLAN_TIMEOUT_S)
     if ended["state"] != "advised":
         raise TenureError(f"run {ended['id']} is {ended['state']}: {ended['reason'] or 'no plan'}")
     _show(session, ended)

@@ -198,9 +198,8 @@ def link(
 def _wait(session: Session, ref: str, timeout_s: float | None) -> Json:
     """Return a dataset once it is ready or has failed; tell how far it is meanwhile."""
     client = session.client_with(WAIT_PATIENCE_S)
-    until = None if timeout_s is None else time.monotonic() + timeout_s
     told = reason = ""
-    for _ in looks(until):
+    for _ in looks(timeout_s):
         dataset = client.dataset(ref)
         reason = f": {dataset['reason']}" if dataset["reason"] else ""
         word = f"{dataset['whole_blocks']}/{dataset['blocks']} blocks whole{reason}"

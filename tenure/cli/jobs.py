@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import Annotated
 
@@ -308,11 +307,10 @@ def wait(session: Session, jobs: Refs, *, timeout: Timeout = None) -> int:
 
 def _wait(session: Session, refs: list[str], timeout_s: float | None) -> int:
     client = session.client_with(WAIT_PATIENCE_S)
-    until = None if timeout_s is None else time.monotonic() + timeout_s
     names = " ".join(refs)
     words = f"tenure job wait {names} waits again, tenure job cancel {names} ends it"
     with goes_on(session.out, f"what was submitted goes on; {words}"):
-        over = wait_until_over(client, refs, until, session.out)
+        over = wait_until_over(client, refs, timeout_s, session.out)
     session.out.rows([over[ref] for ref in refs if ref in over], COLUMNS)
     missing = [ref for ref in refs if ref not in over]
     if missing:

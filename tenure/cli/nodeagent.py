@@ -15,10 +15,10 @@ from tenure.cli.output import ago, lines, size
 from tenure.cli.verb import Session, verb
 from tenure.model.errors import InvalidInput, TenureError
 from tenure.model.jsons import Json
-from tenure.model.node import NodeSpec
 
 if TYPE_CHECKING:
     from tenure.engines.agent import AgentPlan
+    from tenure.engines.engine import Engine
 
 app = typer.Typer(
     help="The agent of a node: install it as a container, look at it, remove it. Run where the "
@@ -102,8 +102,14 @@ def install(  # noqa: PLR0913 - a command's options are what typer reads
         return _dry(session, lambda: _show_plan(session, config, node, wish))
     spec = agentsite.node_of(config, node)
     plan = agentsite.planned(spec, wish, is_dry=False)
-    changed, told = asyncio.run(_install(spec, plan, timeout))
     agent = agentsite.agent_of(spec)
+
+    async def work(engine: Engine) -> tuple[bool, Json]:
+        site = engine.agent_site()
+        changed = await site.install(await site.fitted(plan))
+        return changed, await agentsite.answering(engine, agent, timeout_s=timeout)
+
+    changed, told = agentsite.on_engine(spec, work)
     daemon = agentsite.heard(session.client, node, agent, told.pop("read_us"), timeout)
     shown = {"node": node, "changed": changed, "agent": told, "daemon": daemon}
     session.out.data(shown, lambda one: session.out.write(_sentence(one)))
@@ -127,27 +133,18 @@ def _sentence(shown: Json) -> str:
     return f"{shown['node']}: {what}, answers; tenured: {_answer(shown['daemon'])}"
 
 
-async def _install(spec: NodeSpec, plan: AgentPlan, timeout_s: float) -> tuple[bool, Json]:
-    async with agentsite.engine_of(spec) as engine:
-        site = engine.agent_site()
-        changed = await site.install(await site.fitted(plan))
-        agent = agentsite.agent_of(spec)
-        return changed, await agentsite.answering(engine, agent, timeout_s=timeout_s)
-
-
 def _show_plan(session: Session, config: Path | None, node: str, wish: Wish) -> int:
     from tenure.engines.agent import NAME, body
 
     spec = agentsite.node_of(config, node)
     plan = agentsite.planned(spec, wish, is_dry=True)
 
-    async def look() -> tuple[AgentPlan, bool]:
-        async with agentsite.engine_of(spec) as engine:
-            site = engine.agent_site()
-            fitted = await site.fitted(plan)
-            return fitted, await site.is_current(fitted)
+    async def look(engine: Engine) -> tuple[AgentPlan, bool]:
+        site = engine.agent_site()
+        fitted = await site.fitted(plan)
+        return fitted, await site.is_current(fitted)
 
-    fitted, is_current = asyncio.run(look())
+    fitted, is_current = agentsite.on_engine(spec, look)
     shown = {
         "node": spec.name,
         "changed": not is_current,
@@ -187,12 +184,8 @@ def status(session: Session, node: Name, *, config: Config = None) -> int:
 
     spec = agentsite.node_of(config, node)
     agent = agentsite.agent_of(spec)
-
-    async def look() -> tuple[Json | None, Json]:
-        async with agentsite.engine_of(spec) as engine:
-            return await engine.agent_site().look(), await agentsite.asked(agent)
-
-    there, told = asyncio.run(look())
+    there = agentsite.on_engine(spec, lambda engine: engine.agent_site().look())
+    told = asyncio.run(agentsite.asked(agent))
     told.pop("read_us")
     daemon = agentsite.heard(session.client, node, agent, 0, 0.0)
     shown = {
@@ -237,23 +230,16 @@ def remove(  # noqa: PLR0913 - a command's options are what typer reads
             f"{node} lends its idle capacity, and the agent protects its owners: set its "
             "harvest.mode to off and reload tenured first, or add --yes"
         )
-
-    async def work() -> bool:
-        async with agentsite.engine_of(spec) as engine:
-            return await engine.agent_site().remove(is_purged=is_purging)
-
-    _show_change(session, node, "removed", is_changed=asyncio.run(work()))
+    was_there = agentsite.on_engine(
+        spec, lambda engine: engine.agent_site().remove(is_purged=is_purging)
+    )
+    _show_change(session, node, "removed", is_changed=was_there)
     return 0
 
 
 def _show_removal(session: Session, config: Path | None, node: str) -> int:
     spec = agentsite.node_of(config, node)
-
-    async def look() -> bool:
-        async with agentsite.engine_of(spec) as engine:
-            return await engine.agent_site().look() is not None
-
-    is_there = asyncio.run(look())
+    is_there = agentsite.on_engine(spec, lambda engine: engine.agent_site().look()) is not None
     _show_change(session, node, "would be removed", is_changed=is_there)
     return CHANGES if is_there else NO_CHANGE
 

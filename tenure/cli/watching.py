@@ -26,11 +26,12 @@ def goes_on(out: Output, told: str) -> Iterator[None]:
         raise
 
 
-def looks(until: float | None) -> Iterator[None]:
-    """Yield whenever it is time to look, the last time after ``until``, with pauses between.
+def looks(timeout_s: float | None) -> Iterator[None]:
+    """Yield whenever it is time to look, the last time after ``timeout_s``, with pauses between.
 
-    ``until`` is in monotonic seconds; None: for ever.
+    None: for ever.
     """
+    until = None if timeout_s is None else time.monotonic() + timeout_s
     pause_s, longest_s = POLL_S
     while True:
         is_last = until is not None and time.monotonic() >= until
@@ -42,12 +43,12 @@ def looks(until: float | None) -> Iterator[None]:
 
 
 def wait_until_over(
-    client: Client, refs: Sequence[str], until: float | None, out: Output
+    client: Client, refs: Sequence[str], timeout_s: float | None, out: Output
 ) -> dict[str, Json]:
-    """Return the jobs that are over by ``until`` (monotonic seconds; None: all, however long)."""
+    """Return the jobs that are over within ``timeout_s`` (None: all, however long)."""
     over: dict[str, Json] = {}
     seen: dict[str, str] = {}
-    for _ in looks(until):
+    for _ in looks(timeout_s):
         for ref in refs:
             if ref not in over:
                 job = client.job(ref)
@@ -66,10 +67,10 @@ def _tell(out: Output, seen: dict[str, str], ref: str, job: Json) -> None:
         seen[ref] = job["state"]
 
 
-def wait_for_run(client: Client, run_id: str, until: float | None) -> Json:
-    """Return a cycle's run once it is over, or as it is at ``until`` (monotonic seconds)."""
+def wait_for_run(client: Client, run_id: str, timeout_s: float | None) -> Json:
+    """Return a cycle's run once it is over, or as it is after ``timeout_s``."""
     run: Json = {}
-    for _ in looks(until):
+    for _ in looks(timeout_s):
         run = client.run(run_id)
         if run["state"] in RUN_OVER:
             break
