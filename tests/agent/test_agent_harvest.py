@@ -199,7 +199,10 @@ async def test_the_daemon_sets_it_and_takes_what_it_did_once(
     assert all(a.seq > published for report in reports(events)[fresh:] for a in report.actions)
     looks = again.lent[A].status["looks"]
     assert isinstance(await again.cover(A), Done)
-    assert (await client.actions(published)).status["looks"] > looks  # past what it was amid of
+    later = (await client.actions(published)).status["looks"]
+    assert isinstance(looks, int)
+    assert isinstance(later, int)
+    assert later > looks  # past what it was amid of
     wanted = replace(PARAMS, cpu_m=1000, memory_bytes=999)
     assert await answered(client) == revision_of(wanted)
     again.configure([NodeSpec(A, "unix:///e", "nursery", agent=agent.spec)])

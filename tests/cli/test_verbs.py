@@ -401,7 +401,7 @@ FILES = {
     "node": ("drain", "node_agent", "node_tiers"),
     "token": ("token",),
     "audit": ("audit",),
-} | {word: (word,) for word in ("batch", "dataset", "forecast", "top")}
+} | {word: (word,) for word in ("batch", "dataset", "forecast", "tls", "top")}
 ELSEWHERE = {
     word: "".join(Path(__file__).with_name(f"test_{name}.py").read_text() for name in names)
     for word, names in FILES.items()
