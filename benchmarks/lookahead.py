@@ -28,8 +28,8 @@ from benchmarks.figures import Figure, Goal, Report, figure, percentile
 from benchmarks.http import Connection, Door, run
 from benchmarks.rig import Daemon, engines, folder, kept_to, running, say
 from tenure.model.units import HOUR_US, MIB
-from tenure.profiling.io.embedded import EmbeddedStats
-from tenure.profiling.io.schema import BUCKET_COLUMNS
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
+from tenure.profiling.io.sqlite.schema import BUCKET_COLUMNS
 from tenure.profiling.io.store import HISTORY_US
 from testbed.host import cores, cpu_s, memory_mib
 from tests.fleet.engines import CPUS, MEMORY_GIB

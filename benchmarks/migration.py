@@ -24,7 +24,7 @@ from benchmarks.http import run
 from benchmarks.rig import Daemon, folder, running, say, until
 from tenure.client.client import Client
 from tenure.client.target import parse
-from tenure.engines.transport import Timeouts, Transport
+from tenure.engines.http.transport import Timeouts, Transport
 from tenure.model.document import at
 from testbed import IMAGE, NodeSpec, Testbed, docker_api
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenure.profiling.sample import EnergyReading
+from tenure.profiling.readings.sample import EnergyReading
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from tenure.profiling.sample import NodeReading
+from tenure.profiling.readings.sample import NodeReading
 
 #: Containers' readings kept in all: half an hour of 50 containers every 5 s, some 10 MB.
 ROWS = 20_000

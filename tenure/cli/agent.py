@@ -24,7 +24,7 @@ from tenure.model.errors import FieldError, InvalidInput
 if TYPE_CHECKING:
     from tenure.agent.io.reader import NodeReader
     from tenure.model.access import TlsFiles
-    from tenure.profiling.sample import NodeReading, Reading
+    from tenure.profiling.readings.sample import NodeReading, Reading
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ class _Way:
             log.warning("the old token or certificate stays in use: %s", error.detail)
 
     def _look(self) -> list[tuple[int, int, int]]:
-        from tenure.engines.access import stamp_of
+        from tenure.engines.http.access import stamp_of
 
         paths = [] if self._token_file is None else [str(self._token_file)]
         if self._files is not None:
@@ -283,7 +283,7 @@ def _exit_code(*ended: BaseException | None) -> int:
 
 
 def _show(reading: NodeReading, *, is_json: bool) -> None:
-    from tenure.profiling.wire import encode_reading
+    from tenure.profiling.readings.wire import encode_reading
 
     if is_json:
         print(json.dumps(encode_reading(reading)))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # the other commands must not pay for the engines' libraries
     from tenure.agent.io.client import AgentClient
     from tenure.client.client import Client
     from tenure.cycles.io.tether import Tethered
-    from tenure.engines.agent import AgentPlan
+    from tenure.engines.containers.agent import AgentPlan
     from tenure.engines.engine import Engine
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def planned(spec: NodeSpec, wish: Wish, *, is_dry: bool) -> AgentPlan:
 
     ``is_dry`` makes none. Raises InvalidInput naming the option or field at fault.
     """
-    from tenure.engines.agent import TLS, TOKEN, AgentPlan
+    from tenure.engines.containers.agent import TLS, TOKEN, AgentPlan
 
     agent = agent_of(spec)
     _check_socket(spec.name, agent.url)
@@ -202,8 +202,8 @@ def _group(stated: str) -> int:
 async def engine_of(spec: NodeSpec) -> AsyncIterator[Engine]:
     """Give the engine of a node, by the way that the daemon would take."""
     from tenure.config.certificates import client_context
-    from tenure.engines.access import Access, prepare_folder
     from tenure.engines.engine import Engine
+    from tenure.engines.http.access import Access, prepare_folder
 
     with tempfile.TemporaryDirectory(prefix="tn-") as name:
         prepare_folder(Path(name))
@@ -262,7 +262,7 @@ async def _newest(client: AgentClient) -> Json:
 
 async def answering(engine: Engine, agent: AgentSpec, *, timeout_s: float) -> Json:
     """Wait until an agent answers here. Raises TenureError with the end of its log if not."""
-    from tenure.engines.agent import NAME, summary
+    from tenure.engines.containers.agent import NAME, summary
 
     until_s = time.monotonic() + timeout_s
     while True:

@@ -17,7 +17,7 @@ from tenure.model.errors import InvalidInput, TenureError
 from tenure.model.jsons import Json
 
 if TYPE_CHECKING:
-    from tenure.engines.agent import AgentPlan
+    from tenure.engines.containers.agent import AgentPlan
     from tenure.engines.engine import Engine
 
 app = typer.Typer(
@@ -134,7 +134,7 @@ def _sentence(shown: Json) -> str:
 
 
 def _show_plan(session: Session, config: Path | None, node: str, wish: Wish) -> int:
-    from tenure.engines.agent import NAME, body
+    from tenure.engines.containers.agent import NAME, body
 
     spec = agentsite.node_of(config, node)
     plan = agentsite.planned(spec, wish, is_dry=True)
@@ -180,7 +180,7 @@ def status(session: Session, node: Name, *, config: Config = None) -> int:
 
     Exit 0 if it answers and the daemon, where one runs, hears it; 1 if not.
     """
-    from tenure.engines.agent import summary
+    from tenure.engines.containers.agent import summary
 
     spec = agentsite.node_of(config, node)
     agent = agentsite.agent_of(spec)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config.certificates import client_context
-from tenure.engines.access import Credentials
-from tenure.engines.errors import EngineUnreachable
+from tenure.engines.http.access import Credentials
+from tenure.engines.http.errors import EngineUnreachable
 from tenure.model.access import TlsFiles
 from tenure.model.node import AgentSpec, AgentTold, NodeSpec
 from tenure.profiling.io.sampler import Told
-from tenure.profiling.sample import EnergyReading
+from tenure.profiling.readings.sample import EnergyReading
 
 log = logging.getLogger(__name__)
 

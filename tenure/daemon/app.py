@@ -50,7 +50,7 @@ from tenure.daemon.settings import params_of
 from tenure.daemon.stats import open_stats
 from tenure.daemon.tokens import FILE as TOKENS
 from tenure.daemon.tokens import ROOT, WORKER, Tokens
-from tenure.engines.access import prepare_folder
+from tenure.engines.http.access import prepare_folder
 from tenure.locality.localizer import Tiers
 from tenure.model.effects import Effect, Trigger
 from tenure.model.errors import TenureError

@@ -46,10 +46,10 @@ from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
 from tenure.model.load import Loads
 from tenure.model.node import AgentTold, Reach
-from tenure.profiling.apps import app_of
 from tenure.profiling.io.sampler import Sampler
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.io.uses import UseStore
+from tenure.profiling.profiles.apps import app_of
 from tenure.store.store import Store
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from tenure.daemon.loop import EventMaker
 from tenure.daemon.planner import Planner
 from tenure.daemon.solver import Solver
 from tenure.daemon.sources import Sources
-from tenure.engines.access import Access
+from tenure.engines.containers.logs import SaveLog
 from tenure.engines.engine import Engine
-from tenure.engines.helper import Crew
-from tenure.engines.logs import SaveLog
+from tenure.engines.http.access import Access
+from tenure.engines.tiers.helper import Crew
 from tenure.engines.watch import Watcher, WatchParams
 from tenure.model.effects import (
     AskJournal,
@@ -55,7 +55,7 @@ from tenure.model.node import NodeSpec, Power
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.resources import Resources
 from tenure.power.drivers import driver_for
-from tenure.profiling.intake import Target
+from tenure.profiling.intake.intake import Target
 
 log = logging.getLogger(__name__)
 

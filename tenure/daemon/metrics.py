@@ -30,12 +30,12 @@ from tenure.model.forecast import ForecastReport
 from tenure.model.job import Job
 from tenure.model.node import Node, Power, Reach
 from tenure.model.units import US
-from tenure.profiling.io.spool import REASONS
+from tenure.profiling.io.influx.spool import REASONS
 
 if TYPE_CHECKING:
     from tenure.daemon.agents import AgentState
     from tenure.daemon.lending import Lent
-    from tenure.profiling.io.influx_drain import DrainHealth
+    from tenure.profiling.io.influx.drain import DrainHealth
 
 #: Records looked at between two yields: some 0.2 ms.
 STRIDE = 500

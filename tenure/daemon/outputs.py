@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tenure.core.attempts.task_bodies import folder_of
 from tenure.core.state.tables import Tables
-from tenure.engines.held import held
+from tenure.engines.files.held import held
 from tenure.model.batch import Batch, BatchState
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.units import HOUR_US

@@ -12,7 +12,7 @@ from tenure.model.container import Service
 from tenure.model.resources import Resources
 from tenure.model.units import US, iso
 from tenure.profiling.io.store import HISTORY_US, StatsStore
-from tenure.profiling.sample import UseSeries
+from tenure.profiling.readings.sample import UseSeries
 
 #: A container that lacks more buckets than these (an hour) has the past of its app beside its own.
 LACKING = 12

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from tenure.config.section import filled
 from tenure.config.settings import Settings
-from tenure.profiling.io.embedded import EmbeddedStats
-from tenure.profiling.io.retention import Retention
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
+from tenure.profiling.io.sqlite.retention import Retention
 from tenure.profiling.io.store import StatsStore
 
 if TYPE_CHECKING:
-    from tenure.profiling.io.influx import InfluxStats
-    from tenure.profiling.io.influx_drain import DrainHealth
+    from tenure.profiling.io.influx.drain import DrainHealth
+    from tenure.profiling.io.influx.stats import InfluxStats
 
 
 async def open_stats(settings: Settings) -> StatsStore:
@@ -25,9 +25,9 @@ async def open_stats(settings: Settings) -> StatsStore:
         keep = Retention(rollup_us=stats.retention_us, sketch_us=stats.window_us)
         return await EmbeddedStats.open(settings.state_dir / "stats.db", keep)
     # imported where it is used: most daemons start without
-    from tenure.profiling.io.influx import InfluxStats
-    from tenure.profiling.io.influx_params import InfluxParams
-    from tenure.profiling.io.spool import SpoolBounds
+    from tenure.profiling.io.influx.params import InfluxParams
+    from tenure.profiling.io.influx.spool import SpoolBounds
+    from tenure.profiling.io.influx.stats import InfluxStats
 
     params = filled(
         InfluxParams,

@@ -8,21 +8,22 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from pathlib import Path
 
-from tenure.engines import decode, paths
-from tenure.engines.access import Access
-from tenure.engines.agent import AgentSite
-from tenure.engines.create import Creator
-from tenure.engines.errors import HTTP_NOT_FOUND, EngineAnswer
-from tenure.engines.files import Carrier
-from tenure.engines.frames import LineReader
-from tenure.engines.helper import Crew, Helpers
-from tenure.engines.listing import Lister
-from tenure.engines.logs import LOG_TAIL_BYTES, Logs, SaveLog
-from tenure.engines.passage import Passage
-from tenure.engines.perform import Performer
-from tenure.engines.registry import Registry
-from tenure.engines.tiers import TierWork
-from tenure.engines.transport import Timeouts, Transport
+from tenure.engines.containers import decode
+from tenure.engines.containers.agent import AgentSite
+from tenure.engines.containers.create import Creator
+from tenure.engines.containers.listing import Lister
+from tenure.engines.containers.logs import LOG_TAIL_BYTES, Logs, SaveLog
+from tenure.engines.containers.perform import Performer
+from tenure.engines.containers.registry import Registry
+from tenure.engines.files.carrier import Carrier
+from tenure.engines.http import paths
+from tenure.engines.http.access import Access
+from tenure.engines.http.errors import HTTP_NOT_FOUND, EngineAnswer
+from tenure.engines.http.frames import LineReader
+from tenure.engines.http.transport import Timeouts, Transport
+from tenure.engines.moves.passage import Passage
+from tenure.engines.tiers.helper import Crew, Helpers
+from tenure.engines.tiers.work import TierWork
 from tenure.model.document import Json, time_us
 from tenure.model.effects import FileEffect, OneEngineEffect, TierEffect, TwoEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
-from tenure.engines.decode import is_ours
+from tenure.engines.containers.decode import is_ours
 from tenure.model.document import Json, text, texts
 from tenure.model.errors import EngineError, EngineRefused
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost

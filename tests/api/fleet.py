@@ -80,9 +80,9 @@ from tenure.model.resources import Resources
 from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import MIB, US, usd_to_nano
 from tenure.placement.policies import Policies
-from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
 from tenure.profiling.io.uses import UseStore
-from tenure.profiling.sample import Measured
+from tenure.profiling.readings.sample import Measured
 
 IMAGES = ("app:1", "web:1")
 SIZE = Resources(cpu_m=4000, memory_bytes=8192 * MIB)

@@ -20,7 +20,7 @@ from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, MIB, US, iso
 from tenure.profiling.io.store import HISTORY_US
-from tenure.profiling.sample import Measured, Sample
+from tenure.profiling.readings.sample import Measured, Sample
 from tests.api.fleet import NODES, CoreBackend
 from tests.api.server import CONTAINER, Answer, Server
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 import pytest
 
 from tenure.engines.engine import Engine
-from tenure.engines.transport import Timeouts
+from tenure.engines.http.transport import Timeouts
 from testbed import Node, NodeSpec, Testbed, check, docker_api
 from tests.engines.lab import Kept, Lab
 from tests.faults.tenured import Tenured

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tenure.config.certificates import client_context
 from tenure.cycles.io.tether import Tethered
-from tenure.engines.access import Access, Child
 from tenure.engines.engine import Engine
-from tenure.engines.transport import Timeouts
+from tenure.engines.http.access import Access, Child
+from tenure.engines.http.transport import Timeouts
 from tenure.model.access import SshOptions, TlsFiles
 from testbed import Node
 from tests.engines.lab import Kept

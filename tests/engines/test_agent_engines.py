@@ -23,9 +23,9 @@ from tenure.engines.engine import Engine
 from tenure.model.energy import TASKS
 from tenure.model.harvest import cgroup_parent
 from tenure.model.units import MIB, US
-from tenure.profiling.decode import decode_stats
-from tenure.profiling.intake import Intake
-from tenure.profiling.sample import Reading
+from tenure.profiling.intake.intake import Intake
+from tenure.profiling.readings.decode import decode_stats
+from tenure.profiling.readings.sample import Reading
 from testbed import IMAGE, Node, Testbed, bounded, docker_api, tied
 from tests.faults.tenured import Tenured, until
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tenure.engines.engine import Engine
-from tenure.engines.errors import EngineUnreachable
-from tenure.engines.transport import Timeouts
+from tenure.engines.http.errors import EngineUnreachable
+from tenure.engines.http.transport import Timeouts
 from tenure.model.effects import OneEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts

@@ -9,8 +9,8 @@ from datetime import datetime
 import pytest
 
 from tenure.engines.engine import Engine
-from tenure.engines.errors import EngineAnswer
-from tenure.engines.transport import SHORT_CALLS
+from tenure.engines.http.errors import EngineAnswer
+from tenure.engines.http.transport import SHORT_CALLS
 from tenure.engines.watch import Watchable
 from tenure.model.document import count, text
 from tenure.model.outcome import Done

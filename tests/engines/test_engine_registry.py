@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tenure.engines.engine import Engine
-from tenure.engines.transport import Timeouts
+from tenure.engines.http.transport import Timeouts
 from tenure.model.outcome import Done, Refused
 from testbed import Node, Testbed, bounded, docker_api, tied
 from tests.engines.conftest import QUICK

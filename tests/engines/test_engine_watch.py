@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from tenure.engines.engine import Engine
-from tenure.engines.transport import Timeouts
+from tenure.engines.http.transport import Timeouts
 from tenure.engines.watch import EventFactory, Watcher, WatchParams
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
 from tenure.model.outcome import Done

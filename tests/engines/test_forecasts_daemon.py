@@ -19,9 +19,9 @@ import pytest
 from tenure.model.errors import InvalidInput
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, MIB, US
-from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
 from tenure.profiling.io.store import HISTORY_US
-from tenure.profiling.sample import Measured, Sample
+from tenure.profiling.readings.sample import Measured, Sample
 from testbed import IMAGE, NodeSpec, Testbed, bounded
 from tests.engines.served import served
 from tests.faults.tenured import ROOT, Tenured, until

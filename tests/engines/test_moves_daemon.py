@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import pytest
 
-from tenure.engines import leftovers
-from tenure.engines.errors import made_id
-from tenure.engines.images import Images, inspect, kept_over
-from tenure.engines.transport import Timeouts, Transport
+from tenure.engines.http.errors import made_id
+from tenure.engines.http.transport import Timeouts, Transport
+from tenure.engines.moves import leftovers
+from tenure.engines.moves.images import Images, inspect, kept_over
 from tenure.model.document import words
 from tenure.model.errors import NotFound
 from testbed import check, docker_api

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tenure.engines.access import Access, prepare_folder
 from tenure.engines.engine import Engine
-from tenure.engines.errors import EngineUnreachable
-from tenure.engines.tunnel import Tunnel
+from tenure.engines.http.access import Access, prepare_folder
+from tenure.engines.http.errors import EngineUnreachable
+from tenure.engines.http.tunnel import Tunnel
 from tenure.model.access import SshOptions
 from tenure.model.document import count
 from tenure.model.errors import EngineError, EngineUnclear
@@ -131,7 +131,9 @@ async def test_a_killed_ssh_is_started_again(far_engine: Engine, sockets: Path) 
 async def test_an_ssh_that_ends_over_and_over_is_started_ever_more_slowly(
     far_engine: Engine, sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenure.engines.tunnel.STABLE_S", math.inf)  # a slow kill comes in time
+    monkeypatch.setattr(
+        "tenure.engines.http.tunnel.STABLE_S", math.inf
+    )  # a slow kill comes in time
     tunnel = far_engine._transport._tunnel
     assert tunnel is not None
     waits = []
@@ -284,7 +286,7 @@ async def test_no_ssh_in_path(
 ORPHAN = """
 import asyncio, sys
 from pathlib import Path
-from tenure.engines.access import Access
+from tenure.engines.http.access import Access
 from tenure.engines.engine import Engine
 from tenure.model.access import SshOptions
 from tests.engines.reach import spawn

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenure.engines.engine import Engine
-from tenure.engines.errors import EngineAnswer, EngineUnreachable
+from tenure.engines.http.errors import EngineAnswer, EngineUnreachable
 from tenure.model.access import TlsFiles
 from tenure.model.document import count
 from tenure.model.errors import EngineError

@@ -26,7 +26,7 @@ from tenure.model.facts import LABEL_EXECUTOR, LABEL_FLEET, LABEL_JOB
 from tenure.model.outcome import Done, Refused
 from tenure.model.resources import Resources
 from tenure.model.units import MIB
-from tenure.profiling.decode import decode_stats, difference
+from tenure.profiling.readings.decode import decode_stats, difference
 from tests.fleet.machine import Machine
 from tests.fleet.served import ServedFleet
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.io.influx import InfluxStats
-from tenure.profiling.io.influx_params import InfluxParams
-from tenure.profiling.sample import Measured, Reading, Sample
+from tenure.profiling.io.influx.params import InfluxParams
+from tenure.profiling.io.influx.stats import InfluxStats
+from tenure.profiling.readings.sample import Measured, Reading, Sample
 
 #: A whole hour, so that buckets begin with it, and within any retention.
 START_US = (time.time_ns() // 1000 // HOUR_US - 2) * HOUR_US

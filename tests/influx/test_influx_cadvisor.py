@@ -7,7 +7,7 @@ import pytest
 from tenure.model.resources import Resources
 from tenure.model.units import US
 from tenure.profiling.io.store import StatsUnavailable
-from tenure.profiling.sample import Measured, Reading, Sample
+from tenure.profiling.readings.sample import Measured, Reading, Sample
 from testbed.servers import Influx
 from tests.influx.lab import LATE_US, START_US, open_store, row
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tenure.profiling.io.influx_params import InfluxParams
-from tenure.profiling.io.influx_server import ClientWriter
+from tenure.profiling.io.influx.params import InfluxParams
+from tenure.profiling.io.influx.server import ClientWriter
 from tenure.profiling.io.store import StatsUnavailable
 from testbed.servers import Influx
 from tests.influx.conftest import fetched

@@ -19,7 +19,7 @@ from tenure.model.forecast import ForecastOptions, NodeForecast
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, MIB, US
 from tenure.profiling.io.store import HISTORY_US
-from tenure.profiling.sample import Measured, Sample
+from tenure.profiling.readings.sample import Measured, Sample
 from testbed.servers import Influx
 from tests.influx.lab import drained, open_store
 from tests.unit.core.bench import Bench, node

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tenure.model.units import US
-from tenure.profiling.io import influx_drain
-from tenure.profiling.io.influx import InfluxStats
-from tenure.profiling.io.spool import SpoolBounds
+from tenure.profiling.io.influx import drain as influx_drain
+from tenure.profiling.io.influx.spool import SpoolBounds
+from tenure.profiling.io.influx.stats import InfluxStats
 from tenure.profiling.io.store import StatsUnavailable
 from testbed import bounded, tied
 from testbed.servers import Influx

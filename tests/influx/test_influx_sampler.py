@@ -9,7 +9,7 @@ import pytest
 from tenure.model.events import UsageObserved
 from tenure.model.resources import Resources
 from tenure.model.units import US, iso
-from tenure.profiling.intake import Target
+from tenure.profiling.intake.intake import Target
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts, Sweep
 from testbed.servers import Influx
 from tests.influx.lab import LATE_US, START_US, drained, open_store

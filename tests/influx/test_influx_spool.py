@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tenure.profiling.io import spool as spool_module
-from tenure.profiling.io.database import Database, Schema
-from tenure.profiling.io.spool import Spool, SpoolBounds
+from tenure.profiling.io.influx import spool as spool_module
+from tenure.profiling.io.influx.spool import Spool, SpoolBounds
+from tenure.profiling.io.sqlite.database import Database, Schema
 from tenure.profiling.io.store import StatsUnavailable
 from testbed import bounded, tied
 
@@ -156,8 +156,8 @@ def test_bounds_are_positive() -> None:
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from tenure.profiling.io.database import Database
-from tenure.profiling.io.spool import Spool, SpoolBounds
+from tenure.profiling.io.sqlite.database import Database
+from tenure.profiling.io.influx.spool import Spool, SpoolBounds
 from tests.influx.test_influx_spool import SCHEMA
 
 async def main():

@@ -8,11 +8,11 @@ import pytest
 
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.io.database import Database, Schema
-from tenure.profiling.io.influx import SCHEMA, InfluxStats
-from tenure.profiling.io.spool import Spool, SpoolBounds
+from tenure.profiling.io.influx.spool import Spool, SpoolBounds
+from tenure.profiling.io.influx.stats import SCHEMA, InfluxStats
+from tenure.profiling.io.sqlite.database import Database, Schema
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
-from tenure.profiling.sample import Measured, Reading, Sample
+from tenure.profiling.readings.sample import Measured, Reading, Sample
 from testbed.servers import Influx
 from tests.influx.gateway import Gateway
 from tests.influx.lab import LATE_US, START_US, drained, open_store, row

@@ -6,8 +6,8 @@ import pytest
 
 from tenure.config.load import load
 from tenure.daemon.stats import health_of, open_stats
-from tenure.profiling.io.embedded import EmbeddedStats
-from tenure.profiling.io.influx import InfluxStats
+from tenure.profiling.io.influx.stats import InfluxStats
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
 from testbed.servers import Influx
 from tests.influx.lab import LATE_US, START_US, drained, row
 

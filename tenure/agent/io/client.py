@@ -17,7 +17,7 @@ from tenure.model.errors import InvalidInput, Unavailable
 from tenure.model.node import AgentSpec
 from tenure.model.qos import QosParams
 from tenure.model.units import US
-from tenure.profiling.wire import AgentAnswer, decode
+from tenure.profiling.readings.wire import AgentAnswer, decode
 from tenure.qos.wire import ActionsAnswer, decode_actions, encode_params, revision_of
 
 TIMEOUT_S = 5.0

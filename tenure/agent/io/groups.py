@@ -12,8 +12,8 @@ from tenure.agent import counters, layout
 from tenure.agent.io.files import KeptFiles, below, read
 from tenure.model.errors import InvalidInput, Unavailable
 from tenure.model.resources import Resources
-from tenure.profiling.decode import MOST
-from tenure.profiling.sample import Reading
+from tenure.profiling.readings.decode import MOST
+from tenure.profiling.readings.sample import Reading
 
 CGROUPS = "/sys/fs/cgroup"
 #: Folders looked at for containers, and levels: bounds against a tree that does not end.

@@ -11,7 +11,7 @@ from tenure.agent import counters, layout
 from tenure.agent.energy import Domain, Meter, is_counted
 from tenure.agent.io.files import below, names, read
 from tenure.model.resources import Resources
-from tenure.profiling.sample import EnergyReading, Reading
+from tenure.profiling.readings.sample import EnergyReading, Reading
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from tenure.agent.io.groups import Groups, open_groups
 from tenure.agent.io.host import Host, Rapl
 from tenure.model.harvest import group_paths
 from tenure.model.resources import Resources
-from tenure.profiling.sample import NodeReading, Reading
+from tenure.profiling.readings.sample import NodeReading, Reading
 
 
 class NodeReader:

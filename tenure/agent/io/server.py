@@ -21,7 +21,7 @@ from tenure.agent.io.control import Control
 from tenure.agent.io.problem import invalid, problem, seq_in
 from tenure.agent.io.reader import NodeReader
 from tenure.agent.journal import Journal
-from tenure.profiling.wire import encode
+from tenure.profiling.readings.wire import encode
 
 US = 1_000_000
 #: An interval between readings to be left out may be a day at most.

@@ -22,13 +22,13 @@ from tenure.model.events import UsageObserved
 from tenure.model.load import Loads
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.decode import decode_stats
-from tenure.profiling.intake import Intake, Target, regular_use
+from tenure.profiling.intake.intake import Intake, Target, regular_use
+from tenure.profiling.intake.latest import Latest
+from tenure.profiling.intake.telling import observations
 from tenure.profiling.io.gate import Gate
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
-from tenure.profiling.latest import Latest
-from tenure.profiling.sample import Measured, NodeReading
-from tenure.profiling.telling import observations
+from tenure.profiling.readings.decode import decode_stats
+from tenure.profiling.readings.sample import Measured, NodeReading
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from tenure.model.container import Profile
 from tenure.model.errors import Unavailable
 from tenure.model.units import US
-from tenure.profiling.sample import Bucket, Measured, Sample, UseSeries
+from tenure.profiling.readings.sample import Bucket, Measured, Sample, UseSeries
 
 #: Whose history: of a container (its id), an app (the mean of its latest containers), or a node's
 #: remainder (the node's name).

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tenure.model.energy import MAX_SPAN_US, Metered, Use
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.io.database import Database, Schema
+from tenure.profiling.io.sqlite.database import Database, Schema
 
 DAY_US = 24 * HOUR_US
 #: Width of buckets, and for how long they stay so: then they are merged into the next wider ones.

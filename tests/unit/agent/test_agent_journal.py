@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tenure.agent.energy import Domain, Meter
 from tenure.agent.journal import Journal
-from tenure.profiling.sample import NodeReading, Reading
+from tenure.profiling.readings.sample import NodeReading, Reading
 
 ROW = Reading(1, 1, 1)
 

@@ -12,7 +12,7 @@ from tenure.agent.io.groups import open_groups
 from tenure.agent.io.reader import NodeReader
 from tenure.model.errors import InvalidInput, Unavailable
 from tenure.model.resources import Resources
-from tenure.profiling.sample import Reading
+from tenure.profiling.readings.sample import Reading
 from tests.agent.trees import HOST, A, B, C, Tree, net_dev, rapl, recorded, v1, v2, write
 
 #: What ``v1`` and ``v2`` say, but for the time.

@@ -18,8 +18,8 @@ from tenure.daemon.agents import Agents
 from tenure.model.access import TlsFiles
 from tenure.model.errors import InvalidInput
 from tenure.model.node import AgentSpec, NodeSpec
-from tenure.profiling.sample import EnergyReading, NodeReading, Reading
-from tenure.profiling.wire import encode
+from tenure.profiling.readings.sample import EnergyReading, NodeReading, Reading
+from tenure.profiling.readings.wire import encode
 
 
 def spec(path: Path) -> NodeSpec:
@@ -177,7 +177,7 @@ async def test_renewed_files_count_from_the_next_question_on(
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     monkeypatch.setattr("tenure.daemon.agents.client_context", make)
-    monkeypatch.setattr("tenure.engines.access.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("tenure.engines.http.access.LOOK_EVERY_S", 0.0)
     ca, token = tmp_path / "ca.pem", tmp_path / "token"
     ca.write_text("nothing yet")
     token.write_text("x" * 43)

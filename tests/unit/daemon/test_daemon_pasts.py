@@ -6,10 +6,10 @@ from typing import Any
 
 from tenure.daemon.pasts import Pasts
 from tenure.model.units import HOUR_US
-from tenure.profiling.histories import on_grid
-from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
 from tenure.profiling.io.store import HISTORY_US, Whose
-from tenure.profiling.sample import UseSeries
+from tenure.profiling.profiles.histories import on_grid
+from tenure.profiling.readings.sample import UseSeries
 from tests.unit.core.bench import Bench, node
 
 

@@ -8,8 +8,8 @@ from tenure.daemon.hands import target_of
 from tenure.model.facts import LABEL_FLEET
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.profiling.intake import Intake, Target
-from tenure.profiling.sample import Reading
+from tenure.profiling.intake.intake import Intake, Target
+from tenure.profiling.readings.sample import Reading
 from tests.unit.core.bench import shown
 from tests.unit.core.lender import lender, stage
 

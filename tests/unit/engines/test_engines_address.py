@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.engines import paths
-from tenure.engines.access import parse
-from tenure.engines.errors import EngineAnswer
+from tenure.engines.http import paths
+from tenure.engines.http.access import parse
+from tenure.engines.http.errors import EngineAnswer
 from tenure.engines.watch import WatchParams
 from tenure.model.errors import InvalidInput
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenure.engines.agent import LABEL_STAMP, MEMORY_BYTES, MOST_PIDS, AgentPlan
-from tenure.engines.agent import body as body_of
+from tenure.engines.containers.agent import LABEL_STAMP, MEMORY_BYTES, MOST_PIDS, AgentPlan
+from tenure.engines.containers.agent import body as body_of
 
 PLAN = AgentPlan("n1", "tenure:1", "https://0.0.0.0:7481", files={"token": b"secret"})
 

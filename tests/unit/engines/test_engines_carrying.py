@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from tenure.engines.checkpoint import connections
-from tenure.engines.errors import EngineAnswer
-from tenure.engines.images import Counted, _thinned
-from tenure.engines.transport import Timeouts, Transport
+from tenure.engines.containers.checkpoint import connections
+from tenure.engines.http.errors import EngineAnswer
+from tenure.engines.http.transport import Timeouts, Transport
+from tenure.engines.moves.images import Counted, _thinned
 from tenure.model.errors import EngineUnclear
 
 TIMES = Timeouts(connect_s=30.0, ping_s=2.0, read_s=30.0, quiet_s=0.1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.engines import decode
+from tenure.engines.containers import decode
 from tenure.model.document import time_us
 from tenure.model.resources import Resources
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.engines.files import Packing, Piece, _require_room
+from tenure.engines.files.carrier import Packing, Piece, _require_room
 from tenure.model.errors import EngineRefused, EngineUnclear
 
 

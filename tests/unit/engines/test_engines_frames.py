@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.engines.frames import (
+from tenure.engines.http.frames import (
     MAX_FRAME_BYTES,
     MAX_LINE_BYTES,
     FrameReader,

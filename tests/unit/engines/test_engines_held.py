@@ -14,10 +14,11 @@ from typing import IO, Any
 import pytest
 
 from tenure.daemon import outputs
-from tenure.engines import files, layers
-from tenure.engines.files import Packing, Piece
-from tenure.engines.held import held
-from tenure.engines.images import _thinned
+from tenure.engines.files import carrier as files
+from tenure.engines.files.carrier import Packing, Piece
+from tenure.engines.files.held import held
+from tenure.engines.moves import layers
+from tenure.engines.moves.images import _thinned
 from tenure.model.errors import EngineUnclear
 from tests.slowed import Slowed, cut_off, until
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from tenure.engines.containers.listing import Lister
+from tenure.engines.containers.registry import Registry
 from tenure.engines.engine import Engine
-from tenure.engines.helper import KIND, LABEL_OWNER, Crew, Helpers
-from tenure.engines.listing import Lister
-from tenure.engines.registry import Registry
-from tenure.engines.transport import Transport
+from tenure.engines.http.transport import Transport
+from tenure.engines.tiers.helper import KIND, LABEL_OWNER, Crew, Helpers
 from tenure.model.facts import LABEL_HELPER
 from tests.unit.engines.test_engines_transport import TIMES, Odd, serving
 

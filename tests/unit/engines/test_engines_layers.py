@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.engines.layers import OPAQUE, WHITEOUT, merged, squashed
+from tenure.engines.moves.layers import OPAQUE, WHITEOUT, merged, squashed
 from tenure.model.errors import EngineUnclear
 
 #: A layer as a tree: a file's content, None for what is hidden, or a folder: whether its lower

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.engines.tiers import _SURVEY, BEGIN, END, surveyed
+from tenure.engines.tiers.work import _SURVEY, BEGIN, END, surveyed
 from tenure.model.outcome import Done, Refused
 from tenure.model.tier import TierKind, TierSpec
 from testbed import TestbedError, bounded

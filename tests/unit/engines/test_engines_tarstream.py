@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.engines.tarstream import members
+from tenure.engines.files.tarstream import members
 from tenure.model.errors import EngineUnclear
 
 NAMES = st.text("abc/", min_size=1, max_size=120).map(lambda name: f"x{name}")

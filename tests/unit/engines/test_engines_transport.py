@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from tenure.engines.engine import Engine
-from tenure.engines.errors import EngineAnswer, EngineUnreachable
-from tenure.engines.transport import SHORT_CALLS, Timeouts, Transport
+from tenure.engines.http.errors import EngineAnswer, EngineUnreachable
+from tenure.engines.http.transport import SHORT_CALLS, Timeouts, Transport
 from tenure.model.effects import CreateContainer, StartContainer
 from tenure.model.errors import EngineError, EngineUnclear, InvalidInput
 from tenure.model.outcome import Done, Refused, Unknown

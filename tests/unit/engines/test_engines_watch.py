@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenure.engines.errors import EngineAnswer
+from tenure.engines.http.errors import EngineAnswer
 from tenure.engines.watch import HINTS, EventFactory, Watcher, WatchParams
 from tenure.model.document import Json
 from tenure.model.errors import EngineError, EngineUnclear

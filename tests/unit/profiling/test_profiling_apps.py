@@ -1,9 +1,9 @@
 """Which containers are the same app, and what foreign containers use."""
 
 from tenure.model.resources import Resources
-from tenure.profiling.apps import app_of
-from tenure.profiling.foreign import MEMORY, ForeignUse
-from tenure.profiling.sample import Reading, Sample
+from tenure.profiling.intake.foreign import MEMORY, ForeignUse
+from tenure.profiling.profiles.apps import app_of
+from tenure.profiling.readings.sample import Reading, Sample
 
 
 def test_the_label_names_the_app() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tenure.model.energy import MAX_SPAN_US
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.profiling.decode import MOST, decode_stats, difference
-from tenure.profiling.sample import Reading
+from tenure.profiling.readings.decode import MOST, decode_stats, difference
+from tenure.profiling.readings.sample import Reading
 
 AT_US = 1_763_000_000 * US
 

@@ -13,9 +13,9 @@ from tenure.engines.engine import Engine
 from tenure.model.events import UsageObserved
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.profiling.intake import Target
-from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.intake.intake import Target
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts, Sweep
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
 from testbed import IMAGE, NodeSpec, Testbed, check, docker_api
 
 pytestmark = pytest.mark.engines

@@ -10,11 +10,11 @@ import pytest
 
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.histories import on_grid
-from tenure.profiling.intake import Intake, Target, regular_use
-from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.intake.intake import Intake, Target, regular_use
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
 from tenure.profiling.io.store import APP_CONTAINERS, HISTORY_US
-from tenure.profiling.sample import Measured, NodeReading, Reading, Sample
+from tenure.profiling.profiles.histories import on_grid
+from tenure.profiling.readings.sample import Measured, NodeReading, Reading, Sample
 
 ROWS = [Target("e1", "service", "c1", "app"), Target("e2", "foreign")]
 FIVE = HISTORY_US

@@ -8,9 +8,9 @@ from tenure.model.node import Site
 from tenure.model.resources import Resources
 from tenure.model.units import US
 from tenure.profiling.energy import account
-from tenure.profiling.foreign import MEMORY
-from tenure.profiling.intake import Intake, Target
-from tenure.profiling.sample import EnergyReading, NodeReading, Reading
+from tenure.profiling.intake.foreign import MEMORY
+from tenure.profiling.intake.intake import Intake, Target
+from tenure.profiling.readings.sample import EnergyReading, NodeReading, Reading
 
 ROWS = [Target("e1", "service", "c1", "app"), Target("e2", "foreign")]
 NONE = Resources()

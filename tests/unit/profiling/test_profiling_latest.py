@@ -6,9 +6,9 @@ from tenure.model.energy import Metered
 from tenure.model.load import Loads, NodeLoad
 from tenure.model.resources import Resources
 from tenure.model.units import US
-from tenure.profiling.intake import Beside, Intake, Target
-from tenure.profiling.latest import Latest
-from tenure.profiling.sample import Measured, NodeReading, Reading, Sample
+from tenure.profiling.intake.intake import Beside, Intake, Target
+from tenure.profiling.intake.latest import Latest
+from tenure.profiling.readings.sample import Measured, NodeReading, Reading, Sample
 
 ROWS = [Target("e1", "service", "c1", "app"), Target("e2", "executor", "job/0", "jobapp")]
 NONE = Resources()

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tenure.model.resources import Resources
 from tenure.model.units import US
-from tenure.profiling.percentile import p90, profile_of, roll_up
-from tenure.profiling.sample import Sample
+from tenure.profiling.profiles.percentile import p90, profile_of, roll_up
+from tenure.profiling.readings.sample import Sample
 
 BOTH = ("cpu_m", "memory_bytes")
 

@@ -13,12 +13,12 @@ from tenure.model.errors import EngineUnclear
 from tenure.model.events import UsageObserved
 from tenure.model.resources import Resources
 from tenure.model.units import US, iso
-from tenure.profiling.intake import Target
-from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.intake.intake import Target
+from tenure.profiling.intake.telling import NODES_AT_ONCE
 from tenure.profiling.io.sampler import MOST_HEARD, Sampler, SamplerParams, SamplerPorts, Told
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
 from tenure.profiling.io.store import StatsUnavailable
-from tenure.profiling.sample import NodeReading, Reading
-from tenure.profiling.telling import NODES_AT_ONCE
+from tenure.profiling.readings.sample import NodeReading, Reading
 
 START_US = 1_700_000_000 * US
 

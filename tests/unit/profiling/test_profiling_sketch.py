@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tenure.model.resources import Resources
 from tenure.model.units import US
-from tenure.profiling.percentile import p90, profile_of
-from tenure.profiling.sample import Sample
-from tenure.profiling.sketch import Sketch, bucket_of, merged, sketch_of, upper_end
+from tenure.profiling.profiles.percentile import p90, profile_of
+from tenure.profiling.profiles.sketch import Sketch, bucket_of, merged, sketch_of, upper_end
+from tenure.profiling.readings.sample import Sample
 
 VALUES = st.one_of(st.integers(0, 300), st.integers(0, 1 << 45))
 

@@ -17,14 +17,15 @@ import pytest
 from tenure.model.container import Profile
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US, US
-from tenure.profiling.io import database, influx, sketches, tables
-from tenure.profiling.io.database import Database, Schema
-from tenure.profiling.io.embedded import EmbeddedStats
-from tenure.profiling.io.learned import LearnedStats
-from tenure.profiling.io.retention import Retention
-from tenure.profiling.io.schema import STEPS
+from tenure.profiling.io.influx import stats as influx
+from tenure.profiling.io.sqlite import database, sketches, tables
+from tenure.profiling.io.sqlite.database import Database, Schema
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
+from tenure.profiling.io.sqlite.learned import LearnedStats
+from tenure.profiling.io.sqlite.retention import Retention
+from tenure.profiling.io.sqlite.schema import STEPS
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
-from tenure.profiling.sample import Measured, Sample
+from tenure.profiling.readings.sample import Measured, Sample
 from testbed import bounded, tied
 from tests.slowed import Slowed, cut_off, until
 
@@ -251,8 +252,8 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from tests_row import row, START_US, US
-from tenure.profiling.io.database import Database, Schema
-from tenure.profiling.io.embedded import EmbeddedStats
+from tenure.profiling.io.sqlite.database import Database, Schema
+from tenure.profiling.io.sqlite.embedded import EmbeddedStats
 
 async def main():
     store = await EmbeddedStats.open(Path(sys.argv[1]))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tenure.model.energy import MAX_SPAN_US, TASKS, Use
 from tenure.model.units import US
-from tenure.profiling.intake import Intake, Target
-from tenure.profiling.sample import NodeReading, Reading
-from tenure.profiling.unsampled import LEAST_US
+from tenure.profiling.intake.intake import Intake, Target
+from tenure.profiling.intake.unsampled import LEAST_US
+from tenure.profiling.readings.sample import NodeReading, Reading
 
 EVERY_S = 30
 

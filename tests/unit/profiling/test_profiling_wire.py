@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 
 from tenure.model.resources import Resources
-from tenure.profiling.sample import EnergyReading, NodeReading, Reading
-from tenure.profiling.wire import decode, encode
+from tenure.profiling.readings.sample import EnergyReading, NodeReading, Reading
+from tenure.profiling.readings.wire import decode, encode
 
 counts = st.integers(0, (1 << 53) - 1)
 readings = st.builds(

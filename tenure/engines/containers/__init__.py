@@ -1,0 +1,1 @@
+"""Containers of one engine: listed, created, started, ended, removed; their logs."""

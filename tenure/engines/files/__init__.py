@@ -1,0 +1,1 @@
+"""Archives of files on their way into containers and out of them."""

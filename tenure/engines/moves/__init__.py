@@ -1,0 +1,1 @@
+"""What a container takes along from one engine to another: images, layers, volumes."""

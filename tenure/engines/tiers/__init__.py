@@ -1,0 +1,1 @@
+"""Blocks of datasets in the tiers of a node, through helper containers."""

@@ -1,0 +1,1 @@
+"""InfluxDB as the statistics store, with a spool before it."""

@@ -1,0 +1,1 @@
+"""Statistics in a SQLite file: samples, roll-ups, sketches, profiles of apps."""

@@ -1,0 +1,1 @@
+"""What containers use in the long run: percentiles, sketches, histories, apps."""

@@ -1,0 +1,1 @@
+"""Counters as engines and agents tell them, and samples: what was used between two."""
