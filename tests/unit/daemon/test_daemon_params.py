@@ -23,7 +23,7 @@ from tenure.model.node import NodeSpec, PowerSpec
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 from tenure.model.tier import TierSpec
-from tenure.profiling.io.influx_params import InfluxParams
+from tenure.profiling.io.influx.params import InfluxParams
 
 PACKAGE = Path(__file__).parents[3] / "tenure"
 #: Bounds and times of the core that nobody configures.
