@@ -4,21 +4,22 @@ Theory of operation. A record of one of the three kinds is on a node and has a c
 under a name that is the same after any restart. It sends one effect at a time, which is stored in
 ``effect`` before it leaves, and goes to the next state by how that ends::
 
-    state       sends      done       refused      what a listing shows, once it is unsure
-                                                   nothing      created      runs      has ended
-    ---------   --------   --------   ----------   ----------   ----------   -------   ---------
+    state       sends      done       refused       what a later listing shows
+                                                    nothing     created     runs        has ended
+    ---------   --------   --------   -----------   ---------   ---------   ---------   ---------
     (waiting)   create     creating
-    creating               created    _refused()    create       created      created   created
-    created     start      starting                lose()
-    starting               running    _refused()    lose()       lose() *     running   _exited()
-    running                                        lose()                    running   _exited()
+    creating               created    _refused()    create      created     created *   created *
+    created     start      starting                 lose()
+    starting               running    _refused()    lose()      lose() **   running     _exited()
+    running                                         lose()                              _exited()
 
 An effect that ends unknown (time-out, cut link, restart) makes the record unsure: nothing is sent
 before a listing that was asked for later than ``changed_us`` has shown what happened. The same
 holds where nothing is unsure: a listing counts only if it is newer than the record, and no effect
-is under way. A create that did not happen is sent again, for the same name cannot make two. A start
-(*) is not: the run may end before the late one arrives, which would then run it twice. So its
-container is removed, and the next attempt waits for that.
+is under way. A create that did not happen is sent again, for the same name cannot make two; what
+somebody has started meanwhile (*) goes on, but for tasks, which have no input then. A start (**) is
+not sent again: the run may end before the late one arrives, which would then run it twice. So its
+container is removed, and the next attempt waits for that; but a service may run twice.
 
 ``close`` ends an attempt and condemns its container: the tombstone (``tombstones``) holds back the
 next attempt for as long as the container may run. Nothing is begun on another node before, unless
