@@ -24,16 +24,16 @@ MACHINE = "starved"
 def note(ctx: Context, node: str, *, is_at_floor: bool) -> None:
     """Take in whether a node's tasks have next to no CPU."""
     if not is_at_floor:
-        ctx.own(Starved).since_us.pop(node, None)
-    elif node not in ctx.own(Starved).since_us:
-        ctx.own(Starved).since_us[node] = ctx.now_us
+        ctx.own(Starved).by_node.pop(node, None)
+    elif node not in ctx.own(Starved).by_node:
+        ctx.own(Starved).by_node[node] = ctx.now_us
         ctx.arm(ctx.now_us + ctx.params.starved_us, MACHINE, node)
 
 
 def on_timer(ctx: Context, key: str) -> None:
     """Begin tasks of a starved node anew elsewhere, and look again later."""
     ctx.serve_again(key)
-    since_us = ctx.own(Starved).since_us.get(key)
+    since_us = ctx.own(Starved).by_node.get(key)
     if since_us is None or ctx.now_us < since_us + ctx.params.starved_us:
         return
     if ctx.work.is_spent:  # others were starved at this moment too
@@ -67,7 +67,7 @@ def _room_for(ctx: Context, stage: StageSpec, most: int) -> int:
 
 def _is_worth_it(ctx: Context, task: Task, stage: StageSpec) -> bool:
     """Whether less than half of a task was done, or it has waited for as long as it takes."""
-    since_us = ctx.own(Starved).since_us[task.node]
+    since_us = ctx.own(Starved).by_node[task.node]
     run_us = harvestable.task_us(stage, ctx.tables.nodes[task.node])
     fed_us = since_us - (task.started_us or 0)
     return fed_us < run_us / 2 or ctx.now_us - since_us >= run_us

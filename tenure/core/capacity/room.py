@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tenure.core.capacity.run_times import estimate_of
 from tenure.core.state.context import Context
-from tenure.core.state.owned import Change, Owned
+from tenure.core.state.owned import ByNode, Change
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.job import Executor, Job, JobSpec
 from tenure.model.matching import satisfies
@@ -113,18 +113,11 @@ class Load:
     has_services: bool
 
 
-class Loads(Owned):
+class Loads(ByNode[Load]):
     """The load of each node, kept until something on it changes."""
 
     hears = frozenset((Change.LOAD, Change.GONE))
     is_derived = True
-
-    def __init__(self) -> None:
-        self.by_node: dict[str, Load] = {}
-
-    def hear(self, change: Change, key: str) -> None:
-        """Have the load of a node worked out anew."""
-        self.by_node.pop(key, None)
 
 
 def load_on(ctx: Context, node: str) -> Load:

@@ -301,9 +301,8 @@ def grow(ctx: Context) -> None:
 
 def change(ctx: Context, command: ChangeDataset) -> None:
     """Pin, unpin, prefetch, check, locate or remove a dataset."""
-    dataset = ctx.tables.datasets.get(command.dataset)
+    dataset = ctx.find(command, ctx.tables.datasets, "dataset", command.dataset)
     if dataset is None:
-        ctx.refuse(command, "not_found", f"no dataset {command.dataset}", status=404)
         return
     if dataset.is_going:
         told = f"dataset {dataset.spec.name} is being removed"

@@ -18,7 +18,7 @@ from tenure.core.dispatch import shuffle_sizes
 from tenure.core.nodes import harvestable
 from tenure.core.state import work_limits
 from tenure.core.state.context import Context
-from tenure.core.state.owned import Change, Owned
+from tenure.core.state.owned import ByNode
 from tenure.model.batch import EXITED, PREPARING, Batch, BatchSpec, StageSpec, Task, TaskState
 from tenure.model.dataset import Block
 from tenure.model.forecast import STEP_US
@@ -251,17 +251,8 @@ class Survey:
 Basis = tuple[Resources, forecasts.Outlook | None, float, int | None]
 
 
-class Offers(Owned):
+class Offers(ByNode[tuple[int, Basis, Offer]]):
     """What each node lends over time: when it was worked out (us), from what, and the offer."""
-
-    hears = frozenset((Change.GONE,))
-
-    def __init__(self) -> None:
-        self.by_node: dict[str, tuple[int, Basis, Offer]] = {}
-
-    def hear(self, change: Change, key: str) -> None:
-        """Forget a node."""
-        self.by_node.pop(key, None)
 
 
 def offer_of(ctx: Context, node: Node, until_us: int) -> Offer:

@@ -214,9 +214,8 @@ def _offer(answer: RefusedJob) -> dict[str, object] | None:
 
 def cancel(ctx: Context, command: CancelJob) -> None:
     """Begin to cancel a job; one that is over, or whose Spark application is, stays as it is."""
-    job = ctx.tables.jobs.get(command.job)
+    job = ctx.find(command, ctx.tables.jobs, "job", command.job)
     if job is None:
-        ctx.refuse(command, "not_found", f"no job {command.job}", status=404)
         return
     if job.is_over:
         if job.state is not JobState.CANCELLED:

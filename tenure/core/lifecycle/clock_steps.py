@@ -112,7 +112,7 @@ def _nodes(ctx: Context, step_us: int) -> None:
         ctx.put_node(_later(node, step_us, NODE))
     ctx.learned.apart = _all_later(ctx.learned.apart, step_us)
     starved = ctx.own(Starved)
-    starved.since_us = _all_later(starved.since_us, step_us)
+    starved.by_node = _all_later(starved.by_node, step_us)
 
 
 def _jobs(ctx: Context, step_us: int) -> None:

@@ -116,9 +116,8 @@ def _left(ctx: Context, node: str) -> int:
 
 def begin(ctx: Context, command: DrainNode) -> None:
     """Begin a drain because a person asks, or say what it would do."""
-    node = ctx.tables.nodes.get(command.node)
+    node = ctx.find(command, ctx.tables.nodes, "node", command.node)
     if node is None:
-        ctx.refuse(command, "not_found", f"no node {command.node}", status=404)
         return
     if command.is_dry:
         ctx.reply(command, rehearse(ctx, node).plan)
@@ -155,9 +154,8 @@ def _open(ctx: Context, node: Node, **words: Any) -> Drain:
 
 def cancel(ctx: Context, command: CancelDrain) -> None:
     """End a drain because a person asks: the node is what it was before."""
-    node = ctx.tables.nodes.get(command.node)
+    node = ctx.find(command, ctx.tables.nodes, "node", command.node)
     if node is None:
-        ctx.refuse(command, "not_found", f"no node {command.node}", status=404)
         return
     drain = active(ctx, node.name)
     if drain is None:

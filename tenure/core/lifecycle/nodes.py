@@ -394,9 +394,8 @@ def ready(ctx: Context, name: str) -> None:
 
 def schedule(ctx: Context, command: ScheduleNode) -> None:
     """Cordon or uncordon a node, begin or end its maintenance."""
-    node = ctx.tables.nodes.get(command.node)
+    node = ctx.find(command, ctx.tables.nodes, "node", command.node)
     if node is None:
-        ctx.refuse(command, "not_found", f"no node {command.node}", status=404)
         return
     if node.is_removed:
         detail = f"node {node.name} is not in the configuration any more"

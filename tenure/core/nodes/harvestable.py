@@ -14,7 +14,7 @@ from tenure.core.attempts.tasks import stage_of
 from tenure.core.capacity import forecasts, node_agents, room
 from tenure.core.nodes import power
 from tenure.core.state.context import Context
-from tenure.core.state.owned import Change, Owned
+from tenure.core.state.owned import ByNode, Change
 from tenure.model.batch import EXITED, PREPARING, StageSpec, TaskState
 from tenure.model.forecast import STEP_US, SpareSteps
 from tenure.model.harvest import Guard
@@ -115,31 +115,15 @@ class Look:
     ahead: tuple[str, ...] = ()
 
 
-class Looks(Owned):
+class Looks(ByNode[Look]):
     """What can be lent of each node, kept until something there changes."""
 
     hears = frozenset((Change.NODE, Change.LOAD, Change.TASKS, Change.FORECAST, Change.GONE))
     is_derived = True
 
-    def __init__(self) -> None:
-        self.by_node: dict[str, Look] = {}
 
-    def hear(self, change: Change, key: str) -> None:
-        """Have what a node can lend looked at anew."""
-        self.by_node.pop(key, None)
-
-
-class Starved(Owned):
+class Starved(ByNode[int]):
     """Since when (us) the tasks of a node have had next to no CPU."""
-
-    hears = frozenset((Change.GONE,))
-
-    def __init__(self) -> None:
-        self.since_us: dict[str, int] = {}
-
-    def hear(self, change: Change, key: str) -> None:
-        """Forget a node."""
-        self.since_us.pop(key, None)
 
 
 def look_at(ctx: Context, node: Node) -> Look:
@@ -185,17 +169,8 @@ class Standing:
     is_good: bool
 
 
-class Standings(Owned):
+class Standings(ByNode["Standing"]):
     """Whether each node may lend, by its record and its agent."""
-
-    hears = frozenset((Change.GONE,))
-
-    def __init__(self) -> None:
-        self.by_node: dict[str, Standing] = {}
-
-    def hear(self, change: Change, key: str) -> None:
-        """Forget a node."""
-        self.by_node.pop(key, None)
 
 
 def is_lendable(ctx: Context, node: Node) -> bool:
@@ -254,7 +229,7 @@ def objection(ctx: Context, node: Node) -> str:
 
 def _starving(ctx: Context, node: Node) -> str:
     """Return since when a node has had no CPU to lend, "" where it has some."""
-    since_us = ctx.own(Starved).since_us.get(node.name)
+    since_us = ctx.own(Starved).by_node.get(node.name)
     if since_us is None or ctx.now_us < since_us + ctx.params.starved_us:
         return ""
     return f"its owners have left no CPU since {iso(since_us)}"

@@ -296,9 +296,8 @@ def _maybe_fence(ctx: Context, node: Node) -> None:
 
 def command(ctx: Context, order: PowerNode) -> None:
     """Switch a node on or off because a person asks; off only when it is empty."""
-    node = ctx.tables.nodes.get(order.node)
+    node = ctx.find(order, ctx.tables.nodes, "node", order.node)
     if node is None:
-        ctx.refuse(order, "not_found", f"no node {order.node}", status=404)
         return
     may_change = order.to == "off" and node.power in (Power.ON, Power.BOOTING, Power.STOPPING)
     veto = None
@@ -316,9 +315,8 @@ def command(ctx: Context, order: PowerNode) -> None:
 
 def fence(ctx: Context, order: FenceNode) -> None:
     """Take an operator's word that nothing runs on an unreachable node any more."""
-    node = ctx.tables.nodes.get(order.node)
+    node = ctx.find(order, ctx.tables.nodes, "node", order.node)
     if node is None:
-        ctx.refuse(order, "not_found", f"no node {order.node}", status=404)
         return
     if node.reach is Reach.OK and node.power is Power.ON:
         detail = f"node {node.name} answers; only an unreachable node can be fenced by word"

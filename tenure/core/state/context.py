@@ -18,7 +18,7 @@ from tenure.core.state.owned import Change, Notices, Owned
 from tenure.core.state.params import Params
 from tenure.core.state.prefetch_state import Prefetches
 from tenure.core.state.queue_order import queue_key
-from tenure.core.state.tables import Meta, PublicEvent, Tables
+from tenure.core.state.tables import Meta, PublicEvent, R, Table, Tables
 from tenure.core.state.work_limits import WorkLimits
 from tenure.model.batch import Batch, Task
 from tenure.model.container import Migration, Service, Tombstone
@@ -164,6 +164,16 @@ class Context:
         """Answer a command with a problem, naming the faulty field where there is one."""
         fields = (FieldError(field, detail),) if field else ()
         self.emit(Reply(command.request, Problem(code, detail, status, fields)))
+
+    def find(self, command: Command, table: Table[R], word: str, key: str) -> R | None:
+        """Return the record that a command names; where there is none, refuse it and return None.
+
+        ``word`` is what people call such a record.
+        """
+        row = table.get(key)
+        if row is None:
+            self.refuse(command, "not_found", f"no {word} {key}", status=404)
+        return row
 
     def arm(self, at_us: int, machine: str, key: str) -> None:
         """Have ``machine`` called for ``key`` at ``at_us``; an earlier call stays armed."""

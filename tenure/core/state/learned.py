@@ -5,7 +5,7 @@ Owned by ``nodes``, ``reclaims`` and ``routing``, which take in what is told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from tenure.model.container import Profile
 from tenure.model.facts import EngineFacts
@@ -37,10 +37,6 @@ class Learned:
 
     def forget(self, node: str) -> None:
         """Forget a node that the configuration no longer names."""
-        self.fresh.pop(node, None)
-        self.apart.pop(node, None)
-        self.foreign.pop(node, None)
-        self.refused.pop(node, None)
-        self.orphans.pop(node, None)
-        self.strangers.pop(node, None)
-        self.guards.pop(node, None)
+        for one in fields(self):
+            if one.name not in ("profiles", "cycles"):
+                getattr(self, one.name).pop(node, None)

@@ -5,14 +5,16 @@ it by ``Context.own``. The class stands in the machine's file, so who does not i
 cannot name its state, and the order of packages says who may. None of it is stored: it is worked
 out of the records, or learned again after a restart. What a machine has to hear of it names in
 ``hears``; ``hear`` is called at the very change, and only marks what is to be worked out anew. Owns
-``Notices``, which ``fleet`` empties.
+``Notices``, which ``fleet`` empties, and nothing of ``ByNode``, which machines derive from.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
+
+V = TypeVar("V")
 
 
 class Change(Enum):
@@ -49,6 +51,19 @@ class Owned:
 
     def hear(self, change: Change, key: str) -> None:
         """Mark what follows from ``key`` as to be worked out anew."""
+
+
+class ByNode(Owned, Generic[V]):
+    """What a machine keeps of each node, until a change of it is heard of or it is forgotten."""
+
+    hears: ClassVar[frozenset[Change]] = frozenset((Change.GONE,))
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, V] = {}
+
+    def hear(self, change: Change, key: str) -> None:
+        """Forget what was kept of a node."""
+        self.by_node.pop(key, None)
 
 
 @dataclass(slots=True)
