@@ -33,6 +33,7 @@ WENT = {
     "scouts": "capacity probes",
     "scouting": "capacity probe",
     "shelving": "block index",
+    "wholesale": "backfill",
 }
 #: Where an old word has to stand: names that users or older files know.
 KEPT = {
