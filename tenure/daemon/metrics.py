@@ -21,6 +21,7 @@ from tenure.core.capacity import forecasts
 from tenure.core.capacity.ledger import reporting
 from tenure.core.state.context import Context
 from tenure.daemon import tiermetrics
+from tenure.daemon.families import counter, gauge
 from tenure.daemon.held import HeldTimes
 from tenure.daemon.loop import LoopStats
 from tenure.daemon.readmetrics import ReadFacts, facts_of, families
@@ -177,27 +178,20 @@ class Collector:
         yield from self._daemon()
 
     def _fleet(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("tenure_node_up", "1 when the engine answers", labels=["node"])
-        on = GaugeMetricFamily("tenure_node_on", "1 when the node costs", labels=["node"])
-        for node in self._facts.nodes:
-            up.add_metric([node.name], float(node.reach is Reach.OK))
-            on.add_metric([node.name], float(node.power not in (Power.OFF, Power.UNKNOWN)))
-        yield up
-        yield on
-        cost = CounterMetricFamily("tenure_cost_usd", "Cost by site since ever", labels=["site"])
-        for site, nano in self._facts.cost_nano.items():
-            cost.add_metric([site], nano / 1e9)
-        yield cost
-        yield from _forecasts(self._facts.forecasts, self._facts.now_us)
-        yield from tiermetrics.families(self._facts.tiers)
+        facts = self._facts
+        up = {node.name: float(node.reach is Reach.OK) for node in facts.nodes}
+        on = {node.name: float(_costs(node)) for node in facts.nodes}
+        cost = {site: nano / 1e9 for site, nano in facts.cost_nano.items()}
+        yield gauge("node_up", "1 when the engine answers", up, "node")
+        yield gauge("node_on", "1 when the node costs", on, "node")
+        yield counter("cost_usd", "Cost by site since ever", cost, "site")
+        yield from _forecasts(facts.forecasts, facts.now_us)
+        yield from tiermetrics.families(facts.tiers)
 
     def _work(self) -> Iterator[Metric]:
         facts = self._facts
         for kind, text in HELP.items():
-            family = GaugeMetricFamily(f"tenure_{kind}", text, labels=["state"])
-            for state, count in sorted(facts.states[kind].items()):
-                family.add_metric([state], count)
-            yield family
+            yield gauge(kind, text, dict(sorted(facts.states[kind].items())), "state")
         down = SummaryMetricFamily(
             "tenure_migration_downtime_seconds", "Downtime of kept moves", labels=["method"]
         )
@@ -205,12 +199,8 @@ class Collector:
             down.add_metric([method], count_value=count, sum_value=total_s)
         yield down
         # of kept batches, so it may fall when old ones are forgotten
-        again = GaugeMetricFamily(
-            "tenure_batch_attempts", "Attempts of kept batches by why again", labels=["why"]
-        )
-        for why, count in facts.attempts.items():
-            again.add_metric([why], count)
-        yield again
+        again = "Attempts of kept batches by why again"
+        yield gauge("batch_attempts", again, facts.attempts, "why")
         yield from families(facts.reading)
         yield GaugeMetricFamily(
             "tenure_batch_remote_tasks",
@@ -243,10 +233,8 @@ class Collector:
             buckets=parts.held.buckets(),
             sum_value=parts.held.total_s,
         )
-        ends = CounterMetricFamily("tenure_effects", "Effects ended", labels=["kind", "outcome"])
-        for (kind, outcome), count in sorted(parts.effect_counts.items()):
-            ends.add_metric([kind, outcome], count)
-        yield ends
+        ends = dict(sorted(parts.effect_counts.items()))
+        yield counter("effects", "Effects ended", ends, "kind", "outcome")
         if parts.influx is not None:
             yield from _influx(parts.influx)
         if parts.agents:
@@ -255,99 +243,88 @@ class Collector:
             yield from _lent(parts.lent)
 
 
+def _costs(node: Node) -> bool:
+    return node.power not in (Power.OFF, Power.UNKNOWN)
+
+
 def _agents(agents: Mapping[str, AgentState]) -> Iterator[Metric]:
-    up = GaugeMetricFamily(
-        "tenure_agent_up",
-        "1 when the node's agent answers, 0 when not; none until it is asked",
-        labels=["node"],
-    )
-    failures = CounterMetricFamily(
-        "tenure_agent_failures", "Sweeps that the agent gave nothing for", labels=["node"]
-    )
-    energy = CounterMetricFamily(
-        "tenure_node_energy_joules", "Energy that meters counted (RAPL)", labels=["node"]
-    )
-    for name, state in agents.items():
-        if state.is_up is not None:
-            up.add_metric([name], float(state.is_up))
-        failures.add_metric([name], state.failures)
-        if state.energy is not None:
-            energy.add_metric([name], state.energy.energy_uj / 1e6)
-    yield from (up, failures, energy)
+    up = {name: float(state.is_up) for name, state in agents.items() if state.is_up is not None}
+    failures = {name: state.failures for name, state in agents.items()}
+    joules = {
+        name: state.energy.energy_uj / 1e6
+        for name, state in agents.items()
+        if state.energy is not None
+    }
+    answers = "1 when the node's agent answers, 0 when not; none until it is asked"
+    yield gauge("agent_up", answers, up, "node")
+    yield counter("agent_failures", "Sweeps that the agent gave nothing for", failures, "node")
+    yield counter("node_energy_joules", "Energy that meters counted (RAPL)", joules, "node")
+
+
+#: What controllers tell, by key: the metric, its meaning, and how many of theirs are one of it.
+HARVEST = {
+    "quota_m": ("quota_cores", "Cores that all of harvest is held to", 1000),
+    "harvest_cpu_m": ("use_cores", "Cores that harvest uses", 1000),
+    "regular_cpu_m": ("regular_cores", "Cores that owners use", 1000),
+    "harvest_memory_bytes": ("use_bytes", "Memory that harvest holds", 1),
+    "regular_memory_bytes": ("regular_bytes", "Memory that owners hold", 1),
+    "p99_us": ("lateness_p99_seconds", "99 % of looks were no later", 1e6),
+}
 
 
 def _lent(lent: Mapping[str, Lent]) -> Iterator[Metric]:
     """Yield what controllers told last; nodes whose controller told nothing yet are left out."""
-    names = {
-        "quota_m": ("tenure_harvest_quota_cores", "Cores that all of harvest is held to", 1000),
-        "harvest_cpu_m": ("tenure_harvest_use_cores", "Cores that harvest uses", 1000),
-        "regular_cpu_m": ("tenure_harvest_regular_cores", "Cores that owners use", 1000),
-        "harvest_memory_bytes": ("tenure_harvest_use_bytes", "Memory that harvest holds", 1),
-        "regular_memory_bytes": ("tenure_harvest_regular_bytes", "Memory that owners hold", 1),
-        "p99_us": ("tenure_harvest_lateness_p99_seconds", "99 % of looks were no later", 1e6),
-    }
-    up = GaugeMetricFamily("tenure_harvest_up", "1 while a controller is sound", labels=["node"])
-    kills = CounterMetricFamily("tenure_harvest_kills", "Tasks ended for owners", labels=["node"])
-    gauges = {
-        key: GaugeMetricFamily(name, text, labels=["node"])
-        for key, (name, text, _) in names.items()
-    }
-    for node, state in lent.items():
-        up.add_metric([node], float(not state.fault))
-        told = {**state.numbers, "kills": state.status.get("kills")}
-        if isinstance(told["kills"], int):
-            kills.add_metric([node], told["kills"])
-        for key, family in gauges.items():
-            value = told.get(key)
-            if isinstance(value, int | float):
-                family.add_metric([node], value / names[key][2])
-    yield from (up, kills, *gauges.values())
+    up = {node: float(not state.fault) for node, state in lent.items()}
+    kills = {node: state.status.get("kills") for node, state in lent.items()}
+    counted = {node: count for node, count in kills.items() if isinstance(count, int)}
+    yield gauge("harvest_up", "1 while a controller is sound", up, "node")
+    yield counter("harvest_kills", "Tasks ended for owners", counted, "node")
+    for key, (name, text, unit) in HARVEST.items():
+        told = {node: state.numbers.get(key) for node, state in lent.items()}
+        values = {n: value / unit for n, value in told.items() if isinstance(value, int | float)}
+        yield gauge(f"harvest_{name}", text, values, "node")
 
 
 def _forecasts(reports: Sequence[ForecastReport], now_us: int) -> Iterator[Metric]:
     """Yield what is forecast and how good that was; nodes no cycle looked at yet are left out."""
-    both, node = ["node", "resource"], ["node"]
-    name = "tenure_forecast_"
-    up = GaugeMetricFamily(f"{name}ready", "1 while a forecast is in force", labels=node)
-    age = GaugeMetricFamily(f"{name}age_seconds", "Time since it was made", labels=node)
-    use = GaugeMetricFamily(
-        f"{name}use_ratio", "Share of the capacity that owners are to use now", labels=both
-    )
-    steps = GaugeMetricFamily(f"{name}steps", "Steps judged in the last week", labels=node)
-    covered = GaugeMetricFamily(
-        f"{name}coverage_ratio", "Share of them at or under their forecast", labels=both
-    )
-    loss = GaugeMetricFamily(
-        f"{name}pinball_ratio", "Their mean pinball loss, of the capacity", labels=both
-    )
+    up: dict[str, float] = {}
+    age, steps = dict(up), dict(up)
+    use: dict[tuple[str, ...], float] = {}
+    covered, loss = dict(use), dict(use)
     for one in reports:
         if one.forecast is None:
             continue
-        up.add_metric([one.node], float(one.state == "ready"))
-        age.add_metric([one.node], max(0, now_us - one.forecast.made_us) / US)
+        up[one.node] = float(one.state == "ready")
+        age[one.node] = max(0, now_us - one.forecast.made_us) / US
         if one.state == "ready" and min(one.capacity.cpu_m, one.capacity.memory_bytes) > 0:
             said = one.forecast.most(now_us, now_us + 1)
-            use.add_metric([one.node, "cpu"], said.cpu_m / one.capacity.cpu_m)
-            share = said.memory_bytes / one.capacity.memory_bytes
-            use.add_metric([one.node, "memory"], share)
+            use[one.node, "cpu"] = said.cpu_m / one.capacity.cpu_m
+            use[one.node, "memory"] = said.memory_bytes / one.capacity.memory_bytes
         found = None if one.score is None else one.score.accuracy()
         if found is not None:
-            steps.add_metric([one.node], found[0].steps)
+            steps[one.node] = found[0].steps
             for resource, accuracy in zip(("cpu", "memory"), found, strict=True):
-                covered.add_metric([one.node, resource], accuracy.coverage)
-                loss.add_metric([one.node, resource], accuracy.loss)
-    yield from (up, age, use, steps, covered, loss)
+                covered[one.node, resource] = accuracy.coverage
+                loss[one.node, resource] = accuracy.loss
+    both = ("node", "resource")
+    share = "Share of the capacity that owners are to use now"
+    yield gauge("forecast_ready", "1 while a forecast is in force", up, "node")
+    yield gauge("forecast_age_seconds", "Time since it was made", age, "node")
+    yield gauge("forecast_use_ratio", share, use, *both)
+    yield gauge("forecast_steps", "Steps judged in the last week", steps, "node")
+    under = "Share of them at or under their forecast"
+    yield gauge("forecast_coverage_ratio", under, covered, *both)
+    pinball = "Their mean pinball loss, of the capacity"
+    yield gauge("forecast_pinball_ratio", pinball, loss, *both)
 
 
 def _influx(health: DrainHealth) -> Iterator[Metric]:
     up, waiting = float(not health.error), health.spooled_samples
+    lost = {reason: health.dropped.get(reason, 0) for reason in REASONS}
     yield GaugeMetricFamily("tenure_stats_up", "1 while InfluxDB takes samples", up)
     yield GaugeMetricFamily("tenure_stats_spooled_samples", "Samples that wait", waiting)
     yield GaugeMetricFamily("tenure_stats_spooled_bytes", "Their size", health.spooled_bytes)
-    lost = CounterMetricFamily("tenure_stats_dropped", "Samples lost", labels=["reason"])
-    for reason in REASONS:
-        lost.add_metric([reason], health.dropped.get(reason, 0))
-    yield lost
+    yield counter("stats_dropped", "Samples lost", lost, "reason")
 
 
 def text_of(facts: Facts, loop: LoopStats, parts: Parts) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from tenure.core.state.context import Context
 from tenure.core.state.prefetch_state import OUTCOMES, WORDS
+from tenure.daemon.families import counter, gauge
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,37 +36,19 @@ def families(facts: ReadFacts) -> Iterator[Metric]:
     """Yield the metric families."""
     if not facts.reads:
         return
-    reads = CounterMetricFamily(
-        "tenure_block_reads", "Tasks that began to read a block, by the tier", labels=["tier"]
-    )
-    for word, count in facts.reads.items():
-        reads.add_metric([word], count)
-    yield reads
     every = sum(facts.reads.values())
-    ratio = GaugeMetricFamily(
-        "tenure_block_hit_ratio", "Part of these reads, by the tier", labels=["tier"]
-    )
-    for word, count in facts.reads.items():
-        ratio.add_metric([word], count / every if every else 0.0)
-    yield ratio
-    copies = CounterMetricFamily(
-        "tenure_prefetch_copies", "Blocks copied ahead, by what became of them", labels=["outcome"]
-    )
-    for word, count in facts.copies.items():
-        copies.add_metric([word], count)
-    yield copies
-    yield GaugeMetricFamily("tenure_prefetch_under_way", "Copies under way", facts.under_way)
+    ratio = {word: count / every if every else 0.0 for word, count in facts.reads.items()}
     told = facts.told
-    yield GaugeMetricFamily(
-        "tenure_prefetch_factor", "Measured over modelled copy times, learned", told["factor"]
-    )
-    error = GaugeMetricFamily(
-        "tenure_prefetch_error", "Mean log ratio of measured to modelled", labels=["corrected"]
-    )
-    error.add_metric(["yes"], told["error"])
-    error.add_metric(["no"], told["raw_error"])
-    yield error
-    scores = GaugeMetricFamily("tenure_tier_score", "Cost of reading a tier", labels=["tier"])
-    for tier in ("memory", "ssd", "hdd"):
-        scores.add_metric([tier], told[tier])
-    yield scores
+    errors = {"yes": told["error"], "no": told["raw_error"]}
+    scores = {tier: told[tier] for tier in ("memory", "ssd", "hdd")}
+    tier_of = "Tasks that began to read a block, by the tier"
+    became = "Blocks copied ahead, by what became of them"
+    factor = "Measured over modelled copy times, learned"
+    yield counter("block_reads", tier_of, facts.reads, "tier")
+    yield gauge("block_hit_ratio", "Part of these reads, by the tier", ratio, "tier")
+    yield counter("prefetch_copies", became, facts.copies, "outcome")
+    yield GaugeMetricFamily("tenure_prefetch_under_way", "Copies under way", facts.under_way)
+    yield GaugeMetricFamily("tenure_prefetch_factor", factor, told["factor"])
+    error = "Mean log ratio of measured to modelled"
+    yield gauge("prefetch_error", error, errors, "corrected")
+    yield gauge("tier_score", "Cost of reading a tier", scores, "tier")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from tenure.core.blocks import replicas
 from tenure.core.blocks.block_records import mark_of
 from tenure.core.state.context import Context
+from tenure.daemon.families import gauge
 from tenure.model.node import Node
 
 LABELS = ("node", "tier", "kind")
@@ -48,13 +49,11 @@ def families(rows: tuple[TierFacts, ...]) -> Iterator[Metric]:
     if not rows:
         return
     numbers = {
-        "tenure_tier_capacity_bytes": ("What blocks may take", "capacity_bytes"),
-        "tenure_tier_used_bytes": ("What blocks take, copies on their way included", "used_bytes"),
-        "tenure_tier_read_bytes_per_second": ("As stated or measured, 0: unknown", "bytes_per_s"),
-        "tenure_tier_up": ("1 when it was looked at and has no fault", "is_sound"),
+        "tier_capacity_bytes": ("What blocks may take", "capacity_bytes"),
+        "tier_used_bytes": ("What blocks take, copies on their way included", "used_bytes"),
+        "tier_read_bytes_per_second": ("As stated or measured, 0: unknown", "bytes_per_s"),
+        "tier_up": ("1 when it was looked at and has no fault", "is_sound"),
     }
     for name, (text, field) in numbers.items():
-        family = GaugeMetricFamily(name, text, labels=LABELS)
-        for row in rows:
-            family.add_metric([row.node, row.tier, row.kind], float(getattr(row, field)))
-        yield family
+        values = {(row.node, row.tier, row.kind): float(getattr(row, field)) for row in rows}
+        yield gauge(name, text, values, *LABELS)

@@ -86,6 +86,14 @@ def test_the_core_gets_what_the_file_says(tmp_path: Path) -> None:
     assert params.scrub_us == 2 * 3_600_000_000
 
 
+def test_defaults_are_those_of_the_core_but_for_two() -> None:
+    """Tests of the core and the simulated fleet run what an empty file gives."""
+    given, own = params_of(load(None, {"HOME": "/home/ada"})), Params(generations=("nursery",))
+    names = [field.name for field in fields(Params)]
+    different = {name for name in names if getattr(given, name) != getattr(own, name)}
+    assert different == {"verify_us", "needs_forecast"}
+
+
 def test_a_name_that_stands_in_two_sections_is_not_guessed() -> None:
     twice = (PrefetchSection(), PrefetchSection())
     with pytest.raises(TypeError, match="stands in 2 sections"):
