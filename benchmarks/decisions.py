@@ -21,7 +21,7 @@ from benchmarks.figures import Goal, Report, figure
 from tenure.model.placing import NEVER, Ask, ClusterView
 from tenure.model.units import FOREVER_US, US
 from tenure.placement.arrays import pack
-from tenure.placement.decide import question_of
+from tenure.placement.decisions.decide import question_of
 from tenure.placement.names import POLICIES
 from tenure.simulation.sla.loops import admission_policies
 

@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
     """Compile into the directory named; 1 where there is no compiler."""
     from tenure.locality.kernels import PLAIN as LOCALIZING
     from tenure.placement.kernels import PLAIN, code_of
-    from tenure.placement.upkeep import renew
+    from tenure.placement.planning.repair import renew
 
     kept = {code_of(PLAIN), code_of((renew,)), code_of(LOCALIZING)}
     directory = Path(argv[1])

@@ -73,7 +73,7 @@ def question_of(effect: Decide) -> bytes:
 
 def answer_to(line: str) -> str:
     """Return the answer to a question, as a line without its end."""
-    from tenure.placement.milp import outcome_of  # the child's alone
+    from tenure.placement.decisions.milp import outcome_of  # the child's alone
 
     words = json.loads(line)
     view = ClusterView(**_typed(words["view"]))

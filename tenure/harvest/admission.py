@@ -19,15 +19,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tenure.harvest import copies, planner
-from tenure.harvest.fair import fair
-from tenure.harvest.first_fit import list_plan
+from tenure.harvest import planner
 from tenure.harvest.grid import Grid, allowed, waves
 from tenure.harvest.nearness import nearer
 from tenure.harvest.problem import MAX_TICKS, Job, Node, Problem, Running, Stage
 from tenure.harvest.progress import Watch
 from tenure.harvest.replan import Delivered, Ended, State, rest
 from tenure.harvest.solution import Solution, Start
+from tenure.harvest.solvers import copies
+from tenure.harvest.solvers.fair import fair
+from tenure.harvest.solvers.first_fit import list_plan
 from tenure.model.forecast import STEP_US
 from tenure.model.planning import (
     BatchNeed,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tenure.harvest import copies
-from tenure.harvest.cp import cp
-from tenure.harvest.fair import fair
-from tenure.harvest.first_fit import first_fit
-from tenure.harvest.ga import ga
-from tenure.harvest.ls import ls
 from tenure.harvest.problem import Problem, faults
 from tenure.harvest.progress import Watch
 from tenure.harvest.solution import Solution
+from tenure.harvest.solvers import copies
+from tenure.harvest.solvers.cp import cp
+from tenure.harvest.solvers.fair import fair
+from tenure.harvest.solvers.first_fit import first_fit
+from tenure.harvest.solvers.ga import ga
+from tenure.harvest.solvers.ls import ls
 from tenure.model.errors import FieldError, InvalidInput
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from tenure.model.placing import Ask, ClusterView, Occupation
 from tenure.model.units import FOREVER_US, MIB, US, iso
 from tenure.placement.arrays import Fleet, Need, ends_of, fleet_of, need_of
-from tenure.placement.cost import slots
-from tenure.placement.decide import REASONS, decide
+from tenure.placement.decisions.cost import slots
+from tenure.placement.decisions.decide import REASONS, decide
 
 #: What a person can do about each filter; a code that is not listed speaks for itself.
 REMEDIES = {

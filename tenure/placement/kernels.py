@@ -14,11 +14,14 @@ import numpy as np
 
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import HOUR_US
-from tenure.placement import arrays, cost, decide, exact, gio, order, rolling, schedule, upkeep
+from tenure.placement import arrays
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 from tenure.placement.binding import Kernel, called_by, copy_all, copy_of, fingerprint
-from tenure.placement.plan import open_plan
-from tenure.placement.timeline import blank_line
+from tenure.placement.decisions import cost, decide, exact, gio, order
+from tenure.placement.planning import repair, rolling
+from tenure.placement.planning.timeline import blank_line
+from tenure.placement.queue import schedule
+from tenure.placement.queue.plan import open_plan
 
 
 class Kernels(NamedTuple):
@@ -30,7 +33,7 @@ class Kernels(NamedTuple):
 
 
 PLAIN = Kernels(decide.quickest_us, decide.answer, schedule.resume)
-#: ``upkeep.renew``, compiled apart: it takes longer to compile than all the others.
+#: ``repair.renew``, compiled apart: it takes longer to compile than all the others.
 Renew = Callable[..., int]
 
 #: Put into their callers: to hand over a fleet, a dozen arrays, takes longer than what these do.
@@ -83,11 +86,11 @@ def compile_kernels(cache: str = "") -> Kernels | None:
 
 
 def compile_planning(cache: str = "") -> Renew | None:
-    """Return ``upkeep.renew`` compiled and warmed up, None where numba is not installed.
+    """Return ``repair.renew`` compiled and warmed up, None where numba is not installed.
 
     As ``compile_kernels``; the first call takes most of a minute of CPU and half a gigabyte.
     """
-    rows = (upkeep.renew,)
+    rows = (repair.renew,)
     form = Form("planning", rolling.INLINED, cache and f"{cache}/{code_of(rows)}")
     made = compile_all(rows, form)
     if made is None:
@@ -197,6 +200,6 @@ def _warm_planning(renew: Renew) -> None:
     fleet = Fleet(one, one, one, one, one, one, yes, yes, one, one, one)
     jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
     plan = open_plan(fleet, jobs, 0.0)
-    ground = upkeep.Ground(fleet, one, one, Ends(0 * one, one, one, one), 0)
+    ground = repair.Ground(fleet, one, one, Ends(0 * one, one, one, one), 0)
     room = blank_line(1, 8)
-    renew(ground, jobs, plan, upkeep.Turnout(0 * one, 0, False, False), room)
+    renew(ground, jobs, plan, repair.Turnout(0 * one, 0, False, False), room)

@@ -19,10 +19,10 @@ from tenure.model.placing import Bools, ClusterView, Forecast, Ints, Occupation,
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Ends, Fleet, ends_of, fleet_of
-from tenure.placement.decide import MODES
+from tenure.placement.decisions.decide import MODES
 from tenure.placement.kernels import Kernels
-from tenure.placement.plan import blank_jobs
-from tenure.placement.schedule import Line, Record, blank
+from tenure.placement.queue.plan import blank_jobs
+from tenure.placement.queue.schedule import Line, Record, blank
 
 #: Schedules remembered: the queue as it is, with the newcomer, and one tried for its deadline.
 KEPT = 3

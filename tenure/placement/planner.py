@@ -1,7 +1,7 @@
 """The plan of a queue as the daemon keeps it: records in, kernels, records out.
 
 Between two calls the plan is nothing but reservations, so that it can be stored and shown; what is
-in memory only spares work. Places are found by ``upkeep.renew``, which does for every job that
+in memory only spares work. Places are found by ``repair.renew``, which does for every job that
 comes what the simulator's ``rolling.arrive`` does.
 """
 
@@ -23,11 +23,11 @@ from tenure.model.placing import (
 )
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
-from tenure.placement.decide import HYBRID, LOCAL, MODES
-from tenure.placement.desk import Desk, with_own_places
+from tenure.placement.decisions.decide import HYBRID, LOCAL, MODES
 from tenure.placement.kernels import Renew
-from tenure.placement.plan import Bounds, Plan
-from tenure.placement.upkeep import NOBODY, Turnout
+from tenure.placement.planning.repair import NOBODY, Turnout
+from tenure.placement.queue.plan import Bounds, Plan
+from tenure.placement.queue_arrays import QueueArrays, with_own_places
 
 #: Compiled, and plain, where each start of each job takes some hundred times longer.
 COMPILED_BOUNDS, PLAIN_BOUNDS = Bounds(256, 48, 8), Bounds(12, 6, 1)
@@ -40,7 +40,7 @@ class Tools:
     """What planning needs beside the fleet: the kernel, the queue as arrays, the parameters."""
 
     renew: Renew
-    desk: Desk
+    queue_arrays: QueueArrays
     patience: float
     bounds: Bounds
 
@@ -55,7 +55,7 @@ def plan_queue(
 ) -> QueuePlan:
     """Return the plan of ``queue`` (in queue order) brought up to date.
 
-    Jobs keep their places as far as they can (``upkeep``); those without one get one, in the order
+    Jobs keep their places as far as they can (``repair``); those without one get one, in the order
     of the queue. Where ``rotation`` says that it is time, some are put where they are best now;
     ``is_early`` has all be, a few at a time, for there is room that nobody counted on.
     """
@@ -149,11 +149,11 @@ class Draft:
     def __init__(
         self, tools: Tools, site: Situation, queue: Sequence[Planned], rotation: Rotation
     ) -> None:
-        self._tools, self._queue, desk = tools, list(queue), tools.desk
-        self._slots, self._jobs = desk.seat(queue), desk.jobs
-        self._ground = desk.ground(site)
-        self._plan = desk.plan(self._ground.fleet, tools.patience, tools.bounds, rotation)
-        self._room = desk.room(self._ground)
+        self._tools, self._queue, queue_arrays = tools, list(queue), tools.queue_arrays
+        self._slots, self._jobs = queue_arrays.seat(queue), queue_arrays.jobs
+        self._ground = queue_arrays.ground(site)
+        self._plan = queue_arrays.plan(self._ground.fleet, tools.patience, tools.bounds, rotation)
+        self._room = queue_arrays.room(self._ground)
         self._told: Plan | None = None
         self._is_open, self._position, self._cost_nano = False, 0, 0
 
@@ -179,13 +179,13 @@ class Draft:
 
     def admit(self, new: Planned, position: int) -> Admitted | None:
         """Return the promise for a job more; see ``model.placing.Look``."""
-        desk = self._tools.desk
-        if desk.jobs is not self._jobs or not desk.has_room_for(new):
+        queue_arrays = self._tools.queue_arrays
+        if queue_arrays.jobs is not self._jobs or not queue_arrays.has_room_for(new):
             return None
         self._queue.insert(self._position, self._queue.pop())
         self._slots.insert(self._position, self._slots.pop())
         self._queue.append(new)
-        self._slots += desk.seat([new])
+        self._slots += queue_arrays.seat([new])
         return self.promise(position)
 
     def forecast(self) -> Forecast | None:
@@ -194,7 +194,7 @@ class Draft:
         mode = int(plan.mode[k])
         if mode == 0:
             return None
-        jobs, end_us = self._tools.desk.jobs, int(plan.end_us[k])
+        jobs, end_us = self._tools.queue_arrays.jobs, int(plan.end_us[k])
         run_us = jobs.local_us[k] if mode == LOCAL else jobs.hybrid_us[k]
         return Forecast(end_us - int(run_us), end_us, self._cost_nano, MODES[mode])
 
@@ -204,7 +204,7 @@ class Draft:
         Once a promise was told of it: only who has moved since then.
         """
         plan, told = self._plan, self._told
-        moved = np.flatnonzero(self._tools.desk.has_moved(plan, told)[self._slots]).tolist()
+        moved = np.flatnonzero(self._tools.queue_arrays.has_moved(plan, told)[self._slots]).tolist()
         fresh = {k: self._reservation(self._queue[k], self._slots[k]) for k in moved}
         if told is None:
             places = [fresh.get(k, one.reservation) for k, one in enumerate(self._queue)]
@@ -219,7 +219,7 @@ class Draft:
         return QueuePlan(reservations, Rotation(*plan.rotation.tolist()), is_whole=told is None)
 
     def _reservation(self, one: Planned, slot: int) -> Reservation | None:
-        plan, names = self._plan, self._tools.desk.names
+        plan, names = self._plan, self._tools.queue_arrays.names
         mode, first = int(plan.mode[slot]), int(plan.first[slot])
         if mode not in {LOCAL, HYBRID}:
             return None

@@ -28,11 +28,18 @@ from tenure.model.placing import (
 )
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
-from tenure.placement import admission, explain, planner, upkeep
+from tenure.placement import admission, explain, planner
 from tenure.placement.arrays import fleet_of, mask_of, need_of, pack
-from tenure.placement.binpack import binpack
-from tenure.placement.cost import delay_us, extension_us, is_hybrid, money, slots, total_nano
-from tenure.placement.decide import (
+from tenure.placement.decisions.binpack import binpack
+from tenure.placement.decisions.cost import (
+    delay_us,
+    extension_us,
+    is_hybrid,
+    money,
+    slots,
+    total_nano,
+)
+from tenure.placement.decisions.decide import (
     EXACT,
     HYBRID,
     LOCAL,
@@ -42,7 +49,9 @@ from tenure.placement.decide import (
     entail,
     question_of,
 )
-from tenure.placement.desk import Desk
+from tenure.placement.decisions.milp import decide_milp
+from tenure.placement.decisions.random import random
+from tenure.placement.decisions.spread import spread
 from tenure.placement.kernels import (
     PLAIN,
     Kernels,
@@ -51,11 +60,10 @@ from tenure.placement.kernels import (
     compile_planning,
 )
 from tenure.placement.lookahead import Lookahead, Moment, Outlook, Pool
-from tenure.placement.milp import decide_milp
 from tenure.placement.names import EVERY, MILP, POLICIES, TENURE
-from tenure.placement.plan import Bounds
-from tenure.placement.random import random
-from tenure.placement.spread import spread
+from tenure.placement.planning import repair
+from tenure.placement.queue.plan import Bounds
+from tenure.placement.queue_arrays import QueueArrays
 
 #: Slow, so ``stand_in`` is asked where an answer cannot wait. Schedules foresee its jobs as those
 #: of ``exact``, which places them at the same cost.
@@ -88,11 +96,11 @@ class Policies:
         is fast.
         """
         self._kernels: Kernels = PLAIN
-        self._renew: Renew = upkeep.renew
+        self._renew: Renew = repair.renew
         self._bounds, self._patience = bounds, patience
         self.has_placed = self.has_planned = False
         self._pool = Pool(0)
-        self._desk = Desk((), _planning_code)
+        self._queue_arrays = QueueArrays((), _planning_code)
         self._lookahead: Lookahead | None = None
         self._packed: tuple[ClusterView, Ints, Bools] | None = None
         if compiled:
@@ -335,11 +343,11 @@ class Policies:
 
     def _tools(self, site: Situation) -> planner.Tools:
         self.has_planned = True
-        if self._desk.names != site.view.names:
-            self._desk = Desk(site.view.names, _planning_code)
-        is_plain = self._renew is upkeep.renew
+        if self._queue_arrays.names != site.view.names:
+            self._queue_arrays = QueueArrays(site.view.names, _planning_code)
+        is_plain = self._renew is repair.renew
         bounds = self._bounds or (planner.PLAIN_BOUNDS if is_plain else planner.COMPILED_BOUNDS)
-        return planner.Tools(self._renew, self._desk, self._patience, bounds)
+        return planner.Tools(self._renew, self._queue_arrays, self._patience, bounds)
 
     def _booked(self, site: Situation, queue: Sequence[Planned]) -> Sequence[Planned]:
         """Return a queue that begins to be planned with the places that were foreseen so far.

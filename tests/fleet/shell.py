@@ -34,7 +34,7 @@ from tenure.model.events import Configured, EffectEnded, Event, NodeListed, Tick
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.placing import Placer
-from tenure.placement.milp import outcome_of
+from tenure.placement.decisions.milp import outcome_of
 from tests.fleet import remembered
 from tests.fleet.agents import SimAgents
 from tests.fleet.clocks import SimClocks

@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tenure.harvest import planner
-from tenure.harvest.bounds import Relaxation, least_by_area
-from tenure.harvest.counts import Model
-from tenure.harvest.fair import fair
-from tenure.harvest.first_fit import first_fit, random_first_fit
 from tenure.harvest.io.solve import plan, watch_for
 from tenure.harvest.problem import Problem, faults
 from tenure.harvest.progress import Watch
 from tenure.harvest.replan import foreseen, rest
 from tenure.harvest.solution import Refusal, solution
-from tenure.harvest.two_ended import shortened
+from tenure.harvest.solvers.bounds import Relaxation, least_by_area
+from tenure.harvest.solvers.counts import Model
+from tenure.harvest.solvers.fair import fair
+from tenure.harvest.solvers.first_fit import first_fit, random_first_fit
+from tenure.harvest.solvers.two_ended import shortened
 from tests.unit.harvest.problems import assert_feasible, best, data_centre, tiny, with_copies
 
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

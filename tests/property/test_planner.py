@@ -22,10 +22,10 @@ from tenure.model.placing import (
 )
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US, US
-from tenure.placement import upkeep
-from tenure.placement.desk import Desk
 from tenure.placement.planner import COMPILED_BOUNDS, Tools
+from tenure.placement.planning import repair
 from tenure.placement.policies import Policies, _planning_code
+from tenure.placement.queue_arrays import QueueArrays
 from tenure.simulation.sla.loops import kept_kernels
 from tests.unit.placement.build import N, ask_of, view_of
 
@@ -162,7 +162,7 @@ class Forgetful(Policies):
     """Policies that keep nothing from one question to the next."""
 
     def _tools(self, site: Situation) -> Tools:
-        self._desk = Desk((), _planning_code)
+        self._queue_arrays = QueueArrays((), _planning_code)
         return super()._tools(site)
 
 
@@ -175,7 +175,7 @@ def test_what_is_kept_between_questions_changes_no_answer(seed: int) -> None:
 def test_plans_by_whole_arrays_equal_those_by_loops(seed: int) -> None:
     """In 38, 75 and 159 an executor that takes no room ends: by loops that was a time to start."""
     loops = Policies(bounds=COMPILED_BOUNDS)
-    loops._renew = upkeep.renew
+    loops._renew = repair.renew
     assert story(loops, seed) == story(PLAIN, seed)
 
 
@@ -185,7 +185,7 @@ def on_one_look(placer: Policies, seed: int) -> int:
     Nothing boots: where a boot is not needed any more, a look of its own has the plan end earlier.
     """
     dice, other = random.Random(seed), copy(placer)
-    other._desk = Desk((), _planning_code)
+    other._queue_arrays = QueueArrays((), _planning_code)
     now_us, view = 1000 * US, fleet(dice, boot_s=0)
     ends = [(dice.randrange(len(view.names)), now_us + dice.randrange(1, 100) * US) for _ in "ab"]
     site = Situation(view, [Occupied(j, 1000, 0, end_us) for j, end_us in ends], now_us)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tenure.model.placing import Occupied, Queued
 from tenure.model.units import US
 from tenure.placement.arrays import ends_of, fleet_of, jobs_of
-from tenure.placement.course import Rules, open_course, open_history
 from tenure.placement.names import POLICIES
 from tenure.placement.policies import Policies
-from tenure.placement.replay import TO_THE_END, Arrivals, replay
+from tenure.placement.queue.course import Rules, open_course, open_history
+from tenure.placement.queue.replay import TO_THE_END, Arrivals, replay
 from tenure.simulation.sla.generator import PaperParams, generate
 from tenure.simulation.sla.options import Options
 from tenure.simulation.sla.run import simulate

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tenure.model.node import Site
 from tenure.model.units import US
-from tenure.placement.decide import HYBRID
+from tenure.placement.decisions.decide import HYBRID
 from tenure.simulation import Cluster, Options, Result, Workload, simulate
 from tenure.simulation.sla.generator import PaperParams, generate
 from tests.simulation.build import node, small, workload

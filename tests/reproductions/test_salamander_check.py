@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from reproductions.salamander.check import violations
-from tenure.harvest.first_fit import first_fit
 from tenure.harvest.io.solve import plan
 from tenure.harvest.problem import Job, Node, Problem, Running, Stage, faults, unused
 from tenure.harvest.solution import Beside, Refusal, Solution, Start, solution, tasks_of
+from tenure.harvest.solvers.first_fit import first_fit
 from tests.unit.harvest.problems import GIB, data_centre, flat, map_reduce, stage
 
 #: One node with two cores for 4 steps of 2 ticks of 10 s; two maps of 1 tick, a reduce of 2.

@@ -12,10 +12,10 @@ from reproductions.salamander.controllers import cuckoo
 from reproductions.salamander.dispatch import dealt
 from reproductions.salamander.planned import Again, Foreseen, moved, problem_of, salamander
 from reproductions.salamander.replay import Batch, Course, Host, Replayed
-from tenure.harvest.first_fit import first_fit
 from tenure.harvest.io.solve import plan
 from tenure.harvest.problem import Problem
 from tenure.harvest.solution import Solution
+from tenure.harvest.solvers.first_fit import first_fit
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
 

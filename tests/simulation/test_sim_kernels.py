@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tenure.placement.binding import bind
-from tenure.placement.decide import NO_ROOM, decide
+from tenure.placement.decisions.decide import NO_ROOM, decide
 from tenure.placement.names import POLICIES
-from tenure.placement.replay import replay
+from tenure.placement.queue.replay import replay
 from tenure.simulation import Options, simulate
 from tenure.simulation.sla import run
 from tenure.simulation.sla.generator import PaperParams, generate

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tenure.placement.kernels import code_of
-from tenure.placement.replay import replay
-from tenure.placement.waiting import head_of_line
+from tenure.placement.queue.replay import replay
+from tenure.placement.queue.waiting import head_of_line
 from tenure.simulation.sla import loops
 
 CODE = code_of((replay, head_of_line))

@@ -20,7 +20,9 @@ from tenure.model.placing import (
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs
-from tenure.placement.course import (
+from tenure.placement.decisions.decide import MODES
+from tenure.placement.policies import Policies
+from tenure.placement.queue.course import (
     ARRIVED,
     NOW,
     REFUSED,
@@ -29,11 +31,9 @@ from tenure.placement.course import (
     Rules,
     pass_time,
 )
-from tenure.placement.decide import MODES
-from tenure.placement.plan import UNSEEN, Plan
-from tenure.placement.policies import Policies
-from tenure.placement.replay import TO_THE_END, Arrivals, Loop
-from tenure.placement.waiting import ends_to_come, line_of
+from tenure.placement.queue.plan import UNSEEN, Plan
+from tenure.placement.queue.replay import TO_THE_END, Arrivals, Loop
+from tenure.placement.queue.waiting import ends_to_come, line_of
 
 
 @dataclass

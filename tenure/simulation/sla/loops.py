@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 
 from tenure.model.placing import Ints
-from tenure.placement import rolling
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 from tenure.placement.binding import Kernel, bind
-from tenure.placement.course import Rules, open_course, open_history
-from tenure.placement.decide import decide
+from tenure.placement.decisions.decide import decide
+from tenure.placement.decisions.milp import decide_milp
 from tenure.placement.kernels import Form, code_of, compile_all
-from tenure.placement.milp import decide_milp
 from tenure.placement.names import MILP, POLICIES, TENURE
-from tenure.placement.plan import open_plan
 from tenure.placement.planner import COMPILED_BOUNDS
+from tenure.placement.planning import rolling
 from tenure.placement.policies import PATIENCE, Policies
-from tenure.placement.replay import TO_THE_END, Arrivals, Loop, clock_ns, replay
-from tenure.placement.waiting import head_of_line, pick
+from tenure.placement.queue.course import Rules, open_course, open_history
+from tenure.placement.queue.plan import open_plan
+from tenure.placement.queue.replay import TO_THE_END, Arrivals, Loop, clock_ns, replay
+from tenure.placement.queue.waiting import head_of_line, pick
 
 #: Policies that a simulation may take time for, beside those of the daemon.
 SLOW = (MILP,)

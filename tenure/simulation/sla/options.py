@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.units import seconds_to_us
-from tenure.placement.course import Rules
+from tenure.placement.queue.course import Rules
 
 QUEUES = ("fcfs", "edf")
 DEADLINES = ("off", "on", "admit")

@@ -11,7 +11,9 @@ import numpy as np
 
 from tenure.model.placing import Bools, Ints
 from tenure.model.units import US, cost_nano, nano_to_usd
-from tenure.placement.course import (
+from tenure.placement.decisions.decide import MODES, NO_NODE, NO_ROOM
+from tenure.placement.names import TENURE
+from tenure.placement.queue.course import (
     ASKED,
     DROPPED,
     REFUSED,
@@ -21,8 +23,6 @@ from tenure.placement.course import (
     Course,
     History,
 )
-from tenure.placement.decide import MODES, NO_NODE, NO_ROOM
-from tenure.placement.names import TENURE
 from tenure.simulation.sla.cluster import Cluster
 from tenure.simulation.sla.options import Options
 from tenure.simulation.sla.workload import Workload

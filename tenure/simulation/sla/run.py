@@ -9,12 +9,12 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.placement.arrays import Ends, Fleet, Jobs
-from tenure.placement.course import close_spans, open_course, open_history
-from tenure.placement.decide import EXACT, PLANNED
+from tenure.placement.decisions.decide import EXACT, PLANNED
 from tenure.placement.names import POLICIES, TENURE
-from tenure.placement.plan import Plan, open_plan
 from tenure.placement.planner import COMPILED_BOUNDS
-from tenure.placement.replay import TO_THE_END, Arrivals
+from tenure.placement.queue.course import close_spans, open_course, open_history
+from tenure.placement.queue.plan import Plan, open_plan
+from tenure.placement.queue.replay import TO_THE_END, Arrivals
 from tenure.simulation.sla.admitted import Doorman
 from tenure.simulation.sla.cluster import Cluster
 from tenure.simulation.sla.loops import SIMULATED, admission_policies, loop_for

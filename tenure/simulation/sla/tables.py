@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tenure.model.errors import FieldError, InvalidInput
 from tenure.model.units import US, nano_to_usd
-from tenure.placement.decide import MODES
+from tenure.placement.decisions.decide import MODES
 from tenure.simulation.sla.result import Result
 
 JOB_COLUMNS = (

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tenure.harvest.first_fit import first_fit, random_first_fit
 from tenure.harvest.grid import Grid, waves
 from tenure.harvest.io.solve import plan
 from tenure.harvest.problem import Job, Problem
+from tenure.harvest.solvers.first_fit import first_fit, random_first_fit
 from tenure.model.errors import InvalidInput
 from tests.unit.harvest.problems import GIB, assert_feasible, data_centre, flat, map_reduce, stage
 

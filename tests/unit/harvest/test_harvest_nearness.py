@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reproductions.salamander.check import violations
-from tenure.harvest import copies
-from tenure.harvest.first_fit import first_fit
 from tenure.harvest.grid import Grid, allowed, waves
 from tenure.harvest.nearness import nearer, shared
 from tenure.harvest.problem import Problem, Stage, faults
 from tenure.harvest.solution import Solution
+from tenure.harvest.solvers import copies
+from tenure.harvest.solvers.first_fit import first_fit
 from tests.unit.harvest.problems import with_copies
 
 Row = tuple[tuple[int, ...], tuple[int, ...], int]

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 from pymoo.core.population import Population
 
-from tenure.harvest import copies
-from tenure.harvest import cp as cp_module
-from tenure.harvest.bounds import Relaxation, least_by_area, least_by_links
-from tenure.harvest.counts import Model
-from tenure.harvest.cp import MAX_COUNTS
-from tenure.harvest.ga import ga
-from tenure.harvest.ga_operators import winners
 from tenure.harvest.io.solve import plan
-from tenure.harvest.ls import ls
-from tenure.harvest.orders import plans
 from tenure.harvest.problem import Job, Node, Problem, Running, Stage
 from tenure.harvest.progress import Progress, Watch
 from tenure.harvest.replan import State, foreseen, rest
-from tenure.harvest.two_ended import shortened, two_ended
+from tenure.harvest.solvers import copies
+from tenure.harvest.solvers import cp as cp_module
+from tenure.harvest.solvers.bounds import Relaxation, least_by_area, least_by_links
+from tenure.harvest.solvers.counts import Model
+from tenure.harvest.solvers.cp import MAX_COUNTS
+from tenure.harvest.solvers.ga import ga
+from tenure.harvest.solvers.ga_operators import winners
+from tenure.harvest.solvers.ls import ls
+from tenure.harvest.solvers.orders import plans
+from tenure.harvest.solvers.two_ended import shortened, two_ended
 from tenure.model.errors import Unavailable
 from testbed import bounded
 from tests.unit.harvest.problems import GIB, assert_feasible, data_centre, flat, map_reduce, stage

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from tenure.placement import arrays, decide, upkeep
+from tenure.placement import arrays
 from tenure.placement.binding import bind, called_by, fingerprint
-from tenure.placement.cost import money
+from tenure.placement.decisions import decide
+from tenure.placement.decisions.cost import money
 from tenure.placement.kernels import PLAIN
-from tenure.placement.replay import clock_ns, replay
-from tenure.placement.rolling import pick_planned
-from tenure.placement.timeline import book
-from tenure.placement.waiting import head_of_line, pick
+from tenure.placement.planning import repair
+from tenure.placement.planning.rolling import pick_planned
+from tenure.placement.planning.timeline import book
+from tenure.placement.queue.replay import clock_ns, replay
+from tenure.placement.queue.waiting import head_of_line, pick
 
 
 def test_another_takes_the_place_of_a_kernel_at_any_depth() -> None:
-    total = upkeep.price_nano
+    total = repair.price_nano
     assert money in called_by((total,))
     bound = bind(total, {money: lambda price, time_us: 7})
     assert bound is not total
     assert bound.__globals__["money"](1, 2) == 7
     assert total.__globals__["money"] is money
-    deep = bind(upkeep.renew, {money: lambda price, time_us: 7})
+    deep = bind(repair.renew, {money: lambda price, time_us: 7})
     assert deep.__globals__["price_nano"].__globals__["money"](1, 2) == 7
-    assert deep.__globals__["np"] is upkeep.renew.__globals__["np"]
+    assert deep.__globals__["np"] is repair.renew.__globals__["np"]
 
 
 def test_each_kernel_comes_behind_those_that_it_calls() -> None:
-    for entries in (PLAIN, (upkeep.renew,), (replay,)):
+    for entries in (PLAIN, (repair.renew,), (replay,)):
         kernels = called_by(entries)
         assert set(entries) <= set(kernels)
         assert len(kernels) == len(set(kernels))
@@ -53,7 +55,7 @@ def test_the_name_of_code_changes_with_what_is_called() -> None:
             (PLAIN, {}),
             ((replay,), {}),
             ((replay,), {pick: pick_planned}),
-            ((upkeep.renew,), {clock_ns: max}),
+            ((repair.renew,), {clock_ns: max}),
         )
     }
     assert len(names) == 4

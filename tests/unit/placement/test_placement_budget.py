@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tenure.model.units import US
-from tenure.placement.budget import CREDIT, MEMORY, count_in, within_budget
-from tenure.placement.plan import HEAD, PROMPT, SPENT
-from tenure.placement.value import taste_of
+from tenure.placement.planning.budget import CREDIT, MEMORY, count_in, within_budget
+from tenure.placement.planning.value import taste_of
+from tenure.placement.queue.plan import HEAD, PROMPT, SPENT
 from tests.unit.placement.build import N
 from tests.unit.placement.test_placement_rolling import CLOUD, LOCALS, Planned, job
 

@@ -5,7 +5,7 @@ import pytest
 
 from tenure.model.units import HOUR_US, US, cost_nano
 from tenure.placement.arrays import fleet_of, need_of
-from tenure.placement.cost import (
+from tenure.placement.decisions.cost import (
     ANYWHERE,
     ON_CLOUD,
     ON_LOCAL,
@@ -18,7 +18,7 @@ from tenure.placement.cost import (
     slots,
     total_nano,
 )
-from tenure.placement.order import fill
+from tenure.placement.decisions.order import fill
 from tests.unit.placement.build import N, ask_of, view_of
 
 

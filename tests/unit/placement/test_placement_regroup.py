@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tenure.model.units import FOREVER_US, US
-from tenure.placement import rolling
 from tenure.placement.binding import bind
-from tenure.placement.course import NOW, line_up
-from tenure.placement.plan import LEFT
-from tenure.placement.precedence import settle, spot_of, take_out
-from tenure.placement.regroup import GROUP, growth_nano, neighbours, regroup
-from tenure.placement.value import CALM, PRESSED, RELAXED, Spot, spendable, taste_of
-from tenure.placement.window import Horizon, on_anyway_us
+from tenure.placement.planning import rolling
+from tenure.placement.planning.precedence import settle, spot_of, take_out
+from tenure.placement.planning.regroup import GROUP, growth_nano, neighbours, regroup
+from tenure.placement.planning.value import CALM, PRESSED, RELAXED, Spot, spendable, taste_of
+from tenure.placement.planning.window import Horizon, on_anyway_us
+from tenure.placement.queue.course import NOW, line_up
+from tenure.placement.queue.plan import LEFT
 from tests.unit.placement.build import N
 from tests.unit.placement.test_placement_rolling import LOCALS, Planned, job
 

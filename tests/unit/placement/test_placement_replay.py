@@ -9,11 +9,13 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US, US
-from tenure.placement import replay, waiting
 from tenure.placement.arrays import Ends, Fleet, Jobs, fleet_of, jobs_of
 from tenure.placement.binding import bind
-from tenure.placement.cost import slots
-from tenure.placement.course import (
+from tenure.placement.decisions.cost import slots
+from tenure.placement.decisions.decide import LOCAL, NO_NODE, NO_ROOM
+from tenure.placement.names import POLICIES
+from tenure.placement.queue import replay, waiting
+from tenure.placement.queue.course import (
     DROPPED,
     NOW,
     PENDING,
@@ -25,9 +27,7 @@ from tenure.placement.course import (
     open_course,
     open_history,
 )
-from tenure.placement.decide import LOCAL, NO_NODE, NO_ROOM
-from tenure.placement.names import POLICIES
-from tenure.placement.replay import TO_THE_END, Arrivals
+from tenure.placement.queue.replay import TO_THE_END, Arrivals
 from tests.unit.placement.build import N, ask_of, queued, view_of
 
 PAPER = Rules(drops=False, is_strict=False, holds=False, grace_us=-1)
@@ -271,7 +271,7 @@ def test_decisions_are_timed_by_the_clock_that_is_bound() -> None:
     loop = bind(replay.replay, {replay.clock_ns: lambda: next(ticks)})
     stage = Stage([N("a", cores=1, **OFF)], (0, {"local_s": 1}), (5, {"local_s": 1}))
     stage.play(loop=loop)
-    from tenure.placement.course import ASKED, SPENT_NS
+    from tenure.placement.queue.course import ASKED, SPENT_NS
 
     assert stage.course.marks[ASKED] == 2
     assert stage.course.marks[SPENT_NS] == 10

@@ -9,15 +9,15 @@ import pytest
 
 from tenure.model.units import US
 from tenure.placement.binding import bind
-from tenure.placement.course import DROPPED, Rules, open_course, open_history
-from tenure.placement.decide import HYBRID, LOCAL, NO_NODE, PLANNED
-from tenure.placement.plan import DUE, LEFT, TURN, UNSEEN, kinds, open_plan, weights
-from tenure.placement.replay import replay
-from tenure.placement.rolling import PAUSE_US, pick_planned, repair
-from tenure.placement.timeline import USED
-from tenure.placement.value import Wish, natural_log, taste_of, value_of
-from tenure.placement.waiting import pick
-from tenure.placement.window import Window
+from tenure.placement.decisions.decide import HYBRID, LOCAL, NO_NODE, PLANNED
+from tenure.placement.planning.rolling import PAUSE_US, pick_planned, repair
+from tenure.placement.planning.timeline import USED
+from tenure.placement.planning.value import Wish, natural_log, taste_of, value_of
+from tenure.placement.planning.window import Window
+from tenure.placement.queue.course import DROPPED, Rules, open_course, open_history
+from tenure.placement.queue.plan import DUE, LEFT, TURN, UNSEEN, kinds, open_plan, weights
+from tenure.placement.queue.replay import replay
+from tenure.placement.queue.waiting import pick
 from tests.unit.placement.build import N
 from tests.unit.placement.test_placement_replay import NO_ENDS, PAPER, Stage
 
@@ -251,8 +251,8 @@ def test_planning_leaves_what_is_planned_where_it_is() -> None:
     stage.run(until_s=4)
     before = stage.planned_s()
     assert before[5] == (UNSEEN / US, UNSEEN / US)
-    from tenure.placement import precedence, rolling
-    from tenure.placement.course import NOW, line_up
+    from tenure.placement.planning import precedence, rolling
+    from tenure.placement.queue.course import NOW, line_up
 
     line_up(stage.course, 5)
     stage.course.marks[NOW] = 5 * US

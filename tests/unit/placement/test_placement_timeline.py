@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tenure.placement.arrays import Ends, Jobs, fleet_of
-from tenure.placement.plan import Plan, blank_jobs, blank_plan
-from tenure.placement.timeline import END, Timeline, book, moments_of, timeline_of
+from tenure.placement.planning.timeline import END, Timeline, book, moments_of, timeline_of
+from tenure.placement.queue.plan import Plan, blank_jobs, blank_plan
 from tests.unit.placement.build import N, view_of
 from tests.unit.placement.test_placement_replay import NO_ENDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tenure.model.units import FOREVER_US, US
-from tenure.placement.window import thinned
+from tenure.placement.planning.window import thinned
 
 
 def test_of_many_moments_the_near_ones_and_the_last_are_looked_at() -> None:

@@ -16,7 +16,7 @@ from tenure.model.node import Site
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
-from tenure.placement.milp import outcome_of
+from tenure.placement.decisions.milp import outcome_of
 from tests.unit.core.bench import SIZE, Bench, node
 
 WHOLE = Resources(SIZE.cpu_m, 64 * MIB)

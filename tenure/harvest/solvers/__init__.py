@@ -1,0 +1,1 @@
+"""Plans of batches: what searches for them, and what bounds them."""

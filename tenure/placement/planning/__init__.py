@@ -1,0 +1,1 @@
+"""Policy ``tenure``: a plan of the whole queue."""
