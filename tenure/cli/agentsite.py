@@ -250,7 +250,7 @@ async def asked(agent: AgentSpec) -> Json:
 
 
 async def _newest(client: AgentClient) -> Json:
-    from tenure.daemon.agents import NEWEST_US
+    from tenure.daemon.effects.agents import NEWEST_US
 
     answer = await client.samples(0, NEWEST_US)
     newest_us = answer.readings[-1].at_us if answer.readings else 0

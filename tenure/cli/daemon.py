@@ -77,11 +77,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from tenure.daemon.garbage import undisturbed
+    from tenure.daemon.events.garbage import undisturbed
 
     with undisturbed():
         from tenure.daemon.app import Daemon
-        from tenure.daemon.held import HeldTimes, timed_loop
+        from tenure.daemon.events.held import HeldTimes, timed_loop
 
         settings = settings_of(options.config)
     log_to_stderr(settings.log.level, is_json=settings.log.is_json)

@@ -31,25 +31,27 @@ from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
 from tenure.core.state.tables import KINDS
-from tenure.daemon import kernels, outputs, uploads
-from tenure.daemon.access import Access
-from tenure.daemon.backend import BatchFolders, Body, DaemonBackend
-from tenure.daemon.clock import Clock
-from tenure.daemon.cuts import Cuts
+from tenure.daemon.access.access import Access
+from tenure.daemon.access.tokens import FILE as TOKENS
+from tenure.daemon.access.tokens import ROOT, WORKER, Tokens
+from tenure.daemon.answers import uploads
+from tenure.daemon.answers.backend import BatchFolders, Body, DaemonBackend
+from tenure.daemon.children import kernels
+from tenure.daemon.effects import outputs
+from tenure.daemon.effects.cuts import Cuts
+from tenure.daemon.effects.hands import Hands, Ports
+from tenure.daemon.effects.keptlogs import KeptLogs
+from tenure.daemon.effects.rhythm import Rhythm, RhythmPorts, python_argv
+from tenure.daemon.events.clock import Clock
+from tenure.daemon.events.garbage import spare_records, undisturbed
+from tenure.daemon.events.held import HeldTimes
+from tenure.daemon.events.interpreter import Interpreter
+from tenure.daemon.events.loop import CoreLoop, EventMaker
 from tenure.daemon.firststart import STATE, require_usable
-from tenure.daemon.garbage import spare_records, undisturbed
-from tenure.daemon.hands import Hands, Ports
-from tenure.daemon.held import HeldTimes
-from tenure.daemon.interpreter import Interpreter
-from tenure.daemon.keptlogs import KeptLogs
-from tenure.daemon.loop import CoreLoop, EventMaker
 from tenure.daemon.notify import Notifier
 from tenure.daemon.openfiles import affordable
-from tenure.daemon.rhythm import Rhythm, RhythmPorts, python_argv
 from tenure.daemon.settings import params_of
 from tenure.daemon.stats import open_stats
-from tenure.daemon.tokens import FILE as TOKENS
-from tenure.daemon.tokens import ROOT, WORKER, Tokens
 from tenure.engines.http.access import prepare_folder
 from tenure.locality.localizer import Tiers
 from tenure.model.effects import Effect, Trigger

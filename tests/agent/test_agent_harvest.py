@@ -18,7 +18,7 @@ import pytest
 
 from tenure.agent.io.client import AgentAway, AgentClient
 from tenure.config.certificates import client_context
-from tenure.daemon.lending import Lending
+from tenure.daemon.effects.lending import Lending
 from tenure.model.events import Event, GuardSeen, HarvestReported
 from tenure.model.node import AgentSpec, NodeSpec
 from tenure.model.outcome import Done

@@ -21,11 +21,13 @@ from tenure.core.capacity import ledger
 from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
 from tenure.core.state.tables import PublicEvent, Tables
-from tenure.daemon import datasets, energy, inputs, metrics, outputs, readings
-from tenure.daemon.cuts import Cuts
-from tenure.daemon.loop import LoopStats
-from tenure.daemon.sources import Sources
-from tenure.daemon.uploads import UploadParams, Uploads
+from tenure.daemon.answers import energy, readings
+from tenure.daemon.answers.uploads import UploadParams, Uploads
+from tenure.daemon.effects import datasets, inputs, outputs
+from tenure.daemon.effects.cuts import Cuts
+from tenure.daemon.effects.sources import Sources
+from tenure.daemon.events.loop import LoopStats
+from tenure.daemon.metrics import metrics
 from tenure.harvest.admission import answer
 from tenure.harvest.io.solve import watch_for
 from tenure.locality.localizer import Tiers
@@ -284,7 +286,7 @@ class CoreBackend:
         return reply
 
     def plan_job(self, spec: JobSpec) -> Steps[dict[str, Any]]:
-        from tenure.daemon.views import plan_job
+        from tenure.daemon.answers.views import plan_job
 
         return plan_job(self.state.ctx, "plan", spec)
 
@@ -361,17 +363,17 @@ class CoreBackend:
         yield await asyncio.to_thread(path.read_bytes)
 
     def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:
-        from tenure.daemon.views import batch_waits
+        from tenure.daemon.answers.views import batch_waits
 
         return batch_waits(self.state.ctx, batch_id)
 
     def explain(self, job_id: str) -> dict[str, Any]:
-        from tenure.daemon.views import explain
+        from tenure.daemon.answers.views import explain
 
         return explain(self.state.ctx, Policies(), job_id)
 
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
-        from tenure.daemon.views import drain
+        from tenure.daemon.answers.views import drain
 
         return drain(self.state.ctx, node, is_dry=is_dry)
 
@@ -382,7 +384,7 @@ class CoreBackend:
         return self.agents.get(node)
 
     def lending(self, node: str) -> tuple[Mapping[str, int], str]:
-        from tenure.daemon.views import lending_of
+        from tenure.daemon.answers.views import lending_of
 
         return lending_of(self.state.ctx, node)
 
@@ -390,7 +392,7 @@ class CoreBackend:
         return self.state.ctx.executors_on(node), self.state.ctx.services_on(node)
 
     def snapshot(self) -> Steps[Mapping[str, Any]]:
-        from tenure.daemon.views import snapshot
+        from tenure.daemon.answers.views import snapshot
 
         return snapshot(self.state.ctx)
 
@@ -409,12 +411,12 @@ class CoreBackend:
                 await store.close()
 
     def forecast(self, node: str, *, is_whole: bool = False) -> ForecastReport:
-        from tenure.daemon.views import forecast
+        from tenure.daemon.answers.views import forecast
 
         return forecast(self.state.ctx, node, self.now_us() if is_whole else None)
 
     async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
-        from tenure.daemon.pasts import Pasts
+        from tenure.daemon.answers.pasts import Pasts
 
         with tempfile.TemporaryDirectory(prefix="tn-") as folder:
             store = await EmbeddedStats.open(Path(folder) / "stats.db")

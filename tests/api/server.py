@@ -18,8 +18,8 @@ from tenure.api.acceptor import Terms
 from tenure.api.app import build_app
 from tenure.api.listeners import Listeners, serve
 from tenure.api.options import Options
-from tenure.daemon.access import Access
-from tenure.daemon.tokens import ROOT, Tokens
+from tenure.daemon.access.access import Access
+from tenure.daemon.access.tokens import ROOT, Tokens
 from tenure.model.roles import Role
 from tenure.model.units import HOUR_US
 from tenure.placement.constraints import parse

@@ -12,7 +12,7 @@ import pytest
 
 from tenure.core.blocks.block_records import mark_of, put_mark
 from tenure.core.blocks.surveys import UNMOUNTED
-from tenure.daemon.sources import Sources
+from tenure.daemon.effects.sources import Sources
 from tenure.model.dataset import Orphan
 from tenure.model.external import HdfsSpec
 from tenure.model.node import Reach

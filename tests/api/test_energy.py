@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure.api.views.reports import energy_view
-from tenure.daemon import energy
+from tenure.daemon.answers import energy
 from tenure.model.energy import TASKS, EnergyReport, Metered, NodeEnergy, Share, Use
 from tenure.model.units import US
 from tests.api.server import BATCH, Server

@@ -18,7 +18,7 @@ import pytest
 from tenure.api.app import build_app
 from tenure.api.listeners import serve
 from tenure.config.certificates import client_context, server_context
-from tenure.daemon.uploads import UploadParams, Uploads
+from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tenure.model.access import TlsFiles
 from testbed import binaries, certificates
 from tests.api.server import TOKEN, Server, options

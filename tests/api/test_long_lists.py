@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.daemon.garbage import spare_records
+from tenure.daemon.events.garbage import spare_records
 from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.job import Job, JobSpec, JobState
 from tenure.model.ledger import Interval

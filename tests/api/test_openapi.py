@@ -13,7 +13,7 @@ from tenure.api.links import LINKS
 from tenure.api.openapi import document
 from tenure.api.problems import ProblemView
 from tenure.api.routes import ENDPOINTS
-from tenure.daemon.uploads import UploadParams, Uploads
+from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
 
 

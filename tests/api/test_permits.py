@@ -16,7 +16,7 @@ from tenure.api.permits import HARMLESS, RULES, container_faults
 from tenure.api.schemas.docker import HOST_FIELDS
 from tenure.api.schemas.docker import HostConfig as HostConfigModel
 from tenure.config.access import PoliciesSection, PolicySection
-from tenure.daemon.access import Access
+from tenure.daemon.access.access import Access
 from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.roles import Role
 from tests.api.server import BATCH, CONTAINER, JOB, TOKEN, Answer, Server, tokens_of

@@ -22,8 +22,8 @@ from tenure.api.app import build_app
 from tenure.api.guard import common_name
 from tenure.api.listeners import SHARED_MODE, SOCKET_MODE, bind
 from tenure.api.routes import ENDPOINTS
-from tenure.daemon.access import Access
-from tenure.daemon.tokens import ROOT, Tokens
+from tenure.daemon.access.access import Access
+from tenure.daemon.access.tokens import ROOT, Tokens
 from tenure.model.roles import NEEDS, Role
 from testbed import bounded
 from tests.api.fleet import CoreBackend

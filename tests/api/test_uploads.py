@@ -20,7 +20,7 @@ import pytest
 from tenure.api.body import parse_json
 from tenure.api.schemas.uploads import UploadedFile, UploadRequest, upload_files
 from tenure.api.views.uploads import upload_view
-from tenure.daemon import uploads
+from tenure.daemon.answers import uploads
 from tenure.model.dataset import DatasetState
 from tenure.model.errors import InvalidInput
 from tenure.model.units import US

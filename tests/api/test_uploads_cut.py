@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tenure.daemon import arriving, uploads
+from tenure.daemon.answers import uploads
+from tenure.daemon.effects import arriving
 from tenure.model.upload import UploadFile
 from tests.api.test_uploads import CONTENT, Desk, desk
 from tests.slowed import LIMIT_S, Slowed

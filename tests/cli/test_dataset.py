@@ -13,8 +13,8 @@ import pytest
 from tenure.cli.datasets import _inside
 from tenure.client.client import Client
 from tenure.core.blocks.block_records import mark_of, put_mark
-from tenure.daemon.sources import Sources
-from tenure.daemon.uploads import UploadParams, Uploads
+from tenure.daemon.answers.uploads import UploadParams, Uploads
+from tenure.daemon.effects.sources import Sources
 from tenure.model.dataset import Orphan
 from tenure.model.errors import InvalidInput
 from tenure.model.external import HdfsSpec

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tenure.client.client import Client
-from tenure.daemon.inputs import cut
+from tenure.daemon.effects.inputs import cut
 from tenure.model.errors import Conflict, EngineError, InvalidInput, NotFound, TenureError
 from testbed import IMAGE, NodeSpec, Testbed, bounded
 from tests.engines.served import served

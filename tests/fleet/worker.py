@@ -14,7 +14,7 @@ from tenure.api.lazy import Rows
 from tenure.core.state.context import Context
 from tenure.cycles.planner import plan as ask_planner
 from tenure.cycles.snapshot import Snapshot, snapshot_from_json
-from tenure.daemon import views
+from tenure.daemon.answers import views
 from tenure.model.container import ContainerState, Service
 from tenure.model.effects import Reply
 from tenure.model.events import (

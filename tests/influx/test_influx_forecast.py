@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tenure.api.lazy import Pairs, Rows
-from tenure.daemon.pasts import Pasts
+from tenure.daemon.answers.pasts import Pasts
 from tenure.harvest.io.cycle import PAST_DAYS, forecast_fleet
 from tenure.model.forecast import ForecastOptions, NodeForecast
 from tenure.model.resources import Resources

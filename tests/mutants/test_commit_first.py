@@ -8,8 +8,8 @@ from typing import Any
 
 from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
-from tenure.daemon.clock import Clock
-from tenure.daemon.loop import CoreLoop
+from tenure.daemon.events.clock import Clock
+from tenure.daemon.events.loop import CoreLoop
 from tenure.locality.localizer import Tiers
 from tenure.model.effects import Effect
 from tenure.model.errors import Unavailable

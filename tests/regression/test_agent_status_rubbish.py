@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tenure.agent.io.client import AgentClient
-from tenure.daemon.lending import Lending
+from tenure.daemon.effects.lending import Lending
 from tenure.model.events import Event, GuardSeen
 from tenure.model.node import AgentSpec, NodeSpec
 from tenure.model.qos import QosParams

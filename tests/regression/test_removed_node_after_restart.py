@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tenure.daemon.hands import Hands, Ports
+from tenure.daemon.effects.hands import Hands, Ports
 from tests.regression.acts import run_service
 from tests.unit.core.bench import Bench, node
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tenure.daemon import views
+from tenure.daemon.answers import views
 from tenure.model.container import ContainerState, Step
 from tenure.model.events import ChangeService
 from tenure.model.outcome import Done, Refused, Unknown

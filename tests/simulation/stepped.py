@@ -43,7 +43,7 @@ def main(folder: Path) -> int:
     time.time_ns = lambda: real_ns() + int(wall.read_text()) * 10**9
     time.time = lambda: time.time_ns() / 1e9
     from tenure.cli import daemon as cli
-    from tenure.daemon import clock
+    from tenure.daemon.events import clock
 
     clock.BOOT_ID = folder / "boot_id"
     return cli.main()

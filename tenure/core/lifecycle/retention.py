@@ -64,7 +64,7 @@ def _excess_batches(ctx: Context) -> list[str]:
 
 
 def _forget_batch(ctx: Context, key: str) -> None:
-    """Drop a batch with its tasks; what it put out goes with it (``daemon.outputs``)."""
+    """Drop a batch with its tasks; what it put out goes with it (``daemon.effects.outputs``)."""
     drafts.drop(ctx, key, ctx.tables.batches[key].spec)
     ctx.tables.batches.drop(key)
     ctx.tables.drop_schedule(key)

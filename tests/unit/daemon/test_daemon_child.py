@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.daemon import child as room
-from tenure.daemon.child import Child, ChildEnded
+from tenure.daemon.children import child as room
+from tenure.daemon.children.child import Child, ChildEnded
 from tests.faults.tenured import kill
 from tests.frozen import freeze, frozen_group
 

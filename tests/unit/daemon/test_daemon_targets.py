@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.daemon.hands import target_of
+from tenure.daemon.effects.hands import target_of
 from tenure.model.facts import LABEL_FLEET
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US

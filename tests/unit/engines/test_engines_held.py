@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import pytest
 
-from tenure.daemon import outputs
+from tenure.daemon.effects import outputs
 from tenure.engines.files import carrier as files
 from tenure.engines.files.carrier import Packing, Piece
 from tenure.engines.files.held import held

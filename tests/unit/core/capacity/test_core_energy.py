@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.daemon.energy import pasts_of
+from tenure.daemon.answers.energy import pasts_of
 from tenure.model.effects import ProbePower
 from tenure.model.events import EffectEnded, NodeConnected
 from tenure.model.facts import EngineFacts

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.core.blocks import replicas
 from tenure.core.dispatch import planner_inputs
-from tenure.daemon import readings, views
+from tenure.daemon.answers import readings, views
 from tenure.model.batch import (
     Batch,
     BatchSpec,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tenure.core.lifecycle.drain import Looks
 from tenure.core.state.params import Params
-from tenure.daemon import views
+from tenure.daemon.answers import views
 from tenure.model.container import Step
 from tenure.model.drain import DrainState
 from tenure.model.events import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.state.params import Params
-from tenure.daemon.views import snapshot
+from tenure.daemon.answers.views import snapshot
 from tenure.model.events import NodeLost, Tick
 from tenure.model.job import Constraint
 from tenure.model.node import Power

@@ -10,7 +10,7 @@ import pytest
 from tenure.core.services.migration.admission import queue
 from tenure.core.services.migration.eligibility import as_of, stays
 from tenure.core.services.migration.move_records import choice_of
-from tenure.daemon.views import snapshot
+from tenure.daemon.answers.views import snapshot
 from tenure.model.container import STEP_OVER, ContainerState, Step
 from tenure.model.effects import CheckpointContainer
 from tenure.model.events import NodeLost, Tick

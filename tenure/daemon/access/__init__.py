@@ -1,0 +1,1 @@
+"""Who asks: tokens, and roles by certificate and group."""

@@ -1,0 +1,78 @@
+"""Who may ask the API: tokens, names of client certificates, groups of the unix socket's users."""
+
+from __future__ import annotations
+
+import grp
+import logging
+import os
+from collections.abc import Collection, Mapping, Sequence
+
+from tenure.daemon.access.tokens import Tokens
+from tenure.model.roles import Caller, Role, TokenRecord, height
+
+log = logging.getLogger(__name__)
+#: The group that nobody has to have: it stands in the defaults.
+USUAL_GROUP = "tenure"
+
+
+class Access:
+    """Implements ``tenure.api.ports.Access``.
+
+    Root and the daemon's own user are admins on the unix socket: they can read the root token.
+    """
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        certificates: Mapping[str, Role] | None = None,
+        groups: Mapping[str, Role] | None = None,
+    ) -> None:
+        self._tokens = tokens
+        self._certificates = dict(certificates or {})
+        self._groups = _by_number(groups or {})
+
+    def of_token(self, token: bytes) -> Caller:
+        """Return who holds a token. Raises Unauthorized: unknown, expired or revoked."""
+        return self._tokens.find(token)
+
+    def of_certificate(self, name: str) -> Caller | None:
+        """Return who shows a certificate of this common name; None where it has no role."""
+        role = self._certificates.get(name)
+        return None if role is None else Caller("certificate", name, role)
+
+    def of_peer(self, uid: int, groups: Collection[int]) -> Caller | None:
+        """Return who is at the other end of a unix socket, with the highest role of its groups."""
+        name = f"uid {uid}"
+        if uid in (0, os.geteuid()):
+            return Caller("peer", name, Role.ADMIN)
+        held = [role for number, role in self._groups.items() if number in groups]
+        return Caller("peer", name, max(held, key=height)) if held else None
+
+    def tokens(self) -> Sequence[TokenRecord]:
+        """Return the tokens, also those that have ended and are remembered."""
+        return self._tokens.records()
+
+    async def make_token(
+        self, name: str, role: Role, *, expires_us: int | None, made_by: str
+    ) -> tuple[TokenRecord, str]:
+        """Make a token. Raises as ``Tokens.make`` does."""
+        return await self._tokens.make(name, role, expires_us=expires_us, made_by=made_by)
+
+    def end_token(self, name: str) -> TokenRecord:
+        """Revoke a token until a restart. Raises as ``Tokens.end`` does."""
+        return self._tokens.end(name)
+
+    async def store_tokens(self) -> None:
+        """Store the tokens as they are. Raises as ``Tokens.store`` does."""
+        await self._tokens.store()
+
+
+def _by_number(groups: Mapping[str, Role]) -> dict[int, Role]:
+    found: dict[int, Role] = {}
+    for name, role in groups.items():
+        try:
+            found[grp.getgrnam(name).gr_gid] = role
+        except KeyError:
+            if name != USUAL_GROUP:
+                log.warning("api.socket_roles: there is no group %s on this machine", name)
+    return found

@@ -1,0 +1,1 @@
+"""What computes in a child process: slow decisions, the planner of batches, kernels."""

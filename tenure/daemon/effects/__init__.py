@@ -1,0 +1,1 @@
+"""What carries out effects: hands on engines, agents and controllers, files, cycles."""

@@ -1,0 +1,1 @@
+"""From an event to its effect: our clock, the one consumer of the inbox, the interpreter."""

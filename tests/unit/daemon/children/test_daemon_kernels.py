@@ -1,0 +1,53 @@
+"""Memory that only loading needed is given back, and what is there goes on working."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from pathlib import Path
+
+from tenure.daemon.children.kernels import give_back, take
+
+LIBRARY = "libsqlite3"
+
+
+def resident_kib() -> int:
+    """Return how much of the library's code is in memory."""
+    found, is_code = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0]:
+            is_code = words[1] == "r-xp" and LIBRARY in line
+        elif is_code and words[0] == "Rss:":
+            found += int(words[1])
+    return found
+
+
+def test_the_code_of_a_library_is_let_go_and_still_runs() -> None:
+    query = "SELECT sum(value) FROM json_each('[1, 2, 3]')"
+    assert sqlite3.connect(":memory:").execute(query).fetchone() == (6,)
+    before = resident_kib()
+    assert give_back(LIBRARY) > 0
+    assert resident_kib() < before
+    assert sqlite3.connect(":memory:").execute(query).fetchone() == (6,)
+
+
+def test_where_nothing_is_mapped_nothing_is_given(tmp_path: Path) -> None:
+    assert give_back("no-such-library") == 0
+    assert give_back(LIBRARY, maps=tmp_path / "none") == 0
+
+
+async def test_two_bundles_are_never_loaded_at_a_time(tmp_path: Path) -> None:
+    inside, most = threading.Semaphore(1), []
+
+    def compiling(directory: str) -> bool:
+        is_alone = inside.acquire(timeout=0)
+        most.append((directory, is_alone))
+        threading.Event().wait(0.05)
+        if is_alone:
+            inside.release()
+        return True
+
+    await asyncio.gather(*(take(compiling, tmp_path) for _ in range(3)))
+    assert most == [(str(tmp_path), True)] * 3
