@@ -16,24 +16,24 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from pydantic import BaseModel
 
-from tenure.api.auditing import auditor
-from tenure.api.backend import Backend
-from tenure.api.body import parse_json, require_few, require_plain
-from tenure.api.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
-from tenure.api.call import Call, checked_body, checked_query
+from tenure.api.access.auditing import auditor
+from tenure.api.access.gate import UNLIMITED, Gate, bearer
 from tenure.api.endpoint import Endpoint
-from tenure.api.fairness import FairLoop, charge
-from tenure.api.gate import UNLIMITED, Gate, bearer
-from tenure.api.guard import guard_of
 from tenure.api.handlers.events import TAIL, Tail
 from tenure.api.openapi import document
-from tenure.api.options import Options
-from tenure.api.ports import CALLER
-from tenure.api.problems import problem_response, refused
-from tenure.api.protocol import CUT, name_server
+from tenure.api.requests.backend import Backend
+from tenure.api.requests.body import parse_json, require_few, require_plain
+from tenure.api.requests.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
+from tenure.api.requests.call import Call, checked_body, checked_query
+from tenure.api.requests.fairness import FairLoop, charge
+from tenure.api.requests.options import Options
+from tenure.api.requests.ports import CALLER
+from tenure.api.requests.slices import TURNS, Turns
+from tenure.api.requests.streams import TASKS, end_streams
 from tenure.api.routes import ENDPOINTS
-from tenure.api.slices import TURNS, Turns
-from tenure.api.streams import TASKS, end_streams
+from tenure.api.server.guard import guard_of
+from tenure.api.server.problems import problem_response, refused
+from tenure.api.server.protocol import CUT, name_server
 from tenure.model import roles
 from tenure.model.errors import Problem, TenureError
 

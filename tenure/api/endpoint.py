@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel
 
-from tenure.api.call import Call
+from tenure.api.requests.call import Call
 from tenure.api.schemas.queries import NoQuery
 from tenure.model.roles import Need, need_of
 

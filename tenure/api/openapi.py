@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 from tenure import __version__
 from tenure.api.endpoint import Endpoint
 from tenure.api.links import links_of
-from tenure.api.problems import MEDIA, ProblemView, title_of
+from tenure.api.server.problems import MEDIA, ProblemView, title_of
 from tenure.model.jsons import Json
 
 REF = "#/components/schemas/{model}"

@@ -25,7 +25,7 @@ from tenure.api.handlers import (
     uploads,
 )
 from tenure.api.handlers.top import TopView
-from tenure.api.pages import page_of
+from tenure.api.requests.pages import page_of
 from tenure.api.schemas import queries as q
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.containers import ContainerRequest, StopRequest

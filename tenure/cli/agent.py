@@ -241,8 +241,8 @@ def _listeners(options: argparse.Namespace) -> tuple[list[str], TlsFiles | None]
 async def _serve(reader: NodeReader, interval_s: float, way: _Way, harvest: _Harvest) -> int:
     from tenure.agent.io.server import Sampling, build_app
     from tenure.agent.journal import Journal
-    from tenure.api.acceptor import Terms
-    from tenure.api.listeners import serve
+    from tenure.api.server.acceptor import Terms
+    from tenure.api.server.listeners import serve
     from tenure.daemon.notify import Notifier
 
     notifier = Notifier(os.environ)

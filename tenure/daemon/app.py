@@ -21,9 +21,9 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from tenure.api.acceptor import Terms
-from tenure.api.listeners import Listeners, serve
-from tenure.api.options import Options
+from tenure.api.requests.options import Options
+from tenure.api.server.acceptor import Terms
+from tenure.api.server.listeners import Listeners, serve
 from tenure.config.certificates import server_context
 from tenure.config.load import load
 from tenure.config.reach import SSH_FOLDER
@@ -240,7 +240,7 @@ class Daemon:
 
     async def _listen(self) -> None:
         from tenure.api.app import build_app  # a thread has imported it by now
-        from tenure.api.streams import end_streams_of
+        from tenure.api.requests.streams import end_streams_of
 
         settings = self._settings
         options = Options(

@@ -250,8 +250,8 @@ def test_it_loads_no_heavy_library(node: Path, tmp_path: Path, started: list[Pro
     assert not [name for name in HEAVY if f"/site-packages/{name}/" in maps]
     code = (
         "import sys, tenure.cli.agent, tenure.cli.daemon, tenure.agent.io.reader, "
-        "tenure.agent.io.server, tenure.api.listeners, "
-        "tenure.api.acceptor, tenure.daemon.notify, "
+        "tenure.agent.io.server, tenure.api.server.listeners, "
+        "tenure.api.server.acceptor, tenure.daemon.notify, "
         f"tenure.config.token, tenure.config.certificates; print(*set({HEAVY}) & set(sys.modules))"
     )
     done = bounded.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True)

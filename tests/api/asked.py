@@ -12,10 +12,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tenure.api.backend import CycleState
 from tenure.api.openapi import document
-from tenure.api.problems import HttpProblem
+from tenure.api.requests.backend import CycleState
 from tenure.api.routes import ENDPOINTS
+from tenure.api.server.problems import HttpProblem
 from tenure.core.fleet import FleetState
 from tenure.core.state.tables import KINDS, Changes, PublicEvent
 from tenure.model.dataset import Dataset

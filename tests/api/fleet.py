@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tenure.api.backend import CycleState, Health, Steps
-from tenure.api.problems import HttpProblem
+from tenure.api.requests.backend import CycleState, Health, Steps
+from tenure.api.server.problems import HttpProblem
 from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
 from tenure.core.blocks import replicas
@@ -129,7 +129,7 @@ def _sum_of(effect: CopyBlock) -> str:
 
 
 class CoreBackend:
-    """Implements ``tenure.api.backend.Backend`` over the real core.
+    """Implements ``tenure.api.requests.backend.Backend`` over the real core.
 
     Engines are replaced by "everything succeeds at once"; jobs end with ``exit_code`` as soon as
     they run, or stay running while it is None. ``keep`` bounds the events kept.

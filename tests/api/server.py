@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenure.api.acceptor import Terms
 from tenure.api.app import build_app
-from tenure.api.listeners import Listeners, serve
-from tenure.api.options import Options
+from tenure.api.requests.options import Options
+from tenure.api.server.acceptor import Terms
+from tenure.api.server.listeners import Listeners, serve
 from tenure.daemon.access.access import Access
 from tenure.daemon.access.tokens import ROOT, Tokens
 from tenure.model.roles import Role

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import socket
 
-from tenure.api.acceptor import Acceptor, Terms
+from tenure.api.server.acceptor import Acceptor, Terms
 
 WAIT_S = 5.0
 

@@ -13,12 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.api.body import MAX_MEMBERS
-from tenure.api.bulk import CLIENT_BYTES, MAX_MANY_VALUES, MAX_VALUES, Bulk, has_more_values
-from tenure.api.call import checked_body
-from tenure.api.problems import HttpProblem
+from tenure.api.requests.body import MAX_MEMBERS
+from tenure.api.requests.bulk import (
+    CLIENT_BYTES,
+    MAX_MANY_VALUES,
+    MAX_VALUES,
+    Bulk,
+    has_more_values,
+)
+from tenure.api.requests.call import checked_body
 from tenure.api.routes import ENDPOINTS
 from tenure.api.schemas.jobs import JobRequest
+from tenure.api.server.problems import HttpProblem
 from tenure.model.units import MIB
 from tests.api.server import JOB, Server
 

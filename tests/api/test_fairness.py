@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from tenure.api.fairness import FREE_S, MOST_WAITING, REMEMBERED, FairLoop, charge
-from tenure.api.problems import HttpProblem
+from tenure.api.requests.fairness import FREE_S, MOST_WAITING, REMEMBERED, FairLoop, charge
+from tenure.api.server.problems import HttpProblem
 
 WAIT_S = 10.0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenure.api.backend import CycleState
+from tenure.api.requests.backend import CycleState
 from tenure.client.client import Client
 from tenure.client.gateway import Gateway
 from tenure.client.target import Target

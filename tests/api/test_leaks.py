@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tenure.api.app import build_app
-from tenure.api.listeners import serve
+from tenure.api.server.listeners import serve
 from tenure.config.certificates import client_context, server_context
 from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tenure.model.access import TlsFiles

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tenure.api.acceptor import Terms
-from tenure.api.gate import BURST_S, Buckets
-from tenure.api.guard import Patience
+from tenure.api.access.gate import BURST_S, Buckets
+from tenure.api.server.acceptor import Terms
+from tenure.api.server.guard import Patience
 from tests.api.server import JOB, TOKEN, Server
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tenure.api.app import build_app
-from tenure.api.listeners import bind, serve
+from tenure.api.server.listeners import bind, serve
 from tenure.model.errors import Conflict, InvalidInput
 from tests.api.server import Server, options
 

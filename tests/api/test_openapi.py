@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from tenure.api.endpoint import Endpoint
 from tenure.api.links import LINKS
 from tenure.api.openapi import document
-from tenure.api.problems import ProblemView
 from tenure.api.routes import ENDPOINTS
+from tenure.api.server.problems import ProblemView
 from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
 

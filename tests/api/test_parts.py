@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.api.body import MAX_DEPTH, faults, is_sound
 from tenure.api.handlers.logs import last_lines
-from tenure.api.pages import Listing, select
+from tenure.api.requests.body import MAX_DEPTH, faults, is_sound
+from tenure.api.requests.pages import Listing, select
+from tenure.api.requests.slices import Turns
 from tenure.api.schemas.containers import reservation
 from tenure.api.schemas.fields import memory_bytes
 from tenure.api.schemas.queries import PageQuery
-from tenure.api.slices import Turns
 from tenure.api.views.jobs import constraint_text
 from tenure.model.resources import Resources
 from tenure.placement.constraints import parse

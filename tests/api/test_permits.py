@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.api.permits import HARMLESS, RULES, container_faults
+from tenure.api.access.permits import HARMLESS, RULES, container_faults
 from tenure.api.schemas.docker import HOST_FIELDS
 from tenure.api.schemas.docker import HostConfig as HostConfigModel
 from tenure.config.access import PoliciesSection, PolicySection

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from tenure.api.app import build_app
-from tenure.api.guard import common_name
-from tenure.api.listeners import SHARED_MODE, SOCKET_MODE, bind
 from tenure.api.routes import ENDPOINTS
+from tenure.api.server.guard import common_name
+from tenure.api.server.listeners import SHARED_MODE, SOCKET_MODE, bind
 from tenure.daemon.access.access import Access
 from tenure.daemon.access.tokens import ROOT, Tokens
 from tenure.model.roles import NEEDS, Role

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tenure.api.app import build_app
-from tenure.api.listeners import serve
+from tenure.api.server.listeners import serve
 from tenure.client.client import Client
 from tenure.client.errors import DaemonUnreachable
 from tenure.client.target import Target, discover

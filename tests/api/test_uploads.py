@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tenure.api.body import parse_json
+from tenure.api.requests.body import parse_json
 from tenure.api.schemas.uploads import UploadedFile, UploadRequest, upload_files
 from tenure.api.views.uploads import upload_view
 from tenure.daemon.answers import uploads

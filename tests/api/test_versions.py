@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tenure.api.endpoint import Endpoint
-from tenure.api.problems import HttpProblem
+from tenure.api.requests.versions import NEVER, expected, is_known, tag_of
 from tenure.api.routes import ENDPOINTS
-from tenure.api.versions import NEVER, expected, is_known, tag_of
+from tenure.api.server.problems import HttpProblem
 from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
 
 #: Changes of records that have versions; a run is claimed and ended by its state instead, and a

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from tenure.api.lazy import Rows
+from tenure.api.views.lazy import Rows
 from tenure.core.state.context import Context
 from tenure.cycles.planner import plan as ask_planner
 from tenure.cycles.snapshot import Snapshot, snapshot_from_json

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tenure.api.lazy import Pairs, Rows
+from tenure.api.views.lazy import Pairs, Rows
 from tenure.daemon.answers.pasts import Pasts
 from tenure.harvest.io.cycle import PAST_DAYS, forecast_fleet
 from tenure.model.forecast import ForecastOptions, NodeForecast

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tenure.api.call import Call
+from tenure.api.requests.call import Call
 from tenure.api.schemas.jobs import us_of
 from tenure.api.schemas.queries import AuditQuery
 from tenure.api.views.access import AuditView

@@ -8,13 +8,13 @@ from functools import partial
 
 from aiohttp import web
 
-from tenure.api import lookup
-from tenure.api.call import Call
+from tenure.api.access.permits import require_batch
 from tenure.api.handlers.jobs import check_image, chosen_states
 from tenure.api.handlers.logs import log_response
-from tenure.api.pages import Listing, page
-from tenure.api.permits import require_batch
-from tenure.api.problems import refused
+from tenure.api.requests import lookup
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
+from tenure.api.requests.streams import open_stream
 from tenure.api.schemas.batches import (
     BatchRequest,
     Cut,
@@ -23,7 +23,7 @@ from tenure.api.schemas.batches import (
     require_sound,
 )
 from tenure.api.schemas.queries import BatchesQuery, BatchLogsQuery
-from tenure.api.streams import open_stream
+from tenure.api.server.problems import refused
 from tenure.api.views.batches import (
     BatchExplainView,
     BatchPlanView,

@@ -7,12 +7,13 @@ from typing import Any
 
 from aiohttp import web
 
-from tenure.api import lookup
-from tenure.api.call import Call
+from tenure.api.access.permits import require_container
+from tenure.api.access.secrets import container_for
 from tenure.api.handlers.jobs import check_image, chosen_states
 from tenure.api.handlers.logs import log_response
-from tenure.api.pages import Listing, page
-from tenure.api.permits import require_container
+from tenure.api.requests import lookup
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
 from tenure.api.schemas.containers import (
     ContainerRequest,
     StopRequest,
@@ -21,7 +22,6 @@ from tenure.api.schemas.containers import (
     reservation,
 )
 from tenure.api.schemas.queries import ContainersQuery, LogsQuery, RemoveQuery
-from tenure.api.secrets import container_for
 from tenure.api.views.containers import ContainerView, container_detail
 from tenure.api.views.render import render
 from tenure.model.container import ContainerState, Service

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tenure.api import lookup
-from tenure.api.backend import CycleState
-from tenure.api.call import Call
 from tenure.api.handlers.jobs import chosen_states
-from tenure.api.pages import Listing, page
+from tenure.api.requests import lookup
+from tenure.api.requests.backend import CycleState
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
 from tenure.api.schemas.fleet import ClaimRequest, FailRequest, PlanRequest, RunRequest
 from tenure.api.schemas.queries import RunsQuery
 from tenure.api.views.cycles import CycleView, RunLine, RunSummary, RunView

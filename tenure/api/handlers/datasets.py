@@ -7,12 +7,13 @@ import secrets
 
 from aiohttp import web
 
-from tenure.api import lookup
-from tenure.api.call import Call
 from tenure.api.handlers.batches import BYTES
 from tenure.api.handlers.uploads import owner_of
-from tenure.api.pages import Listing, page
-from tenure.api.problems import refused
+from tenure.api.requests import lookup
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
+from tenure.api.requests.slices import TURNS
+from tenure.api.requests.streams import open_stream
 from tenure.api.schemas.datasets import (
     ContentQuery,
     DatasetRequest,
@@ -20,8 +21,7 @@ from tenure.api.schemas.datasets import (
     linked_spec,
     require_one_way,
 )
-from tenure.api.slices import TURNS
-from tenure.api.streams import open_stream
+from tenure.api.server.problems import refused
 from tenure.api.views.datasets import (
     BlockView,
     DatasetFileView,

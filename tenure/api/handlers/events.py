@@ -16,13 +16,13 @@ from operator import attrgetter
 
 from aiohttp import web
 
-from tenure.api.backend import Backend
-from tenure.api.call import Call
-from tenure.api.lazy import Rows
-from tenure.api.longjson import long_json
-from tenure.api.problems import refused
+from tenure.api.requests.backend import Backend
+from tenure.api.requests.call import Call
+from tenure.api.requests.longjson import long_json
+from tenure.api.requests.streams import open_stream
 from tenure.api.schemas.queries import MAX_SEQ, EventsQuery
-from tenure.api.streams import open_stream
+from tenure.api.server.problems import refused
+from tenure.api.views.lazy import Rows
 from tenure.api.views.render import render
 from tenure.api.views.reports import EventView
 from tenure.core.state.tables import PublicEvent

@@ -9,15 +9,15 @@ from functools import partial
 from aiohttp import web
 
 from tenure import __version__
-from tenure.api import lookup
-from tenure.api.call import Call
 from tenure.api.handlers import top as tops
-from tenure.api.longjson import long_json
-from tenure.api.pages import Listing, page
-from tenure.api.problems import refused
+from tenure.api.requests import lookup
+from tenure.api.requests.call import Call
+from tenure.api.requests.longjson import long_json
+from tenure.api.requests.pages import Listing, page
+from tenure.api.requests.slices import TURNS
 from tenure.api.schemas.jobs import us_of
 from tenure.api.schemas.queries import CostQuery, EnergyQuery, TopQuery
-from tenure.api.slices import TURNS
+from tenure.api.server.problems import refused
 from tenure.api.views.containers import ProfileView
 from tenure.api.views.render import render
 from tenure.api.views.reports import cost_view, energy_view

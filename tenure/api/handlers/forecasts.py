@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tenure.api import lookup
-from tenure.api.call import Call
-from tenure.api.longjson import long_json
-from tenure.api.pages import Listing, page
+from tenure.api.requests import lookup
+from tenure.api.requests.call import Call
+from tenure.api.requests.longjson import long_json
+from tenure.api.requests.pages import Listing, page
 from tenure.api.schemas.forecasts import ForecastsRequest, UsageQuery
 from tenure.api.schemas.jobs import us_of
 from tenure.api.views.cycles import RunView

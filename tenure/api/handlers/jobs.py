@@ -7,16 +7,16 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from tenure.api import lookup
-from tenure.api.call import Call
+from tenure.api.access.permits import require_job
+from tenure.api.access.secrets import job_for
 from tenure.api.handlers.logs import log_response
-from tenure.api.pages import Listing, page
-from tenure.api.permits import require_job
-from tenure.api.problems import refused
+from tenure.api.requests import lookup
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
+from tenure.api.requests.slices import TURNS
 from tenure.api.schemas.jobs import JobRequest, Terms, job_spec
 from tenure.api.schemas.queries import JobLogsQuery, JobsQuery
-from tenure.api.secrets import job_for
-from tenure.api.slices import TURNS
+from tenure.api.server.problems import refused
 from tenure.api.views.jobs import JobView, job_detail
 from tenure.api.views.render import render
 from tenure.core.state.tables import Tables

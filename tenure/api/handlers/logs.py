@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from tenure.api.call import Call
+from tenure.api.requests.call import Call
+from tenure.api.requests.streams import open_stream
 from tenure.api.schemas.queries import LogsQuery
-from tenure.api.streams import open_stream
 
 HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tenure.api import lookup
-from tenure.api.call import Call
 from tenure.api.handlers.occupancy import occupancy
-from tenure.api.pages import Listing, page
-from tenure.api.problems import refused
+from tenure.api.requests import lookup
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
 from tenure.api.schemas.fleet import (
     AcceptTierRequest,
     DrainRequest,
@@ -16,6 +15,7 @@ from tenure.api.schemas.fleet import (
     NodeChange,
     PowerRequest,
 )
+from tenure.api.server.problems import refused
 from tenure.api.views.nodes import (
     AgentView,
     DrainView,

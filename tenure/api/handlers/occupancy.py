@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenure.api.backend import Backend
+from tenure.api.requests.backend import Backend
 from tenure.model.container import ContainerState
 from tenure.model.resources import Resources, total
 

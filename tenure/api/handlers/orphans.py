@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tenure.api.call import Call
-from tenure.api.pages import Listing, page
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
 from tenure.api.views.datasets import DiscardedView, OrphanView
 from tenure.api.views.render import render
 from tenure.model.dataset import Orphan

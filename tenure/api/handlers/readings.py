@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tenure.api import lookup
-from tenure.api.call import Call
+from tenure.api.requests import lookup
+from tenure.api.requests.call import Call
 from tenure.model.errors import NotFound
 
 

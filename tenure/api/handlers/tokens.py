@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from tenure.api.call import Call
-from tenure.api.pages import Listing, page
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
+from tenure.api.requests.streams import end_streams_of
 from tenure.api.schemas.tokens import TokenRequest
-from tenure.api.streams import end_streams_of
 from tenure.api.views.access import token_view
 from tenure.model.roles import Role, TokenRecord
 from tenure.model.units import seconds_to_us

@@ -10,8 +10,8 @@ from heapq import nsmallest
 
 from typing_extensions import TypedDict
 
-from tenure.api.backend import Backend, Steps
 from tenure.api.handlers.occupancy import Occupancy, occupancy
+from tenure.api.requests.backend import Backend, Steps
 from tenure.api.schemas.queries import TopQuery
 from tenure.api.views.nodes import ResourcesView
 from tenure.api.views.render import moment, render

@@ -9,11 +9,9 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
-from tenure.api.body import require_plain
-from tenure.api.call import Call
-from tenure.api.guard import guard_of, identity_of
-from tenure.api.pages import Listing, page
-from tenure.api.problems import refused
+from tenure.api.requests.body import require_plain
+from tenure.api.requests.call import Call
+from tenure.api.requests.pages import Listing, page
 from tenure.api.schemas.uploads import (
     ChunkQuery,
     UploadRequest,
@@ -21,6 +19,8 @@ from tenure.api.schemas.uploads import (
     foreseen_spec,
     upload_files,
 )
+from tenure.api.server.guard import guard_of, identity_of
+from tenure.api.server.problems import refused
 from tenure.api.views.render import render
 from tenure.api.views.uploads import OpenUploadView, chunk_view, upload_view
 from tenure.model.dataset import DatasetState

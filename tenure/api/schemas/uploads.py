@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import FailFast, Field
 
-from tenure.api.problems import refused
 from tenure.api.schemas.datasets import BlockSize
 from tenure.api.schemas.fields import Name, Strict, Text, examples, raise_faults
 from tenure.api.schemas.queries import Query
+from tenure.api.server.problems import refused
 from tenure.model.dataset import DatasetFile, DatasetSpec
 from tenure.model.errors import FieldError
 from tenure.model.tier import TierKind

@@ -7,7 +7,7 @@ from typing import Annotated, NotRequired
 
 from typing_extensions import TypedDict
 
-from tenure.api.lazy import Pairs
+from tenure.api.views.lazy import Pairs
 from tenure.api.views.render import Moment, Of, made, moment, render, seconds
 from tenure.model.energy import KWH_UJ, EnergyReport, NodeEnergy, Share
 from tenure.model.jsons import Json

@@ -16,7 +16,7 @@ USUAL_GROUP = "tenure"
 
 
 class Access:
-    """Implements ``tenure.api.ports.Access``.
+    """Implements ``tenure.api.requests.ports.Access``.
 
     Root and the daemon's own user are admins on the unix socket: they can read the root token.
     """

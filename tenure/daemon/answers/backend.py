@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tenure.api.backend import CycleState, Health, Steps
-from tenure.api.fairness import charge
-from tenure.api.problems import HttpProblem
+from tenure.api.requests.backend import CycleState, Health, Steps
+from tenure.api.requests.fairness import charge
+from tenure.api.server.problems import HttpProblem
 from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
 from tenure.core.blocks import replicas
@@ -92,7 +92,7 @@ class Body:
 
 
 class DaemonBackend:
-    """Implements ``tenure.api.backend.Backend``."""
+    """Implements ``tenure.api.requests.backend.Backend``."""
 
     def __init__(self, body: Body) -> None:
         self._body = body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenure.api.lazy import Pairs, Rows
+from tenure.api.views.lazy import Pairs, Rows
 from tenure.core.capacity.room import IDLE_SERVICE
 from tenure.core.state.context import Context
 from tenure.model.container import Service

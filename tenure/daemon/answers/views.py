@@ -8,7 +8,7 @@ from dataclasses import asdict, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tenure.api.lazy import Rows
+from tenure.api.views.lazy import Rows
 from tenure.core.attempts import tombstones
 from tenure.core.batches import planning
 from tenure.core.capacity import forecasts, room, snapshots

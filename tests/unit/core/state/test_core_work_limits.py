@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure.api.options import Options
+from tenure.api.requests.options import Options
 from tenure.core.batches import drafts, planning
 from tenure.core.dispatch import dispatch_list
 from tenure.core.dispatch.dispatch_list import DispatchList

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.client_exceptions import ClientPayloadError
 from aiohttp.http_exceptions import HttpProcessingError
 
-from tenure.api.problems import problem_response
+from tenure.api.server.problems import problem_response
 from tenure.model.errors import Problem
 
 log = logging.getLogger("tenure.api")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tenure.api.call import Call
-from tenure.api.mounts import Fault, bind_faults, folded, members, mount_faults, parts, texts
+from tenure.api.access.mounts import Fault, bind_faults, folded, members, mount_faults, parts, texts
+from tenure.api.requests.call import Call
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.jobs import JobRequest
 from tenure.model.accesspolicy import AccessPolicy, allows

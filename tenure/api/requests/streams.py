@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from tenure.api.call import Call
-from tenure.api.guard import guard_of
-from tenure.api.problems import refused
+from tenure.api.requests.call import Call
+from tenure.api.server.guard import guard_of
+from tenure.api.server.problems import refused
 from tenure.model.roles import Caller
 from tenure.model.units import US
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tenure.api.problems import HttpProblem
+from tenure.api.server.problems import HttpProblem
 from tenure.model.errors import Problem
 from tenure.model.units import MIB
 

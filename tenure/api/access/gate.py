@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from tenure.api.guard import Identity, guard_of, identity_of
-from tenure.api.options import LISTENER_SHARE, LOOPBACK_HOSTS, Options
-from tenure.api.problems import HttpProblem, refused
+from tenure.api.requests.options import LISTENER_SHARE, LOOPBACK_HOSTS, Options
+from tenure.api.server.guard import Identity, guard_of, identity_of
+from tenure.api.server.problems import HttpProblem, refused
 from tenure.model.errors import Problem, Unauthorized
 from tenure.model.roles import Caller
 

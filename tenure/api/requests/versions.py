@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import zlib
 
-from tenure.api.problems import refused
+from tenure.api.server.problems import refused
 
 _TAG = re.compile(r'(W/)?"([!#-~\x80-\xff]*)"|([0-9]{1,18}(?:-[0-9a-f]{8})?)')
 _VERSION = re.compile(r"([0-9]{1,18})(-[0-9a-f]{8})?")

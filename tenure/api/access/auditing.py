@@ -9,10 +9,10 @@ from http import HTTPStatus
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from tenure.api.gate import Buckets
-from tenure.api.guard import guard_of
-from tenure.api.ports import CALLER, AuditLog
-from tenure.api.problems import CODE
+from tenure.api.access.gate import Buckets
+from tenure.api.requests.ports import CALLER, AuditLog
+from tenure.api.server.guard import guard_of
+from tenure.api.server.problems import CODE
 from tenure.model.audit import AuditRow
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from tenure.api.call import Call
-from tenure.api.lazy import Rows
-from tenure.api.longjson import long_json
-from tenure.api.problems import HttpProblem, refused
+from tenure.api.requests.call import Call
+from tenure.api.requests.longjson import long_json
+from tenure.api.requests.slices import TURNS, Turns
 from tenure.api.schemas.queries import PageQuery
-from tenure.api.slices import TURNS, Turns
+from tenure.api.server.problems import HttpProblem, refused
+from tenure.api.views.lazy import Rows
 
 R = TypeVar("R")
 Key = tuple[int | str, ...]

@@ -14,8 +14,8 @@ from itertools import islice
 
 from aiohttp import web
 
-from tenure.api.bulk import has_more_values
-from tenure.api.problems import HttpProblem, refused
+from tenure.api.requests.bulk import has_more_values
+from tenure.api.server.problems import HttpProblem, refused
 from tenure.model.errors import FieldError, Problem
 from tenure.model.jsons import Json
 

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
 from aiohttp import web
 
-from tenure.api.call import Call
-from tenure.api.lazy import Pairs, Rows
-from tenure.api.slices import TURNS, Turns
+from tenure.api.requests.call import Call
+from tenure.api.requests.slices import TURNS, Turns
+from tenure.api.views.lazy import Pairs, Rows
 
 #: Held in memory per answer at most, beside the socket's buffer.
 WHOLE_BYTES = 256 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tenure.api.ports import Access, AuditLog
+from tenure.api.requests.ports import Access, AuditLog
 from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.job import Constraint
 from tenure.model.roles import Role

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tenure.api.acceptor import Acceptor, BoundedSite, Terms
-from tenure.api.protocol import Connection
+from tenure.api.server.acceptor import Acceptor, BoundedSite, Terms
+from tenure.api.server.protocol import Connection
 from tenure.model.errors import Conflict, InvalidInput
 
 log = logging.getLogger("tenure.api")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from tenure.api.call import Call
+from tenure.api.requests.call import Call
 from tenure.model.jsons import Json
 from tenure.model.roles import Role, has_power_of
 

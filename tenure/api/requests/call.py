@@ -13,15 +13,15 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from tenure.api import versions
-from tenure.api.backend import Backend
-from tenure.api.options import Options
-from tenure.api.ports import CALLER
-from tenure.api.problems import MAX_FIELDS, HttpProblem, refused
+from tenure.api.requests import versions
+from tenure.api.requests.backend import Backend
+from tenure.api.requests.options import Options
+from tenure.api.requests.ports import CALLER
 from tenure.api.schemas.fields import IMAGE, LINE, NAME
 from tenure.api.schemas.jobs import VOLUME
 from tenure.api.schemas.queries import WORDS
 from tenure.api.schemas.tokens import TOKEN_NAME
+from tenure.api.server.problems import MAX_FIELDS, HttpProblem, refused
 from tenure.model.errors import FieldError, Problem, Unavailable
 from tenure.model.events import Command
 from tenure.model.jsons import Json

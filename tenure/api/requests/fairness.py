@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tenure.api.problems import HttpProblem
+from tenure.api.server.problems import HttpProblem
 from tenure.model.errors import Problem
 
 T = TypeVar("T")

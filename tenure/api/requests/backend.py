@@ -16,7 +16,7 @@ from typing import Any, NotRequired, Protocol, TypeVar
 
 from typing_extensions import TypedDict
 
-from tenure.api.ports import Uploads
+from tenure.api.requests.ports import Uploads
 from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
 from tenure.core.state.tables import PublicEvent, Tables

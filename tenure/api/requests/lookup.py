@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from tenure.api.problems import refused
+from tenure.api.server.problems import refused
 from tenure.core.state.tables import Table, Tables
 from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Service

@@ -17,7 +17,7 @@ from functools import partial
 
 from aiohttp import web
 
-from tenure.api.guard import Guard, Patience
+from tenure.api.server.guard import Guard, Patience
 
 log = logging.getLogger("tenure.api")
 

@@ -1,0 +1,1 @@
+"""Who may do what: roles, permits, secrets, and the audit of it."""

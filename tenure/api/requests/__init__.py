@@ -1,0 +1,1 @@
+"""One request: its body, who asks the core what, and how long answers are sent."""

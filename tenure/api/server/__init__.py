@@ -1,0 +1,1 @@
+"""What takes connections and speaks HTTP, whatever is asked."""
