@@ -28,6 +28,7 @@ from testbed import TestbedError, host
 NAMES = (
     "submissions",
     "start",
+    "attack",
     "footprint",
     "agent",
     "harvest",

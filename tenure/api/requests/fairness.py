@@ -29,6 +29,8 @@ FREE_S = 0.02
 SHARE = 0.5
 #: So long after its last request a caller counts as one who asks.
 ACTIVE_S = 1.0
+#: What every request takes beside its handler: to be read, to be let in, to be answered (measured).
+EACH_S = 0.0008
 #: The guess follows the last so many requests; no guess is above ``MOST_GUESS_S``.
 REMEMBERED = 8
 MOST_GUESS_S = 0.25
@@ -110,6 +112,7 @@ class FairLoop:
             await self._turn(caller, account)
         guess_s, spent = account.guess_s, _Spent(account)
         account.owe(guess_s)
+        spent.add(EACH_S)
         token = _PRESENT.set(spent)
         try:
             return await _Metered(work(), spent)
