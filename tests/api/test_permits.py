@@ -450,6 +450,22 @@ def test_batches_over_rest(ruled: Server, texts: dict[Role, str]) -> None:
     assert submitted(ruled, "/v1/batches", BATCH, texts[Role.SUBMIT]).status == 201
 
 
+def test_a_batch_is_of_who_sends_it(ruled: Server, texts: dict[Role, str]) -> None:
+    """Fair shares go by it: nobody takes another's, or a new one with each batch."""
+    for number, role in enumerate((Role.SUBMIT, Role.OPERATE)):
+        token = texts[role]
+        own = submitted(ruled, "/v1/batches", {**BATCH, "name": f"b{number}"}, token)
+        assert (own.status, own.json["submitter"]) == (201, f"of-{role}")
+        same = {**BATCH, "name": f"c{number}", "submitter": f"of-{role}"}
+        assert submitted(ruled, "/v1/batches", same, token).status == 201
+        for path in ("/v1/batches", "/v1/batches/plan"):
+            others = submitted(ruled, path, {**BATCH, "submitter": "ann"}, token)
+            assert (others.status, others.fields) == (403, ["submitter"]), others.body
+    for_ann = {**BATCH, "name": "d", "submitter": "ann"}
+    by_admin = submitted(ruled, "/v1/batches", for_ann, texts[Role.ADMIN])
+    assert by_admin.json["submitter"] == "ann"
+
+
 def test_a_role_without_a_policy_has_the_strict_one(server: Server) -> None:
     made = server.post("/v1/tokens", {"name": "ci", "role": "submit"}).json["token"]
     body = {**CONTAINER, "HostConfig": {"Binds": ["/var/run/docker.sock:/s"]}}

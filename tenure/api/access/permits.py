@@ -290,7 +290,14 @@ def require_batch(call: Call, batch: BatchRequest) -> None:
     for number, stage in enumerate(batch.stages):
         if stage.image is not None:
             faults += rule(who.policy, stage.image, f"stages.{number}.image")
+    if batch.submitter not in (None, call.caller.name):
+        faults.append(Fault("submitter", "", f"another than you, {call.caller.name}"))
     _refuse(who, faults)
+
+
+def submitter_of(call: Call, batch: BatchRequest) -> str:
+    """Return whose a batch is: of who sends it; an admin may submit for another, or nobody."""
+    return batch.submitter or ("" if _submitter(call) is None else call.caller.name)
 
 
 def _refuse(who: _Submitter, faults: Iterable[Fault]) -> None:

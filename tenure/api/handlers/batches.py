@@ -8,7 +8,7 @@ from functools import partial
 
 from aiohttp import web
 
-from tenure.api.access.permits import require_batch
+from tenure.api.access.permits import require_batch, submitter_of
 from tenure.api.handlers.jobs import check_image, chosen_states
 from tenure.api.handlers.logs import log_response
 from tenure.api.requests import lookup
@@ -84,7 +84,7 @@ async def _spec(call: Call) -> tuple[BatchSpec, dict[str, tuple[Chunk, ...]]]:
         if image not in pullable:
             field = "image" if stage.image is None else f"stages.{number}.image"
             pullable[image] = await check_image(call, image, field)
-    spec = batch_spec(body, cuts, pullable)
+    spec = batch_spec(body, submitter_of(call, body), cuts, pullable)
     return spec, {name: cut[1] for name, cut in cuts.items() if isinstance(cut, tuple)}
 
 

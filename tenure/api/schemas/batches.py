@@ -151,7 +151,8 @@ class BatchRequest(Strict):
         "task.",
     )
     submitter: Name | None = Field(
-        default=None, description="Whose it is, where room is shared between submitters."
+        default=None,
+        description="Whose it is, where room is shared: yours, unless an admin says another's.",
     )
 
 
@@ -270,16 +271,17 @@ def _leads_back(
 
 
 def batch_spec(
-    body: BatchRequest, cuts: Mapping[str, Cut | DatasetInput], pullable: Mapping[str, bool]
+    body: BatchRequest,
+    submitter: str,
+    cuts: Mapping[str, Cut | DatasetInput],
+    pullable: Mapping[str, bool],
 ) -> BatchSpec:
     """Translate a sound batch; stages come behind those that they wait for.
 
     ``cuts`` are the inputs by stage, ``pullable`` says of each image whether a registry has it.
     """
     stages = [_stage(body, stage, cuts.get(stage.name), pullable) for stage in _ordered(body)]
-    return BatchSpec(
-        body.name, tuple(stages), body.retries, body.submitter or "", replicas=body.replicas
-    )
+    return BatchSpec(body.name, tuple(stages), body.retries, submitter, replicas=body.replicas)
 
 
 def _ordered(body: BatchRequest) -> list[StageRequest]:
