@@ -129,16 +129,15 @@ class Child:
         if child is None:
             return
         assert child.stdin is not None
-        assert child.stdout is not None
         if child.returncode is None:
             child.kill()
         child.stdin.close()
-        try:
-            async with asyncio.timeout(KILLED_S):
-                await child.stdout.read()  # to the end, so that nothing of the pipes outlives this
-                await child.wait()
-        except TimeoutError:
+        # before Python 3.11.4 ``asyncio.timeout`` is no use where a cancellation is under way
+        drained = asyncio.create_task(_drained(child), name=f"end {self._module}")
+        await asyncio.wait((drained,), timeout=KILLED_S)
+        if not drained.done():
             log.error("%s (process %d) was killed and is left behind", self._module, child.pid)
+            drained.cancel()
             self.left.append(child)
             child._transport.close()  # type: ignore[attr-defined]  # no other way to its pipes
 
@@ -154,6 +153,13 @@ class Child:
         async with self._turn:
             await self._stay()
             await self._end()
+
+
+async def _drained(child: asyncio.subprocess.Process) -> None:
+    """Wait for the end of a child and of its output, so that nothing of the pipes outlives it."""
+    assert child.stdout is not None
+    await child.stdout.read()
+    await child.wait()
 
 
 def serve(argv: list[str], answer: Callable[[str], str]) -> int:
