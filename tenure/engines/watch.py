@@ -129,7 +129,14 @@ class Connection:
         self._is_listing_due.set()
 
     async def run(self) -> str:
-        """Follow the engine; return why it counts as lost."""
+        """Follow the engine; return why it counts as lost.
+
+        In a task of its own: a group that failed leaves its task as if it were being cancelled, and
+        before Python 3.11.4 no ``asyncio.timeout`` works in such a task any more.
+        """
+        return await asyncio.create_task(self._run(), name=f"connection {self._watched.node}")
+
+    async def _run(self) -> str:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for task in (self._ping(), self._follow(), self._list(), self._look()):
