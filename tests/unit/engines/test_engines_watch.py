@@ -175,6 +175,20 @@ async def test_lost_after_the_given_number_of_pings(engine: Scripted) -> None:
     assert engine.calls.count("ping") - before in (4, 5)  # the next try may have begun
 
 
+async def test_an_engine_that_was_lost_is_looked_for_until_it_is_back(engine: Scripted) -> None:
+    """Each time with pauses between tries: the watcher's task must be as good as new."""
+    async with watching(engine) as (told, _):
+        await told.until(lambda: NodeListed in told.kinds())
+        engine.failures["ping"] = _unclear()
+        await told.until(lambda: NodeLost in told.kinds())
+        before = engine.calls.count("ping")
+        await told.until(lambda: engine.calls.count("ping") >= before + 3)
+        (watching_now,) = (t for t in asyncio.all_tasks() if "Watcher.run" in str(t.get_coro()))
+        assert watching_now.cancelling() == 0
+        del engine.failures["ping"]
+        await told.until(lambda: told.kinds().count(NodeConnected) == 2)
+
+
 async def test_a_burst_about_one_container_is_one_inspect(engine: Scripted) -> None:
     async with watching(engine) as (told, _):
         await told.until(lambda: NodeListed in told.kinds())
