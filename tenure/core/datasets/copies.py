@@ -223,9 +223,12 @@ def _begin(ctx: Context, block: Block, seats: Seats) -> str:
 
 
 def _wake(ctx: Context, dataset: Dataset, block: Block) -> None:
-    """Switch on a node that is off and has room for a copy that goes nowhere else."""
+    """Switch on a node that is off and has room for a copy that goes nowhere else.
+
+    One with a copy that does not count is such a node: there it is compared, or made anew.
+    """
     kinds = frozenset(dataset.spec.tiers) or DURABLE
-    taken = {r.node for r in block.replicas}
+    taken = {r.node for r in block.replicas if counts(ctx, block, r)}
     for node in ctx.tables.nodes.values():
         if node.name in taken or not replicas.is_wakeable(node):
             continue
