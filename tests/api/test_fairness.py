@@ -8,7 +8,14 @@ from functools import partial
 
 import pytest
 
-from tenure.api.requests.fairness import FREE_S, MOST_WAITING, REMEMBERED, FairLoop, charge
+from tenure.api.requests.fairness import (
+    FREE_S,
+    MOST_DEBT_S,
+    MOST_WAITING,
+    REMEMBERED,
+    FairLoop,
+    charge,
+)
 from tenure.api.server.problems import HttpProblem
 
 WAIT_S = 10.0
@@ -66,6 +73,33 @@ async def test_others_who_have_gone_are_not_waited_for() -> None:
     await fair.serve("eve", lambda: costly(2.0, begun, "first"))
     hand.now_s += 1.1
     await fair.serve("eve", lambda: costly(2.0, begun, "second"))
+    assert begun == ["first", "second"]
+
+
+async def test_what_was_taken_while_nobody_else_asked_is_not_owed() -> None:
+    """A daemon that one caller keeps busy is looked at every few seconds: nothing stalls then."""
+    begun = list[str]()
+    fair = FairLoop(Hand())
+    for number in range(200):
+        await fair.serve("eve", partial(costly, 0.005, begun, f"{number}"))
+    fair.heard("prometheus")
+    task = asyncio.create_task(fair.serve("eve", partial(costly, 0.0, begun, "next")))
+    await turns()
+    assert task.done()
+    assert begun[-1] == "next"
+
+
+async def test_who_waits_goes_on_as_soon_as_the_others_have_gone() -> None:
+    hand, begun = Hand(), list[str]()
+    fair = FairLoop(hand)
+    fair.heard("ann")
+    await fair.serve("eve", partial(costly, MOST_DEBT_S, begun, "first"))
+    waiting = asyncio.create_task(fair.serve("eve", partial(costly, 0.0, begun, "second")))
+    await turns()
+    assert begun == ["first"]
+    hand.now_s += 1.01  # ann has gone; by the share alone it would take four seconds
+    async with asyncio.timeout(WAIT_S):
+        await waiting
     assert begun == ["first", "second"]
 
 

@@ -2,16 +2,17 @@
 
 Theory of operation. One loop serves everybody, so its time is what callers compete for. Each
 caller has a debt: the time that its requests took on the loop, in their handlers and in the core,
-less what was forgiven since. While nobody else asks nothing waits. While others do, a request of a
-caller that owes more than ``FREE_S`` waits in its own line until enough is forgiven: ``SHARE`` of
-the time as it goes by, divided among all who wait so. What a request will take is guessed from the
-caller's last ones and owed from its start, so that many that come together do not pass as one. A
-leaky bucket whose drops are seconds (ours).
+less what was forgiven since. While nobody else asks all is forgiven, and nothing waits. While
+others do, a request of a caller that owes more than ``FREE_S`` waits in its own line until enough
+is forgiven: ``SHARE`` of the time as it goes by, divided among all who wait so. What a request will
+take is guessed from the caller's last ones and owed from its start, so that many that come together
+do not pass as one. A leaky bucket whose drops are seconds (ours).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -29,6 +30,8 @@ FREE_S = 0.02
 SHARE = 0.5
 #: So long after its last request a caller counts as one who asks.
 ACTIVE_S = 1.0
+#: Who waits looks so often whether it is alone by now.
+LOOK_S = 0.1
 #: What every request takes beside its handler: to be read, to be let in, to be answered (measured).
 EACH_S = 0.0008
 #: The guess follows the last so many requests; no guess is above ``MOST_GUESS_S``.
@@ -53,8 +56,9 @@ class Account:
     line: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def forgive(self, now_s: float, share: float) -> None:
-        """Forgive what the time since ``at_s`` pays for."""
-        self.debt_s = max(0.0, self.debt_s - share * max(0.0, now_s - self.at_s))
+        """Forgive what a share of the time since ``at_s`` pays for; all where it is infinite."""
+        gone = share * (now_s - self.at_s) if math.isfinite(share) else self.debt_s
+        self.debt_s = max(0.0, self.debt_s - gone)
         self.at_s = now_s
 
     def owe(self, spent_s: float) -> None:
@@ -136,10 +140,13 @@ class FairLoop:
         return self._now_s() - at_s > ACTIVE_S
 
     def _must_wait(self, caller: str, account: Account) -> bool:
-        account.forgive(self._now_s(), SHARE / max(1, self._in_line))
-        if account.line.locked():
-            return True
-        return account.debt_s > FREE_S and not self._is_alone(caller)
+        """Whether a caller's request has to wait; what was owed before others came is forgiven."""
+        self._forgive(caller, account)
+        return account.debt_s > FREE_S or account.line.locked()
+
+    def _forgive(self, caller: str, account: Account) -> None:
+        is_alone = self._is_alone(caller)
+        account.forgive(self._now_s(), math.inf if is_alone else SHARE / max(1, self._in_line))
 
     async def _turn(self, caller: str, account: Account) -> None:
         if account.waiting >= MOST_WAITING:
@@ -150,10 +157,10 @@ class FairLoop:
         self._in_line += account.waiting == 1
         try:
             async with account.line:
-                while account.debt_s > FREE_S and not self._is_alone(caller):
-                    share = SHARE / self._in_line
-                    await asyncio.sleep((account.debt_s - FREE_S) / share)
-                    account.forgive(self._now_s(), SHARE / self._in_line)
+                while account.debt_s > FREE_S:
+                    left_s = (account.debt_s - FREE_S) * self._in_line / SHARE
+                    await asyncio.sleep(min(left_s, LOOK_S))
+                    self._forgive(caller, account)
         finally:
             account.waiting -= 1
             self._in_line -= account.waiting == 0
