@@ -25,13 +25,13 @@ from tenure.api.requests.backend import Backend
 from tenure.api.requests.body import parse_json, require_few, require_plain
 from tenure.api.requests.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
 from tenure.api.requests.call import Call, checked_body, checked_query
-from tenure.api.requests.fairness import FairLoop, charge
+from tenure.api.requests.fairness import FAIR, FairLoop, charger
 from tenure.api.requests.options import Options
 from tenure.api.requests.ports import CALLER
 from tenure.api.requests.slices import TURNS, Turns
 from tenure.api.requests.streams import TASKS, end_streams
 from tenure.api.routes import ENDPOINTS
-from tenure.api.server.guard import guard_of
+from tenure.api.server.guard import client_of, guard_of
 from tenure.api.server.problems import problem_response, refused
 from tenure.api.server.protocol import CUT, name_server
 from tenure.model import roles
@@ -60,6 +60,7 @@ def build_app(backend: Backend, options: Options) -> web.Application:
     app[TURNS] = Turns()
     app[TAIL] = Tail()
     app[BULK] = Bulk()
+    app[FAIR] = FairLoop()
     app.on_shutdown.append(end_streams)
     app.on_response_prepare.append(name_server)
     for endpoint in ENDPOINTS:
@@ -101,10 +102,12 @@ OPEN_PATHS = frozenset(
 
 
 def _gatekeeper(options: Options) -> Middleware:
-    gate, fair = Gate(options), FairLoop()
+    gate = Gate(options)
 
     async def permitted(request: web.Request, handler: Next) -> web.StreamResponse:
         """Check the role, in the one place where roles are checked."""
+        if request.transport is None or request.transport.is_closing():  # while it waited
+            raise refused(400, "cut", "the connection broke off")
         resource = request.match_info.route.resource
         if resource is not None:  # None: there is no such path, or method
             roles.need_of(request.method, resource.canonical).require(request[CALLER])
@@ -115,10 +118,12 @@ def _gatekeeper(options: Options) -> Middleware:
         """Find out who asks, whether it may, and when it is its turn."""
         caller = gate.check(request, is_open=request.path in OPEN_PATHS)
         request[CALLER] = caller
-        if caller is None or request.path == UNLIMITED:
-            fair.heard("" if caller is None else caller.key)
+        key = f"from {client_of(request)}" if caller is None else caller.key
+        fair = request.app[FAIR]
+        if request.path == UNLIMITED:
+            fair.heard(key)
             return await permitted(request, handler)
-        return await fair.serve(caller.key, lambda: permitted(request, handler))
+        return await fair.serve(key, lambda: permitted(request, handler))
 
     return keep
 
@@ -212,8 +217,9 @@ def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
             raise refused(417, "unknown_expectation", "must be 100-continue", field="Expect")
         query = checked_query(endpoint.query, _single(request)) if request.query_string else blank()
         document, body = await _taken(request, endpoint, options)
-        if request.body_exists and (header := request.headers.get("Authorization")) is not None:
-            options.access.of_token(bearer(header))  # it may have been revoked meanwhile
+        if (header := request.headers.get("Authorization")) is not None:
+            # it may have been revoked while the request waited, or its body was sent
+            options.access.of_token(bearer(header))
         call = Call(request, backend, options, request[REQUEST_ID], document, body, query)
         return await endpoint.handler(call)
 
@@ -233,10 +239,8 @@ async def _taken(
     size = limit if request.content_length is None else min(request.content_length, limit)
     if not request.body_exists or size <= AT_ONCE_BYTES:
         return _checked(endpoint, await _read(request, endpoint, options))
-    guard, caller = guard_of(request), request[CALLER]
-    client = "unknown" if guard is None else guard.peer
-    bulk = request.app[BULK]
-    with bulk.room(client, "" if caller is None else caller.key, size):
+    caller, bulk = request[CALLER], request.app[BULK]
+    with bulk.room(client_of(request), "" if caller is None else caller.key, size):
         raw = await _read(request, endpoint, options)
         if len(raw) <= AT_ONCE_BYTES:
             return _checked(endpoint, raw)
@@ -248,7 +252,7 @@ async def _taken(
                 return await asyncio.to_thread(_checked, endpoint, raw)
             finally:
                 # the loop waits for the interpreter meanwhile
-                charge(time.perf_counter() - begun_s)
+                charger()(time.perf_counter() - begun_s)
 
 
 def _checked(endpoint: Endpoint, raw: bytes) -> tuple[object, BaseModel | None]:

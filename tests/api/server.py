@@ -96,7 +96,7 @@ class Server:
 
     async def _start(self) -> None:
         self.backend = self._make()
-        app = build_app(self.backend, self._options)
+        app = self._app = build_app(self.backend, self._options)
         urls = [f"unix://{self.socket}", "tcp://127.0.0.1:0"]
         self._listeners = await serve(app, urls, group="no-such-group", terms=self._terms)
 

@@ -11,7 +11,7 @@ from aiohttp.typedefs import Middleware
 
 from tenure.api.access.gate import Buckets
 from tenure.api.requests.ports import CALLER, AuditLog
-from tenure.api.server.guard import guard_of
+from tenure.api.server.guard import client_of
 from tenure.api.server.problems import CODE
 from tenure.model.audit import AuditRow
 
@@ -70,7 +70,7 @@ def _row(request: web.Request, response: web.StreamResponse | None, now_us: int)
         kind="" if caller is None else caller.kind,
         who="" if caller is None else caller.name,
         role="" if caller is None else caller.role.value,
-        origin=_origin(request),
+        origin=client_of(request),
         method=_plain(request.method, 16),
         path=_plain(request.path, MAX_PATH),
         subject=_subject(request, response),
@@ -89,12 +89,7 @@ def _subject(request: web.Request, response: web.StreamResponse | None) -> str:
 def _asker(request: web.Request, status: int) -> str:
     caller = request.get(CALLER)
     named = "" if caller is None else caller.key
-    return f"{_origin(request)} {named} {status == HTTPStatus.FORBIDDEN}"
-
-
-def _origin(request: web.Request) -> str:
-    guard = guard_of(request)
-    return guard.peer if guard is not None else "unknown"
+    return f"{client_of(request)} {named} {status == HTTPStatus.FORBIDDEN}"
 
 
 def _plain(text: str, most: int) -> str:

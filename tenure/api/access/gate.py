@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tenure.api.requests.options import LISTENER_SHARE, LOOPBACK_HOSTS, Options
-from tenure.api.server.guard import Identity, guard_of, identity_of
+from tenure.api.server.guard import Identity, client_of, identity_of, listener_of
 from tenure.api.server.problems import HttpProblem, refused
 from tenure.model.errors import Problem, Unauthorized
 from tenure.model.roles import Caller
@@ -85,13 +85,11 @@ class Gate:
         identity = identity_of(request)
         if not identity.is_unix:
             check_host(request, self._hosts)
-        guard = guard_of(request)
-        client = guard.peer if guard is not None else "unknown"
-        listener = guard.listener if guard is not None else "unknown"
         try:
             caller = self._caller(request, identity)
         except Unauthorized:
-            self._pace(request, client, listener)
+            client = client_of(request)
+            self._pace(request, client, listener_of(request))
             if is_open:
                 return None
             # the right token is never refused: guessing is hopeless at any rate (256 bits), and

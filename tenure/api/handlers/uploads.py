@@ -11,6 +11,7 @@ from aiohttp import web
 
 from tenure.api.requests.body import require_plain
 from tenure.api.requests.call import Call
+from tenure.api.requests.fairness import settle
 from tenure.api.requests.pages import Listing, page
 from tenure.api.schemas.uploads import (
     ChunkQuery,
@@ -19,7 +20,7 @@ from tenure.api.schemas.uploads import (
     foreseen_spec,
     upload_files,
 )
-from tenure.api.server.guard import guard_of, identity_of
+from tenure.api.server.guard import client_of, identity_of
 from tenure.api.server.problems import refused
 from tenure.api.views.render import render
 from tenure.api.views.uploads import OpenUploadView, chunk_view, upload_view
@@ -36,8 +37,7 @@ PATIENCE = 10
 
 def owner_of(call: Call) -> str:
     """Return whose an upload is: a user of the unix socket, or an address over TCP."""
-    guard = guard_of(call.request)
-    return guard.peer if guard is not None else "unknown"
+    return client_of(call.request)
 
 
 def asker_of(call: Call) -> str | None:
@@ -91,6 +91,7 @@ async def chunk(call: Call) -> web.Response:
     require_plain(call.request)
     digest = digest_of(call.request.headers.get("Content-Digest", ""))
     pieces, number = _pieces(call), int(text)
+    settle()  # what follows waits for its client
     key, owner = call.part("id"), owner_of(call)
     try:
         async with asyncio.timeout(call.options.body_s * PATIENCE):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tenure.api.requests.call import Call
-from tenure.api.server.guard import guard_of
+from tenure.api.requests.fairness import settle
+from tenure.api.server.guard import client_of
 from tenure.api.server.problems import refused
 from tenure.model.roles import Caller
 from tenure.model.units import US
@@ -44,9 +45,7 @@ async def open_stream(call: Call) -> AsyncIterator[None]:
     if len(tasks) >= call.options.max_streams:
         detail = f"{len(tasks)} streams are open, the limit; close one and try again"
         raise refused(429, "too_many_streams", detail)
-    guard = guard_of(call.request)
-    client = guard.peer if guard is not None else "unknown"
-    opener = Opened(call.caller, client)
+    opener = Opened(call.caller, client_of(call.request))
     own = sum(opened.is_as(opener) for opened in tasks.values())
     most = max(1, call.options.max_streams // CLIENT_SHARE)
     if own >= most:
@@ -56,6 +55,7 @@ async def open_stream(call: Call) -> AsyncIterator[None]:
     if task is None:
         raise RuntimeError("a stream needs a task")
     tasks[task] = opener
+    settle()
     limit = asyncio.timeout(_left_s(call))
     try:
         async with limit:

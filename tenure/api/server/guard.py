@@ -153,6 +153,18 @@ def guard_of(request: web.Request) -> Guard | None:
     return protocol if isinstance(protocol, Guard) else None
 
 
+def client_of(request: web.Request) -> str:
+    """Return who is at the other end of a request's connection, as ``peer_of`` tells it."""
+    guard = guard_of(request)
+    return "unknown" if guard is None else guard.peer
+
+
+def listener_of(request: web.Request) -> str:
+    """Return the address of the listener that a request came to."""
+    guard = guard_of(request)
+    return "unknown" if guard is None else guard.listener
+
+
 def peer_of(sock: socket.socket | None) -> str:
     """Return who is at the other end: a user id, an IPv4 address, or an IPv6 network of 64 bits.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tenure.api.requests.backend import CycleState, Health, Steps
-from tenure.api.requests.fairness import charge
+from tenure.api.requests.fairness import charger
 from tenure.api.server.problems import HttpProblem
 from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
 from tenure.api.views.nodes import TierView
@@ -122,7 +122,7 @@ class DaemonBackend:
             command = await self._at_home(command)
         reply = self._body.interpreter.expect(command.request)
         try:
-            with self._body.loop.timed(command.request, charge):
+            with self._body.loop.metered(command.request, charger()):
                 self._body.loop.put(lambda at_us: replace(command, at_us=at_us))
                 value = await self._body.loop.answered(reply)
         finally:

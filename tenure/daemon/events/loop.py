@@ -80,7 +80,7 @@ class CoreLoop:
         self._clock = clock
         self._carry_out = carry_out
         self._inbox: asyncio.Queue[EventMaker] = asyncio.Queue()
-        self._took_s: dict[str, float] = {}
+        self._meters: dict[str, Callable[[float], None]] = {}
         self._committed = asyncio.Condition()
         self._failing = asyncio.Event()
         # its own: in the loop's it would stand behind everybody else who waits for a disk
@@ -137,7 +137,7 @@ class CoreLoop:
         """Handle the events of one transaction, and let its effects out once it is stored."""
         before_s = self.stats.handle_s
         await self._handle(events)
-        self._note_took(events, self.stats.handle_s - before_s)
+        self._tell_took(events, self.stats.handle_s - before_s)
         effects, changes = self.state.take_effects(), self.state.take_changes()
         self.stats.events += len(events)
         self.stats.batches += 1
@@ -148,23 +148,22 @@ class CoreLoop:
             async with self._committed:
                 self._committed.notify_all()
 
-    def _note_took(self, events: Sequence[Event], took_s: float) -> None:
-        asked = [event.request for event in events if isinstance(event, Command)]
-        for request in asked:
-            if request in self._took_s:
-                self._took_s[request] = took_s / len(asked)
-
     @contextmanager
-    def timed(self, request: str, tell: Callable[[float], None]) -> Iterator[None]:
-        """Tell afterwards how long the core took over a request, seconds of the loop.
+    def metered(self, request: str, tell: Callable[[float], None]) -> Iterator[None]:
+        """Tell how long the core took over a command, seconds of the loop, as soon as it did.
 
-        Of a transaction with several commands each counts for an equal part.
+        Of a transaction each event counts for an equal part.
         """
-        self._took_s[request] = 0.0
+        self._meters[request] = tell
         try:
             yield
         finally:
-            tell(self._took_s.pop(request, 0.0))
+            self._meters.pop(request, None)
+
+    def _tell_took(self, events: Sequence[Event], took_s: float) -> None:
+        for event in events if self._meters else ():
+            if isinstance(event, Command) and event.request in self._meters:
+                self._meters[event.request](took_s / len(events))
 
     def _timed(self, makers: Sequence[EventMaker]) -> list[Event]:
         """Return the events of a batch with their time, and a step of the clock before them."""

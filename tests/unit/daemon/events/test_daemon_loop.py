@@ -18,7 +18,7 @@ from tenure.daemon.events.loop import CoreLoop
 from tenure.locality.localizer import Tiers
 from tenure.model.effects import Abort, Effect, PlanBatches, StartContainer
 from tenure.model.errors import Unavailable
-from tenure.model.events import Configured, Event
+from tenure.model.events import Configured, Event, PowerNode, Tick
 from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Outcome
 from tenure.model.planning import PlanQuestion
@@ -73,6 +73,25 @@ async def test_others_are_heard_amid_one_transaction(
         assert book.commits == []  # it is one transaction, whoever looked meanwhile
         assert len(state.take_changes().records["nodes"]) == EVENTS
         assert loop.stats.handle_s > 0
+    finally:
+        loop.close()
+
+
+async def test_what_the_core_took_is_told_to_who_asked_for_it() -> None:
+    state = FleetState(Params(), Policies, localizer=Tiers(), fleet="f")
+    loop = CoreLoop(state, Book(), Clock(), lambda effects: None)
+    asked, other = list[float](), list[float]()
+    try:
+        await loop.start()
+        order = PowerNode(at_us=7, request="r1", node="n", to="off")
+        with loop.metered("r1", asked.append), loop.metered("r2", other.append):
+            before_s = loop.stats.handle_s
+            await loop._enact([Tick(at_us=7), order, Tick(at_us=7), Tick(at_us=7)])
+        took_s = loop.stats.handle_s - before_s
+        assert asked == [pytest.approx(took_s / 4)]
+        assert not other
+        await loop._enact([order])
+        assert len(asked) == 1, "nobody waits for it any more"
     finally:
         loop.close()
 
