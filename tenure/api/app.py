@@ -217,7 +217,8 @@ def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
             raise refused(417, "unknown_expectation", "must be 100-continue", field="Expect")
         query = checked_query(endpoint.query, _single(request)) if request.query_string else blank()
         document, body = await _taken(request, endpoint, options)
-        if (header := request.headers.get("Authorization")) is not None:
+        header = request.headers.get("Authorization")
+        if header is not None and request[CALLER] is not None:
             # it may have been revoked while the request waited, or its body was sent
             options.access.of_token(bearer(header))
         call = Call(request, backend, options, request[REQUEST_ID], document, body, query)

@@ -42,6 +42,7 @@ from tenure.daemon.effects.cuts import Cuts
 from tenure.daemon.effects.hands import Hands, Ports
 from tenure.daemon.effects.keptlogs import KeptLogs
 from tenure.daemon.effects.rhythm import Rhythm, RhythmPorts, python_argv
+from tenure.daemon.ending import end
 from tenure.daemon.events.clock import Clock
 from tenure.daemon.events.garbage import spare_records, undisturbed
 from tenure.daemon.events.held import HeldTimes
@@ -449,9 +450,7 @@ class Daemon:
             await self._finish_moves()
         await self.rhythm.close()
         await self.interpreter.close(EFFECTS_S)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(self._tasks)
         await self.hands.close()
         await self.stats.close()
         await self.uses.close()

@@ -13,6 +13,8 @@ import socket
 import time
 from collections.abc import MutableMapping
 
+from tenure.daemon.ending import end
+
 log = logging.getLogger(__name__)
 
 
@@ -55,8 +57,7 @@ class Notifier:
     async def end(self) -> None:
         """Stop to feed the watchdog."""
         if self._feeding is not None:
-            self._feeding.cancel()
-            await asyncio.gather(self._feeding, return_exceptions=True)
+            await end([self._feeding])
             self._feeding = None
 
     def _say(self, *words: str) -> None:

@@ -406,7 +406,8 @@ def test_the_services_of_compose_work_together(
     until(lambda: "memory_working_set" in samples(), "samples in InfluxDB")
     compose("stop", "--timeout", "45")
     ended = engine.containers.get("tenure_tenured_1").attrs["State"]
-    assert (ended["Status"], ended["ExitCode"]) == ("exited", 0)
+    told = compose("logs", "--no-color", "--timestamps", "tenured")
+    assert (ended["Status"], ended["ExitCode"]) == ("exited", 0), told
 
 
 @pytest.mark.usefixtures("clean", "neighbours")

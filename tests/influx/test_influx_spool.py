@@ -1,5 +1,6 @@
 """The spool on a real file: order, bounds, kill -9, a full disk, a damaged file."""
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -11,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from tenure.profiling.io.influx import spool as spool_module
+from tenure.profiling.io.influx.drain import Drain
+from tenure.profiling.io.influx.params import InfluxParams
+from tenure.profiling.io.influx.server import InfluxServer
 from tenure.profiling.io.influx.spool import Spool, SpoolBounds
 from tenure.profiling.io.sqlite.database import Database, Schema
 from tenure.profiling.io.store import StatsUnavailable
 from testbed import bounded, tied
+from tests.influx.lab import START_US, row, until
 
 SCHEMA = Schema({1: spool_module.TABLES}, pragmas=("auto_vacuum = FULL",))
 BOUNDS = SpoolBounds(max_bytes=20_000, max_age_us=1_000)
@@ -39,6 +44,18 @@ async def numbers(spool: Spool, now_us: int = 0) -> list[int]:
         found.append(int(record.body.split()[0]))
         await spool.remove(record)
     return found
+
+
+async def test_a_writer_that_is_cancelled_as_its_samples_are_sent_ends(database: Database) -> None:
+    params = InfluxParams("http://127.0.0.1:9")
+    drain = Drain(await Spool.open(database, BOUNDS), InfluxServer(params), params)
+    writing = asyncio.create_task(drain.put([row(START_US)]))
+    await until(lambda: drain.health.spooled_samples)
+    await until(lambda: drain._waiters)
+    await drain.close()  # nobody is left waiting
+    writing.cancel()
+    await asyncio.wait((writing,))
+    assert writing.cancelled()
 
 
 async def test_records_come_out_in_order_after_a_restart(tmp_path: Path) -> None:

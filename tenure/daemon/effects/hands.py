@@ -19,6 +19,7 @@ from tenure.daemon.children.solver import Solver
 from tenure.daemon.effects.agents import Agents
 from tenure.daemon.effects.lending import Lending
 from tenure.daemon.effects.sources import Sources
+from tenure.daemon.ending import end
 from tenure.daemon.events.loop import EventMaker
 from tenure.engines.containers.logs import SaveLog
 from tenure.engines.engine import Engine
@@ -383,8 +384,7 @@ def _spawn(argv: Sequence[str], log_file: Path) -> Tethered:
 
 
 async def _let_go(limb: Limb) -> None:
-    limb.task.cancel()
-    await asyncio.gather(limb.task, return_exceptions=True)
+    await end([limb.task])
     await limb.engine.close()
 
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from tenure.daemon.ending import end
 from tenure.daemon.events.loop import EventMaker
 from tenure.model.effects import (
     Abort,
@@ -264,6 +265,4 @@ class Interpreter:
         if deeds:
             await asyncio.wait(deeds, timeout=grace_s)
         await asyncio.sleep(0)  # what has not begun cannot be cancelled without a warning
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end(list(self._tasks))

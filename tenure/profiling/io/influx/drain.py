@@ -7,7 +7,6 @@ between the two: a record leaves the spool after the server has kept it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -111,8 +110,7 @@ class Drain:
             done = asyncio.get_running_loop().create_future()
             self._waiters.append((last, done))
             self._wake.set()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(done, SETTLE_S)
+            await asyncio.wait((done,), timeout=SETTLE_S)  # wait_for loses cancellations
 
     async def expire(self) -> None:
         """Drop what is too old, also while nothing is written."""
