@@ -190,7 +190,7 @@ BATCHES = (
 DATASETS = (
     # 404: of an upload that is not there
     _submit("/v1/datasets", datasets.put, DatasetDetail, DatasetRequest, 404),
-    _get("/v1/datasets", datasets.listing, page_of(DatasetView), q.PageQuery),
+    _get("/v1/datasets", datasets.listing, page_of(DatasetView), q.OwnedQuery),
     _find("/v1/datasets/{id}", datasets.inspect, DatasetDetail),
     _find("/v1/datasets/{id}/files", datasets.files, page_of(DatasetFileView), FilesQuery),
     _find("/v1/datasets/{id}/blocks", datasets.blocks, page_of(BlockView), q.PageQuery),

@@ -24,7 +24,16 @@ from tenure.cli import (
     tokens,
     top,
 )
-from tenure.cli.verb import CaOption, Flags, HostOption, JsonFlag, QuietFlag, TokenOption, verb
+from tenure.cli.verb import (
+    CaOption,
+    Flags,
+    HostOption,
+    JsonFlag,
+    NamespaceOption,
+    QuietFlag,
+    TokenOption,
+    verb,
+)
 
 app = typer.Typer(
     name="tenure",
@@ -46,9 +55,10 @@ def root(  # noqa: PLR0913 - the common options, one by one, are what typer read
     host: HostOption = "",
     token_file: TokenOption = "",
     ca: CaOption = "",
+    namespace: NamespaceOption = "",
 ) -> None:
     """Take the common options before the verb as well as after it."""
-    ctx.obj = Flags(is_json, is_quiet, host, token_file, ca)
+    ctx.obj = Flags(is_json, is_quiet, host, token_file, ca, namespace)
 
 
 app.add_typer(nodes.app, name="node")

@@ -22,7 +22,7 @@ Name = Annotated[str, typer.Argument(help="Whose it is, or what for.", metavar="
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"([0-9]{1,9})([smhd])")
 COLUMNS = columns(
-    "name role state",
+    "name role namespace state",
     ("MADE", "made_at", ago),
     ("BY", lambda t: "the daemon" if t["is_builtin"] else t["made_by"]),
     ("EXPIRES", lambda t: ago(t["expires_at"]) if t["expires_at"] else "never"),
@@ -49,7 +49,8 @@ def make(
     """Make a token and print it, once: it is not kept.
 
     Who has it asks with --token-file FILE, or TENURE_TOKEN. Roles: metrics < read < submit <
-    operate < admin, and worker for the workers of cycles.
+    operate < admin, and worker for the workers of cycles. With --namespace what it submits is of
+    that namespace, and below operate it changes nothing else.
     """
     expires_s = span_s(expires, "--expires") if expires else None
     made = session.client.make_token(name, role.value, expires_s=expires_s)

@@ -51,6 +51,13 @@ CaOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+NamespaceOption = Annotated[
+    str,
+    typer.Option(
+        help="Whose it is that is submitted, or listed alone (else TENURE_NAMESPACE).",
+        rich_help_panel=PANEL,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class Flags:
     host: str = ""
     token_file: str = ""
     ca: str = ""
+    namespace: str = ""
 
     def merged(self, other: Flags) -> Flags:
         """Return these flags with what ``other`` states on top."""
@@ -71,6 +79,7 @@ class Flags:
             other.host or self.host,
             other.token_file or self.token_file,
             other.ca or self.ca,
+            other.namespace or self.namespace,
         )
 
 
@@ -95,7 +104,8 @@ class Session:
             ca_file=self.flags.ca,
             make_context=client_context,
         )
-        return Client(target, patience_s=patience_s)
+        namespace = self.flags.namespace or os.environ.get("TENURE_NAMESPACE", "")
+        return Client(target, patience_s=patience_s, namespace=namespace)
 
     def each(
         self,
@@ -134,6 +144,7 @@ _COMMON = {
     "host": (HostOption, ""),
     "token_file": (TokenOption, ""),
     "ca": (CaOption, ""),
+    "namespace": (NamespaceOption, ""),
 }
 
 

@@ -72,9 +72,16 @@ class Calls:
     """How a daemon is called."""
 
     def __init__(
-        self, target: Target, *, timeout_s: float = TIMEOUT_S, patience_s: float = 0.0
+        self,
+        target: Target,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        patience_s: float = 0.0,
+        namespace: str = "",
     ) -> None:
+        """``namespace`` is where it submits, and what it lists alone; "": the caller's, and all."""
         self.target = target
+        self._namespace = namespace
         self._timeout_s = timeout_s
         self._patience_s = patience_s
 
@@ -112,6 +119,8 @@ class Calls:
         is_again: bool = False,
     ) -> Json:
         data, more = None, dict(headers or {})
+        if self._namespace and method != "GET":
+            more["Tenure-Namespace"] = self._namespace
         if body is not None:
             data = json.dumps(body, default=str).encode()
             more["Content-Type"] = "application/json"

@@ -117,7 +117,7 @@ class Client(Calls):
 
     def jobs(self, *, state: str = "", app: str = "") -> list[Json]:
         """Return the jobs in the order of arrival; ``state`` may name several, by commas."""
-        return self._all("/v1/jobs", {"state": state, "app": app})
+        return self._all("/v1/jobs", {"state": state, "app": app, "namespace": self._namespace})
 
     def job(self, ref: str) -> Json:
         """Return one job with its executors."""
@@ -159,7 +159,7 @@ class Client(Calls):
 
     def batches(self, *, state: str = "") -> list[Json]:
         """Return the batches in the order of arrival; ``state`` may name several, by commas."""
-        return self._all("/v1/batches", {"state": state})
+        return self._all("/v1/batches", {"state": state, "namespace": self._namespace})
 
     def batch(self, ref: str) -> Json:
         """Return one batch with its stages."""
@@ -201,7 +201,7 @@ class Client(Calls):
 
     def datasets(self) -> list[Json]:
         """Return the datasets in the order of arrival."""
-        return self._all("/v1/datasets", {})
+        return self._all("/v1/datasets", {"namespace": self._namespace})
 
     def dataset(self, ref: str) -> Json:
         """Return one dataset with where it lies."""
@@ -282,7 +282,7 @@ class Client(Calls):
     ) -> list[Json]:
         """Return the containers, oldest first; removed ones only where ``state`` names them."""
         query = {"state": state, "app": app, "generation": generation, "node": node}
-        return self._all("/v1/containers", query)
+        return self._all("/v1/containers", {**query, "namespace": self._namespace})
 
     def container(self, ref: str) -> Json:
         """Return one container with its body, profile and moves."""
@@ -419,7 +419,9 @@ class Client(Calls):
 
     def make_token(self, name: str, role: str, *, expires_s: float | None = None) -> Json:
         """Make a token that expires (None: never); its text is in this answer alone."""
-        body = {"name": name, "role": role, "expires_s": expires_s}
+        body: Json = {"name": name, "role": role, "expires_s": expires_s}
+        if self._namespace:
+            body["namespace"] = self._namespace
         return self._call("POST", "/v1/tokens", body)
 
     def revoke_token(self, name: str) -> Json:

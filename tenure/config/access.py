@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Strict
 
-from tenure.config.fields import Days, Flag, RoleKind, Word
-from tenure.config.section import Section, filled, part, stated
+from tenure.config.fields import Days, Flag, Namespace, RoleKind, Word
+from tenure.config.section import Found, Section, filled, part, stated
 from tenure.model.accesspolicy import AccessPolicy
-from tenure.model.roles import Role
+from tenure.model.roles import NAMESPACE, Grant, Role
 
-Namespace = Literal["pid", "net", "ipc", "uts", "userns", "cgroupns"]
+HostNamespace = Literal["pid", "net", "ipc", "uts", "userns", "cgroupns"]
 
 
 class ApiSection(Section):
@@ -21,11 +22,38 @@ class ApiSection(Section):
         "counts. Root and the daemon's user are `admin`. With one group the socket belongs to it; "
         "with several anybody may connect, and who is in none of them needs a token.",
     )
+    socket_namespaces: dict[Word, Namespace] = stated(
+        {},
+        "Namespaces of the users of the unix socket, by the groups in `socket_roles`; of others "
+        "`default`.",
+    )
     audit_keep_us: Days = stated(
         90,
         "How long changes and refusals are kept in the audit; at most two million of them.",
         key="audit_keep_days",
     )
+
+    @property
+    def grants(self) -> dict[str, Grant]:
+        """What each group gives its users."""
+        return grants_of(self.socket_roles, self.socket_namespaces)
+
+    def faults(self) -> Found:
+        """Find namespaces of groups without a role."""
+        yield from strayed(self.socket_roles, self.socket_namespaces, "socket")
+
+
+def grants_of(roles: Mapping[str, Role], namespaces: Mapping[str, str]) -> dict[str, Grant]:
+    """Return what each name gives its bearer."""
+    return {name: Grant(role, namespaces.get(name, NAMESPACE)) for name, role in roles.items()}
+
+
+def strayed(roles: Mapping[str, Role], namespaces: Mapping[str, str], prefix: str) -> Found:
+    """Find names that have a namespace and no role."""
+    prefix = f"{prefix}_" if prefix else ""
+    for name in namespaces:
+        if name not in roles:
+            yield (f"{prefix}namespaces", name), f"has no role in {prefix}roles"
 
 
 def _bind(text: str) -> str:
@@ -54,7 +82,7 @@ class PolicySection(Section):
         False, "Mounting an engine's socket, or what holds one: root on that node."
     )
     privileged: Flag = stated(False, "Privileged containers: root on that node.")
-    host_namespaces: tuple[Namespace, ...] = stated(
+    host_namespaces: tuple[HostNamespace, ...] = stated(
         (),
         "The node's own namespaces. `net` is what Spark jobs need: all that listens on the node's "
         "loopback; `pid`: its processes; `userns`: its user ids.",

@@ -138,6 +138,7 @@ Name = Annotated[
 CycleName = Annotated[
     str, Strict(), StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\z"), _named("name")
 ]
+Namespace = CycleName
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000_000)]
 Positive = Annotated[int, Strict(), Field(ge=1, le=1_000_000_000)]
 Number = Annotated[float, Strict(), Field(ge=0, le=1e12, allow_inf_nan=False)]

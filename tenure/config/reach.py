@@ -12,13 +12,23 @@ from ssl import SSLContext
 from typing import Literal
 from urllib.parse import urlsplit
 
+from tenure.config.access import grants_of, strayed
 from tenure.config.certificates import client_context
-from tenure.config.fields import AgentUrl, FilePath, HostName, RoleKind, TlsFile, Word
+from tenure.config.fields import (
+    AgentUrl,
+    FilePath,
+    HostName,
+    Namespace,
+    RoleKind,
+    TlsFile,
+    Word,
+)
 from tenure.config.section import Found, Section, stated
 from tenure.config.yamlfile import Loc
 from tenure.model.access import SshOptions, TlsFiles, check_ssh_path
 from tenure.model.errors import InvalidInput
 from tenure.model.node import AgentSpec
+from tenure.model.roles import Grant
 
 SSH_FOLDER = "ssh"
 
@@ -73,11 +83,23 @@ class TlsSection(Section):
         "Roles of clients by the common name in their certificate; needs `client_ca`. A token "
         "counts instead where one is sent.",
     )
+    namespaces: dict[Word, Namespace] = stated(
+        {}, "Namespaces of clients by the names in `roles`; of others `default`."
+    )
     names: tuple[HostName, ...] = stated(
         (),
         "Names and addresses by which clients reach the daemon, beside loopback and the addresses "
         "in `listen`: other Host headers are refused.",
     )
+
+    @property
+    def grants(self) -> dict[str, Grant]:
+        """What each name of a certificate gives its bearer."""
+        return grants_of(self.roles, self.namespaces)
+
+    def faults(self) -> Found:
+        """Find namespaces of names without a role."""
+        yield from strayed(self.roles, self.namespaces, "")
 
     @property
     def files(self) -> TlsFiles | None:

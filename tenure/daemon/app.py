@@ -246,7 +246,7 @@ class Daemon:
         settings = self._settings
         options = Options(
             parse_constraint=parse_constraint,
-            access=Access(self.tokens, settings.tls.roles, settings.api.socket_roles),
+            access=Access(self.tokens, settings.tls.grants, settings.api.grants),
             audit=self.audit,
             permits=settings.policy.permits,
             hosts=settings.host_names,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from tenure.model.planning import Schedule
 from tenure.model.reading import DatasetInput, Reading
 from tenure.model.resources import Resources
+from tenure.model.roles import UNOWNED, Owner
 
 
 class BatchState(StrEnum):
@@ -242,6 +243,7 @@ class Batch:
     resent: int = 0
     remote: int = 0
     version: int = 0
+    owner: Owner = UNOWNED
 
     @property
     def is_over(self) -> bool:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from tenure.model.resources import Resources
+from tenure.model.roles import UNOWNED, Owner
 
 
 class ContainerState(StrEnum):
@@ -142,6 +143,7 @@ class Service:
     is_at_home: bool = False
     is_disarmed: bool = False
     version: int = 0
+    owner: Owner = UNOWNED
 
     @property
     def key(self) -> str:

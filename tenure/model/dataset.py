@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tenure.model.roles import UNOWNED, Owner
 from tenure.model.tier import TierKind
 
 
@@ -115,6 +116,7 @@ class Dataset:
     is_pinned: bool = False
     reason: str = ""
     version: int = 0
+    owner: Owner = UNOWNED
 
     @property
     def is_going(self) -> bool:

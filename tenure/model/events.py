@@ -18,6 +18,7 @@ from tenure.model.ourtime import Anchor
 from tenure.model.outcome import Outcome
 from tenure.model.plan import CycleSpec, Plan
 from tenure.model.resources import Resources
+from tenure.model.roles import UNOWNED, Owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +163,7 @@ class Command(Event):
     another fingerprint is a conflict. ``expect_version`` makes the command conditional: it is
     refused unless the record that it changes has this version (None: whatever its version).
     ``record`` names that record: the kind, and the field of the command that holds its key; empty
-    for commands that change none that exists.
+    for commands that change none that exists. ``owner`` is whose that which it makes will be.
     """
 
     record: ClassVar[tuple[str, str]] = ("", "")
@@ -171,6 +172,7 @@ class Command(Event):
     idempotency_key: str = ""
     fingerprint: str = ""
     expect_version: int | None = None
+    owner: Owner = UNOWNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

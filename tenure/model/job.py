@@ -6,6 +6,7 @@ from enum import StrEnum
 from tenure.model.estimate import NO_ESTIMATE, Estimate
 from tenure.model.reading import DatasetInput, Reading
 from tenure.model.resources import Resources
+from tenure.model.roles import UNOWNED, Owner
 
 
 class JobState(StrEnum):
@@ -177,6 +178,7 @@ class Job:
     avoid: tuple[str, ...] = ()
     decision: str = ""
     version: int = 0
+    owner: Owner = UNOWNED
 
     @property
     def is_over(self) -> bool:

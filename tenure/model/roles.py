@@ -1,7 +1,10 @@
-"""Who may do what: roles, what each route needs, and who a request is from.
+"""Who may do what: roles, what each route needs, who a request is from, and whose things are.
 
 Roles are a ladder: metrics < read < submit < operate < admin, each with all that the ones before
 may do. A worker stands beside it: it may do what the cycles' workers do, and nothing else.
+
+What is submitted is of a namespace, its submitter's. Others may see it; below ``operate`` they may
+not change it.
 """
 
 from __future__ import annotations
@@ -39,6 +42,30 @@ def has_power_of(held: Role, needed: Role) -> bool:
     return height(held) >= height(needed)
 
 
+#: Of callers and of what is submitted where nobody says another.
+NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose something is: the namespace that it is of, and who submitted it ("": not known)."""
+
+    namespace: str = NAMESPACE
+    submitter: str = ""
+
+
+#: Of what came before there were namespaces, and of what the daemon makes by itself.
+UNOWNED = Owner()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a name of a certificate or a group gives its bearer."""
+
+    role: Role
+    namespace: str = NAMESPACE
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Whom a request is from: a token, a client certificate or a user of the unix socket.
@@ -51,11 +78,16 @@ class Caller:
     name: str
     role: Role
     expires_us: int | None = None
+    namespace: str = NAMESPACE
 
     @property
     def key(self) -> str:
         """What tells it from all others: kind and name."""
         return f"{self.kind} {self.name}"
+
+    def may_act_in(self, namespace: str) -> bool:
+        """Whether it may submit and change what is of this namespace."""
+        return namespace == self.namespace or has_power_of(self.role, Role.OPERATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +106,7 @@ class TokenRecord:
     expires_us: int | None = None
     revoked_us: int | None = None
     is_builtin: bool = False
+    namespace: str = NAMESPACE
 
     def state(self, now_us: int) -> str:
         """Return active, expired or revoked."""

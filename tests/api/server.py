@@ -20,7 +20,7 @@ from tenure.api.server.acceptor import Terms
 from tenure.api.server.listeners import Listeners, serve
 from tenure.daemon.access.access import Access
 from tenure.daemon.access.tokens import ROOT, Tokens
-from tenure.model.roles import Role
+from tenure.model.roles import Grant, Role
 from tenure.model.units import HOUR_US
 from tenure.placement.constraints import parse
 from tenure.store.audit import Audit
@@ -43,7 +43,8 @@ def access_of(token: str | None, **roles: Mapping[str, Role]) -> Access:
 
     ``roles`` are those of ``certificates`` and ``groups``.
     """
-    return Access(tokens_of(token), **roles)
+    given = {of: {name: Grant(role) for name, role in one.items()} for of, one in roles.items()}
+    return Access(tokens_of(token), **given)
 
 
 def tokens_of(token: str | None) -> Tokens:

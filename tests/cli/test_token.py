@@ -41,12 +41,32 @@ def test_a_teammate_gets_read_only_access_in_two_commands(
 def test_token_ls(tenure: Tenure) -> None:
     tenure("token", "make", "ci", "--role", "submit")
     shown = tenure("token", "ls")
-    assert shown.lines[0].split() == ["NAME", "ROLE", "STATE", "MADE", "BY", "EXPIRES"]
+    assert shown.lines[0].split() == ["NAME", "ROLE", "NAMESPACE", "STATE", "MADE", "BY", "EXPIRES"]
     (row,) = [line for line in shown.lines if line.startswith("ci")]
-    assert row.split()[1:3] == ["submit", "active"]
+    assert row.split()[1:4] == ["submit", "default", "active"]
     assert row.endswith("never")
     assert tenure("token", "ls", "-q").lines == ["ci", "root-token"]
     assert "token" not in tenure("token", "ls", "--json").json[0]
+
+
+def test_who_has_a_namespace_submits_into_it_and_changes_nothing_else(
+    tenure: Tenure, server: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "ann.token"
+    made = tenure("token", "make", "ann", "--role", "submit", "--namespace", "team-a")
+    file.write_text(made.out)
+    ann = ("--token-file", str(file))
+    tenure("job", "run", "-", stdin=json.dumps(JOB))
+    tenure("job", "run", "-", *ann, stdin=json.dumps({**JOB, "name": "hers"}))
+    listed = ("job", "ps", "--json")
+    names = {one["name"]: one["namespace"] for one in tenure(*listed).json}
+    assert names == {JOB["name"]: "default", "hers": "team-a"}
+    assert [one["name"] for one in tenure(*listed, "--namespace", "team-a").json] == ["hers"]
+    assert len(tenure(*listed, TENURE_NAMESPACE="default").json) == 1
+    refused = tenure("job", "cancel", JOB["name"], *ann)
+    assert refused.code == 1
+    assert "may not change what is of the namespace default; yours is team-a" in refused.err
+    assert tenure("job", "cancel", "hers", *ann).code == 0
 
 
 def test_token_make_as_json(tenure: Tenure) -> None:

@@ -1,8 +1,8 @@
 """What readers are not shown: values that submitters may have meant as secrets.
 
-Roles below ``submit`` see the names of environment variables and not their values, also of those
-that are properties of Spark; likewise properties that Spark itself hides, and the options of
-drivers of logs, volumes and networks.
+Roles below ``submit``, and submitters of other namespaces, see the names of environment variables
+and not their values, also of those that are properties of Spark; likewise properties that Spark
+itself hides, and the options of drivers of logs, volumes and networks.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ _OPTIONS = ("config", "options", "driveropts")
 V = TypeVar("V", bound=Mapping[str, object])
 
 
-def sees_secrets(call: Call) -> bool:
-    """Whether who asks may see what submitters wrote."""
-    return has_power_of(call.caller.role, Role.SUBMIT)
+def _sees_secrets(call: Call, view: Mapping[str, object]) -> bool:
+    """Whether who asks may see what the submitter wrote: its own namespace's, or an operator."""
+    caller = call.caller
+    is_own = caller.may_act_in(str(view["namespace"]))
+    return is_own and has_power_of(caller.role, Role.SUBMIT)
 
 
 def job_for(call: Call, view: V) -> V:
     """Return a job's view as who asks may see it."""
-    if sees_secrets(call):
+    if _sees_secrets(call, view):
         return view
     shown: Json = {**view}
     shown["env"] = _names(shown["env"])
@@ -50,7 +52,7 @@ def _is_secret(key: str, value: str) -> bool:
 
 def container_for(call: Call, view: V) -> V:
     """Return a container's view as who asks may see it."""
-    if sees_secrets(call):
+    if _sees_secrets(call, view):
         return view
     shown: Json = {**view}
     shown["body"] = _hidden_body(shown["body"])

@@ -137,7 +137,8 @@ async def listing(call: Call) -> web.StreamResponse:
         return batch_view(batch, tasks_of(tables, batch))
 
     def where(batch: Batch) -> bool:
-        return not states or batch.state.value in states
+        is_of = query.namespace in (None, batch.owner.namespace)
+        return is_of and (not states or batch.state.value in states)
 
     found = Listing(lambda batch: (batch.seq, batch.id), show, where)
     return await page(call, tables.batches.values(), found)
@@ -174,7 +175,7 @@ async def explain(call: Call) -> web.Response:
 async def cancel(call: Call) -> web.Response:
     """Cancel a batch; its tasks are stopped."""
     batch = lookup.batch(call.backend.tables, call.part("id"))
-    batch = await call.ask(CancelBatch(batch=batch.id, **call.command(changes=batch.version)))
+    batch = await call.ask(CancelBatch(batch=batch.id, **call.command(changes=batch)))
     return _shown(call, batch)
 
 

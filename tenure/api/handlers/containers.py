@@ -74,6 +74,7 @@ async def listing(call: Call) -> web.StreamResponse:
             and query.app in (None, service.app)
             and query.generation in (None, service.generation)
             and query.node in (None, service.node)
+            and query.namespace in (None, service.owner.namespace)
         )
 
     def shown(service: Service) -> ContainerView:
@@ -90,7 +91,7 @@ async def inspect(call: Call) -> web.Response:
 
 async def _change(call: Call, verb: str, grace_s: int | None = None) -> web.Response:
     service = lookup.container(call.backend.tables, call.part("id"))
-    common = call.command(changes=service.version)
+    common = call.command(changes=service)
     command = ChangeService(container=service.id, verb=verb, grace_s=grace_s, **common)
     return _shown(call, await call.ask(command))
 

@@ -21,6 +21,7 @@ from tenure.api.schemas.datasets import (
     linked_spec,
     require_one_way,
 )
+from tenure.api.schemas.queries import OwnedQuery
 from tenure.api.server.problems import refused
 from tenure.api.views.datasets import (
     BlockView,
@@ -78,10 +79,15 @@ async def _spec(call: Call, body: DatasetRequest) -> tuple[DatasetSpec, Layout |
 async def listing(call: Call) -> web.StreamResponse:
     """List the datasets in the order of their arrival."""
 
+    namespace = call.query_as(OwnedQuery).namespace
+
     def show(dataset: Dataset) -> DatasetView:
         return dataset_view(dataset, call.backend.shelved(dataset))
 
-    found = Listing(lambda dataset: (dataset.seq, dataset.id), show)
+    def where(dataset: Dataset) -> bool:
+        return namespace in (None, dataset.owner.namespace)
+
+    found = Listing(lambda dataset: (dataset.seq, dataset.id), show, where)
     return await page(call, call.backend.tables.datasets.values(), found)
 
 
@@ -145,7 +151,7 @@ async def content(call: Call) -> web.StreamResponse:
 
 async def _change(call: Call, verb: str) -> web.Response:
     dataset = lookup.dataset(call.backend.tables, call.part("id"))
-    words = call.command(changes=dataset.version)
+    words = call.command(changes=dataset)
     return await _shown(call, await call.ask(ChangeDataset(dataset=dataset.id, verb=verb, **words)))
 
 

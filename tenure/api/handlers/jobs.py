@@ -93,7 +93,11 @@ async def listing(call: Call) -> web.StreamResponse:
     states = chosen_states(query.state, [state.value for state in JobState])
 
     def where(job: Job) -> bool:
-        return (not states or job.state.value in states) and query.app in (None, job.spec.app)
+        return (
+            (not states or job.state.value in states)
+            and query.app in (None, job.spec.app)
+            and query.namespace in (None, job.owner.namespace)
+        )
 
     def shown(job: Job) -> JobView:
         return job_for(call, render(JobView, job))
@@ -137,7 +141,7 @@ async def explain_executor(call: Call) -> web.Response:
 async def cancel(call: Call) -> web.Response:
     """Cancel a job; its executors are stopped."""
     job = lookup.job(call.backend.tables, call.part("id"))
-    job = await call.ask(CancelJob(job=job.id, **call.command(changes=job.version)))
+    job = await call.ask(CancelJob(job=job.id, **call.command(changes=job)))
     return _shown(call, job)
 
 

@@ -104,7 +104,7 @@ async def change(call: Call) -> web.Response:
         to=body.scheduling or "",
         is_in_maintenance=body.maintenance,
         reason=body.reason,
-        **call.command(changes=node.version),
+        **call.command(changes=node),
     )
     return await _ask(call, command)
 
@@ -119,7 +119,7 @@ async def drain(call: Call) -> web.Response:
         is_dry=body.dry_run,
         reason=body.reason,
         timeout_us=timeout_us,
-        **call.command(changes=node.version),
+        **call.command(changes=node),
     )
     answer: DrainPlan | Drain = await call.ask(command)
     if isinstance(answer, DrainPlan):
@@ -133,7 +133,7 @@ async def drain(call: Call) -> web.Response:
 async def cancel_drain(call: Call) -> web.Response:
     """End the drain of a node: it is what it was before, moves that have begun end."""
     node = lookup.node(call.backend.tables, call.part("name"))
-    common = call.command(changes=node.version)
+    common = call.command(changes=node)
     answer: Drain = await call.ask(CancelDrain(node=node.name, **common))
     return call.json(_drain_view(call, _current(call, answer)))
 
@@ -149,7 +149,7 @@ async def power(call: Call) -> web.Response:
     """Switch a node on or off."""
     node = lookup.node(call.backend.tables, call.part("name"))
     to = call.body_as(PowerRequest).to
-    common = call.command(changes=node.version)
+    common = call.command(changes=node)
     return await _ask(call, PowerNode(node=node.name, to=to, **common))
 
 
@@ -167,4 +167,4 @@ async def fence(call: Call) -> web.Response:
     node = lookup.node(call.backend.tables, call.part("name"))
     if call.body_as(FenceRequest).confirm != node.name:
         raise refused(422, "invalid_input", "must repeat the node's name", field="confirm")
-    return await _ask(call, FenceNode(node=node.name, **call.command(changes=node.version)))
+    return await _ask(call, FenceNode(node=node.name, **call.command(changes=node)))

@@ -22,7 +22,11 @@ async def make(call: Call) -> web.Response:
     now_us = call.backend.now_us()
     expires_us = None if body.expires_s is None else now_us + seconds_to_us(body.expires_s)
     record, text = await call.options.access.make_token(
-        body.name, Role(body.role), expires_us=expires_us, made_by=call.caller.name
+        body.name,
+        Role(body.role),
+        namespace=body.namespace,
+        expires_us=expires_us,
+        made_by=call.caller.name,
     )
     answer = {**token_view(record, now_us), "token": text}
     location = f"/v1/tokens/{record.name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,13 +23,23 @@ from tenure.api.schemas.jobs import VOLUME
 from tenure.api.schemas.queries import WORDS
 from tenure.api.schemas.tokens import TOKEN_NAME
 from tenure.api.server.problems import MAX_FIELDS, HttpProblem, refused
-from tenure.model.errors import FieldError, Problem, Unavailable
+from tenure.model.batch import Batch
+from tenure.model.container import Service
+from tenure.model.dataset import Dataset
+from tenure.model.errors import FieldError, Forbidden, Problem, Unavailable
 from tenure.model.events import Command
+from tenure.model.job import Job
 from tenure.model.jsons import Json
-from tenure.model.roles import Caller
+from tenure.model.node import Node
+from tenure.model.roles import Caller, Owner
 
 M = TypeVar("M", bound=BaseModel)
+#: What is of a namespace.
+Owned = Job | Batch | Dataset | Service
+#: For operators and admins, who may submit for others.
+NAMESPACE_HEADER = "Tenure-Namespace"
 MAX_KEY = 255
+_NAMESPACE = re.compile(TOKEN_NAME)
 #: Made once: ``json.dumps`` makes one at each call.
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -115,20 +126,47 @@ class Call:
         key = self.idempotency_key
         return bool(key) and key in self.backend.tables.answers
 
-    def command(self, *, changes: int | None = None) -> Json:
+    @property
+    def owner(self) -> Owner:
+        """Return whose that will be which this request makes: its caller's, or as it says.
+
+        Raises Forbidden for another's namespace, HttpProblem (422) for what is no name of one.
+        """
+        namespace = self.request.headers.get(NAMESPACE_HEADER, self.caller.namespace)
+        if not _NAMESPACE.fullmatch(namespace):
+            raise refused(422, "invalid_input", FORMS[TOKEN_NAME], field=NAMESPACE_HEADER)
+        self._require_own(namespace, f"submit into the namespace {namespace}")
+        return Owner(namespace, self.caller.name)
+
+    def _require_own(self, namespace: str, deed: str) -> None:
+        caller = self.caller
+        if caller.may_act_in(namespace):
+            return
+        told = f"you may not {deed}; yours is {caller.namespace}, and the role operate may"
+        extra: dict[str, object] = {"namespace": namespace, "namespace_held": caller.namespace}
+        raise Forbidden(told, code="not_yours", extra=extra)
+
+    def command(self, *, changes: Node | Owned | None = None) -> Json:
         """Return the fields that every command of this request has in common.
 
-        ``changes`` is the present version of the record that it changes (None: it changes none),
-        which the core compares with the one that If-Match names. Raises HttpProblem (422).
+        ``changes`` is the record that it changes (None: it changes none); the core compares its
+        present version with the one that If-Match names. Raises HttpProblem (422), and Forbidden
+        ``not_yours`` where the record is of a namespace that the caller may not act in.
         """
         key = self.idempotency_key
         wanted = self.request.headers.get("If-Match")
+        if changes is not None and not isinstance(changes, Node):
+            namespace = changes.owner.namespace
+            self._require_own(namespace, f"change what is of the namespace {namespace}")
         return {
             "at_us": self.backend.now_us(),
             "request": self.request_id,
             "idempotency_key": key,
             "fingerprint": self._fingerprint() if key else "",
-            "expect_version": None if changes is None else versions.expected(wanted, changes),
+            "owner": self.owner,
+            "expect_version": (
+                None if changes is None else versions.expected(wanted, changes.version)
+            ),
         }
 
     def _fingerprint(self) -> str:

@@ -45,7 +45,7 @@ class Access(Protocol):
         """Return the tokens, also those that have ended and are remembered."""
 
     async def make_token(
-        self, name: str, role: Role, *, expires_us: int | None, made_by: str
+        self, name: str, role: Role, *, namespace: str, expires_us: int | None, made_by: str
     ) -> tuple[TokenRecord, str]:
         """Make a token and return its text as well, which is kept nowhere.
 

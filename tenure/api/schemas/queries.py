@@ -56,16 +56,20 @@ class PageQuery(Query):
     )
 
 
-class JobsQuery(PageQuery):
+class OwnedQuery(PageQuery):
+    namespace: Word | None = Field(default=None, description="Only what is of this namespace.")
+
+
+class JobsQuery(OwnedQuery):
     state: JobStates | None = None
     app: Word | None = None
 
 
-class BatchesQuery(PageQuery):
+class BatchesQuery(OwnedQuery):
     state: BatchStates | None = None
 
 
-class ContainersQuery(PageQuery):
+class ContainersQuery(OwnedQuery):
     state: ContainerStates | None = None
     app: Word | None = None
     generation: Word | None = None

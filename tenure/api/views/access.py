@@ -11,11 +11,13 @@ from tenure.model.roles import TokenRecord
 class TokenView(TypedDict):
     """A token: ``state`` is active, expired or revoked; ``expires_at`` null: never.
 
-    ``made_by`` is the token, certificate or user that made it; ``is_builtin`` the daemon's own.
+    What it submits is of its ``namespace``. ``made_by`` is the token, certificate or user that made
+    it; ``is_builtin`` the daemon's own.
     """
 
     name: str
     role: str
+    namespace: str
     state: str
     made_at: Moment
     made_by: str

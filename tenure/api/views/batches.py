@@ -80,6 +80,7 @@ class BatchView(TypedDict):
 
     id: str
     name: str
+    namespace: Annotated[str, Of("owner.namespace")]
     submitter: str
     state: str
     reason: str

@@ -22,6 +22,8 @@ class ContainerView(TypedDict):
 
     id: str
     name: str
+    namespace: Annotated[str, Of("owner.namespace")]
+    submitter: Annotated[str, Of("owner.submitter")]
     app: str
     image: Annotated[str, Of("body", _image)]
     generation: str

@@ -49,6 +49,8 @@ class DatasetView(TypedDict):
 
     id: str
     name: str
+    namespace: Annotated[str, Of("owner.namespace")]
+    submitter: Annotated[str, Of("owner.submitter")]
     state: str
     reason: str
     bytes: Annotated[int, Of("spec.size_bytes")]

@@ -104,6 +104,8 @@ class JobView(TypedDict):
 
     id: str
     name: str
+    namespace: Annotated[str, Of("owner.namespace")]
+    submitter: Annotated[str, Of("owner.submitter")]
     app: str
     kind: Annotated[str, Of("spec.spark", _kind)]
     image: str

@@ -389,8 +389,7 @@ def _refuse(ctx: Context, command: SubmitBatch, code: str, detail: str) -> None:
 def turn_away(ctx: Context, command: SubmitBatch, problem: Problem) -> None:
     """Refuse a batch; of one that was really submitted everybody may hear."""
     if not command.is_dry:
-        name = command.spec.name
-        ctx.publish("batch.refused", command.batch, name=name, code=problem.code)
+        ctx.publish("batch.refused", command.batch, name=command.spec.name, code=problem.code)
     ctx.reply(command, problem)
 
 
@@ -398,7 +397,8 @@ def _accept(ctx: Context, command: SubmitBatch, schedule: Schedule) -> Batch:
     """Store a batch whose tasks lie there; its schedule goes with it."""
     spec, seq = command.spec, ctx.meta.next_seq
     ctx.set_meta(next_seq=seq + 1)
-    batch = ctx.put_batch(Batch(command.batch, seq, spec, ctx.now_us, schedule.end_us))
+    made = Batch(command.batch, seq, spec, ctx.now_us, schedule.end_us, owner=command.owner)
+    batch = ctx.put_batch(made)
     input_replicas.put(ctx, batch)
     end = iso(schedule.end_us)
     ctx.publish("batch.accepted", batch.id, name=spec.name, tasks=spec.tasks, end=end)

@@ -94,7 +94,8 @@ def put(ctx: Context, command: PutDataset, there: Dataset | None) -> None:
         return
     seq = ctx.meta.next_seq
     ctx.set_meta(next_seq=seq + 1)
-    made = Dataset(command.dataset, seq, command.spec, ctx.now_us, D.READY, ready_us=ctx.now_us)
+    made = Dataset(command.dataset, seq, command.spec, ctx.now_us, owner=command.owner)
+    made = replace(made, state=D.READY, ready_us=ctx.now_us)
     dataset = block_records.put_dataset(ctx, made)
     spec = dataset.spec
     ctx.publish("dataset.linked", dataset.id, name=spec.name, root=spec.root, bytes=spec.size_bytes)

@@ -51,6 +51,10 @@ SOON_S = 2.0
 def put(ctx: Context, command: PutDataset) -> None:
     """Accept a new dataset, go on with one of the same files, or refuse."""
     there = replicas.dataset_of(ctx, command.spec.name)
+    if there is not None and there.owner.namespace != command.owner.namespace:
+        told = f"there is a dataset {there.spec.name} of the namespace {there.owner.namespace}"
+        ctx.refuse(command, "name_taken", f"{told}: take another name", status=409, field="name")
+        return
     if command.spec.is_external and (there is None or there.spec.is_external):
         external.put(ctx, command, there)
         return
@@ -67,7 +71,8 @@ def put(ctx: Context, command: PutDataset) -> None:
         return
     seq = ctx.meta.next_seq
     ctx.set_meta(next_seq=seq + 1)
-    dataset = put_dataset(ctx, Dataset(command.dataset, seq, command.spec, ctx.now_us))
+    made = Dataset(command.dataset, seq, command.spec, ctx.now_us, owner=command.owner)
+    dataset = put_dataset(ctx, made)
     spec = command.spec
     ctx.publish("dataset.putting", dataset.id, name=spec.name, bytes=spec.size_bytes)
     grow(ctx)

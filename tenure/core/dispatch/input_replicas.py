@@ -79,7 +79,8 @@ def put(ctx: Context, batch: Batch) -> None:
         spec, seq = _spec_of(batch.id, batch.spec, stage), ctx.meta.next_seq
         ctx.set_meta(next_seq=seq + 1)
         assert stage.dataset is not None
-        dataset = put_dataset(ctx, Dataset(stage.dataset.id, seq, spec, ctx.now_us))
+        made = Dataset(stage.dataset.id, seq, spec, ctx.now_us, owner=batch.owner)
+        dataset = put_dataset(ctx, made)
         ctx.publish("dataset.putting", dataset.id, name=spec.name, bytes=spec.size_bytes)
 
 

@@ -78,7 +78,7 @@ def submit(ctx: Context, command: SubmitJob) -> None:
             ctx.publish("job.refused", job.id, name=job.spec.name, code=answer.code)
         ctx.reply(command, answer)
         return
-    _accept(ctx, command, replace(job, admission=answer))
+    _accept(ctx, command, replace(job, admission=answer, owner=command.owner))
     if plan is not None:
         queue_plan.accept(ctx, plan)
 

@@ -46,6 +46,7 @@ def create(ctx: Context, command: CreateService) -> None:
         is_pullable=command.is_pullable,
         is_at_home=bool(command.generation),
         changed_us=ctx.now_us,
+        owner=command.owner,
     )
     if command.may_skip_to and not command.generation:
         service = candidates.skip(ctx, service, command.may_skip_to)

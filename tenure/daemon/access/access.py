@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 
 from tenure.daemon.access.tokens import Tokens
-from tenure.model.roles import Caller, Role, TokenRecord, height
+from tenure.model.roles import Caller, Grant, Role, TokenRecord, height
 
 log = logging.getLogger(__name__)
 #: The group that nobody has to have: it stands in the defaults.
@@ -24,8 +24,8 @@ class Access:
     def __init__(
         self,
         tokens: Tokens,
-        certificates: Mapping[str, Role] | None = None,
-        groups: Mapping[str, Role] | None = None,
+        certificates: Mapping[str, Grant] | None = None,
+        groups: Mapping[str, Grant] | None = None,
     ) -> None:
         self._tokens = tokens
         self._certificates = dict(certificates or {})
@@ -37,26 +37,30 @@ class Access:
 
     def of_certificate(self, name: str) -> Caller | None:
         """Return who shows a certificate of this common name; None where it has no role."""
-        role = self._certificates.get(name)
-        return None if role is None else Caller("certificate", name, role)
+        found = self._certificates.get(name)
+        return None if found is None else _caller("certificate", name, found)
 
     def of_peer(self, uid: int, groups: Collection[int]) -> Caller | None:
         """Return who is at the other end of a unix socket, with the highest role of its groups."""
         name = f"uid {uid}"
         if uid in (0, os.geteuid()):
             return Caller("peer", name, Role.ADMIN)
-        held = [role for number, role in self._groups.items() if number in groups]
-        return Caller("peer", name, max(held, key=height)) if held else None
+        held = [grant for number, grant in self._groups.items() if number in groups]
+        if not held:
+            return None
+        return _caller("peer", name, max(held, key=lambda grant: height(grant.role)))
 
     def tokens(self) -> Sequence[TokenRecord]:
         """Return the tokens, also those that have ended and are remembered."""
         return self._tokens.records()
 
     async def make_token(
-        self, name: str, role: Role, *, expires_us: int | None, made_by: str
+        self, name: str, role: Role, *, namespace: str, expires_us: int | None, made_by: str
     ) -> tuple[TokenRecord, str]:
         """Make a token. Raises as ``Tokens.make`` does."""
-        return await self._tokens.make(name, role, expires_us=expires_us, made_by=made_by)
+        return await self._tokens.make(
+            name, role, namespace=namespace, expires_us=expires_us, made_by=made_by
+        )
 
     def end_token(self, name: str) -> TokenRecord:
         """Revoke a token until a restart. Raises as ``Tokens.end`` does."""
@@ -67,11 +71,15 @@ class Access:
         await self._tokens.store()
 
 
-def _by_number(groups: Mapping[str, Role]) -> dict[int, Role]:
-    found: dict[int, Role] = {}
-    for name, role in groups.items():
+def _caller(kind: str, name: str, grant: Grant) -> Caller:
+    return Caller(kind, name, grant.role, namespace=grant.namespace)
+
+
+def _by_number(groups: Mapping[str, Grant]) -> dict[int, Grant]:
+    found: dict[int, Grant] = {}
+    for name, grant in groups.items():
         try:
-            found[grp.getgrnam(name).gr_gid] = role
+            found[grp.getgrnam(name).gr_gid] = grant
         except KeyError:
             if name != USUAL_GROUP:
                 log.warning("api.socket_roles: there is no group %s on this machine", name)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure.model.errors import Conflict, InvalidInput, NotFound, Unauthorized, Unavailable
-from tenure.model.roles import Caller, Role, TokenRecord
+from tenure.model.roles import NAMESPACE, Caller, Role, TokenRecord
 from tenure.model.units import iso
 
 FILE = "tokens.json"
@@ -72,7 +72,7 @@ class Tokens:
         state = record.state(self._now_us())
         if state != "active":
             raise Unauthorized(f"the token {record.name} is {state}; ask for another")
-        return Caller("token", record.name, record.role, record.expires_us)
+        return Caller("token", record.name, record.role, record.expires_us, record.namespace)
 
     def records(self) -> Sequence[TokenRecord]:
         """Return all tokens, also those that have ended and are remembered."""
@@ -102,7 +102,13 @@ class Tokens:
     # changes
 
     async def make(
-        self, name: str, role: Role, *, expires_us: int | None, made_by: str
+        self,
+        name: str,
+        role: Role,
+        *,
+        expires_us: int | None,
+        made_by: str,
+        namespace: str = NAMESPACE,
     ) -> tuple[TokenRecord, str]:
         """Make a token; return its record and its text, which is kept nowhere.
 
@@ -113,7 +119,9 @@ class Tokens:
             self._require_free(name)
             text = _fresh()
             digest = digest_of(text.encode())
-            record = TokenRecord(name, role, digest, self._now_us(), made_by, expires_us)
+            record = TokenRecord(
+                name, role, digest, self._now_us(), made_by, expires_us, namespace=namespace
+            )
             kept = self._with_room(name)
             gone = set(self._by_name) - {one.name for one in kept}
             await self._store([*kept, record])
@@ -234,7 +242,8 @@ def _read(path: Path) -> list[TokenRecord]:
 
 
 def _record(plain: Mapping[str, Any]) -> TokenRecord:
-    kinds = {"name": str, "sha256": str, "made_by": str, "made_us": int}
+    plain = {"namespace": NAMESPACE, **plain}  # a file of 0.1 names none
+    kinds = {"name": str, "sha256": str, "made_by": str, "made_us": int, "namespace": str}
     if not all(isinstance(plain[key], kind) for key, kind in kinds.items()):
         raise TypeError("a value of the wrong kind")
     for key in ("expires_us", "revoked_us"):
@@ -248,4 +257,5 @@ def _record(plain: Mapping[str, Any]) -> TokenRecord:
         made_by=plain["made_by"],
         expires_us=plain["expires_us"],
         revoked_us=plain["revoked_us"],
+        namespace=plain["namespace"],
     )

@@ -16,7 +16,7 @@ from tenure.daemon.access import tokens as module
 from tenure.daemon.access.access import Access
 from tenure.daemon.access.tokens import FILE, MAX_TOKENS, ROOT, Tokens
 from tenure.model.errors import Conflict, InvalidInput, NotFound, Unauthorized, Unavailable
-from tenure.model.roles import Caller, Role
+from tenure.model.roles import Caller, Grant, Role
 
 
 class Wall:
@@ -59,6 +59,20 @@ def test_tokens_outlive_the_daemon(tmp_path: Path) -> None:
     wall.now_us = 2_000_000
     with pytest.raises(Unauthorized, match="the token ann is expired"):
         found(again, ann)
+
+
+def test_a_token_keeps_its_namespace_and_one_of_before_has_the_usual(tmp_path: Path) -> None:
+    path = tmp_path / FILE
+    tokens = Tokens.open(path, Wall())
+    work = tokens.make(
+        "ann", Role.SUBMIT, expires_us=None, made_by="root-token", namespace="team-a"
+    )
+    ann = asyncio.run(work)[1]
+    assert found(Tokens.open(path, Wall()), ann).namespace == "team-a"
+    document = json.loads(path.read_text())
+    del document["tokens"][0]["namespace"]
+    path.write_text(json.dumps(document))
+    assert found(Tokens.open(path, Wall()), ann).namespace == "default"
 
 
 def test_unknown_tokens(tmp_path: Path) -> None:
@@ -236,16 +250,19 @@ def test_what_cannot_be_stored_is_not_made_but_is_revoked(tmp_path: Path) -> Non
 def test_of_a_peer_s_groups_the_highest_role_counts() -> None:
     tokens, name = Tokens(None, Wall()), grp.getgrgid(0).gr_name
     other = next(g for g in grp.getgrall() if g.gr_gid not in (0, os.getegid()))
-    access = Access(
-        tokens, {}, {name: Role.READ, other.gr_name: Role.OPERATE, "no-such": Role.ADMIN}
-    )
+    groups = {
+        name: Grant(Role.READ, "readers"),
+        other.gr_name: Grant(Role.OPERATE, "others"),
+        "no-such": Grant(Role.ADMIN),
+    }
+    access = Access(tokens, {}, groups)
     stranger = 54_321
     assert access.of_peer(stranger, ()) is None
     assert access.of_peer(stranger, (77_777,)) is None
-    assert access.of_peer(stranger, (0,)) == Caller("peer", "uid 54321", Role.READ)
+    assert access.of_peer(stranger, (0,)) == Caller("peer", "uid 54321", Role.READ, None, "readers")
     both = access.of_peer(stranger, (0, other.gr_gid))
     assert both is not None
-    assert both.role is Role.OPERATE
+    assert (both.role, both.namespace) == (Role.OPERATE, "others")
     for uid in (0, os.geteuid()):
         own = access.of_peer(uid, ())
         assert own is not None
@@ -253,7 +270,7 @@ def test_of_a_peer_s_groups_the_highest_role_counts() -> None:
 
 
 def test_names_of_certificates() -> None:
-    access = Access(Tokens(None, Wall()), {"grafana": Role.METRICS}, {})
+    access = Access(Tokens(None, Wall()), {"grafana": Grant(Role.METRICS)}, {})
     assert access.of_certificate("grafana") == Caller("certificate", "grafana", Role.METRICS)
     assert access.of_certificate("Grafana") is None
     assert access.of_certificate("") is None

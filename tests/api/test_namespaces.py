@@ -1,0 +1,133 @@
+"""What is submitted is of its submitter's namespace: others see it, and cannot change it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tenure.model.roles import NEEDS, SUBMIT
+from tests.api.server import BATCH, CONTAINER, JOB, Answer, Server, dataset_of
+
+#: Routes that change one thing that somebody submitted.
+CHANGES = [
+    route
+    for route, need in NEEDS.items()
+    if need == SUBMIT and "{id}" in route and "/uploads/" not in route
+]
+KINDS = ("jobs", "containers", "batches", "datasets")
+
+
+@pytest.fixture
+def texts(server: Server) -> dict[str, str]:
+    """Tokens of two submitters of different namespaces, an operator and a reader."""
+    wanted = [
+        ("ann", "submit", "team-a"),
+        ("bob", "submit", "team-b"),
+        ("olga", "operate", "default"),
+        ("rita", "read", "team-a"),
+    ]
+    return {
+        name: server.post("/v1/tokens", {"name": name, "role": role, "namespace": namespace}).json[
+            "token"
+        ]
+        for name, role, namespace in wanted
+    }
+
+
+def ask(
+    server: Server,
+    route: str,
+    token: str,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    method, path = route.split(" ")
+    shown = {"Authorization": f"Bearer {token}", **(headers or {})}
+    data = None
+    if method == "POST":
+        shown["Content-Type"] = "application/json"
+        data = json.dumps({} if body is None else body).encode()
+    return server.raw(method, path, data, headers=shown, is_tcp=True)
+
+
+def submitted(server: Server, token: str) -> dict[str, Any]:
+    """Submit one of each kind, and return them as they were answered."""
+    bodies = {
+        "jobs": JOB,
+        "containers": CONTAINER,
+        "batches": BATCH,
+        "datasets": dataset_of(server),
+    }
+    made = {}
+    for kind, body in bodies.items():
+        answer = ask(server, f"POST /v1/{kind}", token, body)
+        assert answer.status == 201, answer.body
+        made[kind] = answer.json
+    return made
+
+
+def test_what_is_submitted_is_of_its_submitters_namespace(
+    server: Server, texts: dict[str, str]
+) -> None:
+    for kind, made in submitted(server, texts["ann"]).items():
+        assert (made["namespace"], made["submitter"]) == ("team-a", "ann"), kind
+        found = server.get(f"/v1/{kind}?namespace=team-a").json["items"]
+        assert made["id"] in [one["id"] for one in found]
+        assert server.get(f"/v1/{kind}?namespace=team-b").json["items"] == []
+    own = server.post("/v1/jobs", JOB | {"name": "own"}).json
+    assert own["namespace"] == "default"
+
+
+@pytest.mark.parametrize("route", CHANGES)
+def test_others_change_nothing_of_it(server: Server, texts: dict[str, str], route: str) -> None:
+    kind = route.split("/")[2]
+    made = submitted(server, texts["ann"])[kind]
+    before = server.get(f"/v1/{kind}/{made['id']}").json
+    here = route.replace("{id}", made["id"])
+    refused = ask(server, here, texts["bob"])
+    assert (refused.status, refused.json["code"]) == (403, "not_yours"), refused.body
+    assert (refused.json["namespace"], refused.json["namespace_held"]) == ("team-a", "team-b")
+    assert server.get(f"/v1/{kind}/{made['id']}").json == before
+    for name in ("ann", "olga"):
+        assert ask(server, here, texts[name]).json.get("code") != "not_yours"
+
+
+def test_there_are_changes_of_every_kind() -> None:
+    assert {route.split("/")[2] for route in CHANGES} == set(KINDS)
+
+
+def test_operators_submit_for_others_and_submitters_for_themselves(
+    server: Server, texts: dict[str, str]
+) -> None:
+    for_b = {"Tenure-Namespace": "team-b"}
+    made = ask(server, "POST /v1/jobs", texts["olga"], JOB, for_b)
+    assert (made.json["namespace"], made.json["submitter"]) == ("team-b", "olga")
+    own = ask(server, "POST /v1/jobs", texts["bob"], JOB | {"name": "own"}, for_b)
+    assert (own.status, own.json["namespace"]) == (201, "team-b")
+    refused = ask(server, "POST /v1/jobs", texts["ann"], JOB | {"name": "other"}, for_b)
+    assert (refused.status, refused.json["code"]) == (403, "not_yours")
+    for name in ("", "Team", "a b", "x" * 64):
+        wrong = ask(server, "POST /v1/jobs", texts["olga"], JOB, {"Tenure-Namespace": name})
+        assert (wrong.status, wrong.fields) == (422, ["Tenure-Namespace"])
+    assert len(server.get("/v1/jobs").json["items"]) == 2
+
+
+def test_a_dataset_of_others_is_not_put_again(server: Server, texts: dict[str, str]) -> None:
+    body = dataset_of(server)
+    assert ask(server, "POST /v1/datasets", texts["ann"], body).status == 201
+    taken = ask(server, "POST /v1/datasets", texts["bob"], body)
+    assert (taken.status, taken.json["code"], taken.fields) == (409, "name_taken", ["name"])
+    assert ask(server, "POST /v1/datasets", texts["ann"], body).status == 201
+
+
+def test_secrets_are_shown_within_their_namespace(server: Server, texts: dict[str, str]) -> None:
+    job = ask(server, "POST /v1/jobs", texts["ann"], JOB | {"env": {"KEY": "hunter2"}}).json
+    seen = {
+        name: ask(server, f"GET /v1/jobs/{job['id']}", token).json["env"]
+        for name, token in texts.items()
+    }
+    open_, hidden = ["KEY=hunter2"], ["KEY=***"]
+    assert seen == {"ann": open_, "bob": hidden, "olga": open_, "rita": hidden}
