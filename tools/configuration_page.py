@@ -120,7 +120,7 @@ def _document() -> Iterator[str]:
     sections = _parts(ConfigFile)
     yield from _table(ConfigFile)
     for name, model in sections.items():
-        many = " A list of:" if name == "nodes" else ""
+        many = {"nodes": " A list of:", "namespaces": " Of each name:"}.get(name, "")
         yield f"\n### {name}\n\n{_description(ConfigFile, name)}{many}\n"
         yield from _table(model)
         shown: dict[type[Section], str] = {}

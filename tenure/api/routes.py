@@ -18,6 +18,7 @@ from tenure.api.handlers import (
     fleet,
     forecasts,
     jobs,
+    namespaces,
     nodes,
     orphans,
     readings,
@@ -65,6 +66,7 @@ from tenure.api.views.datasets import (
 )
 from tenure.api.views.forecasts import ForecastDetail, ForecastView, NodeUsageView
 from tenure.api.views.jobs import JobDetail, JobView
+from tenure.api.views.namespaces import NamespaceView
 from tenure.api.views.nodes import DrainView, NodeDetail, NodeView, TierView
 from tenure.api.views.readings import ExecutorExplanation, TaskExplanation
 from tenure.api.views.reports import (
@@ -256,6 +258,7 @@ FLEET = (
     _get("/v1/version", fleet.version, VersionView),
 )
 ACCESS = (
+    _get("/v1/namespaces", namespaces.listing, page_of(NamespaceView), q.PageQuery),
     _get("/v1/audit", audit.listing, AuditList, q.AuditQuery, 503),
     _get("/v1/tokens", tokens.listing, page_of(TokenView), q.PageQuery),
     replace(_post("/v1/tokens", tokens.make, MadeTokenView, TokenRequest, 409), status=201),

@@ -18,6 +18,7 @@ from tenure.cli import (
     forecasts,
     generations,
     jobs,
+    namespaces,
     nodes,
     simulate,
     tls,
@@ -70,6 +71,7 @@ app.add_typer(cycles.app, name="cycle")
 app.add_typer(fleet.config_app, name="config")
 app.add_typer(simulate.app, name="simulate")
 app.add_typer(tokens.app, name="token")
+app.add_typer(namespaces.app, name="namespace")
 app.add_typer(tls.app, name="tls")
 verb(simulate.app, "generations")(generations.generations)
 verb(app, "audit")(audit.audit)

@@ -417,6 +417,10 @@ class Client(Calls):
         """Return the tokens by name, without their text."""
         return self._all("/v1/tokens", {})
 
+    def namespaces(self) -> list[Json]:
+        """Return the namespaces by name: what they hold, and may."""
+        return self._all("/v1/namespaces", {})
+
     def make_token(self, name: str, role: str, *, expires_s: float | None = None) -> Json:
         """Make a token that expires (None: never); its text is in this answer alone."""
         body: Json = {"name": name, "role": role, "expires_s": expires_s}

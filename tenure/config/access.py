@@ -7,9 +7,19 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, Strict
 
-from tenure.config.fields import Days, Flag, Namespace, RoleKind, Word
+from tenure.config.fields import (
+    Cpus,
+    Days,
+    Flag,
+    Namespace,
+    Positive,
+    RoleKind,
+    Size,
+    Word,
+)
 from tenure.config.section import Found, Section, filled, part, stated
 from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.quota import Quota
 from tenure.model.roles import NAMESPACE, Grant, Role
 
 HostNamespace = Literal["pid", "net", "ipc", "uts", "userns", "cgroupns"]
@@ -143,3 +153,30 @@ class PoliciesSection(Section):
         """What each role may submit; an admin anything."""
         sections = {Role.SUBMIT: self.submit, Role.OPERATE: self.operate}
         return {role: filled(AccessPolicy, section) for role, section in sections.items()}
+
+
+class NamespaceSection(Section):
+    """What a namespace may hold at a time, and what its submitters may use."""
+
+    jobs: Positive | None = stated(None, "Jobs that are not over.", shown="any")
+    containers: Positive | None = stated(None, "Containers.", shown="any")
+    batches: Positive | None = stated(None, "Batches that are not over.", shown="any")
+    tasks: Positive | None = stated(None, "Tasks of batches that are not over.", shown="any")
+    cpu_m: Cpus | None = stated(
+        None,
+        "Cores that jobs and containers ask for, also while they wait.",
+        key="cpus",
+        shown="any",
+    )
+    memory_bytes: Size | None = stated(None, "Memory that they ask for.", key="memory", shown="any")
+    dataset_bytes: Size | None = stated(
+        None, "All copies of its datasets.", key="datasets", shown="any"
+    )
+    policy: PolicySection | None = stated(
+        None, "What its submitters may use.", shown="that of `policy.submit`"
+    )
+
+    @property
+    def quota(self) -> Quota:
+        """What it may hold."""
+        return filled(Quota, self)

@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -133,10 +133,14 @@ def _unknown_key(details: ErrorDetails, schema: type[BaseModel]) -> str:
 def _keys_at(schema: type[BaseModel], loc: Loc) -> list[str]:
     """Return the keys that the model allows in the mapping at ``loc``."""
     model: type[BaseModel] | None = schema
+    is_name = False  # the step is a name that somebody gave, in a mapping of sections
     for step in loc:
-        if isinstance(step, str) and model is not None:
-            fields = {field.alias or name: field for name, field in model.model_fields.items()}
-            model = next(models_in(fields[step].annotation), None) if step in fields else None
+        if is_name or not isinstance(step, str) or model is None:
+            is_name = False
+            continue
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        kind = fields[step].annotation if step in fields else None
+        model, is_name = next(models_in(kind), None), get_origin(kind) is dict
     fields = {} if model is None else model.model_fields
     return [field.alias or name for name, field in fields.items()]
 

@@ -8,7 +8,7 @@ file's unit. Checks between the values of a section stand beside them, in ``faul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -100,6 +100,8 @@ class Section(BaseModel):
             parts: list[tuple[Loc, object]] = [((key,), value)]
             if isinstance(value, tuple):
                 parts = [((key, index), one) for index, one in enumerate(value)]
+            elif isinstance(value, Mapping):
+                parts = [((key, str(name)), one) for name, one in value.items()]
             for here, one in parts:
                 if isinstance(one, Section):
                     yield from ((here + loc, words) for loc, words in one.all_faults())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenure.config.access import ApiSection, PoliciesSection
+from tenure.config.access import ApiSection, NamespaceSection, PoliciesSection
 from tenure.config.certificates import server_context
-from tenure.config.fields import AnyPath, Interval, Listeners, Names
+from tenure.config.fields import AnyPath, Interval, Listeners, Names, Namespace
 from tenure.config.lending import BatchesSection, LendingSection
 from tenure.config.nodes import NodeSection
 from tenure.config.reach import TlsSection, tls_faults
@@ -22,12 +22,14 @@ from tenure.config.schema import (
     RedisSection,
     StatsSection,
 )
-from tenure.config.section import Found, Section, derived, part, stated
+from tenure.config.section import Found, Section, derived, filled, part, stated
 from tenure.config.tiers import DatasetsSection, PrefetchSection
 from tenure.config.urls import MAX_SOCKET_BYTES
 from tenure.model.access import check_ssh_path
+from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.node import NodeSpec
 from tenure.model.plan import CycleSpec
+from tenure.model.quota import Quota
 
 _SSH_SOCKET_BYTES = len("/ssh/") + 8 + len(".sock")
 
@@ -57,6 +59,9 @@ class Sections(Section):
     policy: PoliciesSection = part(
         PoliciesSection, "What roles may submit ([access.md](access.md#policy)); admins anything."
     )
+    namespaces: dict[Namespace, NamespaceSection] = stated(
+        {}, "Bounds of namespaces, by their names ([access.md](access.md#namespaces))."
+    )
     redis: RedisSection = part(RedisSection, "The queues of the workers.")
     stats: StatsSection = part(StatsSection, "Measurements of containers.")
     generations: Names = stated(
@@ -84,6 +89,17 @@ class Sections(Section):
         15, "Time between two full listings of each engine.", key="relist_s"
     )
     log: LogSection = part(LogSection, "The daemon's own log.")
+
+    @property
+    def quotas(self) -> dict[str, Quota]:
+        """What each namespace that is bounded may hold."""
+        return {name: section.quota for name, section in self.namespaces.items()}
+
+    @property
+    def permits_within(self) -> dict[str, AccessPolicy]:
+        """What submitters of namespaces with a policy of their own may submit."""
+        found = {name: section.policy for name, section in self.namespaces.items()}
+        return {name: filled(AccessPolicy, own) for name, own in found.items() if own is not None}
 
     @property
     def host_names(self) -> tuple[str, ...]:

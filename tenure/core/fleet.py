@@ -28,7 +28,7 @@ from tenure.core.routing import (
 )
 from tenure.core.services.migration import migrations
 from tenure.core.services.services import RECORD, SERVICES
-from tenure.core.state import conditions, idempotency
+from tenure.core.state import conditions, idempotency, quotas
 from tenure.core.state.context import Context
 from tenure.core.state.params import Params
 from tenure.core.state.tables import KINDS, Changes, Tables
@@ -113,9 +113,7 @@ class FleetState:
     def _take_in(self, event: Event) -> None:
         ctx = self.ctx
         ctx.now_us = max(ctx.now_us, event.at_us)
-        if isinstance(event, Command) and (
-            _is_answered(ctx, event) or not conditions.hold(ctx, event)
-        ):
+        if isinstance(event, Command) and not _may_go_on(ctx, event):
             return
         handler = HANDLERS[type(event)]
         handler(ctx, event)
@@ -151,9 +149,11 @@ class FleetState:
         return self.ctx.wakeup_us()
 
 
-def _is_answered(ctx: Context, command: Command) -> bool:
-    """Answer what was asked before, and what cannot be asked yet."""
-    return idempotency.recall(ctx, command) or restore.turns_away(ctx, command)
+def _may_go_on(ctx: Context, command: Command) -> bool:
+    """Whether a command is for its machine; else answer it: told before, too early, or refused."""
+    if idempotency.recall(ctx, command) or restore.turns_away(ctx, command):
+        return False
+    return conditions.hold(ctx, command) and quotas.hold(ctx, command)
 
 
 def _remember(ctx: Context, command: Command) -> None:

@@ -249,6 +249,7 @@ class Daemon:
             access=Access(self.tokens, settings.tls.grants, settings.api.grants),
             audit=self.audit,
             permits=settings.policy.permits,
+            permits_within=settings.permits_within,
             hosts=settings.host_names,
             policy=settings.placement.policy,
             policies=EVERY,

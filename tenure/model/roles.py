@@ -188,6 +188,7 @@ NEEDS: dict[str, Need] = {
     "GET /v1/datasets/{id}/content": READ,
     "GET /v1/orphans": READ,
     "GET /v1/strays": READ,  # its path until 0.2
+    "GET /v1/namespaces": READ,
     "GET /v1/cycles": READ,
     "GET /v1/runs": READ,
     "GET /v1/runs/{id}": READ,

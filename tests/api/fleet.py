@@ -15,6 +15,7 @@ from typing import Any
 from tenure.api.requests.backend import CycleState, Health, Steps
 from tenure.api.server.problems import HttpProblem
 from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
+from tenure.api.views.namespaces import NamespaceView
 from tenure.api.views.nodes import TierView
 from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger
@@ -78,7 +79,9 @@ from tenure.model.node import AgentSpec, AgentTold, NodeSpec, Power, PowerSpec, 
 from tenure.model.outcome import Done
 from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
+from tenure.model.quota import Quota
 from tenure.model.resources import Resources
+from tenure.model.roles import Owner
 from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import MIB, US, usd_to_nano
 from tenure.placement.policies import Policies
@@ -135,10 +138,16 @@ class CoreBackend:
     they run, or stay running while it is None. ``keep`` bounds the events kept.
     """
 
-    def __init__(self, *, exit_code: int | None = None, keep: int = 100_000) -> None:
+    def __init__(
+        self,
+        *,
+        exit_code: int | None = None,
+        keep: int = 100_000,
+        quotas: dict[str, Quota] | None = None,
+    ) -> None:
         self.exit_code = exit_code
         self.keep = keep
-        self.state = FleetState(Params(), Policies, localizer=Tiers())
+        self.state = FleetState(Params(quotas=quotas or {}), Policies, localizer=Tiers())
         self.events: list[PublicEvent] = []
         self.logs: dict[str, bytes] = {}
         self.followed: list[bytes] = []
@@ -285,10 +294,10 @@ class CoreBackend:
         assert reply is not None
         return reply
 
-    def plan_job(self, spec: JobSpec) -> Steps[dict[str, Any]]:
+    def plan_job(self, spec: JobSpec, owner: Owner) -> Steps[dict[str, Any]]:
         from tenure.daemon.answers.views import plan_job
 
-        return plan_job(self.state.ctx, "plan", spec)
+        return plan_job(self.state.ctx, "plan", spec, owner)
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
         if image in IMAGES:
@@ -432,6 +441,11 @@ class CoreBackend:
 
     def usage(self) -> Mapping[str, Profile]:
         return self.profiles
+
+    def namespaces(self) -> list[NamespaceView]:
+        from tenure.daemon.answers.views import namespaces
+
+        return namespaces(self.state.ctx)
 
     def cycles(self) -> Sequence[CycleState]:
         return [CycleState(spec, self.now_us() + 60 * US) for spec in CYCLES]

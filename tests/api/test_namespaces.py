@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.quota import Quota
 from tenure.model.roles import NEEDS, SUBMIT
+from tests.api.fleet import CoreBackend
 from tests.api.server import BATCH, CONTAINER, JOB, Answer, Server, dataset_of
 
 #: Routes that change one thing that somebody submitted.
@@ -131,3 +136,48 @@ def test_secrets_are_shown_within_their_namespace(server: Server, texts: dict[st
     }
     open_, hidden = ["KEY=hunter2"], ["KEY=***"]
     assert seen == {"ann": open_, "bob": hidden, "olga": open_, "rita": hidden}
+
+
+@pytest.fixture
+def bounded(folder: Path) -> Iterator[Server]:
+    """A server on which team-a may hold one job, and mount a folder."""
+    make = partial(CoreBackend, quotas={"team-a": Quota(jobs=1, memory_bytes=1 << 30)})
+    within = {"team-a": AccessPolicy(binds=("/srv/a",))}
+    running = Server(folder, make, permits_within=within)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def token_of(server: Server, namespace: str) -> str:
+    body = {"name": f"of-{namespace}", "role": "submit", "namespace": namespace}
+    made: str = server.post("/v1/tokens", body).json["token"]
+    return made
+
+
+def test_what_is_more_than_the_quota_is_refused_and_told(bounded: Server) -> None:
+    ann, bob = token_of(bounded, "team-a"), token_of(bounded, "team-b")
+    assert ask(bounded, "POST /v1/jobs", ann, JOB).status == 201
+    other = JOB | {"name": "other"}
+    for route in ("POST /v1/jobs", "POST /v1/jobs/plan"):
+        said = ask(bounded, route, ann, other).json
+        assert said["code"] == "quota_exceeded", said
+        assert (said["quota"], said["limit"], said["held"], said["wanted"]) == ("jobs", 1, 1, 1)
+    assert ask(bounded, "POST /v1/jobs", bob, other).status == 201
+    rows = {row["name"]: row for row in bounded.get("/v1/namespaces").json["items"]}
+    assert set(rows) == {"team-a", "team-b"}
+    assert (rows["team-a"]["held"]["jobs"], rows["team-a"]["quota"]["jobs"]) == (1, 1)
+    assert rows["team-a"]["held"]["cpus"] == JOB["executors"] * JOB["cpus"]
+    assert rows["team-b"]["quota"]["jobs"] is None
+
+
+def test_a_namespace_has_a_policy_of_its_own(bounded: Server) -> None:
+    ann, bob = token_of(bounded, "team-a"), token_of(bounded, "team-b")
+    binds = {"HostConfig": {**CONTAINER["HostConfig"], "Binds": ["/srv/a:/a"]}}
+    assert ask(bounded, "POST /v1/containers", ann, CONTAINER | binds).status == 201
+    refused = ask(bounded, "POST /v1/containers", bob, CONTAINER | binds | {"name": "web-2"})
+    assert refused.json["policy_keys"] == ["policy.submit.binds"]
+    wider = {"HostConfig": {"Binds": ["/etc:/a"]}}
+    refused = ask(bounded, "POST /v1/containers", ann, CONTAINER | wider | {"name": "web-3"})
+    assert refused.json["policy_keys"] == ["namespaces.team-a.policy.binds"]

@@ -29,7 +29,7 @@ from tests.fleet.lent import chunks_of
 from tests.fleet.shell import SimShell
 from tests.fleet.statistics import Statistics
 from tests.fleet.worker import Worker
-from tests.fleet.workload import Wish
+from tests.fleet.workload import Wish, owner_of
 
 #: A client that gets no reply asks again after this long, with the same idempotency key.
 PATIENCE_US = 15 * US
@@ -113,6 +113,7 @@ class Clients:
                 request=request,
                 idempotency_key=key,
                 fingerprint=wish.name,
+                owner=owner_of(wish.name),
                 job=f"j{self._ids}",
                 spec=spec,
             )
@@ -128,6 +129,7 @@ class Clients:
                 request=request,
                 idempotency_key=key,
                 fingerprint=wish.name,
+                owner=owner_of(wish.name),
                 batch=f"b{self._ids}",
                 spec=wish.batch,
                 chunks=chunks_of(wish.batch),
@@ -144,6 +146,7 @@ class Clients:
                 request=request,
                 idempotency_key=key,
                 fingerprint=wish.name,
+                owner=owner_of(wish.name),
                 container=f"{self._ids:08x}{'0' * 56}",
                 name=wish.name,
                 app=app,

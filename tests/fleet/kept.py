@@ -40,7 +40,7 @@ from tests.fleet.disks import ROTTEN, digest_of
 from tests.fleet.machine import Machine, SimContainer
 from tests.fleet.shell import SimShell
 from tests.fleet.story import LawBroken
-from tests.fleet.workload import IMAGES, Wish
+from tests.fleet.workload import IMAGES, Wish, owner_of
 
 BLOCK = 8 * MIB
 TIERS = (
@@ -123,6 +123,7 @@ class Kept:
                     request=request,
                     idempotency_key=key,
                     fingerprint=key,
+                    owner=owner_of(spec.name),
                     dataset=name,
                     spec=spec,
                 )

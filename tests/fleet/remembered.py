@@ -8,16 +8,25 @@ from tenure.core.capacity import room, snapshots
 from tenure.core.nodes import harvestable
 from tenure.core.state import queue_order
 from tenure.core.state.context import UNDER_WAY, Context
-from tenure.model.container import Step
-from tenure.model.job import ExecutorState
+from tenure.core.state.indexes import (
+    held_by_batch,
+    held_by_container,
+    held_by_dataset,
+    held_by_job,
+)
+from tenure.model.batch import Batch
+from tenure.model.container import ContainerState, Service, Step
+from tenure.model.dataset import Dataset
+from tenure.model.job import ExecutorState, Job
 from tenure.model.node import Power
+from tenure.model.quota import NOTHING, Amounts
 from tests.fleet.story import LawBroken
 
 
 def check(ctx: Context) -> None:
     """Raise LawBroken unless snapshot, queue, moves, idle clocks and sums are as records say."""
     text = snapshots.snapshot_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
-    text = text or _lent(ctx) or _moves(ctx) or shelved(ctx)
+    text = text or _lent(ctx) or _moves(ctx) or shelved(ctx) or _held(ctx)
     if text:
         raise LawBroken("L17", text)
 
@@ -36,6 +45,26 @@ def _moves(ctx: Context) -> str:
     moves = [move for move in ctx.tables.migrations.values() if not move.is_over]
     due = {move.id for move in moves if move.step is not Step.QUEUED}
     return "" if ctx.index.begun == due else f"begun: {ctx.index.begun}, should be {due}"
+
+
+def _held(ctx: Context) -> str:
+    """Say which namespace does not hold what its records add up to."""
+    rows: list[tuple[Job | Batch | Dataset | Service, Amounts]] = [
+        *((job, held_by_job(job.spec)) for job in ctx.tables.jobs.values() if not job.is_over),
+        *((one, held_by_batch(one.spec)) for one in ctx.tables.batches.values() if not one.is_over),
+        *((one, held_by_dataset(one.spec)) for one in ctx.tables.datasets.values()),
+        *(
+            (one, held_by_container(one.request))
+            for one in ctx.tables.services.values()
+            if one.state is not ContainerState.REMOVED
+        ),
+    ]
+    due: dict[str, Amounts] = {}
+    for record, amounts in rows:
+        namespace = record.owner.namespace
+        due[namespace] = due.get(namespace, NOTHING).plus(amounts)
+    due = {namespace: held for namespace, held in due.items() if held != NOTHING}
+    return "" if due == ctx.index.held else f"held: {ctx.index.held}, should be {due}"
 
 
 def _idle(ctx: Context) -> str:

@@ -13,6 +13,7 @@ from tenure.model.node import AgentSpec, NodeSpec, PowerSpec, Site
 from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
 from tenure.model.resources import Resources
+from tenure.model.roles import Owner
 from tenure.model.units import MIB, US
 from tenure.placement.names import MILP, POLICIES, TENURE
 from tests.fleet import lent
@@ -38,6 +39,11 @@ class Wish:
     migrate: str = ""
     overlap: bool = False
     batch: BatchSpec | None = None
+
+
+def owner_of(name: str) -> Owner:
+    """Return whose a submission of this name is: of one of three namespaces."""
+    return Owner(("default", "a", "b")[sum(name.encode()) % 3], "somebody")
 
 
 def batches(dice: Random, start_us: int, span_us: int, *, is_calm: bool) -> list[Wish]:

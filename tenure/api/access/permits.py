@@ -241,16 +241,21 @@ def _endpoint_faults(policy: AccessPolicy, value: object, path: str) -> Faults:
 
 @dataclass(frozen=True, slots=True)
 class _Submitter:
-    role: Role
+    """``key`` is where its policy stands in the configuration."""
+
+    key: str
     policy: AccessPolicy
 
 
 def _submitter(call: Call) -> _Submitter | None:
     """Return who submits and what it may; None for an admin, who may do anything."""
-    role = call.caller.role
+    role, namespace = call.caller.role, call.owner.namespace
     if role is Role.ADMIN:
         return None
-    return _Submitter(role, call.options.permits.get(role, AccessPolicy()))
+    within = call.options.permits_within.get(namespace)
+    if role is Role.SUBMIT and within is not None:
+        return _Submitter(f"namespaces.{namespace}.policy", within)
+    return _Submitter(f"policy.{role}", call.options.permits.get(role, AccessPolicy()))
 
 
 def require_container(call: Call, body: object, generation: str | None) -> None:
@@ -304,14 +309,14 @@ def _refuse(who: _Submitter, faults: Iterable[Fault]) -> None:
     found = list(dict.fromkeys(faults))
     if not found:
         return
-    fields = tuple(FieldError(f.field, _told(who.role, f)) for f in found)
-    keys = list(dict.fromkeys(f"policy.{who.role}.{f.key}" for f in found if f.key))
+    fields = tuple(FieldError(f.field, _told(who.key, f)) for f in found)
+    keys = list(dict.fromkeys(f"{who.key}.{f.key}" for f in found if f.key))
     detail = f"{fields[0].path}: {fields[0].message}"
     raise Forbidden(detail, code="not_permitted", fields=fields, extra={"policy_keys": keys})
 
 
-def _told(role: Role, fault: Fault) -> str:
+def _told(key: str, fault: Fault) -> str:
     if not fault.key:
         return f"is {fault.what}: only an admin may use it"
     value = f" with {fault.value[:80]!r}" if fault.value else ""
-    return f"{fault.what[:200]} is not permitted; policy.{role}.{fault.key}{value} would allow it"
+    return f"{fault.what[:200]} is not permitted; {key}.{fault.key}{value} would allow it"

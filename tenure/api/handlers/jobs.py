@@ -84,7 +84,7 @@ async def submit(call: Call) -> web.Response:
 async def plan(call: Call) -> web.Response:
     """Say what a submission would be answered now; nothing is kept."""
     spec = await _spec(call)
-    return call.json(await call.request.app[TURNS].finish(call.backend.plan_job(spec)))
+    return call.json(await call.request.app[TURNS].finish(call.backend.plan_job(spec, call.owner)))
 
 
 async def listing(call: Call) -> web.StreamResponse:

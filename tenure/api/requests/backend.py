@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 
 from tenure.api.requests.ports import Uploads
 from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
+from tenure.api.views.namespaces import NamespaceView
 from tenure.api.views.nodes import TierView
 from tenure.core.state.tables import PublicEvent, Tables
 from tenure.model.batch import Batch, Chunk, InputFile, Task
@@ -33,6 +34,7 @@ from tenure.model.jsons import Json
 from tenure.model.load import Loads
 from tenure.model.node import AgentTold
 from tenure.model.plan import CycleSpec
+from tenure.model.roles import Owner
 
 T = TypeVar("T")
 #: Work that may be interrupted at each of its yields; see ``slices.Turns.finish``.
@@ -72,7 +74,7 @@ class Backend(Protocol):
         Raises a TenureError: ``HttpProblem`` made from the core's Problem, or Unavailable.
         """
 
-    def plan_job(self, spec: JobSpec) -> Steps[Json]:
+    def plan_job(self, spec: JobSpec, owner: Owner) -> Steps[Json]:
         """Return what a submission would be answered now; nothing is kept. JSON-able."""
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
@@ -191,6 +193,9 @@ class Backend(Protocol):
 
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container id that has one."""
+
+    def namespaces(self) -> Sequence[NamespaceView]:
+        """Return the namespaces of which something is, or that have a quota."""
 
     def cycles(self) -> Sequence[CycleState]:
         """Return the configured cycles."""

@@ -21,7 +21,8 @@ class Options:
     """Parameters of one API application.
 
     ``access`` says who asks, and keeps the tokens; ``permits`` what each role may submit, by
-    default nothing that gives power over a host (an admin anything). ``audit`` None: changes are
+    default nothing that gives power over a host (an admin anything), ``permits_within`` what
+    submitters of a namespace may instead. ``audit`` None: changes are
     recorded nowhere. ``hosts``
     are accepted in the Host header beside the loopback names. ``policies`` may be asked for,
     ``policy`` is the one of a job that asks for none. ``max_executors`` bounds one job.
@@ -38,6 +39,7 @@ class Options:
     access: Access
     audit: AuditLog | None = None
     permits: Mapping[Role, AccessPolicy] = field(default_factory=dict)
+    permits_within: Mapping[str, AccessPolicy] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     policy: str = "tenure"
     policies: tuple[str, ...] = ("ff", "gio", "tenure")

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from tenure.core.attempts.tasks import TASKS, stage_of
 from tenure.core.batches import planning
+from tenure.core.batches.planner_question import expected
 from tenure.core.dispatch import backoff, dispatch_list, input_replicas, planned_starts, task_inputs
 from tenure.core.nodes import harvestable
 from tenure.core.state import work_limits
@@ -75,7 +76,7 @@ def submit(ctx: Context, command: SubmitBatch) -> None:
 
 def objection(ctx: Context, key: str, spec: BatchSpec) -> Problem | None:
     """Return why a batch is refused without a plan, None if it may be planned. Changes nothing."""
-    coming, coming_tasks = planning.expected(ctx)
+    coming, coming_tasks = expected(ctx)
     if len(ctx.index.open_batches) + coming >= ctx.params.max_batches:
         detail = f"{ctx.params.max_batches} batches are open already; try again later"
         return Problem("queue_full", detail, 429)

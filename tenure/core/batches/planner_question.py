@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tenure.core.dispatch.listing import Listing
 from tenure.core.dispatch.planner_inputs import Survey
+from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
 from tenure.model.batch import Task
 from tenure.model.events import SubmitBatch
@@ -116,3 +117,14 @@ class Planning(Owned):
 
 def _later(commands: Sequence[SubmitBatch], step_us: int) -> tuple[SubmitBatch, ...]:
     return tuple(replace(command, at_us=command.at_us + step_us) for command in commands)
+
+
+def expected(ctx: Context) -> tuple[int, int]:
+    """Return how many batches, and tasks of them, may be accepted by plans that are not there yet.
+
+    They count against the bounds of open ones: many that come at once are all planned together.
+    """
+    state = ctx.own(Planning)
+    rows = (*state.waiting, *state.planned)
+    found = [command.spec.tasks for command in rows if not command.is_dry]
+    return len(found), sum(found)

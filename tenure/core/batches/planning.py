@@ -31,8 +31,9 @@ from tenure.core.batches.planner_question import Aim, Asked, Draft, Intake, Offe
 from tenure.core.capacity import forecasts
 from tenure.core.dispatch import dispatch_list, input_replicas, planner_inputs, shuffle_sizes
 from tenure.core.dispatch.listing import Listing
-from tenure.core.state import idempotency, work_limits
+from tenure.core.state import idempotency, quotas, work_limits
 from tenure.core.state.context import Context
+from tenure.core.state.indexes import held_by_batch
 from tenure.model.batch import Batch, Forecasted
 from tenure.model.effects import PlanBatches
 from tenure.model.errors import Problem
@@ -65,17 +66,6 @@ def enlist(ctx: Context, command: SubmitBatch) -> None:
     state.waiting.append(command)
     ctx.arm(command.at_us + ctx.params.reply_us, MACHINE, command.request)
     ask(ctx)
-
-
-def expected(ctx: Context) -> tuple[int, int]:
-    """Return how many batches, and tasks of them, may be accepted by plans that are not there yet.
-
-    They count against the bounds of open ones: many that come at once are all planned together.
-    """
-    state = ctx.own(Planning)
-    rows = (*state.waiting, *state.planned)
-    found = [command.spec.tasks for command in rows if not command.is_dry]
-    return len(found), sum(found)
 
 
 def want(ctx: Context, why: str, *, wait_us: int = 0) -> None:
@@ -306,10 +296,10 @@ def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
         if command.request in ctx.own(Planning).told or idempotency.recall(ctx, command):
             continue
         schedule = found.get(command.batch)
-        problem = input_replicas.objection(ctx, command.batch, command.spec)
+        problem = _objection(ctx, command)
         if schedule is None:
             _refuse(ctx, command, *refusals.get(command.batch, ("no_room", "")))
-        elif problem is not None:  # others have taken the room of its replicas meanwhile
+        elif problem is not None:
             turn_away(ctx, command, problem)
         elif command.is_dry:
             ctx.reply(command, Forecasted(schedule.end_us, schedule))
@@ -349,8 +339,8 @@ def _conclude(ctx: Context, intake: Intake) -> None:
         if command.request in state.told or idempotency.recall(ctx, command):
             drafts.drop(ctx, command.batch, command.spec)
             continue
-        problem = input_replicas.objection(ctx, command.batch, command.spec)
-        if problem is not None:  # others have taken the room of its replicas meanwhile
+        problem = _objection(ctx, command)
+        if problem is not None:
             drafts.drop(ctx, command.batch, command.spec)
             turn_away(ctx, command, problem)
             continue
@@ -373,6 +363,12 @@ def _conclude(ctx: Context, intake: Intake) -> None:
     is_longer = ctx.params.plan_limit_us > ctx.params.answer_us
     state.is_improving = bool(accepted) and is_open and is_longer
     dispatch_list.adopt(ctx, intake.listing.dispatch)
+
+
+def _objection(ctx: Context, command: SubmitBatch) -> Problem | None:
+    """Return what others have taken meanwhile: the quota of its namespace, room for replicas."""
+    problem = quotas.objection(ctx, command.owner, held_by_batch(command.spec))
+    return problem or input_replicas.objection(ctx, command.batch, command.spec)
 
 
 def _refuse(ctx: Context, command: SubmitBatch, code: str, detail: str) -> None:

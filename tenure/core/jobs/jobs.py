@@ -23,7 +23,9 @@ from tenure.core.jobs import (
 from tenure.core.jobs.queue import waiting
 from tenure.core.jobs.refusals import is_planned, objection
 from tenure.core.nodes import capacity_probes
+from tenure.core.state import quotas
 from tenure.core.state.context import UNDER_WAY, Context
+from tenure.core.state.indexes import held_by_job
 from tenure.core.state.queue_order import queue_key
 from tenure.core.state.transitions import may_go
 from tenure.model.errors import FieldError, Problem
@@ -38,6 +40,7 @@ from tenure.model.job import (
 )
 from tenure.model.node import Node
 from tenure.model.placing import Admitted, QueuePlan, RefusedJob
+from tenure.model.roles import UNOWNED, Owner
 from tenure.model.units import US, iso, size_text
 
 MACHINE = "job"
@@ -69,7 +72,7 @@ def submit(ctx: Context, command: SubmitJob) -> None:
     if command.job in ctx.tables.jobs:
         ctx.refuse(command, "duplicate_id", f"job {command.job} exists", status=409)
         return
-    job = new_job(ctx, command.job, command.spec)
+    job = new_job(ctx, command.job, command.spec, command.owner)
     answer, plan = _consider(ctx, job)
     if isinstance(answer, Problem):
         if answer.code == NOT_KNOWN:
@@ -78,7 +81,7 @@ def submit(ctx: Context, command: SubmitJob) -> None:
             ctx.publish("job.refused", job.id, name=job.spec.name, code=answer.code)
         ctx.reply(command, answer)
         return
-    _accept(ctx, command, replace(job, admission=answer, owner=command.owner))
+    _accept(ctx, command, replace(job, admission=answer))
     if plan is not None:
         queue_plan.accept(ctx, plan)
 
@@ -88,7 +91,8 @@ def appraise(ctx: Context, job: Job) -> Admission | Problem:
 
     The dry run asks this too, so that the two can never differ.
     """
-    return _consider(ctx, job)[0]
+    problem = quotas.objection(ctx, job.owner, held_by_job(job.spec))
+    return problem or _consider(ctx, job)[0]
 
 
 def _consider(ctx: Context, job: Job) -> tuple[Admission | Problem, QueuePlan | None]:
@@ -106,10 +110,10 @@ def _accept(ctx: Context, command: SubmitJob, job: Job) -> None:
     ctx.reply(command, ctx.tables.jobs[job.id])
 
 
-def new_job(ctx: Context, key: str, spec: JobSpec) -> Job:
+def new_job(ctx: Context, key: str, spec: JobSpec, owner: Owner = UNOWNED) -> Job:
     """Return a job as it would be accepted now; its estimate is fixed from here on."""
     estimate = run_times.estimate_for(ctx, spec)
-    job = Job(key, ctx.meta.next_seq, spec, ctx.now_us, estimate=estimate)
+    job = Job(key, ctx.meta.next_seq, spec, ctx.now_us, estimate=estimate, owner=owner)
     return executor_inputs.counted(ctx, job)
 
 

@@ -15,7 +15,9 @@ from tenure.core.capacity import run_times, snapshots
 from tenure.core.jobs import executor_inputs
 from tenure.core.jobs.queue import waiting
 from tenure.core.jobs.refusals import is_planned, objection
+from tenure.core.state import quotas
 from tenure.core.state.context import Context
+from tenure.core.state.indexes import held_by_job
 from tenure.core.state.owned import Owned
 from tenure.core.state.queue_order import queue_key
 from tenure.model.events import Event, SubmitJob
@@ -91,6 +93,8 @@ def _newcomers(ctx: Context, commands: Sequence[SubmitJob]) -> list[Job]:
         spec, key = command.spec, command.idempotency_key
         is_told = key != "" and (key in keys or key in ctx.tables.answers)
         if is_told or command.job in ctx.tables.jobs or command.expect_version is not None:
+            continue
+        if quotas.objection(ctx, command.owner, held_by_job(spec)) is not None:
             continue
         if objection(ctx, spec, names) is not None:
             continue

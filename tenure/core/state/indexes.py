@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from tenure.core.state.queue_order import Key, WaitingJobs
-from tenure.model.batch import TASK_OVER, Batch, Task, TaskState
+from tenure.model.batch import TASK_OVER, Batch, BatchSpec, Task, TaskState
 from tenure.model.container import ContainerState, Migration, Service, Step, Tombstone
+from tenure.model.dataset import Dataset, DatasetSpec
 from tenure.model.drain import Drain
-from tenure.model.job import Executor, Job
+from tenure.model.job import Executor, Job, JobSpec
 from tenure.model.ledger import Interval, Stay
 from tenure.model.node import Node
 from tenure.model.plan import Run
+from tenure.model.quota import NOTHING, Amounts
+from tenure.model.resources import Resources
 
 UNPLACED_SERVICE = frozenset((ContainerState.ACCEPTED, ContainerState.WAITING))
 
@@ -34,7 +37,8 @@ class Index:
     configuration does not name any more; ``tasks`` those of batches by node, ``tasks_by_stage`` by
     batch and stage; ``tombstoned`` the tombstones that may run, by the job, batch or container that
     owns them; ``unsized`` are nodes of which nobody knows yet what they have; ``remains`` is how
-    many tasks are left to be dropped of batches that are forgotten.
+    many tasks are left to be dropped of batches that are forgotten; ``held`` is what each namespace
+    holds.
     """
 
     executors: dict[str, set[str]] = field(default_factory=dict)
@@ -65,6 +69,7 @@ class Index:
     tombstoned: dict[str, set[str]] = field(default_factory=dict)
     unsized: set[str] = field(default_factory=set)
     remains: dict[str, int] = field(default_factory=dict)
+    held: dict[str, Amounts] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -240,6 +245,52 @@ class Named(Generic[R]):
             keys[now] = key
 
 
+@dataclass(frozen=True)
+class Summed(Generic[R]):
+    """What each namespace holds; of what is over nothing.
+
+    ``is_fixed``: what a record holds does not change as long as there is one.
+    """
+
+    of: Callable[[R], Amounts]
+    is_fixed: bool = False
+
+    def note(self, index: Index, key: str, old: R | None, new: R | None) -> None:
+        """Count what a record holds anew."""
+        if self.is_fixed and old is not None and new is not None:
+            return
+        was = NOTHING if old is None else self.of(old)
+        now = NOTHING if new is None else self.of(new)
+        if was == now:
+            return
+        owned: Any = old if new is None else new
+        namespace = owned.owner.namespace
+        held = index.held.pop(namespace, NOTHING).plus(now).plus(was, -1)
+        if held != NOTHING:
+            index.held[namespace] = held
+
+
+def held_by_job(spec: JobSpec) -> Amounts:
+    """Return what a job holds until it is over."""
+    count, each = spec.containers, spec.request
+    return Amounts(jobs=1, cpu_m=count * each.cpu_m, memory_bytes=count * each.memory_bytes)
+
+
+def held_by_container(request: Resources) -> Amounts:
+    """Return what a container holds until it is removed."""
+    return Amounts(containers=1, cpu_m=request.cpu_m, memory_bytes=request.memory_bytes)
+
+
+def held_by_batch(spec: BatchSpec) -> Amounts:
+    """Return what a batch holds until it is over: its tasks run on what is idle."""
+    return Amounts(batches=1, tasks=spec.tasks)
+
+
+def held_by_dataset(spec: DatasetSpec) -> Amounts:
+    """Return what a dataset holds until it is removed: nothing where its blocks lie in HDFS."""
+    return Amounts(dataset_bytes=0 if spec.is_external else spec.size_bytes * spec.replicas)
+
+
 class Staged:
     """The tasks of each stage. Whoever drops tasks drops the whole stage."""
 
@@ -271,6 +322,7 @@ INDEXED: dict[str, tuple[Derived, ...]] = {
     "jobs": (
         Held[Job]("open_jobs", lambda job: not job.is_over),
         Named[Job]("job_names", lambda job: "" if job.is_over else job.spec.name),
+        Summed[Job](lambda job: NOTHING if job.is_over else held_by_job(job.spec)),
     ),
     "executors": (
         Grouped[Executor]("executors", lambda one: (one.place,)),
@@ -281,6 +333,11 @@ INDEXED: dict[str, tuple[Derived, ...]] = {
         Held[Service]("unplaced", lambda one: one.state in UNPLACED_SERVICE),
         Named[Service](
             "names", lambda one: "" if one.state is ContainerState.REMOVED else one.name
+        ),
+        Summed[Service](
+            lambda one: (
+                NOTHING if one.state is ContainerState.REMOVED else held_by_container(one.request)
+            )
         ),
     ),
     "migrations": (
@@ -295,7 +352,12 @@ INDEXED: dict[str, tuple[Derived, ...]] = {
         Grouped[Tombstone]("tombstoned", _owner_of),
     ),
     "tasks": (Grouped[Task]("tasks", lambda task: (task.place,)), Staged()),
-    "batches": (Held[Batch]("open_batches", lambda batch: not batch.is_over),),
+    "batches": (
+        Held[Batch]("open_batches", lambda batch: not batch.is_over),
+        Summed[Batch](lambda batch: NOTHING if batch.is_over else held_by_batch(batch.spec)),
+    ),
+    # to add up ten thousand files takes too long for each of its blocks
+    "datasets": (Summed[Dataset](lambda dataset: held_by_dataset(dataset.spec), is_fixed=True),),
     "runs": (Held[Run]("open_runs", lambda run: not run.is_over),),
     "drains": (Held[Drain]("open_drains", lambda drain: not drain.is_over),),
     "intervals": (Named[Interval]("interval", lambda row: row.node if row.off_us is None else ""),),

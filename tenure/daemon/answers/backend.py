@@ -14,6 +14,7 @@ from tenure.api.requests.backend import CycleState, Health, Steps
 from tenure.api.requests.fairness import charger
 from tenure.api.server.problems import HttpProblem
 from tenure.api.views.datasets import HoldingView, OrphanView, Shelved
+from tenure.api.views.namespaces import NamespaceView
 from tenure.api.views.nodes import TierView
 from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger
@@ -47,6 +48,7 @@ from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
 from tenure.model.load import Loads
 from tenure.model.node import AgentTold, Reach
+from tenure.model.roles import Owner
 from tenure.profiling.io.sampler import Sampler
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.io.uses import UseStore
@@ -146,9 +148,9 @@ class DaemonBackend:
             return command
         return command if profile is None else replace(command, may_skip_to=later[0])
 
-    def plan_job(self, spec: JobSpec) -> Steps[dict[str, object]]:
+    def plan_job(self, spec: JobSpec, owner: Owner) -> Steps[dict[str, object]]:
         """Return what a submission would be answered now."""
-        return views.plan_job(self._ctx, f"plan-{secrets.token_hex(4)}", spec)
+        return views.plan_job(self._ctx, f"plan-{secrets.token_hex(4)}", spec, owner)
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
         """Return (some node holds the image, a registry offers it, why it cannot be pulled)."""
@@ -325,6 +327,10 @@ class DaemonBackend:
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container that has one."""
         return self._ctx.learned.profiles
+
+    def namespaces(self) -> list[NamespaceView]:
+        """Return the namespaces of which something is, or that have a quota."""
+        return views.namespaces(self._ctx)
 
     def cycles(self) -> Sequence[CycleState]:
         """Return the configured cycles with their next due time."""

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tenure.api.views.lazy import Rows
+from tenure.api.views.namespaces import NamespaceView, namespace_view
 from tenure.core.attempts import tombstones
 from tenure.core.batches import planning
 from tenure.core.capacity import forecasts, room, snapshots
@@ -28,8 +29,10 @@ from tenure.model.forecast import ForecastReport
 from tenure.model.job import Admission, Job, JobSpec, JobState
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Forecast
+from tenure.model.quota import NOTHING, Quota
 from tenure.model.reservation import Reservation
 from tenure.model.resources import Resources
+from tenure.model.roles import Owner
 from tenure.model.units import HOUR_US, US, iso
 
 if TYPE_CHECKING:
@@ -165,12 +168,14 @@ def _driver(node: Node, fence_us: int | None) -> str:
     return "will switch it off" if fence_us is not None else "none configured"
 
 
-def plan_job(ctx: Context, job_id: str, spec: JobSpec) -> Generator[None, None, dict[str, Any]]:
+def plan_job(
+    ctx: Context, job_id: str, spec: JobSpec, owner: Owner
+) -> Generator[None, None, dict[str, Any]]:
     """Return what a submission would be answered now, and what it would be of other policies.
 
     Nothing is kept. Each step is one admission test.
     """
-    job = jobs.new_job(ctx, job_id, spec)
+    job = jobs.new_job(ctx, job_id, spec, owner)
     promise = _promised(jobs.appraise(ctx, job))
     yield
     found = [
@@ -390,3 +395,12 @@ def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:
     """Return the tasks of batches on a node by state, and why no more may begin there."""
     states = Counter(task.state.value for task in ctx.tasks_on(node))
     return dict(sorted(states.items())), harvestable.objection(ctx, ctx.tables.nodes[node])
+
+
+def namespaces(ctx: Context) -> list[NamespaceView]:
+    """Return the namespaces of which something is, or that have a quota."""
+    held, quotas = ctx.index.held, ctx.params.quotas
+    return [
+        namespace_view(name, held.get(name, NOTHING), quotas.get(name, Quota()))
+        for name in sorted(held.keys() | quotas.keys())
+    ]

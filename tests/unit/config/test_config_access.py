@@ -9,7 +9,10 @@ import pytest
 
 from tenure.config.fields import RoleName
 from tenure.config.load import load, validate
-from tenure.model.roles import Role
+from tenure.daemon.settings import params_of
+from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.quota import Quota
+from tenure.model.roles import Grant, Role
 
 ENV = {"HOME": "/home/ada"}
 NODE = "nodes: [{name: a, generation: nursery, url: 'unix:///a.sock'}]\n"
@@ -54,3 +57,38 @@ def test_roles_by_group(tmp_path: Path) -> None:
 )
 def test_faults_of_roles(tmp_path: Path, text: str, path: str) -> None:
     assert path in faults(tmp_path, text)
+
+
+def test_namespaces_of_groups_and_certificates_and_their_bounds(tmp_path: Path) -> None:
+    text = (
+        "api: {socket_roles: {staff: submit, ops: operate}, socket_namespaces: {staff: team-a}}\n"
+        "namespaces:\n"
+        "  team-a: {jobs: 5, cpus: 2.5, memory: 4GiB, datasets: 1GiB, policy: {binds: [/srv/a]}}\n"
+        "  team-b:\n"
+    )
+    settings = load(written(tmp_path, text), ENV)
+    assert settings.api.grants == {
+        "staff": Grant(Role.SUBMIT, "team-a"),
+        "ops": Grant(Role.OPERATE, "default"),
+    }
+    bounded = Quota(jobs=5, cpu_m=2500, memory_bytes=4 << 30, dataset_bytes=1 << 30)
+    assert params_of(settings).quotas == {"team-a": bounded, "team-b": Quota()}
+    assert settings.permits_within == {"team-a": AccessPolicy(binds=("/srv/a",))}
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("namespaces: {Team: {}}", "namespaces.Team", "lower-case"),
+        ("namespaces: {a: {jobs: 0}}", "namespaces.a.jobs", "1"),
+        ("namespaces: {a: {job: 1}}", "namespaces.a.job", "did you mean jobs?"),
+        ("namespaces: {a: {memory: lots}}", "namespaces.a.memory", "size"),
+        ("namespaces: {a: {policy: {binds: [srv]}}}", "namespaces.a.policy.binds.0", "path"),
+        ("api: {socket_namespaces: {x: a}}", "api.socket_namespaces.x", "no role in socket_roles"),
+        ("tls: {namespaces: {x: a}}", "tls.namespaces.x", "no role in roles"),
+    ],
+)
+def test_faults_of_namespaces_are_named(tmp_path: Path, text: str, path: str, message: str) -> None:
+    found = faults(tmp_path, text + "\n")
+    assert path in found, found
+    assert message in found[path]

@@ -81,7 +81,7 @@ class Bench:
         if self.is_planning:
             for effect in found:  # which grows: an answer may bring the next question
                 if isinstance(effect, PlanBatches):
-                    found += self._planned(effect)
+                    found += self.planned(effect)
         self.effects += found
         changes = self.state.take_changes()
         self.public += changes.events
@@ -95,7 +95,7 @@ class Bench:
                     table[key] = row
         return found
 
-    def _planned(self, effect: PlanBatches) -> list[Effect]:
+    def planned(self, effect: PlanBatches) -> list[Effect]:
         """Have the planner answer at once."""
         plan = answer(effect.question, Watch(lambda: 0.0, effect.limit_s))
         end = EffectEnded(at_us=self.now_us, effect=effect.id, outcome=Done(plan=plan))

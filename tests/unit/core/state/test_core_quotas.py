@@ -1,0 +1,205 @@
+"""Quotas: no namespace holds more than it may, whatever is submitted and in whichever order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenure.core.jobs import jobs
+from tenure.core.state.params import Params
+from tenure.model.batch import BatchSpec
+from tenure.model.effects import PlanBatches, Reply
+from tenure.model.errors import Problem
+from tenure.model.events import (
+    CancelBatch,
+    CancelJob,
+    ChangeService,
+    Command,
+    CreateService,
+    SubmitBatch,
+    SubmitJob,
+)
+from tenure.model.job import JobSpec
+from tenure.model.quota import NOTHING, Amounts, Quota
+from tenure.model.resources import Resources
+from tenure.model.roles import Owner
+from tenure.model.units import MIB, US
+from tests.fleet import remembered
+from tests.unit.core.bench import IMAGE, SMALL
+from tests.unit.core.lender import Lender, lends, stage
+from tests.unit.core.shelf import BLOCK, FAST, Shelf, with_tiers
+
+QUOTA = Quota(jobs=2, containers=2, batches=1, tasks=3, cpu_m=2000, memory_bytes=300 * MIB)
+TEAM = Owner("team", "ann")
+OTHER = Owner("other", "bob")
+
+
+class Asker:
+    """A fleet of one node, and short ways to submit for somebody."""
+
+    def __init__(self, quota: Quota = QUOTA, **node: Any) -> None:
+        self.bench = Lender(
+            lends("n", **node),
+            params=Params(min_on={}, generations=("nursery",), quotas={"team": quota}),
+        )
+        self.bench.connect("n")
+        self.bench.guard("n")
+        self.count = 0
+
+    @property
+    def held(self) -> Amounts:
+        return self.bench.state.ctx.index.held.get("team", NOTHING)
+
+    def ask(self, kind: type[Command], **words: Any) -> Any:
+        self.count += 1
+        command = kind(at_us=0, request=f"r{self.count}", **words)
+        (reply,) = [one for one in self.bench.say(command) if isinstance(one, Reply)]
+        return reply.value
+
+    def job(self, owner: Owner = TEAM, **spec: Any) -> Any:
+        return self.ask(SubmitJob, job=f"j{self.count}", spec=self.spec(**spec), owner=owner)
+
+    def spec(self, **spec: Any) -> JobSpec:
+        words: dict[str, Any] = {"app": "app", "image": IMAGE, "command": ("run",), "policy": "ff"}
+        words |= {"executors": 1, "request": SMALL, "estimate_local_us": 10 * US}
+        return JobSpec(**({"name": f"job-{self.count}"} | words | spec))
+
+    def container(self, owner: Owner = TEAM, request: Resources = SMALL) -> Any:
+        return self.ask(
+            CreateService,
+            container=f"{self.count:064x}",
+            name=f"c{self.count}",
+            app="web",
+            body={"Image": IMAGE},
+            request_resources=request,
+            owner=owner,
+        )
+
+    def batch(self, owner: Owner = TEAM, tasks: int = 1) -> Any:
+        name = f"b{self.count}"
+        spec = BatchSpec(name, (stage(count=tasks),))
+        return self.ask(SubmitBatch, batch=name, spec=spec, owner=owner)
+
+
+@pytest.mark.parametrize(
+    ("quota", "submit", "most", "name"),
+    [
+        (Quota(jobs=2), Asker.job, 2, "jobs"),
+        (Quota(containers=3), Asker.container, 3, "containers"),
+        (Quota(batches=1), Asker.batch, 1, "batches"),
+        (Quota(tasks=2), Asker.batch, 2, "tasks"),
+        (Quota(cpu_m=1499), Asker.job, 2, "cpu_m"),
+        (Quota(cpu_m=1500), Asker.container, 3, "cpu_m"),
+        (Quota(memory_bytes=128 * MIB), Asker.job, 2, "memory_bytes"),
+    ],
+)
+def test_what_is_more_than_the_quota_is_refused(
+    quota: Quota, submit: Any, most: int, name: str
+) -> None:
+    asker = Asker(quota)
+    for _ in range(most):
+        assert not isinstance(submit(asker), Problem)
+    held, events = asker.held, len(asker.bench.public)
+    refused = submit(asker)
+    assert (refused.code, refused.status) == ("quota_exceeded", 403)
+    assert refused.extra["quota"] == name
+    assert refused.extra["held"] == getattr(held, name)
+    assert "the namespace team may have " in refused.detail
+    assert (asker.held, len(asker.bench.public)) == (held, events)
+    assert not isinstance(submit(asker, OTHER), Problem)
+
+
+def test_what_is_over_makes_room() -> None:
+    asker = Asker(Quota(jobs=1, containers=1, batches=1))
+    job, one, batch = asker.job(), asker.container(), asker.batch()
+    for submit in (asker.job, asker.container, asker.batch):
+        assert submit().code == "quota_exceeded"
+    asker.ask(CancelJob, job=job.id)
+    asker.ask(CancelBatch, batch=batch.id)
+    asker.ask(ChangeService, container=one.id, verb="remove")
+    bench = asker.bench
+    while bench.tables.effects:
+        bench.end(next(iter(bench.tables.effects.values())))
+        bench.listed("n")
+    assert asker.held == NOTHING
+    for submit in (asker.job, asker.container, asker.batch):
+        assert not isinstance(submit(), Problem)
+
+
+def test_batches_that_are_planned_together_do_not_pass_the_quota_together() -> None:
+    asker = Asker(Quota(batches=1))
+    bench = asker.bench
+    bench.is_planning = False
+    for name in ("one", "two"):
+        spec = BatchSpec(name, (stage(),))
+        bench.say(SubmitBatch(at_us=0, request=name, batch=name, spec=spec, owner=TEAM))
+    for effect in bench.effects:  # which grows: an answer may bring the next question
+        if isinstance(effect, PlanBatches):
+            bench.effects += bench.planned(effect)
+    replies = {one.request: one.value for one in bench.effects if isinstance(one, Reply)}
+    assert replies["one"].id == "one"
+    assert replies["two"].code == "quota_exceeded"
+    assert asker.held.batches == 1
+
+
+def test_a_trial_is_answered_as_the_submission_would_be() -> None:
+    asker = Asker(Quota(jobs=1))
+    asker.job()
+    ctx = asker.bench.state.ctx
+    for owner, is_refused in ((TEAM, True), (OTHER, False)):
+        made = jobs.new_job(ctx, "plan", asker.spec(name="plan"), owner)
+        answer = jobs.appraise(ctx, made)
+        assert (isinstance(answer, Problem) and answer.code == "quota_exceeded") is is_refused
+
+
+def test_datasets_count_with_all_their_copies_and_once() -> None:
+    params = replace(FAST, quotas={"default": Quota(dataset_bytes=8 * BLOCK)})
+    shelf = Shelf(with_tiers("a"), with_tiers("b"), params=params)
+    assert shelf.put("large", 5).code == "quota_exceeded"
+    first = shelf.put("data", 3)
+    assert shelf.put("data", 3).id == first.id, "the same files again are the same dataset"
+    assert shelf.put("more", 2).code == "quota_exceeded"
+    shelf.work()
+    shelf.change("remove", first.id)
+    shelf.work()
+    assert shelf.state.ctx.index.held == {}
+    assert not isinstance(shelf.put("more", 2), Problem)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(("job", "container", "batch", "end", "listed", "restart")),
+            st.sampled_from((TEAM, TEAM, OTHER)),
+            st.integers(1, 3),
+        ),
+        max_size=30,
+    )
+)
+def test_nobody_ever_holds_more_than_the_quota(steps: list[tuple[str, Owner, int]]) -> None:
+    asker = Asker()
+    for step, owner, size in steps:
+        if step == "job":
+            asker.job(owner, executors=size)
+        elif step == "container":
+            asker.container(owner, Resources(250 * size, 32 * MIB))
+        elif step == "batch":
+            asker.batch(owner, size)
+        elif step == "listed":
+            asker.bench.listed("n")
+        elif step == "restart":
+            asker.bench.restart()
+        elif asker.bench.tables.effects:
+            asker.bench.end(next(iter(asker.bench.tables.effects.values())))
+        remembered.check(asker.bench.state.ctx)
+        over = [
+            name
+            for name in Amounts._fields
+            if (limit := getattr(QUOTA, name)) is not None and getattr(asker.held, name) > limit
+        ]
+        assert not over
