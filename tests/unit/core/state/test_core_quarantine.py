@@ -9,6 +9,7 @@ import pytest
 from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.attempts.tasks import TASKS
 from tenure.core.jobs import jobs
+from tenure.core.routing import PutAside
 from tenure.core.services.services import SERVICES
 from tenure.core.state.params import Params
 from tenure.model.batch import BatchState, TaskState
@@ -91,7 +92,7 @@ def test_reviews_that_cause_each_other_for_ever_do_not_end_the_daemon(
     assert wakeup_us is not None
     assert wakeup_us <= bench.now_us + 1_000_000
     bench.say(Tick(at_us=0))
-    assert not bench.state.ctx.notices.jobs, "reviewed when it can come to rest"
+    assert not bench.state.ctx.own(PutAside).jobs, "reviewed when it can come to rest"
 
 
 def at_rest(bench: Bench) -> bool:
