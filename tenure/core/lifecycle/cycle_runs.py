@@ -238,7 +238,7 @@ def _verdicts(ctx: Context, batch: _Batch, moves: tuple[Move, ...]) -> tuple[Ver
         if veto is None and sum(v.code == "accepted" for v in found) >= batch.spec.max_moves:
             veto = Reason("budget", "is one too many for the cycle's budget")
         if veto is not None:
-            found.append(Verdict(move.container, move.target, veto.code, detail=veto.text))
+            found.append(Verdict(move.container, move.target, veto.code, detail=veto.advice))
             continue
         service = ctx.tables.services[move.container]
         choice = choice_of(ctx, service, move.target)

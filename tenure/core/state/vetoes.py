@@ -30,6 +30,11 @@ class Reason:
     is_passing: bool = False
     until_us: int | None = None
 
+    @property
+    def advice(self) -> str:
+        """Return why not, and what people can do about it, in one line."""
+        return f"{self.text}; {self.remedy}" if self.remedy else self.text
+
 
 @dataclass(frozen=True, slots=True)
 class Veto(Generic[Q]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tenure.core.state.params import Params
@@ -98,6 +99,18 @@ def test_a_plan_moves_a_container_once_and_not_more_than_the_cycle_may() -> None
 def test_a_start_that_may_still_happen_forbids_a_move() -> None:
     cycle = Cycle(is_unsure=True)
     assert cycle.codes(cycle.move()) == ["unsure"]
+
+
+def test_a_refusal_says_what_would_help() -> None:
+    cycle = Cycle()
+    service = cycle.bench.tables.services[cycle.services[0]]
+    cycle.bench.tables.services.put(service.id, replace(service, migrate="never"))
+    (verdict,) = cycle.submit(cycle.move()).verdicts
+    assert verdict.code == "never_migrate"
+    assert verdict.detail == (
+        "may not be moved: its owner allows no move (tenure.migrate=never); "
+        "tenure container rm one, and create it again: it goes elsewhere"
+    )
 
 
 def test_nobody_moves_off_a_node_that_does_not_answer() -> None:
