@@ -15,7 +15,7 @@ from typing import Any
 
 from tenure.core.batches import batches, planning
 from tenure.core.jobs import jobs, joint_admission
-from tenure.core.lifecycle import adopt, restore
+from tenure.core.lifecycle import adopt, drain, restore
 from tenure.core.routing import (
     ALWAYS,
     HANDLERS,
@@ -64,6 +64,7 @@ class FleetState:
         """``make_placer`` is called once, by the first question to the policies."""
         self.ctx = Context(params, make_placer, localizer)
         planning.reset(self.ctx)
+        self.ctx.own(drain.Looks)  # it hears of moves that end from the first event on
         self.ctx.set_meta(fleet=fleet)
 
     @property

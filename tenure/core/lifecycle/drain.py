@@ -211,8 +211,8 @@ def review_all(ctx: Context) -> None:
     """Take in the moves that ended, then bring every drain forward as far as it goes now."""
     looks = ctx.own(Looks)
     ended, looks.ended = looks.ended, []
-    for key in ended:
-        _on_end(ctx, ctx.tables.migrations[key])
+    for move in filter(None, map(ctx.tables.migrations.get, ended)):  # else forgotten since
+        _on_end(ctx, move)
     for node in sorted(ctx.index.open_drains):
         _advance(ctx, ctx.tables.drains[node])
 

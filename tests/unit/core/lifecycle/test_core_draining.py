@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from tenure.core.lifecycle.drain import Looks
+from tenure.core.lifecycle.retention import PERIOD_US
+from tenure.core.state.owned import Change
 from tenure.core.state.params import Params
 from tenure.model.container import ContainerState, Step
 from tenure.model.drain import DrainState
@@ -17,6 +20,7 @@ from tenure.model.events import (
     ChangeService,
     Closing,
     DrainNode,
+    EffectEnded,
     FenceNode,
     NodeConnected,
     NodeLost,
@@ -99,6 +103,27 @@ def test_a_failed_move_is_tried_again_on_another_node() -> None:
     assert drained.moves[1].target != first
     drained.finish(drained.moves[1])
     assert drained.record.state is DrainState.DRAINED
+
+
+def test_a_move_that_is_forgotten_as_it_ends_breaks_nothing() -> None:
+    params = Params(min_on={}, max_history=0)
+    drained = Drained(node("b", "nursery"), node("c", "nursery"), params=params)
+    drained.run("one")
+    drained.open_others()
+    drained.drain()
+    bench, (move,) = drained.bench, drained.moves
+    create, at_us = bench.open("create"), bench.now_us + PERIOD_US
+    refused = Refused("engine_error", "no space left")
+    ended = EffectEnded(at_us=at_us, effect=create.id, outcome=refused)
+    bench.state.handle_all((ended, Tick(at_us=at_us)))
+    assert move.id not in bench.tables.migrations
+    assert drained.record.state is DrainState.DRAINING
+
+
+def test_moves_that_end_are_heard_of_from_the_first_event_on() -> None:
+    ctx = Bench()._fresh().ctx
+    ctx.tell(Change.MOVED, "a#1")
+    assert ctx.own(Looks).ended == ["a#1"]
 
 
 def test_waits_between_tries_grow_and_stay_bounded() -> None:
