@@ -264,11 +264,10 @@ class Task:
     ``reclaims`` its owners' gain, ``unproven`` of them by its exit code alone. No new attempt
     before ``retry_us``, and rather not on ``shunned``. ``killed`` is why its node's agent or kernel
     ended it, "" if they did not; ``is_guess``: unless it met its own limit, which its engine says.
-    ``reading`` is the copy that it reads, of a stage over a dataset.
-    ``start_us`` is
-    when it is planned to begin (0: it is not). ``is_ahead``: its input is sent ahead of that, and
-    it takes no room of its node yet. ``fetches`` of its output were in vain. ``sent_to`` is where
-    an input of it was last sent whole.
+    ``reading`` is the copy that it reads, of a stage over a dataset. ``start_us`` is when it is
+    planned to begin (0: it is not). ``is_ahead``: its input is sent ahead of that, and it takes no
+    room of its node yet. ``tries`` of its create did not happen, and ``fetches`` of its output were
+    in vain. ``sent_to`` is where an input of it was last sent whole.
     """
 
     batch: str
@@ -301,6 +300,7 @@ class Task:
     sent_to: str = ""
     unproven: int = 0
     is_guess: bool = False
+    tries: int = 0
 
     @property
     def key(self) -> str:

@@ -203,8 +203,9 @@ class Executor:
 
     ``effect`` is the id of the effect under way; ``is_unsure`` means that the last effect ended
     unknown and only a listing newer than ``changed_us`` can tell. ``failures`` counts exits that
-    cost a retry, ``mishaps`` those that were the fleet's fault; since ``suspect_us`` (0: never)
-    it is seen exited with a code that may be its engine's doing, and not judged yet.
+    cost a retry, ``mishaps`` those that were the fleet's fault, ``tries`` creates of this attempt
+    that did not happen; since ``suspect_us`` (0: never) it is seen exited with a code that may be
+    its engine's doing, and not judged yet.
     Of Spark jobs number 0 is the driver: ``port`` is its master's, ``driver_attempt`` of the others
     the driver's attempt that they were made for (0: not made yet).
     Of jobs over a dataset ``blocks`` are the numbers of those that it reads, the same in all of its
@@ -234,6 +235,7 @@ class Executor:
     driver_attempt: int = 0
     blocks: tuple[int, ...] = ()
     readings: tuple[Reading, ...] = ()
+    tries: int = 0
 
     @property
     def key(self) -> str:

@@ -70,6 +70,9 @@ ENGINE_END_CODES = frozenset((137, 143, 255))
 #: An engine that goes down ends its containers before it is missed: so long such an exit may be
 #: its doing. A silent death is noticed within two pings of 3 s each and the 2 s between them.
 JUDGE_US = 10 * US
+#: A create that did not happen is sent again at once, under the same name, so many times; then it
+#: is a mishap, which waits and counts. One that got lost on its way happens well before.
+MOST_TRIES = 5
 #: Waits before another attempt grow with the tries, up to so many times ``Params.retry_us``.
 MOST_WAITS = 5
 
@@ -181,8 +184,8 @@ class Attempts(ABC, Generic[R]):
         if record.state == state:
             now_us = ctx.now_us
             self.put(ctx, replace(record, effect=effect.id, is_unsure=False, changed_us=now_us))
-        else:
-            self.to(ctx, record, state, effect=effect.id)
+        elif self.to(ctx, record, state, effect=effect.id) is record:
+            return
         ctx.emit(effect)
 
     def _publish(self, ctx: Context, kind: str, record: R, **told: Any) -> None:
@@ -263,9 +266,13 @@ class Attempts(ABC, Generic[R]):
     def _absent(self, ctx: Context, record: R) -> None:
         """Take in that there is no such container."""
         if record.state == CREATING:
-            self.create(ctx, record)
+            self._uncreated(ctx, record)
         else:
             self.lose(ctx, record, LOST)
+
+    def _uncreated(self, ctx: Context, record: R) -> None:
+        """Take in that a create did not happen."""
+        self.create(ctx, record)
 
     def _found_made(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
         """Take in that a create of unknown end has happened.
@@ -369,6 +376,10 @@ class Work(Attempts[W]):
     KEPT: ClassVar[frozenset[str]]
 
     @abstractmethod
+    def _is_ending(self, ctx: Context, record: W) -> bool:
+        """Whether the job or batch of it ends, so that nobody wants it any more."""
+
+    @abstractmethod
     def renew(self, ctx: Context, over: W) -> None:
         """Begin the next attempt, unless nobody wants it any more."""
 
@@ -402,6 +413,15 @@ class Work(Attempts[W]):
     def abandon(self, ctx: Context, record: W, note: str) -> W | None:
         """Stop what nobody wants any more; its tombstone holds its room until it is gone."""
         return self._end(ctx, record, ABANDONED, may_run=self.may_run(record), note=note)
+
+    def _uncreated(self, ctx: Context, record: W) -> None:
+        """Send a create that did not happen again, not for ever and not for what ends."""
+        if self._is_ending(ctx, record):
+            self.abandon(ctx, record, record.note)
+        elif record.tries >= MOST_TRIES:
+            self.lose(ctx, record, f"its create did not happen {record.tries + 1} times")
+        else:
+            self.create(ctx, replace(record, tries=record.tries + 1))
 
     def _is_missing_copy(self, ctx: Context, record: W, path: str, code: str) -> bool:
         """Whether a refusal may be of a copy that was to be read and is gone.

@@ -69,7 +69,10 @@ class Executors(Work[Executor]):
 
     def _is_unsent(self, ctx: Context, record: Executor) -> bool:
         """Whether an executor may leave its node: not that of a job that ends."""
-        return super()._is_unsent(ctx, record) and not ctx.tables.jobs[record.job].is_ending
+        return super()._is_unsent(ctx, record) and not self._is_ending(ctx, record)
+
+    def _is_ending(self, ctx: Context, record: Executor) -> bool:
+        return ctx.tables.jobs[record.job].is_ending
 
     def advance(self, ctx: Context, executor: Executor, job: Job) -> None:
         """Send the next effect of an executor, if its turn has come."""
@@ -96,13 +99,14 @@ class Executors(Work[Executor]):
             self.create(ctx, joined)
 
     def _absent(self, ctx: Context, record: Executor) -> None:
-        job = ctx.tables.jobs[record.job]
-        if record.state is S.CREATING and job.is_ending:
-            self.abandon(ctx, record, record.note)
-        elif record.state is S.CREATING and spark_bodies.is_outdated(ctx, record, job):
-            return  # it begins again, for its driver did
-        elif record.state is not S.PLACED:
+        if record.state is not S.PLACED:
             super()._absent(ctx, record)
+
+    def _uncreated(self, ctx: Context, record: Executor) -> None:
+        """Send its create again, unless it begins anew because its driver did."""
+        job = ctx.tables.jobs[record.job]
+        if job.is_ending or not spark_bodies.is_outdated(ctx, record, job):
+            super()._uncreated(ctx, record)
 
     def _refused(self, ctx: Context, record: Executor, code: str, note: str) -> None:
         is_starting = record.state is S.STARTING
@@ -163,6 +167,13 @@ class Executors(Work[Executor]):
             if pins.has_succeeded(ended):
                 pins.leave(ctx, ended)
             self._publish(ctx, "exited", executor, exit_code=code, note=note)
+
+    def lose(self, ctx: Context, record: Executor, note: str, *, may_run: bool = False) -> None:
+        """End an attempt that was the fleet's fault; that of a job that ends is not told of."""
+        if self._is_ending(ctx, record):
+            self._end(ctx, record, S.ABANDONED, may_run=may_run, note=note)
+        else:
+            super().lose(ctx, record, note, may_run=may_run)
 
     def renew(self, ctx: Context, over: Executor) -> None:
         """Begin the next attempt, on the same node unless that takes no new work or cannot run it.

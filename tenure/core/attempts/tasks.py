@@ -69,6 +69,9 @@ class Tasks(Work[Task]):
         is_pullable = batch.spec.stage(record.stage).is_pullable
         return Terms(is_pullable, Resources(), GRACE_S, batch.arrival_us, most)
 
+    def _is_ending(self, ctx: Context, record: Task) -> bool:
+        return ctx.tables.batches[record.batch].is_ending
+
     # forward
 
     def place(self, ctx: Context, task: Task, node: Node) -> None:
@@ -264,7 +267,7 @@ class Tasks(Work[Task]):
 
     def renew(self, ctx: Context, over: Task, *, shunned: str | None = None) -> None:
         """Begin the next attempt, which has no node yet; rather not on the last one's (None)."""
-        if ctx.tables.batches[over.batch].is_ending:
+        if self._is_ending(ctx, over):
             return
         shunned = over.node if shunned is None else shunned
         tries = over.failures + over.mishaps + over.reclaims

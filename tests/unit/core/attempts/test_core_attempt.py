@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tenure.core.attempts.attempt import MOST_TRIES
+from tenure.core.attempts.executors import EXECUTORS
+from tenure.core.attempts.tasks import TASKS
+from tenure.core.services.services import SERVICES
+from tenure.model.events import CancelJob, FenceNode, NodeLost, Tick
 from tenure.model.outcome import Done, Refused, Unknown
+from tenure.model.units import US
 from tests.unit.core.bench import Bench, node, shown
 from tests.unit.core.lender import lender, lends
 
 KINDS = ("executor", "task", "service")
+ATTEMPTS: dict[str, Any] = {"executor": EXECUTORS, "task": TASKS, "service": SERVICES}
+#: No pause before another attempt is longer, but those after many failures.
+PAUSE_US = 10 * US
 
 
 def begun(kind: str) -> Bench:
@@ -60,6 +70,67 @@ def test_a_create_that_did_not_happen_is_sent_again_under_the_same_name(kind: st
     assert record(bench).attempt == 1
 
 
+@pytest.mark.parametrize("kind", ["executor", "task"])
+def test_a_create_that_never_happens_is_a_mishap_after_a_while(kind: str) -> None:
+    bench = begun(kind)
+    for _ in range(MOST_TRIES + 1):
+        assert (record(bench).attempt, record(bench).mishaps) == (1, 0)
+        bench.end(bench.open("create"), Unknown("timed out"))
+        bench.listed("n")
+    assert (record(bench).attempt, record(bench).mishaps, record(bench).tries) == (2, 1, 0)
+    assert not bench.has_open("create"), "the next attempt waits"
+    bench.listed("n")
+    bench.say(Tick(at_us=0), after_us=PAUSE_US)
+    assert bench.open("create").name.endswith("-2")
+
+
+@pytest.mark.parametrize("kind", ["executor", "task"])
+def test_nothing_is_created_again_for_what_ends(kind: str) -> None:
+    bench = begun(kind)
+    bench.end(bench.open("create"), Unknown("timed out"))
+    ctx, one = bench.state.ctx, record(bench)
+    # it ends in slices, and this one's turn has not come yet
+    if kind == "executor":
+        whole: Any = bench.tables.jobs["j"]
+        bench.tables.jobs.put("j", replace(whole, is_cancelling=True))
+    else:
+        whole = bench.tables.batches["b"]
+        bench.tables.batches.put("b", replace(whole, is_cancelling=True))
+    ATTEMPTS[kind].on_listing(ctx, one, None, ctx.now_us + 1)
+    assert record(bench).state == "abandoned"
+    assert record(bench).mishaps == 0
+    assert not bench.has_open("create")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_sent_for_a_step_that_is_refused(kind: str) -> None:
+    bench = begun(kind)
+    bench.is_broken = True
+    create = bench.open("create")
+    bench.end(create, Done("c1"))
+    ctx, one = bench.state.ctx, record(bench)
+    for effect in list(bench.tables.effects.values()):
+        bench.tables.effects.drop(effect.id)
+    ctx.quarantine(ATTEMPTS[kind].record, one.key, "by a test")
+    ATTEMPTS[kind].start(ctx, replace(one, state=type(one.state)("created")))
+    assert not bench.has_open("start")
+
+
+def test_executors_of_a_cancelled_job_cost_no_mishap_where_their_node_goes() -> None:
+    bench = begun("executor")
+    to_start(bench)
+    bench.say(CancelJob(at_us=0, request="c", job="j"))
+    assert record(bench).state == "abandoned"
+    bench = begun("executor")
+    to_start(bench)
+    job = bench.tables.jobs["j"]
+    bench.tables.jobs.put("j", replace(job, is_failing=True, reason="by a test"))
+    bench.say(NodeLost(at_us=0, node="n", why="silent"))
+    bench.say(FenceNode(at_us=0, request="f", node="n"))
+    assert (record(bench).state, record(bench).mishaps) == ("abandoned", 0)
+    assert not [event for event in bench.public if event.type == "executor.lost"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_create_that_happened_is_found_by_a_listing(kind: str) -> None:
     bench = begun(kind)
@@ -88,6 +159,7 @@ def test_a_task_that_somebody_started_without_its_input_is_begun_anew() -> None:
     bench.end(create, Unknown("timed out"))
     bench.listed("n", shown(create, "c1", "running"))
     assert record(bench).attempt == 2
+    bench.say(Tick(at_us=0), after_us=PAUSE_US)
     assert not bench.has_open("create"), "the first one may still write an output"
     assert bench.open("retire").target == "c1"
 
@@ -99,6 +171,7 @@ def test_a_start_that_was_not_confirmed_is_not_sent_again(kind: str) -> None:
     bench.end(bench.open("start"), Unknown("timed out"))
     bench.listed("n", shown(create, "c1"))
     assert record(bench).attempt == 2
+    bench.say(Tick(at_us=0), after_us=PAUSE_US)
     assert not bench.has_open("start")
     assert not bench.has_open("create")
     assert bench.open("retire").target == "c1"
