@@ -136,7 +136,10 @@ class Attempts(ABC, Generic[R]):
 
     @abstractmethod
     def lose(self, ctx: Context, record: R, note: str, *, may_run: bool = False) -> None:
-        """End an attempt that was the fleet's fault, not its own, and begin the next one."""
+        """End an attempt that was the fleet's fault, not its own, and begin the next one.
+
+        ``may_run``: the container may run until it is removed; the default is the kind's.
+        """
 
     @abstractmethod
     def unplace(self, ctx: Context, record: R, reason: str) -> None:
@@ -208,8 +211,13 @@ class Attempts(ABC, Generic[R]):
             note = f"{outcome.code}: {outcome.detail}" if outcome.detail else outcome.code
             self._refused(ctx, record, outcome.code, note[:MOST_TOLD])
         else:
-            self.put(ctx, replace(record, effect="", is_unsure=True, changed_us=ctx.now_us))
-            ctx.emit(Relist(record.node))
+            self._unknown(ctx, record)
+
+    def _unknown(self, ctx: Context, record: R, **changes: Any) -> None:
+        """Take in that the effect may or may not happen: a listing tells."""
+        unsure: dict[str, Any] = {"is_unsure": True, "changed_us": ctx.now_us}
+        self.put(ctx, replace(record, effect="", **unsure, **changes))
+        ctx.emit(Relist(record.node))
 
     def _done(self, ctx: Context, record: R, outcome: Done) -> None:
         """Take in that the effect happened."""

@@ -385,7 +385,7 @@ def ready(ctx: Context, name: str) -> None:
     for executor in ctx.executors_on(name):
         ctx.notices.jobs.add(executor.job)
     ctx.notices.tasks.update(ctx.index.tasks.get(name, ()))
-    ctx.notices.services.update(ctx.index.services.get(name, ()))
+    SERVICES.on_node_ready(ctx, name)
     tiers.next_chore(ctx, name)
     for tombstone in ctx.tombstones_on(name):
         if not tombstone.effect and ctx.now_us >= tombstone.retry_us:

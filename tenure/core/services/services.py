@@ -27,7 +27,7 @@ from tenure.model.facts import (
     LABEL_INCARNATION,
     ContainerFacts,
 )
-from tenure.model.outcome import Done, Outcome
+from tenure.model.outcome import Done
 from tenure.model.units import US
 
 #: What its records are called where one is quarantined: what people call them.
@@ -123,11 +123,9 @@ class Services(Attempts[Service]):
 
     # ends of effects
 
-    def _settle(self, ctx: Context, record: Service, outcome: Outcome) -> None:
-        super()._settle(ctx, record, outcome)
-        unsure = ctx.tables.services[record.id]
-        if unsure.is_unsure and unsure.state is S.STARTING:
-            self.put(ctx, replace(unsure, late_us=ctx.now_us + LATE_US))
+    def _unknown(self, ctx: Context, record: Service, **changes: Any) -> None:
+        late_us = ctx.now_us + LATE_US if record.state is S.STARTING else record.late_us
+        super()._unknown(ctx, record, late_us=late_us, **changes)
 
     def _done(self, ctx: Context, record: Service, outcome: Done) -> None:
         if record.state is S.STOPPING:
@@ -177,7 +175,10 @@ class Services(Attempts[Service]):
     # ends of incarnations
 
     def lose(self, ctx: Context, record: Service, note: str, *, may_run: bool = True) -> None:
-        """Give up this incarnation and wait for another placement."""
+        """Give up this incarnation and wait for another placement.
+
+        Unlike other kinds it is taken to run unless the caller knows better.
+        """
         retry_us = ctx.now_us + RETRY_US
         turns = {"tries": record.tries + 1, "retry_us": retry_us, "started_us": None}
         self.close(
@@ -242,6 +243,12 @@ class Services(Attempts[Service]):
         for service in ctx.services_on(node):
             if service.state is S.STARTING and service.reason == TORN:
                 self.put(ctx, replace(service, retry_us=ctx.now_us, tries=0))
+
+    def on_node_ready(self, ctx: Context, node: str) -> None:
+        """Have those reviewed whose create or start waits for their node."""
+        for service in ctx.services_on(node):
+            if service.state in (S.CREATING, S.CREATED, S.STARTING) and not service.effect:
+                ctx.notices.services.add(service.id)
 
     def on_node_off(self, ctx: Context, node: str) -> None:
         """Find another place for what ran on a fenced node; one that was to stop has stopped."""
