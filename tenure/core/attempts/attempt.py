@@ -40,7 +40,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tenure.core.attempts import task_bodies, tombstones
-from tenure.core.attempts.tombstones import is_reachable
 from tenure.core.blocks import tiers
 from tenure.core.capacity import ledger
 from tenure.core.state.context import Context
@@ -164,7 +163,7 @@ class Attempts(ABC, Generic[R]):
 
     def create(self, ctx: Context, record: R) -> None:
         """Have the container created, once its node answers; again where that did not happen."""
-        if is_reachable(ctx, record.node):
+        if ctx.is_reachable(record.node):
             key, owner = self._call(ctx, record)
             name, body = record.container_name, self._body(ctx, record)
             pull = self._terms(ctx, record).is_pullable
@@ -173,7 +172,7 @@ class Attempts(ABC, Generic[R]):
 
     def start(self, ctx: Context, record: R) -> None:
         """Have the container started, once its node answers."""
-        if is_reachable(ctx, record.node):
+        if ctx.is_reachable(record.node):
             key, owner = self._call(ctx, record)
             effect = StartContainer(key, owner, record.node, record.engine_id)
             self._send(ctx, record, STARTING, effect)

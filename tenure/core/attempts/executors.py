@@ -19,7 +19,6 @@ from tenure.core.attempts.attempt import (
     Terms,
     Work,
 )
-from tenure.core.attempts.tombstones import is_reachable
 from tenure.core.blocks import pins
 from tenure.core.capacity import ledger
 from tenure.core.state.context import Context
@@ -76,7 +75,7 @@ class Executors(Work[Executor]):
 
     def advance(self, ctx: Context, executor: Executor, job: Job) -> None:
         """Send the next effect of an executor, if its turn has come."""
-        if job.is_ending or not is_reachable(ctx, executor.node) or not self.is_due(ctx, executor):
+        if job.is_ending or not ctx.is_reachable(executor.node) or not self.is_due(ctx, executor):
             return
         if executor.state is S.PLACED:
             self._begin(ctx, executor, job)

@@ -24,7 +24,6 @@ from tenure.core.attempts.attempt import (
     Terms,
     Work,
 )
-from tenure.core.attempts.tombstones import is_reachable
 from tenure.core.blocks import pins
 from tenure.core.capacity import node_agents
 from tenure.core.state.context import Context
@@ -91,7 +90,7 @@ class Tasks(Work[Task]):
             return
         if self._is_overtime(ctx, task):
             self.fail(ctx, task, "it ran longer than its stage's max_runtime_s", may_run=True)
-        elif not is_reachable(ctx, task.node) or not self.is_due(ctx, task):
+        elif not ctx.is_reachable(task.node) or not self.is_due(ctx, task):
             return
         elif task.state in (S.CREATED, S.READY) and _is_unguarded(ctx, task):
             self._wait_for_guard(ctx, task)

@@ -28,12 +28,6 @@ REMEDY = (
 MAX_DOUBLINGS = 5
 
 
-def is_reachable(ctx: Context, name: str) -> bool:
-    """Whether effects can be sent to the node's engine now."""
-    node = ctx.tables.nodes.get(name)
-    return node is not None and node.is_reachable
-
-
 def condemn(ctx: Context, tombstone: Tombstone) -> None:
     """Have a copy stopped, its log kept if asked for, and removed."""
     if tombstone.id in ctx.tables.tombstones:
@@ -54,7 +48,7 @@ def dig(ctx: Context, tombstone: Tombstone) -> None:
 
     Where its engine id was never learned a listing has to tell it, or that there is no such copy.
     """
-    if tombstone.effect or not is_reachable(ctx, tombstone.node):
+    if tombstone.effect or not ctx.is_reachable(tombstone.node):
         return
     if not tombstone.engine_id:
         # by name a removal that comes late would hit the successor, which has the same name

@@ -169,9 +169,8 @@ def _problem(code: str, detail: str, path: str) -> Problem:
 
 def cancel(ctx: Context, command: CancelBatch) -> None:
     """Cancel a batch; what runs of it is stopped. One that is over stays as it is."""
-    batch = ctx.tables.batches.get(command.batch)
+    batch = ctx.find(command, ctx.tables.batches, "batch", command.batch)
     if batch is None:
-        ctx.refuse(command, "not_found", f"no batch {command.batch}", status=404)
         return
     if not (batch.is_over or batch.is_ending):
         ctx.put_batch(replace(batch, is_cancelling=True, reason="cancelled"))
@@ -271,7 +270,7 @@ def settle(ctx: Context) -> None:
     if not ctx.index.open_batches:
         planning.go_on(ctx)
         return
-    for name in sorted(name for name, keys in ctx.index.tasks.items() if keys):
+    for name in sorted(ctx.index.tasks):
         _give_way(ctx, name)
     if ctx.is_closing:
         return

@@ -30,7 +30,6 @@ from tenure.model.effects import LocateBlocks
 from tenure.model.errors import Problem
 from tenure.model.events import ChangeDataset, PutDataset
 from tenure.model.external import Layout, OuterBlock
-from tenure.model.node import Node, Power, Reach
 from tenure.model.outcome import Done, Outcome, Refused
 from tenure.model.reading import Reading
 from tenure.model.tier import TierKind
@@ -276,13 +275,9 @@ def offered(ctx: Context, dataset: Dataset, block: Block) -> tuple[Location, ...
     found = [
         Location(replica.node, replica.tier, TierKind(replica.tier.removeprefix(f"{TIER}-")), uri)
         for replica in block.replicas
-        if _is_up(ctx.tables.nodes.get(replica.node))
+        if ctx.is_reachable(replica.node)
     ]
     return tuple(sorted(found, key=lambda place: (RANKS[place.kind], place.node)))
-
-
-def _is_up(node: Node | None) -> bool:
-    return node is not None and node.power is Power.ON and node.reach is Reach.OK
 
 
 def uri_of(dataset: Dataset, file: int) -> str:

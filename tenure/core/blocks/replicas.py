@@ -15,7 +15,7 @@ from tenure.core.blocks.block_records import mark_of
 from tenure.core.state.block_index import Standing, nodes_of
 from tenure.core.state.context import Context
 from tenure.model.dataset import Block, Dataset, DatasetState, Location, Replica, block_name
-from tenure.model.node import Node, Power, Reach, Scheduling
+from tenure.model.node import Node, Power, Scheduling
 from tenure.model.tier import DURABLE, TierSpec
 from tenure.model.units import FOREVER_US
 
@@ -40,7 +40,7 @@ def standing(ctx: Context, name: str) -> Standing:
     node = ctx.tables.nodes.get(name)
     if node is None:
         return Standing.LOST
-    if node.power is not Power.ON or node.reach is not Reach.OK:
+    if not node.is_reachable:
         return Standing.LOST if is_lost(ctx, node) else Standing.AWAY
     if not is_surveyed(ctx, node):
         return Standing.AWAY

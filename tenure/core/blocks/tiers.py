@@ -26,7 +26,7 @@ from tenure.core.state.context import Context
 from tenure.model.dataset import Block, Drop, TierMark
 from tenure.model.effects import CheckBlocks, DropBlocks, MeasureTiers, SurveyTiers
 from tenure.model.events import AcceptTier
-from tenure.model.node import Node, NodeSpec, Power, Reach
+from tenure.model.node import Node, NodeSpec, Power
 from tenure.model.outcome import Done, Outcome
 from tenure.model.tier import DURABLE, TierSpec
 from tenure.model.units import FOREVER_US, US
@@ -82,8 +82,7 @@ def _forget_tiers(ctx: Context, node: Node) -> None:
     Not the last copy of a block: it is there again if the tier is named again. Not before the node
     was looked at either: what lies there may be found in a tier that has another name now.
     """
-    is_there = node.power is Power.ON and node.reach is Reach.OK
-    if is_there and not replicas.is_surveyed(ctx, node):
+    if node.is_reachable and not replicas.is_surveyed(ctx, node):
         return
     for key in _marks(ctx, node.name):
         tier = key.partition("/")[2]
@@ -277,7 +276,7 @@ def next_chore(ctx: Context, name: str) -> None:
     node = ctx.tables.nodes.get(name)
     if node is None or not node.spec.tiers or name in ctx.block_index.chores:
         return
-    if node.power is not Power.ON or node.reach is not Reach.OK:
+    if not node.is_reachable:
         return
     if ctx.is_closing or ctx.meta.is_restoring or name not in ctx.learned.fresh:
         return

@@ -104,8 +104,7 @@ def adopt(ctx: Context, dispatch: DispatchList) -> None:
     taken = ctx.own(DispatchList).placed
     ctx.put_own(dispatch)
     dispatch.taken = taken
-    busy = (name for name, keys in ctx.index.tasks.items() if keys)
-    dispatch.unsettled = sorted({*dispatch.entries, *busy}, reverse=True)
+    dispatch.unsettled = sorted({*dispatch.entries, *ctx.index.tasks}, reverse=True)
 
 
 def clear(ctx: Context) -> None:
@@ -224,8 +223,7 @@ def serve(ctx: Context) -> None:
     if dispatch.unsettled:
         ctx.arm(ctx.now_us, MACHINE, "rest")
         return
-    busy = (name for name, keys in ctx.index.tasks.items() if keys)
-    names = sorted({*busy, *dispatch.entries})
+    names = sorted({*ctx.index.tasks, *dispatch.entries})
     begin = bisect_left(names, dispatch.after)
     for name in (*names[begin:], *names[:begin]):
         node, quiet = ctx.tables.nodes.get(name), dispatch.quiet.get(name)

@@ -61,9 +61,8 @@ class Survey:
         self._ctx = ctx
         self.lenders = lenders(ctx)
         names = {node.name for node in self.lenders}
-        held = sorted(name for name, keys in ctx.index.tasks.items() if keys)
-        others = [name for name in held if name not in names and name in ctx.tables.nodes]
-        self.nodes = [*self.lenders, *(ctx.tables.nodes[name] for name in others)]
+        others = map(ctx.tables.nodes.get, sorted(ctx.index.tasks.keys() - names))
+        self.nodes = [*self.lenders, *filter(None, others)]
         self._places = {node.name: place for place, node in enumerate(self.nodes)}
         self._holders: dict[tuple[str, bool], tuple[int, ...]] = {}
         self._progress: dict[tuple[str, str], Progress] = {}

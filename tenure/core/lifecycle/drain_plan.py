@@ -19,7 +19,7 @@ from tenure.core.state.context import Context
 from tenure.core.state.vetoes import Reason
 from tenure.model.container import Service, Step
 from tenure.model.drain import Blocker, DrainPlan, PlannedMove, Setback
-from tenure.model.node import Node, Power, Reach
+from tenure.model.node import Node, Power
 from tenure.model.units import iso
 
 #: How the codes of containers begin that no node takes.
@@ -93,7 +93,7 @@ def _executors(ctx: Context, node: Node) -> list[Blocker]:
         end_us = max(ctx.now_us, room.end_estimate_us(ctx, executor))
         reason = f"executor {name} runs until about {iso(end_us)}"
         remedy = f"wait for it, or tenure job cancel {executor.job}"
-        is_there = _answers(node)
+        is_there = node.is_reachable
         if not is_there:
             reason = f"executor {name} is on a node that does not answer"
             remedy = f"bring the node back, or if nothing runs there: tenure node fence {node.name}"
@@ -116,7 +116,7 @@ def _copies(ctx: Context, node: Node) -> list[Blocker]:
     for tombstone in ctx.tombstones_on(node.name):
         if ctx.move_of(tombstone.owner) is not None:
             continue
-        is_there = _answers(node)
+        is_there = node.is_reachable
         remedy = WAIT if is_there else f"bring node {node.name} back: it is cleared away then"
         reason = f"an old copy of {tombstone.name} is still to be cleared away"
         found.append(
@@ -137,13 +137,9 @@ def _blocks(ctx: Context, node: Node) -> list[Blocker]:
         if key in notes:
             reason = f"{reason}: {notes[key]}"
             remedy = f"give other nodes tiers with room for them, or tenure dataset rm {name}"
-        is_passing = key not in notes and _answers(node)
+        is_passing = key not in notes and node.is_reachable
         found.append(Blocker("dataset", key, name, "last_replica", reason, remedy, is_passing))
     return found
-
-
-def _answers(node: Node) -> bool:
-    return node.power is Power.ON and node.reach is Reach.OK
 
 
 def _destined(

@@ -11,7 +11,6 @@ from tenure.core.attempts import tombstones
 from tenure.core.attempts.attempt import record_of
 from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.attempts.tasks import TASKS
-from tenure.core.attempts.tombstones import is_reachable
 from tenure.core.batches import reclaims
 from tenure.core.blocks import tiers
 from tenure.core.capacity import forecasts, ledger, room
@@ -219,7 +218,7 @@ def listed(ctx: Context, event: NodeListed) -> None:
         # what stood against its engine may be gone by now; nobody will say again that it answers
         _take(ctx, node, facts)
         node = ctx.tables.nodes[event.node]
-    if node is None or node.reach is not Reach.OK or node.power is not Power.ON:
+    if node is None or not node.is_reachable:
         return
     ctx.learned.fresh[event.node] = max(event.started_us, ctx.learned.fresh.get(event.node, 0))
     ours = [c for c in event.containers if is_ours(ctx, c)]
@@ -380,7 +379,7 @@ def _is_wanted(ctx: Context, node: str, copy: Copy) -> bool:
 
 def ready(ctx: Context, name: str) -> None:
     """Send what waited for this node, once it has been listed since it connected."""
-    if not is_reachable(ctx, name):
+    if not ctx.is_reachable(name):
         return
     for executor in ctx.executors_on(name):
         ctx.notices.jobs.add(executor.job)

@@ -112,8 +112,7 @@ def _others_on(ctx: Context, node: Node) -> list[Node]:
         if other.spec.generation == node.spec.generation
         and other.name != node.name
         and room.is_welcome(other)
-        and other.power is Power.ON
-        and other.reach is Reach.OK
+        and other.is_reachable
     ]
 
 
@@ -132,8 +131,7 @@ def _was_listed(within_us: int, ctx: Context, node: Node) -> bool:
 
 
 def _is_unseen(ctx: Context, node: Node) -> bool:
-    is_there = node.power is Power.ON and node.reach is Reach.OK
-    return is_there and node.name not in ctx.learned.fresh
+    return node.is_reachable and node.name not in ctx.learned.fresh
 
 
 _GOES = Asks.LEAVING | Asks.IDLE

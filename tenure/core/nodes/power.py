@@ -161,7 +161,7 @@ def _unsettled(ctx: Context, node: Node, outcome: Outcome) -> None:
 
 def _probed(ctx: Context, node: Node, outcome: Outcome) -> None:
     word = outcome.value if isinstance(outcome, Done) else ""
-    if word == "off" and node.power is Power.ON and node.reach is Reach.OK:
+    if word == "off" and node.is_reachable:
         # its engine answers: calling it off would start its work a second time elsewhere
         ctx.arm(ctx.now_us + PROBE_US, MACHINE, node.name)
     elif word == "off" and node.power is not Power.OFF:
@@ -318,7 +318,7 @@ def fence(ctx: Context, order: FenceNode) -> None:
     node = ctx.find(order, ctx.tables.nodes, "node", order.node)
     if node is None:
         return
-    if node.reach is Reach.OK and node.power is Power.ON:
+    if node.is_reachable:
         detail = f"node {node.name} answers; only an unreachable node can be fenced by word"
         ctx.refuse(order, "reachable", detail, status=409)
         return

@@ -216,6 +216,11 @@ class Context:
         self.tell(Change.GONE, node.name)
         self.serve_again(node.name)
 
+    def is_reachable(self, node: str) -> bool:
+        """Whether effects can be sent to the engine of a node, by name; not where it is unknown."""
+        found = self.tables.nodes.get(node)
+        return found is not None and found.is_reachable
+
     def put_job(self, job: Job) -> Job:
         """Store a job. One that was looked at in vain, and waits from now on, calls for no pass."""
         old = self.tables.jobs.get(job.id)

@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tenure.core.attempts import tombstones
-from tenure.core.attempts.tombstones import is_reachable
 from tenure.core.capacity import ledger
 from tenure.core.services.migration import admission, eligibility
 from tenure.core.services.migration.move_records import (
@@ -94,7 +93,7 @@ def advance(ctx: Context, key: str) -> None:
 
 def _send(ctx: Context, move: Migration, service: Service) -> None:
     for node in _places(move):
-        if not is_reachable(ctx, node):
+        if not ctx.is_reachable(node):
             _unreachable(ctx, move, node)
             return
     if move.step is Step.CHECKPOINT:
@@ -148,7 +147,7 @@ def held_up_us(ctx: Context, move: Migration) -> int:
         needed = ()
     else:
         needed = _places(move)
-    away = (ctx.tables.nodes.get(name) for name in needed if not is_reachable(ctx, name))
+    away = (ctx.tables.nodes.get(name) for name in needed if not ctx.is_reachable(name))
     since_us = ((node.unreachable_us or 0) if node else 0 for node in away)
     return min((at_us + AWAY_US for at_us in since_us), default=FOREVER_US)
 

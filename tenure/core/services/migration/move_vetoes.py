@@ -98,7 +98,7 @@ def _stays(number: int, ctx: Context, move: Leaving) -> bool | Reason:
 def _is_cut_off(ctx: Context, move: Leaving) -> bool | Reason:
     remedy = f"bring the node back, or if nothing runs there: tenure node fence {move.source}"
     text = "is on a node that does not answer"
-    return not tombstones.is_reachable(ctx, move.source) and Reason("unreachable", text, remedy)
+    return not ctx.is_reachable(move.source) and Reason("unreachable", text, remedy)
 
 
 def _is_unconfirmed(ctx: Context, move: Leaving) -> bool | Reason:
@@ -199,7 +199,7 @@ LEAVE_VETOES: Table[Leaving] = Table(
         "source_unreachable",
         "is on a node that does not answer",
         _PLANNED,
-        lambda ctx, move: not tombstones.is_reachable(ctx, move.source),
+        lambda ctx, move: not ctx.is_reachable(move.source),
     ),
     # a late start could revive the source beside the target
     Veto("unsure", "had a call that may still happen", Asks.DRAIN, _is_unconfirmed),
