@@ -17,8 +17,8 @@ from typing import Any
 from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.attempts.tasks import TASKS
 from tenure.core.lifecycle import drain_plan
-from tenure.core.nodes import capacity_probes, off_vetoes
-from tenure.core.nodes.off_vetoes import Asks
+from tenure.core.nodes import capacity_probes
+from tenure.core.nodes.off_vetoes import OFF_VETOES, Asks
 from tenure.core.services.migration import admission
 from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
@@ -221,7 +221,7 @@ def _advance(ctx: Context, drain: Drain) -> None:
     """Do what can be done now; unlike a look, an end is noticed at once."""
     if ctx.is_quarantined(MACHINE, drain.node):
         return
-    if off_vetoes.first(Asks.DRAINED, ctx, ctx.tables.nodes[drain.node]) is None:
+    if OFF_VETOES.first(Asks.DRAINED, ctx, ctx.tables.nodes[drain.node]) is None:
         _done(ctx, drain)
     elif drain.deadline_us is not None and ctx.now_us >= drain.deadline_us:
         _time_out(ctx, drain)

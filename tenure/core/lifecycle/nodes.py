@@ -15,8 +15,8 @@ from tenure.core.batches import reclaims
 from tenure.core.blocks import tiers
 from tenure.core.capacity import forecasts, ledger, room
 from tenure.core.lifecycle import adopt, drain, restore
-from tenure.core.nodes import off_vetoes, power
-from tenure.core.nodes.off_vetoes import Asks
+from tenure.core.nodes import power
+from tenure.core.nodes.off_vetoes import OFF_VETOES, Asks
 from tenure.core.services.migration import migrations
 from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
@@ -114,7 +114,7 @@ def retire(ctx: Context) -> None:
         if node.is_fenced and room.has_only_dead(ctx, name):
             for tombstone in ctx.tombstones_on(name):
                 ctx.drop_tombstone(tombstone)  # no listing of that engine will ever show it gone
-        is_gone = off_vetoes.first(Asks.FORGOTTEN, ctx, node) is None
+        is_gone = OFF_VETOES.first(Asks.FORGOTTEN, ctx, node) is None
         if is_gone and tiers.clear_node(ctx, node.name):
             ledger.close_interval(ctx, node.name)
             drain.forget(ctx, node.name)

@@ -1,19 +1,18 @@
 """What forbids that a node is switched off, called drained, or forgotten: one table for all.
 
-The sentences begin with what the node is or has. Owns nothing, reads only.
+The sentences begin with what the node is or has; its name is ``{node}``. Owns nothing, reads only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from enum import Flag, auto
 
 from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger, room
 from tenure.core.state import reservations
 from tenure.core.state.context import Context
-from tenure.core.state.vetoes import Reason, Table, Veto
+from tenure.core.state.vetoes import Reason, Veto, VetoTable
 from tenure.model.container import ContainerState
 from tenure.model.job import Job
 from tenure.model.node import Node, Power, Reach
@@ -37,12 +36,6 @@ class Asks(Flag):
     LOST = auto()
     DRAINED = auto()
     FORGOTTEN = auto()
-
-
-def first(who: Asks, ctx: Context, node: Node) -> Reason | None:
-    """Return what forbids the step to who asks, None where nothing does."""
-    reason = OFF_VETOES.first(who, ctx, node)
-    return reason and replace(reason, text=f"node {node.name} {reason.text}".format(node=node.name))
 
 
 def awaited(ctx: Context, nodes: Iterable[Node]) -> frozenset[str]:
@@ -94,13 +87,14 @@ def _has_containers(ctx: Context, node: Node) -> bool:
 
 
 def _is_last_on(ctx: Context, node: Node) -> bool:
-    """Whether fewer nodes of its generation than configured would be on. One that takes no new
-    work serves nobody.
-    """
-    return len(_others_on(ctx, node)) < ctx.params.min_on.get(node.spec.generation, 0)
+    """Whether fewer nodes of its generation than configured would be on and take new work."""
+    least = ctx.params.min_on.get(node.spec.generation, 0)
+    return least > 0 and len(_others_on(ctx, node)) < least
 
 
 def _is_spare(ctx: Context, node: Node) -> bool:
+    if ctx.params.spare_cpu_m <= 0:
+        return False
     free = sum(max(0, room.free_on(ctx, other).cpu_m) for other in _others_on(ctx, node))
     return free < ctx.params.spare_cpu_m
 
@@ -117,8 +111,9 @@ def _others_on(ctx: Context, node: Node) -> list[Node]:
 
 
 def _is_due(ctx: Context, node: Node) -> bool | Reason:
-    """Forbid it before the grace time and the minimum billing period end: until then the node costs
-    the same, and may be of use.
+    """Forbid it before the grace time and the minimum billing period end.
+
+    Until then the node costs the same, and may be of use.
     """
     idle_us = ctx.now_us if node.idle_us is None else node.idle_us
     due_us = max(idle_us + ctx.params.grace_us, ledger.billed_us(ctx, node.name))
@@ -137,7 +132,7 @@ def _is_unseen(ctx: Context, node: Node) -> bool:
 _GOES = Asks.LEAVING | Asks.IDLE
 _ENDS = Asks.DRAINED | Asks.FORGOTTEN
 #: In this order: what is told first of several, and what a waiting node is kept for.
-OFF_VETOES: Table[Node] = Table(
+OFF_VETOES: VetoTable[Node] = VetoTable(
     Asks,
     Veto(
         "no_power_driver",

@@ -13,7 +13,7 @@ from dataclasses import replace
 from tenure.core.attempts.tasks import TASKS
 from tenure.core.capacity import ledger, room
 from tenure.core.nodes import off_vetoes
-from tenure.core.nodes.off_vetoes import Asks
+from tenure.core.nodes.off_vetoes import OFF_VETOES, Asks
 from tenure.core.state import reservations
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
@@ -245,7 +245,7 @@ def maybe_off(ctx: Context, node: Node) -> None:
     """Switch an idle node off if nothing forbids it now, else prepare for it where that can be."""
     if node.idle_us is None:
         return
-    veto = off_vetoes.first(Asks.IDLE, ctx, node)
+    veto = OFF_VETOES.first(Asks.IDLE, ctx, node)
     code, name = "" if veto is None else veto.code, node.name
     if veto is None:
         switch_off(ctx, node, "empty")
@@ -263,7 +263,7 @@ def maybe_off(ctx: Context, node: Node) -> None:
 
 def is_leaving(ctx: Context, node: Node) -> bool:
     """Whether an idle node is on its way to be switched off, so that nothing new is lent there."""
-    return node.idle_us is not None and off_vetoes.first(Asks.LEAVING, ctx, node) is None
+    return node.idle_us is not None and OFF_VETOES.first(Asks.LEAVING, ctx, node) is None
 
 
 def let_go(ctx: Context) -> None:
@@ -290,7 +290,7 @@ def _maybe_fence(ctx: Context, node: Node) -> None:
     due_us = node.unreachable_us + after
     if ctx.now_us < due_us:
         ctx.arm(due_us, MACHINE, node.name)
-    elif off_vetoes.first(Asks.LOST, ctx, node) is None:
+    elif OFF_VETOES.first(Asks.LOST, ctx, node) is None:
         switch_off(ctx, node, "fence: unreachable with executors or tasks on it")
 
 
@@ -302,9 +302,10 @@ def command(ctx: Context, order: PowerNode) -> None:
     may_change = order.to == "off" and node.power in (Power.ON, Power.BOOTING, Power.STOPPING)
     veto = None
     if may_change or not node.is_switchable:
-        veto = off_vetoes.first(Asks.PERSON, ctx, node)
+        veto = OFF_VETOES.first(Asks.PERSON, ctx, node)
     if veto is not None:
-        ctx.refuse(order, veto.code, veto.text, status=409, field="to")
+        detail = f"node {node.name} {veto.text.format(node=node.name)}"
+        ctx.refuse(order, veto.code, detail, status=409, field="to")
         return
     if order.to == "on":
         want_on(ctx, node.name, "asked for", by_person=True)

@@ -49,7 +49,7 @@ class Veto(Generic[Q]):
     forbids: Callable[[Context, Q], bool | Reason]
 
 
-class Table(Generic[Q]):
+class VetoTable(Generic[Q]):
     """The rows of one step, in the order in which they are told."""
 
     def __init__(self, who: type[Flag], *rows: Veto[Q]) -> None:

@@ -6,16 +6,16 @@ all nodes at once (``capacity/destinations``), so it asks the first table alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Flag, auto
-from functools import partial
 
 from tenure.core.attempts import tombstones
 from tenure.core.capacity import room
 from tenure.core.services.migration import eligibility
 from tenure.core.services.migration.move_records import choice_of
 from tenure.core.state.context import Context
-from tenure.core.state.vetoes import Reason, Table, Veto
+from tenure.core.state.vetoes import Reason, Veto, VetoTable
 from tenure.model.container import ContainerState, Service
 from tenure.model.drain import Setback
 from tenure.model.node import Node
@@ -90,9 +90,13 @@ def _is_other_state(ctx: Context, move: Leaving) -> bool | Reason:
     return move.state is S.RUNNING or Reason("changed", "is not at rest any more")
 
 
-def _stays(number: int, ctx: Context, move: Leaving) -> bool | Reason:
-    code, text, holds = eligibility.NEVER[number]
-    return holds(move.service) and replace(no_kind(move.service, text), code=code)
+def _stays(code: str, text: str, holds: Callable[[Service], bool]) -> Veto[Leaving]:
+    """Return the row of what keeps a container where it is whatever the nodes."""
+
+    def forbids(ctx: Context, move: Leaving) -> bool | Reason:
+        return holds(move.service) and replace(no_kind(move.service, text), code=code)
+
+    return Veto(code, text, Asks.DRAIN | Asks.CYCLE, forbids)
 
 
 def _is_cut_off(ctx: Context, move: Leaving) -> bool | Reason:
@@ -172,7 +176,7 @@ def _lacks_room(ctx: Context, move: Going) -> bool | Reason:
 
 _PLANNED = Asks.CYCLE | Asks.BEGIN
 #: May it leave its node, in this order.
-LEAVE_VETOES: Table[Leaving] = Table(
+LEAVE_VETOES: VetoTable[Leaving] = VetoTable(
     Asks,
     Veto(
         "expired",
@@ -189,10 +193,7 @@ LEAVE_VETOES: Table[Leaving] = Table(
         lambda ctx, move: ctx.move_of(move.service.id) is not None,
     ),
     Veto("changed", "is another copy, or elsewhere", _PLANNED, _is_another),
-    *(
-        Veto(code, text, Asks.DRAIN | Asks.CYCLE, partial(_stays, number))
-        for number, (code, text, _) in enumerate(eligibility.NEVER)
-    ),
+    *(_stays(*row) for row in eligibility.NEVER),
     Veto("unreachable", "is on a node that does not answer", Asks.DRAIN, _is_cut_off),
     # nobody could end the source: it would run beside the target
     Veto(
@@ -208,7 +209,7 @@ LEAVE_VETOES: Table[Leaving] = Table(
     Veto("retrying", "could not be moved a moment ago", Asks.DRAIN, _has_failed),
 )
 #: May it go to a node, in this order.
-GO_VETOES: Table[Going] = Table(
+GO_VETOES: VetoTable[Going] = VetoTable(
     Asks,
     Veto("wrong_generation", "is of no generation of the cycle", Asks.CYCLE, _is_of_other_cycle),
     Veto("cooldown", "was moved a moment ago", Asks.CYCLE, _is_cooling),

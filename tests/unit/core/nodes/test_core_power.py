@@ -9,7 +9,7 @@ import pytest
 from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
 from tenure.locality.localizer import Tiers
-from tenure.model.effects import ProbePower, Relist, SwitchPower
+from tenure.model.effects import ProbePower, Relist, Reply, SwitchPower
 from tenure.model.events import (
     Configured,
     EffectEnded,
@@ -142,6 +142,11 @@ def test_a_person_cannot_switch_a_busy_node_off() -> None:
     fleet.list(ContainerFacts("c1", "somebodys", "i", "running"))
     fleet.send(PowerNode(at_us=fleet.now_us, request="r1", node="n1", to="off"))
     assert not fleet.is_switched_off
+    (refused,) = [e.value for e in fleet.effects if isinstance(e, Reply)]
+    assert (refused.code, refused.detail) == (
+        "not_empty",
+        "node n1 is not empty: tenure node drain n1 first",
+    )
 
 
 def test_cost_ends_when_off_is_confirmed() -> None:

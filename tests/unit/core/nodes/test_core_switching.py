@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from tenure.core.state.params import Params
 from tenure.daemon.answers.views import snapshot
 from tenure.model.events import NodeLost, Tick
@@ -46,6 +50,29 @@ def held(bench: Bench) -> dict[str, str]:
 def power_of(bench: Bench) -> Power:
     power: Power = bench.tables.nodes["a"].power
     return power
+
+
+@pytest.mark.parametrize(
+    ("params", "left"),
+    [
+        (PARAMS, set()),
+        (replace(PARAMS, min_on={"young": 1}), {"b"}),
+        (replace(PARAMS, spare_cpu_m=SIZE.cpu_m), {"b"}),
+        (replace(PARAMS, spare_cpu_m=SIZE.cpu_m + 1), {"a", "b"}),
+    ],
+)
+def test_as_many_nodes_and_as_much_cpu_stay_on_as_configured(
+    params: Params, left: set[str]
+) -> None:
+    bench = Bench(node("a", driver="command"), node("b", driver="command"), params=params)
+    for name in ("a", "b"):
+        probe = next(e for e in bench.tables.effects.values() if e.node == name)
+        bench.end(probe, Done("on"))
+        bench.connect(name)
+    bench.now_us += 10 * US
+    for name in ("a", "b"):
+        bench.listed(name)
+    assert {n.name for n in bench.tables.nodes.values() if n.power is Power.ON} == left
 
 
 def test_a_node_whose_off_command_ended_unknown_gets_no_work_for_a_while() -> None:
