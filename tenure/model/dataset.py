@@ -200,10 +200,12 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class TierMark:
-    """What is known of a node's tier. ``drops`` are files that still take room there, ``strays``
-    orphans, blocks that are kept though no record knows them; all files were looked through at
-    ``known_us`` last. ``is_accepted``: by an operator's word its disk is another one, so the
-    next look takes what is missing as lost.
+    """What is known of a node's tier.
+
+    ``drops`` are files that still take room there, ``strays`` (so stored since 0.1) are orphans:
+    blocks that are kept though no record knows them. All files were looked through at ``known_us``
+    last. ``is_accepted``: by an operator's word its disk is another one, so the next look takes
+    what is missing as lost.
 
     ``surveyed_us``: as of then the files there are those of the records; 0: nobody looked.
     ``fault`` is why nothing can be kept or read there, "" nothing; ``note`` why it could not be

@@ -1,1 +1,1 @@
-"""One try after another of an executor or task, and tombstones of the copies that must not run."""
+"""Attempts of executors, tasks and services, and tombstones of copies that must not run again."""

@@ -4,22 +4,24 @@ Theory of operation. A record of one of the three kinds is on a node and has a c
 under a name that is the same after any restart. It sends one effect at a time, which is stored in
 ``effect`` before it leaves, and goes to the next state by how that ends::
 
-    state       sends      done       refused       what a later listing shows
-                                                    nothing     created     runs        has ended
-    ---------   --------   --------   -----------   ---------   ---------   ---------   ---------
-    (waiting)   create     creating
-    creating               created    _refused()    create      created     created *   created *
-    created     start      starting                 lose()
-    starting               running    _refused()    lose()      lose() **   running     _exited()
-    running                                         lose()                              _exited()
+    state      sends   goes to   done     refused      what a later listing shows
+                                                       nothing   created    runs       has ended
+    ---------  ------  --------  -------  -----------  --------  ---------  ---------  ---------
+    (waiting)  create  creating
+    creating                     created  _refused()   create    created    created *  created *
+    created    start   starting                        lose()
+    starting                     running  _refused()   lose()    lose() **  running    _exited()
+    running                                            lose() +                        _exited()
 
 An effect that ends unknown (time-out, cut link, restart) makes the record unsure: nothing is sent
 before a listing that was asked for later than ``changed_us`` has shown what happened. The same
 holds where nothing is unsure: a listing counts only if it is newer than the record, and no effect
-is under way. A create that did not happen is sent again, for the same name cannot make two; what
-somebody has started meanwhile (*) goes on, but for tasks, which have no input then. A start (**) is
-not sent again: the run may end before the late one arrives, which would then run it twice. So its
-container is removed, and the next attempt waits for that; but a service may run twice.
+is under way. A create that did not happen is sent again, for the same name cannot make two; where
+it still does not happen, an executor or task is lost (``MOST_TRIES``). What somebody has started
+meanwhile (*) goes on, but for tasks, which have no input then. A start (**) is not sent again: the
+run may end before the late one arrives, which would then run it twice. So its container is removed,
+and the next attempt waits for that; but a service may run twice. A service that ran and is gone (+)
+was removed by somebody, so it is ``removed``.
 
 ``close`` ends an attempt and condemns its container: the tombstone (``tombstones``) holds back the
 next attempt for as long as the container may run. Nothing is begun on another node before, unless
@@ -87,7 +89,7 @@ def record_of(ctx: Context, owner: str) -> Executor | Task | Service | None:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an attempt may have and take.
+    """Settings of an attempt.
 
     ``request`` is what its tombstone takes from its node while it may run, ``grace_s`` what its
     container gets to end by itself when it is removed. It cannot have begun before ``since_us``, by
@@ -243,7 +245,7 @@ class Attempts(ABC, Generic[R]):
     ) -> None:
         """Compare the records on a node with the copies seen there, by owner and attempt.
 
-        ``is_all``: what is not among them is not there.
+        ``is_all``: they are all that there are, so what is not among them is not there.
         """
         for record in self.on_node(ctx, node):
             facts = copies.get((record.key, record.attempt))

@@ -5,8 +5,8 @@ was put since lies in them, and no record tells of it. Such blocks may be the on
 dataset, so the first whole look at a tier since then has no block removed whose dataset, or whose
 checksum, no record knows. They take room, are told of, and stay through later looks; an operator
 has them removed. Where a put that the backup knew goes on, its blocks are no orphans then. What
-comes later without a record is what a copy left whose end was not waited for. Owns the orphans in
-the records of tiers.
+comes later without a record is what a copy left whose end was not waited for. Stored records and
+events still call them strays. Owns the orphans in the records of tiers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tenure.model.dataset import Block, Drop, Orphan, TierMark
 from tenure.model.events import DiscardOrphans
 
 
-def is_stray(ctx: Context, mark: TierMark, name: str, block: Block | None) -> bool:
+def is_orphan(ctx: Context, mark: TierMark, name: str, block: Block | None) -> bool:
     """Whether a block's file in a tier is kept though no record tells what it is to be.
 
     ``block`` is the record of its ``name``, if there is one.

@@ -59,7 +59,7 @@ def compared(ctx: Context, node: Node, begun_us: int, outcome: Done) -> Iterator
             ctx.block_index.standing.pop(node.name, None)  # its blocks are to be looked at
         if not fault:
             yield from _missed(ctx, mark, begun_us, here)
-            yield from _strays(ctx, mark, here)
+            yield from _orphans(ctx, mark, here)
         mark = mark_of(ctx, node.name, spec.name)
         left = replace(mark, surveyed_us=begun_us, fault=fault, note="", is_accepted=False)
         put_mark(ctx, left)
@@ -115,7 +115,7 @@ def is_wrong(ctx: Context, block: Block, replica: Replica) -> bool:
     )
 
 
-def _strays(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[None]:
+def _orphans(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[None]:
     """Have removed from a tier what nobody knows, and keep what is a copy that its block lacks.
 
     What is to go is stored before the next slice: no copy of the same name begins meanwhile.
@@ -135,7 +135,7 @@ def _strays(ctx: Context, mark: TierMark, found: Mapping[str, int]) -> Iterator[
             block = _block_of(ctx, name)
             if block is not None and block.on(mark.node, mark.tier) is not None:
                 continue
-            if _is_of_a_block(name) and orphans.is_stray(ctx, mark, name, block):
+            if _is_of_a_block(name) and orphans.is_orphan(ctx, mark, name, block):
                 tally.add(name, size)
             elif block is None or size != block.length or not _adopt(ctx, block, mark):
                 going.append(Drop(name, size))

@@ -69,7 +69,7 @@ class Look:
 
 
 class Looks(Owned):
-    """When the drain of each node looks again, and which migrations have ended since the last."""
+    """When the drain of each node looks again, and which moves ended since the last pass."""
 
     hears = frozenset((Change.MOVED,))
 

@@ -321,9 +321,9 @@ def _match(
     *,
     is_all: bool,
 ) -> None:
-    """Compare copies seen on a node with all records that speak of it; ``is_all``: with no others.
+    """Compare copies seen on a node with all records that speak of it.
 
-    What is not among ``copies`` is not there then.
+    ``is_all``: ``copies`` are all that the node has, so what is not among them is not there.
     """
     EXECUTORS.match(ctx, node, copies, started_us, is_all=is_all)
     SERVICES.match(ctx, node, copies, started_us, is_all=is_all)

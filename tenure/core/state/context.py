@@ -46,9 +46,8 @@ class Context:
     what was told since the start, ``notices`` is what machines have to tell each other,
     ``prefetches`` what is copied ahead, ``work`` the work that is left to this transaction.
     ``effects`` and ``public`` events go out with it. ``is_closing``: the daemon stops, and nothing
-    begins. ``quarantined`` says by kind and
-    key why a record is left as it is. What one machine alone needs it has
-    of its own (``own``).
+    begins. ``quarantined`` says by kind and key why a record is left as it is. What one machine
+    alone needs it has of its own (``own``).
     """
 
     def __init__(

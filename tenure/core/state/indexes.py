@@ -191,7 +191,7 @@ class Derived(Protocol):
 
 @dataclass(frozen=True)
 class Grouped(Generic[R]):
-    """Keys by what their records say of themselves: under each of ``of``, "" left out."""
+    """Sets of keys, under each value that ``of`` returns but ""."""
 
     name: str
     of: Callable[[R], tuple[str, ...]]
@@ -229,7 +229,7 @@ class Held(Generic[R]):
 
 @dataclass(frozen=True)
 class Named(Generic[R]):
-    """The one key, the last, that has a name; "" has none."""
+    """Maps a name to the key that took it last; "" is none."""
 
     name: str
     of: Callable[[R], str]

@@ -5,7 +5,7 @@ it by ``Context.own``. The class stands in the machine's file, so who does not i
 cannot name its state, and the order of packages says who may. None of it is stored: it is worked
 out of the records, or learned again after a restart. What a machine has to hear of it names in
 ``hears``; ``hear`` is called at the very change, and only marks what is to be worked out anew. Owns
-``Notices``, which ``fleet`` empties, and nothing of ``ByNode``, which machines derive from.
+``Notices``, which ``fleet`` empties. ``ByNode`` is a base class and owns nothing.
 """
 
 from __future__ import annotations

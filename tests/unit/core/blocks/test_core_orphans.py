@@ -118,7 +118,7 @@ def test_without_a_restore_what_nobody_knows_is_removed() -> None:
     assert not orphans(shelf)
 
 
-def test_many_files_of_copies_that_were_cut_hide_no_strays() -> None:
+def test_many_files_of_copies_that_were_cut_hide_no_orphans() -> None:
     shelf, key = restored()
     disk = shelf.disks["a", "/mnt/ssd"]
     folder = replicas.folder_of(shelf.state.ctx)
@@ -131,7 +131,7 @@ def test_many_files_of_copies_that_were_cut_hide_no_strays() -> None:
     assert shelf.files("a") == 4
 
 
-def test_what_comes_after_the_first_look_is_no_stray() -> None:
+def test_what_comes_after_the_first_look_is_no_orphan() -> None:
     shelf, key = restored()
     folder = replicas.folder_of(shelf.state.ctx)
     late = f"{folder}/d-late/000000"
@@ -141,7 +141,7 @@ def test_what_comes_after_the_first_look_is_no_stray() -> None:
     assert orphans(shelf) == {key: 6}
 
 
-def test_a_disk_that_comes_back_after_the_restore_has_its_strays() -> None:
+def test_a_disk_that_comes_back_after_the_restore_has_its_orphans() -> None:
     shelf = Shelf(*(with_tiers(name, mib=40) for name in "ab"))
     shelf.put("old", 2)
     shelf.work()
