@@ -128,8 +128,11 @@ class Attempts(ABC, Generic[R]):
         """Return the terms of the attempt."""
 
     @abstractmethod
-    def _refused(self, ctx: Context, record: R, code: str, note: str) -> None:
-        """Take in that an engine refused its effect, for any reason but that it is away."""
+    def _refused(self, ctx: Context, record: R, refused: Refused, note: str) -> None:
+        """Take in that an engine refused its effect, for any reason but that it is away.
+
+        ``note`` is what is kept of that: its code and detail.
+        """
 
     @abstractmethod
     def _found_ended(self, ctx: Context, record: R, facts: ContainerFacts) -> None:
@@ -210,7 +213,7 @@ class Attempts(ABC, Generic[R]):
             self._done(ctx, record, outcome)
         elif isinstance(outcome, Refused) and outcome.code != "unreachable":
             note = f"{outcome.code}: {outcome.detail}" if outcome.detail else outcome.code
-            self._refused(ctx, record, outcome.code, note[:MOST_TOLD])
+            self._refused(ctx, record, outcome, note[:MOST_TOLD])
         else:
             self._unknown(ctx, record)
 

@@ -35,6 +35,7 @@ from tenure.model.facts import (
 )
 from tenure.model.job import Executor, ExecutorState, Job, JobSpec
 from tenure.model.node import Scheduling
+from tenure.model.outcome import Refused
 
 S = ExecutorState
 
@@ -107,8 +108,8 @@ class Executors(Work[Executor]):
         if job.is_ending or not spark_bodies.is_outdated(ctx, record, job):
             super()._uncreated(ctx, record)
 
-    def _refused(self, ctx: Context, record: Executor, code: str, note: str) -> None:
-        is_starting = record.state is S.STARTING
+    def _refused(self, ctx: Context, record: Executor, refused: Refused, note: str) -> None:
+        code, is_starting = refused.code, record.state is S.STARTING
         path = record.readings[0].path if record.readings else ""
         if code == "no_image":
             job = ctx.tables.jobs[record.job]

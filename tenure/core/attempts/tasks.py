@@ -21,6 +21,7 @@ from tenure.core.attempts.attempt import (
     ABANDONED,
     ENGINE_END_CODES,
     JUDGE_US,
+    MOST_TOLD,
     Terms,
     Work,
 )
@@ -209,12 +210,12 @@ class Tasks(Work[Task]):
             again = replace(task, effect="", fetches=task.fetches + 1, note=note)
             self.put(ctx, replace(again, retry_us=retry_us, changed_us=ctx.now_us))
 
-    def _refused(self, ctx: Context, record: Task, code: str, note: str) -> None:
-        is_starting = record.state is S.STARTING
+    def _refused(self, ctx: Context, record: Task, refused: Refused, note: str) -> None:
+        code, is_starting = refused.code, record.state is S.STARTING
         path = "" if record.reading is None else record.reading.path
         if code in HOPELESS:
             batch = ctx.tables.batches[record.batch]
-            reason = f"stage {record.stage}: {note.partition(': ')[2] or code}"
+            reason = f"stage {record.stage}: {refused.detail or code}"[:MOST_TOLD]
             ctx.put_batch(replace(batch, is_failing=True, reason=reason))
             self.lose(ctx, record, note)
         elif self._is_missing_copy(ctx, record, path, code):

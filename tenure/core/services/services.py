@@ -27,7 +27,7 @@ from tenure.model.facts import (
     LABEL_INCARNATION,
     ContainerFacts,
 )
-from tenure.model.outcome import Done
+from tenure.model.outcome import Done, Refused
 from tenure.model.units import US
 
 #: What its records are called where one is quarantined: what people call them.
@@ -136,7 +136,8 @@ class Services(Attempts[Service]):
     def _running(self, ctx: Context, record: Service, **changes: Any) -> None:
         self.to(ctx, record, RUNNING, tries=0, exit_code=None, reason="", **changes)
 
-    def _refused(self, ctx: Context, record: Service, code: str, note: str) -> None:
+    def _refused(self, ctx: Context, record: Service, refused: Refused, note: str) -> None:
+        code = refused.code
         is_passing = code in ("no_image", "engine_error", "name_taken")
         is_passing = is_passing and record.tries < MAX_TRIES
         if record.state is S.STOPPING:
