@@ -15,8 +15,9 @@ from typing import Any
 Kernel = Callable[..., Any]
 #: Which functions others take the place of: kernels too, or what is compiled already.
 Instead = Mapping[Kernel, Kernel]
-#: Where kernels are defined; every other function is called as it is.
-PACKAGES = ("tenure.placement.", "tenure.locality.", "reproductions.")
+#: Where kernels are defined, beside the packages of the entries; every other function is called as
+#: it is.
+PACKAGES = ("tenure.placement.", "tenure.locality.")
 _NOTHING: Instead = MappingProxyType({})
 
 
@@ -55,10 +56,12 @@ def copy_of(
 def called_by(entries: Iterable[Kernel], instead: Instead = _NOTHING) -> list[Kernel]:
     """Return the kernels that ``entries`` call, and the entries, each behind those it calls."""
     found: dict[Kernel, None] = {}
+    entries = tuple(entries)
+    homes = (*PACKAGES, *map(_home, entries))
 
     def find(kernel: Kernel) -> None:
         for _, called in _calls(kernel, instead):
-            if called not in found and _is_kernel(called):
+            if called not in found and _is_kernel(called, homes):
                 find(called)
         found[kernel] = None
 
@@ -78,7 +81,7 @@ def fingerprint(kernels: Iterable[Kernel]) -> str:
     for kernel in kernels:
         constants = [
             (name, kernel.__globals__[name])
-            for name in kernel.__code__.co_names
+            for name in _names_in(kernel.__code__)
             if isinstance(kernel.__globals__.get(name), (int, float))
         ]
         row = kernel.__name__, kernel.__defaults__, constants, _code_of(kernel.__code__)
@@ -86,8 +89,12 @@ def fingerprint(kernels: Iterable[Kernel]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _is_kernel(value: Kernel) -> bool:
-    return isinstance(value, FunctionType) and value.__module__.startswith(PACKAGES)
+def _home(entry: Kernel) -> str:
+    return f"{entry.__module__.rpartition('.')[0] or entry.__module__}."
+
+
+def _is_kernel(value: Kernel, homes: tuple[str, ...]) -> bool:
+    return isinstance(value, FunctionType) and f"{value.__module__}.".startswith(homes)
 
 
 def _calls(kernel: Kernel, instead: Instead) -> Iterator[tuple[str, Kernel]]:

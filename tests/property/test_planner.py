@@ -23,7 +23,6 @@ from tenure.model.placing import (
 from tenure.model.reservation import Reservation
 from tenure.model.units import FOREVER_US, US
 from tenure.placement.planner import COMPILED_BOUNDS, Tools
-from tenure.placement.planning import repair
 from tenure.placement.policies import Policies, _planning_code
 from tenure.placement.queue_arrays import QueueArrays
 from tenure.simulation.sla.loops import kept_kernels
@@ -171,14 +170,6 @@ def test_what_is_kept_between_questions_changes_no_answer(seed: int) -> None:
     assert story(Forgetful(bounds=COMPILED_BOUNDS), seed) == story(PLAIN, seed)
 
 
-@pytest.mark.parametrize("seed", [*range(30), 38, 75, 159])
-def test_plans_by_whole_arrays_equal_those_by_loops(seed: int) -> None:
-    """In 38, 75 and 159 an executor that takes no room ends: by loops that was a time to start."""
-    loops = Policies(bounds=COMPILED_BOUNDS)
-    loops._renew = repair.renew
-    assert story(loops, seed) == story(PLAIN, seed)
-
-
 def on_one_look(placer: Policies, seed: int) -> int:
     """Have jobs come at one moment, on one look and each on its own; count the former.
 
@@ -226,6 +217,7 @@ def test_who_comes_on_one_look_gets_the_place_that_he_would_get_alone() -> None:
 @pytest.mark.computes
 @pytest.mark.timeout(1800)
 def test_compiled_plans_equal_plain_ones() -> None:
+    """In 38, 75 and 159 an executor that takes no room ends: once that was a time to start."""
     pytest.importorskip("numba")
     compiled = Policies(bounds=COMPILED_BOUNDS)
     assert compiled.compile_planning(kept_kernels())

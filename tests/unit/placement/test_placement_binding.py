@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import FunctionType
+
+import pytest
+
 from tenure.placement import arrays
-from tenure.placement.binding import bind, called_by, fingerprint
+from tenure.placement.binding import Kernel, bind, called_by, fingerprint
 from tenure.placement.decisions import decide
 from tenure.placement.decisions.cost import money
 from tenure.placement.kernels import PLAIN
@@ -60,3 +64,48 @@ def test_the_name_of_code_changes_with_what_is_called() -> None:
     }
     assert len(names) == 4
     assert all(len(name) == 16 for name in names)
+
+
+LIMIT = 7
+
+
+def below(value: int) -> bool:
+    return value < LIMIT
+
+
+def at_most(value: int) -> bool:
+    return value <= LIMIT
+
+
+def through_a_callee(value: int) -> bool:
+    return below(value) and value > 0
+
+
+def in_nested_code(value: int) -> bool:
+    def inner(one: int) -> bool:
+        return one < LIMIT
+
+    return inner(value)
+
+
+def with_globals(kernel: Kernel, **changed: object) -> FunctionType:
+    assert isinstance(kernel, FunctionType)
+    return FunctionType(kernel.__code__, kernel.__globals__ | changed, kernel.__name__)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "changed"),
+    [
+        (through_a_callee, {"below": at_most}),
+        (through_a_callee, {"below": with_globals(below, LIMIT=8)}),
+        (below, {"LIMIT": 8}),
+        (in_nested_code, {"LIMIT": 8}),
+    ],
+)
+def test_kept_code_is_not_taken_for_changed_callees_or_constants(
+    kernel: Kernel, changed: dict[str, object]
+) -> None:
+    same = with_globals(kernel)
+    assert fingerprint(called_by((same,))) == fingerprint(called_by((kernel,)))
+    other = with_globals(kernel, **changed)
+    assert fingerprint(called_by((other,))) != fingerprint(called_by((kernel,)))
