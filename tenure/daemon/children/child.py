@@ -134,12 +134,16 @@ class Child:
         child.stdin.close()
         # before Python 3.11.4 ``asyncio.timeout`` is no use where a cancellation is under way
         drained = asyncio.create_task(_drained(child), name=f"end {self._module}")
-        await asyncio.wait((drained,), timeout=KILLED_S)
-        if not drained.done():
-            log.error("%s (process %d) was killed and is left behind", self._module, child.pid)
-            drained.cancel()
-            self.left.append(child)
-            child._transport.close()  # type: ignore[attr-defined]  # no other way to its pipes
+        try:
+            await asyncio.wait((drained,), timeout=KILLED_S)
+        finally:  # cancelled, too
+            if not drained.done():
+                log.error("%s (process %d) was killed and is left behind", self._module, child.pid)
+                drained.cancel()
+                self.left.append(child)
+                child._transport.close()  # type: ignore[attr-defined]  # no other way to its pipes
+        if drained.done():
+            drained.result()
 
     def interrupt(self) -> None:
         """Kill the child, in the middle of a question or not; whoever waits clears it away."""

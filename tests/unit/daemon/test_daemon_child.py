@@ -73,6 +73,32 @@ async def test_what_a_child_started_and_left_keeps_nobody_waiting(
     kill(int(file.read_text()))
 
 
+def ending() -> list[asyncio.Task[object]]:
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("end ")]
+
+
+async def test_a_child_whose_end_is_cancelled_leaves_no_task(
+    child: Child, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "KILLED_S", LONG_S)
+    file = tmp_path / "pid"
+    asking = ask(child, f"hang {file}", LONG_S)
+    async with asyncio.timeout(AT_ONCE_S):
+        while not (file.exists() and file.read_text()):  # noqa: ASYNC110 - a file tells nobody
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        while not ending():  # noqa: ASYNC110 - nobody tells of another's tasks
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        while ending():  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+        assert len(child.left) == 1
+        assert await ask(child, "echo", LONG_S) == b"echo\n"
+    kill(int(file.read_text()))
+
+
 async def test_a_child_that_the_kernel_keeps_keeps_nobody_waiting(
     child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
