@@ -15,11 +15,7 @@ from urllib.parse import quote
 
 from tenure.engines.files.tarstream import archive
 from tenure.engines.http import paths
-from tenure.engines.http.errors import (
-    HTTP_CONFLICT,
-    EngineAnswer,
-    made_id,
-)
+from tenure.engines.http.errors import HTTP_CONFLICT, EngineAnswer, made_id
 from tenure.engines.http.outcomes import outcome_of
 from tenure.engines.http.transport import Transport
 from tenure.engines.moves import leftovers
@@ -27,6 +23,7 @@ from tenure.engines.moves.images import Counted, Images, inspect, kept_over
 from tenure.engines.moves.volumes import Volumes
 from tenure.model.document import Document, parts, text
 from tenure.model.effects import CarryImage, TransferState, TwoEngineEffect
+from tenure.model.errors import EngineUnclear
 from tenure.model.facts import LABEL_HELPER
 from tenure.model.outcome import Done, Outcome
 
@@ -112,9 +109,14 @@ class Passage:
 
 @asynccontextmanager
 async def _window(transport: Transport, document: Document, owner: str) -> AsyncIterator[str]:
-    """Give the id of a container, never started, in which another's checkpoints are at MOUNT."""
+    """Give the id of a container, never started, in which another's checkpoints are at MOUNT.
+
+    Raises EngineUnclear where the engine does not say where its containers lie, and EngineError.
+    """
     engine_id = text(document, "Id")
     root = text(await transport.document("/info"), "DockerRootDir")
+    if not root:
+        raise EngineUnclear("/info: the answer has no DockerRootDir")
     folder = f"{root}/containers/{engine_id}/checkpoints"
     name = f"tenure-carry-{engine_id[:12]}"
     body = {

@@ -104,13 +104,9 @@ class Helpers:
         return {"Labels": leftovers.NOT_OURS | labels}
 
     async def _created(self, name: str, body: Mapping[str, object]) -> str:
-        path = f"/containers/create?name={name}"
         try:
-            return made_id(await self.transport.send("POST", path, body=body), path)
+            return await self._post(name, body)
         except EngineAnswer as answer:
-            if answer.status == HTTP_BAD_REQUEST:
-                told = f"no such directory on the node? {answer.detail}"
-                raise EngineRefused(told, code=NO_FOLDER) from answer
             if answer.status != HTTP_NOT_FOUND:
                 raise
         image = str(body["Image"])
@@ -120,7 +116,18 @@ class Helpers:
             told = f"the image {image} of helpers is not on the node and cannot be pulled"
             told += f" (datasets.image): {error.detail}"
             raise EngineRefused(told, code="no_image") from error
-        return made_id(await self.transport.send("POST", path, body=body), path)
+        return await self._post(name, body)
+
+    async def _post(self, name: str, body: Mapping[str, object]) -> str:
+        """Return the id of a helper that was made; a 400 is EngineRefused ``no_tier``."""
+        path = f"/containers/create?name={name}"
+        try:
+            return made_id(await self.transport.send("POST", path, body=body), path)
+        except EngineAnswer as answer:
+            if answer.status != HTTP_BAD_REQUEST:
+                raise
+            told = f"no such directory on the node? {answer.detail}"
+            raise EngineRefused(told, code=NO_FOLDER) from answer
 
     async def clear(self) -> None:
         """Remove the helpers that nobody works with any more: none of them does anything later.

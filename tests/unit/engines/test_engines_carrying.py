@@ -15,7 +15,11 @@ from tenure.engines.containers.checkpoint import connections
 from tenure.engines.http.errors import EngineAnswer
 from tenure.engines.http.transport import Timeouts, Transport
 from tenure.engines.moves.images import Counted, _thinned
+from tenure.engines.moves.passage import Passage
+from tenure.model.effects import TransferState
 from tenure.model.errors import EngineUnclear
+from tenure.model.outcome import Unknown
+from tests.unit.engines.test_engines_transport import Odd, serving
 
 TIMES = Timeouts(connect_s=30.0, ping_s=2.0, read_s=30.0, quiet_s=0.1)
 TABLE = """\
@@ -156,3 +160,17 @@ def test_connections_that_cannot_be_kept_are_counted() -> None:
     assert connections(TABLE) == 2
     assert connections("sh: cat: not found\r\n") == 0
     assert connections("") == 0
+
+
+async def test_an_engine_that_does_not_say_where_its_containers_lie_is_sent_no_checkpoint() -> None:
+    odd = Odd()
+    odd.answer = lambda _: web.json_response({"Id": "c1", "Image": "sha256:1"})
+    effect = TransferState(
+        "e1", "a", "n", "c1", source="m", source_id="c0", container="s1", checkpoint="k"
+    )
+    async with serving(odd) as url:
+        there, here = Transport(url, TIMES), Transport(url, TIMES)
+        outcome = await Passage(there, here).perform(effect)
+        await asyncio.gather(there.close(), here.close())
+    assert outcome == Unknown("/info: the answer has no DockerRootDir")
+    assert not [asked for asked in odd.asked if asked.startswith("POST")]

@@ -12,7 +12,10 @@ from tenure.engines.containers.registry import Registry
 from tenure.engines.engine import Engine
 from tenure.engines.http.transport import Transport
 from tenure.engines.tiers.helper import KIND, LABEL_OWNER, Crew, Helpers
+from tenure.model.effects import SurveyTiers
 from tenure.model.facts import LABEL_HELPER
+from tenure.model.outcome import Done
+from tenure.model.tier import TierKind, TierSpec
 from tests.unit.engines.test_engines_transport import TIMES, Odd, serving
 
 
@@ -75,3 +78,33 @@ async def test_what_nobody_works_with_goes_unless_it_is_another_fleets() -> None
             site.row = {"Id": "h1", "Names": ["/old"], "Labels": labels, "State": "created"}
             async with looking(url, crew):
                 assert bool(site.row) is is_kept
+
+
+class Bare(Odd):
+    """An engine without the image of helpers until it is pulled, and without directories."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_image = False
+        self.answer = self.respond
+
+    def respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path.endswith("/images/create"):
+            self.has_image = True
+            return web.Response(text='{"status": "pulled"}\n')
+        if request.path.endswith("/containers/create"):
+            if not self.has_image:
+                return web.json_response({"message": "No such image: busybox:1"}, status=404)
+            told = "bind source path does not exist: /mnt/hdd"
+            return web.json_response({"message": told}, status=400)
+        return web.json_response([])
+
+
+async def test_a_tier_that_is_missing_is_told_also_when_the_image_had_to_be_pulled() -> None:
+    tiers = (TierSpec("hdd", TierKind.HDD, "/mnt/hdd", 1 << 30),)
+    survey = SurveyTiers("e1", "a", "n", image="busybox:1", folder="tenure-f", tiers=tiers)
+    bare = Bare()
+    async with serving(bare) as url, looking(url, Crew("f")) as engine:
+        outcome = await engine.shelve(survey)
+    assert bare.has_image
+    assert outcome == Done("hdd there is no directory /mnt/hdd on the node")
