@@ -24,8 +24,8 @@ Upgrades = Mapping[str, Sequence[Callable[[dict[str, object]], dict[str, object]
 class Codec:
     """Encodes and decodes the records of ``kinds`` (kind to dataclass or union of dataclasses).
 
-    Members of a union are told apart by their literal field ``kind``. ``object`` inside a record
-    must hold JSON data: a tuple or NaN there would not come back equal and is refused.
+    Members of a union are told apart by their literal field ``kind``. ``Any`` inside a record must
+    hold JSON data: a tuple or NaN there would not come back equal and is refused.
     """
 
     def __init__(self, kinds: Mapping[str, object], upgrades: Upgrades | None = None) -> None:

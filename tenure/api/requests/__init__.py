@@ -1,1 +1,1 @@
-"""One request: its body, who asks the core what, and how long answers are sent."""
+"""One request: its turn, its body, the question to the core, and the sending of long answers."""

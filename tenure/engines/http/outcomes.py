@@ -13,8 +13,10 @@ GONE = {HTTP_NOT_FOUND: "no_such_container"}
 
 
 async def outcome_of(work: Awaitable[Outcome], codes: Mapping[int, str] = GONE) -> Outcome:
-    """Return the outcome of ``work``. An EngineRefused of our own says by its code what it is of;
-    of an engine's answer the code is that in ``codes`` for its status, else ``engine_error``.
+    """Return the outcome of ``work``.
+
+    Refused carries the code of an EngineRefused that tenure raises; for an engine's answer, that of
+    ``codes``, else ``engine_error``.
     """
     try:
         return await work
