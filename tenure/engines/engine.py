@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
 from pathlib import Path
 
 from tenure.engines.containers import decode
@@ -110,19 +109,6 @@ class Engine:
         """Yield the log from its last ``tail_lines`` (None: all) until the container ends."""
         return self._logs.follow(ref, tail_lines, is_stamped=is_stamped)
 
-    async def stats_stream(self, ref: str) -> AsyncGenerator[Json, None]:
-        """Yield Docker's stats objects, about one per second, until the container ends.
-
-        An engine goes on with empty objects for a container that has ended; those end it here.
-        """
-        path = paths.container(ref, "/stats")
-        async with aclosing(self._objects(path, {"stream": "1"})) as stats:
-            async for sample in stats:
-                if time_us(sample, "read") is None:
-                    return
-                yield sample
-        await self._logs.confirm_end(ref)
-
     async def stats_once(self, refs: Iterable[str]) -> dict[str, Json]:
         """Return one stats object per running container, all asked at once.
 
@@ -169,21 +155,14 @@ class Engine:
         params = {"filters": _CONTAINERS_ONLY}
         if since_us is not None:
             params["since"] = f"{since_us // US}.{since_us % US * 1000:09d}"
-        async with aclosing(self._objects("/events", params, on_open)) as events:
-            async for event in events:
-                yield event
-        raise EngineUnclear("the event stream ended")
-
-    async def _objects(
-        self, path: str, params: dict[str, str], on_open: Callable[[], None] | None = None
-    ) -> AsyncGenerator[Json, None]:
         reader = LineReader()
-        async with self._transport.stream(path, params) as chunks:
+        async with self._transport.stream("/events", params) as chunks:
             if on_open is not None:
                 on_open()
             async for chunk in chunks:
-                for item in _fed(reader, chunk, path):
-                    yield item
+                for event in _fed(reader, chunk):
+                    yield event
+        raise EngineUnclear("the event stream ended")
 
     async def perform(self, effect: OneEngineEffect) -> Outcome:
         """Carry out an effect; every way it can go is an outcome."""
@@ -216,8 +195,8 @@ class Engine:
         await self._transport.close()
 
 
-def _fed(reader: LineReader, chunk: bytes, path: str) -> list[Json]:
+def _fed(reader: LineReader, chunk: bytes) -> list[Json]:
     try:
         return list(reader.feed(chunk))
     except ValueError as error:
-        raise EngineUnclear(f"{path}: {error}") from error
+        raise EngineUnclear(f"/events: {error}") from error

@@ -181,17 +181,6 @@ async def test_logs_can_be_followed_to_the_end(engine: Engine, lab: Lab) -> None
     assert [p async for p in engine.follow_logs("steady", tail_lines=1)] == [b"2\n"]
 
 
-async def test_stats_as_a_stream_end_with_the_container(engine: Engine, lab: Lab) -> None:
-    engine_id = await lab.running("counted")
-    reads = []
-    async for sample in engine.stats_stream("counted"):
-        reads.append(text(sample, "read"))
-        if len(reads) == 2:
-            assert await engine.perform(stop(engine_id)) == Done()
-    assert len(reads) >= 2
-    assert reads == sorted(set(reads))
-
-
 async def test_one_sweep_of_stats_for_all(engine: Engine, lab: Lab) -> None:
     ids = [await lab.running(f"sweep{number}") for number in range(12)]
     await lab.exited("over", "true")

@@ -108,9 +108,10 @@ async def test_everything_goes_through_ssh(far_engine: Engine, sockets: Path) ->
         ended = await lab.exited("over-ssh", "echo", "hello")
         assert ended.exit_code == 0
         assert await far_engine.logs("over-ssh") == b"hello\n"
-        running = await lab.running("stays")
-        sample = await anext(far_engine.stats_stream(running))
-        assert count(sample, "memory_stats", "usage")
+        running = await lab.running("stays", "sh", "-c", "echo 1; exec sleep 1000")
+        stats = await far_engine.stats_once([running])
+        assert count(stats[running], "memory_stats", "usage")
+        assert await anext(far_engine.follow_logs(running)) == b"1\n"  # a stream that goes on
         body = {"Image": "127.0.0.1:9/none:1"}
         outcome = await far_engine.perform(create("pulled", body, pull=True))
         assert isinstance(outcome, Refused), outcome

@@ -71,9 +71,10 @@ async def test_everything_goes_over_tls(tls_engine: Engine) -> None:
         ended = await lab.exited("over-tls", "echo", "hello")
         assert ended.exit_code == 0
         assert await tls_engine.logs("over-tls") == b"hello\n"
-        running = await lab.running("stays")
-        sample = await anext(tls_engine.stats_stream(running))
-        assert count(sample, "memory_stats", "usage")
+        running = await lab.running("stays", "sh", "-c", "echo 1; exec sleep 1000")
+        stats = await tls_engine.stats_once([running])
+        assert count(stats[running], "memory_stats", "usage")
+        assert await anext(tls_engine.follow_logs(running)) == b"1\n"  # a stream that goes on
         assert len(await tls_engine.listing()) == 2
 
 

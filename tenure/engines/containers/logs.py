@@ -84,15 +84,15 @@ class Logs:
             async for chunk in chunks:
                 for piece in _pieces(reader, chunk):
                     yield piece
-        await self.confirm_end(ref)
+        await self._confirm_end(ref)
 
-    async def confirm_end(self, ref: str) -> None:
-        """Raise EngineUnclear if a stream ended though its container runs.
+    async def _confirm_end(self, ref: str) -> None:
+        """Raise EngineUnclear if the log ended though its container runs.
 
         An engine that is shut down ends its streams as properly as a container does.
         """
         if at(await self._lister.inspect_raw(ref), "State", "Running"):
-            raise EngineUnclear(f"the stream of {ref} ended while it runs")
+            raise EngineUnclear(f"the log of {ref} ended while it runs")
 
     async def _is_terminal(self, ref: str) -> bool:
         document = await self._lister.inspect_raw(ref)
