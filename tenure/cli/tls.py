@@ -35,7 +35,7 @@ def init(
 
     made = authority.init(folder, name, days=days)
     _tell(session, made)
-    session.out.note(f"keep {made.key} to yourself: who has it is anybody")
+    session.out.note(f"keep {made.key} to yourself: whoever has it can pass for anybody")
     session.out.note("next: tenure tls issue api --server NAME-OF-THIS-MACHINE")
 
 

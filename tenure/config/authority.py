@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tenure.config.urls import check_host_name
 from tenure.model.errors import Conflict, FieldError, InvalidInput
 
 if TYPE_CHECKING:
@@ -43,31 +44,31 @@ def init(folder: Path, name: str, *, days: int = AUTHORITY_DAYS) -> Issued:
     Raises Conflict where there is one, InvalidInput where the folder cannot be written.
     """
     from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
 
     _make(folder)
-    _require_absent(folder, CA)
     key = ec.generate_private_key(ec.SECP256R1())
     own = _named(name)
     cert = _builder(own, own, key, days)
     cert = cert.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     cert = cert.add_extension(_usage(is_authority=True), critical=True)
-    return _written(folder, CA, (), cert, key, key)
+    return _written(folder, CA, (), cert.sign(key, hashes.SHA256()), key)
 
 
 def issue(folder: Path, name: str, hosts: Sequence[str], *, days: int) -> Issued:
     """Make ``NAME.pem`` and ``NAME.key``, signed by the folder's authority.
 
-    Everybody may show it as a client of the name; with ``hosts``, names or addresses, a server may
-    under these. Raises InvalidInput where there is no authority, or it ends before; Conflict where
-    there are such files.
+    With ``hosts``, names or addresses, it is a server's under these and no client's; without, its
+    holder is client NAME and no server. Raises InvalidInput where there is no authority, it ends
+    before, or a host has no such name; Conflict where there are such files.
     """
     from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     authority, signing = _authority(folder)
-    _require_absent(folder, name)
     if datetime.now(UTC) + timedelta(days=days) > authority.not_valid_after_utc:
         ends = authority.not_valid_after_utc.date()
         raise _fault("days", f"the authority ends on {ends}, before that; ask for fewer days")
@@ -75,16 +76,15 @@ def issue(folder: Path, name: str, hosts: Sequence[str], *, days: int) -> Issued
     cert = _builder(_named(name), authority.subject, key, days)
     cert = cert.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     cert = cert.add_extension(_usage(is_authority=False), critical=True)
-    uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+    cert = cert.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
     if hosts:
-        uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
         named = x509.SubjectAlternativeName([_host(one) for one in hosts])
         cert = cert.add_extension(named, critical=False)
-    cert = cert.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     cert = cert.add_extension(
         x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
     )
-    return _written(folder, name, tuple(hosts), cert, key, signing)
+    return _written(folder, name, tuple(hosts), cert.sign(signing, hashes.SHA256()), key)
 
 
 def _named(name: str) -> x509.Name:
@@ -105,6 +105,7 @@ def _host(text: str) -> x509.GeneralName:
     except ValueError:
         pass
     try:
+        check_host_name(text.removeprefix("*."))
         return x509.DNSName(text)
     except ValueError:
         raise _fault("server", f"{text!r} is no host name or address") from None
@@ -144,35 +145,45 @@ def _builder(
     )
 
 
-def _written(  # noqa: PLR0913, PLR0917 - what is signed by what, and where it goes
+def _written(
     folder: Path,
     name: str,
     hosts: tuple[str, ...],
-    builder: x509.CertificateBuilder,
+    cert: x509.Certificate,
     key: EllipticCurvePrivateKey,
-    signing: EllipticCurvePrivateKey,
 ) -> Issued:
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import serialization
 
-    cert = builder.sign(signing, hashes.SHA256())
     secret = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
+    shown = cert.public_bytes(serialization.Encoding.PEM)
     files = folder / f"{name}.pem", folder / f"{name}.key"
     try:
-        _write(files[1], secret, 0o600)
-        _write(files[0], cert.public_bytes(serialization.Encoding.PEM), 0o644)
+        _write(((files[1], secret, 0o600), (files[0], shown, 0o644)))
+    except FileExistsError as error:
+        told = f"{error.filename} exists, and is not replaced: what it signed or showed would go"
+        raise Conflict(told, code="exists") from None
     except OSError as error:
         raise _fault("dir", f"cannot write to {folder}: {error.strerror}") from None
     return Issued(name, files[0], files[1], hosts, cert.not_valid_after_utc)
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
+def _write(files: Iterable[tuple[Path, bytes, int]]) -> None:
+    """Write new files (path, content, mode): all of them, or none where it raises OSError."""
+    made = []
+    try:
+        for path, content, mode in files:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            made.append(path)
+            with os.fdopen(fd, "wb") as file:
+                file.write(content)
+    except OSError:
+        for path in made:
+            path.unlink()
+        raise
 
 
 def _make(folder: Path) -> None:
@@ -180,13 +191,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise _fault("dir", f"cannot make {folder}: {error.strerror}") from None
-
-
-def _require_absent(folder: Path, name: str) -> None:
-    for path in (folder / f"{name}.pem", folder / f"{name}.key"):
-        if path.exists():
-            told = f"{path} exists, and is not replaced: what it signed or showed would go with it"
-            raise Conflict(told, code="exists")
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:

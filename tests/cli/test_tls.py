@@ -96,8 +96,17 @@ def test_nobody_else_is_known(folder: Path, tmp_path: Path) -> None:
         (stranger, "localhost"),
     ):
         assert isinstance(shaken(server, client, host), ssl.SSLError | OSError)
-    # a client's certificate is no server's
-    assert isinstance(shaken(files(folder, "ann"), files(folder, "api"), "ann"), OSError)
+
+
+def test_a_certificate_is_a_servers_or_a_clients(folder: Path) -> None:
+    tls(folder, "issue", "api", "--server", "localhost")
+    tls(folder, "issue", "other", "--server", "localhost")
+    tls(folder, "issue", "localhost")
+    tls(folder, "issue", "ann")
+    api, ann = files(folder, "api"), files(folder, "ann")
+    assert isinstance(shaken(api, ann, "localhost"), dict)
+    assert isinstance(shaken(files(folder, "localhost"), ann, "localhost"), OSError)
+    assert isinstance(shaken(api, files(folder, "other"), "localhost"), OSError)
 
 
 def test_nothing_is_replaced(folder: Path) -> None:
@@ -110,12 +119,27 @@ def test_nothing_is_replaced(folder: Path) -> None:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+@pytest.mark.parametrize("there", ["api.pem", "api.key"])
+def test_what_cannot_be_written_whole_leaves_nothing(folder: Path, there: str) -> None:
+    (folder / there).write_text("of somebody else")
+    for _ in range(2):
+        refused = tls(folder, "issue", "api")
+        assert refused.exit_code == 1
+        assert f"{there} exists" in refused.output.replace("\n", "")
+    assert {path.name for path in folder.iterdir()} == {"ca.pem", "ca.key", there}
+    (folder / there).unlink()
+    assert tls(folder, "issue", "api").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("issue", "../api"), "NAME must be"),
         (("issue", "ca"), "NAME must be"),
         (("issue", "api", "--server", "ex\u00e4mple"), "is no host name or address"),
+        (("issue", "api", "--server", "https://x.example"), "is no host name or address"),
+        (("issue", "api", "--server", "x.example:7443"), "is no host name or address"),
+        (("issue", "api", "--server", ""), "is no host name or address"),
         (("issue", "api", "--days", "9999"), "the authority ends on"),
     ],
 )
