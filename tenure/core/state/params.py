@@ -85,7 +85,7 @@ class Params:
     moves_per_node: int = 2
     moves_total: int = 10
     cooldown_us: int = 300 * US
-    verify_us: int = 5 * US
+    verify_us: int = 10 * US
     healthy_us: int = 120 * US
     claim_us: int = 120 * US
     grace_stop_s: int = 10
