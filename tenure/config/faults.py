@@ -115,9 +115,11 @@ def _sentence(details: ErrorDetails, schema: type[BaseModel]) -> str:
 
 def _got(details: ErrorDetails) -> str:
     key = next((part for part in reversed(details["loc"]) if isinstance(part, str)), "")
-    value = redacted(details["input"], key)
+    value = details["input"]
     if not isinstance(value, str | int | float) or (key.endswith("url") and value):
         return ""
+    if isinstance(value, str):
+        value = redacted(value, key)
     text = json.dumps(value) if isinstance(value, str | bool) else str(value)
     return f", not {text}" if len(text) <= _MAX_SHOWN else ""
 

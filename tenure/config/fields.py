@@ -118,7 +118,7 @@ def _named(word: str) -> WithJsonSchema:
 
 
 def _made(convert: Callable[[object], object], stated: object) -> GetPydanticSchema:
-    """Have what is checked and shown as ``stated`` come out converted."""
+    """Validate and document as ``stated``, then convert."""
     return GetPydanticSchema(
         lambda _, handler: core_schema.no_info_after_validator_function(
             convert, handler.generate_schema(stated)

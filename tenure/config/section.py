@@ -31,9 +31,10 @@ def stated(
     shown: str = "",
     is_secret: bool = False,
 ) -> Any:
-    """Return a key with its default and its meaning; ``shown`` stands for a default of its own.
+    """Return a key with its default and its meaning.
 
-    ``key`` is its name in the file, where that is not the field's.
+    ``shown`` stands in the reference in place of the default. ``key`` is its name in the file,
+    where that is not the field's.
     """
     return Field(
         default=default,

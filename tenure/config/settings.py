@@ -11,7 +11,6 @@ from tenure.config.fields import AnyPath, Interval, Listeners, Names, Namespace
 from tenure.config.lending import BatchesSection, LendingSection
 from tenure.config.nodes import NodeSection
 from tenure.config.reach import TlsSection, tls_faults
-from tenure.config.redaction import redacted
 from tenure.config.schema import (
     BudgetsSection,
     DefaultsSection,
@@ -189,10 +188,6 @@ class Settings(Sections):
     cycles_file: Path | None
     nodes: tuple[NodeSpec, ...]
     cycles: tuple[CycleSpec, ...]
-
-    def redacted(self) -> dict[str, object]:
-        """Return everything as JSON data with passwords and tokens hidden, for logs and people."""
-        return {name: redacted(value, name) for name, value in self}
 
 
 def unknown_generation(generations: Sequence[str]) -> str:

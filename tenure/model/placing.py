@@ -175,7 +175,7 @@ class Rotation(NamedTuple):
     ``left`` those that are still to be, from ``due_us`` on; ``last_us`` is when some were.
     ``spent_us`` is by how much later jobs were planned to end than if each had begun as soon as
     there was room, in order of arrival, ``prompt_us`` what they would have taken then, and
-    ``head_us`` when the last of them would have begun (``placement.budget``).
+    ``head_us`` when the last of them would have begun (``placement.planning.budget``).
     """
 
     turn: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 
@@ -89,7 +89,8 @@ class Explanation:
         nodes = [asdict(one) for one in self.nodes]
         for row in nodes:
             row["exhausted"] = list(row["exhausted"])
-        return asdict(self) | {"nodes": nodes}
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return own | {"nodes": nodes}
 
 
 def explain(  # noqa: PLR0913, PLR0917 - the job, its policy and what it meets

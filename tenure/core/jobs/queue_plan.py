@@ -159,11 +159,11 @@ def _sweep(ctx: Context) -> bool:
 
 
 def _draw_near(ctx: Context, memory: Memory, reservations: Iterable[Reservation]) -> None:
-    """Have who comes count as prompt (``placement.budget``) behind those who are left at most.
+    """Have who comes count as prompt behind those who are left at most.
 
-    Somebody was given up before his start, so nobody would have waited behind him either, or room
-    came early, and with it his start. None of the others is planned to begin later than the last of
-    them, whose start may come nearer yet.
+    ``placement.planning.budget`` says what prompt is. Somebody was given up before his start, so
+    nobody would have waited behind him either, or room came early, and with it his start. None of
+    the others is planned to begin later than the last of them, whose start may come nearer yet.
     """
     last_us = max((one.start_us for one in reservations), default=0)
     head_us = min(memory.rotation.head_us, last_us)

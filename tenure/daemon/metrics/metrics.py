@@ -288,9 +288,11 @@ def _lent(lent: Mapping[str, Lent]) -> Iterator[Metric]:
 def _forecasts(reports: Sequence[ForecastReport], now_us: int) -> Iterator[Metric]:
     """Yield what is forecast and how good that was; nodes no cycle looked at yet are left out."""
     up: dict[str, float] = {}
-    age, steps = dict(up), dict(up)
+    age: dict[str, float] = {}
+    steps: dict[str, float] = {}
     use: dict[tuple[str, ...], float] = {}
-    covered, loss = dict(use), dict(use)
+    covered: dict[tuple[str, ...], float] = {}
+    loss: dict[tuple[str, ...], float] = {}
     for one in reports:
         if one.forecast is None:
             continue

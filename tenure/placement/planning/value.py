@@ -249,7 +249,10 @@ def soonest(grid: Grid, horizon: Horizon, job: int) -> Spot:
 
 
 def sooner(grid: Grid, first: Window, is_cloud: Bools, best: Spot) -> Spot:
-    """Return the first place by windows like ``first`` or later; ``best`` if that ends as soon."""
+    """Return the first place by windows like ``first`` or later; ``best`` if that ends as soon.
+
+    At most ``starts * LOOKS`` starts are tried: those of the grid's moments.
+    """
     grid = lent_grid(grid)
     rewind(grid)
     for start_us in grid.moments[:-1]:

@@ -13,7 +13,6 @@ it is off right after that instant, as in the daemon, which places before it swi
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
@@ -107,7 +106,7 @@ def open_course(
 
     ``plan`` is an empty one where the queue policy makes plans, None where it does not.
     """
-    own = deepcopy(fleet)
+    own = Fleet._make(column.copy() for column in fleet)
     marks = np.zeros(MARKS, dtype=np.int64)
     marks[NOW], marks[BLOCKED], marks[WAKE] = now_us, -1, FOREVER_US
     marks[ENDED] = np.searchsorted(ends.end_us, now_us, side="right")

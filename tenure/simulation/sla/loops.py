@@ -1,4 +1,4 @@
-"""The event loop of ``placement.replay``, bound to a clock: compiled where numba is installed.
+"""The event loop of ``placement.queue.replay``, bound to a clock, compiled or plain.
 
 Compiling takes half a minute of CPU, so the machine code is kept in the user's cache folder, under
 a name made of the code of the kernels: what was compiled from other code is never loaded.
