@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 from tenure.placement.binding import Kernel, bind
 from tenure.placement.decisions.decide import decide
 from tenure.placement.decisions.milp import decide_milp
-from tenure.placement.kernels import Form, code_of, compile_all
+from tenure.placement.kernels import PLAIN, Form, code_of, compile_all
 from tenure.placement.names import MILP, POLICIES, TENURE
 from tenure.placement.planner import COMPILED_BOUNDS
 from tenure.placement.planning import rolling
+from tenure.placement.planning.repair import renew
 from tenure.placement.policies import PATIENCE, Policies
 from tenure.placement.queue.course import Rules, open_course, open_history
 from tenure.placement.queue.plan import open_plan
@@ -35,8 +37,9 @@ from tenure.placement.queue.waiting import head_of_line, pick
 SLOW = (MILP,)
 QUICK = (*POLICIES, TENURE)
 SIMULATED = (*QUICK, *SLOW)
-#: Loops whose machine code is kept, two for each version; each is a few MiB.
-KEPT_LOOPS = 6
+#: Folders of machine code that are kept, four for each version: two loops, what the admission test
+#: needs and what it plans with. Each is a few MiB.
+KEPT_FOLDERS = 8
 _MONOTONIC = 1
 _SECOND_NS = 1_000_000_000
 
@@ -148,7 +151,7 @@ def cache_folder(env: Mapping[str, str], queue_policy: Kernel = head_of_line) ->
     """Return where the machine code of this version is kept, None where nothing can be kept.
 
     ``XDG_CACHE_HOME``, else ``~/.cache``; a folder for each queue policy. Makes it, and forgets the
-    oldest beyond KEPT_LOOPS.
+    oldest beyond KEPT_FOLDERS.
     """
     base = env.get("XDG_CACHE_HOME") or (f"{env['HOME']}/.cache" if env.get("HOME") else "")
     if not base:
@@ -161,7 +164,7 @@ def cache_folder(env: Mapping[str, str], queue_policy: Kernel = head_of_line) ->
         oldest_last = sorted(versions.iterdir(), key=_age)
     except OSError:
         return None
-    for folder in oldest_last[KEPT_LOOPS:]:
+    for folder in oldest_last[KEPT_FOLDERS:]:
         shutil.rmtree(folder, ignore_errors=True)
     return mine if os.access(mine, os.W_OK) else None
 
@@ -169,7 +172,12 @@ def cache_folder(env: Mapping[str, str], queue_policy: Kernel = head_of_line) ->
 def kept_kernels() -> str:
     """Return the folder for machine code of kernels of all versions, "" where none can be kept."""
     folder = cache_folder(os.environ)
-    return str(folder.parent) if folder is not None else ""
+    if folder is None:
+        return ""
+    for entries in (PLAIN, (renew,)):  # loading leaves their times as they are
+        with suppress(OSError):
+            os.utime(folder.with_name(code_of(entries)))
+    return str(folder.parent)
 
 
 def _age(folder: Path) -> float:
