@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.errors import BenchError
 from benchmarks.figures import Goal, Report, figure
 from tenure.model.placing import NEVER, Ask, ClusterView
 from tenure.model.units import FOREVER_US, US
@@ -97,11 +96,8 @@ def best_us(run: Callable[[int], object]) -> float:
 
 
 def rows(sizes: Sequence[tuple[int, int]] = SIZES) -> list[dict[str, Any]]:
-    """Return a row a policy, size and load; BenchError where numba is not installed."""
-    try:
-        import numba
-    except ImportError:
-        raise BenchError("needs compiled kernels: pip install numba") from None
+    """Return a row a policy, size and load."""
+    import numba
 
     policies = admission_policies("exact", compiled=True)
     answer = policies._kernels.answer

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.errors import BenchError
 from benchmarks.figures import Figure, Goal, Report, figure
 from reproductions.trident.kernels import Comparisons, compile_comparisons
 from reproductions.trident.paper import NOTHING
@@ -49,7 +48,6 @@ DEVICES = 12
 #: Of the paper's grid, the other end: many copies for few disks, so many rounds.
 FEW_NODES, FEW_DEVICES = 4, 3
 TIMING = Timing()
-NO_COMPILER = "needs compiled kernels: pip install numba"
 SEEDS = range(3)
 ROUNDS = 7
 GOAL_MS = {"match": 10.0, "small": 0.3, "allocate": 5.0, "prefetch": 3.0}
@@ -118,20 +116,14 @@ def best_ms(run: Callable[[], object]) -> float:
 
 
 def compiled() -> Kernels:
-    """Return the compiled kernels, warm; BenchError where numba is not installed."""
-    kernels = compile_kernels(kept_kernels())
-    if kernels is None:
-        raise BenchError(NO_COMPILER)
-    return kernels
+    """Return the compiled kernels, warm."""
+    return compile_kernels(kept_kernels())
 
 
 @cache
 def compared() -> Comparisons:
-    """Return the comparisons' kernels; BenchError where numba is not installed."""
-    comparisons = compile_comparisons(kept_kernels())
-    if comparisons is None:
-        raise BenchError(NO_COMPILER)
-    return comparisons
+    """Return the comparisons' kernels."""
+    return compile_comparisons(kept_kernels())
 
 
 def matching(kernels: Kernels, shapes: Sequence[Sequence[int]]) -> list[list[float]]:

@@ -14,7 +14,7 @@ from tenure.locality.kernels import INLINED
 from tenure.locality.schedule import Matching
 from tenure.locality.scores import Rates
 from tenure.model.placing import Ints
-from tenure.placement.kernels import Form, code_of, compile_all
+from tenure.placement.compiling import Form, code_of, compile_all
 
 
 class Comparisons(NamedTuple):
@@ -36,8 +36,7 @@ PLAIN = Comparisons(
 )
 
 
-def compile_comparisons(cache: str = "") -> Comparisons | None:
-    """Return the kernels, None where numba is not installed; ``cache`` as for the product's."""
+def compile_comparisons(cache: str = "") -> Comparisons:
+    """Return the kernels compiled; ``cache`` as for the product's."""
     form = Form("comparisons", INLINED, cache and f"{cache}/{code_of(PLAIN)}")
-    made = compile_all(PLAIN, form)
-    return Comparisons(*made) if made is not None else None
+    return Comparisons(*compile_all(PLAIN, form))

@@ -15,12 +15,11 @@ import numpy as np
 from reproductions.trident.cluster import ClusterSpec
 from reproductions.trident.contention import Contention
 from reproductions.trident.greedy import H_SCHEDULER, LOCALITY_FIRST, QUARTET, Rule
-from reproductions.trident.kernels import PLAIN as PLAIN_COMPARISONS
 from reproductions.trident.kernels import Comparisons, compile_comparisons
 from reproductions.trident.storage import Storage
 from reproductions.trident.wants import wants_over
 from tenure.locality.arrays import Places, Wants, places_of
-from tenure.locality.kernels import PLAIN, Kernels, compile_kernels
+from tenure.locality.kernels import Kernels, compile_kernels
 from tenure.locality.prefetch import NOT_COPIED, Blocks, Devices, Timing, Work
 from tenure.locality.prefetching import ALL
 from tenure.locality.scores import Scores, Tier
@@ -45,14 +44,14 @@ CONTENTION = 1000
 
 @cache
 def kernels() -> Kernels:
-    """Return the compiled kernels, the plain ones where there is no compiler."""
-    return compile_kernels(kept_kernels()) or PLAIN
+    """Return the compiled kernels."""
+    return compile_kernels(kept_kernels())
 
 
 @cache
 def comparisons() -> Comparisons:
     """Return those of the schedulers that the product does not have, compiled as ``kernels``."""
-    return compile_comparisons(kept_kernels()) or PLAIN_COMPARISONS
+    return compile_comparisons(kept_kernels())
 
 
 def assign(

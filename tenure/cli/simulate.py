@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -68,6 +68,10 @@ PatienceOption = Annotated[
         help="How much of a job's slack policy tenure may spend on saving: 0 nothing, 1 all of it."
     ),
 ]
+PlainOption = Annotated[
+    bool,
+    typer.Option("--plain", help="Compile nothing: ready at once, and a hundred times slower."),
+]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of what is drawn.")]
 POLICY_HELP = (
     "ff, gio, exact, fifo, fifo_c, fifo_c_free, asq, tenure (plans the whole queue), milp (slow)"
@@ -126,6 +130,7 @@ def simulate(  # noqa: PLR0913 - the options, one by one, are what typer reads
     nodes_csv: Annotated[str, typer.Option(help="Write when each node was on.")] = "",
     plot: PlotOption = "",
     report: ReportOption = "",
+    plain: PlainOption = False,
 ) -> None:
     """Simulate one policy on one workload; print cost, deadlines and durations.
 
@@ -140,9 +145,9 @@ def simulate(  # noqa: PLR0913 - the options, one by one, are what typer reads
     options = _options(deadlines, queue, tolerance_s, hybrid_factor, grace_s, patience)
     nodes = read_cluster(Path(cluster), pricing)
     what = _source(workload, jobs, floor_s).load(seed)
-    _prepare(session, policy)
+    _prepare(session, () if plain else (policy,))
     with _progress(session, policy, len(what)) as advance:
-        result = run.simulate(nodes, what, policy, options, on_progress=advance)
+        result = run.simulate(nodes, what, policy, options, compiled=not plain, on_progress=advance)
     summary = {**result.summary(), "seed": seed}
     if jobs_csv:
         tables.write_jobs(result, Path(jobs_csv))
@@ -178,6 +183,7 @@ def compare(  # noqa: PLR0913 - the options, one by one, are what typer reads
     csv: Annotated[str, typer.Option(help="Write a row for each simulation.")] = "",
     plot: PlotOption = "",
     report: ReportOption = "",
+    plain: PlainOption = False,
 ) -> None:
     """Compare policies: each with each pricing model and deadline mode, over seeds.
 
@@ -202,19 +208,31 @@ def compare(  # noqa: PLR0913 - the options, one by one, are what typer reads
         seeds=tuple(range(seed, seed + seeds)),
         options=_options("off", queue, tolerance_s, hybrid_factor, grace_s, patience),
     )
-    _compare(session, study, processes, (csv, plot, report))
+    study.check()
+    _prepare(session, () if plain else study.policies)
+    _compare(session, study, (csv, plot, report), processes, compiled=not plain)
 
 
-def _compare(session: Session, study: Study, processes: int, outputs: tuple[str, str, str]) -> None:
+def _compare(
+    session: Session,
+    study: Study,
+    outputs: tuple[str, str, str],
+    processes: int,
+    *,
+    compiled: bool,
+) -> None:
     from tenure.simulation.sla import plots
     from tenure.simulation.sla.compare import run_study, summarise
 
     csv, plot, report = outputs
-    study.check()
-    _prepare(session, *study.policies)
     with _progress(session, "simulations", len(study.cells())) as advance:
         done = count(1)
-        runs = run_study(study, processes=processes, on_done=lambda _: advance(next(done)))
+        runs = run_study(
+            study,
+            processes=processes,
+            compiled=compiled,
+            on_done=lambda _: advance(next(done)),
+        )
     rows = summarise(runs)
     if csv:
         _write_runs(runs, Path(csv))
@@ -225,7 +243,7 @@ def _compare(session: Session, study: Study, processes: int, outputs: tuple[str,
     session.out.data({"rows": rows, "runs": bare}, lambda all_: session.out.table(rows, ROWS))
 
 
-def _prepare(session: Session, *policies: str) -> None:
+def _prepare(session: Session, policies: Sequence[str]) -> None:
     """Have the policies compiled, and say so where that takes its time."""
     from tenure.simulation.sla import loops
 

@@ -1,6 +1,6 @@
 """The kernels of this room as one bundle: plain functions, or the same compiled by numba.
 
-numba is imported only inside ``compile_kernels``; see ``placement.kernels`` for how.
+numba is imported only inside ``compile_kernels``; see ``placement.compiling`` for how.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tenure.locality.schedule import Matching
 from tenure.locality.scores import SCORE, Rates
 from tenure.model.placing import Ints
 from tenure.placement.binding import Kernel
-from tenure.placement.kernels import Form, code_of, compile_all
+from tenure.placement.compiling import Form, code_of, compile_all
 
 
 class Kernels(NamedTuple):
@@ -54,13 +54,13 @@ PLAIN = Kernels(
 )
 
 
-def compile_kernels(cache: str = "") -> Kernels | None:
-    """Return the kernels, None where numba is not installed; the first call of each compiles it.
+def compile_kernels(cache: str = "") -> Kernels:
+    """Return the kernels; the first call of each compiles it.
 
     ``cache`` is a directory that keeps the machine code, so that a later process only loads it.
     """
-    made = compile_all(PLAIN, Form("locality", INLINED, cache and f"{cache}/{code_of(PLAIN)}"))
-    return Kernels(*made) if made is not None else None
+    form = Form("locality", INLINED, cache and f"{cache}/{code_of(PLAIN)}")
+    return Kernels(*compile_all(PLAIN, form))
 
 
 def warm(kernels: Kernels) -> None:

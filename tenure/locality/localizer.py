@@ -52,19 +52,16 @@ class Tiers:
     def most(self) -> int:
         return COMPILED_MOST if self._is_compiled else PLAIN_MOST
 
-    def compile(self, cache: str = "") -> bool:
-        """Use compiled kernels from then on; False where numba is not installed.
+    def compile(self, cache: str = "") -> None:
+        """Use compiled kernels from then on.
 
         ``cache`` as in ``kernels.compile_kernels``. May run in a thread while others ask.
         """
         from tenure.locality.kernels import compile_kernels, warm
 
         kernels = compile_kernels(cache)
-        if kernels is None:
-            return False
         warm(kernels)
         self._kernels, self._is_compiled = kernels, True
-        return True
 
     def match(self, seats: Seats, reads: Sequence[Read]) -> list[Fit]:
         """Return the cheapest of the largest matchings of tasks to free slots (Eq. 2 and 3)."""

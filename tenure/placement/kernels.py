@@ -1,13 +1,11 @@
 """The kernels as one bundle: plain functions, or the same functions compiled by numba.
 
-numba is imported only inside ``compile_all``. ``binding`` says how both forms live side by side,
-``linking`` how the compiled one is made.
+``compiling`` says how they are compiled, ``binding`` how both forms live side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import FunctionType, MappingProxyType
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +14,8 @@ from tenure.model.placing import Bools, Ints
 from tenure.model.units import HOUR_US
 from tenure.placement import arrays
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
-from tenure.placement.binding import Kernel, called_by, copy_all, copy_of, fingerprint
+from tenure.placement.binding import Kernel
+from tenure.placement.compiling import Form, code_of, compile_all
 from tenure.placement.decisions import cost, decide, exact, gio, order
 from tenure.placement.planning import repair, rolling
 from tenure.placement.planning.timeline import blank_line
@@ -69,115 +68,30 @@ INLINED: frozenset[Kernel] = rolling.INLINED | frozenset(
 )
 
 
-def compile_kernels(cache: str = "") -> Kernels | None:
-    """Return the kernels compiled and warmed up, None where numba is not installed.
+def compile_kernels(cache: str = "") -> Kernels:
+    """Return the kernels compiled and warmed up.
 
     ``cache`` is a directory (made if missing) that keeps the machine code: the first call takes
     half a minute of CPU and 400 MB that the process never gives back, a later one under a second
     and half of that. Empty: compile in any case. The answer never compiles again, for the arrays
     made by ``arrays`` always have the layout that it is warmed up with.
     """
-    made = compile_all(PLAIN, Form("placement", INLINED, cache and f"{cache}/{code_of(PLAIN)}"))
-    if made is None:
-        return None
-    bundle = Kernels(*made)
+    form = Form("placement", INLINED, cache and f"{cache}/{code_of(PLAIN)}")
+    bundle = Kernels(*compile_all(PLAIN, form))
     _warm(bundle)
     return bundle
 
 
-def compile_planning(cache: str = "") -> Renew | None:
-    """Return ``repair.renew`` compiled and warmed up, None where numba is not installed.
+def compile_planning(cache: str = "") -> Renew:
+    """Return ``repair.renew`` compiled and warmed up.
 
     As ``compile_kernels``; the first call takes most of a minute of CPU and half a gigabyte.
     """
     rows = (repair.renew,)
     form = Form("planning", rolling.INLINED, cache and f"{cache}/{code_of(rows)}")
-    made = compile_all(rows, form)
-    if made is None:
-        return None
-    renew: Renew = made[0]
+    renew: Renew = compile_all(rows, form)[0]
     _warm_planning(renew)
     return renew
-
-
-class Form(NamedTuple):
-    """How kernels are compiled.
-
-    ``name`` keeps machine code apart, which is linked by name, of what is compiled twice;
-    ``inlined`` are put into their callers; ``folder`` keeps the machine code, "" for nowhere.
-    """
-
-    name: str
-    inlined: frozenset[Kernel]
-    folder: str = ""
-
-
-def compile_all(
-    entries: Sequence[Kernel], form: Form, instead: Mapping[Kernel, Kernel] = MappingProxyType({})
-) -> list[Kernel] | None:
-    """Return ``entries`` for Python to call, which compiles each at its first call.
-
-    None where numba is not installed. ``instead`` as in ``binding``, of compiled functions.
-    """
-    try:
-        import numba
-    except ImportError:
-        return None
-    from tenure.placement import linking
-
-    def inner(kernel: Kernel, copy: FunctionType) -> Kernel:
-        compiler = linking.inner(is_inlined=kernel in form.inlined)
-        return compiler(_named(form.name, copy))
-
-    others: dict[Kernel, Kernel] = {arrays.lend: lender(), **instead}
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = form.folder or before
-    try:
-        made = copy_all(entries, inner, others)
-        outer = linking.outer(is_kept=bool(form.folder))
-        return [outer(_named(form.name, copy_of(entry, made, others))) for entry in entries]
-    finally:
-        numba.config.CACHE_DIR = before
-
-
-def _named(form: str, copy: FunctionType) -> FunctionType:
-    copy.__qualname__ = f"{form}.{copy.__qualname__}"
-    return copy
-
-
-def code_of(entries: Iterable[Kernel]) -> str:
-    """Return a name for the code of kernels and of all that they call, as it is."""
-    return fingerprint((lender, *called_by(entries)))
-
-
-def lender() -> Kernel:
-    """Return ``arrays.lend`` for compiled code: the array without the record that counts holders.
-
-    Such a record is what numba looks for before it counts; arrays that come from C have none.
-    """
-    from llvmlite.ir import IRBuilder, Value
-    from numba.core.base import BaseContext
-    from numba.core.typing import Signature
-    from numba.extending import intrinsic
-    from numba.np import arrayobj
-    from numba.types import Array
-
-    @intrinsic
-    def lend(_context: BaseContext, array: Array) -> tuple[Signature, Kernel]:
-        def code(
-            context: BaseContext, builder: IRBuilder, signature: Signature, values: list[Value]
-        ) -> Value:
-            kind = signature.return_type
-            held = arrayobj.make_array(kind)(context, builder, values[0])
-            made = arrayobj.make_array(kind)(context, builder)
-            parts = {name: getattr(held, name) for name in ("data", "shape", "strides", "itemsize")}
-            arrayobj.populate_array(made, **parts, meminfo=None)
-            return made._getvalue()
-
-        return array(array), code
-
-    made: Kernel = lend
-    return made
 
 
 def _warm(kernels: Kernels) -> None:

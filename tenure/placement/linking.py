@@ -5,7 +5,7 @@ So a kernel at the bottom of ten others is optimised ten times, and for most of 
 Here such a kernel is only translated; what is handed out is linked with all that it calls,
 optimised and made machine code as one. That takes a fraction of the time and of the memory.
 
-Imported where numba is installed, by what compiles.
+Imported by what compiles, for it imports numba.
 """
 
 from __future__ import annotations

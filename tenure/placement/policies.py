@@ -106,28 +106,20 @@ class Policies:
         if compiled:
             self.compile()
 
-    def compile(self, cache: str = "") -> bool:
-        """Compile the kernels and use them from then on; False where numba is not installed.
+    def compile(self, cache: str = "") -> None:
+        """Compile the kernels and use them from then on.
 
         ``cache`` as in ``compile_kernels``. May run in a thread while others ask: the bundle is
         swapped whole.
         """
-        kernels = compile_kernels(cache)
-        if kernels is None:
-            return False
-        self._kernels = kernels
-        return True
+        self._kernels = compile_kernels(cache)
 
-    def compile_planning(self, cache: str = "") -> bool:
+    def compile_planning(self, cache: str = "") -> None:
         """Have whole queues planned by compiled code from then on, as ``compile``.
 
         It looks at more starts for each job then: plans may differ from those before.
         """
-        renew = compile_planning(cache)
-        if renew is None:
-            return False
-        self._renew = renew
-        return True
+        self._renew = compile_planning(cache)
 
     def policies(self) -> tuple[str, ...]:
         """Return the names of the policies for jobs."""

@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "cycles": {"profiling"},
     "agent": {"profiling", "qos"},
     # how kernels are compiled, nothing of what they decide
-    "locality": {"placement.binding", "placement.kernels"},
+    "locality": {"placement.binding", "placement.compiling"},
 }
 WIRING = {"daemon", "cli", "simulation"}
 BANNED_MODULES = {

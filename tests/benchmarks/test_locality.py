@@ -6,8 +6,6 @@ import pytest
 
 from benchmarks import locality
 
-pytest.importorskip("numba", reason="numba is not installed: nothing compiles")
-
 
 def test_a_quick_run_has_every_goal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locality, "ROUNDS", 1)

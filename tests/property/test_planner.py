@@ -218,9 +218,8 @@ def test_who_comes_on_one_look_gets_the_place_that_he_would_get_alone() -> None:
 @pytest.mark.timeout(1800)
 def test_compiled_plans_equal_plain_ones() -> None:
     """In 38, 75 and 159 an executor that takes no room ends: once that was a time to start."""
-    pytest.importorskip("numba")
     compiled = Policies(bounds=COMPILED_BOUNDS)
-    assert compiled.compile_planning(kept_kernels())
+    compiled.compile_planning(kept_kernels())
     for seed in (*range(30), 38, 75, 159):
         assert story(compiled, seed) == story(PLAIN, seed), seed
         assert on_one_look(compiled, seed) == on_one_look(PLAIN, seed), seed

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.placement.kernels import PLAIN, code_of
+from tenure.placement.compiling import code_of
+from tenure.placement.kernels import PLAIN
 from tenure.placement.planning.repair import renew
 from tenure.placement.queue.replay import replay
 from tenure.placement.queue.waiting import head_of_line
@@ -55,7 +56,6 @@ def test_where_nothing_can_be_kept_nothing_is(tmp_path: Path) -> None:
 def test_it_is_known_whether_compiling_is_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("numba")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert not loops.is_kept()
     folder = loops.cache_folder(os.environ)

@@ -35,11 +35,11 @@ PLACEMENT, PLANNING, LOCALITY = "placement", "planning", "locality"
 _TAKING = asyncio.Lock()
 
 
-async def load(compiling: Callable[[str], bool], directory: Path, bundle: str) -> None:
+async def load(compiling: Callable[[str], object], directory: Path, bundle: str) -> None:
     """Have the kernels of a bundle compiled, then loaded by ``compiling``; plain ones serve so far.
 
-    Each bundle is kept and loaded apart. Where no compiler is installed, or nothing can be
-    written, the plain ones stay.
+    Each bundle is kept and loaded apart. Where the child cannot compile, or nothing can be written,
+    the plain ones stay.
     """
     argv = [sys.executable, "-m", MODULE, str(directory)]
     child = Tethered(argv if bundle == PLACEMENT else [*argv, bundle])
@@ -58,7 +58,7 @@ async def load(compiling: Callable[[str], bool], directory: Path, bundle: str) -
     log.info("%s runs compiled", bundle)
 
 
-async def take(compiling: Callable[[str], bool], directory: Path) -> None:
+async def take(compiling: Callable[[str], object], directory: Path) -> None:
     """Load what a child compiled into ``directory``, in a thread.
 
     One at a time: numba has one setting for all threads that says where machine code is kept. Were
@@ -90,9 +90,10 @@ def give_back(library: str, *, maps: Path = Path("/proc/self/maps")) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Compile into the directory named; 1 where there is no compiler."""
+    """Compile into the directory named; what fails ends the child with a traceback."""
     from tenure.locality.kernels import PLAIN as LOCALIZING
-    from tenure.placement.kernels import PLAIN, code_of
+    from tenure.placement.compiling import code_of
+    from tenure.placement.kernels import PLAIN
     from tenure.placement.planning.repair import renew
 
     kept = {code_of(PLAIN), code_of((renew,)), code_of(LOCALIZING)}
@@ -102,34 +103,31 @@ def main(argv: list[str]) -> int:
     for old in directory.iterdir():
         if old.name not in kept:
             shutil.rmtree(old, ignore_errors=True)
-    compiling = MAKERS[(argv[2:] or [PLACEMENT])[0]]
-    return 0 if compiling(str(directory)) is not None else 1
+    MAKERS[(argv[2:] or [PLACEMENT])[0]](str(directory))
+    return 0
 
 
-def _compile_placement(directory: str) -> object | None:
+def _compile_placement(directory: str) -> None:
     from tenure.placement.kernels import compile_kernels
 
-    return compile_kernels(directory)
+    compile_kernels(directory)
 
 
-def _compile_planning(directory: str) -> object | None:
+def _compile_planning(directory: str) -> None:
     from tenure.placement.kernels import compile_planning
 
-    return compile_planning(directory)
+    compile_planning(directory)
 
 
-def _compile_locality(directory: str) -> object | None:
+def _compile_locality(directory: str) -> None:
     from tenure.locality.kernels import compile_kernels as compiling
     from tenure.locality.kernels import warm
 
-    kernels = compiling(directory)
-    if kernels is not None:
-        warm(kernels)
-    return kernels
+    warm(compiling(directory))
 
 
-#: What compiles each bundle; None where there is no compiler.
-MAKERS: Mapping[str, Callable[[str], object | None]] = {
+#: What compiles each bundle.
+MAKERS: Mapping[str, Callable[[str], None]] = {
     PLACEMENT: _compile_placement,
     PLANNING: _compile_planning,
     LOCALITY: _compile_locality,

@@ -20,9 +20,10 @@ import numpy as np
 from tenure.model.placing import Ints
 from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 from tenure.placement.binding import Kernel, bind
+from tenure.placement.compiling import Form, code_of, compile_all
 from tenure.placement.decisions.decide import decide
 from tenure.placement.decisions.milp import decide_milp
-from tenure.placement.kernels import PLAIN, Form, code_of, compile_all
+from tenure.placement.kernels import PLAIN
 from tenure.placement.names import MILP, POLICIES, TENURE
 from tenure.placement.planner import COMPILED_BOUNDS
 from tenure.placement.planning import rolling
@@ -45,14 +46,14 @@ _SECOND_NS = 1_000_000_000
 
 
 def loop_for(policy: str, *, compiled: bool) -> Loop:
-    """Return the event loop for a policy; plain where numba is not installed."""
+    """Return the event loop for a policy."""
     if policy in SLOW:
         return _milp_loop()
-    return (compiled_loop(policy) if compiled else None) or plain_loop(policy)
+    return compiled_loop(policy) if compiled else plain_loop(policy)
 
 
 def admission_policies(policy: str, *, compiled: bool, patience: float = PATIENCE) -> Policies:
-    """Return the door to the admission test, what it needs compiled if wanted and possible."""
+    """Return the door to the admission test, what it needs compiled if wanted."""
     policies = Policies(patience=patience, bounds=COMPILED_BOUNDS)
     if compiled:
         cache = kept_kernels()
@@ -88,15 +89,11 @@ def _milp_loop() -> Loop:
     return bind(replay, {clock_ns: time.perf_counter_ns, decide: by_milp})
 
 
-def compiled_loop(policy: str = "") -> Loop | None:
-    """Return the loop compiled and warmed up, None where numba is not installed.
+def compiled_loop(policy: str = "") -> Loop:
+    """Return the loop compiled and warmed up.
 
     The first time on a machine, or after a change of the code, takes a minute of CPU.
     """
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return None
     return _compiled(_queue_policy(policy))
 
 
@@ -117,9 +114,7 @@ def _compiled(queue_policy: Kernel) -> Loop:
     folder = cache_folder(os.environ, queue_policy)
     form = Form(queue_policy.__name__, rolling.INLINED, str(folder or ""))
     instead: dict[Kernel, Kernel] = {clock_ns: linking.inner()(monotonic_ns), pick: queue_policy}
-    made = compile_all((replay,), form, instead)
-    assert made is not None
-    loop: Loop = made[0]
+    loop: Loop = compile_all((replay,), form, instead)[0]
     _warm(loop)
     return loop
 
@@ -138,11 +133,7 @@ def _warm(loop: Loop) -> None:
 
 
 def is_kept(policy: str = "") -> bool:
-    """Return whether there is machine code to load for a policy, or nothing to compile at all."""
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return True
+    """Return whether there is machine code to load for a policy."""
     folder = cache_folder(os.environ, _queue_policy(policy))
     return folder is not None and any(folder.rglob("*.nbi"))
 

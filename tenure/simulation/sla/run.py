@@ -44,8 +44,8 @@ def simulate(  # noqa: PLR0913 - what to simulate, and how
 ) -> Result:
     """Return what became of the workload; the same for the same arguments, but for its timings.
 
-    ``compiled`` False uses the plain kernels, as is done where numba is not installed: the same
-    answer, slower. Raises InvalidInput for a policy that there is not, or not.
+    ``compiled`` False uses the plain kernels: the same answer, slower. Raises InvalidInput for a
+    policy that there is not, or not.
     """
     one_of("policy", policy, SIMULATED)
     if len(workload) * len(cluster.nodes) > MAX_PAIRS:

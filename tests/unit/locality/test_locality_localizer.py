@@ -188,13 +188,12 @@ def test_scores_follow_bandwidths() -> None:
 
 @pytest.mark.computes
 def test_what_the_daemons_child_compiled_is_loaded_and_answers_the_same(tmp_path: Path) -> None:
-    pytest.importorskip("numba", reason="numba is not installed: nothing compiles")
     argv = [sys.executable, "-m", "tenure.daemon.children.kernels", str(tmp_path), "locality"]
     assert bounded.run(argv, timeout_s=290).returncode == 0
     made = sorted(tmp_path.rglob("*.nbc"))
     assert made
     tiers = Tiers()
-    assert tiers.compile(str(tmp_path))
+    tiers.compile(str(tmp_path))
     assert tiers.most > PLAIN_MOST
     reads = [Read(i, (copy("ab"[i % 2], i % 3), copy("c", HDD))) for i in range(9)]
     free = seats(a=2, b=1, c=3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,11 +165,9 @@ def test_laws_of_the_search(job: tuple[Blocks, Devices, Work], may_wait: bool) -
     assert (start >= TIMING.begin_job_us + TIMING.begin_task_us + found.delay_us).all()
 
 
-@pytest.mark.skipif(COMPILED is None, reason="numba is not installed: nothing compiles")
 @settings(max_examples=60, deadline=None)
 @given(jobs(), st.booleans())
 def test_compiled_and_plain_find_the_same(job: tuple[Blocks, Devices, Work], wait: bool) -> None:
-    assert COMPILED is not None
     room = np.array([150, 400, 100], dtype=np.int64) * MIB
     ours, theirs = (k.find_prefetch(*job, TIMING, (room, wait)) for k in (PLAIN, COMPILED))
     assert ours.source.tolist() == theirs.source.tolist()

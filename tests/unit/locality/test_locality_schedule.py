@@ -11,7 +11,6 @@ import pytest
 from reproductions.trident.paper import NOTHING, PAPER, schedule_pruned
 from reproductions.trident.wants import Task, wants_of
 from tenure.locality.arrays import Places, Wants, places_of
-from tenure.locality.kernels import compile_kernels
 from tenure.locality.schedule import Matching, explain, schedule
 from tenure.locality.scores import Rates
 from tenure.model.errors import InvalidInput
@@ -156,11 +155,6 @@ def test_weights_out_of_bounds_are_refused_by_name(weight: float) -> None:
 def test_importing_the_room_does_not_import_numba() -> None:
     code = "import sys, tenure.locality.kernels; sys.exit('numba' in sys.modules)"
     assert bounded.run([sys.executable, "-c", code]).returncode == 0
-
-
-def test_stays_plain_where_numba_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "numba", None)  # makes `import numba` fail
-    assert compile_kernels() is None
 
 
 def test_the_answer_is_the_same_each_time() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
-numba = pytest.importorskip("numba")
-
-from tenure.placement import linking  # noqa: E402 - numba may be missing
+from tenure.placement import linking
 
 
 def halved(values: Any) -> Any:

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
-from tenure.daemon.children.kernels import give_back, take
+from tenure.daemon.children.kernels import LOCALITY, give_back, load, take
 
 LIBRARY = "libsqlite3"
 
@@ -36,6 +36,13 @@ def test_the_code_of_a_library_is_let_go_and_still_runs() -> None:
 def test_where_nothing_is_mapped_nothing_is_given(tmp_path: Path) -> None:
     assert give_back("no-such-library") == 0
     assert give_back(LIBRARY, maps=tmp_path / "none") == 0
+
+
+async def test_where_the_child_fails_the_plain_kernels_stay(tmp_path: Path) -> None:
+    (tmp_path / "kernels").write_text("in the way")
+    loaded: list[str] = []
+    await load(loaded.append, tmp_path / "kernels", LOCALITY)
+    assert loaded == []
 
 
 async def test_two_bundles_are_never_loaded_at_a_time(tmp_path: Path) -> None:
