@@ -22,9 +22,9 @@ from tenure.core.capacity import ledger
 from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
 from tenure.core.state.tables import PublicEvent, Tables
-from tenure.daemon.answers import energy, readings
+from tenure.daemon.answers import datasets, energy, readings
 from tenure.daemon.answers.uploads import UploadParams, Uploads
-from tenure.daemon.effects import datasets, inputs, outputs
+from tenure.daemon.effects import inputs, outputs
 from tenure.daemon.effects.cuts import Cuts
 from tenure.daemon.effects.sources import Sources
 from tenure.daemon.events.loop import LoopStats

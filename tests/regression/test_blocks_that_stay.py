@@ -15,7 +15,7 @@ from tenure.core.blocks.block_records import (
     without_replica,
 )
 from tenure.core.datasets.reads import store_on
-from tenure.daemon.effects.datasets import holdings
+from tenure.daemon.answers.datasets import holdings
 from tenure.model.dataset import Block, DatasetFile, DatasetState, Drop, Replica, ReplicaState
 from tenure.model.effects import CheckBlocks, CopyBlock, SurveyTiers
 from tenure.model.events import Tick

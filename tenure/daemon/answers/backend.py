@@ -22,14 +22,15 @@ from tenure.core.lifecycle import restore
 from tenure.core.state.context import Context
 from tenure.core.state.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
-from tenure.daemon.answers import energy, readings, views
+from tenure.daemon.answers import datasets, energy, readings, views
 from tenure.daemon.answers.pasts import Pasts
 from tenure.daemon.answers.uploads import Uploads
-from tenure.daemon.effects import datasets, inputs, outputs
+from tenure.daemon.effects import inputs, outputs
 from tenure.daemon.effects.agents import Agents, AgentState
 from tenure.daemon.effects.cuts import Cuts
 from tenure.daemon.effects.hands import Hands
 from tenure.daemon.effects.lending import Lent
+from tenure.daemon.effects.reading_back import Reader
 from tenure.daemon.effects.rhythm import Rhythm
 from tenure.daemon.events.clock import Clock
 from tenure.daemon.events.held import HeldTimes
@@ -256,7 +257,7 @@ class DaemonBackend:
     def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         """Yield a file of a dataset."""
         body = self._body
-        reader = datasets.Reader(self._ctx, body.hands, body.loop.put, body.batches.outputs.parent)
+        reader = Reader(self._ctx, body.hands, body.loop.put, body.batches.outputs.parent)
         return reader.read(dataset, file)
 
     def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure.daemon.effects.datasets import shelved
+from tenure.daemon.answers.datasets import shelved
 from tenure.model.outcome import Refused
 from tests.unit.core.shelf import Shelf, with_tiers
 

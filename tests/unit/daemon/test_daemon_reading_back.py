@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from tenure.daemon.effects.datasets import Reader
 from tenure.daemon.effects.hands import Hands
+from tenure.daemon.effects.reading_back import Reader
 from tenure.model.errors import Conflict, TenureError, Unavailable
 from tests.unit.core.shelf import Shelf, with_tiers
 
