@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from tenure.config.access import PoliciesSection, PolicySection
+from tenure.config.access import NamespaceSection, PoliciesSection, PolicySection
 from tenure.config.cyclesfile import CycleSection
 from tenure.config.lending import BatchesSection, ForecastSection, LendingSection, PlannerSection
 from tenure.config.load import load
@@ -34,6 +34,7 @@ from tenure.model.forecast import ForecastOptions
 from tenure.model.node import NodeSpec, PowerSpec
 from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
+from tenure.model.quota import Quota
 from tenure.model.resources import Resources
 from tenure.model.roles import Role
 from tenure.model.tier import TierSpec
@@ -66,6 +67,7 @@ FILLED: list[tuple[type, tuple[type[Section], ...], set[str]]] = [
     (TierSpec, (TierSection,), set()),
     (HdfsSpec, (HdfsSection,), set()),
     (AccessPolicy, (PolicySection,), set()),
+    (Quota, (NamespaceSection,), set()),
     (CycleSpec, (CycleSection,), {"name", "target", "is_consolidating"}),
     (InfluxParams, (StatsSection,), {"spool", "timeout_s", "retry_min_s", "retry_max_s"}),
 ]
