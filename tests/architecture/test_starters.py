@@ -14,7 +14,7 @@ OTHERWISE = {
     "testbed/watchdog.py": "outlives its owner to clear up after it",
     "testbed/spawn.py": "engines, which the watchdog ends",
     "tests/demo/test_demo_run.py": "the demo, whose daemon ends with it",
-    "tests/unit/daemon/odd_child.py": "what it starts its test kills",
+    "tests/unit/daemon/children/odd_child.py": "what it starts its test kills",
     "tests/unit/store/test_store_backup.py": "ends when its pipe does",
     "tests/unit/store/test_store_crash.py": "ends when its pipe does",
     "tests/unit/store/test_store_upgrade.py": "ends by itself within seconds",

@@ -17,7 +17,7 @@ from tenure.simulation import Cluster, Options, Result, Workload, simulate
 from tenure.simulation.sla.generator import PaperParams, generate
 from tests.simulation.build import node, small, workload
 from tests.unit.placement.build import N
-from tests.unit.placement.test_placement_rolling import Planned
+from tests.unit.placement.planning.test_placement_rolling import Planned
 
 GIB = 1 << 30
 

@@ -12,7 +12,7 @@ from tenure.placement.arrays import Ends, Jobs, fleet_of
 from tenure.placement.planning.timeline import END, Timeline, book, moments_of, timeline_of
 from tenure.placement.queue.plan import Plan, blank_jobs, blank_plan
 from tests.unit.placement.build import N, view_of
-from tests.unit.placement.test_placement_replay import NO_ENDS
+from tests.unit.placement.queue.test_placement_replay import NO_ENDS
 
 NODES, JOBS, LONG = 3, 12, 40
 

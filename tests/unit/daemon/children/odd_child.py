@@ -1,6 +1,6 @@
 """A child of the daemon that answers ``echo`` alone, and stands still at all else.
 
-    python -m tests.unit.daemon.odd_child PID-OF-THE-DAEMON
+    python -m tests.unit.daemon.children.odd_child PID-OF-THE-DAEMON
 
 ``helper FILE`` has it start a process first that keeps its pipes; its pid is written to the file.
 """

@@ -10,7 +10,7 @@ from tenure.placement.planning.budget import CREDIT, MEMORY, count_in, within_bu
 from tenure.placement.planning.value import taste_of
 from tenure.placement.queue.plan import HEAD, PROMPT, SPENT
 from tests.unit.placement.build import N
-from tests.unit.placement.test_placement_rolling import CLOUD, LOCALS, Planned, job
+from tests.unit.placement.planning.test_placement_rolling import CLOUD, LOCALS, Planned, job
 
 
 def stage_with(spent_s: int, prompt_s: int, patience: float = 0.25) -> Planned:

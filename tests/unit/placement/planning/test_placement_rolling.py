@@ -19,7 +19,7 @@ from tenure.placement.queue.plan import DUE, LEFT, TURN, UNSEEN, kinds, open_pla
 from tenure.placement.queue.replay import replay
 from tenure.placement.queue.waiting import pick
 from tests.unit.placement.build import N
-from tests.unit.placement.test_placement_replay import NO_ENDS, PAPER, Stage
+from tests.unit.placement.queue.test_placement_replay import NO_ENDS, PAPER, Stage
 
 LOOP = bind(replay, {pick: pick_planned})
 LOCALS: dict[str, Any] = {"is_on": False, "usd_per_h": 3.6}

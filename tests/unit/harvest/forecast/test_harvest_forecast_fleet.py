@@ -251,7 +251,7 @@ def test_a_worker_loads_scikit_learn_with_its_first_forecast_and_not_before() ->
     code = (
         "import sys, tenure.cli.worker\n"
         "early = [m for m in ('sklearn', 'scipy', 'numba') if m in sys.modules]\n"
-        "from tests.unit.harvest import test_harvest_forecast_fleet as made\n"
+        "from tests.unit.harvest.forecast import test_harvest_forecast_fleet as made\n"
         "made.cycle(made.Daemon(5), 1, model='boosted')\n"
         "sys.exit(bool(early) or 'sklearn' not in sys.modules)"
     )

@@ -15,7 +15,7 @@ from tenure.daemon.children.child import Child, ChildEnded
 from tests.faults.tenured import kill
 from tests.frozen import freeze, frozen_group
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 #: Far more than anything here takes, far less than what it would wait for.
 AT_ONCE_S = 60.0
 LONG_S = 3600.0
@@ -24,7 +24,7 @@ LONG_S = 3600.0
 @pytest.fixture
 async def child(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Child]:
     monkeypatch.chdir(ROOT)
-    made = Child("tests.unit.daemon.odd_child", most_bytes=1000)
+    made = Child("tests.unit.daemon.children.odd_child", most_bytes=1000)
     yield made
     async with asyncio.timeout(AT_ONCE_S):
         await made.close()

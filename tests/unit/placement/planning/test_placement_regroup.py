@@ -17,7 +17,7 @@ from tenure.placement.planning.window import Horizon, on_anyway_us
 from tenure.placement.queue.course import NOW, line_up
 from tenure.placement.queue.plan import LEFT
 from tests.unit.placement.build import N
-from tests.unit.placement.test_placement_rolling import LOCALS, Planned, job
+from tests.unit.placement.planning.test_placement_rolling import LOCALS, Planned, job
 
 EIGHTS = [N(name, cores=8, gib=64, **LOCALS) for name in "abc"]
 
