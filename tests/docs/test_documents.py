@@ -157,6 +157,34 @@ def test_documents_that_are_named_exist() -> None:
     assert not missing, "\n".join(missing)
 
 
+def test_files_of_code_that_are_named_exist() -> None:
+    """A path counts from the clone, from a part of it, or from where it is named."""
+    homes = (ROOT, ROOT / "tenure", ROOT / "tenure" / "core", ROOT / "tests")
+    missing = []
+    for path in _sources():
+        if path.parent == ROOT / "tests" / "docs":
+            continue  # made-up names
+        for name in re.findall(r"(?<![\w./{$-])((?:[\w-]+/)+[\w-]+\.py)\b", path.read_text()):
+            if not any((home / name).is_file() for home in (*homes, path.parent)):
+                missing.append(f"{path.relative_to(ROOT)} names {name}")
+    assert not missing, "\n".join(missing)
+
+
+def test_modules_of_tenure_that_docstrings_name_exist() -> None:
+    """``core.capacity.room`` and the like, with or without a name in it."""
+    missing = []
+    for path in sorted((ROOT / "tenure").rglob("*.py")):
+        for name in re.findall(r"``((?:[a-z_]+\.)+[a-z_]+)``", path.read_text()):
+            *folders, last = name.removeprefix("tenure.").split(".")
+            if last == "py" or not folders or not (ROOT / "tenure" / folders[0]).is_dir():
+                continue
+            home = (ROOT / "tenure").joinpath(*folders)
+            places = home / last, home / f"{last}.py", home.with_suffix(".py")
+            if not any(place.exists() for place in places):
+                missing.append(f"{path.relative_to(ROOT)} names {name}")
+    assert not missing, "\n".join(missing)
+
+
 def test_the_lock_holds_what_setup_cfg_asks_for() -> None:
     """After a change of setup.cfg `make lock` writes requirements/dev.txt again."""
     setup = configparser.ConfigParser()

@@ -154,7 +154,7 @@ def money(nano: int) -> MoneyView:
 
 
 def cost_view(report: Json, since_us: int, until_us: int) -> Json:
-    """Return the ledger's report (``core.ledger.report``) with amounts for people as well.
+    """Return the ledger's report (``core.capacity.ledger.report``) with amounts for people as well.
 
     It is a ``CostView`` whose long members are made when they are sent.
     """
