@@ -23,7 +23,7 @@ from tenure.engines.http.transport import Timeouts, Transport
 from tenure.engines.moves.passage import Passage
 from tenure.engines.tiers.helper import Crew, Helpers
 from tenure.engines.tiers.work import TierWork
-from tenure.model.document import Json, time_us
+from tenure.model.document import OwnDocument, time_us
 from tenure.model.effects import FileEffect, OneEngineEffect, TierEffect, TwoEngineEffect
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -89,7 +89,7 @@ class Engine:
         """Return one container by id or name, None if there is none."""
         return await self._lister.inspect(ref)
 
-    async def inspect_raw(self, ref: str) -> Json | None:
+    async def inspect_raw(self, ref: str) -> OwnDocument | None:
         """Return Docker's own document, None if there is no such container."""
         return await self._lister.inspect_raw(ref)
 
@@ -109,7 +109,7 @@ class Engine:
         """Yield the log from its last ``tail_lines`` (None: all) until the container ends."""
         return self._logs.follow(ref, tail_lines, is_stamped=is_stamped)
 
-    async def stats_once(self, refs: Iterable[str]) -> dict[str, Json]:
+    async def stats_once(self, refs: Iterable[str]) -> dict[str, OwnDocument]:
         """Return one stats object per running container, all asked at once.
 
         Raises EngineError only if not one could be had and one should have been.
@@ -126,7 +126,7 @@ class Engine:
             raise failures[0]
         return found
 
-    async def _stats(self, ref: str) -> Json | EngineError | None:
+    async def _stats(self, ref: str) -> OwnDocument | EngineError | None:
         """Return the sample, None for a container that is gone or not running, or the failure.
 
         Of one that is removed while it is asked for Docker answers 200 and nothing.
@@ -146,7 +146,7 @@ class Engine:
 
     async def events(
         self, since_us: int | None = None, *, on_open: Callable[[], None] | None = None
-    ) -> AsyncGenerator[Json, None]:
+    ) -> AsyncGenerator[OwnDocument, None]:
         """Yield container events; never ends but by raising EngineError.
 
         ``since_us`` (the engine's clock) replays what the engine still remembers; ``on_open`` is
@@ -195,7 +195,7 @@ class Engine:
         await self._transport.close()
 
 
-def _fed(reader: LineReader, chunk: bytes) -> list[Json]:
+def _fed(reader: LineReader, chunk: bytes) -> list[OwnDocument]:
     try:
         return list(reader.feed(chunk))
     except ValueError as error:

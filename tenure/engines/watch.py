@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tenure.engines.containers.decode import is_ours
-from tenure.model.document import Json, text, texts
+from tenure.model.document import OwnDocument, text, texts
 from tenure.model.errors import EngineError, EngineRefused
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -44,7 +44,9 @@ class Watchable(Protocol):
     async def inspect(self, ref: str) -> ContainerFacts | None:
         """Return one container by id or name, None if there is none."""
 
-    def events(self, *, on_open: Callable[[], None] | None = None) -> AsyncGenerator[Json, None]:
+    def events(
+        self, *, on_open: Callable[[], None] | None = None
+    ) -> AsyncGenerator[OwnDocument, None]:
         """Yield container events; never ends but by raising EngineError."""
 
 
@@ -189,7 +191,7 @@ class Connection:
         self._is_fresh_due = True
         self._is_listing_due.set()
 
-    def _hint(self, event: Json) -> None:
+    def _hint(self, event: OwnDocument) -> None:
         """Note where an event says to look."""
         engine_id, labels = _actor(event)
         action = text(event, "Action").partition(":")[0]
@@ -271,7 +273,7 @@ class Connection:
         )
 
 
-def _actor(event: Json) -> tuple[str, dict[str, str]]:
+def _actor(event: OwnDocument) -> tuple[str, dict[str, str]]:
     """Return whose event it is: container id and labels, empty where an event has no such thing."""
     return text(event, "Actor", "ID"), texts(event, "Actor", "Attributes")
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 #: An object of JSON; what stands in it is looked at before it is used.
 Document = Mapping[str, object]
 #: The same, our own to change.
-Json = dict[str, object]
+OwnDocument = dict[str, object]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: A counter from here on was counted below zero, as kernels have done: it says nothing.
 WRAPPED = 1 << 62

@@ -183,7 +183,7 @@ class Backend(Protocol):
         """
 
     def cost(self, since_us: int, until_us: int) -> Steps[Json]:
-        """Return ``core.capacity.ledger.reporting``: nano-dollars by site, generation, node and job."""
+        """Return ``core.capacity.ledger.reporting``: nano-dollars by site, node, job and so on."""
 
     async def energy(self, since_us: int, until_us: int) -> EnergyReport:
         """Return the energy of a window; its end is now at the latest."""

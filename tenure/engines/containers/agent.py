@@ -24,7 +24,7 @@ from tenure.engines.http import paths
 from tenure.engines.http.errors import HTTP_NOT_FOUND, EngineAnswer
 from tenure.engines.http.transport import Transport
 from tenure.engines.moves.images import inspect
-from tenure.model.document import Json, at, part, text, texts, words
+from tenure.model.document import OwnDocument, at, part, text, texts, words
 from tenure.model.errors import EngineError, EngineRefused
 from tenure.model.facts import AGENT_NAME, LABEL_AGENT
 
@@ -71,7 +71,7 @@ class AgentPlan:
     log_driver: str = ""
 
 
-def body(plan: AgentPlan) -> Json:
+def body(plan: AgentPlan) -> OwnDocument:
     """Return what the container is created with (Docker's create body)."""
     binds = ["/proc:/host/proc:ro", "/sys:/host/sys:ro", f"{VOLUME}:{STATE}"]
     rights = ["SYS_PTRACE"]
@@ -82,7 +82,7 @@ def body(plan: AgentPlan) -> Json:
     if parts.scheme == "unix":
         folder = str(PurePosixPath(parts.path).parent)
         binds.append(f"{folder}:{folder}")
-    host: Json = {
+    host: OwnDocument = {
         "Binds": binds,
         "CapAdd": rights,
         "CapDrop": ["ALL"],
@@ -100,7 +100,7 @@ def body(plan: AgentPlan) -> Json:
     if plan.log_driver in FILE_DRIVERS:
         host["LogConfig"] = {"Type": plan.log_driver, "Config": LOG_FILES}
     labels = {LABEL_AGENT: plan.node}
-    made: Json = {
+    made: OwnDocument = {
         "Image": plan.image,
         "User": f"0:{plan.group}",
         "Cmd": _command(plan),
@@ -122,7 +122,7 @@ def _command(plan: AgentPlan) -> list[str]:
     return words
 
 
-def _stamp(made: Json, files: Mapping[str, bytes]) -> str:
+def _stamp(made: OwnDocument, files: Mapping[str, bytes]) -> str:
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     text = json.dumps([made, digests], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -134,7 +134,7 @@ class AgentSite:
     def __init__(self, transport: Transport, lister: Lister, registry: Registry) -> None:
         self._transport, self._lister, self._registry = transport, lister, registry
 
-    async def look(self) -> Json | None:
+    async def look(self) -> OwnDocument | None:
         """Return Docker's document of it, None if there is none.
 
         Raises EngineRefused if the name is somebody else's.
@@ -187,7 +187,7 @@ class AgentSite:
             await self._absent_is_fine("DELETE", f"/volumes/{quote(VOLUME)}")
         return was_there
 
-    async def _own(self, name: str) -> Json | None:
+    async def _own(self, name: str) -> OwnDocument | None:
         document = await self._lister.inspect_raw(name)
         if document is None:
             return None
@@ -219,7 +219,7 @@ class AgentSite:
             if answer.status != HTTP_NOT_FOUND:
                 raise
 
-    async def _send(self, method: str, path: str, content: Json | None = None) -> None:
+    async def _send(self, method: str, path: str, content: OwnDocument | None = None) -> None:
         limit_s = self._transport.timeouts.start_s
         await unsure(self._transport.send(method, path, body=content, timeout_s=limit_s))
 
@@ -258,7 +258,7 @@ async def _archive(files: Mapping[str, bytes]) -> AsyncIterator[bytes]:
     yield packed.getvalue()
 
 
-def summary(document: Json) -> Json:
+def summary(document: OwnDocument) -> OwnDocument:
     """Return what people want to know of the container: id, image, state, since when, why ended."""
     state = part(document, "State")
     return {

@@ -40,7 +40,7 @@ from tenure.engines.http.errors import (
     translated,
 )
 from tenure.engines.http.tunnel import Tunnel
-from tenure.model.document import Document, Json, parts
+from tenure.model.document import Document, OwnDocument, parts
 from tenure.model.errors import EngineError, EngineUnclear, InvalidInput
 
 SHORT_CALLS = 8
@@ -189,7 +189,7 @@ class Transport:
         except TimeoutError as error:
             raise EngineUnclear(f"{path}: no answer in {limit_s:g} s") from error
 
-    async def document(self, path: str) -> Json:
+    async def document(self, path: str) -> OwnDocument:
         """Return the object that a GET gives.
 
         Raises EngineUnclear for what is no object, EngineAnswer 404 where there is none.
@@ -199,7 +199,7 @@ class Transport:
             raise EngineUnclear(f"{path}: the answer is not an object")
         return found
 
-    async def find(self, path: str) -> Json | None:
+    async def find(self, path: str) -> OwnDocument | None:
         """Do as ``document``, and return None where there is no such thing."""
         try:
             return await self.document(path)

@@ -12,7 +12,7 @@ import pytest
 
 from tenure.engines.http.errors import EngineAnswer
 from tenure.engines.watch import HINTS, EventFactory, Watcher, WatchParams
-from tenure.model.document import Json
+from tenure.model.document import OwnDocument
 from tenure.model.errors import EngineError, EngineUnclear
 from tenure.model.events import ContainerSeen, Event, NodeConnected, NodeListed, NodeLost
 from tenure.model.facts import ContainerFacts, EngineFacts
@@ -41,7 +41,7 @@ class Scripted:
     def __init__(self) -> None:
         self.failures: dict[str, EngineError] = {}
         self.calls: list[str] = []
-        self.events_now: asyncio.Queue[Json | EngineError] = asyncio.Queue()
+        self.events_now: asyncio.Queue[OwnDocument | EngineError] = asyncio.Queue()
 
     def _call(self, name: str) -> None:
         self.calls.append(name)
@@ -69,7 +69,7 @@ class Scripted:
 
     async def events(
         self, since_us: int | None = None, *, on_open: Callable[[], None] | None = None
-    ) -> AsyncGenerator[Json, None]:
+    ) -> AsyncGenerator[OwnDocument, None]:
         self._call("events")
         if on_open is not None:
             on_open()
