@@ -400,6 +400,7 @@ FILES = {
     "config": ("files",),
     "node": ("drain", "node_agent", "node_tiers"),
     "token": ("token",),
+    "namespace": ("token",),
     "audit": ("audit",),
 } | {word: (word,) for word in ("batch", "dataset", "forecast", "tls", "top")}
 ELSEWHERE = {
