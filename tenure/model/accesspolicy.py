@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-NAMESPACES = ("pid", "net", "ipc", "uts", "userns", "cgroupns")
 #: Sockets and folders that are as good as root on their host, and those that hold them.
 GUARDED = (
     *("/run/docker.sock", "/run/containerd", "/run/podman", "/run/crio", "/run/tenure"),

@@ -19,7 +19,6 @@ from tenure.model.placing import (
     Ints,
     Occupation,
     Occupied,
-    Queued,
     Running,
 )
 from tenure.model.units import FOREVER_US
@@ -172,24 +171,6 @@ def need_of(ask: Ask, now_us: int) -> Need:
         hybrid_us=max(ask.local_us, ask.hybrid_us),
         limit_us=limit_us,
         eligible=mask_of(ask.eligible),
-    )
-
-
-def jobs_of(queue: Sequence[Queued], codes: Sequence[int], nodes: int) -> Jobs:
-    """Return the queue as arrays; ``codes`` are the numbers of its policies, (q,)."""
-    asks = [queued.ask for queued in queue]
-    eligible = np.array([ask.eligible for ask in asks], dtype=np.bool_)
-    return Jobs(
-        policy=_ints(codes),
-        executors=_ints([ask.executors for ask in asks]),
-        cpu_m=_ints([ask.cpu_m for ask in asks]),
-        memory_bytes=_ints([ask.memory_bytes for ask in asks]),
-        local_us=_ints([ask.local_us for ask in asks]),
-        hybrid_us=_ints([max(ask.local_us, ask.hybrid_us) for ask in asks]),
-        deadline_us=_ints(
-            [FOREVER_US if ask.deadline_us is None else ask.deadline_us for ask in asks]
-        ),
-        eligible=eligible.reshape(len(asks), nodes),
     )
 
 

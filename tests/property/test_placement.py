@@ -25,10 +25,10 @@ from tenure.model.placing import (
     queue_deadline_us,
 )
 from tenure.model.units import FOREVER_US, US, cost_nano
-from tenure.placement.arrays import ends_of, fleet_of, jobs_of
+from tenure.placement.arrays import ends_of, fleet_of
 from tenure.placement.policies import Policies
 from tenure.placement.queue.schedule import simulate
-from tests.unit.placement.build import GIB, N, ask_of, view_of
+from tests.unit.placement.build import GIB, N, ask_of, jobs_of, view_of
 from tests.unit.placement.oracles import (
     NOW,
     Playback,

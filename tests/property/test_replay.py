@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tenure.model.placing import Occupied, Queued
 from tenure.model.units import US
-from tenure.placement.arrays import ends_of, fleet_of, jobs_of
+from tenure.placement.arrays import ends_of, fleet_of
 from tenure.placement.names import POLICIES
 from tenure.placement.policies import Policies
 from tenure.placement.queue.course import Rules, open_course, open_history
@@ -21,7 +21,7 @@ from tenure.simulation.sla.options import Options
 from tenure.simulation.sla.run import simulate
 from tests.property.test_placement import asks, fleets
 from tests.simulation.build import small
-from tests.unit.placement.build import N, view_of
+from tests.unit.placement.build import N, jobs_of, view_of
 from tests.unit.placement.oracles import NOW
 
 PLAIN = Policies()

@@ -20,11 +20,7 @@ from tenure.model.document import at, text
 from tenure.model.errors import EngineError, EngineRefused, EngineUnclear
 from tenure.model.handshake import Fault, fault_of
 
-HTTP_OK = 200
-HTTP_NOT_MODIFIED = 304
 HTTP_BAD_REQUEST = 400
-HTTP_UNAUTHORIZED = 401
-HTTP_FORBIDDEN = 403
 HTTP_NOT_FOUND = 404
 HTTP_CONFLICT = 409
 HTTP_SERVER_ERROR = 500

@@ -8,8 +8,7 @@ from tenure.model.plan import CycleSpec
 from tenure.model.units import US
 from tenure.simulation.generations.machines import PowerModel
 
-#: Strategies of one pool of machines, and ours on generations of them.
-POOLED = ("spread", "binpack", "random")
+#: The strategy on generations of machines; those of ``placement`` have one pool of them.
 GENPACK = "genpack"
 #: Spread as the paper had it: every machine on all the time.
 ALWAYS_ON = "spread, always on"

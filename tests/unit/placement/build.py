@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tenure.model.placing import NEVER, Ask, ClusterView, Queued
+from tenure.model.placing import NEVER, Ask, ClusterView, Ints, Queued
 from tenure.model.units import FOREVER_US, US, usd_to_nano
+from tenure.placement.arrays import Jobs
 
 GIB = 1 << 30
 
@@ -96,3 +97,25 @@ def ask_of(
 
 def queued(ask: Ask, policy: str = "gio") -> Queued:
     return Queued(ask, policy)
+
+
+def jobs_of(queue: Sequence[Queued], codes: Sequence[int], nodes: int) -> Jobs:
+    """Return the queue as arrays; ``codes`` are the numbers of its policies, (q,)."""
+
+    def ints(values: Sequence[int]) -> Ints:
+        return np.array(values, dtype=np.int64)
+
+    asks = [queued.ask for queued in queue]
+    eligible = np.array([ask.eligible for ask in asks], dtype=np.bool_)
+    return Jobs(
+        policy=ints(codes),
+        executors=ints([ask.executors for ask in asks]),
+        cpu_m=ints([ask.cpu_m for ask in asks]),
+        memory_bytes=ints([ask.memory_bytes for ask in asks]),
+        local_us=ints([ask.local_us for ask in asks]),
+        hybrid_us=ints([max(ask.local_us, ask.hybrid_us) for ask in asks]),
+        deadline_us=ints(
+            [FOREVER_US if ask.deadline_us is None else ask.deadline_us for ask in asks]
+        ),
+        eligible=eligible.reshape(len(asks), nodes),
+    )

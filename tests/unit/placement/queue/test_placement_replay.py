@@ -9,7 +9,7 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US, US
-from tenure.placement.arrays import Ends, Fleet, Jobs, fleet_of, jobs_of
+from tenure.placement.arrays import Ends, Fleet, Jobs, fleet_of
 from tenure.placement.binding import bind
 from tenure.placement.decisions.cost import slots
 from tenure.placement.decisions.decide import LOCAL, NO_NODE, NO_ROOM
@@ -28,7 +28,7 @@ from tenure.placement.queue.course import (
     open_history,
 )
 from tenure.placement.queue.replay import TO_THE_END, Arrivals
-from tests.unit.placement.build import N, ask_of, queued, view_of
+from tests.unit.placement.build import N, ask_of, jobs_of, queued, view_of
 
 PAPER = Rules(drops=False, is_strict=False, holds=False, grace_us=-1)
 NO_ENDS = Ends(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
