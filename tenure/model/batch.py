@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -329,12 +329,3 @@ class Part:
     file: str
     offset: int = 0
     length: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many tasks of a stage are in which state, by its word."""
-
-    stage: str
-    total: int
-    states: Mapping[str, int] = field(default_factory=dict)
