@@ -43,11 +43,15 @@ BODIES: tuple[tuple[str, str, bytes], ...] = (
 
 @dataclass(slots=True)
 class Noticed:
-    """Latencies of bystanders in ms, and the daemon's memory in MiB at moments."""
+    """Latencies of bystanders in ms, and the daemon's memory in MiB at moments.
+
+    ``told_to_wait``: how often a submission was answered 429, and sent again as it said.
+    """
 
     livez_ms: list[float] = field(default_factory=list)
     submit_ms: list[float] = field(default_factory=list)
     memory_mib: list[float] = field(default_factory=list)
+    told_to_wait: int = 0
 
 
 def measure(*, is_quick: bool = False) -> Report:
@@ -85,7 +89,10 @@ async def _bystand(daemon: Daemon, for_s: float, door: Door | None = None) -> No
 
     async def submit(connection: Connection) -> None:
         body = json.dumps({**JOB, "name": f"{prefix}-{next(number)}"}).encode()
-        (await connection.ask("POST", "/v1/jobs", body)).require(201)
+        while (answer := await connection.ask("POST", "/v1/jobs", body)).status == 429:
+            noticed.told_to_wait += 1
+            await asyncio.sleep(float(answer.json["retry_after_s"]))
+        answer.require(201)
 
     async def memory() -> None:
         while True:
@@ -242,6 +249,7 @@ def _figures(quiet: Noticed, under: Noticed) -> tuple[Figure, ...]:
             percentile(under.submit_ms, 0.99),
             Goal("below", 250),
         ),
+        figure("told_to_wait", "others' submissions told to wait", "", under.told_to_wait),
         figure(
             "memory_mib",
             "most memory of the daemon under attack",
