@@ -11,8 +11,11 @@ from pydantic import BaseModel, TypeAdapter
 from tenure import __version__
 from tenure.api.endpoint import Endpoint
 from tenure.api.links import links_of
+from tenure.api.requests.call import NAMESPACE_HEADER
+from tenure.api.schemas.tokens import TOKEN_NAME
 from tenure.api.server.problems import MEDIA, ProblemView, title_of
 from tenure.model.jsons import Json
+from tenure.model.roles import SUBMIT
 
 REF = "#/components/schemas/{model}"
 #: Statuses that every request may be answered with; 422 of a query or body that it does not take.
@@ -118,6 +121,10 @@ def _parameters(endpoint: Endpoint) -> list[Json]:
         found.append(
             {"name": "Idempotency-Key", "in": "header", "schema": text, "description": why}
         )
+    if endpoint.method in ("POST", "DELETE") and endpoint.need == SUBMIT:
+        why = "Whose it is that is made; of a change, whose it must be. The caller's without it."
+        word: Json = {"type": "string", "maxLength": 63, "pattern": TOKEN_NAME}
+        found.append({"name": NAMESPACE_HEADER, "in": "header", "schema": word, "description": why})
     if endpoint.is_conditional:
         why = "The ETag of the record that the change is meant for; 412 if it has changed."
         tags = {"type": "string", "maxLength": 255, "pattern": TAGS}

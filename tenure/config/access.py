@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, Strict
 
 from tenure.config.fields import (
-    Cpus,
+    Count,
     Days,
     Flag,
+    KeptCpus,
+    KeptSize,
     Namespace,
-    Positive,
     RoleKind,
-    Size,
     Word,
 )
 from tenure.config.section import Found, Section, filled, part, stated
@@ -158,22 +158,26 @@ class PoliciesSection(Section):
 class NamespaceSection(Section):
     """What a namespace may hold at a time, and what its submitters may use."""
 
-    jobs: Positive | None = stated(None, "Jobs that are not over.", shown="any")
-    containers: Positive | None = stated(None, "Containers.", shown="any")
-    batches: Positive | None = stated(None, "Batches that are not over.", shown="any")
-    tasks: Positive | None = stated(None, "Tasks of batches that are not over.", shown="any")
-    cpu_m: Cpus | None = stated(
+    jobs: Count | None = stated(None, "Jobs that are not over.", shown="any")
+    containers: Count | None = stated(None, "Containers.", shown="any")
+    batches: Count | None = stated(None, "Batches that are not over.", shown="any")
+    tasks: Count | None = stated(None, "Tasks of batches that are not over.", shown="any")
+    cpu_m: KeptCpus | None = stated(
         None,
         "Cores that jobs and containers ask for, also while they wait.",
         key="cpus",
         shown="any",
     )
-    memory_bytes: Size | None = stated(None, "Memory that they ask for.", key="memory", shown="any")
-    dataset_bytes: Size | None = stated(
+    memory_bytes: KeptSize | None = stated(
+        None, "Memory that they ask for.", key="memory", shown="any"
+    )
+    dataset_bytes: KeptSize | None = stated(
         None, "All copies of its datasets.", key="datasets", shown="any"
     )
     policy: PolicySection | None = stated(
-        None, "What its submitters may use.", shown="that of `policy.submit`"
+        None,
+        "What its submitters may use; keys that it has not are those of `policy.submit`.",
+        shown="none",
     )
 
     @property

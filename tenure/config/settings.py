@@ -96,9 +96,17 @@ class Sections(Section):
 
     @property
     def permits_within(self) -> dict[str, AccessPolicy]:
-        """What submitters of namespaces with a policy of their own may submit."""
+        """What submitters may submit of namespaces whose policy differs from ``policy.submit``."""
+        usual = self.policy.submit
         found = {name: section.policy for name, section in self.namespaces.items()}
-        return {name: filled(AccessPolicy, own) for name, own in found.items() if own is not None}
+        return {
+            name: filled(
+                AccessPolicy,
+                usual.model_copy(update={key: getattr(own, key) for key in own.model_fields_set}),
+            )
+            for name, own in found.items()
+            if own is not None
+        }
 
     @property
     def host_names(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.quota import Quota
 from tenure.model.roles import NEEDS, SUBMIT
@@ -128,6 +129,37 @@ def test_a_dataset_of_others_is_not_put_again(server: Server, texts: dict[str, s
     assert ask(server, "POST /v1/datasets", texts["ann"], body).status == 201
 
 
+def test_a_change_names_the_namespace_that_it_means(server: Server, texts: dict[str, str]) -> None:
+    job = ask(server, "POST /v1/jobs", texts["ann"], JOB).json
+    route = f"POST /v1/jobs/{job['id']}/cancel"
+    wrong = ask(server, route, texts["olga"], headers={"Tenure-Namespace": "team-b"})
+    assert (wrong.status, wrong.json["namespace"]) == (404, "team-a")
+    right = ask(server, route, texts["olga"], headers={"Tenure-Namespace": "team-a"})
+    assert right.json["state"] == "cancelled"
+
+
+def test_a_key_means_one_submission_of_its_namespace(server: Server, texts: dict[str, str]) -> None:
+    key = {"Idempotency-Key": "nightly"}
+    hers = ask(server, "POST /v1/jobs", texts["ann"], JOB, key)
+    his = ask(server, "POST /v1/jobs", texts["bob"], JOB | {"name": "other"}, key)
+    assert (hers.status, his.status) == (201, 201)
+    again = ask(server, "POST /v1/jobs", texts["ann"], JOB, key)
+    assert again.json["id"] == hers.json["id"]
+
+
+def test_an_upload_is_of_its_namespace_too(server: Server, texts: dict[str, str]) -> None:
+    body = {"name": "data", "files": [{"name": "a", "size": 3}]}
+    params = UploadParams(server.folder / "uploads")
+    server.backend._uploads = Uploads(params, server.backend.now_us)
+    made = ask(server, "POST /v1/uploads", texts["ann"], body)
+    assert made.status == 201, made.body
+    here = f"/v1/uploads/{made.json['id']}"
+    assert ask(server, "GET /v1/uploads", texts["bob"]).json["items"] == []
+    for route in (f"GET {here}", f"DELETE {here}"):
+        assert ask(server, route, texts["bob"]).status == 404
+    assert ask(server, f"DELETE {here}", texts["ann"]).status == 200
+
+
 def test_secrets_are_shown_within_their_namespace(server: Server, texts: dict[str, str]) -> None:
     job = ask(server, "POST /v1/jobs", texts["ann"], JOB | {"env": {"KEY": "hunter2"}}).json
     seen = {
@@ -178,6 +210,8 @@ def test_a_namespace_has_a_policy_of_its_own(bounded: Server) -> None:
     assert ask(bounded, "POST /v1/containers", ann, CONTAINER | binds).status == 201
     refused = ask(bounded, "POST /v1/containers", bob, CONTAINER | binds | {"name": "web-2"})
     assert refused.json["policy_keys"] == ["policy.submit.binds"]
+    unstated = ask(bounded, "POST /v1/containers", ann, {"name": "web-4", "Image": "web:1"})
+    assert (unstated.json["code"], unstated.fields) == ("unstated", ["HostConfig.Memory"])
     wider = {"HostConfig": {"Binds": ["/etc:/a"]}}
     refused = ask(bounded, "POST /v1/containers", ann, CONTAINER | wider | {"name": "web-3"})
     assert refused.json["policy_keys"] == ["namespaces.team-a.policy.binds"]

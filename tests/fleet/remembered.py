@@ -64,7 +64,7 @@ def _held(ctx: Context) -> str:
         namespace = record.owner.namespace
         due[namespace] = due.get(namespace, NOTHING).plus(amounts)
     due = {namespace: held for namespace, held in due.items() if held != NOTHING}
-    return "" if due == ctx.index.held else f"held: {ctx.index.held}, should be {due}"
+    return "" if due == ctx.index.usage else f"held: {ctx.index.usage}, should be {due}"
 
 
 def _idle(ctx: Context) -> str:

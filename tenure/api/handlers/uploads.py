@@ -27,7 +27,7 @@ from tenure.api.views.uploads import OpenUploadView, chunk_view, upload_view
 from tenure.model.dataset import DatasetState
 from tenure.model.errors import Conflict, NotFound
 from tenure.model.events import PutDataset
-from tenure.model.roles import Role, has_power_of
+from tenure.model.roles import NAMESPACE, Role, has_power_of
 from tenure.model.upload import Upload
 
 PIECE_BYTES = 1 << 18
@@ -36,8 +36,9 @@ PATIENCE = 10
 
 
 def owner_of(call: Call) -> str:
-    """Return whose an upload is: a user of the unix socket, or an address over TCP."""
-    return client_of(call.request)
+    """Return whose an upload is: a user of the unix socket, or an address, in its namespace."""
+    client, namespace = client_of(call.request), call.owner.namespace
+    return client if namespace == NAMESPACE else f"{client} in {namespace}"
 
 
 def asker_of(call: Call) -> str | None:

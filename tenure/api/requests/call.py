@@ -26,12 +26,12 @@ from tenure.api.server.problems import MAX_FIELDS, HttpProblem, refused
 from tenure.model.batch import Batch
 from tenure.model.container import Service
 from tenure.model.dataset import Dataset
-from tenure.model.errors import FieldError, Forbidden, Problem, Unavailable
+from tenure.model.errors import FieldError, Forbidden, NotFound, Problem, Unavailable
 from tenure.model.events import Command
 from tenure.model.job import Job
 from tenure.model.jsons import Json
 from tenure.model.node import Node
-from tenure.model.roles import Caller, Owner
+from tenure.model.roles import NAMESPACE, Caller, Owner
 
 M = TypeVar("M", bound=BaseModel)
 #: What is of a namespace.
@@ -113,12 +113,16 @@ class Call:
 
     @property
     def idempotency_key(self) -> str:
-        """Return the caller's key, or "". Raises HttpProblem (422) for one that is none."""
+        """Return the caller's key within its namespace, or "".
+
+        Raises HttpProblem (422) for one that is none, and as ``owner`` does.
+        """
         key = self.request.headers.get("Idempotency-Key", "")
         if len(key) > MAX_KEY or not key.isascii() or not (key.isprintable() or not key):
             message = f"must be at most {MAX_KEY} printable ASCII characters"
             raise refused(422, "invalid_input", message, field="Idempotency-Key")
-        return key
+        namespace = self.owner.namespace
+        return key if not key or namespace == NAMESPACE else f"{namespace}\n{key}"
 
     @property
     def is_replay(self) -> bool:
@@ -155,15 +159,19 @@ class Call:
         """
         key = self.idempotency_key
         wanted = self.request.headers.get("If-Match")
+        owner = self.owner
         if changes is not None and not isinstance(changes, Node):
             namespace = changes.owner.namespace
             self._require_own(namespace, f"change what is of the namespace {namespace}")
+            if NAMESPACE_HEADER in self.request.headers and namespace != owner.namespace:
+                told = f"it is of the namespace {namespace}, not of {owner.namespace}"
+                raise NotFound(told, extra={"namespace": namespace})
         return {
             "at_us": self.backend.now_us(),
             "request": self.request_id,
             "idempotency_key": key,
             "fingerprint": self._fingerprint() if key else "",
-            "owner": self.owner,
+            "owner": owner,
             "expect_version": (
                 None if changes is None else versions.expected(wanted, changes.version)
             ),

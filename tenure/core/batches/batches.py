@@ -18,9 +18,9 @@ from tenure.core.batches import planning
 from tenure.core.batches.planner_question import expected
 from tenure.core.dispatch import backoff, dispatch_list, input_replicas, planned_starts, task_inputs
 from tenure.core.nodes import harvestable
-from tenure.core.state import work_limits
+from tenure.core.state import quotas, work_limits
 from tenure.core.state.context import Context
-from tenure.core.state.indexes import StageTasks
+from tenure.core.state.indexes import StageTasks, wanted_by_batch
 from tenure.core.state.transitions import may_go
 from tenure.model.batch import (
     EXITED,
@@ -67,7 +67,9 @@ def submit(ctx: Context, command: SubmitBatch) -> None:
         ctx.refuse(command, "duplicate_id", f"batch {command.batch} exists", status=409)
         return
     command = replace(command, spec=input_replicas.kept(command.batch, command.spec))
-    problem = objection(ctx, command.batch, command.spec)
+    wanted = expected(ctx, command).plus(wanted_by_batch(command.spec))
+    problem = quotas.objection(ctx, command.owner, wanted)
+    problem = problem or objection(ctx, command.batch, command.spec)
     if problem is None:
         planning.enlist(ctx, command)
         return
@@ -76,8 +78,8 @@ def submit(ctx: Context, command: SubmitBatch) -> None:
 
 def objection(ctx: Context, key: str, spec: BatchSpec) -> Problem | None:
     """Return why a batch is refused without a plan, None if it may be planned. Changes nothing."""
-    coming, coming_tasks = expected(ctx)
-    if len(ctx.index.open_batches) + coming >= ctx.params.max_batches:
+    coming = expected(ctx)
+    if len(ctx.index.open_batches) + coming.batches >= ctx.params.max_batches:
         detail = f"{ctx.params.max_batches} batches are open already; try again later"
         return Problem("queue_full", detail, 429)
     idle = [stage.name for stage in spec.stages if not stage.count]
@@ -90,7 +92,7 @@ def objection(ctx: Context, key: str, spec: BatchSpec) -> Problem | None:
         )
         return _problem("too_many_tasks", detail, "stages")
     open_ = sum(ctx.tables.batches[key].spec.tasks for key in ctx.index.open_batches)
-    open_ += coming_tasks
+    open_ += coming.tasks
     if open_ + spec.tasks > ctx.params.max_open_tasks:
         most = ctx.params.max_open_tasks
         detail = f"open batches have {open_} tasks, and may have {most} with its {spec.tasks}"

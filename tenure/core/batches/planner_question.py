@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from tenure.core.dispatch.listing import Listing
 from tenure.core.dispatch.planner_inputs import Survey
 from tenure.core.state.context import Context
+from tenure.core.state.indexes import wanted_by_batch
 from tenure.core.state.owned import Owned
 from tenure.model.batch import Task
 from tenure.model.events import SubmitBatch
 from tenure.model.planning import BatchNeed, PlanAnswer, Schedule
+from tenure.model.quota import NOTHING, Amounts
 
 #: Which nodes lend, by name, and the run of a cycle that made the forecast of each.
 Offering = tuple[tuple[str, str], ...]
@@ -119,12 +121,19 @@ def _later(commands: Sequence[SubmitBatch], step_us: int) -> tuple[SubmitBatch, 
     return tuple(replace(command, at_us=command.at_us + step_us) for command in commands)
 
 
-def expected(ctx: Context) -> tuple[int, int]:
-    """Return how many batches, and tasks of them, may be accepted by plans that are not there yet.
+def expected(ctx: Context, beside: SubmitBatch | None = None) -> Amounts:
+    """Return what plans that are not there yet may accept: all of it, or what is of one namespace.
 
-    They count against the bounds of open ones: many that come at once are all planned together.
+    It counts against the bounds of what is open: many that come at once are all planned together.
+    ``beside``: of that submission's namespace, and without the same one sent before.
     """
-    state = ctx.own(Planning)
-    rows = (*state.waiting, *state.planned)
-    found = [command.spec.tasks for command in rows if not command.is_dry]
-    return len(found), sum(found)
+    state, found = ctx.own(Planning), NOTHING
+    for command in (*state.waiting, *state.planned):
+        if not command.is_dry and (beside is None or _is_beside(command, beside)):
+            found = found.plus(wanted_by_batch(command.spec))
+    return found
+
+
+def _is_beside(command: SubmitBatch, other: SubmitBatch) -> bool:
+    is_same = other.idempotency_key and command.idempotency_key == other.idempotency_key
+    return not is_same and command.owner.namespace == other.owner.namespace

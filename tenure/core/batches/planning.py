@@ -33,7 +33,6 @@ from tenure.core.dispatch import dispatch_list, input_replicas, planner_inputs, 
 from tenure.core.dispatch.listing import Listing
 from tenure.core.state import idempotency, quotas, work_limits
 from tenure.core.state.context import Context
-from tenure.core.state.indexes import held_by_batch
 from tenure.model.batch import Batch, Forecasted
 from tenure.model.effects import PlanBatches
 from tenure.model.errors import Problem
@@ -296,10 +295,10 @@ def _take(ctx: Context, asked: Asked, answer: PlanAnswer) -> None:
         if command.request in ctx.own(Planning).told or idempotency.recall(ctx, command):
             continue
         schedule = found.get(command.batch)
-        problem = _objection(ctx, command)
+        problem = input_replicas.objection(ctx, command.batch, command.spec)
         if schedule is None:
             _refuse(ctx, command, *refusals.get(command.batch, ("no_room", "")))
-        elif problem is not None:
+        elif problem is not None:  # others have taken the room of its replicas meanwhile
             turn_away(ctx, command, problem)
         elif command.is_dry:
             ctx.reply(command, Forecasted(schedule.end_us, schedule))
@@ -339,8 +338,8 @@ def _conclude(ctx: Context, intake: Intake) -> None:
         if command.request in state.told or idempotency.recall(ctx, command):
             drafts.drop(ctx, command.batch, command.spec)
             continue
-        problem = _objection(ctx, command)
-        if problem is not None:
+        problem = input_replicas.objection(ctx, command.batch, command.spec)
+        if problem is not None:  # others have taken the room of its replicas meanwhile
             drafts.drop(ctx, command.batch, command.spec)
             turn_away(ctx, command, problem)
             continue
@@ -365,12 +364,6 @@ def _conclude(ctx: Context, intake: Intake) -> None:
     dispatch_list.adopt(ctx, intake.listing.dispatch)
 
 
-def _objection(ctx: Context, command: SubmitBatch) -> Problem | None:
-    """Return what others have taken meanwhile: the quota of its namespace, room for replicas."""
-    problem = quotas.objection(ctx, command.owner, held_by_batch(command.spec))
-    return problem or input_replicas.objection(ctx, command.batch, command.spec)
-
-
 def _refuse(ctx: Context, command: SubmitBatch, code: str, detail: str) -> None:
     window_us = ctx.params.harvest_window_us
     detail = detail.replace(command.batch, command.spec.name)  # what nobody has, nobody knows
@@ -383,8 +376,8 @@ def _refuse(ctx: Context, command: SubmitBatch, code: str, detail: str) -> None:
 
 
 def turn_away(ctx: Context, command: SubmitBatch, problem: Problem) -> None:
-    """Refuse a batch; of one that was really submitted everybody may hear."""
-    if not command.is_dry:
+    """Refuse a batch; of one that was really submitted everybody may hear, unless by its quota."""
+    if not command.is_dry and problem.code != quotas.EXCEEDED:
         ctx.publish("batch.refused", command.batch, name=command.spec.name, code=problem.code)
     ctx.reply(command, problem)
 

@@ -53,7 +53,8 @@ def put(ctx: Context, command: PutDataset) -> None:
     there = replicas.dataset_of(ctx, command.spec.name)
     if there is not None and there.owner.namespace != command.owner.namespace:
         told = f"there is a dataset {there.spec.name} of the namespace {there.owner.namespace}"
-        ctx.refuse(command, "name_taken", f"{told}: take another name", status=409, field="name")
+        told += "; take another name, or, as an operator, act in that namespace"
+        ctx.refuse(command, "name_taken", told, status=409, field="name")
         return
     if command.spec.is_external and (there is None or there.spec.is_external):
         external.put(ctx, command, there)

@@ -23,6 +23,7 @@ from tenure.core.state.queue_order import queue_key
 from tenure.model.events import Event, SubmitJob
 from tenure.model.job import Job
 from tenure.model.placing import ClusterView, Forecast
+from tenure.model.quota import NOTHING, Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +90,17 @@ def _newcomers(ctx: Context, commands: Sequence[SubmitJob]) -> list[Job]:
     """Return the jobs that would be judged: those refused or answered before leave no trace."""
     jobs: list[Job] = []
     names, keys, seq = set[str](), set[str](), ctx.meta.next_seq
+    wants: dict[str, Amounts] = {}
     for command in commands:
         spec, key = command.spec, command.idempotency_key
         is_told = key != "" and (key in keys or key in ctx.tables.answers)
         if is_told or command.job in ctx.tables.jobs or command.expect_version is not None:
             continue
-        if quotas.objection(ctx, command.owner, held_by_job(spec)) is not None:
+        namespace = command.owner.namespace
+        wanted = wants.get(namespace, NOTHING).plus(held_by_job(spec))
+        if quotas.objection(ctx, command.owner, wanted) or objection(ctx, spec, names):
             continue
-        if objection(ctx, spec, names) is not None:
-            continue
+        wants[namespace] = wanted
         names.add(spec.name)
         keys.add(key)
         estimate = run_times.estimate_for(ctx, spec)

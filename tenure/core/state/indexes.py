@@ -37,8 +37,8 @@ class Index:
     configuration does not name any more; ``tasks`` those of batches by node, ``tasks_by_stage`` by
     batch and stage; ``tombstoned`` the tombstones that may run, by the job, batch or container that
     owns them; ``unsized`` are nodes of which nobody knows yet what they have; ``remains`` is how
-    many tasks are left to be dropped of batches that are forgotten; ``held`` is what each namespace
-    holds.
+    many tasks are left to be dropped of batches that are forgotten; ``usage`` is what each
+    namespace holds.
     """
 
     executors: dict[str, set[str]] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Index:
     tombstoned: dict[str, set[str]] = field(default_factory=dict)
     unsized: set[str] = field(default_factory=set)
     remains: dict[str, int] = field(default_factory=dict)
-    held: dict[str, Amounts] = field(default_factory=dict)
+    usage: dict[str, Amounts] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -246,10 +246,10 @@ class Named(Generic[R]):
 
 
 @dataclass(frozen=True)
-class Summed(Generic[R]):
-    """What each namespace holds; of what is over nothing.
+class PerNamespace(Generic[R]):
+    """What each namespace holds in sum; of what is over nothing.
 
-    ``is_fixed``: what a record holds does not change as long as there is one.
+    ``is_fixed``: neither owner nor amounts of a record change as long as there is one.
     """
 
     of: Callable[[R], Amounts]
@@ -259,15 +259,16 @@ class Summed(Generic[R]):
         """Count what a record holds anew."""
         if self.is_fixed and old is not None and new is not None:
             return
-        was = NOTHING if old is None else self.of(old)
-        now = NOTHING if new is None else self.of(new)
-        if was == now:
-            return
-        owned: Any = old if new is None else new
-        namespace = owned.owner.namespace
-        held = index.held.pop(namespace, NOTHING).plus(now).plus(was, -1)
-        if held != NOTHING:
-            index.held[namespace] = held
+        for record, sign in ((old, -1), (new, 1)):
+            if record is not None:
+                _add(index.usage, record, self.of(record), sign)
+
+
+def _add(usage: dict[str, Amounts], record: Any, amounts: Amounts, sign: int) -> None:
+    namespace = record.owner.namespace
+    held = usage.pop(namespace, NOTHING).plus(amounts, sign)
+    if held != NOTHING:
+        usage[namespace] = held
 
 
 def held_by_job(spec: JobSpec) -> Amounts:
@@ -284,6 +285,13 @@ def held_by_container(request: Resources) -> Amounts:
 def held_by_batch(spec: BatchSpec) -> Amounts:
     """Return what a batch holds until it is over: its tasks run on what is idle."""
     return Amounts(batches=1, tasks=spec.tasks)
+
+
+def wanted_by_batch(spec: BatchSpec) -> Amounts:
+    """Return what a batch comes to hold: the datasets that its inputs will be, too."""
+    inputs = [stage.input for stage in spec.stages if stage.input is not None]
+    size = sum(given.size_bytes for given in inputs) if spec.replicas > 1 else 0
+    return held_by_batch(spec)._replace(dataset_bytes=size * spec.replicas)
 
 
 def held_by_dataset(spec: DatasetSpec) -> Amounts:
@@ -322,7 +330,7 @@ INDEXED: dict[str, tuple[Derived, ...]] = {
     "jobs": (
         Held[Job]("open_jobs", lambda job: not job.is_over),
         Named[Job]("job_names", lambda job: "" if job.is_over else job.spec.name),
-        Summed[Job](lambda job: NOTHING if job.is_over else held_by_job(job.spec)),
+        PerNamespace[Job](lambda job: NOTHING if job.is_over else held_by_job(job.spec)),
     ),
     "executors": (
         Grouped[Executor]("executors", lambda one: (one.place,)),
@@ -334,7 +342,7 @@ INDEXED: dict[str, tuple[Derived, ...]] = {
         Named[Service](
             "names", lambda one: "" if one.state is ContainerState.REMOVED else one.name
         ),
-        Summed[Service](
+        PerNamespace[Service](
             lambda one: (
                 NOTHING if one.state is ContainerState.REMOVED else held_by_container(one.request)
             )
@@ -354,10 +362,12 @@ INDEXED: dict[str, tuple[Derived, ...]] = {
     "tasks": (Grouped[Task]("tasks", lambda task: (task.place,)), Staged()),
     "batches": (
         Held[Batch]("open_batches", lambda batch: not batch.is_over),
-        Summed[Batch](lambda batch: NOTHING if batch.is_over else held_by_batch(batch.spec)),
+        PerNamespace[Batch](lambda batch: NOTHING if batch.is_over else held_by_batch(batch.spec)),
     ),
     # to add up ten thousand files takes too long for each of its blocks
-    "datasets": (Summed[Dataset](lambda dataset: held_by_dataset(dataset.spec), is_fixed=True),),
+    "datasets": (
+        PerNamespace[Dataset](lambda dataset: held_by_dataset(dataset.spec), is_fixed=True),
+    ),
     "runs": (Held[Run]("open_runs", lambda run: not run.is_over),),
     "drains": (Held[Drain]("open_drains", lambda drain: not drain.is_over),),
     "intervals": (Named[Interval]("interval", lambda row: row.node if row.off_us is None else ""),),

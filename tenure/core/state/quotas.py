@@ -1,6 +1,6 @@
 """What namespaces hold, and may hold: whether a submission keeps to its namespace's quota.
 
-Owns nothing: what is held is an index over the records, ``Index.held``.
+Owns nothing: what is held is an index over the records, ``Index.usage``.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tenure.core.state.context import Context
-from tenure.core.state.indexes import (
-    held_by_batch,
-    held_by_container,
-    held_by_dataset,
-    held_by_job,
-)
-from tenure.model.errors import Problem
-from tenure.model.events import Command, CreateService, PutDataset, SubmitBatch, SubmitJob
+from tenure.core.state.indexes import held_by_container, held_by_dataset, held_by_job
+from tenure.model.errors import FieldError, Problem
+from tenure.model.events import Command, CreateService, PutDataset, SubmitJob
 from tenure.model.quota import NOTHING, Amounts, Quota
 from tenure.model.roles import Owner
 from tenure.model.units import size_text
+
+#: The code of a refusal; it says nothing of the fleet, so it is no public event.
+EXCEEDED = "quota_exceeded"
 
 
 def hold(ctx: Context, command: Command) -> bool:
     """Whether what a command would make keeps to the quota of its namespace; else refuse it."""
     problem = objection(ctx, command.owner, _wanted(ctx, command))
+    if isinstance(command, CreateService):
+        problem = problem or _unstated(ctx, command)
     if problem is not None:
         ctx.reply(command, problem)
     return problem is None
@@ -34,40 +34,58 @@ def objection(ctx: Context, owner: Owner, wanted: Amounts) -> Problem | None:
     quota = ctx.params.quotas.get(owner.namespace)
     if quota is None or wanted == NOTHING:
         return None
-    held = ctx.index.held.get(owner.namespace, NOTHING)
+    held = ctx.index.usage.get(owner.namespace, NOTHING)
     name = quota.exceeded(held, wanted)
     return None if not name else _problem(owner.namespace, name, quota, held, wanted)
 
 
 def _wanted(ctx: Context, command: Command) -> Amounts:
-    """Return what would be held beside the present if a command were accepted."""
+    """Return what would be held beside the present if a command were accepted.
+
+    Of batches nothing: others may be planned at the moment, so ``batches`` asks by itself.
+    """
     if isinstance(command, SubmitJob):
         return held_by_job(command.spec)
     if isinstance(command, CreateService):
         return held_by_container(command.request_resources)
-    if isinstance(command, SubmitBatch):
-        return held_by_batch(command.spec)
     if isinstance(command, PutDataset) and command.spec.name not in ctx.block_index.names:
         return held_by_dataset(command.spec)
     return NOTHING
 
 
-#: How amounts are called and written.
-_WORDS: dict[str, tuple[str, Callable[[int], str]]] = {
-    "jobs": ("jobs that are not over", str),
-    "containers": ("containers", str),
-    "batches": ("batches that are not over", str),
-    "tasks": ("tasks of batches that are not over", str),
-    "cpu_m": ("cores", lambda cpu_m: f"{cpu_m / 1000:g}"),
-    "memory_bytes": ("memory", size_text),
-    "dataset_bytes": ("copies of datasets", size_text),
+def _unstated(ctx: Context, command: CreateService) -> Problem | None:
+    """Return that a container must say what it asks for, where its namespace has bounds on that."""
+    quota = ctx.params.quotas.get(command.owner.namespace, Quota())
+    asked = command.request_resources
+    for limit, amount, field in (
+        (quota.cpu_m, asked.cpu_m, "HostConfig.NanoCpus"),
+        (quota.memory_bytes, asked.memory_bytes, "HostConfig.Memory"),
+    ):
+        if limit is not None and not amount:
+            told = f"is needed: the namespace {command.owner.namespace} has a quota of it"
+            return Problem("unstated", f"{field} {told}", 422, (FieldError(field, told),))
+    return None
+
+
+#: How amounts are called: by the API, in the configuration, in a sentence, and how written.
+_CALLED: dict[str, tuple[str, str, str, Callable[[int], str]]] = {
+    "jobs": ("jobs", "jobs", "jobs that are not over", str),
+    "containers": ("containers", "containers", "containers", str),
+    "batches": ("batches", "batches", "batches that are not over", str),
+    "tasks": ("tasks", "tasks", "tasks of batches that are not over", str),
+    "cpu_m": ("cpus", "cpus", "cores", lambda cpu_m: f"{cpu_m / 1000:g}"),
+    "memory_bytes": ("memory_bytes", "memory", "memory", size_text),
+    "dataset_bytes": ("dataset_bytes", "datasets", "copies of datasets", size_text),
 }
 
 
 def _problem(namespace: str, name: str, quota: Quota, held: Amounts, wanted: Amounts) -> Problem:
-    word, text = _WORDS[name]
+    member, key, word, text = _CALLED[name]
     limit, has, more = (getattr(one, name) for one in (quota, held, wanted))
     told = f"the namespace {namespace} may have {text(limit)} of {word}, has {text(has)}, and this "
-    told += f"is {text(more)} more; end something of it, or ask for a larger quota"
-    extra = {"namespace": namespace, "quota": name, "limit": limit, "held": has, "wanted": more}
-    return Problem("quota_exceeded", told, 403, extra=extra)
+    told += (
+        f"is {text(more)} more; end something of it, or have namespaces.{namespace}.{key} raised"
+    )
+    unit = 1000 if name == "cpu_m" else 1
+    amounts = {"limit": limit / unit, "held": has / unit, "wanted": more / unit}
+    return Problem(EXCEEDED, told, 403, extra={"namespace": namespace, "quota": member, **amounts})

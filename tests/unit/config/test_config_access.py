@@ -62,6 +62,7 @@ def test_faults_of_roles(tmp_path: Path, text: str, path: str) -> None:
 def test_namespaces_of_groups_and_certificates_and_their_bounds(tmp_path: Path) -> None:
     text = (
         "api: {socket_roles: {staff: submit, ops: operate}, socket_namespaces: {staff: team-a}}\n"
+        "policy: {submit: {images: [a/*], binds: [/srv/b]}}\n"
         "namespaces:\n"
         "  team-a: {jobs: 5, cpus: 2.5, memory: 4GiB, datasets: 1GiB, policy: {binds: [/srv/a]}}\n"
         "  team-b:\n"
@@ -73,14 +74,14 @@ def test_namespaces_of_groups_and_certificates_and_their_bounds(tmp_path: Path) 
     }
     bounded = Quota(jobs=5, cpu_m=2500, memory_bytes=4 << 30, dataset_bytes=1 << 30)
     assert params_of(settings).quotas == {"team-a": bounded, "team-b": Quota()}
-    assert settings.permits_within == {"team-a": AccessPolicy(binds=("/srv/a",))}
+    assert settings.permits_within == {"team-a": AccessPolicy(binds=("/srv/a",), images=("a/*",))}
 
 
 @pytest.mark.parametrize(
     ("text", "path", "message"),
     [
         ("namespaces: {Team: {}}", "namespaces.Team", "lower-case"),
-        ("namespaces: {a: {jobs: 0}}", "namespaces.a.jobs", "1"),
+        ("namespaces: {a: {jobs: -1}}", "namespaces.a.jobs", "0"),
         ("namespaces: {a: {job: 1}}", "namespaces.a.job", "did you mean jobs?"),
         ("namespaces: {a: {memory: lots}}", "namespaces.a.memory", "size"),
         ("namespaces: {a: {policy: {binds: [srv]}}}", "namespaces.a.policy.binds.0", "path"),

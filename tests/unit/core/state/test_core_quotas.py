@@ -52,7 +52,7 @@ class Asker:
 
     @property
     def held(self) -> Amounts:
-        return self.bench.state.ctx.index.held.get("team", NOTHING)
+        return self.bench.state.ctx.index.usage.get("team", NOTHING)
 
     def ask(self, kind: type[Command], **words: Any) -> Any:
         self.count += 1
@@ -106,8 +106,9 @@ def test_what_is_more_than_the_quota_is_refused(
     held, events = asker.held, len(asker.bench.public)
     refused = submit(asker)
     assert (refused.code, refused.status) == ("quota_exceeded", 403)
-    assert refused.extra["quota"] == name
-    assert refused.extra["held"] == getattr(held, name)
+    assert refused.extra["quota"] == name.replace("cpu_m", "cpus")
+    unit = 1000 if name == "cpu_m" else 1
+    assert refused.extra["held"] == getattr(held, name) / unit
     assert "the namespace team may have " in refused.detail
     assert (asker.held, len(asker.bench.public)) == (held, events)
     assert not isinstance(submit(asker, OTHER), Problem)
@@ -142,8 +143,34 @@ def test_batches_that_are_planned_together_do_not_pass_the_quota_together() -> N
             bench.effects += bench.planned(effect)
     replies = {one.request: one.value for one in bench.effects if isinstance(one, Reply)}
     assert replies["one"].id == "one"
-    assert replies["two"].code == "quota_exceeded"
+    refused = replies["two"]
+    assert isinstance(refused, Problem), "accepted beyond the quota"
+    assert refused.code == "quota_exceeded"
     assert asker.held.batches == 1
+
+
+def test_a_batch_that_is_sent_again_while_it_is_planned_is_the_same() -> None:
+    asker = Asker(Quota(batches=1))
+    bench = asker.bench
+    bench.is_planning = False
+    spec = BatchSpec("one", (stage(),))
+    for number in (1, 2):
+        bench.say(
+            SubmitBatch(
+                at_us=0,
+                request=f"r{number}",
+                batch=f"b-{number}",
+                spec=spec,
+                owner=TEAM,
+                idempotency_key="key",
+                fingerprint="same",
+            )
+        )
+    for effect in bench.effects:  # which grows: an answer may bring the next question
+        if isinstance(effect, PlanBatches):
+            bench.effects += bench.planned(effect)
+    replies = {one.request: one.value for one in bench.effects if isinstance(one, Reply)}
+    assert replies["r1"].id == replies["r2"].id == "b-1"
 
 
 def test_a_trial_is_answered_as_the_submission_would_be() -> None:
@@ -166,7 +193,7 @@ def test_datasets_count_with_all_their_copies_and_once() -> None:
     shelf.work()
     shelf.change("remove", first.id)
     shelf.work()
-    assert shelf.state.ctx.index.held == {}
+    assert shelf.state.ctx.index.usage == {}
     assert not isinstance(shelf.put("more", 2), Problem)
 
 
