@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,17 @@ def test_it_applies_and_names_what_there_is(patch: Path, tmp_path: Path) -> None
     assert made.returncode == 0, made.stderr
     # a NameError fails its command too, but not by the law that the mutation is to break
     found = bounded.run(
-        ["ruff", "check", "--isolated", "--no-cache", "--select", "F821", "."],
+        [
+            sys.executable,
+            "-m",
+            "ruff",
+            "check",
+            "--isolated",
+            "--no-cache",
+            "--select",
+            "F821",
+            ".",
+        ],
         cwd=tmp_path,
         text=True,
     )
