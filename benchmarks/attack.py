@@ -62,6 +62,8 @@ def measure(*, is_quick: bool = False) -> Report:
         daemon = Daemon(path / "d", {"nodes": fleet.nodes}, core=place.daemon)
         say(f"attack: a daemon with {NODES} simulated engines")
         with running(daemon):
+            run(_bystand(daemon, 1.0))  # what is asked first loads the kernels
+            daemon.compiled()
             daemon.rest()
             quiet = run(_bystand(daemon, for_s / 4))
             attacker, bystander = (run(_token(daemon.door, name)) for name in ("eve", "ann"))

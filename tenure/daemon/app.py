@@ -63,7 +63,7 @@ from tenure.model.roles import Role
 from tenure.placement.constraints import parse as parse_constraint
 from tenure.placement.late import LatePolicies
 from tenure.placement.late import load as load_policies
-from tenure.placement.names import EVERY
+from tenure.placement.names import EVERY, TENURE
 from tenure.profiling.io.sampler import Sampler, SamplerParams, SamplerPorts
 from tenure.profiling.io.uses import UseStore
 from tenure.store.audit import FILE as AUDIT
@@ -225,6 +225,9 @@ class Daemon:
         await asyncio.gather(self._first_contact(), importing)
         await self._listen()
         self._spawn(_catch_up(), "imports", is_finite=True)
+        if len(settings.nodes) >= WARM_NODES:
+            work = kernels.ahead(self._kernels, self._bundles())
+            self._spawn(work, "kernels ahead", is_finite=True)
         self._spawn(self.rhythm.run(), "rhythm")
         self._signals()
 
@@ -343,6 +346,8 @@ class Daemon:
     def _warm(self) -> None:
         """Load compiled kernels once a job comes to, or waits in, a fleet that is worth it.
 
+        By then those of a large fleet are compiled, ahead of need.
+
         A small fleet is placed as fast by the plain functions, and the compiler takes memory. A
         queue is planned fast only as long as it is short. Where all jobs are planned, what places
         them one by one is not loaded.
@@ -362,6 +367,14 @@ class Daemon:
             self._matches_fast = True
             work = kernels.load(self.localizer.compile, self._kernels, kernels.LOCALITY)
             self._spawn(work, "matching", is_finite=True)
+
+    def _bundles(self) -> list[str]:
+        """Return the kernels that this fleet will need, what the policy of jobs needs first."""
+        found = [kernels.PLANNING, kernels.PLACEMENT]
+        if self._settings.placement.policy != TENURE:
+            found = [kernels.PLACEMENT]
+        has_tiers = any(node.tiers for node in self._settings.nodes)
+        return [*found, kernels.LOCALITY] if has_tiers else found
 
     @property
     def _outputs(self) -> Path:

@@ -3,7 +3,7 @@
 Compiling takes hundreds of megabytes that an allocator does not give back, and half a minute of
 CPU. The child takes both with it when it ends; a later start finds the files and only loads them.
 
-    python -m tenure.daemon.children.kernels DIRECTORY [planning | locality]
+    python -m tenure.daemon.children.kernels DIRECTORY placement | planning | locality
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import mmap
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tenure.cycles.io.tether import Tethered
@@ -30,9 +30,18 @@ MODULE = "tenure.daemon.children.kernels"
 COMPILER = "libllvmlite"
 #: Which word of a line of /proc/self/maps is the file.
 NAMED = 5
-#: As second argument: compile what plans a queue, or what matches tasks to the tiers of data.
+#: As second argument: compile what places jobs one by one, what plans a queue, or what matches
+#: tasks to the tiers of data.
 PLACEMENT, PLANNING, LOCALITY = "placement", "planning", "locality"
+#: Held by who compiles: whoever loads what is being compiled ahead waits for it.
+_MAKING = asyncio.Lock()
 _TAKING = asyncio.Lock()
+
+
+async def ahead(directory: Path, bundles: Sequence[str]) -> None:
+    """Have bundles compiled before anybody needs them, in their order; none is loaded."""
+    for bundle in bundles:
+        await _made(directory, bundle)
 
 
 async def load(compiling: Callable[[str], object], directory: Path, bundle: str) -> None:
@@ -41,21 +50,27 @@ async def load(compiling: Callable[[str], object], directory: Path, bundle: str)
     Each bundle is kept and loaded apart. Where the child cannot compile, or nothing can be written,
     the plain ones stay.
     """
-    argv = [sys.executable, "-m", MODULE, str(directory)]
-    child = Tethered(argv if bundle == PLACEMENT else [*argv, bundle])
-    child.start()
     log.info("%s runs uncompiled until its kernels are compiled or loaded", bundle)
-    try:
-        while child.is_alive:  # noqa: ASYNC110 - a process tells of its end to who asks
-            await asyncio.sleep(LOOK_S)
-    finally:
-        child.stop()
+    if await _made(directory, bundle):
+        await take(compiling, directory)
+        give_back(COMPILER)
+        log.info("%s runs compiled", bundle)
+
+
+async def _made(directory: Path, bundle: str) -> bool:
+    """Have a child compile what of a bundle is not there; return whether all is."""
+    argv = [sys.executable, "-m", MODULE, str(directory), bundle]
+    async with _MAKING:
+        child = Tethered(argv)
+        child.start()
+        try:
+            while child.is_alive:  # noqa: ASYNC110 - a process tells of its end to who asks
+                await asyncio.sleep(LOOK_S)
+        finally:
+            child.stop()
     if child.exit_code != 0:
         log.warning("%s runs uncompiled: see `%s`", bundle, " ".join(argv[1:]))
-        return
-    await take(compiling, directory)
-    give_back(COMPILER)
-    log.info("%s runs compiled", bundle)
+    return child.exit_code == 0
 
 
 async def take(compiling: Callable[[str], object], directory: Path) -> None:
@@ -103,7 +118,7 @@ def main(argv: list[str]) -> int:
     for old in directory.iterdir():
         if old.name not in kept:
             shutil.rmtree(old, ignore_errors=True)
-    MAKERS[(argv[2:] or [PLACEMENT])[0]](str(directory))
+    MAKERS[argv[2]](str(directory))
     return 0
 
 

@@ -7,7 +7,10 @@ import sqlite3
 import threading
 from pathlib import Path
 
-from tenure.daemon.children.kernels import LOCALITY, give_back, load, take
+import pytest
+
+from tenure.daemon.children import kernels
+from tenure.daemon.children.kernels import LOCALITY, PLANNING, ahead, give_back, load, take
 
 LIBRARY = "libsqlite3"
 
@@ -58,3 +61,19 @@ async def test_two_bundles_are_never_loaded_at_a_time(tmp_path: Path) -> None:
 
     await asyncio.gather(*(take(compiling, tmp_path) for _ in range(3)))
     assert most == [(str(tmp_path), True)] * 3
+
+
+async def test_what_is_needed_waits_for_what_is_compiled_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "MODULE", "tests.unit.daemon.children.noting_child")
+    file = tmp_path / "noted"
+    loaded: list[str] = []
+    preparing = asyncio.create_task(ahead(file, [PLANNING, LOCALITY]))
+    await asyncio.sleep(0)
+    await load(loaded.append, file, PLANNING)
+    await preparing
+    lines = [line.split() for line in file.read_text().splitlines()]
+    assert [word for _, word in lines] == ["begins", "ends"] * 3, "one at a time"
+    assert [bundle for bundle, _ in lines[::2]] == [PLANNING, PLANNING, LOCALITY]
+    assert loaded == [str(file)]
