@@ -205,6 +205,11 @@ class LimitsSection(Section):
         2048, "Connections of each listener; at most a quarter of the files the process may open."
     )
     streams: Positive = stated(100, "Open streams of events and followed logs.")
+    low_disk_bytes: KeptMebibytes = stated(
+        256,
+        "With less room on the disk of `state_dir` `/readyz` tells `disk` as degraded.",
+        key="low_disk_mib",
+    )
 
 
 class DefaultsSection(Section):

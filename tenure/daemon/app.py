@@ -69,6 +69,7 @@ from tenure.profiling.io.uses import UseStore
 from tenure.store.audit import FILE as AUDIT
 from tenure.store.audit import Audit
 from tenure.store.pruning import Bounds
+from tenure.store.room import Room
 from tenure.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -102,11 +103,10 @@ class Daemon:
         self._tasks: list[asyncio.Task[object]] = []
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
-        self._is_warm = self._plans_fast = self._matches_fast = False
+        self._is_begun = self._is_warm = self._plans_fast = self._matches_fast = False
         self._notifier = Notifier(os.environ)
-        self._end_streams: Callable[[str], None] = lambda _: (
-            None
-        )  # of a token; once there is an API
+        #: Of a token; once there is an API.
+        self._end_streams: Callable[[str], None] = lambda _: None
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
@@ -140,6 +140,8 @@ class Daemon:
     async def _open(self) -> None:
         settings = self._settings
         require_usable(settings.state_dir, is_new=self._is_new)
+        self.room = Room(settings.state_dir, settings.limits.low_disk_bytes)
+        self.room.require()
         bounds = Bounds(events=settings.limits.events, logs_bytes=settings.limits.logs_bytes)
         self.store = Store.open(settings.state_dir / STATE, KINDS, bounds=bounds)
         self.policies = LatePolicies(settings.placement.patience)
@@ -212,11 +214,10 @@ class Daemon:
 
     async def _start(self, importing: Awaitable[object]) -> None:
         settings = self._settings
-        await self.loop.start()
+        self._spawn(self._decide(), "core")
         self.hands.configure(settings.nodes)
         self.loop.put(_configured(settings))
         self.rhythm.configure(settings.cycles)
-        self._spawn(self.loop.run(), "core")
         self._spawn(self.sampler.run(), "sampler")
         self._spawn(self.hands.lending.run(), "lending")
         self._spawn(self._upkeep(), "upkeep")
@@ -231,14 +232,19 @@ class Daemon:
         self._spawn(self.rhythm.run(), "rhythm")
         self._signals()
 
+    async def _decide(self) -> None:
+        """Take in the restart, then all else; on a full disk that waits, and the API serves."""
+        await self.loop.start()
+        self._is_begun = True
+        await self.loop.run()
+
     async def _first_contact(self) -> None:
         """Wait a moment for engines, so that the first request is not told of an empty fleet."""
         deadline = time.monotonic() + CONTACT_S
         while time.monotonic() < deadline:
-            nodes = self.state.tables.nodes.values()
-            if all(n.reach is Reach.OK or n.power is Power.OFF for n in nodes) and len(
-                self.state.tables.nodes
-            ):
+            nodes = self.state.tables.nodes
+            is_met = all(n.reach is Reach.OK or n.power is Power.OFF for n in nodes.values())
+            if self._is_begun and is_met and len(nodes):
                 return
             await self.loop.wait_commit(0.05)
 
@@ -280,6 +286,7 @@ class Daemon:
             self._cuts,
             self._held,
             self.sampler,
+            self.room,
         )
         app = build_app(DaemonBackend(body), options)
         self._end_streams = partial(end_streams_of, app)
@@ -318,6 +325,7 @@ class Daemon:
         while True:
             if self.state.ctx.index.waiting_jobs or self.localizer.has_matched:
                 self._warm()  # what waits may have been accepted before this start
+            await asyncio.to_thread(self.room.look)
             await asyncio.sleep(UPKEEP_S)
             self.hands.configure(self._settings.nodes)  # lets go of removed nodes that are empty
             try:

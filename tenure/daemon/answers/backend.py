@@ -54,6 +54,7 @@ from tenure.profiling.io.sampler import Sampler
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
 from tenure.profiling.io.uses import UseStore
 from tenure.profiling.profiles.apps import app_of
+from tenure.store.room import Room
 from tenure.store.store import Store
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Body:
     cuts: Cuts
     held: HeldTimes
     sampler: Sampler
+    room: Room
 
 
 class DaemonBackend:
@@ -371,6 +373,8 @@ class DaemonBackend:
         ]
         if lost:
             degraded["nodes"] = "unreachable: " + ", ".join(sorted(lost))
+        if self._body.room.alarm:
+            degraded["disk"] = self._body.room.alarm
         if self._ctx.meta.is_restoring:
             degraded["restore"] = restore.explain(self._ctx)
         if self._ctx.quarantined:
@@ -409,6 +413,7 @@ class DaemonBackend:
             open_effects=body.interpreter.open,
             effect_counts=dict(body.interpreter.counts),
             store_failing=bool(body.loop.stats.commit_error),
+            free_bytes=body.room.free_bytes,
             influx=health_of(body.stats),
             agents=_agents(body.hands.agents),
             lent=dict(body.hands.lending.lent),

@@ -65,6 +65,7 @@ class Parts:
     open_effects: int
     effect_counts: Mapping[tuple[str, str], int]
     store_failing: bool
+    free_bytes: int = 0
     influx: DrainHealth | None = None
     agents: Mapping[str, AgentState] = field(default_factory=dict)
     lent: Mapping[str, Lent] = field(default_factory=dict)
@@ -222,6 +223,9 @@ class Collector:
         yield GaugeMetricFamily("tenure_effects_open", "Effects under way", parts.open_effects)
         yield GaugeMetricFamily(
             "tenure_store_failing", "1 while a commit is tried again", float(parts.store_failing)
+        )
+        yield GaugeMetricFamily(
+            "tenure_state_free_bytes", "Room on the disk of state_dir", parts.free_bytes
         )
         yield CounterMetricFamily("tenure_events_handled", "Events handled", loop.events)
         yield CounterMetricFamily("tenure_commits", "Batches handled", loop.batches)

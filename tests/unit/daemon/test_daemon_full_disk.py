@@ -1,0 +1,144 @@
+"""A daemon that is started on a full disk tells what it knows, and goes on once there is room."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure.client.client import Client
+from tenure.client.target import Target
+from tenure.model.errors import Unavailable
+from tenure.store.room import RESERVE, RESERVE_BYTES, Room
+from testbed import bounded
+from testbed.daemon import DaemonProcess
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small tmpfs: needs root")
+SERVES_S = 5.0
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "tenure-small", str(path)]
+    if bounded.run(mount).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield path
+    finally:
+        bounded.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.fixture
+def daemon(disk: Path, tmp_path: Path) -> Iterator[DaemonProcess]:
+    state = disk / "state"
+    config = {
+        "state_dir": str(state),
+        "listen": [f"unix://{tmp_path}/t.sock"],
+        "nodes": [{"name": "away", "url": f"unix://{tmp_path}/away.sock", "generation": "nursery"}],
+        "redis": {"url": "redis://127.0.0.1:9"},
+    }
+    file = tmp_path / "tenured.yml"
+    file.write_text(json.dumps(config))
+    argv = [sys.executable, "-m", "tenure.cli.daemon", "run", "--config", str(file)]
+    found = DaemonProcess(argv, state, tmp_path / "log")
+    try:
+        yield found
+    finally:
+        if found.is_running:
+            found.kill()
+
+
+def client_of(tmp_path: Path) -> Client:
+    return Client(Target(str(tmp_path / "t.sock")))
+
+
+def fill(disk: Path) -> Path:
+    """Write a file until not a byte is left."""
+    path = disk / "filler"
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1 << 8, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return path
+
+
+def waits(is_so: Callable[[], bool], what: str, most_s: float = 30.0) -> None:
+    deadline = time.monotonic() + most_s
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_start_on_a_full_disk_serves_what_is_known(
+    daemon: DaemonProcess, disk: Path, tmp_path: Path, *, is_killed: bool
+) -> None:
+    daemon.start()
+    client = client_of(tmp_path)
+    client.schedule_node("away", "cordoned")
+    waits((disk / "state" / RESERVE).exists, "a reserve")
+    if is_killed:
+        daemon.kill()
+    else:
+        assert daemon.stop() == 0, daemon.tail()
+    filler = fill(disk)
+    assert daemon.start(30) < SERVES_S, daemon.tail()
+    (node,) = client.nodes()
+    assert node["scheduling"] == "cordoned"
+    with pytest.raises(Unavailable) as refused:
+        _change_for_ever(client, disk)
+    assert refused.value.code == "store_failing", refused.value.detail
+    assert client.nodes(), "reads go on"
+    filler.unlink()
+    waits(lambda: _is_changed(client), "changes to be taken again")
+
+
+def _change_for_ever(client: Client, disk: Path) -> None:
+    """Change something again and again: what the reserve has room for is taken."""
+    while True:
+        client.schedule_node("away", "yes")
+        client.schedule_node("away", "cordoned")
+        fill(disk)
+
+
+def _is_changed(client: Client) -> bool:
+    try:
+        client.schedule_node("away", "yes")
+    except Unavailable:
+        return False
+    return True
+
+
+def test_a_reserve_is_kept_given_up_and_made_again(disk: Path) -> None:
+    room = Room(disk, 40 << 20)
+    room.look()
+    assert (disk / RESERVE).stat().st_blocks * 512 >= RESERVE_BYTES
+    assert "are left on the disk of" in room.alarm
+    assert Room(disk, 1 << 20).alarm == ""
+    Room(disk, 0).require()
+    assert (disk / RESERVE).exists(), "there is room without it"
+    filler = fill(disk)
+    Room(disk, 0).require()
+    assert not (disk / RESERVE).exists()
+    again = Room(disk, 0)
+    again.look()
+    assert not (disk / RESERVE).exists(), "not where that fills the disk"
+    filler.unlink()
+    again.look()
+    assert (disk / RESERVE).exists()
+
+
+def test_a_folder_that_is_not_there_yet_has_room(tmp_path: Path) -> None:
+    room = Room(tmp_path / "absent", 1 << 30)
+    room.require()
+    assert room.alarm == ""
