@@ -165,7 +165,6 @@ class Daemon:
         self.uses = await UseStore.open(settings.state_dir / "uses.db")
         self.loop = CoreLoop(self.state, self.store, self.clock, self._carry_out)
         ctx, put = self.state.ctx, self.loop.put
-        relist_s = settings.relist_us / 1e6
         ssh_folder = settings.state_dir / SSH_FOLDER
         prepare_folder(ssh_folder)
         ports = Ports(
@@ -173,7 +172,7 @@ class Daemon:
             self.clock.now_us,
             KeptLogs(lambda logs: self.store.save_logs(logs, self.clock.now_us())).save,
             self._trigger,
-            relist_s,
+            settings.relist_us / 1e6,
             ssh_folder,
             settings.stats.interval_us,
             self._outputs,
