@@ -18,7 +18,6 @@ from tenure.config.fields import (
     Word,
 )
 from tenure.config.section import Found, Section, filled, part, stated
-from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.quota import Quota
 from tenure.model.roles import NAMESPACE, Grant, Role
 
@@ -147,12 +146,6 @@ class PolicySection(Section):
 class PoliciesSection(Section):
     submit: PolicySection = part(PolicySection, "Of the role `submit`.")
     operate: PolicySection = part(PolicySection, "Of the role `operate`.")
-
-    @property
-    def permits(self) -> dict[Role, AccessPolicy]:
-        """What each role may submit; an admin anything."""
-        sections = {Role.SUBMIT: self.submit, Role.OPERATE: self.operate}
-        return {role: filled(AccessPolicy, section) for role, section in sections.items()}
 
 
 class NamespaceSection(Section):

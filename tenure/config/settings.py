@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenure.config.access import ApiSection, NamespaceSection, PoliciesSection
+from tenure.config.access import (
+    ApiSection,
+    NamespaceSection,
+    PoliciesSection,
+    PolicySection,
+)
 from tenure.config.certificates import server_context
 from tenure.config.fields import AnyPath, Interval, Listeners, Names, Namespace
 from tenure.config.lending import BatchesSection, LendingSection
@@ -25,10 +30,11 @@ from tenure.config.section import Found, Section, derived, filled, part, stated
 from tenure.config.tiers import DatasetsSection, PrefetchSection
 from tenure.config.urls import MAX_SOCKET_BYTES
 from tenure.model.access import check_ssh_path
-from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.accesspolicy import AccessPolicy, Permits
 from tenure.model.node import NodeSpec
 from tenure.model.plan import CycleSpec
 from tenure.model.quota import Quota
+from tenure.model.roles import Role
 
 _SSH_SOCKET_BYTES = len("/ssh/") + 8 + len(".sock")
 
@@ -95,18 +101,19 @@ class Sections(Section):
         return {name: section.quota for name, section in self.namespaces.items()}
 
     @property
-    def permits_within(self) -> dict[str, AccessPolicy]:
-        """What submitters may submit of namespaces whose policy differs from ``policy.submit``."""
+    def permits(self) -> Permits:
+        """What who submits may use; a namespace states what differs from ``policy.submit``."""
         usual = self.policy.submit
         found = {name: section.policy for name, section in self.namespaces.items()}
-        return {
-            name: filled(
-                AccessPolicy,
-                usual.model_copy(update={key: getattr(own, key) for key in own.model_fields_set}),
-            )
+        within = {
+            name: usual.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
             for name, own in found.items()
             if own is not None
         }
+        return Permits(
+            {Role.SUBMIT: _policy(usual), Role.OPERATE: _policy(self.policy.operate)},
+            {name: _policy(section) for name, section in within.items()},
+        )
 
     @property
     def host_names(self) -> tuple[str, ...]:
@@ -116,6 +123,10 @@ class Sections(Section):
         own = (one.host for one in self.listen if one.is_tls and not one.is_wildcard)
         names = (*self.tls.names, *own)
         return tuple(dict.fromkeys(f"[{name}]" if ":" in name else name for name in names))
+
+
+def _policy(section: PolicySection) -> AccessPolicy:
+    return filled(AccessPolicy, section)
 
 
 class ConfigFile(Sections):

@@ -25,7 +25,6 @@ from tenure.api.requests.options import Options
 from tenure.api.server.acceptor import Terms
 from tenure.api.server.listeners import Listeners, serve
 from tenure.config.certificates import server_context
-from tenure.config.load import load
 from tenure.config.reach import SSH_FOLDER
 from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
@@ -51,6 +50,7 @@ from tenure.daemon.events.loop import CoreLoop, EventMaker
 from tenure.daemon.firststart import STATE, require_usable
 from tenure.daemon.notify import Notifier
 from tenure.daemon.openfiles import affordable
+from tenure.daemon.reloading import Reload, loaded
 from tenure.daemon.settings import params_of
 from tenure.daemon.stats import open_stats
 from tenure.engines.http.access import prepare_folder
@@ -105,8 +105,7 @@ class Daemon:
         self._failure: BaseException | None = None
         self._is_begun = self._is_warm = self._plans_fast = self._matches_fast = False
         self._notifier = Notifier(os.environ)
-        #: Of a token; once there is an API.
-        self._end_streams: Callable[[str], None] = lambda _: None
+        self._reloading: Reload | None = None
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
@@ -252,12 +251,13 @@ class Daemon:
         from tenure.api.requests.streams import end_streams_of
 
         settings = self._settings
+        permits = settings.permits
+        access = Access(self.tokens, settings.tls.grants, settings.api.grants)
         options = Options(
             parse_constraint=parse_constraint,
-            access=Access(self.tokens, settings.tls.grants, settings.api.grants),
+            access=access,
             audit=self.audit,
-            permits=settings.policy.permits,
-            permits_within=settings.permits_within,
+            permits=permits,
             hosts=settings.host_names,
             policy=settings.placement.policy,
             policies=EVERY,
@@ -288,20 +288,28 @@ class Daemon:
             self.room,
         )
         app = build_app(DaemonBackend(body), options)
-        self._end_streams = partial(end_streams_of, app)
         urls = [listener.url for listener in settings.listen]
         tls = server_context(settings.tls.files) if settings.tls.files else None
         terms = Terms(affordable(settings.limits.connections))
         groups = [*settings.api.socket_roles] or [""]  # none: for the daemon's user alone
         group = groups[0] if len(groups) == 1 else None
         self.listeners = await serve(app, urls, group=group, terms=terms, tls=tls)
+        self._reloading = Reload(
+            settings.token_file,
+            settings.tls.files,
+            self.tokens,
+            access,
+            permits,
+            self.listeners,
+            partial(end_streams_of, app),
+        )
         self._tell_ready(settings.state_dir / READY_FILE)
 
     def _tell_ready(self, file: Path) -> None:
         try:
             file.write_text(json.dumps({"pid": os.getpid(), "addresses": self._addresses()}))
-        except OSError as error:
-            raise TenureError(f"cannot write {file}: {error.strerror}") from None
+        except OSError as error:  # a full disk; who knows the address needs no file
+            log.error("cannot write %s: %s", file, error.strerror)
 
     def _addresses(self) -> list[str]:
         return self.listeners.addresses if self.listeners else []
@@ -426,19 +434,14 @@ class Daemon:
         self._notifier.ready(self._status())
 
     def _take_over(self) -> None:
-        self._renew_certificates()
-        try:
-            root = ensure_token(self._settings.token_file)
-            if self.tokens.build_in(ROOT, Role.ADMIN, root):
-                self._end_streams(ROOT)
-        except TenureError as error:
-            log.error("the root token stays as it was: %s", error.detail)
-        try:
-            fresh = load(self._settings.path, dict(os.environ))
-        except TenureError as error:
-            faults = "; ".join(f"{f.path}: {f.message}" for f in error.fields) or error.detail
-            log.error("the configuration was not taken over: %s", faults)
+        if self._reloading is not None:
+            self._reloading.certificates()
+            self._reloading.token()
+        fresh = loaded(self._settings.path)
+        if fresh is None:
             return
+        if self._reloading is not None:
+            self._reloading.rights(fresh)
         self._settings = self._settings.model_copy(
             update={"nodes": fresh.nodes, "cycles": fresh.cycles}
         )
@@ -446,19 +449,6 @@ class Daemon:
         self.rhythm.configure(fresh.cycles)
         self.loop.put(_configured(fresh))
         log.info("configuration taken over: %d nodes", len(fresh.nodes))
-
-    def _renew_certificates(self) -> None:
-        """Have new connections to the API judged by what the files of ``tls`` hold by now.
-
-        A whole context takes the place of the last one: an authority can be added to one, but not
-        taken away, and one that is renewed would be trusted for ever.
-        """
-        if self.listeners is None or self._settings.tls.files is None:
-            return
-        try:
-            self.listeners.secure(server_context(self._settings.tls.files))
-        except TenureError as error:
-            log.error("the API keeps its old certificate: %s", error.detail)
 
     async def _close(self) -> None:
         """Stop in reverse order; safe to call after a start that failed half-way."""
@@ -497,4 +487,6 @@ async def _catch_up() -> None:
 
 
 def _configured(settings: Settings) -> EventMaker:
-    return lambda at_us: Configured(at_us=at_us, nodes=settings.nodes, cycles=settings.cycles)
+    return lambda at_us: Configured(
+        at_us=at_us, nodes=settings.nodes, cycles=settings.cycles, quotas=settings.quotas
+    )

@@ -6,8 +6,11 @@ default allows none of it; each field says what it costs to allow it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+
+from tenure.model.roles import Role
 
 #: Sockets and folders that are as good as root on their host, and those that hold them.
 GUARDED = (
@@ -55,6 +58,23 @@ class AccessPolicy:
         """
         parts = parts_of(path)
         return parts is not None and any(_covers(entry, parts) for entry in self.binds)
+
+
+@dataclass(slots=True)
+class Permits:
+    """What who submits may use: by role, and ``within`` a namespace with a policy of its own.
+
+    By default nothing that gives power over a host. What is here may be replaced at any time.
+    """
+
+    by_role: Mapping[Role, AccessPolicy] = field(default_factory=dict)
+    within: Mapping[str, AccessPolicy] = field(default_factory=dict)
+
+    def of(self, role: Role, namespace: str) -> tuple[str, AccessPolicy]:
+        """Return where the policy of a submitter stands in the configuration, and the policy."""
+        if role is Role.SUBMIT and namespace in self.within:
+            return f"namespaces.{namespace}.policy", self.within[namespace]
+        return f"policy.{role}", self.by_role.get(role, AccessPolicy())
 
 
 def allows(patterns: tuple[str, ...], name: str) -> bool:

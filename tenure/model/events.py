@@ -17,6 +17,7 @@ from tenure.model.node import NodeSpec
 from tenure.model.ourtime import Anchor
 from tenure.model.outcome import Outcome
 from tenure.model.plan import CycleSpec, Plan
+from tenure.model.quota import Quota
 from tenure.model.resources import Resources
 from tenure.model.roles import UNOWNED, Owner
 
@@ -65,10 +66,11 @@ class Closing(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configured(Event):
-    """The configuration was read: at start and on every reload."""
+    """The configuration was read: at start and on every reload. ``quotas`` are by namespace."""
 
     nodes: tuple[NodeSpec, ...]
     cycles: tuple[CycleSpec, ...] = ()
+    quotas: dict[str, Quota] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

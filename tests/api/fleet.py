@@ -146,8 +146,9 @@ class CoreBackend:
         quotas: dict[str, Quota] | None = None,
     ) -> None:
         self.exit_code = exit_code
+        self.quotas = quotas or {}
         self.keep = keep
-        self.state = FleetState(Params(quotas=quotas or {}), Policies, localizer=Tiers())
+        self.state = FleetState(Params(), Policies, localizer=Tiers())
         self.events: list[PublicEvent] = []
         self.logs: dict[str, bytes] = {}
         self.followed: list[bytes] = []
@@ -174,7 +175,7 @@ class CoreBackend:
 
     def _boot(self) -> None:
         self.handle(Started(at_us=self.now_us()))
-        self.handle(Configured(at_us=self.now_us(), nodes=NODES, cycles=CYCLES))
+        self.handle(Configured(at_us=self.now_us(), nodes=NODES, cycles=CYCLES, quotas=self.quotas))
         for node in NODES:
             if node.power.driver == "none":
                 self.connect(node.name)

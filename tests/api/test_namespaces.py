@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tenure.daemon.answers.uploads import UploadParams, Uploads
-from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.accesspolicy import AccessPolicy, Permits
 from tenure.model.quota import Quota
 from tenure.model.roles import NEEDS, SUBMIT
 from tests.api.fleet import CoreBackend
@@ -175,7 +175,7 @@ def bounded(folder: Path) -> Iterator[Server]:
     """A server on which team-a may hold one job, and mount a folder."""
     make = partial(CoreBackend, quotas={"team-a": Quota(jobs=1, memory_bytes=1 << 30)})
     within = {"team-a": AccessPolicy(binds=("/srv/a",))}
-    running = Server(folder, make, permits_within=within)
+    running = Server(folder, make, permits=Permits(within=within))
     try:
         yield running
     finally:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tenure.api.access.permits import HARMLESS, RULES, container_faults
 from tenure.api.schemas.docker import HOST_FIELDS
 from tenure.api.schemas.docker import HostConfig as HostConfigModel
-from tenure.config.access import PoliciesSection, PolicySection
+from tenure.config.access import PolicySection
+from tenure.config.section import filled
 from tenure.daemon.access.access import Access
-from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.accesspolicy import AccessPolicy, Permits
 from tenure.model.roles import Role
 from tests.api.server import BATCH, CONTAINER, JOB, TOKEN, Answer, Server, tokens_of
 
@@ -356,7 +357,7 @@ def test_engine_sockets_need_a_key_of_their_own(path: str) -> None:
 
 
 def test_the_configuration_has_the_policy_s_keys_and_defaults() -> None:
-    assert set(PoliciesSection().permits.values()) == {STRICT}
+    assert filled(AccessPolicy, PolicySection()) == STRICT
     assert set(PolicySection.model_fields) == {field.name for field in fields(AccessPolicy)}
 
 
@@ -377,7 +378,7 @@ def ruled(folder: Any, texts: dict[Role, str]) -> Iterator[Server]:
         Role.SUBMIT: AccessPolicy(images=("app:*",), generations=("nursery",)),
         Role.OPERATE: AccessPolicy(binds=("/srv/data",), max_priority=5, host_namespaces=("net",)),
     }
-    server = Server(folder, access=Access(tokens), permits=permits)
+    server = Server(folder, access=Access(tokens), permits=Permits(permits))
     try:
         yield server
     finally:

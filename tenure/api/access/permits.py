@@ -252,10 +252,7 @@ def _submitter(call: Call) -> _Submitter | None:
     role, namespace = call.caller.role, call.owner.namespace
     if role is Role.ADMIN:
         return None
-    within = call.options.permits_within.get(namespace)
-    if role is Role.SUBMIT and within is not None:
-        return _Submitter(f"namespaces.{namespace}.policy", within)
-    return _Submitter(f"policy.{role}", call.options.permits.get(role, AccessPolicy()))
+    return _Submitter(*call.options.permits.of(role, namespace))
 
 
 def require_container(call: Call, body: object, generation: str | None) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tenure.api.requests.ports import Access, AuditLog
-from tenure.model.accesspolicy import AccessPolicy
+from tenure.model.accesspolicy import Permits
 from tenure.model.job import Constraint
-from tenure.model.roles import Role
 from tenure.model.units import MIB
 
 #: A listener's rate, in those of one client.
@@ -20,9 +19,8 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 class Options:
     """Parameters of one API application.
 
-    ``access`` says who asks, and keeps the tokens; ``permits`` what each role may submit, by
-    default nothing that gives power over a host (an admin anything), ``permits_within`` what
-    submitters of a namespace may instead. ``audit`` None: changes are
+    ``access`` says who asks, and keeps the tokens; ``permits`` what may be submitted (an admin
+    anything). ``audit`` None: changes are
     recorded nowhere. ``hosts``
     are accepted in the Host header beside the loopback names. ``policies`` may be asked for,
     ``policy`` is the one of a job that asks for none. ``max_executors`` bounds one job.
@@ -38,8 +36,7 @@ class Options:
     parse_constraint: Callable[[str], Constraint]
     access: Access
     audit: AuditLog | None = None
-    permits: Mapping[Role, AccessPolicy] = field(default_factory=dict)
-    permits_within: Mapping[str, AccessPolicy] = field(default_factory=dict)
+    permits: Permits = field(default_factory=Permits)
     hosts: tuple[str, ...] = ()
     policy: str = "tenure"
     policies: tuple[str, ...] = ("ff", "gio", "tenure")

@@ -56,6 +56,7 @@ MAX_STRANGERS = 100
 def configure(ctx: Context, event: Configured) -> None:
     """Take in the configuration: new nodes, changed nodes, nodes that are no longer named."""
     ctx.learned.cycles = {cycle.name: cycle for cycle in event.cycles}
+    ctx.learned.quotas = event.quotas
     named = {spec.name for spec in event.nodes}
     for spec in event.nodes:
         _configure_one(ctx, spec)

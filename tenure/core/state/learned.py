@@ -11,12 +11,15 @@ from tenure.model.container import Profile
 from tenure.model.facts import EngineFacts
 from tenure.model.harvest import Guard
 from tenure.model.plan import CycleSpec
+from tenure.model.quota import Quota
 from tenure.model.resources import Resources
 
 
 @dataclass(slots=True)
 class Learned:
-    """By node, but for ``profiles`` (measured use, by container) and ``cycles`` (by name).
+    """By node, but for ``profiles`` (measured use, by container), ``cycles`` (by name), ``quotas``.
+
+    ``quotas`` are by namespace; one that is not in it holds as much as there is.
 
     ``fresh`` is when the newest listing began (us), ``apart`` by how much the engine's clock is
     behind our time (us), ``foreign`` the measured use of what is not ours, ``refused`` engines
@@ -34,9 +37,10 @@ class Learned:
     guards: dict[str, Guard] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
     cycles: dict[str, CycleSpec] = field(default_factory=dict)
+    quotas: dict[str, Quota] = field(default_factory=dict)
 
     def forget(self, node: str) -> None:
         """Forget a node that the configuration no longer names."""
         for one in fields(self):
-            if one.name not in ("profiles", "cycles"):
+            if one.name not in ("profiles", "cycles", "quotas"):
                 getattr(self, one.name).pop(node, None)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from tenure.model.forecast import ForecastOptions
 from tenure.model.planning import SHARINGS, SOLVERS
-from tenure.model.quota import Quota
 from tenure.model.units import US
 
 
@@ -68,8 +67,7 @@ class Params:
     ``max_blocks`` of one dataset; ``prefetch`` is what is copied into memory ahead;
     ``slice_work`` is what one transaction does for batches, in units of some 10 microseconds,
     before the rest is left to the next; ``reply_us`` after which who submitted a batch is told
-    that there is no plan, well before the API gives up on the answer; ``quotas`` bounds what each
-    namespace holds, those that are not in it hold as much as there is.
+    that there is no plan, well before the API gives up on the answer.
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
@@ -130,7 +128,6 @@ class Params:
     plan_limit_us: int = 30 * US
     slice_work: int = 500
     reply_us: int = 25 * US
-    quotas: dict[str, Quota] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.generations:

@@ -31,7 +31,7 @@ def hold(ctx: Context, command: Command) -> bool:
 
 def objection(ctx: Context, owner: Owner, wanted: Amounts) -> Problem | None:
     """Return why a namespace may not hold this beside what it holds, None if it may."""
-    quota = ctx.params.quotas.get(owner.namespace)
+    quota = ctx.learned.quotas.get(owner.namespace)
     if quota is None or wanted == NOTHING:
         return None
     held = ctx.index.usage.get(owner.namespace, NOTHING)
@@ -55,7 +55,7 @@ def _wanted(ctx: Context, command: Command) -> Amounts:
 
 def _unstated(ctx: Context, command: CreateService) -> Problem | None:
     """Return that a container must say what it asks for, where its namespace has bounds on that."""
-    quota = ctx.params.quotas.get(command.owner.namespace, Quota())
+    quota = ctx.learned.quotas.get(command.owner.namespace, Quota())
     asked = command.request_resources
     for limit, amount, field in (
         (quota.cpu_m, asked.cpu_m, "HostConfig.NanoCpus"),

@@ -28,8 +28,12 @@ class Access:
         groups: Mapping[str, Grant] | None = None,
     ) -> None:
         self._tokens = tokens
-        self._certificates = dict(certificates or {})
-        self._groups = _by_number(groups or {})
+        self.configure(certificates or {}, groups or {})
+
+    def configure(self, certificates: Mapping[str, Grant], groups: Mapping[str, Grant]) -> None:
+        """Take over what certificates and groups give; those of now may end by it."""
+        self._certificates = dict(certificates)
+        self._groups = _by_number(groups)
 
     def of_token(self, token: bytes) -> Caller:
         """Return who holds a token. Raises Unauthorized: unknown, expired or revoked."""

@@ -399,7 +399,7 @@ def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:
 
 def namespaces(ctx: Context) -> list[NamespaceView]:
     """Return the namespaces of which something is, or that have a quota."""
-    held, quotas = ctx.index.usage, ctx.params.quotas
+    held, quotas = ctx.index.usage, ctx.learned.quotas
     return [
         namespace_view(name, held.get(name, NOTHING), quotas.get(name, Quota()))
         for name in sorted(held.keys() | quotas.keys())

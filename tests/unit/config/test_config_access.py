@@ -9,7 +9,6 @@ import pytest
 
 from tenure.config.fields import RoleName
 from tenure.config.load import load, validate
-from tenure.daemon.settings import params_of
 from tenure.model.accesspolicy import AccessPolicy
 from tenure.model.quota import Quota
 from tenure.model.roles import Grant, Role
@@ -73,8 +72,8 @@ def test_namespaces_of_groups_and_certificates_and_their_bounds(tmp_path: Path) 
         "ops": Grant(Role.OPERATE, "default"),
     }
     bounded = Quota(jobs=5, cpu_m=2500, memory_bytes=4 << 30, dataset_bytes=1 << 30)
-    assert params_of(settings).quotas == {"team-a": bounded, "team-b": Quota()}
-    assert settings.permits_within == {"team-a": AccessPolicy(binds=("/srv/a",), images=("a/*",))}
+    assert settings.quotas == {"team-a": bounded, "team-b": Quota()}
+    assert settings.permits.within == {"team-a": AccessPolicy(binds=("/srv/a",), images=("a/*",))}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from tenure.config.access import NamespaceSection, PoliciesSection, PolicySection
+from tenure.config.access import NamespaceSection, PolicySection
 from tenure.config.cyclesfile import CycleSection
 from tenure.config.lending import BatchesSection, ForecastSection, LendingSection, PlannerSection
 from tenure.config.load import load
@@ -144,7 +144,7 @@ def test_defaults_are_those_of_the_core_but_for_one() -> None:
             HdfsSection.model_validate({"name": "h", "namenodes": ["http://nn:9870"]}).spec,
             HdfsSpec("h", ("http://nn:9870",)),
         ),
-        (PoliciesSection().permits, dict.fromkeys((Role.SUBMIT, Role.OPERATE), AccessPolicy())),
+        (filled(AccessPolicy, PolicySection()), AccessPolicy()),
         (
             CycleSection.model_validate({"interval_s": 60, "args": "a"}).spec("c", ABC),
             CycleSpec("c", "a", "b", interval_us=60_000_000),

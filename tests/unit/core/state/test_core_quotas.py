@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from tenure.model.events import (
     CancelJob,
     ChangeService,
     Command,
+    Configured,
     CreateService,
     SubmitBatch,
     SubmitJob,
@@ -31,7 +31,7 @@ from tenure.model.units import MIB, US
 from tests.fleet import remembered
 from tests.unit.core.bench import IMAGE, SMALL
 from tests.unit.core.lender import Lender, lends, stage
-from tests.unit.core.shelf import BLOCK, FAST, Shelf, with_tiers
+from tests.unit.core.shelf import BLOCK, Shelf, with_tiers
 
 QUOTA = Quota(jobs=2, containers=2, batches=1, tasks=3, cpu_m=2000, memory_bytes=300 * MIB)
 TEAM = Owner("team", "ann")
@@ -42,13 +42,17 @@ class Asker:
     """A fleet of one node, and short ways to submit for somebody."""
 
     def __init__(self, quota: Quota = QUOTA, **node: Any) -> None:
-        self.bench = Lender(
-            lends("n", **node),
-            params=Params(min_on={}, generations=("nursery",), quotas={"team": quota}),
-        )
+        self.nodes = (lends("n", **node),)
+        self.quotas = {"team": quota}
+        self.bench = Lender(params=Params(min_on={}, generations=("nursery",)))
+        self.configure()
         self.bench.connect("n")
         self.bench.guard("n")
         self.count = 0
+
+    def configure(self) -> None:
+        """Have the configuration read, as at each start."""
+        self.bench.say(Configured(at_us=0, nodes=self.nodes, quotas=self.quotas))
 
     @property
     def held(self) -> Amounts:
@@ -184,8 +188,10 @@ def test_a_trial_is_answered_as_the_submission_would_be() -> None:
 
 
 def test_datasets_count_with_all_their_copies_and_once() -> None:
-    params = replace(FAST, quotas={"default": Quota(dataset_bytes=8 * BLOCK)})
-    shelf = Shelf(with_tiers("a"), with_tiers("b"), params=params)
+    nodes = with_tiers("a"), with_tiers("b")
+    shelf = Shelf(*nodes)
+    quotas = {"default": Quota(dataset_bytes=8 * BLOCK)}
+    shelf.say(Configured(at_us=0, nodes=nodes, quotas=quotas))
     assert shelf.put("large", 5).code == "quota_exceeded"
     first = shelf.put("data", 3)
     assert shelf.put("data", 3).id == first.id, "the same files again are the same dataset"
@@ -221,6 +227,7 @@ def test_nobody_ever_holds_more_than_the_quota(steps: list[tuple[str, Owner, int
             asker.bench.listed("n")
         elif step == "restart":
             asker.bench.restart()
+            asker.configure()
         elif asker.bench.tables.effects:
             asker.bench.end(next(iter(asker.bench.tables.effects.values())))
         remembered.check(asker.bench.state.ctx)

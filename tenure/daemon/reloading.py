@@ -1,0 +1,76 @@
+"""What SIGHUP has taken over: token, certificates, who may do what, nodes, cycles, quotas."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tenure.api.server.listeners import Listeners
+from tenure.config.certificates import server_context
+from tenure.config.load import load
+from tenure.config.settings import Settings
+from tenure.config.token import ensure_token
+from tenure.daemon.access.access import Access
+from tenure.daemon.access.tokens import ROOT, Tokens
+from tenure.model.access import TlsFiles
+from tenure.model.accesspolicy import Permits
+from tenure.model.errors import TenureError
+from tenure.model.roles import Role
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """The parts that a reload reaches; a faulty file leaves each as it is.
+
+    ``end_streams`` is called for a token that was replaced.
+    """
+
+    token_file: Path
+    tls: TlsFiles | None
+    tokens: Tokens
+    access: Access
+    permits: Permits
+    listeners: Listeners
+    end_streams: Callable[[str], None]
+
+    def certificates(self) -> None:
+        """Have new connections to the API judged by what the files of ``tls`` hold by now.
+
+        A whole context takes the place of the last one: an authority can be added to one, but not
+        taken away, and one that is renewed would be trusted for ever.
+        """
+        if self.tls is None:
+            return
+        try:
+            self.listeners.secure(server_context(self.tls))
+        except TenureError as error:
+            log.error("the API keeps its old certificate: %s", error.detail)
+
+    def token(self) -> None:
+        """Take over the root token."""
+        try:
+            if self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(self.token_file)):
+                self.end_streams(ROOT)
+        except TenureError as error:
+            log.error("the root token stays as it was: %s", error.detail)
+
+    def rights(self, fresh: Settings) -> None:
+        """Take over who may do what; what was submitted stays as it is."""
+        self.access.configure(fresh.tls.grants, fresh.api.grants)
+        permits = fresh.permits
+        self.permits.by_role, self.permits.within = permits.by_role, permits.within
+
+
+def loaded(path: Path | None) -> Settings | None:
+    """Return the configuration as its file is now, None where it is faulty, which is logged."""
+    try:
+        return load(path, dict(os.environ))
+    except TenureError as error:
+        faults = "; ".join(f"{f.path}: {f.message}" for f in error.fields) or error.detail
+        log.error("the configuration was not taken over: %s", faults)
+        return None
