@@ -63,7 +63,7 @@ This page is written by `make docs` from the models that check the files.
 `tenured` reads one `tenured.yml` and, beside it, `cycles.yml`. `--config` names the first, else
 `TENURE_CONFIG` does, else it is `/etc/tenure/tenured.yml`. Both may be absent: then the local
 Docker engine is the whole fleet. `tenure config validate FILE` lists every fault with its path and
-line. Unknown keys are faults. SIGHUP reads nodes and cycles again.
+line. Unknown keys are faults. SIGHUP reads nodes, cycles, roles, `policy` and `namespaces` again.
 
 Only `true` and `false` are booleans (`on:` and `off:` are plain keys), numbers stand without
 quotes, sizes are bytes or words such as `512MiB`, `2GiB` or `10GB`, times are seconds.

@@ -36,7 +36,6 @@ from tenure.model.plan import CycleSpec
 from tenure.model.qos import QosParams
 from tenure.model.quota import Quota
 from tenure.model.resources import Resources
-from tenure.model.roles import Role
 from tenure.model.tier import TierSpec
 from tenure.profiling.io.influx.params import InfluxParams
 
