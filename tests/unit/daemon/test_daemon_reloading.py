@@ -33,8 +33,12 @@ class Reloaded:
     def write(self, **more: Any) -> None:
         """Write the configuration, and have it read where the daemon runs."""
         node = {"name": "n", "url": f"unix://{self._folder}/away.sock", "generation": "nursery"}
-        base = {"state_dir": str(self._folder / "state"), "nodes": [node]}
-        base |= {"listen": [f"unix://{self._folder}/t.sock"], "redis": {"url": "redis://[::1]:9"}}
+        base = {
+            "state_dir": str(self._folder / "state"),
+            "nodes": [node],
+            "listen": [f"unix://{self._folder}/t.sock"],
+            "redis": {"url": "redis://[::1]:9"},
+        }
         self._file.write_text(json.dumps(base | more))
 
     def reload(self, **more: Any) -> None:
