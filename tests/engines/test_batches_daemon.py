@@ -242,10 +242,13 @@ def test_a_task_that_the_agent_ends_finishes_elsewhere_and_costs_no_retry(rig: R
     (again,) = rig.client.batch_tasks(found["id"])
     assert (again["attempt"], again["node"] != task["node"]) == (2, True)
     assert rig.output(found["id"]) == b"1000\n"
-    kills = rig.client.events(types="harvest.kill")["items"]
-    assert [kill["subject"] for kill in kills] == [task["node"]]
+    # where the machine is busy the kernel may be first; the agent says so then
+    (kill,) = rig.client.events(types="harvest.kill,harvest.oom")["items"]
+    assert kill["subject"] == task["node"]
+    is_agents = kill["type"] == "harvest.kill"
+    who = "its node's agent ended it for its owners" if is_agents else "the kernel ended it"
     reclaims = rig.client.events(types="task.reclaimed")["items"]
-    assert "its node's agent ended it for its owners" in reclaims[-1]["data"]["why"]
+    assert who in reclaims[-1]["data"]["why"]
 
 
 def test_nothing_is_lent_while_an_agent_is_away_and_what_runs_goes_on(rig: Rig) -> None:
