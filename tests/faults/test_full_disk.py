@@ -50,6 +50,8 @@ def test_full_disk(folder: Path, share: Share) -> None:
 
         def use_disk(config: dict[str, Any]) -> None:
             config["state_dir"] = str(disk / "state")
+            # so small a disk is low all the time
+            config["limits"] = config.get("limits", {}) | {"low_disk_mib": 1}
 
         with rigged(folder, share, "full_disk", change=use_disk) as rig:
             rig.begin()
