@@ -8,6 +8,7 @@ container is stopped.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -308,7 +309,9 @@ class Daemon:
     def _tell_ready(self, file: Path) -> None:
         try:
             file.write_text(json.dumps({"pid": os.getpid(), "addresses": self._addresses()}))
-        except OSError as error:  # a full disk; who knows the address needs no file
+        except OSError as error:
+            if error.errno != errno.ENOSPC:  # who knows the address needs no file
+                raise TenureError(f"cannot write {file}: {error.strerror}") from None
             log.error("cannot write %s: %s", file, error.strerror)
 
     def _addresses(self) -> list[str]:
