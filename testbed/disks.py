@@ -62,6 +62,19 @@ def memory(where: Path, size_bytes: int) -> Iterator[Disk]:
         yield Disk(where, "")
 
 
+def fill(where: Path) -> Path:
+    """Write a file until not a byte is left on its disk; return the file."""
+    path = where / "filler"
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1 << 8, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return path
+
+
 @contextmanager
 def _mounted(where: Path, *what: str) -> Iterator[None]:
     _do("mount", *what, str(where))

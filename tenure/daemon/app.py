@@ -106,7 +106,6 @@ class Daemon:
         self._failure: BaseException | None = None
         self._is_begun = self._is_warm = self._plans_fast = self._matches_fast = False
         self._notifier = Notifier(os.environ)
-        self._reloading: Reload | None = None
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT; returns the exit code."""
@@ -141,7 +140,7 @@ class Daemon:
         settings = self._settings
         require_usable(settings.state_dir, is_new=self._is_new)
         self.room = Room(settings.state_dir, settings.limits.low_disk_bytes)
-        self.room.require()
+        self.room.make()
         bounds = Bounds(events=settings.limits.events, logs_bytes=settings.limits.logs_bytes)
         self.store = Store.open(settings.state_dir / STATE, KINDS, bounds=bounds)
         self.policies = LatePolicies(settings.placement.patience)
@@ -437,14 +436,12 @@ class Daemon:
         self._notifier.ready(self._status())
 
     def _take_over(self) -> None:
-        if self._reloading is not None:
-            self._reloading.certificates()
-            self._reloading.token()
+        self._reloading.certificates()
+        self._reloading.token()
         fresh = loaded(self._settings.path)
         if fresh is None:
             return
-        if self._reloading is not None:
-            self._reloading.rights(fresh)
+        self._reloading.rights(fresh)
         self._settings = self._settings.model_copy(
             update={"nodes": fresh.nodes, "cycles": fresh.cycles}
         )

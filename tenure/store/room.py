@@ -29,7 +29,7 @@ class Room:
         self._low_bytes = low_bytes
         self.free_bytes = self._free()
 
-    def require(self) -> None:
+    def make(self) -> None:
         """Give up the reserve where a start has no room otherwise."""
         if self.free_bytes >= RESERVE_BYTES:
             return

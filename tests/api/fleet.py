@@ -22,7 +22,7 @@ from tenure.core.capacity import ledger
 from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
 from tenure.core.state.tables import PublicEvent, Tables
-from tenure.daemon.answers import datasets, energy, readings
+from tenure.daemon.answers import datasets, energy, readings, views
 from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tenure.daemon.effects import inputs, outputs
 from tenure.daemon.effects.cuts import Cuts
@@ -296,9 +296,7 @@ class CoreBackend:
         return reply
 
     def plan_job(self, spec: JobSpec, owner: Owner) -> Steps[dict[str, Any]]:
-        from tenure.daemon.answers.views import plan_job
-
-        return plan_job(self.state.ctx, "plan", spec, owner)
+        return views.plan_job(self.state.ctx, "plan", spec, owner)
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
         if image in IMAGES:
@@ -373,19 +371,13 @@ class CoreBackend:
         yield await asyncio.to_thread(path.read_bytes)
 
     def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:
-        from tenure.daemon.answers.views import batch_waits
-
-        return batch_waits(self.state.ctx, batch_id)
+        return views.batch_waits(self.state.ctx, batch_id)
 
     def explain(self, job_id: str) -> dict[str, Any]:
-        from tenure.daemon.answers.views import explain
-
-        return explain(self.state.ctx, Policies(), job_id)
+        return views.explain(self.state.ctx, Policies(), job_id)
 
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
-        from tenure.daemon.answers.views import drain
-
-        return drain(self.state.ctx, node, is_dry=is_dry)
+        return views.drain(self.state.ctx, node, is_dry=is_dry)
 
     def harvest(self, node: str) -> Mapping[str, Any] | None:
         return self.lent.get(node)
@@ -394,17 +386,13 @@ class CoreBackend:
         return self.agents.get(node)
 
     def lending(self, node: str) -> tuple[Mapping[str, int], str]:
-        from tenure.daemon.answers.views import lending_of
-
-        return lending_of(self.state.ctx, node)
+        return views.lending_of(self.state.ctx, node)
 
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         return self.state.ctx.executors_on(node), self.state.ctx.services_on(node)
 
     def snapshot(self) -> Steps[Mapping[str, Any]]:
-        from tenure.daemon.answers.views import snapshot
-
-        return snapshot(self.state.ctx)
+        return views.snapshot(self.state.ctx)
 
     def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
         return ledger.reporting(self.state.ctx, since_us, until_us)
@@ -421,9 +409,7 @@ class CoreBackend:
                 await store.close()
 
     def forecast(self, node: str, *, is_whole: bool = False) -> ForecastReport:
-        from tenure.daemon.answers.views import forecast
-
-        return forecast(self.state.ctx, node, self.now_us() if is_whole else None)
+        return views.forecast(self.state.ctx, node, self.now_us() if is_whole else None)
 
     async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
         from tenure.daemon.answers.pasts import Pasts
@@ -444,9 +430,7 @@ class CoreBackend:
         return self.profiles
 
     def namespaces(self) -> list[NamespaceView]:
-        from tenure.daemon.answers.views import namespaces
-
-        return namespaces(self.state.ctx)
+        return views.namespaces(self.state.ctx)
 
     def cycles(self) -> Sequence[CycleState]:
         return [CycleState(spec, self.now_us() + 60 * US) for spec in CYCLES]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenure.model.errors import Unavailable
-from testbed import bounded
+from testbed import disks
 from tests.faults.rig import Rig, rigged
 from tests.faults.share import Share
 from tests.faults.tenured import until
@@ -20,33 +18,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.strikes("full_disk")]
 SIZE_MIB = 24
 
 
-@contextmanager
-def small_disk(path: Path) -> Iterator[Path]:
-    """Mount a small file system of its own."""
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m,mode=700", "tenure-small", str(path)]
-    if bounded.run(mount).returncode:
-        pytest.skip("no file system can be mounted here")
-    try:
-        yield path
-    finally:
-        # what a killed daemon leaves is ended by the kernel a moment later
-        until(lambda: not bounded.run(["umount", str(path)]).returncode, 15, f"{path} to be free")
-
-
-def fill(path: Path) -> None:
-    """Write a file until not a byte is left."""
-    with path.open("wb", buffering=0) as file:
-        for size in (1 << 16, 1 << 12, 1 << 8, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-
-
 def test_full_disk(folder: Path, share: Share) -> None:
-    with small_disk(folder / "small") as disk:
+    with disks.memory(folder / "small", SIZE_MIB << 20) as small:
+        disk = small.path
 
         def use_disk(config: dict[str, Any]) -> None:
             config["state_dir"] = str(disk / "state")
@@ -56,8 +30,7 @@ def test_full_disk(folder: Path, share: Share) -> None:
         with rigged(folder, share, "full_disk", change=use_disk) as rig:
             rig.begin()
             until(lambda: len(rig.load.expected) > 5, 60, "work before the disk is full")
-            filler = disk / "filler"
-            fill(filler)
+            filler = disks.fill(disk)
             until(lambda: "cannot be stored" in _reasons(rig), 40, "readyz to say so")
             answered = len(rig.load.expected)
             cuts = rig.load.cuts

@@ -257,11 +257,14 @@ class PerNamespace(Generic[R]):
 
     def note(self, index: Index, key: str, old: R | None, new: R | None) -> None:
         """Count what a record holds anew."""
-        if self.is_fixed and old is not None and new is not None:
+        if old is not None and new is not None and (self.is_fixed or self._is_alike(old, new)):
             return
         for record, sign in ((old, -1), (new, 1)):
             if record is not None:
                 _add(index.usage, record, self.of(record), sign)
+
+    def _is_alike(self, old: Any, new: Any) -> bool:
+        return old.owner == new.owner and self.of(old) == self.of(new)
 
 
 def _add(usage: dict[str, Amounts], record: Any, amounts: Amounts, sign: int) -> None:

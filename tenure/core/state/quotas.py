@@ -5,8 +5,6 @@ Owns nothing: what is held is an index over the records, ``Index.usage``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import held_by_container, held_by_dataset, held_by_job
 from tenure.model.errors import FieldError, Problem
@@ -67,25 +65,17 @@ def _unstated(ctx: Context, command: CreateService) -> Problem | None:
     return None
 
 
-#: How amounts are called: by the API, in the configuration, in a sentence, and how written.
-_CALLED: dict[str, tuple[str, str, str, Callable[[int], str]]] = {
-    "jobs": ("jobs", "jobs", "jobs that are not over", str),
-    "containers": ("containers", "containers", "containers", str),
-    "batches": ("batches", "batches", "batches that are not over", str),
-    "tasks": ("tasks", "tasks", "tasks of batches that are not over", str),
-    "cpu_m": ("cpus", "cpus", "cores", lambda cpu_m: f"{cpu_m / 1000:g}"),
-    "memory_bytes": ("memory_bytes", "memory", "memory", size_text),
-    "dataset_bytes": ("dataset_bytes", "datasets", "copies of datasets", size_text),
-}
+#: Keys of the configuration that are not called as the amounts.
+_KEYS = {"cpu_m": "cpus", "memory_bytes": "memory", "dataset_bytes": "datasets"}
 
 
 def _problem(namespace: str, name: str, quota: Quota, held: Amounts, wanted: Amounts) -> Problem:
-    member, key, word, text = _CALLED[name]
-    limit, has, more = (getattr(one, name) for one in (quota, held, wanted))
-    told = f"the namespace {namespace} may have {text(limit)} of {word}, has {text(has)}, and this "
-    told += (
-        f"is {text(more)} more; end something of it, or have namespaces.{namespace}.{key} raised"
-    )
-    unit = 1000 if name == "cpu_m" else 1
-    amounts = {"limit": limit / unit, "held": has / unit, "wanted": more / unit}
-    return Problem(EXCEEDED, told, 403, extra={"namespace": namespace, "quota": member, **amounts})
+    unit, member = (1000, "cpus") if name == "cpu_m" else (1, name)
+    amounts = [getattr(one, name) / unit for one in (quota, held, wanted)]
+    is_size = name.endswith("_bytes")
+    limit, has, more = (size_text(int(one)) if is_size else f"{one:g}" for one in amounts)
+    key = _KEYS.get(name, name)
+    told = f"the namespace {namespace} may have {limit} {key}, has {has}, and this is {more} more; "
+    told += f"end something of it, or have namespaces.{namespace}.{key} raised"
+    extra = dict(zip(("limit", "held", "wanted"), amounts, strict=True))
+    return Problem(EXCEEDED, told, 403, extra={"namespace": namespace, "quota": member, **extra})

@@ -15,24 +15,23 @@ from tenure.client.client import Client
 from tenure.client.target import Target
 from tenure.model.errors import Unavailable
 from tenure.store.room import RESERVE, RESERVE_BYTES, Room
-from testbed import bounded
+from testbed import disks
 from testbed.daemon import DaemonProcess
+from testbed.disks import fill
+from testbed.errors import TestbedError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small tmpfs: needs root")
-SERVES_S = 5.0
+#: On an idle machine it is under a second; how fast is no question of a test on a busy one.
+SERVES_S = 30.0
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "tenure-small", str(path)]
-    if bounded.run(mount).returncode:
-        pytest.skip("no file system can be mounted here")
     try:
-        yield path
-    finally:
-        bounded.run(["umount", "-l", str(path)], check=True)
+        with disks.memory(tmp_path / "disk", 24 << 20) as made:
+            yield made.path
+    except TestbedError as error:
+        pytest.skip(f"no file system can be mounted here: {error}")
 
 
 @pytest.fixture
@@ -59,19 +58,6 @@ def client_of(tmp_path: Path) -> Client:
     return Client(Target(str(tmp_path / "t.sock")))
 
 
-def fill(disk: Path) -> Path:
-    """Write a file until not a byte is left."""
-    path = disk / "filler"
-    with path.open("wb", buffering=0) as file:
-        for size in (1 << 16, 1 << 12, 1 << 8, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-    return path
-
-
 def waits(is_so: Callable[[], bool], what: str, most_s: float = 30.0) -> None:
     deadline = time.monotonic() + most_s
     while not is_so():
@@ -92,7 +78,7 @@ def test_a_start_on_a_full_disk_serves_what_is_known(
     else:
         assert daemon.stop() == 0, daemon.tail()
     filler = fill(disk)
-    assert daemon.start(30) < SERVES_S, daemon.tail()
+    daemon.start(SERVES_S)
     (node,) = client.nodes()
     assert node["scheduling"] == "cordoned"
     with pytest.raises(Unavailable) as refused:
@@ -125,10 +111,10 @@ def test_a_reserve_is_kept_given_up_and_made_again(disk: Path) -> None:
     assert (disk / RESERVE).stat().st_blocks * 512 >= RESERVE_BYTES
     assert "are left on the disk of" in room.alarm
     assert Room(disk, 1 << 20).alarm == ""
-    Room(disk, 0).require()
+    Room(disk, 0).make()
     assert (disk / RESERVE).exists(), "there is room without it"
     filler = fill(disk)
-    Room(disk, 0).require()
+    Room(disk, 0).make()
     assert not (disk / RESERVE).exists()
     again = Room(disk, 0)
     again.look()
@@ -140,5 +126,5 @@ def test_a_reserve_is_kept_given_up_and_made_again(disk: Path) -> None:
 
 def test_a_folder_that_is_not_there_yet_has_room(tmp_path: Path) -> None:
     room = Room(tmp_path / "absent", 1 << 30)
-    room.require()
+    room.make()
     assert room.alarm == ""
