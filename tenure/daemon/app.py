@@ -228,7 +228,6 @@ class Daemon:
             work = kernels.ahead(self._kernels, self._bundles())
             self._spawn(work, "kernels ahead", is_finite=True)
         self._spawn(self.rhythm.run(), "rhythm")
-        self._signals()
 
     async def _decide(self) -> None:
         """Take in the restart, then all else; on a full disk that waits, and the API serves."""
@@ -303,6 +302,7 @@ class Daemon:
             self.listeners,
             partial(end_streams_of, app),
         )
+        self._signals()  # who reads that we are ready may end us in order
         self._tell_ready(settings.state_dir / READY_FILE)
 
     def _tell_ready(self, file: Path) -> None:

@@ -6,15 +6,16 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tenure.cycles.io.cron import MAX_WAITING, AlignedScheduler, cron_child
 from tenure.cycles.io.links import connect
-from tenure.cycles.io.queue import CycleQueue
+from tenure.cycles.io.queue import FRESH_S, CycleQueue
 from tenure.cycles.io.redis_server import RedisServer
+from tenure.cycles.io.worker import CycleWorker, Stop
 from tenure.model.errors import Unavailable
 from tenure.model.plan import CycleSpec
 from tenure.model.units import US
@@ -86,6 +87,21 @@ async def test_sigterm_lets_the_run_under_way_end(
     assert await queue.workers_alive() == 1  # busy, and known to be
     assert await asyncio.to_thread(stop, process) == 0
     assert [made["run_id"] for made in files.all("plan")] == ["r"]
+
+
+async def test_a_worker_that_ends_a_long_run_is_alive(
+    queue: CycleQueue, server: RedisServer
+) -> None:
+    connection = connect(server.url)
+    worker = CycleWorker(connection, Stop())
+    worker.heartbeat()
+    worker.set_state("busy")
+    begun = datetime.now(UTC) - timedelta(seconds=2 * FRESH_S)
+    connection.hset(worker.key, "last_heartbeat", begun.isoformat())
+    assert await queue.workers_alive() == 1
+    worker.set_state("idle")
+    assert await queue.workers_alive() == 1
+    connection.close()
 
 
 async def test_redis_down_is_said_quickly_and_a_worker_comes_back(

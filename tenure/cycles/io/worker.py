@@ -20,6 +20,7 @@ from rq import Queue, SimpleWorker
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.utils import now
+from rq.worker import WorkerStatus
 
 from tenure.cycles.io.jobs import GatewayFactory, use_gateway
 from tenure.cycles.io.links import connect
@@ -120,6 +121,12 @@ class CycleWorker(SimpleWorker):
             self.connection.delete(self.key)
             self.register_birth()
         super().heartbeat(timeout, pipeline)
+
+    def set_state(self, state: str, pipeline: Pipeline | None = None) -> None:
+        """Tell the state; idle with a heartbeat, for the last one is as old as the run was long."""
+        if state == WorkerStatus.IDLE and pipeline is None:
+            self.heartbeat()
+        super().set_state(state, pipeline)
 
     def teardown(self) -> None:
         """Unregister if Redis is there; if not, our entry ends by its time-to-live."""
