@@ -4,11 +4,24 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class JobSize:
+    """What run times depend on: ``executors``, the CPU of each, the bytes that all read."""
+
+    executors: int
+    cpu_m: int
+    input_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunTime:
-    """How long a job ran, from all started to last exit; ``mean_us`` was expected (0: nothing)."""
+    """How long a job ran, from all started to last exit; ``mean_us`` was expected (0: nothing).
+
+    ``size`` None: it was stored before sizes were.
+    """
 
     taken_us: int
     mean_us: int
+    size: JobSize | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +38,11 @@ class AppRuns:
 class Estimate:
     """What a job counts with; fixed at its submission, so that a promise keeps its ground.
 
-    ``source`` is given (by the user), learned (from ``runs`` earlier runs of its app), or unknown
-    (nobody knows: its maximum run time or an assumption). ``safety`` is the factor on the learned
-    mean, in thousandths. ``hybrid_us`` is never below ``local_us``. ``read_us`` is what reading its
-    part of a dataset takes an executor at least (0: it reads none); neither is below it.
+    ``source`` is given (by the user), learned (from ``runs`` earlier runs of its app, ``alike`` of
+    them of its size), or unknown (nobody knows: its maximum run time or an assumption).
+    ``safety_milli`` is the factor on the learned time, in thousandths. ``hybrid_us`` is never
+    below ``local_us``. ``read_us`` is what reading its part of a dataset takes an executor at least
+    (0: it reads none); neither is below it.
     """
 
     local_us: int
@@ -37,6 +51,7 @@ class Estimate:
     runs: int = 0
     safety_milli: int = 1000
     read_us: int = 0
+    alike: int = 0
 
 
 #: Of jobs stored before estimates were kept.

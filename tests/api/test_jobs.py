@@ -79,6 +79,7 @@ def test_defaults(server: Server) -> None:
         "hybrid_s": 13.0,
         "source": "given",
         "runs": 0,
+        "alike": 0,
         "safety": 1.0,
         "read_s": None,
     }

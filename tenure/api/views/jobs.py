@@ -63,14 +63,17 @@ def _known(name: str) -> Callable[[Estimate], float | None]:
 class EstimateView(TypedDict):
     """T_C^L and T_C^H; ``source`` is given, learned (from ``runs`` runs) or unknown.
 
-    ``safety`` is the factor on a learned mean, already in the times. ``read_s`` is what reading its
-    part of a dataset takes an executor at least, as of the submission; the times are no less.
+    ``alike`` of the runs were of this size (executors, cores, input); where none was, it is worked
+    out of the others. ``safety`` is the factor on what was learned, already in the times.
+    ``read_s`` is what reading its part of a dataset takes an executor at least, as of the
+    submission; the times are no less.
     """
 
     local_s: Annotated[float | None, made(_known("local_us"))]
     hybrid_s: Annotated[float | None, made(_known("hybrid_us"))]
     source: str
     runs: int
+    alike: int
     safety: Annotated[float, Of("safety_milli", thousandths)]
     read_s: SecondsIfAny
 

@@ -1,11 +1,10 @@
-"""Run times learned from the history of each app (SLA paper; the safety factor is ours).
+"""Run times learned from the history of each app (SLA paper; sizes and safety factor are ours).
 
-T_C^L and T_C^H are the means of the app's last ``RUNS`` jobs of each kind (section 3 of the SLA
-paper profiles jobs beforehand; here every job is a profile), times a safety factor. The factor is
-one plus the root mean square of the relative errors that the means made: each run remembers the
-mean that was expected of it. Where only one kind is known, the other follows by the app's own
-hybrid factor, or by ``Params.hybrid_factor`` (1.3 in the paper) until both are. Owns the records of
-apps.
+T_C^L and T_C^H are what jobs of that size and kind took (``run_time_model``; section 3 of the SLA
+paper profiles jobs beforehand, here every job is a profile), times a safety factor. The factor is
+one plus the root mean square of the relative errors made so far: each run remembers what was
+expected of it. Where only one kind is known, the other follows by the app's own hybrid factor, or
+by ``Params.hybrid_factor`` (1.3 in the paper) until both are. Owns the records of apps.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
 
+from tenure.core.capacity.run_time_model import expected_us, is_alike, with_run
 from tenure.core.state.context import Context
-from tenure.model.estimate import AppRuns, Estimate, RunTime
+from tenure.model.estimate import AppRuns, Estimate, JobSize, RunTime
 from tenure.model.job import Job, JobSpec
 
-#: Runs of each kind that are remembered.
-RUNS = 10
 #: The error assumed of a mean that has not been put to the test ``TESTS`` times yet.
 COLD_ERROR = 0.2
 TESTS = 3
@@ -29,15 +27,21 @@ MAX_ERROR = 1.0
 
 def estimate_for(ctx: Context, spec: JobSpec) -> Estimate:
     """Return what a job counts with: what its user says, else what its app taught, else unknown."""
-    runs = ctx.tables.apps.get(spec.app)
+    runs, size = ctx.tables.apps.get(spec.app), size_of(spec)
     if spec.estimate_local_us is not None:
         local_us = spec.estimate_local_us
-        hybrid_us = spec.estimate_hybrid_us or round(local_us * factor_of(ctx, runs))
+        hybrid_us = spec.estimate_hybrid_us or round(local_us * factor_of(ctx, runs, size))
         return Estimate(local_us, max(local_us, hybrid_us), "given")
     if runs is not None and (runs.local or runs.hybrid):
-        return _learned(ctx, runs)
+        return _learned(ctx, runs, size)
     assumed_us = spec.max_runtime_us or ctx.params.runtime_us
     return Estimate(assumed_us, assumed_us, "unknown")
+
+
+def size_of(spec: JobSpec) -> JobSize:
+    """Return what the run time of a job depends on."""
+    read = spec.dataset.size_bytes if spec.dataset is not None else 0
+    return JobSize(spec.executors, spec.request.cpu_m, read)
 
 
 def estimate_of(ctx: Context, job: Job) -> Estimate:
@@ -45,16 +49,11 @@ def estimate_of(ctx: Context, job: Job) -> Estimate:
     return job.estimate if job.estimate.local_us else estimate_for(ctx, job.spec)
 
 
-def factor_of(ctx: Context, runs: AppRuns | None) -> float:
+def factor_of(ctx: Context, runs: AppRuns | None, size: JobSize) -> float:
     """Return T_C^H / T_C^L of an app, at least 1: its own, or the default until both are known."""
     if runs is None or not (runs.local and runs.hybrid):
         return ctx.params.hybrid_factor
-    return max(1.0, mean_us(runs.hybrid) / max(1.0, mean_us(runs.local)))
-
-
-def mean_us(runs: Sequence[RunTime]) -> float:
-    """Return the mean run time."""
-    return sum(run.taken_us for run in runs) / len(runs)
+    return max(1.0, expected_us(runs.hybrid, size) / max(1.0, expected_us(runs.local, size)))
 
 
 def safety_of(runs: Sequence[RunTime]) -> float:
@@ -66,15 +65,22 @@ def safety_of(runs: Sequence[RunTime]) -> float:
     return 1 + min(error, MAX_ERROR)
 
 
-def _learned(ctx: Context, runs: AppRuns) -> Estimate:
-    factor = factor_of(ctx, runs)
-    local = mean_us(runs.local) if runs.local else mean_us(runs.hybrid) / factor
-    hybrid = mean_us(runs.hybrid) if runs.hybrid else local * factor
-    safety = max(safety_of(kind) for kind in (runs.local, runs.hybrid) if kind)
-    count = len(runs.local) + len(runs.hybrid)
+def _learned(ctx: Context, runs: AppRuns, size: JobSize) -> Estimate:
+    factor = factor_of(ctx, runs, size)
+    local, hybrid = expected_us(runs.local, size), expected_us(runs.hybrid, size)
+    local, hybrid = local or hybrid / factor, hybrid or local * factor
+    kinds = [kind for kind in (runs.local, runs.hybrid) if kind]
+    alike = [[run for run in kind if is_alike(run, size)] for kind in kinds]
+    safety = max(safety_of(like or kind) for like, kind in zip(alike, kinds, strict=True))
     local_us = max(1, round(local * safety))
-    hybrid_us = max(local_us, round(hybrid * safety))
-    return Estimate(local_us, hybrid_us, "learned", count, round(safety * 1000))
+    return Estimate(
+        local_us,
+        max(local_us, round(hybrid * safety)),
+        "learned",
+        sum(map(len, kinds)),
+        round(safety * 1000),
+        alike=sum(map(len, alike)),
+    )
 
 
 def learn(ctx: Context, job: Job) -> None:
@@ -84,9 +90,8 @@ def learn(ctx: Context, job: Job) -> None:
     if any(executor.attempt > 1 for executor in ctx.executors_of(job.id)):
         return
     runs = ctx.tables.apps.get(job.spec.app) or AppRuns(job.spec.app)
-    kind = runs.local if job.mode == "local" else runs.hybrid
+    kind, size = runs.local if job.mode == "local" else runs.hybrid, size_of(job.spec)
     taken_us = max(1, job.finished_us - job.started_us)
-    run = RunTime(taken_us, round(mean_us(kind)) if kind else 0)
-    kept = (*kind, run)[-RUNS:]
+    kept = with_run(kind, RunTime(taken_us, round(expected_us(kind, size)), size), size)
     runs = replace(runs, local=kept) if job.mode == "local" else replace(runs, hybrid=kept)
     ctx.tables.apps.put(runs.app, replace(runs, changed_us=ctx.now_us))

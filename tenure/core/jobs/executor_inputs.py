@@ -26,7 +26,6 @@ from tenure.core.nodes import replica_holders
 from tenure.core.state.context import Context
 from tenure.model.dataset import Block, DatasetState, Location
 from tenure.model.errors import FieldError, Problem
-from tenure.model.estimate import Estimate
 from tenure.model.job import Executor, ExecutorState, Job, JobSpec
 from tenure.model.locality import Choice, Seats
 from tenure.model.reading import DatasetInput, Reading
@@ -90,7 +89,7 @@ def counted(ctx: Context, job: Job) -> Job:
     least_us = least_read_us(ctx, job, job.spec.dataset)
     given = job.estimate
     local_us, hybrid_us = max(given.local_us, least_us), max(given.hybrid_us, least_us)
-    estimate = Estimate(local_us, hybrid_us, given.source, given.runs, given.safety_milli, least_us)
+    estimate = replace(given, local_us=local_us, hybrid_us=hybrid_us, read_us=least_us)
     return replace(job, estimate=estimate)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from tenure.core.capacity.run_times import RUNS, safety_of
+from tenure.core.capacity.run_time_model import RUNS
+from tenure.core.capacity.run_times import safety_of
 from tenure.model.estimate import AppRuns, Estimate, RunTime
 from tenure.model.node import Site
+from tenure.model.resources import Resources
 from tenure.model.units import US
 from tests.unit.core.bench import Bench, node, shown
 
@@ -55,7 +57,7 @@ def test_one_run_gives_an_estimate_with_a_margin() -> None:
     bench = bench_of()
     run(bench, "first", 100)
     learned = estimate(bench)
-    assert learned == Estimate(120 * US, 156 * US, "learned", 1, 1200)
+    assert learned == Estimate(120 * US, 156 * US, "learned", 1, 1200, alike=1)
     assert bench.tables.jobs["next"].admission.class_ == "admitted"
 
 
@@ -82,7 +84,7 @@ def test_runs_on_cloud_are_another_kind() -> None:
     run(bench, "first", 130)
     runs = bench.tables.apps["app"]
     assert (runs.local, len(runs.hybrid)) == ((), 1)
-    assert estimate(bench) == Estimate(120 * US, 156 * US, "learned", 1, 1200)
+    assert estimate(bench) == Estimate(120 * US, 156 * US, "learned", 1, 1200, alike=1)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,22 @@ def test_a_job_that_was_retried_or_failed_teaches_nothing() -> None:
     run(bench, "failing", 5, code=3)
     assert bench.tables.jobs["failing"].state == "failed"
     assert "app" not in bench.tables.apps
+
+
+def test_one_executor_and_many_get_different_promises() -> None:
+    bench = bench_of()
+    run(bench, "first", 100, request=Resources(1000, 0))
+    more = estimate(bench, "more", executors=4, request=Resources(100, 0))
+    assert (more.local_us, more.runs, more.alike) == (300 * US, 1, 0), "0.4 cores in place of 1"
+    assert estimate(bench, "wide", executors=2, request=Resources(600, 0)).local_us == 120 * US
+    same = estimate(bench, "same", request=Resources(1000, 0))
+    assert (same.local_us, same.alike) == (120 * US, 1)
+
+
+def test_runs_stored_before_sizes_count_for_every_size() -> None:
+    bench = bench_of()
+    bench.tables.apps.put("app", AppRuns("app", (RunTime(100 * US, 0),)))
+    assert estimate(bench, executors=2) == Estimate(120 * US, 156 * US, "learned", 1, 1200, alike=1)
 
 
 def test_what_was_promised_keeps_its_estimate() -> None:
