@@ -123,7 +123,9 @@ class StageSpec:
     None: its tasks get no chunks of a file; else ``chunk_bytes`` is the longest. ``dataset`` None:
     they read no blocks of one. With both the chunks are the blocks of a dataset of the stage's own.
     ``output_ratio``: what its tasks put out for each byte that they read, as estimated; it is
-    planned with where another stage shuffles from it.
+    planned with where another stage shuffles from it. ``run_us`` 0 and an ``output_ratio`` below 0
+    are not stated; at submission they are filled in, and ``source`` says of the time from where:
+    given, learned or unknown.
     ``max_runtime_us``: a task that runs for longer fails (0: it may run for ever).
     """
 
@@ -143,6 +145,7 @@ class StageSpec:
     dataset: DatasetInput | None = None
     max_runtime_us: int = 0
     output_ratio: float = 1.0
+    source: str = "given"
 
     @property
     def keeps_chunks(self) -> bool:

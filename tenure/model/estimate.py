@@ -16,17 +16,22 @@ class JobSize:
 class RunTime:
     """How long a job ran, from all started to last exit; ``mean_us`` was expected (0: nothing).
 
-    ``size`` None: it was stored before sizes were.
+    ``size`` None: it was stored before sizes were. Of a stage's tasks these are means, and
+    ``output_ratio`` what they put out for each byte read (below 0: they read nothing).
     """
 
     taken_us: int
     mean_us: int
     size: JobSize | None = None
+    output_ratio: float = -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class AppRuns:
-    """The last runs of an app, oldest first: on local nodes alone, and with any on cloud."""
+    """The last runs of an app, oldest first: on local nodes alone, and with any on cloud.
+
+    Or those of a stage of a batch, all as local; ``app`` is then BATCH/STAGE.
+    """
 
     app: str
     local: tuple[RunTime, ...] = ()

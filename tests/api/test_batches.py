@@ -103,6 +103,13 @@ def test_stages_come_one_behind_the_other_and_the_output_is_served(ending: Serve
     assert ending.get(f"/v1/batches/{batch['id']}/output").body == b"x\ny\n"
 
 
+def test_an_estimate_may_be_left_out(ending: Server) -> None:
+    answer = ending.post("/v1/batches", stages({"estimate": None}))
+    assert answer.status == 201, answer.body
+    assert answer.json["stages"][0]["source"] == "unknown"
+    assert answer.json["stages"][0]["task_s"] > 1
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -110,7 +117,7 @@ def test_stages_come_one_behind_the_other_and_the_output_is_served(ending: Serve
         ({"tasks": None}, "stages.0.tasks"),
         ({"after": ["nobody"]}, "stages.0.after.0"),
         ({"shuffle": "nobody"}, "stages.0.shuffle"),
-        ({"estimate": {}}, "stages.0.estimate"),
+        ({"estimate": {"task_s": 1, "bytes_per_s": 5.0}}, "stages.0.estimate"),
         ({"estimate": {"bytes_per_s": 5.0}}, "stages.0.estimate.bytes_per_s"),
         (
             {"estimate": {"task_s": 1, "output_ratio": 0.5}},

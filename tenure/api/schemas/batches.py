@@ -70,7 +70,10 @@ class BatchInput(Strict):
 
 
 class TaskEstimate(Strict):
-    """How long a task takes on a node of speed 1, by one of the two, and how much it puts out."""
+    """How long a task takes on a node of speed 1, by one of the two, and how much it puts out.
+
+    What is left out is learned.
+    """
 
     task_s: Seconds | None = None
     bytes_per_s: float | None = Field(
@@ -81,8 +84,8 @@ class TaskEstimate(Strict):
         ge=0,
         le=1e6,
         description=(
-            "Bytes that the stage puts out for each byte that it reads (1 by default); the plan "
-            "counts the time of a shuffle from it by that."
+            "Bytes that the stage puts out for each byte that it reads (null: learned, else 1); "
+            "the plan counts the time of a shuffle from it by that."
         ),
     )
 
@@ -103,7 +106,9 @@ class StageRequest(Strict):
     shuffle: Name | None = Field(
         default=None, description="The stage whose partition files its tasks get; implies after."
     )
-    estimate: TaskEstimate
+    estimate: TaskEstimate | None = Field(
+        default=None, description="Null: learned from batches and stages of the same names."
+    )
     max_runtime_s: Seconds | None = Field(
         default=None, description="A task that runs for longer fails; null: it may."
     )
@@ -220,8 +225,10 @@ def _work_faults(stage: StageRequest, path: str) -> list[FieldError]:
             faults.append(FieldError(f"{path}.shuffle", told))
         faults += _input_faults(stage.input, f"{path}.input")
     given = stage.estimate
-    if (given.task_s is None) is (given.bytes_per_s is None):
-        told = "must give one of task_s and bytes_per_s"
+    if given is None:
+        return faults
+    if given.task_s is not None and given.bytes_per_s is not None:
+        told = "must give one of task_s and bytes_per_s, or none to have the time learned"
         faults.append(FieldError(f"{path}.estimate", told))
     elif given.bytes_per_s is not None and stage.input is None:
         told = "is for stages with an input; give task_s"
@@ -307,10 +314,10 @@ def _stage(
     source, chunks = cut if isinstance(cut, tuple) else (None, ())
     longest = max((chunk.length for chunk in chunks), default=0)
     piece = longest if dataset is None else dataset.block_bytes
-    estimate = stage.estimate
-    run_us = seconds_to_us(estimate.task_s) if estimate.task_s else 0
+    estimate = stage.estimate or TaskEstimate()
+    run_us = max(1, seconds_to_us(estimate.task_s)) if estimate.task_s else 0
     if estimate.bytes_per_s:
-        run_us = round(min(piece / estimate.bytes_per_s, MAX_TIME_S) * US)
+        run_us = max(1, round(min(piece / estimate.bytes_per_s, MAX_TIME_S) * US))
     behind = [other.tasks or 0 for other in body.stages if other.shuffle == stage.name]
     return StageSpec(
         name=stage.name,
@@ -318,7 +325,7 @@ def _stage(
         command=tuple(stage.command),
         count=dataset.blocks if dataset is not None else len(chunks) or stage.tasks or 0,
         request=Resources(cpu_m=round(stage.cpus * 1000), memory_bytes=stage.memory),
-        run_us=max(1, run_us),
+        run_us=run_us,
         after=waits_for(stage),
         shuffle=stage.shuffle or "",
         partitions=max(behind, default=0),
@@ -328,5 +335,5 @@ def _stage(
         is_pullable=pullable.get(image, False),
         dataset=dataset,
         max_runtime_us=seconds_to_us(stage.max_runtime_s or 0),
-        output_ratio=1.0 if estimate.output_ratio is None else estimate.output_ratio,
+        output_ratio=-1.0 if estimate.output_ratio is None else estimate.output_ratio,
     )

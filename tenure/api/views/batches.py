@@ -39,6 +39,8 @@ class InputView(TypedDict):
 class StageView(TypedDict):
     """A stage; ``task_s`` is what a task takes on a node of speed 1, as estimated.
 
+    ``source`` says by whom: given (by the user), learned (from batches and stages of these names)
+    or unknown (an assumption).
     A task that runs for more than ``max_runtime_s`` fails (null: it may run for ever). The stage
     should put out ``output_ratio`` bytes for each that it reads, as estimated; those of its tasks
     that are done put out ``output_bytes``, which are ``measured_output_ratio`` for each that these
@@ -59,6 +61,7 @@ class StageView(TypedDict):
     input: InputView | None
     dataset: DatasetInputView | None
     task_s: Annotated[float | None, Of("run_us", seconds)]
+    source: str
     max_runtime_s: SecondsIfAny
     output_ratio: float
     output_bytes: int

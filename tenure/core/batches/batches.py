@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tenure.core.attempts.tasks import TASKS, stage_of
-from tenure.core.batches import planning
+from tenure.core.batches import planning, stage_times
 from tenure.core.batches.planner_question import expected
 from tenure.core.dispatch import backoff, dispatch_list, input_replicas, planned_starts, task_inputs
 from tenure.core.nodes import harvestable
@@ -66,7 +66,8 @@ def submit(ctx: Context, command: SubmitBatch) -> None:
     if command.batch in ctx.tables.batches:
         ctx.refuse(command, "duplicate_id", f"batch {command.batch} exists", status=409)
         return
-    command = replace(command, spec=input_replicas.kept(command.batch, command.spec))
+    spec = stage_times.stated(ctx, command.spec)
+    command = replace(command, spec=input_replicas.kept(command.batch, spec))
     wanted = expected(ctx, command).plus(wanted_by_batch(command.spec))
     problem = quotas.objection(ctx, command.owner, wanted)
     problem = problem or objection(ctx, command.batch, command.spec)
@@ -229,7 +230,7 @@ def review(ctx: Context, key: str) -> None:
         batch = to(ctx, replace(batch, started_us=ctx.now_us), B.RUNNING)
     input_replicas.release(ctx, batch)
     if not any(stage_tasks.undone for stage_tasks in tasks_by_stage):
-        to(ctx, replace(batch, finished_us=ctx.now_us), B.SUCCEEDED)
+        stage_times.learn(ctx, to(ctx, replace(batch, finished_us=ctx.now_us), B.SUCCEEDED))
 
 
 def tasks_of(ctx: Context, batch: Batch) -> list[Task]:
