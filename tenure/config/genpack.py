@@ -2,6 +2,7 @@
 
 8.1 names hosts with their generation, and how ssh reaches them; 8.2 names the generations in their
 order, and Redis. Docker Swarm's part of both has no counterpart: tenure speaks to engines itself.
+Which host was its manager, and the ports of the engines, are kept as labels.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ def import_genpack(paths: Sequence[Path]) -> Imported:
     Raises InvalidInput with every fault, each with its path and line.
     """
     found: dict[str, object] = {}
+    folder = Path()
     faults: list[FieldError] = []
     for path in paths:
         file, wrong = _read(path)
@@ -112,11 +114,12 @@ def import_genpack(paths: Sequence[Path]) -> Imported:
                 faults.append(FieldError(name, f"stands in two files; the second is {path.name}"))
             elif section is not None:
                 found[name] = section
+                folder = path.parent if name == "ssh" else folder
     if not faults:
         faults += _missing(GenpackFile.model_validate(found))
     if faults:
         raise InvalidInput("this is no configuration of GENPACK", fields=tuple(faults))
-    return _written(GenpackFile.model_validate(found))
+    return _written(GenpackFile.model_validate(found), folder)
 
 
 def _read(path: Path) -> tuple[GenpackFile | None, list[FieldError]]:
@@ -156,11 +159,12 @@ def _missing(file: GenpackFile) -> list[FieldError]:
     return faults
 
 
-def _written(file: GenpackFile) -> Imported:
+def _written(file: GenpackFile, folder: Path) -> Imported:
     assert file.ssh is not None
     assert file.cluster is not None
     genpack = file.genpack or Genpack()
-    ssh: dict[str, object] = {"key": file.ssh.identity_file}
+    key = _key_file(file.ssh, folder)
+    ssh: dict[str, object] = {"key": key}
     if file.ssh.proxy is not None:
         ssh["config"] = SSH_CONFIG
     document: dict[str, object] = {"generations": list(genpack.generations)}
@@ -173,16 +177,27 @@ def _written(file: GenpackFile) -> Imported:
             "name": host.name,
             "url": f"ssh://{file.ssh.user}@{host.ip}{SOCKET}",
             "generation": host.group,
-            "labels": {"genpack.cpus": str(host.cpu)},
+            "capacity": {"cpus": host.cpu},
+            "labels": _labels(file.cluster, host),
             "ssh": dict(ssh),
         }
         for host in file.cluster.nodes
     ]
     text = yaml.safe_dump(document, sort_keys=False)
-    head = (
-        "# Written by `tenure config import-genpack`; cores and memory are what engines report.\n"
-    )
-    return Imported(head + text, _jumps(file.ssh, file.cluster), _notes(file, genpack))
+    head = "# Written by `tenure config import-genpack`; memory is what engines report.\n"
+    return Imported(head + text, _jumps(file.ssh, file.cluster, key), _notes(file, genpack))
+
+
+def _key_file(ssh: Ssh, folder: Path) -> str:
+    """Return the key's absolute path: GENPACK is run in the folder of its file, and ssh knows ~."""
+    return str((folder / Path(ssh.identity_file).expanduser()).absolute())
+
+
+def _labels(cluster: Cluster, host: Host) -> dict[str, str]:
+    is_manager = host.ip == cluster.manager
+    port = cluster.manager_docker_port if is_manager else cluster.node_docker_port
+    role = "manager" if is_manager else "node"
+    return {"genpack.role": role, "genpack.docker_port": str(port)}
 
 
 def _takes_redis(genpack: Genpack) -> bool:
@@ -194,21 +209,21 @@ def _takes_redis(genpack: Genpack) -> bool:
     return True
 
 
-def _jumps(ssh: Ssh, cluster: Cluster) -> str:
+def _jumps(ssh: Ssh, cluster: Cluster, key: str) -> str:
     """Return an ssh_config that reaches the hosts through the proxy, "" where there is none."""
     if ssh.proxy is None:
         return ""
     hosts = " ".join(host.ip for host in cluster.nodes)
     return (
         f"Host {ssh.proxy.host}\n    User {ssh.proxy.user}\n"
-        f"    IdentityFile {ssh.identity_file}\n\n"
+        f"    IdentityFile {key}\n\n"
         f"Host {hosts}\n    ProxyJump {ssh.proxy.host}\n"
     )
 
 
 def _notes(file: GenpackFile, genpack: Genpack) -> tuple[str, ...]:
     notes = [
-        "cluster.manager and the Docker ports are left out: tenure reaches each engine by ssh",
+        "tenure reaches each engine by ssh; Swarm's manager and the Docker ports are labels",
         "the hosts' keys must be known to ssh (ssh.known_hosts, ssh.host_keys)",
     ]
     if file.swarm is not None:

@@ -66,8 +66,10 @@ _WHAT = {
 
 
 class CapacitySection(Section):
-    cpu_m: Cpus = required("Cores.", key="cpus")
-    memory_bytes: Size = required("Memory.", key="memory")
+    cpu_m: Cpus | None = stated(None, "Cores.", key="cpus", shown="what its engine reports")
+    memory_bytes: Size | None = stated(
+        None, "Memory.", key="memory", shown="what its engine reports"
+    )
     disk_bytes_per_s: Count | None = stated(
         None, "Disk bandwidth; unset: left out of every fit.", shown="not stated"
     )
@@ -78,7 +80,7 @@ class CapacitySection(Section):
     @property
     def resources(self) -> Resources:
         disk, net = self.disk_bytes_per_s or 0, self.net_bytes_per_s or 0
-        return Resources(self.cpu_m, self.memory_bytes, disk, net)
+        return Resources(self.cpu_m or 0, self.memory_bytes or 0, disk, net)
 
 
 class ReserveSection(Section):
@@ -283,10 +285,10 @@ class NodeSection(Section):
 
     def faults(self) -> Found:
         """Find what its sections say against each other."""
-        reserve, capacity = self.reserve, self.capacity
-        if capacity is not None and reserve.cpu_m >= capacity.cpu_m:
+        reserve, capacity = self.reserve, self.capacity or CapacitySection()
+        if capacity.cpu_m is not None and reserve.cpu_m >= capacity.cpu_m:
             yield ("reserve", "cpus"), "leaves nothing of capacity.cpus"
-        if capacity is not None and reserve.memory_bytes >= capacity.memory_bytes:
+        if capacity.memory_bytes is not None and reserve.memory_bytes >= capacity.memory_bytes:
             yield ("reserve", "memory"), "leaves nothing of capacity.memory"
         yield from engine_faults(self.url, self.tls, self.ssh)
         if self.is_lending and self.agent.url is None:
@@ -306,8 +308,9 @@ class NodeSection(Section):
         if not memory:
             return
         kept = memory + self.reserve.memory_bytes
-        if self.capacity is not None and kept >= self.capacity.memory_bytes:
+        stated_bytes = self.capacity.memory_bytes if self.capacity is not None else None
+        if stated_bytes is not None and kept >= stated_bytes:
             yield ("tiers",), "of kind memory leave nothing of capacity.memory"
-        if self.capacity is None and self.is_lending:
+        if stated_bytes is None and self.is_lending:
             told = "is needed where a node lends and has a memory tier, which is taken off it"
-            yield ("capacity",), told
+            yield ("capacity",) if self.capacity is None else ("capacity", "memory"), told

@@ -105,7 +105,8 @@ class AgentTold:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node as the configuration states it. ``capacity`` None means "ask the engine".
+    """A node as the configuration states it. ``capacity`` None means "ask the engine", of its
+    cores and memory each 0 too.
 
     ``tls`` None: no TLS; ``ssh`` None: ssh's defaults (for ``ssh://`` alone). ``address`` is where
     other nodes reach it; empty: as the URL says. ``checkpoint``: its engine can checkpoint and
@@ -199,7 +200,9 @@ class Node:
     @property
     def is_sized(self) -> bool:
         """Whether it is known what it has: the configuration states it, or its engine once told."""
-        return self.spec.capacity is not None or bool(self.engine_id) or self.capacity.cpu_m > 0
+        wholes = (self.spec.capacity or Resources(), self.capacity)
+        is_told = any(whole.cpu_m > 0 and whole.memory_bytes > 0 for whole in wholes)
+        return is_told or bool(self.engine_id)
 
     @property
     def is_reachable(self) -> bool:

@@ -94,9 +94,11 @@ def _configure_one(ctx: Context, spec: NodeSpec) -> None:
         node = ctx.put_node(replace(node, is_removed=False))
         drain.named_again(ctx, node.name)
     tiers.on_configured(ctx, node, spec)
-    node = replace(ctx.tables.nodes[spec.name], spec=spec)
+    before = ctx.tables.nodes[spec.name]
+    node = replace(before, spec=spec)
     if spec.capacity is not None:
-        node = replace(node, capacity=usable(spec, Resources()))
+        # what it leaves to the engine is what that told last
+        node = replace(node, capacity=usable(spec, before.capacity + before.spec.kept))
     if node != ctx.tables.nodes[spec.name]:
         ctx.put_node(node)
     ledger.reprice(ctx, node)  # an unchanged node too: an older version kept no watts
@@ -129,8 +131,9 @@ def retire(ctx: Context) -> None:
 
 def usable(spec: NodeSpec, engine: Resources) -> Resources:
     """Return the usable capacity: stated, else the engine's, less reserve and memory tiers."""
-    whole = spec.capacity if spec.capacity is not None else engine
-    return (whole - spec.kept).clamped()
+    whole = spec.capacity or engine
+    cpu_m, memory_bytes = whole.cpu_m or engine.cpu_m, whole.memory_bytes or engine.memory_bytes
+    return (replace(whole, cpu_m=cpu_m, memory_bytes=memory_bytes) - spec.kept).clamped()
 
 
 def connected(ctx: Context, event: NodeConnected) -> None:

@@ -192,7 +192,7 @@ def test_one_fault(tmp_path: Path, line: str, path: str | None, words: str) -> N
         ("speed: 0", "speed", "more than 0"),
         ("labels: {gpu: 1}", "labels.gpu", "put it in quotes"),
         ("labels: {1: a}", "labels.1", "must be text"),
-        ("capacity: {cpus: 1}", "capacity.memory", "is required"),
+        ("capacity: {cpus: 1}\n    reserve: {cpus: 1}", "reserve.cpus", "leaves nothing"),
         ("capacity: {cpus: 0, memory: 1}", "capacity.cpus", "at least 0.001"),
         ("capacity: {cpus: 1, memory: 0}", "capacity.memory", "more than 0"),
         ("capacity: {cpus: 1, memory: -5}", "capacity.memory", "more than 0"),

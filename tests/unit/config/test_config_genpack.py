@@ -82,12 +82,38 @@ def test_both_listings_as_printed_make_a_configuration(tmp_path: Path) -> None:
         ("young-node-1", "young", "ssh://host_user@172.16.0.4/var/run/docker.sock"),
         ("tenured-node-1", "tenured", "ssh://host_user@172.16.0.6/var/run/docker.sock"),
     ]
-    assert settings.nodes[2].labels == {"genpack.cpus": "8"}
+    assert settings.nodes[2].labels == {"genpack.role": "node", "genpack.docker_port": "2380"}
+    stated = settings.nodes[2].capacity
+    assert stated is not None
+    assert (stated.cpu_m, stated.memory_bytes) == (8000, 0), "memory is the engine's to tell"
     assert "ProxyJump proxy_host" in made.ssh_config
     assert "User proxy_user" in made.ssh_config
     assert "redis://localhost:6379/0" in made.text
     assert "nursery: spread" in made.text
     assert any("swarm" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [("ssh_keys/id", "{folder}/ssh_keys/id"), ("/keys/id", "/keys/id"), ("~/.ssh/id", "{home}")],
+)
+def test_the_key_is_where_ssh_would_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, place: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    text = LISTING_8_1.replace("/keys/id_rsa", written)
+    made = import_genpack(files(tmp_path, text))
+    place = place.format(folder=tmp_path, home="/home/somebody/.ssh/id")
+    assert f"key: {place}\n" in made.text
+    assert f"IdentityFile {place}\n" in made.ssh_config
+
+
+def test_the_manager_is_known_by_its_label(tmp_path: Path) -> None:
+    text = LISTING_8_1.replace("manager: 172.16.0.30", "manager: 172.16.0.2")
+    text = text.replace("manager_docker_port: 2380", "manager_docker_port: 2381")
+    made = import_genpack(files(tmp_path, text))
+    assert made.text.count("genpack.role: manager\n    genpack.docker_port: '2381'") == 1
+    assert made.text.count("genpack.role: node") == 2
 
 
 def test_a_redis_elsewhere_without_a_password_is_left_out(tmp_path: Path) -> None:
