@@ -84,10 +84,10 @@ OUTCOMES = {
 
 
 @pytest.mark.computes
-@pytest.mark.timeout(3600 if SEEDS > 2000 else 1800)
+@pytest.mark.timeout(3600)  # it gives way to all tests that go on beside it
 def test_laws_hold_and_every_fault_was_struck() -> None:
     struck: Counter[str] = Counter()
-    for result in run_seeds(range(SEEDS)):
+    for result in run_seeds(range(SEEDS), jobs=2):
         if isinstance(result, Failure):
             pytest.fail(str(result))
         struck.update(result.struck)
