@@ -16,6 +16,7 @@ from tenure.core.capacity import room, run_times, snapshots
 from tenure.core.jobs import (
     executor_inputs,
     joint_admission,
+    plan_head,
     queue_plan,
     spark_application,
     start,
@@ -81,9 +82,13 @@ def submit(ctx: Context, command: SubmitJob) -> None:
             ctx.publish("job.refused", job.id, name=job.spec.name, code=answer.code)
         ctx.reply(command, answer)
         return
+    is_due = ctx.notices.is_pass_due
     _accept(ctx, command, replace(job, admission=answer))
     if plan is not None:
         queue_plan.accept(ctx, plan)
+    elif is_planned(ctx, job.spec.policy) and plan_head.is_held(ctx, job):
+        start.wait(ctx, ctx.tables.jobs[job.id], plan_head.HELD)
+        ctx.notices.is_pass_due = is_due  # who is held changes nothing for others
 
 
 def appraise(ctx: Context, job: Job) -> Admission | Problem:
@@ -124,6 +129,8 @@ def judge(ctx: Context, job: Job) -> tuple[Admission | Problem, QueuePlan | None
     """
     if is_planned(ctx, job.spec.policy):
         planned = queue_plan.admit(ctx, job)
+        if planned is None:
+            return Admission("best_effort" if job.is_estimated else "unknown"), None
         # in a plan who is unknown may stand anywhere
         is_unsure = bool(ctx.index.unknown) and job.is_estimated
         class_ = "best_effort" if is_unsure else _class_of(ctx, job)

@@ -39,7 +39,7 @@ def run(ctx: Context) -> None:
     _house(ctx)
     slow_decisions.sweep(ctx)
     if reservations.is_planned(ctx):
-        queue_plan.serve(ctx, waiting(ctx))
+        queue_plan.serve(ctx)
         power.review_held(ctx)
     else:
         _serve_head(ctx)

@@ -4,8 +4,8 @@ Theory of operation. A job is given its place when it is admitted, and the place
 a restart forgets no promise. Whenever room changes, the plan is brought up to date (``Placer.plan``
 says how), and the jobs whose start has come are placed. While estimates hold places stay as they
 are; where executors end later than estimated, those behind them start later on the same nodes, and
-where room comes back early some jobs are put where they are best now, a few at a time. Owns the
-records of reservations, and ``Memory``.
+where room comes back early some jobs are put where they are best now, a few at a time. Of a long
+queue the head is planned (``plan_head``). Owns the records of reservations, and ``Memory``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from tenure.core.capacity import room, snapshots
 from tenure.core.capacity.snapshots import Scene
-from tenure.core.jobs import locality_preference, start
+from tenure.core.jobs import locality_preference, plan_head, start
 from tenure.core.jobs.slow_decisions import Head
 from tenure.core.nodes import capacity_probes
 from tenure.core.state.context import Context
@@ -106,10 +106,11 @@ def _memory(ctx: Context) -> Memory:
     return ctx.own(Memory)
 
 
-def serve(ctx: Context, queue: Sequence[Job]) -> None:
-    """Bring the plan of ``queue`` up to date, and start the jobs whose time has come."""
+def serve(ctx: Context) -> None:
+    """Bring the plan of the queue up to date, and start the jobs whose time has come."""
     memory, here = _memory(ctx), snapshots.scene(ctx)
     is_left = _sweep(ctx)
+    queue = plan_head.planned(ctx)
     is_early = _has_come_early(ctx, memory, here) or is_left
     is_due = memory.rotation.left > 0 and memory.rotation.due_us <= ctx.now_us
     sitting = _sitting(ctx, memory, here)
@@ -155,6 +156,7 @@ def _sweep(ctx: Context) -> bool:
     keys = [key for key, _ in ctx.tables.reservations.items() if key not in ctx.index.waiting_jobs]
     for key in keys:
         ctx.tables.reservations.drop(key)
+    plan_head.hold(ctx)
     return bool(keys)
 
 
@@ -284,32 +286,39 @@ def _is_alike(one: Planned, other: Planned) -> bool:
     return is_same and (one.rank, one.guard_us) == (other.rank, other.guard_us)
 
 
-def admit(ctx: Context, job: Job) -> Admitted | RefusedJob:
+def admit(ctx: Context, job: Job) -> Admitted | RefusedJob | None:
     """Return the promise for a new job beside the plan, or why there is none. Changes nothing.
+
+    None: it may be held behind those who are planned, and no end is promised.
 
     Jobs that come at one moment are planned one after another on one look at the queue.
     """
     memory, here = _memory(ctx), snapshots.scene(ctx)
-    sitting, position = _sitting(ctx, memory, here), ctx.index.waiting_jobs.position(job)
+    sitting, line = _sitting(ctx, memory, here), plan_head.line_for(ctx, job)
     memory.sitting = memory.offered = None
-    if sitting is not None and sitting.look is not None:
+    if line is None:
+        (queued,) = snapshots.queued(ctx, [job])
+        is_fit = ctx.placer.could_hold(job.spec.policy, here.view, queued.ask)
+        return None if is_fit else RefusedJob("never_fits")
+    if sitting is not None and sitting.look is not None and line.is_whole:
         (new,) = planned(ctx, [job])
-        found = sitting.look.admit(new, position)
+        found = sitting.look.admit(new, line.position)
         if found is not None:
             memory.offered = sitting
             return found
-    line = [ctx.tables.jobs[key] for key in ctx.index.waiting_jobs]
-    site, (*rows, new) = situation(ctx, here), planned(ctx, [*line, job])
-    answer = ctx.placer.admit_planned(site, rows, new, rotation=memory.rotation, position=position)
-    if isinstance(answer, Admitted) and answer.look is not None:
+    site, (*rows, new) = situation(ctx, here), planned(ctx, [*line.jobs, job])
+    answer = ctx.placer.admit_planned(
+        site, rows, new, rotation=memory.rotation, position=line.position
+    )
+    if isinstance(answer, Admitted) and answer.look is not None and line.is_whole:
         memory.offered = Sitting(here, answer.look, 0, {})
     return answer
 
 
-def at_once(ctx: Context, job: Job, queue: Sequence[Job]) -> Forecast | None:
+def at_once(ctx: Context, job: Job) -> Forecast | None:
     """Return what a planned job would be promised if it were to end as early as it can."""
     site = situation(ctx, snapshots.scene(ctx))
-    rows = planned(ctx, queue)
+    rows = planned(ctx, plan_head.planned(ctx))
     return ctx.placer.at_once(site, rows, job.id)
 
 
@@ -329,7 +338,8 @@ def accept(ctx: Context, queue_plan: QueuePlan) -> None:
 def _take(ctx: Context, queue_plan: QueuePlan) -> None:
     """Store where the plan has changed."""
     _memory(ctx).rotation, table = queue_plan.rotation, ctx.tables.reservations
-    for key in tuple(ctx.index.waiting_jobs if queue_plan.is_whole else queue_plan.reservations):
+    head = ctx.index.waiting_jobs.head(ctx.params.max_planned) if queue_plan.is_whole else ()
+    for key in tuple(head or queue_plan.reservations):
         fresh, old = queue_plan.reservations.get(key), table.get(key)
         if fresh is None:
             table.drop(key)

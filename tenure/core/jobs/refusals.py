@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tenure.core.jobs import executor_inputs
+from tenure.core.jobs import executor_inputs, plan_head
 from tenure.core.state import reservations
 from tenure.core.state.context import Context
 from tenure.model.errors import FieldError, Problem
@@ -38,9 +38,13 @@ def _no_room(ctx: Context, spec: JobSpec, beside: int) -> Problem | None:
     if waits >= ctx.params.max_queue:
         detail = f"the queue holds {waits} jobs, its limit; try again later"
         return Problem("queue_full", detail, 429)
-    if waits >= ctx.params.max_planned and is_planned(ctx, spec.policy):
-        detail = f"the queue is planned and holds {waits} jobs, the limit of plans; try again later"
-        return Problem("queue_full", detail, 429)
+    if spec.deadline_us is None or not is_planned(ctx, spec.policy):
+        return None
+    if plan_head.is_full(ctx, beside):
+        most = ctx.params.max_planned
+        detail = f"the queue is planned and holds {most} jobs with deadlines, the limit of plans; "
+        detail += "try again later, or submit it without a deadline"
+        return Problem("queue_full", detail, 429, (FieldError("deadline", detail),))
     return None
 
 

@@ -42,7 +42,7 @@ class Params:
     ``hybrid_factor`` T_C^H over T_C^L of apps of which it is not known; ``headroom`` factor on
     profiles; ``moves_per_node`` and ``moves_total`` concurrent migrations; ``cooldown_us`` between
     moves of one container; ``verify_us`` a moved container must run for; ``claim_us`` a worker may
-    take for a plan; ``max_queue`` jobs wait at most, ``max_planned`` where the queue is planned;
+    take for a plan; ``max_queue`` jobs wait at most, ``max_planned`` of them are planned;
     ``solve_us`` a slow policy may take for one decision; ``mishaps`` losses of an executor that
     cost no retry; ``best_kind`` the best kind of move (live, snapshot, restart) of containers that
     do not say; ``volumes_bytes`` the local volumes of one container that a move copies at most;

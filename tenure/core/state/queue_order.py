@@ -38,6 +38,7 @@ class WaitingJobs:
     _rows: list[tuple[Key, str]] = field(default_factory=list)
     _newcomers: set[str] = field(default_factory=set)
     _keys: dict[str, Key] = field(default_factory=dict, compare=False)
+    _dated: set[str] = field(default_factory=set, compare=False)
     _policies: Counter[str] = field(default_factory=Counter, compare=False)
     _turn: int = field(default=0, compare=False)
 
@@ -74,14 +75,43 @@ class WaitingJobs:
             key = self._keys[job.id] = queue_key(job)
             self._turn += 1
             insort(self._rows, (key, job.id))
+            if job.spec.deadline_us is not None:
+                self._dated.add(job.id)
             self._policies[job.spec.policy] += 1
         elif key is not None and not waits:
             del self._keys[job.id]
+            self._dated.discard(job.id)
             self._turn += 1
             self._policies[job.spec.policy] -= 1
             if not self._policies[job.spec.policy]:
                 del self._policies[job.spec.policy]
             del self._rows[bisect_left(self._rows, (key, job.id))]
+
+    @property
+    def dated(self) -> Collection[str]:
+        """Return the ids of the jobs that have a deadline."""
+        return self._dated
+
+    def head(self, most: int) -> list[str]:
+        """Return all jobs with a deadline and the first of the others, ``most`` of both, in order.
+
+        More than ``most`` where more have a deadline. Takes as long as the head is, or as far back
+        as the last deadline stands.
+        """
+        if len(self._rows) <= most:
+            return list(self)
+        found: list[str] = []
+        dated_left, left = len(self._dated), most - len(self._dated)
+        for _, job in self._rows:
+            if job in self._dated:
+                dated_left -= 1
+                found.append(job)
+            elif left > 0:
+                left -= 1
+                found.append(job)
+            elif not dated_left:
+                break
+        return found
 
     def newcomers(self) -> list[str]:
         """Return the ids of the jobs that no pass has looked at, in the order of the queue."""

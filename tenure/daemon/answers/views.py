@@ -15,10 +15,11 @@ from tenure.core.batches import planning
 from tenure.core.capacity import forecasts, room, snapshots
 from tenure.core.datasets import prefetch_inputs
 from tenure.core.dispatch import dispatch_list, task_inputs
-from tenure.core.jobs import jobs, offers, queue, queue_plan, start
+from tenure.core.jobs import jobs, offers, plan_head, queue, queue_plan, start
 from tenure.core.lifecycle import drain as drains
 from tenure.core.nodes import harvestable, off_vetoes
 from tenure.core.services.migration import eligibility
+from tenure.core.state import reservations
 from tenure.core.state.context import Context
 from tenure.daemon.answers import readings
 from tenure.model.batch import StageSpec
@@ -64,14 +65,17 @@ def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
         drops = room.drops_for(ctx, job, here.nodes)
         found = policies.explain(job.spec.policy, here.view, ask, drops, here.running, ctx.now_us)
         base["placement"] = found.to_json()
-        base["plan"] = _plan(ctx, job, line)
+        base["plan"] = _plan(ctx, job)
         if base["plan"] is not None:
             # where one executor would fit now is no reason to start now
             base["placement"]["summary"] = base["plan"]["summary"]
+        elif reservations.is_planned(ctx) and job not in plan_head.planned(ctx):
+            told = f"waits behind the {ctx.params.max_planned} jobs that are planned, and joins "
+            base["placement"]["summary"] = told + "them in its turn as others start"
     return base
 
 
-def _plan(ctx: Context, job: Job, line: list[Job]) -> dict[str, Any] | None:
+def _plan(ctx: Context, job: Job) -> dict[str, Any] | None:
     """Return where and when a job is planned and what an earlier end would cost, None if nowhere.
 
     ``cost_nano_usd`` is what was promised at its admission.
@@ -79,7 +83,7 @@ def _plan(ctx: Context, job: Job, line: list[Job]) -> dict[str, Any] | None:
     reservation = ctx.tables.reservations.get(job.id)
     if reservation is None:
         return None
-    soon, promised_nano = queue_plan.at_once(ctx, job, line), job.admission.cost_nano
+    soon, promised_nano = queue_plan.at_once(ctx, job), job.admission.cost_nano
     at_once = None
     if soon is not None and soon.end_us < reservation.end_us:
         end = {"start": iso(soon.start_us), "end": iso(soon.end_us), "mode": soon.mode}
