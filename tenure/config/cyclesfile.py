@@ -32,7 +32,7 @@ from tenure.config.section import Found, Section, filled, stated
 from tenure.config.settings import unknown_generation
 from tenure.config.yamlfile import read_file
 from tenure.model.errors import FieldError
-from tenure.model.plan import CycleSpec
+from tenure.model.plan import HEADROOM, CycleSpec
 
 _NAME: TypeAdapter[str] = TypeAdapter(CycleName)
 #: Away from the full hour, when other cycles fall due.
@@ -79,7 +79,11 @@ class CycleSection(Section):
         0, "Time in the source generation before a container may leave.", key="min_age_s"
     )
     max_moves: Positive = stated(50, "Moves of one run at most.")
-    headroom: Factor = stated(1.1, "Profiles are multiplied by this before they are fitted.")
+    headroom: Factor = stated(
+        HEADROOM,
+        "Profiles are multiplied by this in the generation that is entered, by plans and by all "
+        "that is placed there; cycles into one generation have one.",
+    )
     min_samples: Positive = stated(3, "Measurements a container needs before it may leave.")
     envelopes: Positive = stated(4, "Envelopes that containers are parted into (k of k-means).")
     consolidate: bool | None = stated(
@@ -156,8 +160,15 @@ def read_cycles(
     if raw is not None and not isinstance(raw, dict):
         faults.add((), "must be a mapping of names to cycles")
         return (), faults.all()
-    cycles = [_cycle(name, value, generations, faults) for name, value in (raw or {}).items()]
-    return tuple(cycle for cycle in cycles if cycle is not None), faults.all()
+    read = [_cycle(name, value, generations, faults) for name, value in (raw or {}).items()]
+    cycles = tuple(cycle for cycle in read if cycle is not None)
+    into: dict[str, CycleSpec] = {}
+    for cycle in cycles:
+        other = into.setdefault(cycle.target, cycle)
+        if other.headroom != cycle.headroom:
+            told = f"must be {other.headroom:g}, as {other.name} into {cycle.target} has it"
+            faults.add((cycle.name, "headroom"), told)
+    return cycles, faults.all()
 
 
 def _cycle(

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+#: Factor on profiles where no cycle says another.
+HEADROOM = 1.1
+
 
 @dataclass(frozen=True, slots=True)
 class CycleSpec:
@@ -13,7 +16,8 @@ class CycleSpec:
 
     Either ``cron`` (five fields, UTC) or ``interval_us`` is set. ``mode`` is off, advise or act;
     ``min_age_us`` is the time in ``source`` before promotion; ``max_moves`` bounds one run.
-    ``envelopes`` is k of k-means. ``is_consolidating``: nodes of ``target`` are emptied onto others
+    ``headroom`` is the factor on profiles in ``target``, in the plan and ever after. ``envelopes``
+    is k of k-means. ``is_consolidating``: nodes of ``target`` are emptied onto others
     of it too, where that saves at least ``min_saving_w`` idle watts for each move. ``escape`` says
     when a node is switched on for containers that no node that is on has room for: always, or
     where the plan saves by it (saving).
@@ -27,7 +31,7 @@ class CycleSpec:
     mode: str = "act"
     min_age_us: int = 0
     max_moves: int = 50
-    headroom: float = 1.1
+    headroom: float = HEADROOM
     min_samples: int = 3
     description: str = ""
     envelopes: int = 4

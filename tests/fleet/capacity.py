@@ -9,6 +9,7 @@ from tenure.core.state.tables import Changes
 from tenure.model.container import ContainerState, Migration, Profile, Service, Step, Tombstone
 from tenure.model.job import Executor, Job
 from tenure.model.node import Node
+from tenure.model.plan import HEADROOM, CycleSpec
 from tenure.model.resources import Resources, larger, total
 from tests.fleet.store import SimStore
 from tests.fleet.story import LawBroken
@@ -32,7 +33,7 @@ class Needs:
     was placed amid it was judged by either, so the smaller counts.
     """
 
-    headroom: float = 1.0
+    cycles: tuple[CycleSpec, ...] = ()
     before: Mapping[str, Profile] = field(default_factory=dict)
     after: Mapping[str, Profile] = field(default_factory=dict)
 
@@ -46,7 +47,8 @@ class Needs:
         profile = known.get(service.id)
         if profile is None:
             return service.request
-        return larger(profile.p90.scaled(self.headroom), service.reserved)
+        into = (cycle.headroom for cycle in self.cycles if cycle.target == service.generation)
+        return larger(profile.p90.scaled(next(into, HEADROOM)), service.reserved)
 
 
 def check(store: SimStore, names: set[str], needs: Needs) -> None:

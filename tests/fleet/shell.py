@@ -132,7 +132,7 @@ class SimShell:
         self.tell("daemon starts")
         self.state = FleetState(self.params, lambda: self.placer, localizer=Tiers(), fleet="sim")
         self.state.load(self.around.store.load())
-        self.around.laws.needs.headroom = self.params.headroom
+        self.around.laws.needs.cycles = self.configured.cycles
         self.around.laws.params = self.params
         self.around.laws.on_restart()
         self._is_begun = False

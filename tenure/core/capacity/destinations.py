@@ -94,14 +94,14 @@ class Destinations:
         Nodes that hold no image of the service or bind its ports are left out.
         """
         ground = self._ground(generation)
-        need = np.array(room.need_of(self._ctx, service).values(), dtype=np.int64)
+        need = np.array(room.need_of(self._ctx, service, generation).values(), dtype=np.int64)
         short = (need > ground.free) & ground.is_stated
         fits = ground.is_open & ~short.any(axis=1)
         bound = self._bound(service, ground, fits)
         fits &= self._holders(service, generation) & ~bound
         if not fits.any():
             return self._nowhere(service, generation, short)
-        index = self._choose(service, ground, _without(ground, fits, avoid))
+        index = self._choose(service, generation, _without(ground, fits, avoid))
         self._take(service, ground, index, need)
         return Destination(ground.nodes[index].name, int(np.count_nonzero(fits)))
 
@@ -156,10 +156,11 @@ class Destinations:
 
     # the choice
 
-    def _choose(self, service: Service, ground: _Ground, fits: Bools) -> int:
+    def _choose(self, service: Service, generation: str, fits: Bools) -> int:
+        ground = self._ground(generation)
         is_on = np.flatnonzero(fits & ground.is_on)
         if len(is_on):
-            chosen = self._spread(service, ground.place[is_on])
+            chosen = self._spread(service, generation, ground.place[is_on])
             place = is_on[0] if chosen is None else self._index(ground, chosen)
             return int(place)
         return min(map(int, np.flatnonzero(fits)), key=lambda i: self._boot_order(ground.nodes[i]))
@@ -171,9 +172,9 @@ class Destinations:
         comes_anyway = node.name in self._wanted or node.power is Power.BOOTING
         return (not comes_anyway, node.spec.price_nano_per_h, node.name)
 
-    def _spread(self, service: Service, places: Ints) -> str | None:
+    def _spread(self, service: Service, generation: str, places: Ints) -> str | None:
         """Ask the policy for services, as for a new one, with the room that is left."""
-        need = room.need_of(self._ctx, service)
+        need = room.need_of(self._ctx, service, generation)
         mask = np.zeros(len(self._view.names), dtype=np.bool_)
         mask[places] = True
         ask = Ask(

@@ -28,15 +28,18 @@ IDLE_SERVICE = frozenset(
 Port = tuple[str, str]
 
 
-def need_of(ctx: Context, service: Service) -> Resources:
+def need_of(ctx: Context, service: Service, generation: str = "") -> Resources:
     """Return what a service takes: its profile with headroom, or its hard reservation if larger.
+
+    The headroom is that of ``generation``, "" for the one that it is in.
 
     Until it has a profile it counts with what it asked for, its limits.
     """
     profile = ctx.learned.profiles.get(service.id)
     if profile is None:
         return service.request
-    return larger(service.reserved, profile.p90.scaled(ctx.params.headroom))
+    factor = ctx.learned.headroom(generation or service.generation)
+    return larger(service.reserved, profile.p90.scaled(factor))
 
 
 def kind_of(ctx: Context, service: Service) -> tuple[object, ...]:

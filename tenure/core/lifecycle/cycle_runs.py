@@ -242,7 +242,7 @@ def _verdicts(ctx: Context, batch: _Batch, moves: tuple[Move, ...]) -> tuple[Ver
             continue
         service = ctx.tables.services[move.container]
         choice = choice_of(ctx, service, move.target)
-        need = room.need_of(ctx, service)
+        need = room.need_of(ctx, service, batch.spec.target)
         reserved[move.target] = reserved.get(move.target, Resources()) + need
         key = f"{batch.run.id}#{number}" if batch.is_act else ""
         if key:

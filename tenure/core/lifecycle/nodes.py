@@ -55,7 +55,10 @@ MAX_STRANGERS = 100
 
 def configure(ctx: Context, event: Configured) -> None:
     """Take in the configuration: new nodes, changed nodes, nodes that are no longer named."""
-    ctx.learned.cycles = {cycle.name: cycle for cycle in event.cycles}
+    cycles = {cycle.name: cycle for cycle in event.cycles}
+    if cycles != ctx.learned.cycles:
+        ctx.learned.cycles = cycles
+        ctx.forget_loads(*(node.name for node in ctx.tables.nodes.values()))  # headroom
     ctx.learned.quotas = event.quotas
     named = {spec.name for spec in event.nodes}
     for spec in event.nodes:

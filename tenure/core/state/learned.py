@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from tenure.model.container import Profile
 from tenure.model.facts import EngineFacts
 from tenure.model.harvest import Guard
-from tenure.model.plan import CycleSpec
+from tenure.model.plan import HEADROOM, CycleSpec
 from tenure.model.quota import Quota
 from tenure.model.resources import Resources
 
@@ -38,6 +38,11 @@ class Learned:
     profiles: dict[str, Profile] = field(default_factory=dict)
     cycles: dict[str, CycleSpec] = field(default_factory=dict)
     quotas: dict[str, Quota] = field(default_factory=dict)
+
+    def headroom(self, generation: str) -> float:
+        """Return the factor on profiles in a generation: that of the cycles into it."""
+        into = (cycle.headroom for cycle in self.cycles.values() if cycle.target == generation)
+        return max(into, default=HEADROOM)
 
     def forget(self, node: str) -> None:
         """Forget a node that the configuration no longer names."""

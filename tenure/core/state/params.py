@@ -39,9 +39,9 @@ class Params:
     ``spare_cpu_m`` free on those that stay; ``fence_after_us`` after this an unreachable switchable
     node that holds only lost executors is switched off to fence it (None: never);
     ``power_retry_us`` between power attempts; ``runtime_us`` assumed for a job without estimates;
-    ``hybrid_factor`` T_C^H over T_C^L of apps of which it is not known; ``headroom`` factor on
-    profiles; ``moves_per_node`` and ``moves_total`` concurrent migrations; ``cooldown_us`` between
-    moves of one container; ``verify_us`` a moved container must run for; ``claim_us`` a worker may
+    ``hybrid_factor`` T_C^H over T_C^L of apps of which it is not known; ``moves_per_node`` and
+    ``moves_total`` concurrent migrations; ``cooldown_us`` between moves of one container;
+    ``verify_us`` a moved container must run for; ``claim_us`` a worker may
     take for a plan; ``max_queue`` jobs wait at most, ``max_planned`` of them are planned;
     ``solve_us`` a slow policy may take for one decision; ``mishaps`` losses of an executor that
     cost no retry; ``best_kind`` the best kind of move (live, snapshot, restart) of containers that
@@ -79,7 +79,6 @@ class Params:
     power_retry_us: int = 30 * US
     runtime_us: int = 600 * US
     hybrid_factor: float = 1.3
-    headroom: float = 1.1
     moves_per_node: int = 2
     moves_total: int = 10
     cooldown_us: int = 300 * US
@@ -137,8 +136,8 @@ class Params:
             raise ValueError("slice_work must be at least 1")
         if min(times) < 0:
             raise ValueError("times must not be negative")
-        if min(self.headroom, self.hybrid_factor) < 1:
-            raise ValueError("headroom and hybrid_factor must be at least 1")
+        if self.hybrid_factor < 1:
+            raise ValueError("hybrid_factor must be at least 1")
         if not 0 <= self.harvest_margin < 1:
             raise ValueError("harvest_margin must be at least 0 and below 1")
         if self.plan_solver not in SOLVERS or self.plan_sharing not in SHARINGS:

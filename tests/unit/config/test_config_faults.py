@@ -254,6 +254,13 @@ def test_one_fault_of_a_cycle(tmp_path: Path, cycle: str, path: str, words: str)
     assert "(cycles.yml line 1)" in found[f"cycles.c{path}"]
 
 
+def test_cycles_into_one_generation_have_one_headroom(tmp_path: Path) -> None:
+    told = "{interval_s: 1, args: nursery, to: tenured, headroom: 1.5}"
+    found = faults_of(tmp_path, NODE, f"a: {told}\nb: {{interval_s: 1, args: young}}")
+    assert list(found) == ["cycles.b.headroom"]
+    assert "must be 1.5, as a into tenured has it" in found["cycles.b.headroom"]
+
+
 def test_an_empty_node_lacks_what_is_required(tmp_path: Path) -> None:
     found = faults_of(tmp_path, "nodes: [null]")
     assert found == {

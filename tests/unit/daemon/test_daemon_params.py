@@ -48,7 +48,7 @@ OF_PARAMS = (
 )
 #: Bounds and times of the core that nobody configures.
 OWN = {
-    *("headroom", "healthy_us", "claim_us", "mishaps", "retry_us", "answers_us", "max_planned"),
+    *("healthy_us", "claim_us", "mishaps", "retry_us", "answers_us", "max_planned"),
     *("solve_us", "max_tasks", "max_batches", "output_bytes", "preparing", "task_mishaps"),
     *("task_reclaims", "agent_lost_us", "max_datasets", "max_blocks", "task_fetches"),
     *("starved_us", "slice_work", "reply_us"),

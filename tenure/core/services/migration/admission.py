@@ -66,7 +66,7 @@ def queue(  # noqa: PLR0913 - a move is these things
         created_us=ctx.now_us,
         source_id=service.engine_id,
         source_incarnation=service.incarnation,
-        request=room.need_of(ctx, service),
+        request=room.need_of(ctx, service, generation),
         kind=choice.kind or "restart",
         why=choice.why,
         is_start_first=choice.is_start_first,
@@ -117,7 +117,7 @@ def begin(ctx: Context, move: Migration, service: Service) -> None:
         kind=choice.kind,
         why=choice.why,
         is_start_first=choice.is_start_first,
-        request=room.need_of(ctx, service),
+        request=room.need_of(ctx, service, move.generation),
     )
     put(ctx, move, to_next(ctx, move), started_us=ctx.now_us)
 

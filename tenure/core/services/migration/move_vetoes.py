@@ -168,7 +168,8 @@ def _has_no_kind(ctx: Context, move: Going) -> bool | Reason:
 
 def _lacks_room(ctx: Context, move: Going) -> bool | Reason:
     free = room.free_on(ctx, move.target) - move.taken
-    short = exhausted(room.need_of(ctx, move.service), free, move.target.capacity)
+    need = room.need_of(ctx, move.service, move.target.spec.generation)
+    short = exhausted(need, free, move.target.capacity)
     if move.cycle is None or not short:
         return bool(short)
     return Reason(f"no_room_{short[0]}", f"finds too little {short[0]} there")
