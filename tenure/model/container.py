@@ -94,7 +94,8 @@ class Service:
     ``id`` is tenure's own (64 hex digits), valid for ever; ``engine_id`` the engine's, for this
     ``incarnation``. ``body`` is Docker's create body, verbatim; every recreate uses it.
     ``since_us`` is when it entered its ``generation``; ``request`` what it is counted with until
-    its use is known (its limits), ``reserved`` what it is counted with at least from then on.
+    its use is known (its limits), ``reserved`` what it is counted with at least from then on;
+    ``known`` what its app used before, in whose place it counts where that is more.
     ``migrate`` is the kind of move its owner asks for (live, snapshot, restart or never; empty:
     the best that is possible); ``no_live`` says why a live move of it failed the last time, and
     lasts until it has moved, or until ``live_retry_us`` (0: no such time) where it may move live
@@ -144,6 +145,7 @@ class Service:
     is_disarmed: bool = False
     version: int = 0
     owner: Owner = UNOWNED
+    known: Resources | None = None
 
     @property
     def key(self) -> str:

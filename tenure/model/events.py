@@ -271,7 +271,8 @@ class BlockDoubted(Event):
 class CreateService(Command):
     """Replies the ``Service``. ``generation`` empty means the first; ``app`` "" is derived.
 
-    ``may_skip_to`` is the generation of a known app, where it goes if there is room now.
+    ``known`` is the 90th percentile of what its app used, None where nobody knows it: it skips the
+    first generation if there is room now, and counts for that much until it is measured itself.
     """
 
     container: str
@@ -280,7 +281,7 @@ class CreateService(Command):
     body: dict[str, Any]
     request_resources: Resources
     generation: str = ""
-    may_skip_to: str = ""
+    known: Resources | None = None
     migrate: str = ""
     overlap: bool = False
     min_age_us: int | None = None

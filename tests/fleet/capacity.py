@@ -27,7 +27,7 @@ UNKNOWN = Resources(1 << 40, 1 << 60)
 
 @dataclass(slots=True)
 class Needs:
-    """What services count for: as they asked, until they are measured.
+    """What services count for: as they asked or their app is known, until they are measured.
 
     ``before`` and ``after`` are the profiles that the daemon knew before and after the batch; what
     was placed amid it was judged by either, so the smaller counts.
@@ -45,10 +45,12 @@ class Needs:
 
     def _by(self, service: Service, known: Mapping[str, Profile]) -> Resources:
         profile = known.get(service.id)
-        if profile is None:
-            return service.request
         into = (cycle.headroom for cycle in self.cycles if cycle.target == service.generation)
-        return larger(profile.p90.scaled(next(into, HEADROOM)), service.reserved)
+        headroom = next(into, HEADROOM)
+        if profile is not None:
+            return larger(profile.p90.scaled(headroom), service.reserved)
+        used = service.known or Resources()
+        return larger(used.scaled(headroom), service.request)
 
 
 def check(store: SimStore, names: set[str], needs: Needs) -> None:

@@ -150,7 +150,7 @@ class Clients:
                 container=f"{self._ids:08x}{'0' * 56}",
                 name=wish.name,
                 app=app,
-                may_skip_to=self.statistics.skip_to(app),
+                known=self.statistics.known(app),
                 body=wish.body or {},
                 request_resources=wish.request,
                 migrate=wish.migrate,
@@ -170,7 +170,7 @@ class Clients:
             self.batches[wish.name] = reply.value.id
         elif isinstance(reply.value, Service):
             self.services[wish.name] = reply.value.id
-            if reply.value.generation == self.statistics.skip_to(reply.value.app):
+            if reply.value.known and reply.value.generation != self._shell.params.generations[0]:
                 self._shell.around.story.strike("skipped_nursery")
         else:
             self._shell.around.laws.turned_down(key, wish.name)

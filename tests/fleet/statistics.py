@@ -28,7 +28,7 @@ class Statistics:
         self._shell = shell
         self._seed = seed
         self._is_on = Random(f"statistics {seed}").random() < 0.5
-        self._known: set[str] = set()
+        self._known: dict[str, Resources] = {}
 
     def begin(self, *, until_us: int) -> None:
         """Sample at the interval from now on."""
@@ -39,10 +39,9 @@ class Statistics:
         """Return the app of a container: without statistics nobody compares them."""
         return name.rstrip("0123456789") if self._is_on else name
 
-    def skip_to(self, app: str) -> str:
-        """Return the generation in which a container of a known app begins, "" for the first."""
-        later = self._shell.params.generations[1:]
-        return later[0] if later and app in self._known else ""
+    def known(self, app: str) -> Resources | None:
+        """Return what an app used, None where nobody knows it."""
+        return self._known.get(app)
 
     def _sweep(self, until_us: int) -> None:
         around = self._shell.around
@@ -50,7 +49,7 @@ class Statistics:
         found = [self._profile(one, around.clocks.now_us) for one in services if _is_sampled(one)]
         profiles = tuple(row for row in found if row.samples >= MIN_SAMPLES)
         if profiles and self._shell.is_alive:
-            self._known.update(row.labels["app"] for row in profiles)
+            self._known.update((row.labels["app"], row.p90) for row in profiles)
             self._shell.put(lambda at_us: UsageObserved(at_us=at_us, profiles=profiles))
         if around.timeline.now_us < until_us:
             self.begin(until_us=until_us)

@@ -39,12 +39,13 @@ def homes(ctx: Context, service: Service) -> tuple[str, ...]:
     return room.home(ctx, service.generation), *_beyond(ctx, service)
 
 
-def skip(ctx: Context, service: Service, generation: str) -> Service:
-    """Return it in a later generation if it starts as soon there, else as it is.
+def skip(ctx: Context, service: Service) -> Service:
+    """Return it in the second generation if it starts as soon there, else as it is.
 
     Cycles will move it on from the nursery, as they do those of apps that nobody knows.
     """
-    later = replace(service, generation=room.home(ctx, generation))
+    second = ctx.params.job_generations()[0]
+    later = replace(service, generation=room.home(ctx, second))
     node = find_node(ctx, later)
     if node is None:
         return service

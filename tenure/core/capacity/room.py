@@ -33,13 +33,16 @@ def need_of(ctx: Context, service: Service, generation: str = "") -> Resources:
 
     The headroom is that of ``generation``, "" for the one that it is in.
 
-    Until it has a profile it counts with what it asked for, its limits.
+    Until it has a profile it counts with what it asked for, its limits, or what its app is known to
+    use if that is more.
     """
     profile = ctx.learned.profiles.get(service.id)
-    if profile is None:
-        return service.request
-    factor = ctx.learned.headroom(generation or service.generation)
-    return larger(service.reserved, profile.p90.scaled(factor))
+    least, use = service.request, service.known
+    if profile is not None:
+        least, use = service.reserved, profile.p90
+    if use is None:
+        return least
+    return larger(least, use.scaled(ctx.learned.headroom(generation or service.generation)))
 
 
 def kind_of(ctx: Context, service: Service) -> tuple[object, ...]:

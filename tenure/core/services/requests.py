@@ -47,9 +47,10 @@ def create(ctx: Context, command: CreateService) -> None:
         is_at_home=bool(command.generation),
         changed_us=ctx.now_us,
         owner=command.owner,
+        known=command.known,
     )
-    if command.may_skip_to and not command.generation:
-        service = candidates.skip(ctx, service, command.may_skip_to)
+    if command.known is not None and not command.generation:
+        service = candidates.skip(ctx, service)
     if not candidates.could_fit(ctx, service):
         detail = f"no node of generation {service.generation} is large enough for it"
         ctx.refuse(command, "never_fits", detail, field="HostConfig")

@@ -124,7 +124,7 @@ class DaemonBackend:
         if isinstance(command, RequestRun):
             await self._body.rhythm.require_worker()
         if isinstance(command, CreateService):
-            command = await self._at_home(command)
+            command = await self._known(command)
         reply = self._body.interpreter.expect(command.request)
         try:
             with self._body.loop.metered(command.request, charger()):
@@ -138,18 +138,14 @@ class DaemonBackend:
             raise HttpProblem(value)
         return value
 
-    async def _at_home(self, command: CreateService) -> CreateService:
-        """Name the app, and let an app with a stored profile skip the nursery."""
+    async def _known(self, command: CreateService) -> CreateService:
+        """Name the app, and say what it is known to use."""
         app = command.app or app_of(command.body)
-        command = replace(command, app=app)
-        later = self._ctx.params.generations[1:]
-        if command.generation or not later:
-            return command
         try:
             profile = await self._body.stats.app_profile(app)
         except StatsUnavailable:
-            return command
-        return command if profile is None else replace(command, may_skip_to=later[0])
+            profile = None
+        return replace(command, app=app, known=None if profile is None else profile.p90)
 
     def plan_job(self, spec: JobSpec, owner: Owner) -> Steps[dict[str, object]]:
         """Return what a submission would be answered now."""
