@@ -105,6 +105,13 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     ],
     *,
     block: Annotated[str, typer.Option(help="Size of its blocks.")] = "128MiB",
+    split: Annotated[
+        str,
+        typer.Option(
+            help="Where blocks end: lines (of text, with a line; the default) or size (anywhere).",
+            show_default=False,
+        ),
+    ] = "",
     replicas: Annotated[int, typer.Option(min=1, help="Copies of each block.")] = 2,
     tiers: Annotated[
         str, typer.Option(help="Kinds of tiers for the copies in turn: memory,ssd,hdd.")
@@ -129,7 +136,9 @@ def put(  # noqa: PLR0913 - the options, one by one, are what typer reads
     """
     whole = Path(os.path.normpath(Path.cwd() / path))
     kinds = [kind.strip() for kind in tiers.split(",") if kind.strip()]
-    put = {"block": block, "replicas": replicas, "tiers": kinds}
+    put: Json = {"block": block, "replicas": replicas, "tiers": kinds}
+    if split:
+        put["split"] = split
     is_far = session.client.target.is_far if is_sent is None else is_sent
 
     def ask() -> Json:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import sub
 
 from tenure.model.roles import UNOWNED, Owner
 from tenure.model.tier import TierKind
@@ -44,13 +46,15 @@ class ReplicaState(StrEnum):
 class DatasetFile:
     """A file of a dataset as it was when it was put; ``name`` is relative, with slashes.
 
-    ``blocks`` is how many it was cut into by others, None where we cut it.
+    ``blocks`` is how many it was cut into by others, None where we cut it. ``ends`` is where its
+    blocks end if they end with lines, empty: each has as many bytes, the last one the rest.
     """
 
     name: str
     size_bytes: int
     mtime_ns: int
     blocks: int | None = None
+    ends: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,8 @@ class DatasetSpec:
     """What is put: ``files`` below ``root``, a folder of the daemon's machine.
 
     Blocks of ``block_bytes`` (the last of a file is shorter) get ``replicas`` on different nodes,
-    in tiers of the ``tiers`` kinds in turn; empty: durable ones, whichever has most room.
+    in tiers of the ``tiers`` kinds in turn; empty: durable ones, whichever has most room. With
+    ``split`` "lines" (else "size") those of text end with lines: shorter, or as long as a line is.
     ``batch``: it is the input of that batch's ``stage``, kept as long as that runs. It is one file
     then, and its blocks are the ``pieces`` chunks of the stage's tasks; the daemon's file remains a
     source of them, so no copy is the last.
@@ -76,6 +81,7 @@ class DatasetSpec:
     stage: str = ""
     pieces: int = 0
     source: str = ""
+    split: str = "size"
 
     @property
     def is_external(self) -> bool:
@@ -91,7 +97,23 @@ class DatasetSpec:
         """Return how many blocks a file has; an empty one has none."""
         if file.blocks is not None:
             return file.blocks
-        return self.pieces or -(-file.size_bytes // self.block_bytes)
+        return self.pieces or len(file.ends) or -(-file.size_bytes // self.block_bytes)
+
+    def lengths_of(self, file: DatasetFile) -> Sequence[int]:
+        """Return the lengths of the blocks that we cut a file into."""
+        if file.ends:
+            return tuple(map(sub, file.ends, (0, *file.ends)))
+        whole, rest = divmod(file.size_bytes, self.block_bytes)
+        return (self.block_bytes,) * whole + (rest,) * (rest > 0)
+
+    @property
+    def longest_bytes(self) -> int:
+        """How long the longest of its blocks is."""
+        each = (
+            max(self.lengths_of(file)) if file.ends else min(self.block_bytes, file.size_bytes)
+            for file in self.files
+        )
+        return max(each, default=0)
 
     @property
     def blocks(self) -> int:

@@ -34,7 +34,7 @@ from tenure.harvest.io.solve import watch_for
 from tenure.locality.localizer import Tiers
 from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
-from tenure.model.dataset import Block, Dataset, DatasetFile, Location
+from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec, Location
 from tenure.model.drain import DrainReport
 from tenure.model.effects import (
     AskJournal,
@@ -337,6 +337,9 @@ class CoreBackend:
 
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         return inputs.listing(path, (self.outputs,))
+
+    async def cut_dataset(self, spec: DatasetSpec) -> DatasetSpec:
+        return inputs.cut_dataset(spec, self.state.ctx.params.max_blocks)
 
     @property
     def uploads(self) -> Uploads:

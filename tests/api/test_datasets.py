@@ -120,7 +120,7 @@ def test_a_dataset_larger_than_the_fleet_is_refused_with_what_would_fit(server: 
 def test_a_folder_has_its_files_and_one_is_asked_for(server: Server) -> None:
     folder = Path(dataset_of(server)["path"]).parent
     (folder / "deep" / "er").mkdir(parents=True)
-    (folder / "deep" / "er" / "one").write_bytes(b"1" * 5000)
+    (folder / "deep" / "er" / "one").write_bytes(bytes(5000))
     (folder / "deep" / "none").write_bytes(b"")
     body = {"name": "all", "path": str(folder), "block": 4096}
     assert server.post("/v1/datasets", body).status == 201
@@ -131,7 +131,7 @@ def test_a_folder_has_its_files_and_one_is_asked_for(server: Server) -> None:
         ("deep/none", 0),
     ]
     assert server.get("/v1/datasets/all/content").fields == ["file"]
-    assert server.get("/v1/datasets/all/content?file=deep/er/one").body == b"1" * 5000
+    assert server.get("/v1/datasets/all/content?file=deep/er/one").body == bytes(5000)
     assert server.get("/v1/datasets/all/content?file=../x").status == 404
 
 

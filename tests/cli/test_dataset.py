@@ -28,7 +28,7 @@ from tests.webhdfs.server import NameNode
 def inputs(server: Server) -> Path:
     folder = server.folder / "inputs"
     (folder / "sub").mkdir(parents=True)
-    (folder / "data").write_bytes(b"0123456789" * 1000)
+    (folder / "data").write_bytes(b"012345678\n" * 1000)
     (folder / "sub" / "more").write_bytes(b"x" * 77)
     server.backend.outputs = folder
     return folder
@@ -41,6 +41,7 @@ def test_put_waits_and_the_others_show(tenure: Tenure, inputs: Path) -> None:
     assert "3/3" in ran.lines[1]
     (key,) = tenure("dataset", "ls", "-q").lines
     shown = tenure("dataset", "show", "logs")
+    assert ["split", "lines"] in [line.split() for line in shown.lines]
     assert "ready" in shown.out
     assert "ssd" in shown.out
     assert tenure("dataset", "show", key[:8], "--json").json["blocks"] == 3
@@ -52,6 +53,31 @@ def test_put_waits_and_the_others_show(tenure: Tenure, inputs: Path) -> None:
     assert tenure("dataset", "verify", "logs").code == 0
     assert "removing" in tenure("dataset", "rm", "logs").out
     assert tenure("dataset", "show", "logs").code != 0
+
+
+@pytest.mark.parametrize("where", [(), ("--upload",)])
+def test_a_put_is_split_by_lines_or_as_is_said_and_stays_so(
+    tenure: Tenure, server: Server, inputs: Path, where: tuple[str, ...]
+) -> None:
+    params = UploadParams(server.folder / "uploads")
+    server.backend._uploads = Uploads(params, server.backend.now_us)
+
+    def put(name: str, *more: str) -> list[int]:
+        words = ("dataset", "put", name, str(inputs / "data"), "--block", "4KiB", *where, *more)
+        ran = tenure(*words)
+        assert ran.code == 0, ran.err
+        return [row["bytes"] for row in tenure("dataset", "locate", name, "--json").json]
+
+    assert put("logs") == put("logs", "--split", "lines") == [4090, 4090, 1820]
+    assert put("even", "--split", "size") == put("even") == [4096, 4096, 1808]
+    other = ("dataset", "put", "even", str(inputs / "data"), *where, "--block", "4KiB")
+    assert "of other files, block size, split" in tenure(*other, "--split", "lines").err
+    wrong = tenure("dataset", "put", "odd", str(inputs / "data"), *where, "--split", "words")
+    assert "'lines' or 'size'" in wrong.err
+    for name in ("logs", "even"):
+        read = tenure("dataset", "get", name, "-o", str(inputs.parent / name))
+        assert read.code == 0, read.err
+        assert (inputs.parent / name).read_bytes() == (inputs / "data").read_bytes()
 
 
 def test_prefetch_is_refused_where_no_node_has_a_memory_tier(tenure: Tenure, inputs: Path) -> None:
@@ -82,7 +108,7 @@ def test_a_batch_over_a_dataset_says_why_its_tasks_read_what_they_read(
     assert "it reads a copy in ssd" in shown.out
     assert "COST" in shown.out
     tasks = tenure("batch", "show", "scan", "--tasks")
-    assert "logs, blocks of 4KiB" in tasks.out
+    assert "logs, blocks of 3.994KiB" in tasks.out, "the longest"
     assert tenure("batch", "explain", "scan", "--task", "9").code == 1
 
 
@@ -94,7 +120,7 @@ def test_files_of_this_machine_are_sent_and_gone_on_with(
     keeper = server.backend._uploads = Uploads(params, server.backend.now_us)
     mine = tmp_path / "mine"
     (mine / "sub").mkdir(parents=True)
-    (mine / "data").write_bytes(b"0123456789" * 1000)
+    (mine / "data").write_bytes(b"012345678\n" * 1000)
     (mine / "sub" / "more").write_bytes(b"x" * 77)
     (mine / "link").symlink_to("data")
     assert "no plain file" in tenure("dataset", "put", "logs", str(mine), "--upload").err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -402,6 +404,26 @@ def test_an_upload_outlives_a_kill_of_the_daemon_and_is_cleared_once_it_is_put(
     left = rig.tenured.state_dir / "uploads"
     until(lambda: not list(left.iterdir()), SOON_S, "the upload to be cleared")
     rig.removed("sent")
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_words_and_lines_of_blocks_in_tiers_are_those_of_the_file(rig: Rig, ending: bytes) -> None:
+    """Sorted and counted where the copies lie; the last line has no end, and one is too long."""
+    dice = random.Random(17)
+    lines = [b"%06x %06x" % (dice.getrandbits(24), dice.getrandbits(24)) for _ in range(160_000)]
+    lines[3:3] = [b"", b"long " * 300_000, b""]
+    text = ending.join(lines)
+    path = rig.inputs / "text"
+    path.write_bytes(text)
+    rig.put("text", path, tiers=["ssd", "hdd"])
+    rig.ready("text")
+    pieces = [copies[0][2].read_bytes() for copies in rig.copies("text")]
+    assert b"".join(pieces) == rig.content("text") == text
+    assert max(map(len, pieces)) > BLOCK, "a line that is longer than a block stays whole"
+    assert sum((Counter(piece.split()) for piece in pieces), Counter()) == Counter(text.split())
+    runs = [sorted(piece.splitlines(keepends=True)) for piece in pieces]
+    assert list(heapq.merge(*runs)) == sorted(text.splitlines(keepends=True))
+    rig.removed("text")
 
 
 def _tenured(rig: Rig, *words: str) -> None:

@@ -100,7 +100,9 @@ class Kept:
         kinds = dice.choice(KINDS)
         count = dice.randint(2 if TierKind.MEMORY in kinds else 1, 3)
         size = dice.randint(1, 12) * BLOCK - dice.choice((0, 1000))
-        files = (DatasetFile("", size, 1),)
+        # every other one as if lines ended its blocks a few bytes earlier
+        ends = (*range(BLOCK - 9, size, BLOCK - 9), size) if number % 2 else ()
+        files = (DatasetFile("", size, 1, ends=ends),)
         return DatasetSpec(f"set{number}", f"/in/set{number}", files, BLOCK, count, kinds)
 
     def _putter(self, spec: DatasetSpec, key: str) -> Callable[[], None]:

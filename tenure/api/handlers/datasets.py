@@ -73,7 +73,9 @@ async def _spec(call: Call, body: DatasetRequest) -> tuple[DatasetSpec, Layout |
         root, files = await call.backend.uploads.files_of(owner, body.upload, body.name)
     else:
         root, files = await call.backend.dataset_files(body.path or "")
-    return dataset_spec(body, root, files), None
+    split = lookup.split_of(call.backend.tables, body.name, body.split)
+    spec = dataset_spec(body, root, files, split)
+    return await call.backend.cut_dataset(spec), None
 
 
 async def listing(call: Call) -> web.StreamResponse:

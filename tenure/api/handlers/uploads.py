@@ -9,6 +9,7 @@ from functools import partial
 import aiohttp
 from aiohttp import web
 
+from tenure.api.requests import lookup
 from tenure.api.requests.body import require_plain
 from tenure.api.requests.call import Call
 from tenure.api.requests.fairness import settle
@@ -65,8 +66,9 @@ async def begin(call: Call) -> web.Response:
     # ten thousand files take a tenth of a second
     files = await asyncio.to_thread(upload_files, body)
     if body.put is not None:
+        split = lookup.split_of(call.backend.tables, body.name, body.put.split)
         words = call.command() | {"idempotency_key": "", "fingerprint": ""}
-        spec = await asyncio.to_thread(foreseen_spec, body, body.put)
+        spec = await asyncio.to_thread(foreseen_spec, body, body.put, split)
         await call.ask(PutDataset(dataset="plan", spec=spec, is_dry=True, **words))
     upload = await call.backend.uploads.begin(
         owner_of(call), body.name, files, require_free=lambda key: _require_free(call, key)

@@ -23,7 +23,7 @@ from tenure.api.views.nodes import TierView
 from tenure.core.state.tables import PublicEvent, Tables
 from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
-from tenure.model.dataset import Block, Dataset, DatasetFile, Location
+from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec, Location
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.events import Command
@@ -108,6 +108,9 @@ class Backend(Protocol):
 
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         """Return the root of a file or folder and what lies in it; InvalidInput if it may not."""
+
+    async def cut_dataset(self, spec: DatasetSpec) -> DatasetSpec:
+        """Return what is put with the ends of blocks that end with lines. Raises InvalidInput."""
 
     @property
     def uploads(self) -> Uploads:

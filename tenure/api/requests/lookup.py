@@ -84,9 +84,15 @@ def dataset_input(tables: Tables, ref: str, path: str) -> DatasetInput:
     if spec.batch:
         told = f"dataset {spec.name} is the input of batch {spec.batch}, and goes with it"
         raise InvalidInput(f"{path}: {told}", code="no_dataset", fields=(FieldError(path, told),))
-    longest = max((min(spec.block_bytes, file.size_bytes) for file in spec.files), default=0)
-    size = spec.size_bytes
+    longest, size = spec.longest_bytes, spec.size_bytes
     return DatasetInput(found.id, spec.name, spec.blocks, longest, size, spec.is_external)
+
+
+def split_of(tables: Tables, name: str, asked: str | None) -> str:
+    """Return how the files of a put are split: as was asked, as at its first time, or by lines."""
+    rows = tables.datasets.values()
+    there = (row.spec.split for row in rows if row.spec.name == name and not row.is_going)
+    return asked or next(there, "lines")
 
 
 def container(tables: Tables, ref: str) -> Service:

@@ -18,6 +18,15 @@ from tenure.model.units import MIB
 MIN_BLOCK, MAX_BLOCK = 4096, 4 << 30
 MAX_REPLICAS = 16
 BlockSize = Annotated[int, Size(MIN_BLOCK, MAX_BLOCK, ("128MiB",))]
+Split = Annotated[
+    Literal["lines", "size"] | None,
+    Field(
+        description="lines: a block of a text file ends with a line, the last that ends within "
+        "`block`, or that of a longer line; a file is text if it begins without a zero byte. size: "
+        "blocks end anywhere. Where nothing is said, as the dataset is split that is there, else "
+        "lines."
+    ),
+]
 
 
 class DatasetRequest(Strict):
@@ -52,6 +61,7 @@ class DatasetRequest(Strict):
         "blocks stay there, tasks run where they are and read them from there.",
     )
     block: BlockSize = Field(default=128 * MIB, description="Files are cut into such blocks.")
+    split: Split = None
     replicas: int = Field(
         default=2, ge=1, le=MAX_REPLICAS, description="Of each block, on as many nodes."
     )
@@ -79,16 +89,18 @@ def require_one_way(body: DatasetRequest) -> None:
     if len(ways) != 1:
         told = f"excludes {ways[0]}" if ways else "is needed: where its files are; upload, or hdfs"
         raise_faults([FieldError(ways[-1] if ways else "path", told)])
-    idle = sorted({"block", "replicas", "tiers"} & body.model_fields_set)
+    idle = sorted({"block", "split", "replicas", "tiers"} & body.model_fields_set)
     if body.hdfs is not None:
         told = "is not for a dataset in HDFS, which cuts and keeps its blocks"
         raise_faults([FieldError(key, told) for key in idle])
 
 
-def dataset_spec(body: DatasetRequest, root: str, files: tuple[DatasetFile, ...]) -> DatasetSpec:
+def dataset_spec(
+    body: DatasetRequest, root: str, files: tuple[DatasetFile, ...], split: str = "size"
+) -> DatasetSpec:
     """Return a dataset with its files as they are now."""
     kinds = tuple(TierKind(kind) for kind in body.tiers)
-    return DatasetSpec(body.name, root, files, body.block, body.replicas, kinds)
+    return DatasetSpec(body.name, root, files, body.block, body.replicas, kinds, split=split)
 
 
 def linked_spec(name: str, found: Look) -> DatasetSpec:

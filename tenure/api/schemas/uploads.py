@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import FailFast, Field
 
-from tenure.api.schemas.datasets import BlockSize
+from tenure.api.schemas.datasets import BlockSize, Split
 from tenure.api.schemas.fields import Name, Strict, Text, examples, raise_faults
 from tenure.api.schemas.queries import Query
 from tenure.api.server.problems import refused
@@ -43,6 +43,7 @@ class PutOptions(Strict):
     """As of the put that is to follow; see ``POST /v1/datasets``."""
 
     block: BlockSize = Field(default=128 * MIB)
+    split: Split = None
     replicas: int = Field(default=2, ge=1, le=16)
     tiers: list[Literal["memory", "ssd", "hdd"]] = Field(default=[], max_length=16)
 
@@ -87,12 +88,12 @@ def upload_files(body: UploadRequest) -> tuple[UploadFile, ...]:
     return tuple(UploadFile(file.name, file.size, file.mtime_ns) for file in body.files)
 
 
-def foreseen_spec(body: UploadRequest, put: PutOptions) -> DatasetSpec:
+def foreseen_spec(body: UploadRequest, put: PutOptions, split: str) -> DatasetSpec:
     """Return the dataset that an upload is to become."""
     files = (DatasetFile(file.name, file.size, file.mtime_ns) for file in body.files)
     rows = tuple(sorted(files, key=lambda file: file.name))
     kinds = tuple(TierKind(kind) for kind in put.tiers)
-    return DatasetSpec(body.name, "", rows, put.block, put.replicas, kinds)
+    return DatasetSpec(body.name, "", rows, put.block, put.replicas, kinds, split=split)
 
 
 def _fault(name: str, *, is_single: bool) -> str:

@@ -59,6 +59,7 @@ class DatasetView(TypedDict):
     whole_blocks: int
     block_bytes: int
     replicas: int
+    split: str
     tiers: list[str]
     stored_bytes: int
     is_pinned: bool

@@ -84,14 +84,15 @@ def put(ctx: Context, command: PutDataset) -> None:
 def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
     """Go on with the put of a dataset, or make good what it has lost, from the same files."""
     if _shape(there.spec) != _shape(command.spec):
-        told = f"there is a dataset {there.spec.name} of other files, block size, replicas or tiers"
+        told = f"there is a dataset {there.spec.name} of other files, block size, split, replicas "
+        told += "or tiers"
         remedy = f"tenure dataset rm {there.spec.name} first, or take another name"
         ctx.refuse(command, "name_taken", f"{told}: {remedy}", status=409, field="name")
         return
     changed = _changed(ctx, there, command.spec, is_dry=command.is_dry)
     if changed is not None:
         what = changed or command.spec.root or "the file"
-        told = f"{what} was changed since some of it was copied"
+        told = f"{what} was changed since the put began"
         remedy = f"tenure dataset rm {there.spec.name} first"
         ctx.refuse(command, "input_changed", f"{told}: {remedy}", status=409, field="path")
         return
@@ -99,7 +100,9 @@ def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
         ctx.reply(command, there)
         return
     copies.wake(ctx)
-    again = replace(there, spec=command.spec, state=D.PUTTING, reason="")
+    rows = zip(there.spec.files, command.spec.files, strict=True)
+    files = tuple(replace(now, ends=was.ends) for was, now in rows)  # as its blocks were cut
+    again = replace(there, spec=replace(command.spec, files=files), state=D.PUTTING, reason="")
     dataset = put_dataset(ctx, again)
     if there.state is not D.PUTTING:
         ctx.publish("dataset.putting", dataset.id, name=dataset.spec.name, again=True)
@@ -110,7 +113,8 @@ def _put_again(ctx: Context, command: PutDataset, there: Dataset) -> None:
 def _changed(ctx: Context, there: Dataset, spec: DatasetSpec, *, is_dry: bool) -> str | None:
     """Return a file of which blocks are there as it was before: old and new must not be mixed.
 
-    Of files that are still to be sent (``is_dry``) some may have no time yet.
+    Nor must they be cut anew. Of files that are still to be sent (``is_dry``) some may have no time
+    yet, and nobody knows their lines.
 
     Once all blocks were there, each that is copied anew is compared with what was put at first.
     """
@@ -118,6 +122,8 @@ def _changed(ctx: Context, there: Dataset, spec: DatasetSpec, *, is_dry: bool) -
         return None
     starts = splits.starts(ctx, there)
     for number, (was, now) in enumerate(zip(there.spec.files, spec.files, strict=True)):
+        if was.ends != now.ends and not is_dry:
+            return now.name
         is_untold = is_dry and not now.mtime_ns
         if was.mtime_ns != now.mtime_ns and not is_untold:
             mine = range(starts[number], min(starts[number + 1], there.made))
@@ -129,7 +135,8 @@ def _changed(ctx: Context, there: Dataset, spec: DatasetSpec, *, is_dry: bool) -
 
 def _shape(spec: DatasetSpec) -> tuple[object, ...]:
     files = tuple((file.name, file.size_bytes) for file in spec.files)
-    return files, spec.block_bytes, spec.replicas, spec.tiers, spec.batch, spec.source
+    rest = spec.replicas, spec.tiers, spec.batch, spec.source, spec.split
+    return files, spec.block_bytes, *rest
 
 
 def objection(ctx: Context, spec: DatasetSpec, *, beside_bytes: int = 0) -> Problem | None:
@@ -245,14 +252,14 @@ def _taken(ctx: Context, free: Sequence[int], size: int, coming: int) -> int:
 def _no_room_for_whole(ctx: Context, spec: DatasetSpec, nodes: list[Node]) -> Problem | None:
     """Return a problem where bytes have room and blocks have not: each lies in one tier, whole.
 
-    Counted are the blocks of full length, of one that has none the longest. Chunks of batches have
-    lengths of their own.
+    Counted are the blocks that are nearly as long as the longest. Chunks of batches have lengths of
+    their own.
     """
-    longest = max((file.size_bytes for file in spec.files), default=0)
-    length = min(spec.block_bytes, longest)
-    if spec.batch or not length:
+    if spec.batch or not spec.size_bytes:
         return None
-    count = sum(file.size_bytes // length for file in spec.files)
+    least = spec.longest_bytes * 9 // 10
+    long = [n for file in spec.files for n in spec.lengths_of(file) if n > least]
+    count, length = len(long), min(long)
     fits = sum(min(count, sum(n // length for n in _rooms(ctx, spec, node))) for node in nodes)
     if count * spec.replicas <= fits:
         return None

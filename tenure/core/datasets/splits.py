@@ -21,9 +21,10 @@ def blocks(ctx: Context, dataset: Dataset, numbers: range) -> Iterator[Block]:
     spec, first = dataset.spec, starts(ctx, dataset)
     for number in numbers:
         file = bisect_right(first, number) - 1
-        offset = (number - first[file]) * spec.block_bytes
-        length = min(spec.block_bytes, spec.files[file].size_bytes - offset)
-        yield Block(dataset.id, number, file, offset, length)
+        row, ends = number - first[file], spec.files[file].ends
+        offset = ends[row - 1] if ends and row else row * spec.block_bytes
+        end = ends[row] if ends else min(offset + spec.block_bytes, spec.files[file].size_bytes)
+        yield Block(dataset.id, number, file, offset, end - offset)
 
 
 def starts(ctx: Context, dataset: Dataset) -> Sequence[int]:

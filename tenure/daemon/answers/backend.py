@@ -39,7 +39,7 @@ from tenure.daemon.events.loop import CoreLoop
 from tenure.daemon.stats import health_of
 from tenure.model.batch import Batch, Chunk, InputFile, Task
 from tenure.model.container import Profile, Service
-from tenure.model.dataset import Block, Dataset, DatasetFile, Location
+from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec, Location
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.errors import NotFound, Problem, Unavailable
@@ -214,6 +214,10 @@ class DaemonBackend:
     async def dataset_files(self, path: str) -> tuple[str, tuple[DatasetFile, ...]]:
         """Return the root of a file or folder and its files as they are now."""
         return await asyncio.to_thread(inputs.listing, path, self._body.batches.input_dirs)
+
+    async def cut_dataset(self, spec: DatasetSpec) -> DatasetSpec:
+        """Return what is put with the ends of blocks that end with lines."""
+        return await asyncio.to_thread(inputs.cut_dataset, spec, self._ctx.params.max_blocks)
 
     @property
     def uploads(self) -> Uploads:

@@ -6,16 +6,19 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from tenure.model.batch import Chunk, InputFile
-from tenure.model.dataset import DatasetFile
+from tenure.model.dataset import DatasetFile, DatasetSpec
 from tenure.model.errors import FieldError, InvalidInput
 
 #: More chunks than a batch may have tasks: counted no further.
 MAX_CHUNKS = 20_000
 BLOCK_BYTES = 1 << 20
+#: A file that begins with so many bytes none of which is zero is text, as git and grep take it.
+TEXT_BYTES = 8192
 #: A chunk ends with a line: so far its end is looked for. The longest lines met are some megabytes.
 MAX_LINE_BYTES = 1 << 28
 #: Files of one dataset: their names are in its record.
@@ -96,6 +99,58 @@ def listing(path: str, folders: Sequence[Path]) -> tuple[str, tuple[DatasetFile,
     return str(real), tuple(sorted(found, key=lambda file: file.name))
 
 
+def cut_dataset(spec: DatasetSpec, max_blocks: int) -> DatasetSpec:
+    """Return a dataset whose blocks of text end with lines, if it is split so.
+
+    Such a block ends with the last line that ends within ``block_bytes``, or, where its first line
+    is longer, with that. So two neighbours together have more than ``block_bytes``. One that would
+    have more than ``max_blocks`` is refused as it is. Raises InvalidInput as ``cut`` does.
+    O(blocks), but for long lines.
+    """
+    if spec.split != "lines" or spec.blocks > max_blocks:
+        return spec
+    rows = []
+    for file in spec.files:
+        path = Path(spec.root, file.name)
+        try:
+            with open(path, "rb", opener=_plainly) as content:
+                rows.append(replace(file, ends=_block_ends(content, file, spec.block_bytes)))
+        except OSError as error:
+            raise _fault("no_input", f"cannot read {path}: {error.strerror}", "path") from None
+    return replace(spec, files=tuple(rows))
+
+
+def _plainly(path: str, flags: int) -> int:
+    """Open what was a plain file a moment ago: no link is followed, no pipe waited for."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
+def _block_ends(content: BinaryIO, file: DatasetFile, block_bytes: int) -> tuple[int, ...]:
+    """Return where blocks end with lines; nothing of what has one block, or is no text."""
+    if file.size_bytes <= block_bytes or b"\0" in content.read(TEXT_BYTES):
+        return ()
+    ends = [0]
+    while (begin := ends[-1]) + block_bytes < file.size_bytes:
+        end = _last_line_end(content, begin, begin + block_bytes)
+        if end == begin:
+            content.seek(begin + block_bytes)
+            end = min(_line_end(content, "path"), file.size_bytes)
+        ends.append(end)
+    return (*ends[1:], file.size_bytes) if ends[-1] < file.size_bytes else tuple(ends[1:])
+
+
+def _last_line_end(content: BinaryIO, begin: int, end: int) -> int:
+    """Return where the last line ends that ends within these bytes, ``begin`` if none does."""
+    while begin < end:
+        at = max(begin, end - BLOCK_BYTES)
+        content.seek(at)
+        found = content.read(end - at).rfind(b"\n")
+        if found >= 0:
+            return at + found + 1
+        end = at
+    return begin
+
+
 def _raise(error: OSError) -> None:
     raise error
 
@@ -148,13 +203,13 @@ def _by_size(file: BinaryIO, size_bytes: int) -> list[int]:
     return ends
 
 
-def _line_end(file: BinaryIO) -> int:
+def _line_end(file: BinaryIO, field: str = "input.file") -> int:
     """Return where the line at the present place ends, or the file."""
     begin = file.tell()
     while part := file.readline(BLOCK_BYTES):
         if part.endswith(b"\n"):
             break
-        _bound_line(begin, file.tell())
+        _bound_line(begin, file.tell(), field)
     return file.tell()
 
 
@@ -188,9 +243,9 @@ def _bound(ends: list[int]) -> None:
         raise InvalidInput(told, code="too_many_tasks", fields=(FieldError("input.split", told),))
 
 
-def _bound_line(begin: int, seen: int) -> None:
+def _bound_line(begin: int, seen: int, field: str = "input.file") -> None:
     if seen - begin > MAX_LINE_BYTES:
         told = f"from byte {begin} on the input has no end of a line within {MAX_LINE_BYTES} bytes:"
-        told += " chunks end with lines, so give it shorter ones, or put it as a dataset, whose"
-        told += " blocks end anywhere"
-        raise _fault("line_too_long", told)
+        told += " chunks and blocks of text end with lines, so give it shorter ones, or put it as a"
+        told += " dataset that is split by size"
+        raise _fault("line_too_long", told, field)

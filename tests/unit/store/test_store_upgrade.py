@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tenure.core.state.tables import KINDS, Meta
+from tenure.model.dataset import Dataset
 from tenure.model.job import Job, JobState
 from tenure.store import schema
 from tenure.store.connection import connect_writer, create_private
@@ -101,6 +102,32 @@ def test_the_first_versions_database_opens_with_all_it_held(tmp_path: Path) -> N
     assert inspect(beside, KINDS).schema == 1, "the copy from before is as it was"
     beside.replace(path)
     Store.open(path, KINDS).close()
+
+
+def test_a_dataset_from_before_its_blocks_could_be_uneven_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    write_v1(path)
+    with closing(connect_writer(path)) as db:
+        schema.migrate(db, schema.STEPS[:3])
+        spec = {
+            "name": "logs",
+            "root": "/in/logs",
+            "files": [{"name": "", "size_bytes": 10, "mtime_ns": 1}],
+            "block_bytes": 4,
+        }
+        body = json.dumps({"id": "d-1", "seq": 5, "spec": spec, "created_us": 1, "made": 3})
+        db.execute(
+            "INSERT INTO records (kind, key, v, body, crc) "
+            "VALUES ('datasets', 'd-1', 1, ?1, tenure_crc('datasets', 'd-1', 1, ?1))",
+            (body,),
+        )
+    store = Store.open(path, KINDS)
+    dataset = store.load()["datasets"]["d-1"]
+    assert isinstance(dataset, Dataset)
+    assert dataset.spec.split == "size"
+    assert list(dataset.spec.lengths_of(dataset.spec.files[0])) == [4, 4, 2]
+    store.close()
+    assert version_of(path) == 4, "a version that would cut uneven blocks evenly must refuse it"
 
 
 def test_an_older_tenure_refuses_what_a_later_one_wrote_and_leaves_it(

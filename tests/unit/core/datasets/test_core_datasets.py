@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -315,6 +316,47 @@ def test_a_put_goes_on_after_a_restart(shelf: Shelf) -> None:
     assert all(len(nodes) == 2 for nodes in shelf.nodes_of("logs"))
     assert sum(map(shelf.files, THREE)) == 60
     shelf.check()
+
+
+def test_uneven_blocks_lie_where_their_ends_say_and_stay_so(shelf: Shelf) -> None:
+    ends = (BLOCK - 5, 2 * BLOCK - 9, 5 * BLOCK, 5 * BLOCK + 3)
+    files = (
+        DatasetFile("a", BLOCK + 1, 1),
+        DatasetFile("b", ends[-1], 1, ends=ends),
+        DatasetFile("c", 7, 1),
+    )
+    shelf.put("logs", files=files, split="lines")
+    shelf.work()
+    cuts = [(block.file, block.offset, block.length) for block in shelf.blocks("logs")]
+    pieces = [(1, a, b - a) for a, b in pairwise((0, *ends))]
+    assert cuts == [(0, 0, BLOCK), (0, BLOCK, 1), *pieces, (2, 0, 7)]
+    spec = shelf.dataset("logs").spec
+    assert (spec.blocks, spec.longest_bytes) == (7, 3 * BLOCK + 9)
+    # content is compared once it was whole, so that its files may have been touched
+    touched = tuple(replace(file, mtime_ns=2, ends=file.ends[:-1]) for file in files)
+    assert shelf.put("logs", files=touched, split="lines").id == shelf.dataset("logs").id
+    assert [file.ends for file in shelf.dataset("logs").spec.files] == [(), ends, ()]
+    assert is_refused(shelf.put("logs", files=files), "name_taken"), "it is split by lines"
+    shelf.check()
+
+
+def test_a_put_under_way_is_not_cut_anew(shelf: Shelf) -> None:
+    files = (DatasetFile("", 2 * BLOCK, 1, ends=(BLOCK - 5, 2 * BLOCK)),)
+    shelf.put("logs", files=files, split="lines")
+    other = (replace(files[0], mtime_ns=2, ends=(BLOCK - 6, 2 * BLOCK)),)
+    assert is_refused(shelf.put("logs", files=other, split="lines"), "input_changed")
+    assert shelf.put("logs", files=files, split="lines").id == shelf.dataset("logs").id
+
+
+def test_uneven_blocks_that_no_tier_has_room_for_as_a_whole_are_refused() -> None:
+    shelf = Shelf(*(with_tiers(name, "ssd", mib=11) for name in THREE))
+    ends = tuple(range(BLOCK - 7, 8 * BLOCK - 56, BLOCK - 7))  # of which a tier has room for two
+    files = (DatasetFile("", ends[-1], 1, ends=ends),)
+    told = shelf.put("logs", replicas=1, files=files, split="lines")
+    assert is_refused(told, "no_room")
+    assert "7 blocks" in told.detail
+    files = (DatasetFile("", ends[5], 1, ends=ends[:6]),)
+    assert shelf.put("logs", replicas=1, files=files, split="lines").state == "putting"
 
 
 def test_a_dry_put_tells_of_files_that_changed_before_they_are_sent(shelf: Shelf) -> None:
