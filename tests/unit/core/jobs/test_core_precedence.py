@@ -9,7 +9,7 @@ import pytest
 from tenure.model.events import CancelJob
 from tenure.model.job import JobState
 from tenure.model.units import US
-from tests.unit.core.jobs.test_core_queue_plan import Planned
+from tests.unit.core.planned import Planned
 
 
 def test_higher_priority_goes_first_where_no_promise_is_broken() -> None:

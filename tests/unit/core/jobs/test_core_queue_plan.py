@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.core.jobs import jobs, queue_plan, start
+from tenure.core.jobs import jobs, queue_plan
 from tenure.core.jobs.offers import offers
 from tenure.core.jobs.queue_plan import Memory
 from tenure.core.jobs.start import reason_of
-from tenure.core.state.params import Params
 from tenure.model.errors import Problem
 from tenure.model.events import (
     CancelJob,
@@ -21,86 +19,14 @@ from tenure.model.events import (
     NodeLost,
     ScheduleNode,
     SubmitJob,
-    Tick,
     UsageObserved,
 )
 from tenure.model.job import JobSpec, JobState
-from tenure.model.node import Site
-from tenure.model.outcome import Done
 from tenure.model.placing import Admitted, QueuePlan, RefusedJob
-from tenure.model.resources import Resources
-from tenure.model.units import MIB, US
+from tenure.model.units import US
 from tenure.placement.policies import Policies
-from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, finished, node, shown
-
-WHOLE = Resources(SIZE.cpu_m, 64 * MIB)
-
-
-class Planned:
-    """A bench on which whole nodes are asked for; jobs run as soon as they are placed."""
-
-    def __init__(self, *names: str, cloud: str = "", **params: Any) -> None:
-        self.made: dict[str, Any] = {}
-        specs = [node(name) for name in names]
-        if cloud:
-            price = 100_000_000_000
-            specs.append(node(cloud, driver="command", site=Site.CLOUD, price_nano_per_h=price))
-        self.bench = Bench(*specs, params=Params(min_on={}, **params))
-        for name in names:
-            self.bench.connect(name)
-        if cloud:
-            self.bench.end(self.bench.open("probe"), Done("off"))
-
-    def submit(self, name: str, run_s: float, slack_s: float | None = None, **spec: Any) -> Any:
-        """Submit a job that takes a whole node and may end ``slack_s`` later than at once."""
-        due_us = None if slack_s is None else self.bench.now_us + round((1 + run_s + slack_s) * US)
-        words: dict[str, Any] = {"request": WHOLE, "policy": "tenure", "deadline_us": due_us} | spec
-        answer = self.bench.submit(name, estimate_local_us=round(run_s * US), **words)
-        self.go()
-        return answer
-
-    def go(self) -> None:
-        """Have engines do what they are asked, at once."""
-        while found := [e for e in self.bench.tables.effects.values() if e.kind in DOABLE]:
-            made = Done(f"c-{found[0].id}") if found[0].kind == "create" else None
-            if found[0].kind == "create":
-                self.made[found[0].owner.partition(":")[2]] = (found[0], f"c-{found[0].id}")
-            self.bench.say(_ended(found[0], made), after_us=1)
-
-    def finish(self, job: str, exit_code: int = 0) -> None:
-        """Have the one executor of a job be seen to have ended, now."""
-        effect, engine_id = self.made[f"{job}/0"]
-        ended = shown(effect, engine_id, "exited", exit_code=exit_code)
-        asked_us = self.bench.now_us
-        self.bench.listed(effect.node, ended, asked_us=asked_us)
-        self.go()
-
-    def wait(self, until_us: int) -> None:
-        """Let time pass, with a tick whenever the core wants one."""
-        while (due_us := self.bench.state.wakeup_us()) is not None and due_us <= until_us:
-            self.bench.say(Tick(at_us=0), after_us=max(due_us - self.bench.now_us, 0))
-            self.go()
-        self.bench.say(Tick(at_us=0), after_us=max(until_us - self.bench.now_us, 0))
-        self.go()
-
-    def state(self, job: str) -> JobState:
-        state: JobState = self.bench.tables.jobs[job].state
-        return state
-
-    def start_us(self, job: str) -> int:
-        return int(self.bench.tables.reservations[job].start_us)
-
-    def nodes(self, job: str) -> dict[str, int]:
-        return dict(self.bench.tables.reservations[job].counts)
-
-
-DOABLE = ("create", "start", "retire")
-
-
-def _ended(effect: Any, outcome: Any) -> Any:
-    from tenure.model.events import EffectEnded
-
-    return EffectEnded(at_us=0, effect=effect.id, outcome=outcome or Done())
+from tests.unit.core.bench import IMAGE, SIZE, SMALL, finished
+from tests.unit.core.planned import WHOLE, Planned
 
 
 def test_a_job_waits_for_cheaper_room_and_starts_when_it_comes() -> None:
@@ -313,69 +239,6 @@ def test_jobs_of_other_policies_keep_their_promise_when_a_plan_begins() -> None:
     late = fleet.submit("late", 50, 5000, policy="gio")
     assert late.admission.class_ == "admitted"
     assert fleet.start_us("late") >= fleet.bench.tables.reservations["old"].end_us
-
-
-def test_more_deadlines_than_a_plan_holds_are_told_to_come_later() -> None:
-    fleet = Planned("a", max_planned=2)
-    fleet.submit("runs", 100)
-    for name in ("one", "two"):
-        fleet.submit(name, 50, 5000)
-    refused = fleet.submit("three", 50, 5000)
-    assert isinstance(refused, Problem)
-    assert (refused.code, refused.status) == ("queue_full", 429)
-    assert [fault.path for fault in refused.fields] == ["deadline"]
-
-
-def held(fleet: Planned) -> set[str]:
-    """Return who waits and has no place in the plan."""
-    waiting = set(fleet.bench.state.ctx.index.waiting_jobs)
-    return waiting - {key for key, _ in fleet.bench.tables.reservations.items()}
-
-
-def test_who_has_no_deadline_is_held_behind_those_who_are_planned() -> None:
-    fleet = Planned("a", max_planned=2)
-    fleet.submit("runs", 100)
-    for name in ("one", "two", "three", "four"):
-        answer = fleet.submit(name, 50)
-    assert (answer.admission.class_, answer.admission.end_us) == ("best_effort", None)
-    assert held(fleet) == {"three", "four"}
-    assert start.reason_of(fleet.bench.state.ctx, "three") == "behind_others"
-    fleet.wait(fleet.bench.now_us + 100 * US)
-    fleet.finish("runs")
-    assert fleet.bench.tables.jobs["one"].state == "running"
-    assert held(fleet) == {"four"}, "in its turn"
-
-
-def test_a_deadline_takes_the_place_of_the_last_without_one() -> None:
-    fleet = Planned("a", max_planned=2)
-    fleet.submit("runs", 100)
-    for name in ("one", "two"):
-        fleet.submit(name, 50)
-    dated = fleet.submit("dated", 50, 5000)
-    assert dated.admission.class_ == "admitted"
-    assert held(fleet) == {"two"}
-    assert start.reason_of(fleet.bench.state.ctx, "two") == "behind_others"
-    urgent = fleet.submit("urgent", 50, priority=5)
-    assert urgent.admission.end_us is not None
-    assert held(fleet) == {"one", "two"}
-
-
-def test_what_never_fits_is_refused_behind_a_full_plan_too() -> None:
-    fleet = Planned("a", max_planned=1)
-    fleet.submit("runs", 100)
-    fleet.submit("one", 50)
-    assert fleet.submit("big", 50, executors=2).code == "never_fits"
-    assert fleet.submit("two", 50).admission.class_ == "best_effort"
-
-
-def test_whom_nobody_plans_costs_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Planned("a", max_planned=2)
-    fleet.submit("runs", 100)
-    for name in ("one", "two", "three"):
-        fleet.submit(name, 50)
-    monkeypatch.setattr(queue_plan, "serve", None)
-    assert fleet.submit("four", 50).state == "accepted"
-    assert fleet.bench.tables.jobs["four"].state == "waiting"
 
 
 def test_what_never_fits_is_refused_and_blocks_nobody() -> None:
