@@ -71,3 +71,12 @@ def test_whom_nobody_plans_costs_no_plan(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(queue_plan, "serve", None)
     assert fleet.submit("four", 50).state == "accepted"
     assert fleet.bench.tables.jobs["four"].state == "waiting"
+
+
+def test_a_deadline_is_planned_behind_those_who_go_first() -> None:
+    fleet = Planned("a", max_planned=2)
+    fleet.submit("runs", 100)
+    for name in ("one", "two"):
+        fleet.submit(name, 50, priority=5)
+    assert fleet.submit("dated", 50, 5000).admission.class_ == "admitted"
+    assert held(fleet) == {"two"}
