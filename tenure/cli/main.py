@@ -20,6 +20,7 @@ from tenure.cli import (
     jobs,
     namespaces,
     nodes,
+    run,
     simulate,
     tls,
     tokens,
@@ -74,6 +75,7 @@ app.add_typer(tokens.app, name="token")
 app.add_typer(namespaces.app, name="namespace")
 app.add_typer(tls.app, name="tls")
 verb(simulate.app, "generations")(generations.generations)
+verb(app, "run", takes_command=True)(run.run)
 verb(app, "audit")(audit.audit)
 verb(app, "cost")(fleet.cost)
 verb(app, "energy")(energy.energy)

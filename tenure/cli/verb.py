@@ -149,17 +149,24 @@ _COMMON = {
 
 
 def verb(
-    app: typer.Typer, name: str, *, error_code: int | None = None, was: str = ""
+    app: typer.Typer,
+    name: str,
+    *,
+    error_code: int | None = None,
+    was: str = "",
+    takes_command: bool = False,
 ) -> Callable[[Verb], Verb]:
     """Register a command: its function takes a Session and its own options, returns an exit code.
 
     The common options are added. A TenureError becomes a message and its exit code, or
     ``error_code`` where a command's codes mean something of their own. ``was`` is the name that it
-    had one version before, which does the same and is not shown.
+    had one version before, which does the same and is not shown. ``takes_command``: what stands
+    behind its first argument is a command with options of its own.
     """
+    settings = {"allow_interspersed_args": not takes_command}
 
     def register(function: Verb) -> Verb:
-        app.command(name)(_with_common(function, error_code))
+        app.command(name, context_settings=settings)(_with_common(function, error_code))
         if was:
             app.command(was, hidden=True)(_with_common(function, error_code))
         return function

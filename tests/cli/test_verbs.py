@@ -402,7 +402,7 @@ FILES = {
     "token": ("token",),
     "namespace": ("token",),
     "audit": ("audit",),
-} | {word: (word,) for word in ("batch", "dataset", "forecast", "tls", "top")}
+} | {word: (word,) for word in ("batch", "dataset", "forecast", "run", "tls", "top")}
 ELSEWHERE = {
     word: "".join(Path(__file__).with_name(f"test_{name}.py").read_text() for name in names)
     for word, names in FILES.items()
