@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tenure.config.faults import Faults
 from tenure.config.fields import (
+    Count,
     CycleKind,
     CycleName,
     Factor,
@@ -95,6 +96,15 @@ class CycleSection(Section):
         "always",
         "When a node is switched on for containers that no node that is on has room for; `saving`: "
         "only where the plan frees nodes that cost or draw more.",
+    )
+    relief_above: Factor = stated(
+        1.0,
+        "A node of the generation that is entered sheds containers to others of it if more than "
+        "this times its capacity is taken, by profiles with `headroom`, requests and others' use, "
+        "or if its owners use nearly as much now.",
+    )
+    relief_after: Count = stated(
+        2, "In so many runs in a row it must be so before a node sheds containers; 0: none does."
     )
     min_saving_w: Number = stated(
         1,

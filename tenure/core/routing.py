@@ -192,6 +192,7 @@ def _usage(ctx: Context, event: UsageObserved) -> None:
         if ctx.learned.foreign.get(node) != use:
             ctx.learned.foreign[node] = use
             ctx.forget_loads(node)
+    ctx.learned.regular.update(event.regular)
     forecasts.observe(ctx, event.regular)
     ctx.serve_again("usage")
 

@@ -134,11 +134,16 @@ class Pool:
         if i < 0:
             return None
         seat = Seat(self.nodes[i], self._free[i], is_escape)
+        self.take(candidate, seat.node.name)
+        return seat
+
+    def take(self, candidate: Candidate, name: str) -> None:
+        """Deduct what ``candidate`` needs on a node, which is on from then on."""
+        i = self._index[name]
         self._shift_left(i, candidate.need)
         self._bind(candidate.service.ports, i)
-        if is_escape:
+        if self._closed[i]:
             self._closed[i], self._open[i] = False, True
-        return seat
 
     def _shift_left(self, i: int, need: Resources) -> None:
         """Take ``need`` off node ``i`` and give it its new place in the order.

@@ -1,8 +1,9 @@
 """The plan of one cycle: who may move, in which order, where to (GENPACK Algorithm 1).
 
-Candidates of the source generation are parted into envelopes, blended, and seated by first fit on
-the nodes of the target generation; then the target generation is consolidated where that frees
-nodes. Each of these is a module of its own; all of them are plain functions of the snapshot.
+Overloaded nodes of the target generation are relieved. Candidates of the source generation are
+parted into envelopes, blended, and seated by first fit on the nodes of the target generation; then
+that is consolidated where it frees nodes. Each of these is a module of its own; all of them are
+plain functions of the snapshot.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenure.cycles.candidates import Candidate, select
-from tenure.cycles.consolidation import Emptied, Scene, consolidate
+from tenure.cycles.consolidation import Emptied, Scene, Seated, consolidate
 from tenure.cycles.fit import Pool, Seat
 from tenure.cycles.outlook import node_notes
 from tenure.cycles.packing import Packing, best_packing, blended
+from tenure.cycles.relief import Relief, relieve
 from tenure.cycles.snapshot import ServiceView, Snapshot
 from tenure.model.plan import CycleSpec, Kept, Move, NodeNote, Plan, saving_of
 from tenure.model.units import US
@@ -37,20 +39,27 @@ def plan(
     pool = Pool(targets, snapshot.services)
     candidates, kept = select(snapshot, spec)
     services = _by_node(snapshot.services)
+    profiles = {profile.container: profile for profile in snapshot.profiles}
+    scene = Scene(snapshot, spec, services, profiles)
+    relief = relieve(scene, pool, spec.max_moves)
+    limit = spec.max_moves - len(relief.seats)
     order = blended(pool, candidates, spec.envelopes)
     occupied = {node.name for node in pool.nodes if services.get(node.name) or node.held}
-    packed = best_packing(pool, order.order, limit=spec.max_moves, occupied=occupied)
+    occupied |= {seat.node.name for _, seat in relief.seats}
+    packed = best_packing(pool, order.order, limit=limit, occupied=occupied)
     if spec.escape == "saving" and not _is_saving(snapshot, services, packed):
         pool.stay_off()
-        packed = best_packing(pool, order.order, limit=spec.max_moves, occupied=occupied)
+        packed = best_packing(pool, order.order, limit=limit, occupied=occupied)
     kept += _kept(packed)
-    moves = [
+    moves = [_move(candidate, seat, "relief") for candidate, seat in relief.seats]
+    moves += [
         _move(candidate, seat, order.envelope_of[candidate.service.id])
         for candidate, seat in packed.seats
     ]
-    emptied = _consolidated(snapshot, spec, services, packed)
+    emptied = _consolidated(scene, packed, relief, limit)
     moves += [_move(candidate, seat, "consolidation") for candidate, seat in emptied.seats]
-    notes = node_notes(snapshot, services, moves, _started(packed))
+    started = _started((*relief.seats, *packed.seats))
+    notes = [*relief.notes, *node_notes(snapshot, services, moves, started)]
     return Plan(
         run_id=run_id,
         generation=spec.source,
@@ -62,13 +71,13 @@ def plan(
     )
 
 
-def _started(packed: Packing) -> list[str]:
-    return [seat.node.name for _, seat in packed.seats if seat.is_escape]
+def _started(seats: Iterable[Seated]) -> list[str]:
+    return [seat.node.name for _, seat in seats if seat.is_escape]
 
 
 def _is_saving(snapshot: Snapshot, services: dict[str, list[ServiceView]], packed: Packing) -> bool:
     """Whether a packing switches no node on, or frees more than it costs (ours)."""
-    started = _started(packed)
+    started = _started(packed.seats)
     if not started:
         return True
     moves = [_move(candidate, seat, "") for candidate, seat in packed.seats]
@@ -83,19 +92,17 @@ def _by_node(services: Iterable[ServiceView]) -> dict[str, list[ServiceView]]:
     return found
 
 
-def _consolidated(
-    snapshot: Snapshot,
-    spec: CycleSpec,
-    services: dict[str, list[ServiceView]],
-    packed: Packing,
-) -> Emptied:
-    """Consolidate with the moves that the promotions leave; promotions come first."""
-    if not spec.is_consolidating:
+def _consolidated(scene: Scene, packed: Packing, relief: Relief, limit: int) -> Emptied:
+    """Consolidate with the moves that relief and promotions leave, which come first.
+
+    Nodes that were overloaded lately neither give nor take: they would be so again.
+    """
+    if not scene.spec.is_consolidating:
         return Emptied((), (), ())
-    profiles = {profile.container: profile for profile in snapshot.profiles}
-    receiving = {seat.node.name for _, seat in packed.seats}
-    scene = Scene(snapshot, spec, services, profiles)
-    return consolidate(scene, packed.pool, receiving, spec.max_moves - len(packed.seats))
+    strained = {*scene.snapshot.strains.get(scene.spec.name, ()), *map(_node_name, relief.notes)}
+    packed.pool.close([node.name for node in packed.pool.nodes if node.name in strained])
+    receiving = {seat.node.name for _, seat in (*relief.seats, *packed.seats)}
+    return consolidate(scene, packed.pool, receiving | strained, limit - len(packed.seats))
 
 
 def _kept(packed: Packing) -> list[Kept]:

@@ -23,7 +23,8 @@ class NodeView:
     that it can be switched on. ``idle_w`` and ``peak_w`` watts, 0 unknown. ``images`` the image
     names seen there; empty means not known. ``held`` says what beside services keeps it on
     (executors, foreign containers...); empty: nothing. ``checkpoint``: it takes live moves.
-    ``is_draining``: a drain moves what is on it, and refuses other moves.
+    ``is_draining``: a drain moves what is on it, and refuses other moves. ``used`` is what its
+    owners use now beyond its reserve, and requests of executors; 0 not known.
     """
 
     name: str
@@ -41,6 +42,7 @@ class NodeView:
     held: str = ""
     checkpoint: bool = False
     is_draining: bool = False
+    used: Resources = Resources()
 
     def note(self, code: str, what: str) -> NodeNote:
         """Return a plan's note on the node; ``what`` follows its name in the sentence."""
@@ -84,7 +86,8 @@ class Snapshot:
 
     ``cooldown_us`` must pass between two moves of one container; ``min_on`` nodes of a generation
     stay on (left out: none), and ``spare_cpu_m`` must be free on those of a generation that stay on
-    when one of them goes off. ``forecast`` is how forecasts are made.
+    when one of them goes off. ``forecast`` is how forecasts are made. ``strains`` has the nodes
+    that the latest runs of a cycle found overloaded, and how many runs ago (1: the latest).
     """
 
     revision: int
@@ -96,6 +99,7 @@ class Snapshot:
     cycles: tuple[CycleSpec, ...] = ()
     min_on: dict[str, int] = field(default_factory=dict)
     spare_cpu_m: int = 0
+    strains: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+#: Codes of notes on nodes that have too much.
+STRAINED = frozenset(("overloaded", "relieved"))
 #: Factor on profiles where no cycle says another.
 HEADROOM = 1.1
 
@@ -20,7 +22,8 @@ class CycleSpec:
     is k of k-means. ``is_consolidating``: nodes of ``target`` are emptied onto others
     of it too, where that saves at least ``min_saving_w`` idle watts for each move. ``escape`` says
     when a node is switched on for containers that no node that is on has room for: always, or
-    where the plan saves by it (saving).
+    where the plan saves by it (saving). A node of ``target`` with more than ``relief_above`` of its
+    capacity taken sheds containers if ``relief_after`` runs in a row found it so; 0: none does.
     """
 
     name: str
@@ -38,6 +41,8 @@ class CycleSpec:
     is_consolidating: bool = False
     min_saving_w: float = 1.0
     escape: str = "always"
+    relief_above: float = 1.0
+    relief_after: int = 2
     kind: Literal["generation", "forecast"] = "generation"
 
 
@@ -94,7 +99,8 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class NodeNote:
     """What a plan means for a node, and why: ``code`` is freed (it can go off), started (it has to
-    go on), or the stable reason for which it was not emptied; of a run of forecasts: forecast, or
+    go on), overloaded or relieved (``STRAINED``: it has too much, and this is what is done about
+    it), or the stable reason for which it was not emptied; of a run of forecasts: forecast, or
     cold (too little history).
 
     ``idle_w`` is its modelled idle draw in watts, 0 unknown; ``price_nano_per_h`` its price.

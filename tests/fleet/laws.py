@@ -11,7 +11,7 @@ the core keeps between events is what its records say, is ``remembered``. L18: w
 on with the memory that it had. L19 to L22, of batches, are ``lent``,
 L23, of what agents ended, is ``agents``. L24, what is planned from the fleet as it is can be
 enacted, is the ``worker``'s. L25 to L28, of datasets, are ``kept``. L29, nothing that waits for a
-time comes too early, is ``waiting``.
+time comes too early, is ``waiting``. L30, relief overloads no node, is the ``worker``'s.
 """
 
 from __future__ import annotations

@@ -17,8 +17,10 @@ from tests.fleet.shell import SimShell
 SWEEP_US = 5 * US
 #: As the sampler asks before it tells of a profile or an app.
 MIN_SAMPLES = 3
-#: Used of what was asked for; the last needs more than that.
-SHARES = (0.1, 0.3, 0.6, 0.9, 1.2)
+#: For so long an app uses the same, then more or less.
+PHASE_US = 90 * US
+#: Used of what was asked for; the last need more than that.
+SHARES = (0.1, 0.3, 0.6, 0.9, 1.2, 2.0)
 
 
 class Statistics:
@@ -60,7 +62,9 @@ class Statistics:
         return Profile(service.id, self._use(service), age_us // SWEEP_US, age_us, labels=labels)
 
     def _use(self, service: Service) -> Resources:
-        return service.request.scaled(Random(f"use {self._seed} {service.app}").choice(SHARES))
+        phase = self._shell.around.timeline.now_us // PHASE_US
+        dice = Random(f"use {self._seed} {service.app} {phase}")
+        return service.request.scaled(dice.choice(SHARES))
 
 
 def _is_sampled(service: Service) -> bool:

@@ -26,7 +26,8 @@ from tenure.model.events import (
     SubmitPlan,
 )
 from tenure.model.node import Node
-from tenure.model.plan import CycleSpec, Move, Plan, Run
+from tenure.model.plan import STRAINED, CycleSpec, Move, Plan, Run
+from tenure.model.resources import Resources, exhausted, larger
 from tenure.model.units import US
 from tests.fleet.shell import SimShell
 from tests.fleet.story import LawBroken
@@ -123,11 +124,13 @@ class Worker:
         state, story = self._shell.state, self._shell.around.story
         if state is None:
             return
-        snapshot = _snapshot(state.ctx)
+        snapshot = snapshot_of(state.ctx)
         (spec,) = (cycle for cycle in snapshot.cycles if cycle.name == run.cycle)
         plan = ask_planner(snapshot, spec, run.id)
         for move in plan.moves:
-            story.strike("planned_consolidation" if "consolidation" in move.reason else "planned")
+            why = move.reason.partition(":")[0]
+            story.strike(f"planned_{why}" if why in ("consolidation", "relief") else "planned")
+        _judge(snapshot, spec, plan)
         if self._dice.random() < 0.5:
             at_once = (self._shell.handled[0] + 1, 1)
             self._submit(plan, lambda reply: self._compare(reply, at_once))
@@ -170,7 +173,7 @@ class Worker:
         return Move(service.id, incarnation, service.node, target, "drawn")
 
 
-def _snapshot(ctx: Context) -> Snapshot:
+def snapshot_of(ctx: Context) -> Snapshot:
     """Return what ``GET /v1/snapshot`` would tell a worker now."""
     steps = views.snapshot(ctx)
     while True:
@@ -181,6 +184,28 @@ def _snapshot(ctx: Context) -> Snapshot:
             break
     rows = {key: list(v.values) if isinstance(v, Rows) else v for key, v in told.items()}
     return snapshot_from_json(rows)
+
+
+def _judge(snapshot: Snapshot, spec: CycleSpec, plan: Plan) -> None:
+    """L30: relief moves off overloaded nodes alone, never soon again, and overloads no other."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    services = {service.id: service for service in snapshot.services}
+    profiles = {profile.container: profile for profile in snapshot.profiles}
+    notes = {note.node for note in plan.nodes if note.code in STRAINED}
+    taken: dict[str, Resources] = {}
+    for move in plan.moves:
+        if not move.reason.startswith("relief:"):
+            continue
+        service = services[move.container]
+        need = larger(profiles[service.id].p90.scaled(spec.headroom), service.reserved)
+        taken[move.target] = taken.get(move.target, Resources()) + need
+        is_soon = snapshot.now_us < (service.moved_us or -(1 << 60)) + snapshot.cooldown_us
+        if is_soon or move.source not in notes or move.target in notes:
+            raise LawBroken("L30", f"{move}: moved at {service.moved_us}, overloaded are {notes}")
+    for name, need in taken.items():
+        node = nodes[name]
+        if exhausted(need, node.free, node.capacity):
+            raise LawBroken("L30", f"{plan.run_id} overloads {name}: {need} to {node.free}")
 
 
 def _id(service: Service) -> str:

@@ -22,8 +22,10 @@ from tests.fleet.behaviour import WORKER_ENDS
 IMAGES = ("base:latest", "tool:latest")
 ABSENT = "absent:latest"
 CYCLES = (
-    CycleSpec("promote", "nursery", "young", interval_us=40 * US, headroom=1.4),
-    CycleSpec("settle", "young", "tenured", interval_us=70 * US, max_moves=2, headroom=1.0),
+    CycleSpec("promote", "nursery", "young", interval_us=40 * US, headroom=1.4, relief_after=1),
+    CycleSpec(
+        "settle", "young", "tenured", interval_us=70 * US, max_moves=2, headroom=1.0, relief_after=1
+    ),
 )
 
 

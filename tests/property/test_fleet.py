@@ -49,6 +49,7 @@ PEOPLE = {
     "plan_twice",
     "planned",
     "planned_consolidation",
+    "planned_relief",
     "repriced",
     "skipped_nursery",
     "stranger",

@@ -163,6 +163,12 @@ def free_on(ctx: Context, node: Node) -> Resources:
     return node.capacity - load.executors - load.rest
 
 
+def used_now(ctx: Context, node: Node) -> Resources:
+    """Return what owners used of a node as last measured, beyond its reserve, and executors ask."""
+    used = ctx.learned.regular.get(node.name, Resources()) - node.spec.kept
+    return used.clamped() + load_on(ctx, node.name).executors
+
+
 def is_busy(ctx: Context, node: str) -> bool:
     """Whether anything of ours is, will be or may still be running on the node."""
     has_copies = bool(ctx.index.tombstones.get(node) or ctx.index.tasks.get(node))

@@ -32,7 +32,7 @@ from tenure.model.events import (
     SubmitForecasts,
     SubmitPlan,
 )
-from tenure.model.plan import CycleSpec, Move, Run, RunState, Verdict
+from tenure.model.plan import STRAINED, CycleSpec, Move, Run, RunState, Verdict
 from tenure.model.resources import Resources
 from tenure.model.units import FOREVER_US, US
 
@@ -41,6 +41,8 @@ MACHINE = "run"
 UNCLAIMED_US = 60 * US
 #: A worker reads weeks of a whole fleet's past before it forecasts.
 FORECAST_CLAIM_US = 900 * US
+#: Runs for which it is remembered that a node was overloaded.
+STRAIN_RUNS = 12
 
 
 def to(ctx: Context, run: Run, state: RunState, reason: str = "") -> Run:
@@ -278,6 +280,26 @@ def _accept(ctx: Context, key: str, batch: _Batch, move: Move) -> None:
         generation=batch.spec.target,
         expires_us=batch.expires_us,
     )
+
+
+def strains(ctx: Context) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return which nodes the latest due runs of each cycle found overloaded, how many runs ago.
+
+    Runs that people ask for do not count: many of them say no more than one. O(stored runs).
+    """
+    judged = (RunState.ENACTING, RunState.DONE, RunState.ADVISED)
+    runs = [run for run in ctx.tables.runs.values() if run.state in judged and not run.is_manual]
+    latest: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: -run.due_us):
+        latest.setdefault(run.cycle, []).append(run)
+    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    for cycle, rows in latest.items():
+        for age, run in enumerate(rows[:STRAIN_RUNS], 1):
+            for note in run.nodes:
+                if note.code in STRAINED:
+                    nodes = found.setdefault(cycle, {})
+                    nodes[note.node] = (*nodes.get(note.node, ()), age)
+    return found
 
 
 def settle(ctx: Context) -> None:

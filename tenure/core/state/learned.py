@@ -22,7 +22,8 @@ class Learned:
     ``quotas`` are by namespace; one that is not in it holds as much as there is.
 
     ``fresh`` is when the newest listing began (us), ``apart`` by how much the engine's clock is
-    behind our time (us), ``foreign`` the measured use of what is not ours, ``refused`` engines
+    behind our time (us), ``foreign`` the measured use of what is not ours, ``regular`` what owners
+    use, ``refused`` engines
     that answer and were not taken for the node's, ``orphans`` the engine ids of our containers
     without a record, ``strangers`` the names of running containers that are not ours, ``guards``
     the agents that protect the node's owners.
@@ -31,6 +32,7 @@ class Learned:
     fresh: dict[str, int] = field(default_factory=dict)
     apart: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, Resources] = field(default_factory=dict)
+    regular: dict[str, Resources] = field(default_factory=dict)
     refused: dict[str, EngineFacts] = field(default_factory=dict)
     orphans: dict[str, frozenset[str]] = field(default_factory=dict)
     strangers: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from tenure.core.capacity import forecasts, room, snapshots
 from tenure.core.datasets import prefetch_inputs
 from tenure.core.dispatch import dispatch_list, task_inputs
 from tenure.core.jobs import jobs, offers, plan_head, queue, queue_plan, start
+from tenure.core.lifecycle import cycle_runs
 from tenure.core.lifecycle import drain as drains
 from tenure.core.nodes import harvestable, off_vetoes
 from tenure.core.services.migration import eligibility
@@ -236,7 +237,8 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
     nodes = [node for node in ctx.tables.nodes.values() if not node.is_removed]
     awaited = off_vetoes.awaited(ctx, nodes)
     rooms = [
-        (node, room.free_on(ctx, node), _held(ctx, node, awaited), ctx.now_us) for node in nodes
+        (node, room.free_on(ctx, node), room.used_now(ctx, node), _held(ctx, node, awaited))
+        for node in nodes
     ]
     known = dict(ctx.tables.nodes.items())
     services = [s for s in ctx.tables.services.values() if s.state not in GONE]
@@ -246,7 +248,7 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
         "revision": ctx.meta.revision,
         "now_us": ctx.now_us,
         "cooldown_us": ctx.params.cooldown_us,
-        "nodes": Rows(_node(*parts) for parts in rooms),
+        "nodes": Rows(_node(*parts, now_us) for parts in rooms),
         "services": Rows(
             _service(s, known.get(s.node), coming.get(s.id, ""), now_us) for s in services
         ),
@@ -254,6 +256,7 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
         "cycles": [asdict(cycle) for cycle in ctx.learned.cycles.values()],
         "min_on": dict(ctx.params.min_on),
         "spare_cpu_m": ctx.params.spare_cpu_m,
+        "strains": cycle_runs.strains(ctx),
         "forecast": asdict(ctx.params.forecast),
     }
 
@@ -307,12 +310,13 @@ def _profile(profile: Profile) -> dict[str, Any]:
     return {**plain, "p90": _amount(profile.p90), "observed": list(profile.observed)}
 
 
-def _node(node: Node, free: Resources, held: str, now_us: int) -> dict[str, Any]:
+def _node(node: Node, free: Resources, used: Resources, held: str, now_us: int) -> dict[str, Any]:
     return {
         "name": node.name,
         "generation": node.spec.generation,
         "capacity": _amount(node.capacity),
         "free": _amount(free),
+        "used": _amount(used),
         "is_on": node.power is Power.ON,
         "is_schedulable": room.is_usable(node, now_us) == "",
         "is_switchable": node.is_switchable,

@@ -60,6 +60,7 @@ class Setup:
                 is_consolidating=self.is_consolidating,
                 min_saving_w=self.min_saving_w,
                 escape=self.escape,
+                relief_after=0,
             )
             for source, target, period_us in zip(names, names[1:], self.periods_us, strict=False)
         )

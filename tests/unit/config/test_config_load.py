@@ -237,7 +237,8 @@ def test_our_keys_of_a_cycle(write: Any) -> None:
     cycles = (
         "skip: {interval_s: 2.5, args: nursery, to: tenured, mode: advise, "
         "max_moves: 3, headroom: 2, min_samples: 1, "
-        "envelopes: 2, consolidate: false, min_saving_w: 5, escape: saving}"
+        "envelopes: 2, consolidate: false, min_saving_w: 5, escape: saving, "
+        "relief_above: 1.2, relief_after: 3}"
     )
     assert load(write(NODE, cycles), ENV).cycles == (
         CycleSpec(
@@ -252,6 +253,8 @@ def test_our_keys_of_a_cycle(write: Any) -> None:
             envelopes=2,
             min_saving_w=5.0,
             escape="saving",
+            relief_above=1.2,
+            relief_after=3,
         ),
     )
 

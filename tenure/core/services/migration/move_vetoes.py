@@ -141,7 +141,8 @@ def _is_of_other_cycle(ctx: Context, move: Going) -> bool:
     cycle = move.cycle
     if cycle is None:
         return False
-    leaving = (cycle.source, cycle.target) if cycle.is_consolidating else (cycle.source,)
+    is_within = cycle.is_consolidating or cycle.relief_after > 0
+    leaving = (cycle.source, cycle.target) if is_within else (cycle.source,)
     return move.target.spec.generation != cycle.target or move.service.generation not in leaving
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tenure.core.lifecycle import cycle_runs
 from tenure.core.state.params import Params
 from tenure.model.errors import Problem
 from tenure.model.events import ClaimRun, Configured, CycleDue, NodeLost, SubmitPlan, Tick
 from tenure.model.job import Constraint
 from tenure.model.outcome import Done, Refused, Unknown
-from tenure.model.plan import CycleSpec, Move, Plan
+from tenure.model.plan import CycleSpec, Move, NodeNote, Plan
 from tenure.model.units import US
 from tests.unit.core.bench import Bench, node, shown
 
@@ -175,10 +176,14 @@ def test_runs_of_a_cycle_never_overlap() -> None:
     assert cycle.bench.tables.runs["up@9"].state == "skipped"
 
 
-def test_a_move_within_the_target_generation_is_for_consolidation_alone() -> None:
-    for is_consolidating, code in ((False, "wrong_generation"), (True, "accepted")):
+def test_a_move_within_the_target_generation_is_for_consolidation_and_relief_alone() -> None:
+    for is_consolidating, after in ((False, 0), (True, 0), (False, 2)):
+        is_within = is_consolidating or after > 0
+        code = "accepted" if is_within else "wrong_generation"
         bench = Bench(params=Params(min_on={}, cooldown_us=0))
-        spec = CycleSpec("up", "young", "nursery", is_consolidating=is_consolidating)
+        spec = CycleSpec(
+            "up", "young", "nursery", is_consolidating=is_consolidating, relief_after=after
+        )
         nodes = (node("n", "nursery"), node("m", "nursery"))
         bench.say(Configured(at_us=0, nodes=nodes, cycles=(spec,)))
         bench.connect("n")
@@ -193,5 +198,26 @@ def test_a_move_within_the_target_generation_is_for_consolidation_alone() -> Non
         plan = Plan("up@1", "young", 0, bench.now_us + 60 * US, (move,))
         run = bench._reply(bench.say(SubmitPlan(at_us=0, request="p", plan=plan)))
         assert [verdict.code for verdict in run.verdicts] == [code]
-        assert bench.has_open("create") == is_consolidating
+        assert bench.has_open("create") == is_within
         assert bench.tables.services[service.id].since_us == since_us
+
+
+def test_which_runs_found_a_node_overloaded_is_known_to_the_next() -> None:
+    cycle = Cycle()
+
+    def found(*codes: str) -> dict[str, tuple[int, ...]]:
+        """End a run with these notes on node a, and return what the next is told of that."""
+        notes = tuple(NodeNote("a", code, "") for code in codes)
+        plan = Plan(f"up@{cycle.due}", "nursery", 0, cycle.bench.now_us + 60 * US, (), nodes=notes)
+        cycle.bench.say(SubmitPlan(at_us=0, request="p", plan=plan))
+        cycle.claim()
+        return cycle_runs.strains(cycle.bench.state.ctx).get("up", {})
+
+    assert found("freed") == {}
+    assert found("overloaded") == {"a": (1,)}
+    assert found("relieved") == {"a": (1, 2)}
+    assert found() == {"a": (2, 3)}
+    for _ in range(cycle_runs.STRAIN_RUNS - 3):
+        assert found() != {}
+    assert found() == {"a": (cycle_runs.STRAIN_RUNS,)}
+    assert found() == {}
