@@ -192,7 +192,8 @@ def _usage(ctx: Context, event: UsageObserved) -> None:
         if ctx.learned.foreign.get(node) != use:
             ctx.learned.foreign[node] = use
             ctx.forget_loads(node)
-    ctx.learned.regular.update(event.regular)
+    for node, use in event.regular.items():
+        ctx.learned.regular[node] = ctx.now_us, use
     forecasts.observe(ctx, event.regular)
     ctx.serve_again("usage")
 

@@ -21,6 +21,7 @@ from tenure.model.plan import CycleSpec, Run
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tests.fleet.worker import snapshot_of
+from tests.regression.acts import wait
 from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node
 
 NODES = (node("n", "nursery"), node("y", "young"), node("z", "young"))
@@ -90,6 +91,14 @@ def test_what_grew_beyond_its_node_moves_to_another_that_has_room(now_m: int) ->
     moves = grown.bench.state.ctx.open_moves()
     assert moves
     assert {(move.source, move.target) for move in moves} == {("y", "z")}
+
+
+def test_what_was_measured_long_ago_is_no_present_use() -> None:
+    grown = Grown()
+    grown.use(400, 400, 300, 300, now_m=SIZE.cpu_m)
+    assert [note.code for note in grown.cycle().nodes] == ["overloaded"]
+    wait(grown.bench, room.FRESH_US // US)
+    assert grown.cycle().nodes == ()
 
 
 def test_what_fits_stays() -> None:

@@ -18,12 +18,15 @@ from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Ask, Bools
 from tenure.model.resources import Resources, larger, total
 from tenure.model.tier import DURABLE
+from tenure.model.units import US
 
 IDLE_SERVICE = frozenset(
     (ContainerState.STOPPED, ContainerState.EXITED, ContainerState.REMOVED, ContainerState.FAILED)
 )
 
 
+#: Present use is taken for that so long.
+FRESH_US = 300 * US
 #: Protocol and port of the host.
 Port = tuple[str, str]
 
@@ -164,9 +167,13 @@ def free_on(ctx: Context, node: Node) -> Resources:
 
 
 def used_now(ctx: Context, node: Node) -> Resources:
-    """Return what owners used of a node as last measured, beyond its reserve, and executors ask."""
-    used = ctx.learned.regular.get(node.name, Resources()) - node.spec.kept
-    return used.clamped() + load_on(ctx, node.name).executors
+    """Return what owners use of a node beyond its reserve, and executors ask.
+
+    What was measured too long ago is left out.
+    """
+    at_us, used = ctx.learned.regular.get(node.name, (0, Resources()))
+    known = used if ctx.now_us < at_us + FRESH_US else Resources()
+    return (known - node.spec.kept).clamped() + load_on(ctx, node.name).executors
 
 
 def is_busy(ctx: Context, node: str) -> bool:

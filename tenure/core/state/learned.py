@@ -23,7 +23,7 @@ class Learned:
 
     ``fresh`` is when the newest listing began (us), ``apart`` by how much the engine's clock is
     behind our time (us), ``foreign`` the measured use of what is not ours, ``regular`` what owners
-    use, ``refused`` engines
+    used and when (us), ``refused`` engines
     that answer and were not taken for the node's, ``orphans`` the engine ids of our containers
     without a record, ``strangers`` the names of running containers that are not ours, ``guards``
     the agents that protect the node's owners.
@@ -32,7 +32,7 @@ class Learned:
     fresh: dict[str, int] = field(default_factory=dict)
     apart: dict[str, int] = field(default_factory=dict)
     foreign: dict[str, Resources] = field(default_factory=dict)
-    regular: dict[str, Resources] = field(default_factory=dict)
+    regular: dict[str, tuple[int, Resources]] = field(default_factory=dict)
     refused: dict[str, EngineFacts] = field(default_factory=dict)
     orphans: dict[str, frozenset[str]] = field(default_factory=dict)
     strangers: dict[str, tuple[str, ...]] = field(default_factory=dict)
