@@ -52,6 +52,7 @@ CONTAINER_TRANSITIONS: dict[ContainerState, tuple[ContainerState, ...]] = {
     ),
     ContainerState.RUNNING: (
         ContainerState.EXITED,
+        ContainerState.STARTING,
         ContainerState.STOPPING,
         ContainerState.MOVING,
         ContainerState.WAITING,
@@ -72,6 +73,7 @@ CONTAINER_TRANSITIONS: dict[ContainerState, tuple[ContainerState, ...]] = {
         ContainerState.RUNNING,
         ContainerState.STARTING,
         ContainerState.MOVING,
+        ContainerState.WAITING,
         ContainerState.REMOVED,
     ),
     ContainerState.MOVING: (
@@ -102,7 +104,9 @@ class Service:
     alone; ``live_refusals`` counts these failures since it last moved.
     ``turns`` is the highest incarnation ever tried; until ``guard_us`` an exit is taken as the
     late effect of a stop that ended unknown, and undone; until ``late_us`` a start, or a
-    restart policy, that ended unknown may still come, and no move begins. ``is_at_home``: its owner
+    restart policy, that ended unknown may still come, and no move begins. ``suspect_us`` is when it
+    was seen exited though its policy starts it again (0: it was not): by its engine's end, where
+    that goes away soon after. ``is_at_home``: its owner
     named the generation, so it begins in no other; ``is_disarmed``: its copy was made at rest, and
     gets its restart policy once it runs.
     """
@@ -136,6 +140,7 @@ class Service:
     moved_us: int | None = None
     guard_us: int = 0
     late_us: int = 0
+    suspect_us: int = 0
     tries: int = 0
     grace_s: int | None = None
     no_live: str = ""
@@ -186,6 +191,11 @@ class Service:
         """Return the restart policy of the body, as Docker writes it."""
         policy = (self.body.get("HostConfig") or {}).get("RestartPolicy") or {}
         return dict(policy) or {"Name": "no"}
+
+    def is_kept_up(self, exit_code: int | None) -> bool:
+        """Whether its restart policy starts it again after an exit (None: of unknown code)."""
+        name = self.restart_policy.get("Name")
+        return name in ("always", "unless-stopped") or (name == "on-failure" and exit_code != 0)
 
 
 class Step(StrEnum):

@@ -1,4 +1,7 @@
-"""Laws of ends: once faults have stopped and time went on, records and engines agree."""
+"""Laws of ends: once faults have stopped and time went on, records and engines agree.
+
+L30: what the end of its host has ended goes on, there or elsewhere, if its policy has it go on.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +82,9 @@ def _one_copy(service: Service, ours: list[SimContainer]) -> Iterator[str]:
     if service.state in SILENT:
         if alive:
             yield f"{service.name} is {service.state}, {alive[0].id} runs"
+        ended = [c for c in ours if c.id == service.engine_id and service.state is S.EXITED]
+        if any(c.is_shut and c.is_kept_up(c.exit_code or 0) for c in ended):
+            yield f"L30: {service.name} stays exited, for its host was shut down"
     elif service.state is not S.RUNNING:
         yield f"{service.name} is {service.state}"
     elif [c.id for c in alive] != [service.engine_id] or alive[0].node != service.node:

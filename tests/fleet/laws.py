@@ -11,7 +11,9 @@ the core keeps between events is what its records say, is ``remembered``. L18: w
 on with the memory that it had. L19 to L22, of batches, are ``lent``,
 L23, of what agents ended, is ``agents``. L24, what is planned from the fleet as it is can be
 enacted, is the ``worker``'s. L25 to L28, of datasets, are ``kept``. L29, nothing that waits for a
-time comes too early, is ``waiting``. L30, relief overloads no node, is the ``worker``'s.
+time comes too early, is ``waiting``. L30 is ``healed``. L31, what has run and has files on a node
+leaves that by a move alone, for as long as the node is configured. L32, relief
+overloads no node, is the ``worker``'s.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tenure.core.services.migration import eligibility
 from tenure.core.state.params import Params
 from tenure.core.state.tables import Changes, PublicEvent
 from tenure.model.batch import TASK_OVER, Batch, Task
@@ -196,6 +199,8 @@ class Laws:
             before = self.store.table(kind)
             for key, row in rows.items():
                 check(before.get(key), row)
+        for key, row in changes.records.get("services", {}).items():
+            self._keeps_its_files(self.store.table("services").get(key), row)
         self._lent = lent.on_commit(self.store, self.machines, changes)
         for task in changes.records.get("tasks", {}).values():
             if task is not None:
@@ -203,6 +208,15 @@ class Laws:
         emptiness.nothing_lands(self.store, changes)
         self._emptied = emptiness.drained_by(self.store, changes)
         self._finished(changes)
+
+    def _keeps_its_files(self, old: Service | None, new: Service | None) -> None:
+        """L31, but where a restore forgot what was there."""
+        if old is None or new is None or self.excused or old.state is not ContainerState.RUNNING:
+            return
+        node: Node | None = self.store.table("nodes").get(old.node)
+        is_known = node is not None and not node.is_removed
+        if new.state is ContainerState.WAITING and is_known and eligibility.tied(old):
+            raise LawBroken("L31", f"{old.id} leaves {old.node} without its files: {new.reason}")
 
     def _finished(self, changes: Changes) -> None:
         """L8 and L18 on what ends with a transaction."""

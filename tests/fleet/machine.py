@@ -27,7 +27,8 @@ class SimContainer:
     ``life`` counts its processes, ``is_by_hand`` says that a person or tenure stopped it.
     ``checkpoints`` holds what was kept of its memory by name, ``memory`` tells one process's from
     another's: it goes on where a process is restored. ``has_input``: a task's input is in it.
-    ``told_us`` is when it started and ended by the clock of its engine.
+    ``told_us`` is when it started and ended by the clock of its engine, ``is_shut`` that its engine
+    ended it when the host was shut down.
     ``task`` is what the engine's death amid its start left of it, which the engine neither shows
     nor ends: "" nothing, ``shim`` nothing that could run, ``held`` a process that may run.
     """
@@ -41,6 +42,7 @@ class SimContainer:
     is_alive: bool = False
     life: int = 0
     is_by_hand: bool = False
+    is_shut: bool = False
     exit_code: int | None = None
     started_us: int | None = None
     finished_us: int | None = None
@@ -272,7 +274,7 @@ class Machine:
     # lives of containers
 
     def _begin(self, container: SimContainer, how: str, memory: str = "") -> None:
-        container.state, container.is_alive = "running", True
+        container.state, container.is_alive, container.is_shut = "running", True, False
         container.life += 1
         container.memory = memory or f"{container.id}/{container.life}"
         container.started_us = self.timeline.now_us
@@ -299,7 +301,7 @@ class Machine:
             return  # the engine learns of it when it is back
         container.state = "exited"
         self.witness.changed(container, "die")
-        if container.is_kept_up(code):
+        if container.is_kept_up(code) and not container.is_shut:
             container.state = "restarting"
             self.timeline.after(RESTART_US, lambda: self._restart(container))
 
@@ -337,6 +339,13 @@ class Machine:
         self.is_dead = True
         self._go_down(UNKNOWN_END)
 
+    def shut_down(self, code: int) -> None:
+        """The engine is told to end: it ends its containers, and restarts none."""
+        for container in self.containers.values():
+            if container.is_alive and not container.task:
+                container.is_shut = True
+                self.end(container, code)
+
     def power_off(self) -> None:
         """The host is switched off."""
         self.is_powered = self.is_dead = False
@@ -368,7 +377,7 @@ class Machine:
         """Learn what became of a container while the engine was away."""
         if container.is_alive or container.task or container.state == "created":
             return
-        was_up = container.state in ("running", "restarting")
+        was_up = container.is_shut or container.state in ("running", "restarting")
         container.state = "exited"
         is_kept = was_up and container.is_kept_up(container.exit_code or 0)
         is_always = container.policy.get("Name") == "always" and not container.is_by_hand

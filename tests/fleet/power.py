@@ -91,10 +91,18 @@ class SimPower:
             self._timeline.after(self._boot_us[effect.node] + jitter_us, machine.come_up)
         elif effect.to == "off" and machine.is_powered:
             self.going_off(machine)
-            machine.power_off()
-            assert times.since_us is not None
-            times.spans.append((times.since_us, self._timeline.now_us))
-            times.since_us = None
+            self.off(machine)
+
+    def off(self, machine: Machine) -> None:
+        """Have a host go off, whoever wants it; one without a driver is dead until restored."""
+        times = self.times.get(machine.name)
+        if times is None:
+            machine.die()
+            return
+        machine.power_off()
+        assert times.since_us is not None
+        times.spans.append((times.since_us, self._timeline.now_us))
+        times.since_us = None
 
     def probe(self, effect: ProbePower, answer: Answer) -> None:
         """Answer whether the host is on."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from tenure.model.container import Profile
+from tenure.model.container import ContainerState, Profile
 from tenure.model.events import Configured, UsageObserved
 from tenure.model.job import ExecutorState, Job, JobState
 from tenure.model.node import NodeSpec, Power
@@ -166,6 +166,7 @@ class World:
             self.timeline.at(self._sometime_us(), self._stranger)
         self._plan_drains()
         self._plan_blows()
+        self._plan_shutdowns()
 
     def _plan_settlers(self) -> None:
         """Give the planner, where it is asked at all, something to do."""
@@ -236,6 +237,30 @@ class World:
             machine.die()
             if self.random.random() < 0.5:
                 self.timeline.after(lasts_us // 2, lambda: self._fence(machine))
+
+    def _plan_shutdowns(self) -> None:
+        """In every second run somebody shuts hosts down in order, by dice of its own."""
+        dice = Random(f"shutdowns {self.seed}")
+        for _ in range(dice.choice((0, 0, 1, 3))):
+            at_us = START_US + dice.randrange(2 * US, self.span_us)
+            self.timeline.at(at_us, partial(self._shut_down, dice))
+
+    def _shut_down(self, dice: Random) -> None:
+        machine = dice.choice(sorted(self.around.machines.values(), key=_name))
+        if not machine.answers:
+            return
+        self._tell(f"    {machine.name} is shut down")
+        self.story.strike("shutdown")
+        machine.shut_down(dice.choice((0, 137, 143)))
+        off_us, back_us = dice.randrange(5 * US), dice.randrange(10 * US, 200 * US)
+        self.timeline.after(off_us, lambda: self._go_off(machine))
+        if dice.random() < 0.5:
+            self.timeline.after(back_us // 2, lambda: self._fence(machine))
+        self.timeline.after(back_us, lambda: self._restore(machine))
+
+    def _go_off(self, machine: Machine) -> None:
+        if machine.is_powered and machine.is_up:
+            self.around.power.off(machine)
 
     def _fence(self, machine: Machine) -> None:
         if machine.is_dead:
@@ -326,9 +351,11 @@ class World:
         return [*found, *self.kept.unrest()]
 
     def _clear_tombstones(self) -> None:
-        """Have the operator switch on nodes that are off with tombstones on them."""
+        """Have the operator switch on nodes that are off, and have tombstones or are waited for."""
         store = self.around.store
         named = {tombstone.node for tombstone in store.table("tombstones").values()}
+        services = store.table("services").values()
+        named |= {s.node for s in services if s.state is ContainerState.STARTING}
         for name in sorted(named):
             if store.table("nodes")[name].power is Power.OFF:
                 self.clients.switch(name, "on")

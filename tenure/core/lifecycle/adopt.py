@@ -289,8 +289,11 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
 def _without_trace(ctx: Context, service: Service) -> str:
     """Begin anew what had not begun, or may be on a node that was given up; else it was removed."""
     may_be_elsewhere = service.state is C.RUNNING and ctx.meta.given_up
+    is_unseen = service.node not in (*ctx.own(Sightings).by_node, *ctx.meta.given_up)
     if service.state in UNPLACED_SERVICE:
         _skip_turns(ctx, service)
+    elif is_unseen and service.started_us is not None and eligibility.tied(service):
+        pass  # it begins on its node, once that is back
     elif service.state in (C.CREATING, C.CREATED, C.STARTING) or may_be_elsewhere:
         _service_anew(ctx, service)
     elif service.node in ctx.own(Sightings).by_node:

@@ -36,7 +36,10 @@ NODE = ("unreachable_us", "reconnected_us", "idle_us", "retry_us", "power_since_
 JOB = ("placed_us", "launched_us", "started_us", "end_estimate_us")
 EXECUTOR = ("placed_us", "started_us", "finished_us", "retry_us", "suspect_us")
 TASK = ("started_us", "finished_us", "retry_us")
-SERVICE = ("since_us", "started_us", "retry_us", "moved_us", "guard_us", "late_us", "live_retry_us")
+SERVICE = (
+    *("since_us", "started_us", "retry_us", "moved_us"),
+    *("guard_us", "late_us", "live_retry_us", "suspect_us"),
+)
 MOVE = ("retry_us", "verify_us", "expires_us", "started_us", "down_us", "up_us")
 RUN = ("claimed_us", "expires_us")
 

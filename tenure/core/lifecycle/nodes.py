@@ -69,6 +69,8 @@ def configure(ctx: Context, event: Configured) -> None:
         if not node.is_removed:
             ctx.put_node(replace(node, is_removed=True))
             ctx.publish("node.removed", node.name)
+            if node.is_fenced and not ctx.meta.is_restoring:
+                ctx.notices.gone.append((node.name, False))  # what waits for it waits no more
         drain.begin_removal(ctx, node.name)
 
 

@@ -16,6 +16,7 @@ from tenure.core.attempts import tombstones
 from tenure.core.attempts.attempt import LOST, OOM_NOTE, RUNNING, Attempts, Terms
 from tenure.core.capacity import candidates, ledger, room
 from tenure.core.nodes import capacity_probes, power
+from tenure.core.services.migration import eligibility
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import UNPLACED_SERVICE
 from tenure.model.container import ContainerState, Service
@@ -42,6 +43,9 @@ LATE_US = 600 * US
 MAX_TRIES = 5
 #: Back-off of a start that is asked for again doubles up to RETRY_US * 2**3, 40 s.
 MAX_DOUBLINGS = 3
+#: A host that is shut down ends its containers first. One that ended so long at most before its
+#: engine was missed, although its policy starts it again, is taken to have ended by that.
+ENGINE_END_US = 120 * US
 TORN = "its engine died while it started it, and may hold a process of it that it does not show"
 
 
@@ -57,7 +61,7 @@ class Services(Attempts[Service]):
 
     def to(self, ctx: Context, record: Service, state: str, **changes: Any) -> Service:
         """Move a service to another state and tell people; an illegal step quarantines it."""
-        moved = super().to(ctx, record, state, **changes)
+        moved = super().to(ctx, record, state, **({"suspect_us": 0} | changes))
         if moved is not record:
             ctx.notices.services.add(moved.id)
             told = {"name": moved.name, "node": moved.node, "generation": moved.generation}
@@ -232,7 +236,9 @@ class Services(Attempts[Service]):
             # a start that was not sent yet waits for its node, and is sent now
             note = OOM_NOTE if facts.is_oom_killed else facts.error
             ends = {"exit_code": facts.exit_code, "finished_us": finished_us, "reason": note}
-            self.to(ctx, record, S.EXITED, engine_id=facts.engine_id, **ends)
+            suspect_us = ctx.now_us if record.is_kept_up(facts.exit_code) else 0
+            told = {"engine_id": facts.engine_id, "suspect_us": suspect_us}
+            self.to(ctx, record, S.EXITED, **told, **ends)
 
     # what becomes of nodes
 
@@ -252,13 +258,38 @@ class Services(Attempts[Service]):
                 ctx.notices.services.add(service.id)
 
     def on_node_off(self, ctx: Context, node: str) -> None:
-        """Find another place for what ran on a fenced node; one that was to stop has stopped."""
+        """Find another place for what ran on a fenced node; one that was to stop has stopped.
+
+        What has files there waits for it, unless the configuration does not name it any more.
+        """
         self.unplace_unsent(ctx, node, f"node {node} is gone")
+        is_kept = not ctx.tables.nodes[node].is_removed
         for service in self._standing(ctx, node):
             if service.state is S.STOPPING:
                 self.to(ctx, service, S.STOPPED, finished_us=ctx.now_us)
-            elif service.state in (S.CREATING, S.CREATED, S.STARTING, S.RUNNING):
-                self.lose(ctx, service, f"node {node} is gone")
+            elif self._ran_on(ctx, service):
+                has_files = is_kept and service.started_us is not None
+                why = eligibility.tied(service) if has_files else ""
+                if why:
+                    self._wait_for_node(ctx, service, f"waits for node {node}: {why}")
+                else:
+                    self.lose(ctx, service, f"node {node} is gone")
+
+    def _ran_on(self, ctx: Context, service: Service) -> bool:
+        """Whether a container would run if its node had not gone off."""
+        if service.state is not S.EXITED:
+            return service.state in (S.CREATING, S.CREATED, S.STARTING, S.RUNNING)
+        since_us = ctx.tables.nodes[service.node].unreachable_us or ctx.now_us
+        return bool(service.suspect_us) and since_us - service.suspect_us <= ENGINE_END_US
+
+    def _wait_for_node(self, ctx: Context, service: Service, reason: str) -> None:
+        """Have it started on its node, which is switched on for that, once, where that can be."""
+        if service.state is S.STARTING:
+            service = replace(service, effect="", is_unsure=False, changed_us=ctx.now_us)
+            self.put(ctx, replace(service, reason=reason))
+        else:
+            self.to(ctx, service, S.STARTING, reason=reason, tries=0)
+            power.want_on(ctx, service.node, f"container {service.name}")
 
     def on_timer(self, ctx: Context, key: str) -> None:
         """Try again what waited."""

@@ -106,6 +106,14 @@ def never(service: Service) -> tuple[str, str] | None:
     return next(((code, words) for code, words, holds in NEVER if holds(service)), None)
 
 
+def tied(service: Service) -> str:
+    """Return why a container waits for a node that is off, or "": elsewhere it would lack files."""
+    if has_volumes(service.body):
+        return "it has volumes, whose files are on that node alone"
+    barred = never(replace(service, migrate=""))
+    return "" if barred is None else barred[1]
+
+
 def stays(service: Service, source: Node | None) -> tuple[str, str] | None:
     """Return code and words of what keeps a container on its node whatever the target, or None.
 
