@@ -259,6 +259,8 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
     is_fresh = state in eligibility.AT_REST and not copy.has_ended
     if is_elsewhere:
         ledger.end_stay(ctx, SERVICES.stay_of(service))
+    has_just_ended = state is C.EXITED and service.state is not state
+    is_suspect = has_just_ended and service.is_kept_up(copy.facts.exit_code)
     adopted = ctx.put_service(
         replace(
             service,
@@ -275,6 +277,7 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
             effect="",
             is_unsure=False,
             retry_us=0,
+            suspect_us=ctx.now_us if is_suspect else service.suspect_us,
             reason="",
         )
     )
