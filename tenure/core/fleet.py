@@ -9,7 +9,7 @@ replayed from its seed. Owns nothing but the ``Context``, which machines share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,7 @@ from tenure.model.events import (
 )
 from tenure.model.locality import Localizer
 from tenure.model.placing import Placer
+from tenure.model.plan import CycleSpec
 from tenure.model.units import US
 
 #: Reviews feed each other at most this often per event; more would be a loop, and a defect.
@@ -60,11 +61,17 @@ class FleetState:
         *,
         localizer: Localizer,
         fleet: str = "fleet",
+        cycles: Sequence[CycleSpec] = (),
     ) -> None:
-        """``make_placer`` is called once, by the first question to the policies."""
+        """``make_placer`` is called once, by the first question to the policies.
+
+        ``cycles`` are those of the configuration, which say the headroom of generations: the first
+        event may have something placed, before that which tells of the configuration.
+        """
         self.ctx = Context(params, make_placer, localizer)
         planning.reset(self.ctx)
         self.ctx.own(drain.Looks)  # it hears of moves that end from the first event on
+        self.ctx.learned.cycles = {cycle.name: cycle for cycle in cycles}
         self.ctx.set_meta(fleet=fleet)
 
     @property

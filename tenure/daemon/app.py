@@ -147,7 +147,11 @@ class Daemon:
         fleet = f"f-{os.urandom(6).hex()}"
         self.localizer = Tiers()
         self.state = FleetState(
-            params_of(settings), self.policies, fleet=fleet, localizer=self.localizer
+            params_of(settings),
+            self.policies,
+            fleet=fleet,
+            localizer=self.localizer,
+            cycles=settings.cycles,
         )
         with undisturbed():
             self.state.load(await asyncio.to_thread(self.store.load))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +31,10 @@ def place(tenured: Tenured, key: str) -> tuple[str, str]:
     return str(found["state"]), str(found["node"])
 
 
+def is_at(tenured: Tenured, key: str, state: str, node: str) -> bool:
+    return place(tenured, key) == (state, node)
+
+
 def running(bed: Testbed, node: str) -> set[str]:
     _, body = docker_api.call(bed.nodes[node].socket, "GET", "/containers/json")
     return {name.lstrip("/") for row in json.loads(body) for name in row["Names"]}
@@ -46,7 +51,7 @@ def test_containers_of_a_host_that_is_shut_down_go_on() -> None:
         files = run(tenured, "files", "exec sleep 3600", Binds=["kept:/data"], **policy)
         ended = run(tenured, "ended", "exit 3")
         for key in (polite, deaf, files):
-            until(lambda key=key: place(tenured, key) == ("running", "a"), 40, "it to run on a")
+            until(partial(is_at, tenured, key, "running", "a"), 40, "it to run on a")
         until(lambda: place(tenured, ended) == ("exited", "a"), 40, "the last to have ended")
         client.schedule_node("b", "yes")
         engine_id = client.container(files)["engine_id"]
@@ -55,7 +60,7 @@ def test_containers_of_a_host_that_is_shut_down_go_on() -> None:
         assert running(bed, "b") == set(), "a node that is silent gives nothing up"
         client.fence_node("a")
         for key in (polite, deaf):
-            until(lambda key=key: place(tenured, key) == ("running", "b"), 60, "it to run on b")
+            until(partial(is_at, tenured, key, "running", "b"), 60, "it to run on b")
         assert place(tenured, files) == ("starting", "a")
         assert "waits for node a: it has volumes" in client.container(files)["reason"]
         assert place(tenured, ended) == ("exited", "a")

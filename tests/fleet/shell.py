@@ -130,7 +130,13 @@ class SimShell:
         timeline_us = timeline.now_us - self._died_us
         self.dead_us += timeline_us
         self.tell("daemon starts")
-        self.state = FleetState(self.params, lambda: self.placer, localizer=Tiers(), fleet="sim")
+        self.state = FleetState(
+            self.params,
+            lambda: self.placer,
+            localizer=Tiers(),
+            fleet="sim",
+            cycles=self.configured.cycles,
+        )
         self.state.load(self.around.store.load())
         self.around.laws.needs.cycles = self.configured.cycles
         self.around.laws.params = self.params

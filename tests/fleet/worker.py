@@ -187,7 +187,7 @@ def snapshot_of(ctx: Context) -> Snapshot:
 
 
 def _judge(snapshot: Snapshot, spec: CycleSpec, plan: Plan) -> None:
-    """L30: relief moves off overloaded nodes alone, never soon again, and overloads no other."""
+    """L32: relief moves off overloaded nodes alone, never soon again, and overloads no other."""
     nodes = {node.name: node for node in snapshot.nodes}
     services = {service.id: service for service in snapshot.services}
     profiles = {profile.container: profile for profile in snapshot.profiles}
@@ -201,11 +201,11 @@ def _judge(snapshot: Snapshot, spec: CycleSpec, plan: Plan) -> None:
         taken[move.target] = taken.get(move.target, Resources()) + need
         is_soon = snapshot.now_us < (service.moved_us or -(1 << 60)) + snapshot.cooldown_us
         if is_soon or move.source not in notes or move.target in notes:
-            raise LawBroken("L30", f"{move}: moved at {service.moved_us}, overloaded are {notes}")
+            raise LawBroken("L32", f"{move}: moved at {service.moved_us}, overloaded are {notes}")
     for name, need in taken.items():
         node = nodes[name]
         if exhausted(need, node.free, node.capacity):
-            raise LawBroken("L30", f"{plan.run_id} overloads {name}: {need} to {node.free}")
+            raise LawBroken("L32", f"{plan.run_id} overloads {name}: {need} to {node.free}")
 
 
 def _id(service: Service) -> str:

@@ -6,12 +6,15 @@ With 1 in the cycle moves were refused one by one; what 1.5 had left free was gi
 from __future__ import annotations
 
 from tenure.core.capacity import room
+from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
-from tenure.model.container import Profile, Step
+from tenure.locality.localizer import Tiers
+from tenure.model.container import Profile, Service, Step
 from tenure.model.events import ClaimRun, Configured, CycleDue, SubmitPlan, UsageObserved
 from tenure.model.plan import CycleSpec, Move, Plan
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
+from tenure.placement.policies import Policies
 from tests.regression.acts import run_service
 from tests.unit.core.bench import SIZE, Bench, node
 
@@ -61,3 +64,12 @@ def test_another_headroom_counts_as_soon_as_it_is_configured() -> None:
     assert room.free_on(ctx, bench.tables.nodes["n"]).cpu_m == SIZE.cpu_m - 1100
     bench.say(Configured(at_us=0, nodes=nodes, cycles=cycles))
     assert room.free_on(ctx, bench.tables.nodes["n"]).cpu_m == SIZE.cpu_m - 1900
+
+
+def test_the_headroom_is_known_before_the_configuration_is_taken_in() -> None:
+    """The first event places what waits: with the usual headroom a node held more than it has."""
+    cycles = (CycleSpec("up", "nursery", "young", headroom=1.4),)
+    state = FleetState(Params(), Policies, localizer=Tiers(), cycles=cycles)
+    used = Resources(100, 16 * MIB)
+    asked = Service("s", "s", "s", {}, "young", request=Resources(), created_us=0, known=used)
+    assert room.need_of(state.ctx, asked).cpu_m == 140
