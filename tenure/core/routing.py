@@ -177,7 +177,7 @@ def _end(ctx: Context, key: str, outcome: Outcome) -> None:
 
 
 def _usage(ctx: Context, event: UsageObserved) -> None:
-    """Take in measured use. It counts for new placements, never against what is placed.
+    """Take in measured use. It counts for new placements; what is placed stays, but for relief.
 
     Only nodes on which an amount changed are looked at anew: a sweep tells of all of them.
     """
