@@ -369,7 +369,8 @@ class Daemon:
 
         By then those of a large fleet are compiled, ahead of need.
 
-        A small fleet is placed as fast by the plain functions, and the compiler takes memory. A
+        A small fleet is placed as fast by the plain functions, and the compiler takes memory; only
+        where more tasks over datasets wait than these match at once are they compiled for it. A
         queue is planned fast only as long as it is short. Where all jobs are planned, what places
         them one by one is not loaded.
         """
@@ -384,7 +385,8 @@ class Daemon:
             self._plans_fast = True
             work = kernels.load(policies.compile_planning, self._kernels, kernels.PLANNING)
             self._spawn(work, "planning", is_finite=True)
-        if not self._matches_fast and self.localizer.has_matched and is_large:
+        is_short = self.localizer.was_short
+        if not self._matches_fast and self.localizer.has_matched and (is_large or is_short):
             self._matches_fast = True
             work = kernels.load(self.localizer.compile, self._kernels, kernels.LOCALITY)
             self._spawn(work, "matching", is_finite=True)

@@ -27,7 +27,7 @@ from tenure.locality.prefetching import Prefetch
 from tenure.locality.schedule import Matching
 from tenure.locality.scores import SCORE, Rates
 from tenure.model.placing import Ints
-from tenure.placement.binding import Kernel
+from tenure.placement.binding import Kernel, bind
 from tenure.placement.compiling import Form, code_of, compile_all
 
 
@@ -52,6 +52,14 @@ PLAIN = Kernels(
     levelling.level,
     prefetching.find_prefetch,
 )
+
+
+def plain_kernels() -> Kernels:
+    """Return the kernels for who has no compiled ones: these match over lists."""
+    instead = {matching.match: matching.match_plainly}
+    return PLAIN._replace(
+        schedule=bind(schedule.schedule, instead), match_now=bind(ahead.match_now, instead)
+    )
 
 
 def compile_kernels(cache: str = "") -> Kernels:

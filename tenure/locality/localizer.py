@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from tenure.locality.kernels import Kernels
     from tenure.locality.scores import Scores
 
-#: Tasks or blocks of one question, plain and compiled: on 300 nodes a look takes less than 5 ms.
-PLAIN_MOST, COMPILED_MOST = 32, 1024
+#: Tasks or blocks of one question, times nodes: those of 300 nodes take some 5 ms, plainly. So many
+#: at least, and at most, for each task takes time whatever the nodes.
+PLAIN_PAIRS, PLAIN_LEAST, PLAIN_MOST = 32 * 300, 32, 128
+COMPILED_MOST = 1024
 #: Jobs of which is known what their tasks compute; who learned nothing for longest is forgotten.
 MOST_COURSES = 1_000
 
@@ -36,7 +38,8 @@ MOST_COURSES = 1_000
 class Tiers:
     """Matching and prefetching behind ``tenure.model.locality.Localizer``.
 
-    ``kernels``: compiled ones, where somebody has them already.
+    ``kernels``: compiled ones, where somebody has them already. ``was_short``: a question had as
+    many tasks as it may have, so that compiled kernels would see more.
     """
 
     def __init__(self, kernels: Kernels | None = None) -> None:
@@ -46,11 +49,13 @@ class Tiers:
         self._fastest = 0.0
         self._correction: Correction | None = None
         self._computing: dict[str, CpuModel] = {}
-        self.has_matched = False
+        self.has_matched = self.was_short = False
 
-    @property
-    def most(self) -> int:
-        return COMPILED_MOST if self._is_compiled else PLAIN_MOST
+    def most(self, nodes: int) -> int:
+        """Return how many tasks or blocks one question may have in a fleet of so many nodes."""
+        if self._is_compiled:
+            return COMPILED_MOST
+        return max(PLAIN_LEAST, min(PLAIN_MOST, PLAIN_PAIRS // max(1, nodes)))
 
     def compile(self, cache: str = "") -> None:
         """Use compiled kernels from then on.
@@ -67,7 +72,7 @@ class Tiers:
         """Return the cheapest of the largest matchings of tasks to free slots (Eq. 2 and 3)."""
         from tenure.locality import asking
 
-        self.has_matched = True
+        self._note(seats, reads)
         places, wants = asking.arrays_of(seats, reads, self._known(), self._fastest)
         kernels, rates = self._loaded(), self._known().rates
         found = kernels.schedule(places, wants, rates)
@@ -80,7 +85,7 @@ class Tiers:
 
         from tenure.locality import asking
 
-        self.has_matched = True
+        self._note(seats, reads)
         places, wants = asking.arrays_of(seats, reads, self._known(), self._fastest)
         soon, far = (np.array(row, dtype=np.int64) for row in later)
         found = self._loaded().match_now(places, wants, far, soon)
@@ -170,11 +175,16 @@ class Tiers:
             "measured": learned.count,
         }
 
+    def _note(self, seats: Seats, reads: Sequence[Read]) -> None:
+        """Note that somebody asks, and whether more would have come with compiled kernels."""
+        self.has_matched = True
+        self.was_short |= len(reads) >= self.most(len(seats.nodes))
+
     def _loaded(self) -> Kernels:
         if self._kernels is None:
-            from tenure.locality.kernels import PLAIN
+            from tenure.locality.kernels import plain_kernels
 
-            self._kernels = PLAIN
+            self._kernels = plain_kernels()
         return self._kernels
 
     def _known(self) -> Scores:

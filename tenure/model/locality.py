@@ -164,9 +164,11 @@ class PrefetchPlan:
 class Localizer(Protocol):
     """What the core asks. Answers follow from the arguments and from what was learned."""
 
-    @property
-    def most(self) -> int:
-        """How many tasks or blocks are looked at in one question, so that it takes milliseconds."""
+    def most(self, nodes: int) -> int:
+        """Return how many tasks or blocks one question may have in a fleet of so many nodes.
+
+        So that it takes milliseconds.
+        """
 
     def match(self, seats: Seats, reads: Sequence[Read]) -> list[Fit]:
         """Return the cheapest of the largest matchings of tasks to free slots (Eq. 2 and 3)."""

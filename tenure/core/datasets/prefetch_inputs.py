@@ -38,7 +38,7 @@ def bring_us(length: int, bytes_per_s: int = USUAL_BYTES_PER_S) -> int:
 
 def most(ctx: Context) -> int:
     """Return how many blocks or tasks are looked at at a time."""
-    return min(MOST, ctx.localizer.most)
+    return min(MOST, ctx.localizer.most(len(ctx.tables.nodes)))
 
 
 def copy_of(place: Location, *, is_pending: bool) -> Copy:

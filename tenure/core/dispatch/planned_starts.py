@@ -39,9 +39,6 @@ from tenure.model.units import US
 
 #: Tasks of a stage that are looked at for one that has its block on a certain node: 2 us each.
 MOST_LOOKED = 1_000
-#: The last tasks of a stage are all matched at once, as far as few of them may begin: to begin one
-#: costs as much as to have some more in view, so that a look takes less than 5 ms either way.
-IN_VIEW, LESS_FOR_EACH = 96, 3
 #: Starts that come so much later are waited for by tasks whose block is read faster there, for so
 #: long behind their time or since their node last got on.
 SOON_US = dispatch_list.PATIENCE_US
@@ -130,7 +127,7 @@ def opening_on(ctx: Context, batch: Batch, stage: StageSpec, node: Node) -> Open
 def _is_matched(ctx: Context, batch: Batch, stage: StageSpec, seats: Seats) -> bool:
     """Begin tasks that have their block on a node with an opening; return whether any did."""
     open_ = {name for name, free in zip(seats.nodes, seats.free, strict=True) if free}
-    found = _with_copies(ctx, batch, stage, open_, sum(seats.free)) if open_ else ()
+    found = _with_copies(ctx, batch, stage, open_) if open_ else ()
     waits = {wait.task.index: wait for wait in found}
     if not waits:
         return False
@@ -212,24 +209,14 @@ def _got_on_us(ctx: Context, name: str, key: dispatch_list.Key) -> int:
     return max((task.changed_us for task in here), default=0)
 
 
-def _most(ctx: Context, batch: Batch, stage: StageSpec, free: int) -> int:
-    """Return how many tasks of a stage are matched at once, if ``free`` of them may begin."""
-    most = prefetch_inputs.most(ctx)
-    if len(ctx.index.tasks_by_stage[batch.id, stage.name].pending) > IN_VIEW:
-        return most
-    return max(most, IN_VIEW - LESS_FOR_EACH * free)
-
-
-def _with_copies(
-    ctx: Context, batch: Batch, stage: StageSpec, open_: set[str], free: int
-) -> list[Wait]:
+def _with_copies(ctx: Context, batch: Batch, stage: StageSpec, open_: set[str]) -> list[Wait]:
     """Return tasks to be matched: first those whose block is on an ``open_`` node, then others.
 
     None if there are none of the first; where these are few among many, the next look goes on
-    behind those that were looked at. ``free`` slots are open.
+    behind those that were looked at.
     """
     key, found, others = (batch.id, stage.name), list[Wait](), list[Task]()
-    looked, most = 0, _most(ctx, batch, stage, free)
+    looked, most = 0, prefetch_inputs.most(ctx)
     for looked, (task, names) in enumerate(_circle(ctx, batch, stage), 1):
         if names & open_ and _may_begin(ctx, stage, task):
             wait = task_inputs.look_at(ctx, stage, task)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 from tenure.locality import localizer
 from tenure.locality.localizer import PLAIN_MOST, Tiers
@@ -194,7 +197,7 @@ def test_what_the_daemons_child_compiled_is_loaded_and_answers_the_same(tmp_path
     assert made
     tiers = Tiers()
     tiers.compile(str(tmp_path))
-    assert tiers.most > PLAIN_MOST
+    assert tiers.most(10) > PLAIN_MOST
     reads = [Read(i, (copy("ab"[i % 2], i % 3), copy("c", HDD))) for i in range(9)]
     free = seats(a=2, b=1, c=3)
     assert tiers.match(free, reads) == Tiers().match(free, reads)
@@ -205,8 +208,46 @@ def test_what_the_daemons_child_compiled_is_loaded_and_answers_the_same(tmp_path
 
 def test_the_room_is_loaded_with_the_first_question() -> None:
     code = (
-        "import sys; from tenure.locality.localizer import Tiers; Tiers().most; "
+        "import sys; from tenure.locality.localizer import Tiers; Tiers().most(9); "
         "sys.exit('tenure.locality.kernels' in sys.modules)"
     )
     assert bounded.run([sys.executable, "-c", code]).returncode == 0
-    assert Tiers().most == PLAIN_MOST
+    assert Tiers().most(9) == PLAIN_MOST
+
+
+def drawn(seed: int, slots: int) -> tuple[Seats, list[Read]]:
+    """Return 80 tasks of two replicas each in any tiers, and ten nodes with so many slots."""
+    dice = random.Random(seed)
+    names = [f"n{i}" for i in range(10)]
+    reads = [
+        Read(i, tuple(copy(name, dice.randrange(3)) for name in dice.sample(names, 2)))
+        for i in range(80)
+    ]
+    return seats(**dict.fromkeys(names, slots)), reads
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("slots", [4, 8])
+def test_small_fleets_match_all_tasks_at_once_as_well_as_the_optimum(seed: int, slots: int) -> None:
+    free, asked_ = drawn(seed, slots)
+    tiers = Tiers()
+    assert tiers.most(10) >= 80
+    found = tiers.match(free, asked_[: tiers.most(10)])
+    assert not tiers.was_short
+    rows = [
+        {choice.node: choice.cost for choice in tiers.choices(free, read, 10)} for read in asked_
+    ]
+    costs = np.array([[row[name] for name in free.nodes for _ in range(slots)] for row in rows])
+    best = linear_sum_assignment(costs)
+    assert len(found) == len(best[0]) == 10 * slots
+    assert sum(fit.cost for fit in found) == costs[best].sum()
+
+
+def test_what_one_question_may_have_falls_with_the_nodes_and_is_noted() -> None:
+    tiers = Tiers()
+    assert [tiers.most(n) for n in (0, 1, 75, 100, 300, 5000)] == [128, 128, 128, 96, 32, 32]
+    reads = [Read(i, (copy("a", SSD),)) for i in range(128)]
+    tiers.match(seats(a=1), reads[:127])
+    assert not tiers.was_short
+    tiers.match_now(seats(a=1), Later((0,), (0,)), reads)
+    assert tiers.was_short

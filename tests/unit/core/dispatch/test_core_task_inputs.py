@@ -17,8 +17,9 @@ from tenure.model.effects import CopyBlock, CreateContainer
 from tenure.model.events import CancelBatch
 from tenure.model.outcome import Done, Refused
 from tenure.model.reading import DatasetInput
+from tenure.model.resources import Resources
 from tenure.model.tier import TierKind
-from tenure.model.units import US
+from tenure.model.units import MIB, US
 from tests.unit.core.lender import AGENT, Lender, stage
 from tests.unit.core.shelf import Shelf, with_tiers
 
@@ -312,3 +313,17 @@ def test_containers_of_other_stages_have_no_mount() -> None:
     made.lend("b", stage("plain", 1))
     create: CreateContainer = made.open_of("create")
     assert "Mounts" not in create.body["HostConfig"]
+
+
+def test_eighty_tasks_on_ten_nodes_begin_together_beside_copies_in_memory() -> None:
+    """The last of them alone have their blocks in memory, so all have to be looked at at once."""
+    made = library(nodes="abcdefghij", preparing=8)
+    made.put("logs", 80)
+    made.work()
+    made.cache("logs", range(60, 80))
+    made.scan("logs", 80, request=Resources(400, 16 * MIB))
+    read = [task.reading for task in made.tasks() if task.reading is not None]
+    slots = 10 * 4
+    assert len(read) == slots, "as many as there are slots"
+    cached = [task for task in made.tasks()[60:] if task.reading is not None]
+    assert [task.reading.tier for task in cached if task.reading] == ["memory"] * 20
