@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from tenure.locality import localizer
+from tenure.locality import asking, localizer
+from tenure.locality.kernels import PLAIN, plain_kernels
 from tenure.locality.localizer import PLAIN_MOST, Tiers
+from tenure.locality.scores import Scores
 from tenure.model.locality import (
     Choice,
     Copy,
@@ -29,6 +31,7 @@ from tenure.model.units import MIB, US
 from testbed import bounded
 
 MEMORY, SSD, HDD = range(3)
+SCORES = Scores()
 
 
 def seats(**free: int) -> Seats:
@@ -241,6 +244,25 @@ def test_small_fleets_match_all_tasks_at_once_as_well_as_the_optimum(seed: int, 
     best = linear_sum_assignment(costs)
     assert len(found) == len(best[0]) == 10 * slots
     assert sum(fit.cost for fit in found) == costs[best].sum()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_matching_over_lists_answers_what_that_over_arrays_does(seed: int) -> None:
+    free, reads = drawn(seed, 3)
+    places, wants = asking.arrays_of(free, reads, SCORES, 0.0)
+    for listed, plain in zip(
+        plain_kernels().schedule(places, wants, SCORES.rates),
+        PLAIN.schedule(places, wants, SCORES.rates),
+        strict=True,
+    ):
+        assert np.array_equal(np.asarray(listed), np.asarray(plain))
+    soon, far = np.full(10, 1), np.full(10, 2)
+    for listed, plain in zip(
+        plain_kernels().match_now(places, wants, far, soon),
+        PLAIN.match_now(places, wants, far, soon),
+        strict=True,
+    ):
+        assert np.array_equal(np.asarray(listed), np.asarray(plain))
 
 
 def test_what_one_question_may_have_falls_with_the_nodes_and_is_noted() -> None:
