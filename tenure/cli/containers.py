@@ -21,12 +21,12 @@ Refs = Annotated[list[str], typer.Argument(help="Ids or names.", metavar="CONTAI
 Grace = Annotated[
     int | None, typer.Option("--time", "-t", min=0, help="Seconds from SIGTERM to SIGKILL.")
 ]
-#: What `docker ps` calls running, and what is on its way there.
-PRESENT = "accepted,waiting,creating,created,starting,running,stopping,moving"
+#: What `docker ps` calls running, what is on its way there, and what could not get there.
+PRESENT = "accepted,waiting,creating,created,starting,running,stopping,moving,failed"
 
 COLUMNS = columns(
     ("ID", lambda c: c["id"][:12]),
-    "name image state generation node incarnation",
+    "name image state health generation node incarnation",
     ("IN GENERATION SINCE", "since", ago),
     "reason",
 )
@@ -41,8 +41,8 @@ MOVES = columns(
     ("REASON", lambda m: m["reason"] or m["why"]),
 )
 FIELDS = (
-    "id name app image state reason generation node engine_id incarnation since created_at "
-    "started_at finished_at moved_at exit_code migrate overlap min_age_s"
+    "id name app image state health restarts reason generation node engine_id incarnation since "
+    "created_at started_at finished_at moved_at exit_code migrate overlap min_age_s"
 )
 
 
@@ -68,7 +68,7 @@ def ps(  # noqa: PLR0913 - each is an option
     generation: Annotated[str, typer.Option(help="Only this generation.")] = "",
     node: Annotated[str, typer.Option(help="Only this node.")] = "",
 ) -> None:
-    """List the containers that run or are about to."""
+    """List the containers that run, are about to, or failed to begin."""
     chosen = state or ("" if is_all else PRESENT)
     found = session.client.containers(state=chosen, app=app_name, generation=generation, node=node)
     session.out.rows(found, COLUMNS)

@@ -85,6 +85,8 @@ CONTAINER_TRANSITIONS: dict[ContainerState, tuple[ContainerState, ...]] = {
     ContainerState.FAILED: (ContainerState.REMOVED,),
     ContainerState.REMOVED: (),
 }
+#: The health of a service that its engine restarts again and again.
+CRASHING = "crash-looping"
 #: A service in these has no container that is wanted.
 CONTAINER_OVER = frozenset((ContainerState.REMOVED, ContainerState.FAILED))
 
@@ -106,7 +108,9 @@ class Service:
     late effect of a stop that ended unknown, and undone; until ``late_us`` a start, or a
     restart policy, that ended unknown may still come, and no move begins. ``suspect_us`` is when it
     was seen exited though its policy starts it again (0: it was not): by its engine's end, where
-    that goes away soon after. ``is_at_home``: its owner
+    that goes away soon after. ``health`` is what its engine says of one that runs (none, starting,
+    healthy, unhealthy), or ``CRASHING``; ``restarts`` are its engine's since it was started.
+    ``is_at_home``: its owner
     named the generation, so it begins in no other; ``is_disarmed``: its copy was made at rest, and
     gets its restart policy once it runs.
     """
@@ -141,6 +145,8 @@ class Service:
     guard_us: int = 0
     late_us: int = 0
     suspect_us: int = 0
+    health: str = "none"
+    restarts: int = 0
     tries: int = 0
     grace_s: int | None = None
     no_live: str = ""

@@ -35,7 +35,9 @@ class ContainerFacts:
     """One container as its engine shows it.
 
     ``state`` is Docker's word (created, running, paused, restarting, removing, exited, dead);
-    ``exit_code`` is set once it has exited; ``health`` is none, starting, healthy or unhealthy.
+    ``exit_code`` and ``finished_us`` are set once it has exited, and while it waits to be restarted
+    those of its last run; ``health`` is none, starting, healthy or unhealthy; ``restarts`` are
+    those by its engine since somebody started it.
     ``is_torn``: its first start was cut by the death of its engine, which may hold a process of it
     that it neither shows nor ends; only the engine, started again, can say that there is none.
     """
@@ -52,6 +54,7 @@ class ContainerFacts:
     health: str = "none"
     error: str = ""
     is_torn: bool = False
+    restarts: int = 0
 
     @property
     def is_running(self) -> bool:

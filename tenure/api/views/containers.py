@@ -28,6 +28,8 @@ class ContainerView(TypedDict):
     image: Annotated[str, Of("body", _image)]
     generation: str
     state: str
+    health: str
+    restarts: int
     reason: str
     node: str
     engine_id: str

@@ -19,7 +19,7 @@ from tenure.core.nodes import capacity_probes, power
 from tenure.core.services.migration import eligibility
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import UNPLACED_SERVICE
-from tenure.model.container import ContainerState, Service
+from tenure.model.container import CRASHING, ContainerState, Service
 from tenure.model.effects import StopContainer
 from tenure.model.facts import (
     LABEL_CONTAINER,
@@ -36,6 +36,8 @@ RECORD = "container"
 NO_ROOM = "no node of its generation has room"
 VANISHED = "removed on its engine, not by tenure"
 S = ContainerState
+#: What is to be seen of a container in its new state.
+UNKNOWN_YET: dict[str, Any] = {"suspect_us": 0, "health": "none"}
 RETRY_US = 5 * US
 #: A call that ended unknown happens within this time or never.
 LATE_US = 600 * US
@@ -46,6 +48,9 @@ MAX_DOUBLINGS = 3
 #: A host that is shut down ends its containers first. One that ended so long at most before its
 #: engine was missed, although its policy starts it again, is taken to have ended by that.
 ENGINE_END_US = 120 * US
+#: Restarts after which a container that ends again within STEADY_US of its start is crash-looping.
+CRASHES = 3
+STEADY_US = 60 * US
 TORN = "its engine died while it started it, and may hold a process of it that it does not show"
 
 
@@ -61,7 +66,7 @@ class Services(Attempts[Service]):
 
     def to(self, ctx: Context, record: Service, state: str, **changes: Any) -> Service:
         """Move a service to another state and tell people; an illegal step quarantines it."""
-        moved = super().to(ctx, record, state, **({"suspect_us": 0} | changes))
+        moved = super().to(ctx, record, state, **(UNKNOWN_YET | changes))
         if moved is not record:
             ctx.notices.services.add(moved.id)
             told = {"name": moved.name, "node": moved.node, "generation": moved.generation}
@@ -138,7 +143,8 @@ class Services(Attempts[Service]):
             super()._done(ctx, record, outcome)
 
     def _running(self, ctx: Context, record: Service, **changes: Any) -> None:
-        self.to(ctx, record, RUNNING, tries=0, exit_code=None, reason="", **changes)
+        fresh = {"tries": 0, "restarts": 0, "exit_code": None, "reason": ""}
+        self.to(ctx, record, RUNNING, **fresh, **changes)
 
     def _refused(self, ctx: Context, record: Service, refused: Refused, note: str) -> None:
         code = refused.code
@@ -227,6 +233,29 @@ class Services(Attempts[Service]):
             self._running(ctx, record, engine_id=facts.engine_id, started_us=began_us)
         elif record.state is S.STOPPING:
             self.stop(ctx, record, record.grace(ctx.params.grace_stop_s))
+        elif record.state is S.RUNNING:
+            self._see_health(ctx, record, facts)
+
+    def _see_health(self, ctx: Context, record: Service, facts: ContainerFacts) -> None:
+        """Note how a container fares, and tell people where that changes."""
+        code = record.exit_code if facts.exit_code is None else facts.exit_code
+        health = CRASHING if self._is_crashing(ctx, record, facts) else facts.health
+        seen = replace(record, health=health, restarts=facts.restarts, exit_code=code)
+        if seen == record:
+            return
+        self.put(ctx, seen)
+        word = "healthy" if record.health == CRASHING and health == "none" else health
+        if health != record.health and word in ("healthy", "unhealthy", CRASHING):
+            told = {"name": record.name, "node": record.node, "restarts": facts.restarts}
+            ctx.publish(f"container.{word.replace('-', '_')}", record.id, **told, exit_code=code)
+
+    def _is_crashing(self, ctx: Context, record: Service, facts: ContainerFacts) -> bool:
+        """Whether its runs are short, one after the other: until one has lasted."""
+        if facts.state != "restarting":
+            is_young = ctx.now_us - self._began_us(ctx, record, facts) < STEADY_US
+            return record.health == CRASHING and is_young
+        ran_us = (facts.finished_us or 0) - (facts.started_us or 0)
+        return facts.restarts >= CRASHES and ran_us < STEADY_US
 
     def _found_ended(self, ctx: Context, record: Service, facts: ContainerFacts) -> None:
         finished_us = facts.finished_us or ctx.now_us

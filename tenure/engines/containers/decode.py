@@ -64,7 +64,7 @@ def from_inspect(document: Document) -> ContainerFacts:
     """
     state, config = part(document.get("State")), part(document.get("Config"))
     word = text(state.get("Status"))
-    is_over = word in _EXITED
+    is_over = word in _EXITED or word == "restarting"
     started_us = time_us(state.get("StartedAt"))
     finished_us = time_us(state.get("FinishedAt")) if is_over else None
     if started_us is not None and finished_us is not None:
@@ -82,6 +82,7 @@ def from_inspect(document: Document) -> ContainerFacts:
         health=text(state, "Health", "Status") or "none",
         error=text(state.get("Error")),
         is_torn=_is_torn(document, state),
+        restarts=count(document, "RestartCount") or 0,
     )
 
 

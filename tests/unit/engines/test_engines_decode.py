@@ -59,11 +59,17 @@ def test_an_exited_container() -> None:
     assert not facts.is_running
 
 
-@pytest.mark.parametrize("state", ["running", "paused", "restarting", "created"])
+@pytest.mark.parametrize("state", ["running", "paused", "created"])
 def test_what_has_not_ended_has_no_exit_code(state: str) -> None:
     facts = decode.from_inspect(_document(Status=state))
     assert facts.exit_code is None
     assert facts.finished_us is None
+
+
+def test_what_waits_to_be_restarted_has_the_end_of_its_last_run() -> None:
+    facts = decode.from_inspect(_document(Status="restarting") | {"RestartCount": 4})
+    assert (facts.exit_code, facts.finished_us, facts.restarts) == (3, 20_000_000, 4)
+    assert facts.is_running
 
 
 def test_an_end_before_the_start_is_the_start() -> None:
