@@ -96,24 +96,25 @@ def compile_planning(cache: str = "") -> Renew:
 
 def _warm(kernels: Kernels) -> None:
     """Call every kernel once on one node and one job, so that none compiles later."""
-    one = np.ones(1, dtype=np.int64)
-    yes = np.ones(1, dtype=np.bool_)
-    fleet = Fleet(one, one, one, one, one, one, yes, yes, one, one, one)
+    one, yes = np.ones(1, dtype=np.int64), np.ones(1, dtype=np.bool_)
+    fleet, jobs = one_of_each()
     kernels.quickest_us(0, fleet, Need(1, 1, 1, 1, 1, HOUR_US, yes))
     question = (0, 1, 1, 1, 1, 1, HOUR_US)
     kernels.answer(question, np.ones((9, 1), dtype=np.int64), np.ones((2, 1), dtype=np.bool_), yes)
-    jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
     line = schedule.Line(jobs, 0 * one)
     kernels.resume(fleet, Ends(0 * one, one, one, one), line, schedule.blank(1, 1, 1), (0, 0, 1))
 
 
 def _warm_planning(renew: Renew) -> None:
     """Call the kernel once on one node and one job, so that it does not compile later."""
-    one = np.ones(1, dtype=np.int64)
-    yes = np.ones(1, dtype=np.bool_)
-    fleet = Fleet(one, one, one, one, one, one, yes, yes, one, one, one)
-    jobs = Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))
-    plan = open_plan(fleet, jobs, 0.0)
+    one, (fleet, jobs) = np.ones(1, dtype=np.int64), one_of_each()
     ground = repair.Ground(fleet, one, one, Ends(0 * one, one, one, one), 0)
-    room = blank_line(1, 8)
-    renew(ground, jobs, plan, repair.Turnout(0 * one, 0, False, False), room)
+    turnout = repair.Turnout(0 * one, 0, False, False)
+    renew(ground, jobs, open_plan(fleet, jobs, 0.0), turnout, blank_line(1, 8))
+
+
+def one_of_each() -> tuple[Fleet, Jobs]:
+    """Return one node that is on and one job, to call kernels with before anybody waits for it."""
+    one, yes = np.ones(1, dtype=np.int64), np.ones(1, dtype=np.bool_)
+    fleet = Fleet(one, one, one, one, one, one, yes, yes, one, one, one)
+    return fleet, Jobs(one, one, one, one, one, one, one, yes.reshape(1, 1))

@@ -21,7 +21,7 @@ from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Ends, Fleet, ends_of, fleet_of
 from tenure.placement.decisions.decide import MODES
 from tenure.placement.kernels import Kernels
-from tenure.placement.queue.plan import blank_jobs
+from tenure.placement.queue.plan import blank_jobs, write_job
 from tenure.placement.queue.schedule import Line, Record, blank
 
 #: Schedules remembered: the queue as it is, with the newcomer, and one tried for its deadline.
@@ -93,15 +93,7 @@ class Pool:
             for column, known in zip(larger, self.jobs, strict=True):
                 column[:slot] = known
             self.jobs = larger
-        ask, jobs = queued.ask, self.jobs
-        jobs.policy[slot] = code
-        jobs.executors[slot] = ask.executors
-        jobs.cpu_m[slot] = ask.cpu_m
-        jobs.memory_bytes[slot] = ask.memory_bytes
-        jobs.local_us[slot] = ask.local_us
-        jobs.hybrid_us[slot] = max(ask.local_us, ask.hybrid_us)
-        jobs.deadline_us[slot] = FOREVER_US if ask.deadline_us is None else ask.deadline_us
-        jobs.eligible[slot] = ask.eligible
+        write_job(self.jobs, slot, queued.ask, code)
         self._slots[id(queued)] = slot
         self._kept.append(queued)  # kept alive, so that no other object gets its id
 

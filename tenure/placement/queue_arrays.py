@@ -14,7 +14,6 @@ import numpy as np
 
 from tenure.model.placing import Bools, Planned, Rotation, Situation
 from tenure.model.reservation import Reservation
-from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs, ends_of, fleet_of
 from tenure.placement.decisions.decide import MODES
 from tenure.placement.planning.repair import Ground
@@ -27,6 +26,7 @@ from tenure.placement.queue.plan import (
     blank_plan,
     columns_of,
     with_fleet,
+    write_job,
 )
 
 #: Slots beyond twice the queue, and rows of nodes for each: a job needs as many as executors.
@@ -76,17 +76,12 @@ class QueueArrays:
         return min(one.queued.ask.executors, len(self.names))
 
     def _write(self, one: Planned) -> None:
-        ask, jobs, plan, slot = one.queued.ask, self.jobs, self._plan, len(self._kept)
+        plan, slot = self._plan, len(self._kept)
         self._slots[id(one)] = slot
         self._kept.append(one)  # kept alive, so that no other object gets its id
         plan.first[slot] = self._rows
         self._rows += self._width(one)
-        jobs.policy[slot] = self._code_of(one.queued.policy)
-        jobs.executors[slot], jobs.cpu_m[slot] = ask.executors, ask.cpu_m
-        jobs.memory_bytes[slot], jobs.local_us[slot] = ask.memory_bytes, ask.local_us
-        jobs.hybrid_us[slot] = max(ask.local_us, ask.hybrid_us)
-        jobs.deadline_us[slot] = FOREVER_US if ask.deadline_us is None else ask.deadline_us
-        jobs.eligible[slot] = ask.eligible
+        write_job(self.jobs, slot, one.queued.ask, self._code_of(one.queued.policy))
         plan.rank[slot], plan.since_us[slot] = one.rank, one.since_us
         plan.guard_us[slot] = one.guard_us
         self._book(slot, one.reservation)

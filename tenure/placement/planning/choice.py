@@ -17,7 +17,7 @@ from tenure.placement.decisions.decide import HYBRID, LOCAL, PLANNED, choose
 from tenure.placement.planning.timeline import END, moments_of
 from tenure.placement.planning.value import Spot, Taste, nowhere, place, place_late
 from tenure.placement.planning.window import Horizon, warm_us
-from tenure.placement.queue.schedule import need_at
+from tenure.placement.queue.course import need_now
 
 
 def in_time(horizon: Horizon, job: int, taste: Taste) -> Spot:
@@ -48,7 +48,7 @@ def by_own_policy(horizon: Horizon, job: int, deadline_us: int) -> Spot:
         if start_us + jobs.local_us[job] >= deadline_us:
             break
         seen = seen_through(horizon, start_us, start_us + longest_us)
-        need = need_at(jobs, job, start_us)
+        need = need_now(jobs, job, start_us, True)
         room = slots(seen.free_cpu_m, seen.free_memory, need)
         limit_us = FOREVER_US if deadline_us >= FOREVER_US else deadline_us - start_us
         counts = choose(jobs.policy[job], seen, need, room, limit_us)

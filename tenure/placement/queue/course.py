@@ -19,7 +19,7 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import Ends, Fleet, Jobs
+from tenure.placement.arrays import Ends, Fleet, Jobs, Need
 from tenure.placement.decisions.cost import delay_us, extension_us, total_nano
 from tenure.placement.decisions.decide import LOCAL
 from tenure.placement.queue.plan import Plan, no_plan
@@ -127,20 +127,8 @@ def open_history(course: Course, jobs: Jobs) -> History:
     """Return empty records for ``jobs``, with a span for each node that is on already."""
     q, n = jobs.executors.shape[0], course.fleet.price.shape[0]
     rows = int(np.sum(np.minimum(jobs.executors, n)))
-    made = History(
-        verdict=np.full(q, PENDING, dtype=np.int64),
-        placed_us=np.zeros(q, dtype=np.int64),
-        start_us=np.zeros(q, dtype=np.int64),
-        end_us=np.zeros(q, dtype=np.int64),
-        cost_nano=np.zeros(q, dtype=np.int64),
-        first=np.zeros(q, dtype=np.int64),
-        used=np.zeros(q, dtype=np.int64),
-        on=np.zeros(rows, dtype=np.int64),
-        executors=np.zeros(rows, dtype=np.int64),
-        span_node=np.zeros(rows + n, dtype=np.int64),
-        span_on_us=np.zeros(rows + n, dtype=np.int64),
-        span_off_us=np.zeros(rows + n, dtype=np.int64),
-    )
+    sizes = (q,) * 7 + (rows,) * 2 + (rows + n,) * 3
+    made = History(*(np.zeros(size, dtype=np.int64) for size in sizes))
     for j in np.flatnonzero(course.fleet.is_on):
         open_span(course, made, int(j), int(course.marks[NOW]))
     return made
@@ -292,6 +280,20 @@ def leave_line(course: Course, job: int) -> None:
     place = np.searchsorted(course.waiting[: size + 1], job)
     for later in range(place, size):
         course.waiting[later] = course.waiting[later + 1]
+
+
+def need_now(jobs: Jobs, job: int, at_us: int, is_strict: bool) -> Need:
+    """Return a job as a placing policy sees it at ``at_us``; without a deadline if not strict."""
+    deadline_us = jobs.deadline_us[job] if is_strict else FOREVER_US
+    return Need(
+        jobs.executors[job],
+        jobs.cpu_m[job],
+        jobs.memory_bytes[job],
+        jobs.local_us[job],
+        jobs.hybrid_us[job],
+        FOREVER_US if deadline_us >= FOREVER_US else deadline_us - at_us,
+        jobs.eligible[job],
+    )
 
 
 def close_spans(course: Course, history: History, grace_us: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenure.model.placing import Bools, Ints
+from tenure.model.placing import Ask, Bools, Ints
 from tenure.model.units import FOREVER_US
 from tenure.placement.arrays import Fleet, Jobs
 
@@ -84,6 +84,15 @@ def blank_jobs(slots: int, nodes: int) -> Jobs:
     columns: list[Any] = [np.zeros(slots, dtype=np.int64) for _ in range(7)]
     columns.append(np.zeros((slots, nodes), dtype=np.bool_))
     return Jobs(*columns)
+
+
+def write_job(jobs: Jobs, slot: int, ask: Ask, policy: int) -> None:
+    """Write a job down, and the number of its policy."""
+    jobs.policy[slot], jobs.executors[slot], jobs.cpu_m[slot] = policy, ask.executors, ask.cpu_m
+    jobs.memory_bytes[slot], jobs.local_us[slot] = ask.memory_bytes, ask.local_us
+    jobs.hybrid_us[slot] = max(ask.local_us, ask.hybrid_us)
+    jobs.deadline_us[slot] = FOREVER_US if ask.deadline_us is None else ask.deadline_us
+    jobs.eligible[slot] = ask.eligible
 
 
 def blank_plan(slots: int, rows: int) -> Plan:

@@ -31,6 +31,7 @@ from tenure.placement.decisions.decide import (
     decide,
     quickest_us,
 )
+from tenure.placement.queue.course import need_now
 
 
 class Schedule(NamedTuple):
@@ -148,20 +149,6 @@ def fleet_at(fleet: Fleet, course: Course, at_us: int) -> Fleet:
     )
 
 
-def need_at(jobs: Jobs, job: int, at_us: int) -> Need:
-    """Return the waiting job as a policy would see it at ``at_us``."""
-    deadline_us = jobs.deadline_us[job]
-    return Need(
-        jobs.executors[job],
-        jobs.cpu_m[job],
-        jobs.memory_bytes[job],
-        jobs.local_us[job],
-        jobs.hybrid_us[job],
-        FOREVER_US if deadline_us >= FOREVER_US else deadline_us - at_us,
-        jobs.eligible[job],
-    )
-
-
 def commit(line: Line, k: int, course: Course, plan: Schedule, fleet: Fleet) -> None:
     """Take the room of the k-th job, whose mode, time and counts are in ``plan``."""
     jobs, job, counts = line.jobs, line.order[k], plan.counts[k]
@@ -257,7 +244,7 @@ def resume(
     may_wake, could_fit = True, True
     while head < order.shape[0]:
         job = order[head]
-        need = need_at(jobs, job, at_us)
+        need = need_now(jobs, job, at_us, True)
         if seen != head:
             if head % stride == 0:
                 set_mark(marks, head // stride, course, at_us)

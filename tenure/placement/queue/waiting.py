@@ -21,7 +21,7 @@ import numpy as np
 
 from tenure.model.placing import Ints
 from tenure.model.units import FOREVER_US
-from tenure.placement.arrays import Ends, Jobs, Need, lent
+from tenure.placement.arrays import Ends, Jobs, lent
 from tenure.placement.decisions.decide import NO_NODE, TOO_LATE, decide, quickest_us
 from tenure.placement.queue.course import (
     BLOCKED,
@@ -35,6 +35,7 @@ from tenure.placement.queue.course import (
     Course,
     History,
     Rules,
+    need_now,
 )
 
 #: As a verdict for ``picked``: nothing is picked.
@@ -88,20 +89,6 @@ def picked(job: int, verdict: int, counts: Ints, wake_us: int) -> Picks:
     size = 0 if verdict == PICK_NONE else 1
     one = np.full(size, job, dtype=np.int64)
     return Picks(one, np.full(size, verdict, dtype=np.int64), counts.reshape(1, -1), wake_us)
-
-
-def need_now(jobs: Jobs, job: int, at_us: int, is_strict: bool) -> Need:
-    """Return a job as a placing policy sees it at ``at_us``; without a deadline if not strict."""
-    deadline_us = jobs.deadline_us[job] if is_strict else FOREVER_US
-    return Need(
-        jobs.executors[job],
-        jobs.cpu_m[job],
-        jobs.memory_bytes[job],
-        jobs.local_us[job],
-        jobs.hybrid_us[job],
-        FOREVER_US if deadline_us >= FOREVER_US else deadline_us - at_us,
-        jobs.eligible[job],
-    )
 
 
 def line_of(course: Course) -> Ints:

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from tenure.model.placing import Ints
-from tenure.placement.arrays import Ends, Fleet, Jobs, Need
+from tenure.placement.arrays import Ends, Fleet, Need
 from tenure.placement.binding import Kernel, bind
 from tenure.placement.compiling import Form, code_of, compile_all
 from tenure.placement.decisions.decide import decide
 from tenure.placement.decisions.milp import decide_milp
-from tenure.placement.kernels import PLAIN
+from tenure.placement.kernels import PLAIN, one_of_each
 from tenure.placement.names import MILP, POLICIES, TENURE
 from tenure.placement.planner import COMPILED_BOUNDS
 from tenure.placement.planning import rolling
@@ -121,14 +121,11 @@ def _compiled(queue_policy: Kernel) -> Loop:
 
 def _warm(loop: Loop) -> None:
     """Have the loop compiled, or loaded, by one job on one node."""
-    one, none = np.ones(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    off, yes = np.zeros(1, dtype=np.bool_), np.ones((1, 1), dtype=np.bool_)
-    fleet = Fleet(one, one, one, one, one, 0 * one, off, off, 0 * one, 0 * one, 0 * one)
-    jobs = Jobs(one, one, one, one, one, one, one, yes)
+    none, (fleet, jobs) = np.zeros(0, dtype=np.int64), one_of_each()
     plan = open_plan(fleet, jobs, 0.0)
     course = open_course(fleet, Ends(none, none, none, none), 1, 0, plan)
     history = open_history(course, jobs)
-    arrivals = Arrivals(0 * one, 0 * one)
+    arrivals = Arrivals(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
     loop(course, history, jobs, arrivals, Rules(False, False, False, -1), TO_THE_END)
 
 
