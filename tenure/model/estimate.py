@@ -38,6 +38,11 @@ class AppRuns:
     hybrid: tuple[RunTime, ...] = ()
     changed_us: int = 0
 
+    @property
+    def is_of_stage(self) -> bool:
+        """Whether these are runs of a batch's stage: no app has a stroke in its name."""
+        return "/" in self.app
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.core.capacity.run_time_model import ALIKE, ALL_RUNS, RUNS, expected_us, with_run
+from tenure.core.capacity.run_time_model import (
+    ALIKE,
+    ALL_RUNS,
+    MOST_US,
+    RUNS,
+    expected_us,
+    with_run,
+)
 from tenure.model.estimate import JobSize, RunTime
 
 GIB = 1 << 30
@@ -85,3 +92,14 @@ def test_power_and_input_that_grew_together_say_nothing_of_one_alone() -> None:
     past = [RunTime(10**8, 0, JobSize(n, 1000, n * GIB)) for n in (1, 2, 4, 8)]
     assert expected_us(past, JobSize(16, 1000, 16 * GIB)) < 1.2e8
     assert expected_us(past, JobSize(4, 1000, 32 * GIB)) > 3e8
+
+
+def test_runs_that_read_nothing_say_nothing_of_those_that_read() -> None:
+    past = [RunTime(10**7, 0, JobSize(1, 1000))]
+    assert expected_us(past, JobSize(1, 1000, 10**12)) == 0
+    assert expected_us([RunTime(10**7, 0, JobSize(1, 1000, GIB))], JobSize(1, 1000)) == 0
+
+
+def test_no_time_is_beyond_a_month() -> None:
+    past = [RunTime(10**9, 0, JobSize(1, 1000, 1))]
+    assert expected_us(past, JobSize(1, 1000, 1 << 50)) == pytest.approx(MOST_US)

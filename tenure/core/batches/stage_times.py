@@ -37,12 +37,12 @@ def _stated(ctx: Context, spec: BatchSpec, stage: StageSpec) -> StageSpec:
         stage = replace(stage, output_ratio=sum(ratios) / len(ratios) if ratios else 1.0)
     if stage.run_us:
         return stage
-    if past is None:
-        return replace(
-            stage, run_us=stage.max_runtime_us or ctx.params.runtime_us, source="unknown"
-        )
     size = _size(stage, spec.sent_bytes(stage))
-    run_us = max(1, round(expected_us(past.local, size) * safety_of(past.local)))
+    found_us = expected_us(past.local, size) if past is not None else 0.0
+    if past is None or not found_us:
+        assumed_us = stage.max_runtime_us or ctx.params.runtime_us
+        return replace(stage, run_us=assumed_us, source="unknown")
+    run_us = max(1, round(found_us * safety_of(past.local)))
     return replace(stage, run_us=run_us, source="learned")
 
 
@@ -52,8 +52,9 @@ def learn(ctx: Context, batch: Batch) -> None:
         first = batch.spec.first_of(stage.name)
         numbers = range(first, first + stage.count, -(-stage.count // SAMPLE))
         tasks = [ctx.tables.tasks[f"{batch.id}/{number}"] for number in numbers]
-        took = [_took_us(ctx, task) for task in tasks if task.state is TaskState.DONE]
-        if not any(took):
+        told = [_took_us(ctx, task) for task in tasks if task.state is TaskState.DONE]
+        took = [took_us for took_us in told if took_us]
+        if not took:
             continue
         size = _size(stage, shuffle_sizes.sent_bytes(ctx, batch, stage))
         put_out = sum(task.output_bytes for task in tasks) / len(tasks)

@@ -15,6 +15,7 @@ from itertools import product
 from math import exp, log
 
 from tenure.model.estimate import JobSize, RunTime
+from tenure.model.units import US
 
 #: Runs of one size that are remembered, and of all sizes together.
 RUNS, ALL_RUNS = 10, 40
@@ -25,6 +26,8 @@ EXPONENTS = [step / 10 for step in range(11)]
 #: The least relative noise of run times that is believed, and how much worse than the best a pair
 #: may explain the runs, in variances (95 % of chi square with one degree of freedom).
 NOISE, WORSE = 0.05, 3.84
+#: No time that is worked out from other sizes is longer.
+MOST_US = 30 * 86_400 * US
 
 
 def is_alike(run: RunTime, asked: JobSize) -> bool:
@@ -45,11 +48,16 @@ def with_run(runs: Sequence[RunTime], run: RunTime, size: JobSize) -> tuple[RunT
 
 
 def expected_us(runs: Sequence[RunTime], asked: JobSize) -> float:
-    """Return how long a job of a size is expected to run, 0 where nothing is known."""
+    """Return how long a job of a size is expected to run (us), 0 where nothing is known.
+
+    Runs that read nothing say nothing of those that read, nor these of them.
+    """
     alike = [run.taken_us for run in runs if is_alike(run, asked)]
     if alike:
         return sum(alike) / len(alike)
-    return exp(_longest_log(runs, asked)) if runs else 0.0
+    does_read = asked.input_bytes > 0
+    told = [run for run in runs if run.size and (run.size.input_bytes > 0) is does_read]
+    return exp(min(log(MOST_US), _longest_log(told, asked))) if told else 0.0
 
 
 def _longest_log(runs: Sequence[RunTime], asked: JobSize) -> float:

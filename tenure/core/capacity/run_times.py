@@ -32,8 +32,9 @@ def estimate_for(ctx: Context, spec: JobSpec) -> Estimate:
         local_us = spec.estimate_local_us
         hybrid_us = spec.estimate_hybrid_us or round(local_us * factor_of(ctx, runs, size))
         return Estimate(local_us, max(local_us, hybrid_us), "given")
-    if runs is not None and (runs.local or runs.hybrid):
-        return _learned(ctx, runs, size)
+    learned = None if runs is None else _learned(ctx, runs, size)
+    if learned is not None:
+        return learned
     assumed_us = spec.max_runtime_us or ctx.params.runtime_us
     return Estimate(assumed_us, assumed_us, "unknown")
 
@@ -51,9 +52,8 @@ def estimate_of(ctx: Context, job: Job) -> Estimate:
 
 def factor_of(ctx: Context, runs: AppRuns | None, size: JobSize) -> float:
     """Return T_C^H / T_C^L of an app, at least 1: its own, or the default until both are known."""
-    if runs is None or not (runs.local and runs.hybrid):
-        return ctx.params.hybrid_factor
-    return max(1.0, expected_us(runs.hybrid, size) / max(1.0, expected_us(runs.local, size)))
+    both = (expected_us(runs.local, size), expected_us(runs.hybrid, size)) if runs else (0.0, 0.0)
+    return max(1.0, both[1] / both[0]) if min(both) else ctx.params.hybrid_factor
 
 
 def safety_of(runs: Sequence[RunTime]) -> float:
@@ -65,9 +65,12 @@ def safety_of(runs: Sequence[RunTime]) -> float:
     return 1 + min(error, MAX_ERROR)
 
 
-def _learned(ctx: Context, runs: AppRuns, size: JobSize) -> Estimate:
+def _learned(ctx: Context, runs: AppRuns, size: JobSize) -> Estimate | None:
+    """Return what an app's runs say of a job of a size, None where they say nothing."""
     factor = factor_of(ctx, runs, size)
     local, hybrid = expected_us(runs.local, size), expected_us(runs.hybrid, size)
+    if not (local or hybrid):
+        return None
     local, hybrid = local or hybrid / factor, hybrid or local * factor
     kinds = [kind for kind in (runs.local, runs.hybrid) if kind]
     alike = [[run for run in kind if is_alike(run, size)] for kind in kinds]

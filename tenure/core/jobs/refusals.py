@@ -38,13 +38,13 @@ def _no_room(ctx: Context, spec: JobSpec, beside: int) -> Problem | None:
     if waits >= ctx.params.max_queue:
         detail = f"the queue holds {waits} jobs, its limit; try again later"
         return Problem("queue_full", detail, 429)
-    if spec.deadline_us is None or not is_planned(ctx, spec.policy):
-        return None
-    if plan_head.is_full(ctx, beside):
+    # the first of a planned policy has the whole queue planned, all of whose deadlines count then
+    counts = spec.deadline_us is not None or not reservations.is_planned(ctx)
+    if counts and is_planned(ctx, spec.policy) and plan_head.is_full(ctx, beside):
         most = ctx.params.max_planned
         detail = f"the queue is planned and holds {most} jobs with deadlines, the limit of plans; "
-        detail += "try again later, or submit it without a deadline"
-        return Problem("queue_full", detail, 429, (FieldError("deadline", detail),))
+        detail += "try again later"
+        return Problem("queue_full", detail, 429)
     return None
 
 

@@ -103,7 +103,8 @@ def _configure_one(ctx: Context, spec: NodeSpec) -> None:
     node = replace(before, spec=spec)
     if spec.capacity is not None:
         # what it leaves to the engine is what that told last
-        node = replace(node, capacity=usable(spec, before.capacity + before.spec.kept))
+        told = before.capacity + before.spec.kept if before.is_sized else Resources()
+        node = replace(node, capacity=usable(spec, told))
     if node != ctx.tables.nodes[spec.name]:
         ctx.put_node(node)
     ledger.reprice(ctx, node)  # an unchanged node too: an older version kept no watts

@@ -6,6 +6,7 @@ Owns nothing: it alone drops records that are over.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from tenure.core.batches import drafts
@@ -14,6 +15,7 @@ from tenure.core.state import idempotency
 from tenure.core.state.context import Context
 from tenure.core.state.tables import Table
 from tenure.model.container import ContainerState, Service
+from tenure.model.estimate import AppRuns
 from tenure.model.units import US
 
 R = TypeVar("R")
@@ -40,8 +42,9 @@ def on_timer(ctx: Context, key: str) -> None:
         ctx.tables.runs.drop(run)
     for row in _excess(ctx.tables.intervals, lambda row: row.off_us, 10 * keep):
         ctx.tables.intervals.drop(row)
-    for app in _excess(ctx.tables.apps, lambda runs: runs.changed_us, keep):
-        ctx.tables.apps.drop(app)
+    for is_of_stage in (False, True):
+        for app in _excess(ctx.tables.apps, partial(_changed_us, is_of_stage), keep):
+            ctx.tables.apps.drop(app)
     for service in _excess(ctx.tables.services, _removed_us, keep):
         ctx.tables.services.drop(service)
         ctx.learned.profiles.pop(service, None)
@@ -72,6 +75,10 @@ def _forget_batch(ctx: Context, key: str) -> None:
 
 def _removed_us(service: Service) -> int | None:
     return service.changed_us if service.state is ContainerState.REMOVED else None
+
+
+def _changed_us(is_of_stage: bool, runs: AppRuns) -> int | None:
+    return runs.changed_us if runs.is_of_stage is is_of_stage else None
 
 
 def _excess(table: Table[R], ended_us: Callable[[R], int | None], keep: int) -> list[str]:

@@ -82,3 +82,13 @@ def test_other_names_are_other_stages() -> None:
     run(bench, 0, 10 * US)
     (first,) = again(bench, stage("other", **UNSTATED))
     assert first.source == "unknown"
+
+
+def test_a_task_whose_node_is_gone_is_left_out_of_the_mean() -> None:
+    bench = lender()
+    bench.lend("b", stage(count=2, **UNSTATED))
+    run(bench, 0, 10 * US)
+    bench.tables.nodes.drop(bench.task(0).node)
+    run(bench, 1, 30 * US)
+    learned = bench.tables.apps["b/map"].local
+    assert [one.taken_us for one in learned] == [30 * US]

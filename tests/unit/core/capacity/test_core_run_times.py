@@ -8,7 +8,7 @@ import pytest
 
 from tenure.core.capacity.run_time_model import RUNS
 from tenure.core.capacity.run_times import safety_of
-from tenure.model.estimate import AppRuns, Estimate, RunTime
+from tenure.model.estimate import AppRuns, Estimate, JobSize, RunTime
 from tenure.model.node import Site
 from tenure.model.resources import Resources
 from tenure.model.units import US
@@ -141,3 +141,10 @@ def test_what_was_learned_survives_a_restart() -> None:
     before = bench.tables.apps["app"]
     bench.restart()
     assert bench.tables.apps["app"] == before
+
+
+def test_what_its_runs_say_nothing_of_is_unknown() -> None:
+    bench = bench_of()
+    read = RunTime(100 * US, 0, JobSize(1, 1000, 1 << 30))
+    bench.tables.apps.put("app", AppRuns("app", (read,)))
+    assert estimate(bench).source == "unknown"

@@ -38,3 +38,9 @@ def test_a_new_statement_keeps_what_the_engine_told() -> None:
     assert configured(bench, more) == (1200, SIZE.memory_bytes - 24 * MIB)
     memory = replace(CORES, capacity=Resources(0, 512 * MIB))
     assert configured(bench, memory) == (1200, 488 * MIB), "cores as before"
+
+
+def test_of_a_node_that_nobody_asked_a_smaller_reserve_tells_nothing() -> None:
+    bench = Bench(CORES)
+    assert configured(bench, replace(CORES, reserve=Resources())) == (1500, 0)
+    assert not bench.tables.nodes["a"].is_sized

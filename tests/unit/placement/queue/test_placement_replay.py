@@ -24,6 +24,7 @@ from tenure.placement.queue.course import (
     History,
     Rules,
     close_spans,
+    need_now,
     open_course,
     open_history,
 )
@@ -227,7 +228,7 @@ def test_a_queue_policy_may_take_any_waiting_job() -> None:
     def backfill(course: Course, history: History, jobs: Jobs, rules: Rules) -> waiting.Picks:
         n = course.fleet.price.shape[0]
         for job in waiting.line_of(course).tolist():
-            need = waiting.need_now(jobs, job, int(course.marks[NOW]), False)
+            need = need_now(jobs, job, int(course.marks[NOW]), False)
             room: Ints = slots(course.fleet.free_cpu_m, course.fleet.free_memory, need)
             if room.max() >= need.executors:
                 counts = np.where(np.arange(n) == room.argmax(), need.executors, 0)
