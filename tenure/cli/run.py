@@ -210,7 +210,9 @@ def _attached(session: Session, made: Json, *, is_removed: bool) -> int:
 def _follow(client: Client, out: Output, key: str) -> Json:
     """Print a container's log, of one copy after another, until it is at rest."""
     told, shown = "", 0
-    for _ in looks(None):
+    pauses = looks(None)
+    while True:
+        next(pauses)
         found = client.container(key)
         if found["state"] in COMING:
             if found["reason"] and found["reason"] != told:
@@ -223,7 +225,6 @@ def _follow(client: Client, out: Output, key: str) -> Json:
             found = client.container(key)
         if found["state"] in AT_REST:
             return found
-    raise AssertionError("unreachable")
 
 
 def _show(client: Client, out: Output, key: str, *, is_following: bool) -> None:
