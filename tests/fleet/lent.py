@@ -187,7 +187,7 @@ def fits(store: SimStore, names: set[str], needs: Needs) -> None:
         here = [task for task in tasks if task.node == name and task.state not in TASK_OVER]
         here = [task for task in here if not task.is_ahead]
         lent = total(batches[task.batch].spec.stage(task.stage).request for task in here)
-        load = load_on(store, name, needs) + lent
+        load = total((*load_on(store, name, needs), lent))
         is_over = load.cpu_m > node.capacity.cpu_m
         if is_over or load.memory_bytes > node.capacity.memory_bytes:
             raise LawBroken("L19", f"{name} is lent {lent}, holds {load} of {node.capacity}")
