@@ -56,8 +56,8 @@ class Needs:
 def check(store: SimStore, names: set[str], needs: Needs) -> None:
     """Check the nodes on which a transaction has placed something.
 
-    What uses more than any node of its generation has may be alone on the largest of them: it would
-    wait for ever otherwise, though it ran before.
+    What uses more than any node of its generation has may be alone where as much is free as the
+    largest has: it would wait for ever otherwise, though it ran before.
     """
     nodes: dict[str, Node] = store.table("nodes")
     for name in sorted(names):
@@ -66,8 +66,9 @@ def check(store: SimStore, names: set[str], needs: Needs) -> None:
         if _holds(node, total(parts)):
             continue
         peers = [n for n in nodes.values() if n.spec.generation == node.spec.generation]
-        is_largest = node.capacity == max((n.capacity for n in peers), key=Resources.values)
-        if len(parts) == 1 and is_largest and not any(_holds(n, parts[0]) for n in peers):
+        largest = max((n.capacity for n in peers), key=Resources.values)
+        is_alone = len(parts) == 1 and not any(_holds(n, parts[0]) for n in peers)
+        if is_alone and _holds(node, _smaller(parts[0], largest)):
             continue
         raise LawBroken("L12", f"{name} holds {total(parts)}, its capacity is {node.capacity}")
 
