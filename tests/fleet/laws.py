@@ -162,7 +162,7 @@ class Laws:
     def _is_undead(
         self, owner: str, turns: set[int], one: SimContainer, other: SimContainer
     ) -> bool:
-        """Whether an engine revived one of the two after its node was declared dead.
+        """Whether an engine revived one of the two after its node was declared dead, or forgotten.
 
         Nobody can keep a host that comes back from that; the copy is removed once it is seen.
         """
@@ -176,7 +176,7 @@ class Laws:
     def _told(self, event: PublicEvent) -> None:
         if event.type == "node.stopping":
             self.off_reasons[event.subject] = event.data["why"]
-        elif event.type == "node.fenced":
+        elif event.type in ("node.fenced", "node.forgotten"):
             self._fenced.add(event.subject)
         elif event.type == "record.quarantined":
             raise LawBroken("L3", f"{event.subject} is quarantined: {event.data}")
