@@ -33,7 +33,7 @@ from tenure.config.section import Found, Section, filled, stated
 from tenure.config.settings import unknown_generation
 from tenure.config.yamlfile import read_file
 from tenure.model.errors import FieldError
-from tenure.model.plan import HEADROOM, CycleSpec
+from tenure.model.plan import HEADROOM, STRAIN_RUNS, CycleSpec
 
 _NAME: TypeAdapter[str] = TypeAdapter(CycleName)
 #: Away from the full hour, when other cycles fall due.
@@ -118,6 +118,8 @@ class CycleSection(Section):
             yield (), "needs either cron or interval_s"
         if self.cron is not None and (fault := cron_fault(self.cron)):
             yield ("cron",), fault
+        if self.relief_after > STRAIN_RUNS:
+            yield ("relief_after",), f"must be at most {STRAIN_RUNS}: so many runs are remembered"
         if self.kind == "forecast":
             for key in sorted(self.stated_keys - _OF_ANY_CYCLE):
                 yield (key,), "is used by class GenerationCycle only"

@@ -7,6 +7,8 @@ from typing import Literal
 
 #: Codes of notes on nodes that have too much.
 STRAINED = frozenset(("overloaded", "relieved"))
+#: Runs for which it is remembered that a node was overloaded.
+STRAIN_RUNS = 12
 #: Factor on profiles where no cycle says another.
 HEADROOM = 1.1
 

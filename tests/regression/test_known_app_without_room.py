@@ -94,3 +94,11 @@ def test_the_named_generation_counts_it_too_and_its_own_profile_takes_over() -> 
     bench.say(UsageObserved(at_us=0, profiles=(own,)))
     free = room.free_on(bench.state.ctx, bench.tables.nodes["y"])
     assert SIZE.cpu_m - free.cpu_m == own.p90.scaled(1.1).cpu_m < 1100
+
+
+def test_an_app_that_uses_more_than_any_node_has_counts_by_what_it_asks() -> None:
+    bench = fleet()
+    bench.say(UsageObserved(at_us=0, foreign={"n": SMALL, "y": SMALL}))
+    service = create(bench, "a", SMALL, known=SIZE)
+    assert service.known is None
+    assert bench.tables.services[service.id].node, "it waited for a node with nothing beside"

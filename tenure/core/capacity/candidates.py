@@ -23,9 +23,22 @@ def could_fit(ctx: Context, service: Service) -> bool:
     return not nodes or any(_could_hold(node, service.request) for node in nodes)
 
 
+def as_known(ctx: Context, service: Service) -> Service:
+    """Return it without what its app is known to use where no node could hold that.
+
+    Then it counts with what it asks for until it is measured itself, as if nobody knew its app.
+    """
+    nodes = _nodes_of(ctx, service)
+    needs = {name: room.need_of(ctx, service, name) for name in homes(ctx, service)}
+    if not nodes or any(_could_hold(node, needs[node.spec.generation]) for node in nodes):
+        return service
+    return replace(service, known=None)
+
+
 def _nodes_of(ctx: Context, service: Service) -> list[Node]:
     among = homes(ctx, service)
-    return [n for n in ctx.tables.nodes.values() if n.spec.generation in among]
+    nodes = (n for n in ctx.tables.nodes.values() if not n.is_removed)
+    return [n for n in nodes if n.spec.generation in among]
 
 
 def _could_hold(node: Node, need: Resources) -> bool:

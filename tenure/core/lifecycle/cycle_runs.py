@@ -32,7 +32,7 @@ from tenure.model.events import (
     SubmitForecasts,
     SubmitPlan,
 )
-from tenure.model.plan import STRAINED, CycleSpec, Move, Run, RunState, Verdict
+from tenure.model.plan import STRAIN_RUNS, STRAINED, CycleSpec, Move, Run, RunState, Verdict
 from tenure.model.resources import Resources
 from tenure.model.units import FOREVER_US, US
 
@@ -41,8 +41,6 @@ MACHINE = "run"
 UNCLAIMED_US = 60 * US
 #: A worker reads weeks of a whole fleet's past before it forecasts.
 FORECAST_CLAIM_US = 900 * US
-#: Runs for which it is remembered that a node was overloaded.
-STRAIN_RUNS = 12
 
 
 def to(ctx: Context, run: Run, state: RunState, reason: str = "") -> Run:

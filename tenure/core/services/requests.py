@@ -49,7 +49,9 @@ def create(ctx: Context, command: CreateService) -> None:
         owner=command.owner,
         known=command.known,
     )
-    if command.known is not None and not command.generation:
+    if command.known is not None:
+        service = candidates.as_known(ctx, service)
+    if service.known is not None and not command.generation:
         service = candidates.skip(ctx, service)
     if not candidates.could_fit(ctx, service):
         detail = f"no node of generation {service.generation} is large enough for it"

@@ -241,6 +241,7 @@ def test_one_fault_of_a_node(tmp_path: Path, part: str, path: str, words: str) -
         ("{interval_s: 1, args: young, mode: dry}", ".mode", "must be 'off', 'advise' or 'act'"),
         ("{interval_s: 1, args: young, class: Job}", ".class", "must be 'GenerationCycle'"),
         ("{interval_s: 1, args: young, headroom: 0.5}", ".headroom", "at least 1"),
+        ("{interval_s: 1, args: young, relief_after: 13}", ".relief_after", "at most 12"),
         ("{interval_s: 1, args: young, queue: q}", ".queue", "is not a known key"),
         ("{cron: '*/5_*_*_*_*', args: young}", ".cron", "not underscores"),
         ("{cron: 5, args: young}", ".cron", "must be text"),

@@ -11,7 +11,7 @@ from tenure.model.errors import Problem
 from tenure.model.events import ClaimRun, Configured, CycleDue, NodeLost, SubmitPlan, Tick
 from tenure.model.job import Constraint
 from tenure.model.outcome import Done, Refused, Unknown
-from tenure.model.plan import CycleSpec, Move, NodeNote, Plan
+from tenure.model.plan import STRAIN_RUNS, CycleSpec, Move, NodeNote, Plan
 from tenure.model.units import US
 from tests.unit.core.bench import Bench, node, shown
 
@@ -217,7 +217,7 @@ def test_which_runs_found_a_node_overloaded_is_known_to_the_next() -> None:
     assert found("overloaded") == {"a": (1,)}
     assert found("relieved") == {"a": (1, 2)}
     assert found() == {"a": (2, 3)}
-    for _ in range(cycle_runs.STRAIN_RUNS - 3):
+    for _ in range(STRAIN_RUNS - 3):
         assert found() != {}
-    assert found() == {"a": (cycle_runs.STRAIN_RUNS,)}
+    assert found() == {"a": (STRAIN_RUNS,)}
     assert found() == {}
