@@ -198,10 +198,14 @@ class Service:
         policy = (self.body.get("HostConfig") or {}).get("RestartPolicy") or {}
         return dict(policy) or {"Name": "no"}
 
-    def is_kept_up(self, exit_code: int | None) -> bool:
-        """Whether its restart policy starts it again after an exit (None: of unknown code)."""
-        name = self.restart_policy.get("Name")
-        return name in ("always", "unless-stopped") or (name == "on-failure" and exit_code != 0)
+    def is_kept_up(self, exit_code: int | None, restarts: int) -> bool:
+        """Whether its restart policy starts it again after an exit (None: of unknown code).
+
+        ``restarts`` are its engine's so far: on-failure may allow so many and no more.
+        """
+        name, most = self.restart_policy.get("Name"), self.restart_policy.get("MaximumRetryCount")
+        is_failed = name == "on-failure" and exit_code != 0 and not 0 < (most or 0) <= restarts
+        return name in ("always", "unless-stopped") or is_failed
 
 
 class Step(StrEnum):

@@ -260,7 +260,8 @@ def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: Contai
     if is_elsewhere:
         ledger.end_stay(ctx, SERVICES.stay_of(service))
     has_just_ended = state is C.EXITED and service.state is not state
-    is_suspect = has_just_ended and service.is_kept_up(copy.facts.exit_code)
+    facts = copy.facts
+    is_suspect = has_just_ended and service.is_kept_up(facts.exit_code, facts.restarts)
     adopted = ctx.put_service(
         replace(
             service,

@@ -265,7 +265,8 @@ class Services(Attempts[Service]):
             # a start that was not sent yet waits for its node, and is sent now
             note = OOM_NOTE if facts.is_oom_killed else facts.error
             ends = {"exit_code": facts.exit_code, "finished_us": finished_us, "reason": note}
-            suspect_us = ctx.now_us if record.is_kept_up(facts.exit_code) else 0
+            is_suspect = record.is_kept_up(facts.exit_code, facts.restarts)
+            suspect_us = ctx.now_us if is_suspect else 0
             told = {"engine_id": facts.engine_id, "suspect_us": suspect_us}
             self.to(ctx, record, S.EXITED, **told, **ends)
 
@@ -316,6 +317,8 @@ class Services(Attempts[Service]):
         if service.state is S.STARTING:
             service = replace(service, effect="", is_unsure=False, changed_us=ctx.now_us)
             self.put(ctx, replace(service, reason=reason))
+            told = {"name": service.name, "node": service.node, "reason": reason}
+            ctx.publish("container.starting", service.id, **told)
         else:
             self.to(ctx, service, S.STARTING, reason=reason, tries=0)
             power.want_on(ctx, service.node, f"container {service.name}")

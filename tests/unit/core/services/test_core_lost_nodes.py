@@ -79,6 +79,16 @@ def test_one_that_ended_by_itself_stays_ended() -> None:
         assert bench.record.state == "exited", (body, code, after_us)
 
 
+@pytest.mark.parametrize(("restarts", "state"), [(2, "waiting"), (3, "exited")])
+def test_on_failure_goes_on_as_often_as_it_says(restarts: int, state: str) -> None:
+    bench = Shelf(HostConfig={"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 3}})
+    ends = {"exit_code": 1, "finished_us": bench.now_us, "restarts": restarts}
+    bench.listed("n", shown(bench.made, "c1", "exited", **ends))
+    bench.loses()
+    bench.fence()
+    assert bench.record.state == state
+
+
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_one_with_files_waits_for_its_node_and_is_started_there(is_seen: bool) -> None:
     bench = Shelf(**WITH_FILES)
