@@ -40,7 +40,7 @@ class AppRuns:
 
     @property
     def is_of_stage(self) -> bool:
-        """Whether these are runs of a batch's stage: no app has a stroke in its name."""
+        """Whether these are runs of a batch's stage: no app has a slash in its name."""
         return "/" in self.app
 
 

@@ -2,8 +2,8 @@
 
 As jobs learn by their app (``capacity.run_times``): each batch that succeeds tells what a task of
 each stage took on a node of speed 1, how much it read, and how much it put out for that. A stage of
-which nothing is known counts with its maximum run time, or an assumption. Owns the records
-of stages among those of apps.
+which nothing is known counts with its maximum run time, or an assumption. Owns the records of
+stages among those of apps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def learn(ctx: Context, batch: Batch) -> None:
             continue
         size = _size(stage, shuffle_sizes.sent_bytes(ctx, batch, stage))
         put_out = sum(task.output_bytes for task in tasks) / len(tasks)
-        past = ctx.tables.apps.get(_key(batch.spec, stage)) or AppRuns(_key(batch.spec, stage))
+        key = _key(batch.spec, stage)
+        past = ctx.tables.apps.get(key) or AppRuns(key)
         run = RunTime(
             max(1, sum(took) // len(took)),
             round(expected_us(past.local, size)),
@@ -66,7 +67,7 @@ def learn(ctx: Context, batch: Batch) -> None:
             put_out / size.input_bytes if size.input_bytes else -1.0,
         )
         kept = replace(past, local=with_run(past.local, run, size), changed_us=ctx.now_us)
-        ctx.tables.apps.put(kept.app, kept)
+        ctx.tables.apps.put(key, kept)
 
 
 def _took_us(ctx: Context, task: Task) -> int:
@@ -83,5 +84,5 @@ def _size(stage: StageSpec, sent_bytes: int) -> JobSize:
 
 
 def _key(spec: BatchSpec, stage: StageSpec) -> str:
-    """Return whose record it is; no app has a stroke in its name."""
+    """Return whose record it is; no app has a slash in its name."""
     return f"{spec.name}/{stage.name}"

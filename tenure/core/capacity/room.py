@@ -25,7 +25,7 @@ IDLE_SERVICE = frozenset(
 )
 
 
-#: Present use is taken for that so long.
+#: What was measured counts as present use for so long.
 FRESH_US = 300 * US
 #: Protocol and port of the host.
 Port = tuple[str, str]
@@ -34,10 +34,8 @@ Port = tuple[str, str]
 def need_of(ctx: Context, service: Service, generation: str = "") -> Resources:
     """Return what a service takes: its profile with headroom, or its hard reservation if larger.
 
-    The headroom is that of ``generation``, "" for the one that it is in.
-
-    Until it has a profile it counts with what it asked for, its limits, or what its app is known to
-    use if that is more.
+    Until it has a profile it counts with what it asked for, its limits, or with what its app is
+    known to use if that is more. The headroom is that of ``generation``; "": the one it is in.
     """
     profile = ctx.learned.profiles.get(service.id)
     least, use = service.request, service.known

@@ -22,7 +22,10 @@ HELD = "behind_others"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Those that are planned beside a job that comes, where it would stand, and who is not then."""
+    """The jobs that are planned beside one that comes, and its ``position`` among them.
+
+    ``is_whole``: they are all that wait, and none gives up its place in the plan for it.
+    """
 
     jobs: tuple[Job, ...]
     position: int

@@ -23,10 +23,9 @@ class Learned:
 
     ``fresh`` is when the newest listing began (us), ``apart`` by how much the engine's clock is
     behind our time (us), ``foreign`` the measured use of what is not ours, ``regular`` what owners
-    used and when (us), ``refused`` engines
-    that answer and were not taken for the node's, ``orphans`` the engine ids of our containers
-    without a record, ``strangers`` the names of running containers that are not ours, ``guards``
-    the agents that protect the node's owners.
+    used and when (us), ``refused`` engines that answer and were not taken for the node's,
+    ``orphans`` the engine ids of our containers without a record, ``strangers`` the names of
+    running containers that are not ours, ``guards`` the agents that protect the node's owners.
     """
 
     fresh: dict[str, int] = field(default_factory=dict)

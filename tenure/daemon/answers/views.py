@@ -70,7 +70,7 @@ def explain(ctx: Context, policies: Policies, job_id: str) -> dict[str, Any]:
         if base["plan"] is not None:
             # where one executor would fit now is no reason to start now
             base["placement"]["summary"] = base["plan"]["summary"]
-        elif reservations.is_planned(ctx) and job not in plan_head.planned(ctx):
+        elif reservations.is_planned(ctx) and plan_head.is_held(ctx, job):
             told = f"waits behind the {ctx.params.max_planned} jobs that are planned, and joins "
             base["placement"]["summary"] = told + "them in its turn as others start"
     return base
