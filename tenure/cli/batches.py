@@ -207,6 +207,7 @@ def _show_plan(session: Session, plan: Json | None, when: Callable[[str], str] =
             session.out.table(starts, STARTS)
 
 
+@verb(app, "ls", was="ps")
 def ls(
     session: Session,
     *,
@@ -218,7 +219,8 @@ def ls(
     session.out.rows(session.client.batches(state=chosen), COLUMNS)
 
 
-def show(
+@verb(app, "inspect", was="show")
+def inspect(
     session: Session,
     batch: Ref,
     *,
@@ -247,7 +249,7 @@ def logs(
     is_following: Following = False,
     tail: Tail = None,
 ) -> None:
-    """Print the log of a task; which ones there are, show --tasks says."""
+    """Print the log of a task; which ones there are, inspect --tasks says."""
     for part in session.client.batch_logs(batch, task, tail=tail, follow=is_following):
         session.out.binary(part)
 
@@ -315,10 +317,5 @@ def _fetch(session: Session, client: Client, ref: str, target: Path | None) -> N
     session.out.note(f"output written to {target}")
 
 
-# as of jobs and containers, and the words of docker
-for _word in ("ls", "ps"):
-    verb(app, _word)(ls)
-for _word in ("show", "inspect"):
-    verb(app, _word)(show)
 BATCHES = Noun(app, COLUMNS, "BATCH")
 BATCHES.each("cancel stop rm", Client.cancel_batch, "Cancel batches; their tasks are stopped.")

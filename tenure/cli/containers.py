@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from tenure.cli import files
-from tenure.cli.options import File, Following, States, Tail
+from tenure.cli.options import WAIT_PATIENCE_S, File, Following, States, Tail, Timeout
 from tenure.cli.output import ago, columns, size
 from tenure.cli.verb import Noun, Session, verb
+from tenure.cli.watching import CONTAINER_OVER, goes_on, wait_until_over
 from tenure.client.client import Client
+from tenure.model.errors import TenureError
 from tenure.model.jsons import Json
 
 app = typer.Typer(help="Containers: run, list, inspect, stop, remove.", no_args_is_help=True)
@@ -40,6 +42,7 @@ MOVES = columns(
     ("RUN", "run_id"),
     ("REASON", lambda m: m["reason"] or m["why"]),
 )
+ENDED = columns("name state", ("EXIT", "exit_code"), "reason")
 FIELDS = (
     "id name app image state health restarts reason generation node engine_id incarnation since "
     "created_at started_at finished_at moved_at exit_code migrate overlap min_age_s"
@@ -58,8 +61,8 @@ def run(session: Session, file: File) -> None:
             session.out.rows(accepted, COLUMNS)
 
 
-@verb(app, "ps")
-def ps(  # noqa: PLR0913 - each is an option
+@verb(app, "ls", was="ps")
+def ls(  # noqa: PLR0913 - each is an option
     session: Session,
     *,
     is_all: Annotated[bool, typer.Option("--all", "-a", help="Also those at rest.")] = False,
@@ -126,3 +129,24 @@ def rm(session: Session, containers: Refs, *, grace_s: Grace = None) -> int:
     """Stop and remove containers for good."""
     client = session.client
     return session.each(containers, partial(client.remove_container, grace_s=grace_s), COLUMNS)
+
+
+@verb(app, "wait")
+def wait(session: Session, containers: Refs, *, timeout: Timeout = None) -> int:
+    """Wait until containers have ended; the exit code is the first that is not 0."""
+    client = session.client_with(WAIT_PATIENCE_S)
+    told = f"they go on; tenure container wait {' '.join(containers)} waits again"
+    with goes_on(session.out, told):
+        over = wait_until_over(client.container, CONTAINER_OVER, containers, timeout, session.out)
+    ended = [over[ref] for ref in containers if ref in over]
+    session.out.rows(ended, ENDED)
+    missing = [ref for ref in containers if ref not in over]
+    if missing:
+        raise TenureError(f"not over in time: {', '.join(missing)}", code="timeout")
+    return next((code for one in ended if (code := _code(one))), 0)
+
+
+def _code(ended: Json) -> int:
+    """Return the exit code of a container; 1 for one that has none, for it never ran."""
+    code = ended["exit_code"]
+    return int(code) if code is not None else int(ended["state"] == "failed")

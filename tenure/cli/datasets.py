@@ -222,8 +222,8 @@ def _wait(session: Session, ref: str, timeout_s: float | None) -> Json:
     raise TenureError(f"not ready in time: {dataset['name']}{reason}", code="timeout")
 
 
-@verb(app, "show")
-def show(session: Session, dataset: Ref) -> None:
+@verb(app, "inspect", was="show")
+def inspect(session: Session, dataset: Ref) -> None:
     """Show one dataset and which tiers hold how much of it."""
     found = session.client.dataset(dataset)
 

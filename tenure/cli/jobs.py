@@ -12,9 +12,9 @@ from tenure.cli.options import WAIT_PATIENCE_S, AlsoOver, File, Following, State
 from tenure.cli.output import ago, between, columns, size, usd
 from tenure.cli.programs import with_program
 from tenure.cli.verb import Noun, Session, verb
-from tenure.cli.watching import goes_on, wait_until_over
+from tenure.cli.watching import JOB_OVER, goes_on, wait_until_over
 from tenure.client.client import Client
-from tenure.model.errors import TenureError
+from tenure.model.errors import TenureError, Unavailable
 from tenure.model.jsons import Json
 
 app = typer.Typer(help="Deadline jobs: run, list, explain, cancel.", no_args_is_help=True)
@@ -93,7 +93,8 @@ def run(
 def _tell(session: Session, document: Json, error: TenureError, *, left: int) -> None:
     """Say which document was refused, and when it would have been accepted."""
     more = f"; {left} more in the file not submitted" if left else ""
-    session.out.note(f"{document.get('name', 'job')} was refused{more}")
+    done = "could not be submitted" if isinstance(error, Unavailable) else "was refused"
+    session.out.note(f"{document.get('name', 'job')} {done}{more}")
     earliest = (error.extra or {}).get("earliest")
     if isinstance(earliest, dict) and earliest.get("deadline"):
         cost = usd(earliest["cost_nano_usd"] / 1e9)
@@ -114,8 +115,8 @@ def _promise(job: Json) -> str:
     return text
 
 
-@verb(app, "ps")
-def ps(
+@verb(app, "ls", was="ps")
+def ls(
     session: Session,
     *,
     is_all: AlsoOver = False,
@@ -310,7 +311,7 @@ def _wait(session: Session, refs: list[str], timeout_s: float | None) -> int:
     names = " ".join(refs)
     words = f"tenure job wait {names} waits again, tenure job cancel {names} ends it"
     with goes_on(session.out, f"what was submitted goes on; {words}"):
-        over = wait_until_over(client, refs, timeout_s, session.out)
+        over = wait_until_over(client.job, JOB_OVER, refs, timeout_s, session.out)
     session.out.rows([over[ref] for ref in refs if ref in over], COLUMNS)
     missing = [ref for ref in refs if ref not in over]
     if missing:

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
-from rich.console import Console, RenderableType
-from rich.table import Table
-
 from tenure.model.errors import TenureError
 from tenure.model.jsons import Json
 from tenure.model.units import size_text
 
-#: Wide enough that no table is folded where nobody looks at it.
-PIPE_WIDTH = 1000
 #: A time as the API tells it. People read seconds; programs take ``--json``.
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d{6}Z")
-_ESCAPE, _PLAIN = "\x1b[", "\x1b[0m"
-_PADDING = re.compile(r"(?: |\x1b\[[0-9;]*m)+$")
+_GAP = "  "
+#: A last column that has less room than this is not folded.
+_NARROW = 20
 Column = tuple[str, Callable[[Json], object]]
 
 Spec = str | Column | tuple[str, str] | tuple[str, str, Callable[[Any], object]]
@@ -88,27 +87,24 @@ class Output:
         self.write(json.dumps(value, ensure_ascii=False) if self.is_json else printable(text))
 
     def table(self, items: Iterable[Json], columns: Sequence[Column]) -> None:
-        """Print a table for people."""
-        self.whole(table_of(items, columns))
-
-    def whole(self, shown: RenderableType) -> None:
-        """Print tables that no terminal cuts: one that is too narrow folds their lines."""
-        screen = console(is_whole=True)
-        with screen.capture() as printed:
-            screen.print(shown)
-        for line in printed.get().splitlines():
-            bare = _PADDING.sub("", line)  # which would be folded into empty lines
-            self.write(bare if bare.count(_ESCAPE) == line.count(_ESCAPE) else bare + _PLAIN)
+        """Print a table for people; a screen that is too narrow has its last column folded."""
+        heads = [name for name, _ in columns]
+        rows = [[cell(of(item)).replace("\n", " ") for _, of in columns] for item in items]
+        widths = [max(map(_width, column)) for column in zip(heads, *rows, strict=True)]
+        lines = [_bold(line) for line in _folded(heads, widths)]
+        for row in rows:
+            lines += _folded(row, widths)
+        self.write("\n".join(lines))
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Print names and values, one a line; empty values are left out."""
-        table = Table(box=None, pad_edge=False, show_header=False)
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(overflow="fold")
-        for name, value in pairs:
-            if value not in (None, "", [], {}):
-                table.add_row(name, cell(value))
-        console().print(table)
+        rows = [(name, cell(value)) for name, value in pairs if value not in (None, "", [], {})]
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            first, *others = [part for line in value.split("\n") for part in _fold(line, width)]
+            self.write(f"{_bold(name.ljust(width))}{_GAP}{first}".rstrip())
+            for line in others:
+                self.write(f"{' ' * width}{_GAP}{line}".rstrip())
 
     def write(self, text: str) -> None:
         """Print a line on stdout at once; a reader may be waiting for it."""
@@ -143,26 +139,41 @@ class Output:
             print(f"  {readable(line)}", file=sys.stderr)
 
 
-def table_of(
-    items: Iterable[Json],
-    columns: Sequence[Column],
-    *,
-    is_dim: Callable[[Json], object] | None = None,
-) -> Table:
-    """Return a table for people; rows of which ``is_dim`` holds stand back."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, _ in columns:
-        table.add_column(name, no_wrap=True)
-    for item in items:
-        style = "dim" if is_dim is not None and is_dim(item) else None
-        table.add_row(*(cell(of(item)) for _, of in columns), style=style)
-    return table
+def is_plain() -> bool:
+    """Whether nothing is set in bold: no person looks, or asked for none (NO_COLOR)."""
+    return not sys.stdout.isatty() or "NO_COLOR" in os.environ
 
 
-def console(*, is_whole: bool = False) -> Console:
-    """Return where tables are printed, as wide as they are (``is_whole``) or as the terminal."""
-    width = None if sys.stdout.isatty() and not is_whole else PIPE_WIDTH
-    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+def _bold(text: str) -> str:
+    return text if is_plain() else f"\x1b[1m{text}\x1b[0m"
+
+
+def _width(text: str) -> int:
+    """Return how many places of a screen a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _fold(text: str, indent: int) -> list[str]:
+    """Return a text in lines that fit the screen beside ``indent`` places and a gap."""
+    room = shutil.get_terminal_size().columns - indent - len(_GAP) if sys.stdout.isatty() else 0
+    if room < _NARROW or _width(text) <= room:
+        return [text]
+    return textwrap.wrap(text, room, break_on_hyphens=False)
+
+
+def _folded(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Return a row of a table as lines: what does not fit of the last column goes below it."""
+    pads = (part + " " * (width - _width(part)) for part, width in zip(cells, widths, strict=True))
+    *begin, _ = pads
+    left = _GAP.join(begin)
+    first, *others = _fold(cells[-1], _width(left))
+    lines = [f"{left}{_GAP}{first}" if begin else first]
+    lines += [" " * _width(left) + _GAP + line for line in others]
+    return [line.rstrip() for line in lines]
 
 
 def printable(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tenure.cli.generations import generations
 from tenure.cli.output import columns, lines, usd
 from tenure.cli.verb import Session, group_verb, verb
 from tenure.model.errors import FieldError, InvalidInput
@@ -407,3 +408,6 @@ def _micro(amount: float | None) -> str:
 
 def _priced(model: str | None) -> str:
     return f"pricing {model}" if model else "its own prices"
+
+
+verb(app, "generations")(generations)

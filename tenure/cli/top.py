@@ -16,13 +16,15 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from tenure.cli.output import PIPE_WIDTH, Column, ago, columns, console, printable, size, table_of
+from tenure.cli.output import Column, ago, cell, columns, printable, size
 from tenure.cli.verb import Session
 from tenure.model.errors import Unavailable
 from tenure.model.jsons import Json
 
 #: Rows where nobody's screen bounds them.
 ROWS = 20
+#: Wider than any table.
+WHOLE = 1000
 #: Lines of a screen beside sums, rows and keys: headings and blank lines.
 FRAME = 5
 #: Rows that are asked for at least, however small the screen.
@@ -182,14 +184,22 @@ class View:
             for row in found["containers"]:
                 out.write(row["id"])
         else:
-            tables = [table_of(rows, cols, is_dim=_is_stale) for rows, cols in _tables(found)]
-            out.data(found, lambda it: out.whole(_group(summary(it), tables)))
+            out.data(found, self._print)
+
+    def _print(self, found: Json) -> None:
+        """Print sums and tables, with a blank line before each table."""
+        out = self._session.out
+        for line in summary(found):
+            out.write(line)
+        for rows, cols in _tables(found):
+            out.write("")
+            out.table(rows, cols)
 
     def follow(self, interval_s: float) -> None:
         """Show it anew every ``interval_s`` until q or Ctrl-C; an absent daemon is waited for."""
         from rich.live import Live  # for those who look, not for each command
 
-        screen = console()
+        screen = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
         found, fault = self._ask(_most(screen)), ""
         try:
             with _keys() as pressed, Live(console=screen, screen=True, auto_refresh=False) as live:
@@ -218,7 +228,7 @@ class View:
         left = max(0, room - len(nodes)) if self._rows[1] is None else self._rows[1]
         shown = {**found, "nodes": nodes, "containers": containers[:left]}
         fitted = [
-            table_of(rows, self._fitting(screen, rows, columns), is_dim=_is_stale)
+            _table_of(rows, self._fitting(screen, rows, columns))
             for rows, columns in _tables(shown)
         ]
         end = Text(told, style="red" if fault else "dim")
@@ -226,9 +236,9 @@ class View:
 
     def _fitting(self, screen: Console, rows: list[Json], columns: list[Column]) -> list[Column]:
         """Return the columns for which the screen is wide enough; cells are not cut short."""
-        kept, whole = columns, screen.options.update(max_width=PIPE_WIDTH)
+        kept, whole = columns, screen.options.update(max_width=WHOLE)
         for name in (name for name in SPARED if name != SORTED.get(self._sort)):
-            if screen.measure(table_of(rows, kept), options=whole).maximum <= screen.width:
+            if screen.measure(_table_of(rows, kept), options=whole).maximum <= screen.width:
                 break
             kept = [column for column in kept if column[0] != name]
         return kept
@@ -240,8 +250,14 @@ def _tables(found: Json) -> list[tuple[list[Json], list[Column]]]:
     return [(rows, columns) for rows, columns in both if rows]
 
 
-def _is_stale(row: Json) -> bool:
-    return bool(row["is_stale"])
+def _table_of(rows: list[Json], columns: list[Column]) -> Table:
+    """Return a table for the screen; rows that are not up to date stand back."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, _ in columns:
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        table.add_row(*(cell(of(row)) for _, of in columns), style="dim" if row["is_stale"] else "")
+    return table
 
 
 def _group(sums: Iterator[str], tables: list[Table]) -> Group:

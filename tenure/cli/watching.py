@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from tenure.cli.output import Output
 from tenure.client.client import Client
 from tenure.model.jsons import Json
 
+#: A service that a person stopped, that ended, or that is no more.
+CONTAINER_OVER = frozenset(("stopped", "exited", "failed", "removed"))
 JOB_OVER = frozenset(("succeeded", "failed", "cancelled"))
 RUN_OVER = frozenset(("done", "advised", "failed", "missed", "skipped"))
 #: Between two looks: quick at first for short jobs, then gentle on the daemon.
@@ -43,28 +45,32 @@ def looks(timeout_s: float | None) -> Iterator[None]:
 
 
 def wait_until_over(
-    client: Client, refs: Sequence[str], timeout_s: float | None, out: Output
+    get: Callable[[str], Json],
+    ends: Collection[str],
+    refs: Sequence[str],
+    timeout_s: float | None,
+    out: Output,
 ) -> dict[str, Json]:
-    """Return the jobs that are over within ``timeout_s`` (None: all, however long)."""
+    """Return what came to a state of ``ends`` within ``timeout_s`` (None: all, however long)."""
     over: dict[str, Json] = {}
     seen: dict[str, str] = {}
     for _ in looks(timeout_s):
         for ref in refs:
             if ref not in over:
-                job = client.job(ref)
-                _tell(out, seen, ref, job)
-                if job["state"] in JOB_OVER:
-                    over[ref] = job
+                found = get(ref)
+                _tell(out, seen, ref, found)
+                if found["state"] in ends:
+                    over[ref] = found
         if len(over) == len(set(refs)):
             break
     return over
 
 
-def _tell(out: Output, seen: dict[str, str], ref: str, job: Json) -> None:
-    if seen.get(ref) != job["state"]:
-        reason = f": {job['reason']}" if job["reason"] else ""
-        out.note(f"{job['name']} {job['state']}{reason}")
-        seen[ref] = job["state"]
+def _tell(out: Output, seen: dict[str, str], ref: str, found: Json) -> None:
+    if seen.get(ref) != found["state"]:
+        reason = f": {found['reason']}" if found["reason"] else ""
+        out.note(f"{found['name']} {found['state']}{reason}")
+        seen[ref] = found["state"]
 
 
 def wait_for_run(client: Client, run_id: str, timeout_s: float | None) -> Json:

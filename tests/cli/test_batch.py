@@ -57,10 +57,10 @@ def test_run_shows_the_batch_and_list_and_show_do(tenure: Tenure, file: Path) ->
     assert "0/2" in ran.lines[1]
     (batch,) = tenure("batch", "ls", "-q").lines
     assert tenure("batch", "ls", "--state", "failed", "-q").lines == []
-    shown = tenure("batch", "show", "many", "--tasks")
+    shown = tenure("batch", "inspect", "many", "--tasks")
     assert "running=2" in shown.out
     assert shown.out.count("running") >= 3
-    found = tenure("batch", "show", batch[:8], "--json", "--tasks").json
+    found = tenure("batch", "inspect", batch[:8], "--json", "--tasks").json
     assert (found["id"], len(found["task_states"])) == (batch, 2)
     timed = tenure("batch", "wait", batch, "--timeout", "0")
     assert timed.code == 1
@@ -104,12 +104,12 @@ def test_a_plan_is_shown_before_and_after(tenure: Tenure, file: Path, tmp_path: 
 
 def test_the_words_of_docker_do_the_same(tenure: Tenure, file: Path) -> None:
     (batch,) = tenure("batch", "run", str(file), "-q").lines
-    assert tenure("batch", "ps", "-q").lines == [batch]
+    assert tenure("batch", "ls", "-q").lines == [batch]
     assert tenure("batch", "inspect", batch, "--json").json["id"] == batch
     assert "cancelled" in tenure("batch", "stop", batch).out
     (other,) = tenure("batch", "run", str(file), "-q").lines
     assert "cancelled" in tenure("batch", "rm", other).out
-    assert tenure("batch", "ps", "-q").lines == []
+    assert tenure("batch", "ls", "-q").lines == []
 
 
 def test_a_promise_is_told_of_as_kept_or_late_once_it_is_over() -> None:

@@ -40,11 +40,11 @@ def test_put_waits_and_the_others_show(tenure: Tenure, inputs: Path) -> None:
     assert "in 3 blocks of 4KiB, 2 copies of each" in ran.err
     assert "3/3" in ran.lines[1]
     (key,) = tenure("dataset", "ls", "-q").lines
-    shown = tenure("dataset", "show", "logs")
+    shown = tenure("dataset", "inspect", "logs")
     assert ["split", "lines"] in [line.split() for line in shown.lines]
     assert "ready" in shown.out
     assert "ssd" in shown.out
-    assert tenure("dataset", "show", key[:8], "--json").json["blocks"] == 3
+    assert tenure("dataset", "inspect", key[:8], "--json").json["blocks"] == 3
     located = tenure("dataset", "locate", "logs")
     assert located.out.count("/ssd") == 6
     assert tenure("dataset", "locate", "logs", "-q").lines == ["0", "1", "2"]
@@ -52,7 +52,7 @@ def test_put_waits_and_the_others_show(tenure: Tenure, inputs: Path) -> None:
     assert "yes" not in tenure("dataset", "unpin", "logs").lines[1]
     assert tenure("dataset", "verify", "logs").code == 0
     assert "removing" in tenure("dataset", "rm", "logs").out
-    assert tenure("dataset", "show", "logs").code != 0
+    assert tenure("dataset", "inspect", "logs").code != 0
 
 
 @pytest.mark.parametrize("where", [(), ("--upload",)])
@@ -107,7 +107,7 @@ def test_a_batch_over_a_dataset_says_why_its_tasks_read_what_they_read(
     shown = tenure("batch", "explain", "scan", "--task", "0")
     assert "it reads a copy in ssd" in shown.out
     assert "COST" in shown.out
-    tasks = tenure("batch", "show", "scan", "--tasks")
+    tasks = tenure("batch", "inspect", "scan", "--tasks")
     assert "logs, blocks of 3.994KiB" in tasks.out, "the longest"
     assert tenure("batch", "explain", "scan", "--task", "9").code == 1
 

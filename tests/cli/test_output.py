@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 
 import pytest
 
-from tenure.cli.output import Output, between, cell, size, usd
+from tenure.cli.output import Output, between, cell, columns, size, usd
 
 AT = "2026-11-22T21:20:14.559936Z"
 
@@ -50,3 +51,29 @@ def test_a_time_that_goes_on_is_told_so_far() -> None:
     assert between(start, None, later) == "1m5s so far"
     assert between(later.isoformat(), None, datetime.fromisoformat(start)) == "0.0s so far"
     assert between(None, None) == "-"
+
+
+def test_a_screen_that_is_too_narrow_has_the_last_column_folded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = {"name": "würfel", "reason": "waits for a node that has two cores and is not cordoned"}
+    Output(is_json=False, is_quiet=False).table([row], columns("name reason"))
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head == "NAME    REASON"
+    assert max(map(len, lines)) <= 40
+    assert {line[:8] for line in lines} == {"würfel  ", " " * 8}
+    assert " ".join(line[8:] for line in lines) == row["reason"]
+
+
+def test_headings_are_bold_for_people_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Output(is_json=False, is_quiet=False)
+    out.table([], columns("name state"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    out.table([], columns("name state"))
+    assert capsys.readouterr().out == "NAME  STATE\n\x1b[1mNAME  STATE\x1b[0m\n"

@@ -58,7 +58,7 @@ def test_who_has_a_namespace_submits_into_it_and_changes_nothing_else(
     ann = ("--token-file", str(file))
     tenure("job", "run", "-", stdin=json.dumps(JOB))
     tenure("job", "run", "-", *ann, stdin=json.dumps({**JOB, "name": "hers"}))
-    listed = ("job", "ps", "--json")
+    listed = ("job", "ls", "--json")
     names = {one["name"]: one["namespace"] for one in tenure(*listed).json}
     assert names == {JOB["name"]: "default", "hers": "team-a"}
     assert [one["name"] for one in tenure(*listed, "--namespace", "team-a").json] == ["hers"]

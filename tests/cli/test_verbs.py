@@ -93,7 +93,7 @@ def test_job_run_from_stdin_and_file(tenure: Tenure, tmp_path: Path) -> None:
     told = tenure("job", "run", str(file))
     assert "c: admitted" in told.err
     assert "c" in told.out
-    assert len(tenure("job", "ps", "-q").lines) == 3
+    assert len(tenure("job", "ls", "-q").lines) == 3
 
 
 def test_job_run_refused(tenure: Tenure) -> None:
@@ -101,7 +101,7 @@ def test_job_run_refused(tenure: Tenure) -> None:
     ran = tenure("job", "run", "-", stdin=_yaml(*documents))
     assert ran.code == 2
     assert "could be met" in ran.err
-    assert len(tenure("job", "ps", "-q").lines) == 1  # the first was accepted, the last not sent
+    assert len(tenure("job", "ls", "-q").lines) == 1  # the first was accepted, the last not sent
     assert "b was refused; 1 more in the file not submitted" in ran.err
     faulty = tenure("job", "run", "-", stdin=_yaml({**JOB, "cpus": -1, "surprise": 2}))
     assert "not submitted" not in faulty.err
@@ -138,12 +138,12 @@ def test_job_wait(tenure: Tenure, server: Server, job: str) -> None:
 def test_job_ps(tenure: Tenure, server: Server, job: str) -> None:
     server.post("/v1/jobs", {**JOB, "name": "gone", "app": "other"})
     tenure("job", "cancel", "gone")
-    assert tenure("job", "ps", "-q").lines == [job]
-    assert len(tenure("job", "ps", "-a", "-q").lines) == 2
-    assert len(tenure("job", "ps", "--app", "other", "-a", "-q").lines) == 1
-    assert len(tenure("job", "ps", "--state", "cancelled", "-q").lines) == 1
-    assert tenure("job", "ps", "--state", "asleep").code == 2
-    assert "wc-1" in tenure("job", "ps").out
+    assert tenure("job", "ls", "-q").lines == [job]
+    assert len(tenure("job", "ls", "-a", "-q").lines) == 2
+    assert len(tenure("job", "ls", "--app", "other", "-a", "-q").lines) == 1
+    assert len(tenure("job", "ls", "--state", "cancelled", "-q").lines) == 1
+    assert tenure("job", "ls", "--state", "asleep").code == 2
+    assert "wc-1" in tenure("job", "ls").out
 
 
 def test_job_inspect_and_explain(tenure: Tenure, job: str) -> None:
@@ -181,7 +181,7 @@ def test_job_plan(tenure: Tenure) -> None:
     assert refused.code == 255
     assert refused.json[0]["code"] == "deadline_unmeetable"
     assert tenure("job", "plan", "-", stdin=_yaml({**JOB, "cpus": -1})).code == 255
-    assert tenure("job", "ps", "-q").lines == []
+    assert tenure("job", "ls", "-q").lines == []
 
 
 def test_job_plan_shows_what_every_policy_offers(tenure: Tenure) -> None:
@@ -217,8 +217,8 @@ def test_container_run_ps_and_inspect(tenure: Tenure, server: Server) -> None:
     ran = tenure("container", "run", "-", "-q", stdin=_yaml(CONTAINER, {**CONTAINER, "name": "w2"}))
     assert ran.code == 0
     assert [len(line) for line in ran.lines] == [64, 64]
-    assert "web-1" in tenure("container", "ps").out
-    assert tenure("container", "ps", "--node", "n2", "-q").lines == []
+    assert "web-1" in tenure("container", "ls").out
+    assert tenure("container", "ls", "--node", "n2", "-q").lines == []
     server.backend.profiles = {
         ran.lines[0]: Profile(ran.lines[0], Resources(100, 1 << 20), samples=4, age_us=1)
     }
@@ -231,8 +231,8 @@ def test_container_run_ps_and_inspect(tenure: Tenure, server: Server) -> None:
 
 def test_container_stop_start_rm_logs(tenure: Tenure, server: Server, container: str) -> None:
     assert "stopped" in tenure("container", "stop", "web-1", "-t", "1").out
-    assert tenure("container", "ps", "-q").lines == []
-    assert tenure("container", "ps", "-a", "-q").lines == [container]
+    assert tenure("container", "ls", "-q").lines == []
+    assert tenure("container", "ls", "-a", "-q").lines == [container]
     assert "running" in tenure("container", "start", "web-1").out
     server.backend.logs = {container: b"a\nb\n"}
     server.backend.followed = [b"c\n"]
@@ -372,12 +372,12 @@ def test_over_tcp_with_a_token_file(tenure: Tenure, server: Server, tmp_path: Pa
 
 
 def test_missing_daemon(tenure: Tenure) -> None:
-    away = tenure("job", "ps", "--host", "unix:///no/such.sock")
+    away = tenure("job", "ls", "--host", "unix:///no/such.sock")
     assert (away.code, away.out) == (1, "")
     assert "tenured run" in away.err
-    told = tenure("job", "ps", "--host", "unix:///no/such.sock", "--json")
+    told = tenure("job", "ls", "--host", "unix:///no/such.sock", "--json")
     assert json.loads(told.err)["code"] == "daemon_unreachable"
-    assert tenure("job", "ps", "--host", "ftp://x").code == 2
+    assert tenure("job", "ls", "--host", "ftp://x").code == 2
 
 
 def test_usage_errors(tenure: Tenure) -> None:
@@ -402,7 +402,10 @@ FILES = {
     "token": ("token",),
     "namespace": ("token",),
     "audit": ("audit",),
-} | {word: (word,) for word in ("batch", "dataset", "forecast", "run", "tls", "top")}
+    "batch": ("batch", "uniform"),
+    "dataset": ("dataset", "uniform"),
+} | {word: (word,) for word in ("forecast", "run", "tls", "top")}
+FILES |= {word: ("uniform",) for word in ("container", "job", "ps", "why")}
 ELSEWHERE = {
     word: "".join(Path(__file__).with_name(f"test_{name}.py").read_text() for name in names)
     for word, names in FILES.items()

@@ -423,7 +423,7 @@ def test_replicas_of_an_input_outlive_node_and_file_and_go_with_the_batch(rig: R
     with pytest.raises(Conflict) as refused:
         rig.client.remove_dataset(name)
     assert refused.value.code == "in_use"
-    found = rig.command("batch", "show", batch["id"], "--json")
+    found = rig.command("batch", "inspect", batch["id"], "--json")
     assert (found["replicas"], found["stages"][0]["dataset"]["name"]) == (2, name)
 
     def running_on() -> str:

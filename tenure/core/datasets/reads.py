@@ -30,7 +30,7 @@ def dataset_objection(ctx: Context, given: DatasetInput) -> Problem | None:
         return Problem("no_dataset", f"the dataset {given.name} was removed", 422)
     if dataset.made >= given.blocks:
         return None
-    told = f"the dataset {given.name} is still being put: tenure dataset show {given.name}"
+    told = f"the dataset {given.name} is still being put: tenure dataset inspect {given.name}"
     if dataset.state is DatasetState.FAILED:
         told = f"the put of the dataset {given.name} has failed ({dataset.reason}): put it again"
     return Problem("dataset_not_ready", told, 409)
