@@ -208,6 +208,11 @@ class Settings(Sections):
     nodes: tuple[NodeSpec, ...]
     cycles: tuple[CycleSpec, ...]
 
+    @property
+    def is_nursery_alone(self) -> bool:
+        """Whether no node is in a later generation: then all work is for the first."""
+        return all(node.generation == self.generations[0] for node in self.nodes)
+
 
 def unknown_generation(generations: Sequence[str]) -> str:
     """Return what is wrong with a name that is not among the generations."""

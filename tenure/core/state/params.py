@@ -35,6 +35,7 @@ class PrefetchParams:
 class Params:
     """All times in microseconds.
 
+    ``is_nursery_alone``: no node is in a later generation, so that executors run in the first;
     ``grace_us`` an empty node stays on for this long; ``min_on`` nodes kept on per generation, with
     ``spare_cpu_m`` free on those that stay; ``fence_after_us`` after this an unreachable switchable
     node that holds only lost executors is switched off to fence it (None: never);
@@ -71,6 +72,7 @@ class Params:
     """
 
     generations: tuple[str, ...] = ("nursery", "young", "tenured")
+    is_nursery_alone: bool = False
     service_policy: str = "spread"
     grace_us: int = 60 * US
     min_on: dict[str, int] = field(default_factory=lambda: {"nursery": 1})
@@ -152,5 +154,6 @@ class Params:
         return self.generations[0]
 
     def job_generations(self) -> tuple[str, ...]:
-        """Return where executors may run: all but the nursery, or the only one there is."""
-        return self.generations[1:] or self.generations
+        """Return where executors may run: all but the nursery, or where there are nodes at all."""
+        later = () if self.is_nursery_alone else self.generations[1:]
+        return later or self.generations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -126,9 +127,22 @@ def test_the_core_gets_what_the_file_says(tmp_path: Path) -> None:
     assert params.scrub_us == 2 * 3_600_000_000
 
 
+@pytest.mark.parametrize(("others", "where"), [((), ABC), (("b",), ABC[1:])])
+def test_jobs_run_in_the_nursery_where_there_is_nothing_else(
+    tmp_path: Path, others: tuple[str, ...], where: tuple[str, ...]
+) -> None:
+    nodes = [
+        {"name": f"n-{one}", "url": f"unix:///{one}", "generation": one} for one in ("a", *others)
+    ]
+    file = tmp_path / "tenured.yml"
+    file.write_text(json.dumps({"generations": list(ABC), "nodes": nodes}))
+    assert params_of(load(file, HOME)).job_generations() == where
+
+
 def test_defaults_are_those_of_the_core_but_for_one() -> None:
     """Tests of the core and the simulated fleet run what an empty file gives."""
-    given, own = params_of(load(None, HOME)), Params(generations=("nursery",))
+    own = Params(generations=("nursery",), is_nursery_alone=True)
+    given = params_of(load(None, HOME))
     names = [field.name for field in fields(Params)]
     different = {name for name in names if getattr(given, name) != getattr(own, name)}
     assert different == {"needs_forecast"}
