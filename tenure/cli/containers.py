@@ -45,7 +45,8 @@ MOVES = columns(
 ENDED = columns("name state", ("EXIT", "exit_code"), "reason")
 FIELDS = (
     "id name app image state health restarts reason generation node engine_id incarnation since "
-    "created_at started_at finished_at moved_at exit_code migrate overlap min_age_s"
+    "created_at started_at finished_at moved_at exit_code migrate overlap min_age_s constraints "
+    "spread"
 )
 
 

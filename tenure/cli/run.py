@@ -57,6 +57,13 @@ Workdir = Annotated[str, typer.Option("--workdir", "-w", help="Its directory.")]
 Entrypoint = Annotated[str, typer.Option(help="In place of the image's.")]
 Network = Annotated[str, typer.Option(help="A network of the node.")]
 Generation = Annotated[str, typer.Option(help="Where it begins (else the first).")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--constraint", help="On nodes with site==cloud, rack!=r1, label.disk==ssd."),
+]
+Spread = Annotated[
+    str, typer.Option(help="Share its app's containers out over rack, site, name or label.KEY.")
+]
 Migrate = Annotated[str, typer.Option(help="live, snapshot, restart or never.")]
 
 
@@ -82,6 +89,8 @@ def run(  # noqa: PLR0913 - the options of docker run, one by one, are what type
     network: Network = "",
     generation: Generation = "",
     migrate: Migrate = "",
+    constraint: Where = None,
+    spread: Spread = "",
 ) -> int:
     """Run a container as docker run does, on a node of the fleet.
 
@@ -97,6 +106,7 @@ def run(  # noqa: PLR0913 - the options of docker run, one by one, are what type
         "RestartPolicy": _restart(restart),
         "NetworkMode": network,
     }
+    where: Json = {"generation": generation, "constraints": constraint, "spread": spread}
     document = {
         "name": name or _name(image),
         "Image": image,
@@ -108,7 +118,7 @@ def run(  # noqa: PLR0913 - the options of docker run, one by one, are what type
         "Entrypoint": shlex.split(entrypoint),
         "ExposedPorts": ports,
         "HostConfig": _stated(host),
-        "tenure": _stated({"generation": generation, "migrate": migrate}),
+        "tenure": _stated(where | {"migrate": migrate}),
     }
     made = session.client.create_container(_stated(document))
     if is_detached:

@@ -165,14 +165,22 @@ class Pool:
         own = self._index.get(candidate.service.node)
         if own is not None:
             fits[own] = False
-        if needs_image(candidate):
-            fits &= self._having(candidate.service.image)
+        fits &= self._able(candidate)
         if candidate.service.migrate == "live":
             fits &= self._live
         for port in candidate.service.ports:
             if port in self._taken:
                 fits &= ~self._taken[port]
         return fits
+
+    def _able(self, candidate: Candidate) -> Bools:
+        """Return the nodes (n,) that have its image if need be, and that its constraints leave."""
+        image = candidate.service.image if needs_image(candidate) else ""
+        able = self._having(image) if image else np.ones(len(self.nodes), dtype=np.bool_)
+        allowed = candidate.service.allowed
+        if allowed is None:
+            return able
+        return able & np.array([node.name in allowed for node in self.nodes], dtype=np.bool_)
 
     def _having(self, image: str) -> Bools:
         found = self._images.get(image)
@@ -196,10 +204,9 @@ class Pool:
         if own is not None:
             usable = usable.copy()
             usable[own] = False
-        lacks_image = (
-            needs_image(candidate) and not (usable & self._having(candidate.service.image)).any()
-        )
-        code = "no_image" if usable.any() and lacks_image else "no_room"
+        is_unable = usable.any() and not (usable & self._able(candidate)).any()
+        lacks = "no_image" if candidate.service.allowed is None else "constraint"
+        code = lacks if is_unable else "no_room"
         return NoSeat(code, f"needs {need}; {', '.join(named)}")
 
     def _fault(self, candidate: Candidate, node: NodeView) -> str:
@@ -221,6 +228,8 @@ class Pool:
     def _bar(self, candidate: Candidate, i: int) -> str:
         """Return what keeps the candidate from a node whatever room it has, "" for nothing."""
         service = candidate.service
+        if service.allowed is not None and self.nodes[i].name not in service.allowed:
+            return "does not satisfy its constraints"
         if needs_image(candidate) and not self._having(service.image)[i]:
             return f"lacks the image {service.image}"
         if service.migrate == "live" and not self._live[i]:

@@ -57,7 +57,7 @@ class ServiceView:
     the host that it binds, as ``tcp/80``, on its node and on ``arriving``, to which a move that has
     begun brings it ("": none). ``migrate`` live: it moves to nodes that ``checkpoint``
     alone. ``barred`` says why it must not move wherever to (``barred_code`` for programs), "" if
-    it may.
+    it may. ``allowed`` are the nodes that its constraints leave (None: all).
     """
 
     id: str
@@ -78,6 +78,7 @@ class ServiceView:
     barred: str = ""
     ports: tuple[str, ...] = ()
     arriving: str = ""
+    allowed: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

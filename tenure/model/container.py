@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
+from tenure.model.job import Constraint
 from tenure.model.resources import Resources
 from tenure.model.roles import UNOWNED, Owner
 
@@ -110,6 +111,8 @@ class Service:
     was seen exited though its policy starts it again (0: it was not): by its engine's end, where
     that goes away soon after. ``health`` is what its engine says of one that runs (none, starting,
     healthy, unhealthy), or ``CRASHING``; ``restarts`` are its engine's since it was started.
+    ``constraints`` hold of every node on which it is; over the values of the key ``spread`` (that
+    of a constraint; "": none) the containers of its app are shared out where that can be.
     ``is_at_home``: its owner
     named the generation, so it begins in no other; ``is_disarmed``: its copy was made at rest, and
     gets its restart policy once it runs.
@@ -157,6 +160,8 @@ class Service:
     version: int = 0
     owner: Owner = UNOWNED
     known: Resources | None = None
+    constraints: tuple[Constraint, ...] = ()
+    spread: str = ""
 
     @property
     def key(self) -> str:

@@ -12,7 +12,7 @@ from tenure.model.external import Layout
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.forecast import NodeForecast
 from tenure.model.harvest import Guard, HarvestAction
-from tenure.model.job import JobSpec
+from tenure.model.job import Constraint, JobSpec
 from tenure.model.node import NodeSpec
 from tenure.model.ourtime import Anchor
 from tenure.model.outcome import Outcome
@@ -286,6 +286,8 @@ class CreateService(Command):
     overlap: bool = False
     min_age_us: int | None = None
     is_pullable: bool = False
+    constraints: tuple[Constraint, ...] = ()
+    spread: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,12 @@ class Constraint:
     op: str
     values: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """Return it as it is written."""
+        if self.op == "in":
+            return f"{self.key} in ({', '.join(self.values)})"
+        return f"{self.key}{self.op}{','.join(self.values)}"
+
 
 @dataclass(frozen=True, slots=True)
 class SparkSpec:

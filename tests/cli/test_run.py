@@ -45,6 +45,21 @@ def test_detached_its_id_is_printed_and_every_word_is_in_the_body(
     assert host["RestartPolicy"] == {"Name": "on-failure", "MaximumRetryCount": 3}
 
 
+def test_where_it_may_be_is_said_by_constraints(tenure: Tenure, server: Server) -> None:
+    where = ("--constraint", "name!=n9", "--constraint", "site in (local, cloud)")
+    assert tenure("run", "-d", "--name", "web", *where, "--spread", "rack", IMAGE).code == 0
+    (found,) = server.backend.tables.services.values()
+    assert [str(one) for one in found.constraints] == ["name!=n9", "site in (local, cloud)"]
+    shown = tenure("container", "inspect", "web", "--json").json
+    assert (shown["constraints"], shown["spread"]) == ([where[1], where[3]], "rack")
+    faulty = tenure("run", "-d", "--constraint", "name=n9", IMAGE)
+    assert faulty.code == 2
+    assert "tenure.constraints.0" in faulty.err
+    nowhere = tenure("run", "-d", "--constraint", "name==n9", IMAGE)
+    assert nowhere.code == 2
+    assert "satisfies its constraints" in nowhere.err
+
+
 def test_a_name_is_made_of_the_image(tenure: Tenure, server: Server) -> None:
     assert tenure("run", "-d", IMAGE, "true").code == 0
     (found,) = server.backend.tables.services.values()

@@ -29,7 +29,7 @@ from tests.fleet.lent import chunks_of
 from tests.fleet.shell import SimShell
 from tests.fleet.statistics import Statistics
 from tests.fleet.worker import Worker
-from tests.fleet.workload import Wish, owner_of
+from tests.fleet.workload import Wish, limits_of, owner_of
 
 #: A client that gets no reply asks again after this long, with the same idempotency key.
 PATIENCE_US = 15 * US
@@ -141,6 +141,7 @@ class Clients:
         def make(at_us: int, request: str) -> Command:
             self._ids += 1
             app = self.statistics.app_of(wish.name)
+            constraints, spread = limits_of(wish.name, sorted(self._shell.around.machines))
             return CreateService(
                 at_us=at_us,
                 request=request,
@@ -155,6 +156,8 @@ class Clients:
                 request_resources=wish.request,
                 migrate=wish.migrate,
                 overlap=wish.overlap,
+                constraints=constraints,
+                spread=spread,
             )
 
         return make

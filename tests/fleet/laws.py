@@ -12,7 +12,8 @@ on with the memory that it had. L19 to L22, of batches, are ``lent``,
 L23, of what agents ended, is ``agents``. L24, what is planned from the fleet as it is can be
 enacted, is the ``worker``'s. L25 to L28, of datasets, are ``kept``. L29, nothing that waits for a
 time comes too early, is ``waiting``. L30 is ``healed``. L31, what has run and has files on a node
-leaves that by a move alone, for as long as the node is configured. L32, relief
+leaves that by a move alone, for as long as the node is configured. L38, a container is where its
+constraints allow. L32, relief
 overloads no node, is the ``worker``'s.
 """
 
@@ -41,6 +42,7 @@ from tenure.model.effects import (
 )
 from tenure.model.job import Executor, Job
 from tenure.model.ledger import Interval
+from tenure.model.matching import satisfies_all
 from tenure.model.node import Node, Power
 from tenure.model.units import US, cost_nano
 from tests.fleet import capacity, emptiness, lent, progress
@@ -201,6 +203,7 @@ class Laws:
                 check(before.get(key), row)
         for key, row in changes.records.get("services", {}).items():
             self._keeps_its_files(self.store.table("services").get(key), row)
+            self._keeps_to_its_constraints(row)
         self._lent = lent.on_commit(self.store, self.machines, changes)
         for task in changes.records.get("tasks", {}).values():
             if task is not None:
@@ -217,6 +220,12 @@ class Laws:
         is_known = node is not None and not node.is_removed
         if new.state is ContainerState.WAITING and is_known and eligibility.tied(old):
             raise LawBroken("L31", f"{old.id} leaves {old.node} without its files: {new.reason}")
+
+    def _keeps_to_its_constraints(self, row: Service | None) -> None:
+        """L38, wherever a container is placed, moved or found."""
+        node: Node | None = self.store.table("nodes").get(row.node) if row is not None else None
+        if row is not None and node is not None and not satisfies_all(node.spec, row.constraints):
+            raise LawBroken("L38", f"{row.id} is on {row.node}, which {row.constraints} forbid")
 
     def _finished(self, changes: Changes) -> None:
         """L8 and L18 on what ends with a transaction."""

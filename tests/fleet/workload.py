@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -46,6 +47,13 @@ class Wish:
 def owner_of(name: str) -> Owner:
     """Return whose a submission of this name is: of one of three namespaces."""
     return Owner(("default", "a", "b")[sum(name.encode()) % 3], "somebody")
+
+
+def limits_of(name: str, nodes: Sequence[str]) -> tuple[tuple[Constraint, ...], str]:
+    """Return the constraints of a container of this name, and over what it is to be spread."""
+    kind = sum(name.encode())
+    barred = (Constraint("name", "!=", (nodes[kind % len(nodes)],)),) if kind % 3 == 0 else ()
+    return barred, ("", "", "name", "rack")[kind % 4]
 
 
 def batches(dice: Random, start_us: int, span_us: int, *, is_calm: bool) -> list[Wish]:

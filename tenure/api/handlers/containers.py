@@ -21,10 +21,12 @@ from tenure.api.schemas.containers import (
     docker_body,
     reservation,
 )
+from tenure.api.schemas.fields import constraints_of, raise_faults
 from tenure.api.schemas.queries import ContainersQuery, LogsQuery, RemoveQuery
 from tenure.api.views.containers import ContainerView, container_detail
 from tenure.api.views.render import render
 from tenure.model.container import ContainerState, Service
+from tenure.model.errors import FieldError
 from tenure.model.events import ChangeService, CreateService
 from tenure.model.units import seconds_to_us
 
@@ -44,6 +46,10 @@ async def create(call: Call) -> web.Response:
     request: Any = call.body_as(ContainerRequest)
     body = docker_body(call.sent)
     given = container_options(body, request.tenure)
+    faults: list[FieldError] = []
+    parse = call.options.parse_constraint
+    constraints = constraints_of(given.constraints, parse, faults, "tenure.constraints")
+    raise_faults(faults)
     require_container(call, body, given.generation)
     is_pullable = not call.is_replay and await check_image(call, body["Image"], "Image")
     command = CreateService(
@@ -57,6 +63,8 @@ async def create(call: Call) -> web.Response:
         overlap=bool(given.overlap),
         min_age_us=None if given.min_age_s is None else seconds_to_us(given.min_age_s),
         is_pullable=is_pullable,
+        constraints=constraints,
+        spread=given.spread or "",
         **call.command(),
     )
     return _shown(call, await call.ask(command), status=201)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, create_model
+from pydantic import AfterValidator, Field, StringConstraints, create_model
 
 from tenure.api.schemas.docker import CONFIG_FIELDS, Argv, HostConfig, typed
 from tenure.api.schemas.fields import (
     MAX_ITEMS,
     MAX_TIME_S,
     MIN_MEMORY,
+    Constraints,
     Grace,
     Key,
     Name,
@@ -33,6 +34,9 @@ from tenure.model.facts import AGENT_NAME
 from tenure.model.jsons import Json
 from tenure.model.resources import Resources
 
+Spread = Annotated[
+    str, StringConstraints(pattern=r"^(rack|site|name|label\.[A-Za-z0-9_./-]{1,64})$")
+]
 MinAge = Annotated[float, Field(ge=0, le=MAX_TIME_S)]
 #: Labels under ``tenure.`` that an owner may set; the others are the daemon's marks.
 OWNER_LABELS = ("tenure.app", "tenure.migrate", "tenure.overlap", "tenure.binds")
@@ -47,6 +51,13 @@ class TenureOptions(Strict):
     migrate: Literal["live", "snapshot", "restart", "never"] | None = None
     min_age_s: MinAge | None = None
     overlap: bool | None = None
+    constraints: Constraints = Field(
+        default=[], description="As of jobs: site==cloud, rack!=r1, label.disk in (ssd, nvme)."
+    )
+    spread: Spread | None = Field(
+        default=None,
+        description="Share the app's containers out over rack, site, name or label.KEY.",
+    )
 
 
 #: Names of the containers of jobs and batches, and of a node's agent. The daemon knows them for its

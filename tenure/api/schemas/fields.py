@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.job import Constraint
 from tenure.model.jsons import Json
 from tenure.model.units import MIB
 
@@ -96,6 +97,9 @@ Name = Annotated[str, StringConstraints(pattern=NAME)]
 Image = Annotated[str, StringConstraints(pattern=IMAGE, max_length=255)]
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
 Line = Annotated[str, StringConstraints(max_length=4096, pattern=LINE)]
+Constraints = Annotated[
+    list[Annotated[str, StringConstraints(min_length=1, max_length=512)]], Field(max_length=32)
+]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=LINE)]
 Cpus = Annotated[float, Field(ge=0.01, le=MAX_CPUS, description="Cores; Docker's least is 0.01.")]
 Memory = Annotated[int, Size(MIN_MEMORY, MAX_MEMORY, ("256MiB", "1.5GiB"))]
@@ -137,3 +141,19 @@ def raise_faults(faults: list[FieldError]) -> None:
     if faults:
         detail = f"{faults[0].path or 'body'}: {faults[0].message}"
         raise InvalidInput(detail, fields=tuple(faults))
+
+
+def constraints_of(
+    texts: Iterable[str],
+    parse: Callable[[str], Constraint],
+    faults: list[FieldError],
+    path: str = "constraints",
+) -> tuple[Constraint, ...]:
+    """Return what texts state as constraints; those that state none are added to ``faults``."""
+    found = []
+    for i, text in enumerate(texts):
+        try:
+            found.append(parse(text))
+        except InvalidInput as error:
+            faults.append(FieldError(f"{path}.{i}", error.detail))
+    return tuple(found)

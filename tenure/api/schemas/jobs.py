@@ -21,6 +21,7 @@ from pydantic import (
 from tenure.api.schemas.fields import (
     MAX_ITEMS,
     MAX_TIME_S,
+    Constraints,
     Cpus,
     Image,
     Key,
@@ -30,6 +31,7 @@ from tenure.api.schemas.fields import (
     Seconds,
     Strict,
     Text,
+    constraints_of,
     env_faults,
     environment,
     examples,
@@ -37,7 +39,7 @@ from tenure.api.schemas.fields import (
 )
 from tenure.api.schemas.spark import SparkRequest, spark_spec
 from tenure.model.batch import INPUT_FOLDER
-from tenure.model.errors import FieldError, InvalidInput
+from tenure.model.errors import FieldError
 from tenure.model.job import Constraint, JobSpec, SparkSpec
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US, iso, seconds_to_us
@@ -105,7 +107,6 @@ Env = Annotated[
     ),
 ]
 Volume = Annotated[str, StringConstraints(pattern=VOLUME, max_length=1024)]
-ConstraintText = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
 
 class Estimate(Strict):
@@ -162,7 +163,7 @@ class JobRequest(Strict):
     env: Env = Field(default=[])
     labels: dict[Key, Text] = Field(default={}, max_length=MAX_ITEMS)
     volumes: list[Volume] = Field(default=[], max_length=64)
-    constraints: list[ConstraintText] = Field(default=[], max_length=32)
+    constraints: Constraints = Field(default=[])
     max_runtime_s: Seconds | None = None
     retries: int | None = Field(default=None, ge=0, le=1000, description="Per executor.")
     on_unreachable: Literal["wait"] = "wait"
@@ -191,7 +192,7 @@ def job_spec(job: JobRequest, terms: Terms) -> JobSpec:
     Raises InvalidInput with every fault that the model alone cannot see.
     """
     faults: list[FieldError] = []
-    constraints = _constraints(job, terms, faults)
+    constraints = constraints_of(job.constraints, terms.parse_constraint, faults)
     deadline_us = _deadline_us(job, terms, faults)
     local_us, hybrid_us = _estimates_us(job, faults)
     if job.policy is not None and job.policy not in terms.policies:
@@ -266,16 +267,6 @@ def _spark(job: JobRequest, faults: list[FieldError]) -> SparkSpec | None:
         faults.append(FieldError("spark", "is needed: say which application to run"))
         return None
     return spark_spec(job.spark, faults)
-
-
-def _constraints(job: JobRequest, terms: Terms, faults: list[FieldError]) -> tuple[Constraint, ...]:
-    found = []
-    for i, text in enumerate(job.constraints):
-        try:
-            found.append(terms.parse_constraint(text))
-        except InvalidInput as error:
-            faults.append(FieldError(f"constraints.{i}", error.detail))
-    return tuple(found)
 
 
 def _deadline_us(job: JobRequest, terms: Terms, faults: list[FieldError]) -> int | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 from typing_extensions import TypedDict
 
 from tenure.api.views.nodes import ResourcesView
-from tenure.api.views.render import Moment, Of, Seconds, render, seconds
+from tenure.api.views.render import Moment, Of, Seconds, render, seconds, texts
 from tenure.model.container import Migration, Profile, Service
 from tenure.model.jsons import Json
 
@@ -37,6 +37,8 @@ class ContainerView(TypedDict):
     request: ResourcesView
     migrate: str
     overlap: bool
+    constraints: Annotated[list[str], Of("constraints", texts)]
+    spread: str
     min_age_s: Seconds
     created_at: Moment
     since: Moment

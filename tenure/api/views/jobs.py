@@ -20,22 +20,12 @@ from tenure.api.views.render import (
     moment,
     render,
     seconds,
+    texts,
     thousandths,
 )
 from tenure.model.estimate import Estimate
-from tenure.model.job import Constraint, Executor, Job, SparkSpec
+from tenure.model.job import Executor, Job, SparkSpec
 from tenure.model.units import nano_to_usd
-
-
-def constraint_text(constraint: Constraint) -> str:
-    """Return a constraint as it is written."""
-    if constraint.op == "in":
-        return f"{constraint.key} in ({', '.join(constraint.values)})"
-    return f"{constraint.key}{constraint.op}{','.join(constraint.values)}"
-
-
-def _texts(constraints: Iterable[Constraint]) -> list[str]:
-    return [constraint_text(constraint) for constraint in constraints]
 
 
 def _deadline_met(job: Job) -> bool | None:
@@ -125,7 +115,7 @@ class JobView(TypedDict):
     env: list[str]
     labels: dict[str, str]
     volumes: list[str]
-    constraints: Annotated[list[str], Of("constraints", _texts)]
+    constraints: Annotated[list[str], Of("constraints", texts)]
     max_runtime_s: Seconds
     retries: int
     on_unreachable: str

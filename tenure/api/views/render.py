@@ -7,7 +7,7 @@ names; its type says how it is shown: a view within a view, a tuple as a list, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -33,6 +33,11 @@ def moment(us: int | None) -> str | None:
 def seconds_if_any(us: int) -> float | None:
     """Return seconds for microseconds; 0 stands for "none" in records and becomes None."""
     return us / US if us else None
+
+
+def texts(values: Iterable[object]) -> list[str]:
+    """Return values as they are written."""
+    return [str(value) for value in values]
 
 
 def thousandths(amount: int) -> float:

@@ -5,16 +5,24 @@ Owns nothing, reads only.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tenure.core.capacity import room, snapshots
 from tenure.core.state.context import Context
 from tenure.model.arrays import np
 from tenure.model.container import Service
+from tenure.model.matching import satisfies_all, value_of
 from tenure.model.node import Node, Power
 from tenure.model.placing import Ask, Bools
 from tenure.model.resources import Resources, smaller
 from tenure.model.units import FOREVER_US
+
+
+def is_allowed(ctx: Context, service: Service) -> bool:
+    """Whether its constraints allow any node where it may begin, if there are any."""
+    return not _near(ctx, service) or bool(_nodes_of(ctx, service))
 
 
 def could_fit(ctx: Context, service: Service) -> bool:
@@ -36,6 +44,11 @@ def as_known(ctx: Context, service: Service) -> Service:
 
 
 def _nodes_of(ctx: Context, service: Service) -> list[Node]:
+    return [n for n in _near(ctx, service) if satisfies_all(n.spec, service.constraints)]
+
+
+def _near(ctx: Context, service: Service) -> list[Node]:
+    """Return the nodes of the generations in which it may begin."""
     among = homes(ctx, service)
     nodes = (n for n in ctx.tables.nodes.values() if not n.is_removed)
     return [n for n in nodes if n.spec.generation in among]
@@ -112,18 +125,35 @@ def find_node(ctx: Context, service: Service) -> str | None:
     """Return the node of its generation that the policy chooses, None where none has room."""
     here = snapshots.scene(ctx)
     need = need_to_place(ctx, service)
-    ask = Ask(
-        service.id,
-        1,
-        need.cpu_m,
-        need.memory_bytes,
-        FOREVER_US,
-        FOREVER_US,
-        None,
-        _mask(ctx, service, here),
-    )
-    policy = ctx.params.service_policy
-    return ctx.placer.spread(policy, here.view, ask, room.seed_of(service))
+    policy, seed = ctx.params.service_policy, room.seed_of(service)
+    for mask in _shared_out(ctx, service, here, _mask(ctx, service, here)):
+        amounts = need.cpu_m, need.memory_bytes
+        ask = Ask(service.id, 1, *amounts, FOREVER_US, FOREVER_US, None, mask)
+        node = ctx.placer.spread(policy, here.view, ask, seed)
+        if node is not None:
+            return node
+    return None
+
+
+def _shared_out(
+    ctx: Context, service: Service, here: snapshots.Scene, mask: Bools
+) -> Iterator[Bools]:
+    """Yield which nodes of a mask to try, where its app has the fewest containers first.
+
+    Where the service is to be spread over racks, say, those of the racks with the fewest, then of
+    more and more of them. O(services) for such a service.
+    """
+    key, apps = service.spread, ctx.tables.services.values()
+    if not key:
+        yield mask
+        return
+    others = [s for s in apps if s.app == service.app and s.place and s.id != service.id]
+    values = [value_of(key, node.spec) for node in here.nodes]
+    having = {node.name: value for node, value in zip(here.nodes, values, strict=True)}
+    counts = Counter(having.get(s.place) for s in others if s.owner == service.owner)
+    loads = np.array([counts[value] for value in values], dtype=np.int64)
+    for most in np.unique(loads[mask]):
+        yield mask & (loads <= most)
 
 
 def _mask(ctx: Context, service: Service, here: snapshots.Scene) -> Bools:

@@ -76,7 +76,7 @@ class Destinations:
         self._view = replace(scene.view, free_cpu_m=cpu, free_memory=memory)
         self._grounds: dict[str, _Ground] = {}
         self._homes: dict[str, str] = {}
-        self._without: dict[tuple[str, str], Bools] = {}
+        self._without: dict[tuple[object, ...], Bools] = {}
         self._ports: dict[str, set[room.Port]] = {}
         self._wanted: set[str] = set()
 
@@ -91,7 +91,7 @@ class Destinations:
     ) -> Destination | NoDestination:
         """Take a node, one outside ``avoid`` if there is one: O(nodes), vectorised.
 
-        Nodes that hold no image of the service or bind its ports are left out.
+        Nodes that its image or constraints forbid, or that bind its ports, are left out.
         """
         ground = self._ground(generation)
         need = np.array(room.need_of(self._ctx, service, generation).values(), dtype=np.int64)
@@ -132,13 +132,14 @@ class Destinations:
     # filters
 
     def _holders(self, service: Service, generation: str) -> Bools:
-        """Return the nodes (n,) that hold the image or can pull it; do not change it."""
+        """Return the nodes (n,) that its image and constraints allow; do not change it."""
         nodes = self._ground(generation).nodes
         image = "" if service.is_pullable else room.image_of(service)
-        if (generation, image) not in self._without:
-            holds = [not room.lacks_image(service, node) for node in nodes]
-            self._without[generation, image] = np.array(holds, dtype=np.bool_)
-        return self._without[generation, image]
+        kind = generation, image, service.constraints
+        if kind not in self._without:
+            holds = [not room.never_on(service, node) for node in nodes]
+            self._without[kind] = np.array(holds, dtype=np.bool_)
+        return self._without[kind]
 
     def _bound(self, service: Service, ground: _Ground, among: Bools) -> Bools:
         """Return the nodes (n,) of ``among`` on which one of the service's host ports is taken."""
@@ -216,7 +217,7 @@ class Destinations:
         most, name = min(rows)
         told = []
         for i, node in enumerate(ground.nodes[:MAX_TOLD]):
-            code = ground.bars[i] or ("" if holds[i] else "image") or ("port" if bound[i] else "")
+            code = ground.bars[i] or room.never_on(service, node) or ("port" if bound[i] else "")
             told.append((node.name, code or f"no_room_{DIMENSIONS[int(np.argmax(short[i]))]}"))
         return NoDestination(len(ground.nodes), tuple(told), name if most else "")
 

@@ -13,7 +13,7 @@ from tenure.core.state.context import Context
 from tenure.core.state.owned import ByNode, Change
 from tenure.model.container import ContainerState, Migration, Service, Step
 from tenure.model.job import Executor, Job, JobSpec
-from tenure.model.matching import satisfies
+from tenure.model.matching import satisfies_all
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Ask, Bools
 from tenure.model.resources import Resources, larger, total
@@ -50,7 +50,7 @@ def kind_of(ctx: Context, service: Service) -> tuple[object, ...]:
     """Return what decides where a waiting service may go: alike ones fit the same nodes."""
     image = "" if service.is_pullable else str(service.body.get("Image", ""))
     kind = service.generation, service.is_at_home, need_of(ctx, service)
-    return *kind, image, host_ports(service)
+    return *kind, image, service.constraints, host_ports(service)
 
 
 def seed_of(service: Service) -> int:
@@ -65,16 +65,19 @@ def drop_for(ctx: Context, service: Service, node: Node) -> str:
 
 def bar_for(ctx: Context, service: Service, node: Node, ports: frozenset[Port]) -> str:
     """Return what keeps a service that binds ``ports`` from a node that takes new work, or ""."""
-    if lacks_image(service, node):
-        return "image"
+    if bar := never_on(service, node):
+        return bar
     if ports and any(ports & host_ports(other) for other in _beside(ctx, service, node.name)):
         return "port"
     return ""
 
 
-def lacks_image(service: Service, node: Node) -> bool:
-    """Whether a service's image is not pulled, and was not seen on the node."""
-    return not service.is_pullable and bool(node.images) and not has_image(node, image_of(service))
+def never_on(service: Service, node: Node) -> str:
+    """Return what keeps a service from a node whatever runs there, or ""."""
+    if not satisfies_all(node.spec, service.constraints):
+        return "constraint"
+    is_known = not service.is_pullable and bool(node.images)
+    return "image" if is_known and not has_image(node, image_of(service)) else ""
 
 
 def image_of(service: Service) -> str:
@@ -276,7 +279,7 @@ def never_for(job: Job, node: Node, generations: tuple[str, ...]) -> str:
 
 def _lacks(spec: JobSpec, node: Node) -> str:
     """Return the code of what a node lacks for a job, or ""."""
-    if not all(satisfies(node.spec, constraint) for constraint in spec.constraints):
+    if not satisfies_all(node.spec, spec.constraints):
         return "constraint"
     if not spec.is_pullable and node.images and not has_image(node, spec.image):
         return "image"

@@ -48,11 +48,18 @@ def create(ctx: Context, command: CreateService) -> None:
         changed_us=ctx.now_us,
         owner=command.owner,
         known=command.known,
+        constraints=command.constraints,
+        spread=command.spread,
     )
     if command.known is not None:
         service = candidates.as_known(ctx, service)
     if service.known is not None and not command.generation:
         service = candidates.skip(ctx, service)
+    if not candidates.is_allowed(ctx, service):
+        among = " or ".join(candidates.homes(ctx, service))
+        detail = f"no node of generation {among} satisfies its constraints"
+        ctx.refuse(command, "never_fits", detail, field="tenure.constraints")
+        return
     if not candidates.could_fit(ctx, service):
         detail = f"no node of generation {service.generation} is large enough for it"
         ctx.refuse(command, "never_fits", detail, field="HostConfig")

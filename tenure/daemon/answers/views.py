@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import asdict, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Admission, Job, JobSpec, JobState
+from tenure.model.matching import satisfies_all
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Forecast
 from tenure.model.quota import NOTHING, Quota
@@ -249,9 +250,7 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
         "now_us": ctx.now_us,
         "cooldown_us": ctx.params.cooldown_us,
         "nodes": Rows(_node(*parts, now_us) for parts in rooms),
-        "services": Rows(
-            _service(s, known.get(s.node), coming.get(s.id, ""), now_us) for s in services
-        ),
+        "services": Rows(_service(s, known, coming.get(s.id, ""), now_us) for s in services),
         "profiles": Rows(_profile(p) for p in profiles if p.container in ctx.tables.services),
         "cycles": [asdict(cycle) for cycle in ctx.learned.cycles.values()],
         "min_on": dict(ctx.params.min_on),
@@ -281,7 +280,11 @@ def _amount(amount: Resources) -> dict[str, int]:
     return {name: getattr(amount, name) for name in _DIMENSIONS}
 
 
-def _service(service: Service, source: Node | None, arriving: str, now_us: int) -> dict[str, Any]:
+def _service(
+    service: Service, nodes: Mapping[str, Node], arriving: str, now_us: int
+) -> dict[str, Any]:
+    source, limits = nodes.get(service.node), service.constraints
+    allowed = [n.name for n in nodes.values() if satisfies_all(n.spec, limits)] if limits else None
     code, why = eligibility.stays(eligibility.as_of(service, now_us), source) or ("", "")
     return {
         "id": service.id,
@@ -302,6 +305,7 @@ def _service(service: Service, source: Node | None, arriving: str, now_us: int) 
         "barred": why,
         "ports": sorted("/".join(port) for port in room.host_ports(service)),
         "arriving": arriving,
+        "allowed": allowed,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
 from tenure.core.fleet import FleetState
@@ -158,17 +158,17 @@ class Bench:
         )
         return self._reply(self.say(command))
 
-    def create(self, name: str, **body: Any) -> Any:
+    def create(self, name: str, *, options: Mapping[str, Any] | None = None, **body: Any) -> Any:
         """Create a service in the nursery and return the value of the reply."""
         self._requests += 1
+        words: dict[str, Any] = {"app": name, "request_resources": SMALL} | dict(options or {})
         command = CreateService(
             at_us=0,
             request=f"r{self._requests}",
             container=f"{self._requests:064x}",
             name=name,
-            app=name,
             body={"Image": IMAGE} | body,
-            request_resources=SMALL,
+            **words,
         )
         return self._reply(self.say(command))
 

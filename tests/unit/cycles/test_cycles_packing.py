@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tenure.cycles.snapshot import NodeView, Snapshot
 from tenure.model.resources import Resources, exhausted
 from tests.unit.cycles.fleets import (
     CPU_HEAVY,
+    GIB,
     MEM_HEAVY,
     SPEC,
     USABLE,
@@ -74,6 +76,18 @@ def test_the_experiment_of_20_containers_frees_a_node() -> None:
     assert (len(made.moves), nodes_used(made)) == (20, 5)
     assert len(set(binpack(snapshot).values())) == 6
     assert len(set(spread(snapshot).values())) == 7
+
+
+def test_a_container_goes_where_its_constraints_allow_or_says_why_not() -> None:
+    use = Resources(100, GIB // 8)
+    snapshot = arriving([use] * 3, NODES[:3])
+    kept_out, elsewhere, _ = snapshot.services
+    rows = (replace(kept_out, allowed=("n2",)), replace(elsewhere, allowed=()))
+    made = plan(replace(snapshot, services=(*rows, snapshot.services[2])), SPEC, "run")
+    assert {m.container: m.target for m in made.moves}[kept_out.id] == "n2"
+    (stays,) = made.kept
+    assert (stays.container, stays.code) == (elsewhere.id, "constraint")
+    assert "n1 does not satisfy its constraints" in stays.reason
 
 
 def test_availability_is_the_norm_of_free_ratios_over_what_is_stated() -> None:
