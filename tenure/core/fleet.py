@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tenure.core.batches import batches, planning
 from tenure.core.jobs import jobs, joint_admission
@@ -31,7 +31,7 @@ from tenure.core.services.services import RECORD, SERVICES
 from tenure.core.state import conditions, idempotency, quotas
 from tenure.core.state.context import Context
 from tenure.core.state.params import Params
-from tenure.core.state.tables import KINDS, Changes, Tables
+from tenure.core.state.tables import KINDS, Changes, Meta, Tables
 from tenure.model.effects import Effect
 from tenure.model.events import (
     Command,
@@ -45,6 +45,8 @@ from tenure.model.placing import Placer
 from tenure.model.plan import CycleSpec
 from tenure.model.units import US
 
+P = ParamSpec("P")
+T = TypeVar("T")
 #: Reviews feed each other at most this often per event; more would be a loop, and a defect.
 MAX_ROUNDS = 50
 #: Of those that do not come to rest so many are named.
@@ -77,6 +79,22 @@ class FleetState:
     @property
     def tables(self) -> Tables:
         return self.ctx.tables
+
+    @property
+    def meta(self) -> Meta:
+        """What is kept of the fleet as a whole."""
+        return self.ctx.meta
+
+    @property
+    def quarantined(self) -> Mapping[tuple[str, str], str]:
+        """Why records are left as they are, by kind and key."""
+        return self.ctx.quarantined
+
+    def read(
+        self, query: Callable[Concatenate[Context, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Return what a machine's ``query``, which changes nothing, tells of the state now."""
+        return query(self.ctx, *args, **named)
 
     def load(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over stored records by kind. ``Started`` must be the next event."""

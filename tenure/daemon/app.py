@@ -156,7 +156,7 @@ class Daemon:
         with undisturbed():
             self.state.load(await asyncio.to_thread(self.store.load))
         spare_records()
-        meta = self.state.ctx.meta
+        meta = self.state.meta
         self.clock = Clock(meta.clock, meta.clock_us)
         self.tokens = Tokens.open(settings.state_dir / TOKENS, self.clock.now_us)
         self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))

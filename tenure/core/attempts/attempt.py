@@ -151,7 +151,7 @@ class Attempts(ABC, Generic[R]):
 
     # forward
 
-    def to(self, ctx: Context, record: R, state: str, **changes: Any) -> R:
+    def to(self, ctx: Context, /, record: R, state: str, **changes: Any) -> R:
         """Move a record to a later state of its attempt; an illegal step quarantines it."""
         if not may_go(ctx, self.record, record.key, record.state, type(record.state)(state)):
             return record

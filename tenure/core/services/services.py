@@ -64,7 +64,7 @@ class Services(Attempts[Service]):
         grace_s = record.grace(ctx.params.grace_stop_s)
         return Terms(record.is_pullable, room.need_of(ctx, record), grace_s, record.created_us)
 
-    def to(self, ctx: Context, record: Service, state: str, **changes: Any) -> Service:
+    def to(self, ctx: Context, /, record: Service, state: str, **changes: Any) -> Service:
         """Move a service to another state and tell people; an illegal step quarantines it."""
         moved = super().to(ctx, record, state, **(UNKNOWN_YET | changes))
         if moved is not record:

@@ -18,8 +18,8 @@ from tenure.api.views.namespaces import NamespaceView
 from tenure.api.views.nodes import TierView
 from tenure.core.blocks import replicas
 from tenure.core.capacity import ledger
+from tenure.core.fleet import FleetState
 from tenure.core.lifecycle import restore
-from tenure.core.state.context import Context
 from tenure.core.state.tables import PublicEvent, Tables
 from tenure.cycles.schedule import next_due, timing_of
 from tenure.daemon.answers import datasets, energy, readings, views
@@ -102,15 +102,15 @@ class DaemonBackend:
     def __init__(self, body: Body) -> None:
         self._body = body
         self._reporting = asyncio.Lock()
-        self._pasts = Pasts(body.loop.state.ctx, body.stats)
+        self._pasts = self._core.read(Pasts, body.stats)
 
     @property
-    def _ctx(self) -> Context:
-        return self._body.loop.state.ctx
+    def _core(self) -> FleetState:
+        return self._body.loop.state
 
     @property
     def tables(self) -> Tables:
-        return self._ctx.tables
+        return self._core.tables
 
     def now_us(self) -> int:
         """Return the inbox's time."""
@@ -149,7 +149,7 @@ class DaemonBackend:
 
     def plan_job(self, spec: JobSpec, owner: Owner) -> Steps[dict[str, object]]:
         """Return what a submission would be answered now."""
-        return views.plan_job(self._ctx, f"plan-{secrets.token_hex(4)}", spec, owner)
+        return self._core.read(views.plan_job, f"plan-{secrets.token_hex(4)}", spec, owner)
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
         """Return (some node holds the image, a registry offers it, why it cannot be pulled)."""
@@ -217,7 +217,7 @@ class DaemonBackend:
 
     async def cut_dataset(self, spec: DatasetSpec) -> DatasetSpec:
         """Return what is put with the ends of blocks that end with lines."""
-        return await asyncio.to_thread(inputs.cut_dataset, spec, self._ctx.params.max_blocks)
+        return await asyncio.to_thread(inputs.cut_dataset, spec, self._core.ctx.params.max_blocks)
 
     @property
     def uploads(self) -> Uploads:
@@ -230,57 +230,57 @@ class DaemonBackend:
 
     def shelved(self, dataset: Dataset) -> Shelved:
         """Return how far the copies of a dataset are."""
-        return datasets.shelved(self._ctx, dataset)
+        return self._core.read(datasets.shelved, dataset)
 
     def holdings(self, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:
         """Return what tiers hold of a dataset, and how many blocks cannot be read now."""
-        return datasets.holdings(self._ctx, dataset)
+        return self._core.read(datasets.holdings, dataset)
 
     def block_count(self, dataset: Dataset) -> int:
         """Return how many blocks of a dataset are known: made, or seen in HDFS."""
-        return replicas.count_of(self._ctx, dataset)
+        return self._core.read(replicas.count_of, dataset)
 
     def block(self, dataset: Dataset, number: int) -> Block | None:
         """Return a block of a dataset, None if it is gone."""
-        return replicas.block_of(self._ctx, dataset, number)
+        return self._core.read(replicas.block_of, dataset, number)
 
     def places(self, block: Block) -> Sequence[Location]:
         """Return the copies of a block that can be read now."""
-        return replicas.offered(self._ctx, block)
+        return self._core.read(replicas.offered, block)
 
     def tiers(self, node: str) -> list[TierView]:
         """Return the tiers of a node, and what is in them."""
-        return datasets.tiers(self._ctx, node)
+        return self._core.read(datasets.tiers, node)
 
     def orphans(self) -> list[OrphanView]:
         """Return the blocks in tiers that no record knows, by dataset, node and tier."""
-        return datasets.orphans(self._ctx)
+        return self._core.read(datasets.orphans)
 
     def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         """Yield a file of a dataset."""
         body = self._body
-        reader = Reader(self._ctx, body.hands, body.loop.put, body.batches.outputs.parent)
+        reader = self._core.read(Reader, body.hands, body.loop.put, body.batches.outputs.parent)
         return reader.read(dataset, file)
 
     def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:
         """Return what the tasks of a batch wait for."""
-        return views.batch_waits(self._ctx, batch_id)
+        return self._core.read(views.batch_waits, batch_id)
 
     def explain(self, job_id: str) -> dict[str, object]:
         """Return why a job is where it is."""
-        return views.explain(self._ctx, self._body.policies(), job_id)
+        return self._core.read(views.explain, self._body.policies(), job_id)
 
     def explain_task(self, task: Task) -> dict[str, object]:
         """Return what a task reads where, at which cost, and the alternatives."""
-        return readings.explain(self._ctx, task)
+        return self._core.read(readings.explain, task)
 
     def explain_executor(self, executor: Executor) -> dict[str, object]:
         """Return which blocks an executor reads where, at which cost, and the alternatives."""
-        return readings.explain_executor(self._ctx, executor)
+        return self._core.read(readings.explain_executor, executor)
 
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
         """Return the latest drain of a node, or what one would do now."""
-        return views.drain(self._ctx, node, is_dry=is_dry)
+        return self._core.read(views.drain, node, is_dry=is_dry)
 
     def harvest(self, node: str) -> Mapping[str, object] | None:
         """Return how a node's harvest controller is, as its agent told last."""
@@ -289,7 +289,7 @@ class DaemonBackend:
 
     def forecast(self, node: str, *, is_whole: bool = False) -> ForecastReport:
         """Return what is forecast of a node; ``is_whole``: with what it lends by that."""
-        return views.forecast(self._ctx, node, self.now_us() if is_whole else None)
+        return self._core.read(views.forecast, node, self.now_us() if is_whole else None)
 
     async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, object]:
         """Return what owners of a node used."""
@@ -301,26 +301,26 @@ class DaemonBackend:
 
     def lending(self, node: str) -> tuple[Mapping[str, int], str]:
         """Return tasks of batches on a node by state, and why no more may begin there."""
-        return views.lending_of(self._ctx, node)
+        return self._core.read(views.lending_of, node)
 
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
         """Return the executors and containers that are on a node."""
-        return self._ctx.executors_on(node), self._ctx.services_on(node)
+        return self._core.read(views.aboard, node)
 
     def snapshot(self) -> Steps[Mapping[str, object]]:
         """Return what a worker plans from, in steps."""
-        return views.snapshot(self._ctx)
+        return self._core.read(views.snapshot)
 
     def cost(self, since_us: int, until_us: int) -> Steps[dict[str, object]]:
         """Return the ledger's report, in steps."""
-        return ledger.reporting(self._ctx, since_us, until_us)
+        return self._core.read(ledger.reporting, since_us, until_us)
 
     async def energy(self, since_us: int, until_us: int) -> EnergyReport:
         """Return the energy of a window."""
         body = self._body
         async with self._reporting:  # a large fleet's takes seconds of a thread
-            return await energy.report(
-                self._ctx, body.uses, (since_us, until_us), body.price_nano_per_kwh
+            return await self._core.read(
+                energy.report, body.uses, (since_us, until_us), body.price_nano_per_kwh
             )
 
     def loads(self) -> Loads:
@@ -329,18 +329,16 @@ class DaemonBackend:
 
     def usage(self) -> Mapping[str, Profile]:
         """Return the profile of each container that has one."""
-        return self._ctx.learned.profiles
+        return self._core.ctx.learned.profiles
 
     def namespaces(self) -> list[NamespaceView]:
         """Return the namespaces of which something is, or that have a quota."""
-        return views.namespaces(self._ctx)
+        return self._core.read(views.namespaces)
 
     def cycles(self) -> Sequence[CycleState]:
         """Return the configured cycles with their next due time."""
-        now = self.now_us()
-        return [
-            CycleState(c, next_due(timing_of(c), now)) for c in self._ctx.learned.cycles.values()
-        ]
+        now, cycles = self.now_us(), self._core.ctx.learned.cycles
+        return [CycleState(c, next_due(timing_of(c), now)) for c in cycles.values()]
 
     @property
     def first_seq(self) -> int:
@@ -375,10 +373,10 @@ class DaemonBackend:
             degraded["nodes"] = "unreachable: " + ", ".join(sorted(lost))
         if self._body.room.alarm:
             degraded["disk"] = self._body.room.alarm
-        if self._ctx.meta.is_restoring:
-            degraded["restore"] = restore.explain(self._ctx)
-        if self._ctx.quarantined:
-            told = [f"{kind} {key}: {why}" for (kind, key), why in self._ctx.quarantined.items()]
+        if self._core.meta.is_restoring:
+            degraded["restore"] = self._core.read(restore.explain)
+        if self._core.quarantined:
+            told = [f"{kind} {key}: {why}" for (kind, key), why in self._core.quarantined.items()]
             degraded["records"] = "left as they are: " + "; ".join(told[:MAX_QUARANTINED])
         influx = health_of(self._body.stats)
         if influx is not None and influx.error:
@@ -420,7 +418,7 @@ class DaemonBackend:
             held=body.held.copy(),
         )
         stats = replace(body.loop.stats)
-        facts = yield from metrics.gather(self._ctx)
+        facts = yield from self._core.read(metrics.gather)
         return partial(metrics.text_of, facts, stats, parts)
 
 

@@ -28,7 +28,7 @@ from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
 from tenure.model.forecast import ForecastReport
-from tenure.model.job import Admission, Job, JobSpec, JobState
+from tenure.model.job import Admission, Executor, Job, JobSpec, JobState
 from tenure.model.matching import satisfies_all
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Forecast
@@ -407,6 +407,11 @@ def lending_of(ctx: Context, node: str) -> tuple[dict[str, int], str]:
     """Return the tasks of batches on a node by state, and why no more may begin there."""
     states = Counter(task.state.value for task in ctx.tasks_on(node))
     return dict(sorted(states.items())), harvestable.objection(ctx, ctx.tables.nodes[node])
+
+
+def aboard(ctx: Context, node: str) -> tuple[list[Executor], list[Service]]:
+    """Return the executors and containers that are on a node."""
+    return ctx.executors_on(node), ctx.services_on(node)
 
 
 def namespaces(ctx: Context) -> list[NamespaceView]:
