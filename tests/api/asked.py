@@ -234,7 +234,7 @@ class AskedWorld(RestoredWorld):
             known = dict(getattr(state.tables, kind).items())
             if known != self.around.store.table(kind):
                 raise LawBroken("stored", f"{kind} are known otherwise than they are stored")
-        remembered.check(state.ctx)
+        remembered.check(state)
 
     def end(self) -> None:
         """Faults stop; whatever was asked for comes to an end."""

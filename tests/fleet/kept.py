@@ -242,10 +242,9 @@ class Kept:
                 raise LawBroken("L26", f"no right copy of {block.key} is left: {block.replicas}")
         if self._shell.state is None:
             return
-        ctx = self._shell.state.ctx
-        for block in ctx.tables.blocks.values():
+        for block in self._shell.state.tables.blocks.values():
             right = self._right(block)
-            for place in replicas.offered(ctx, block):
+            for place in self._shell.state.read(replicas.offered, block):
                 is_known = place.kind in DURABLE and block.key not in self.rotten
                 if is_known and (place.node, place.tier) not in right:
                     raise LawBroken("L25", f"{block.key} is offered in {place} and not there")

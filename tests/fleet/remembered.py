@@ -5,57 +5,68 @@ from __future__ import annotations
 from collections import Counter
 
 from tenure.core.capacity import room, snapshots
+from tenure.core.fleet import FleetState
 from tenure.core.nodes import harvestable
 from tenure.core.state import queue_order
-from tenure.core.state.context import UNDER_WAY, Context
+from tenure.core.state.block_index import BlockIndex
+from tenure.core.state.context import UNDER_WAY
 from tenure.core.state.indexes import (
+    Index,
     held_by_batch,
     held_by_container,
     held_by_dataset,
     held_by_job,
 )
+from tenure.core.state.prefetch_state import Prefetches
 from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Service, Step
 from tenure.model.dataset import Dataset
 from tenure.model.job import ExecutorState, Job
 from tenure.model.node import Power
 from tenure.model.quota import NOTHING, Amounts
+from tests.fleet.states import state_of
 from tests.fleet.story import LawBroken
 
 
-def check(ctx: Context) -> None:
+def check(core: FleetState) -> None:
     """Raise LawBroken unless snapshot, queue, moves, idle clocks and sums are as records say."""
-    text = snapshots.snapshot_of(ctx).problem(ctx) or _line(ctx) or _idle(ctx) or _homeless(ctx)
-    text = text or _lent(ctx) or _moves(ctx) or shelved(ctx) or _held(ctx)
+    text = core.read(core.read(snapshots.snapshot_of).problem) or _line(core) or _idle(core)
+    text = text or _homeless(core) or _lent(core) or _moves(core) or shelved(core) or _held(core)
     if text:
         raise LawBroken("L17", text)
 
 
-def _line(ctx: Context) -> str:
-    queued = [job for job in ctx.tables.jobs.values() if queue_order.is_queued(job)]
+def _line(core: FleetState) -> str:
+    queued = [job for job in core.tables.jobs.values() if queue_order.is_queued(job)]
     due = [job.id for job in sorted(queued, key=queue_order.queue_key)]
-    found = list(ctx.index.waiting_jobs)
-    names = {job.spec.name: job.id for job in ctx.tables.jobs.values() if not job.is_over}
-    if names != ctx.index.job_names:
-        return f"names: {ctx.index.job_names}, should be {names}"
+    index = state_of(core, Index)
+    found = list(index.waiting_jobs)
+    names = {job.spec.name: job.id for job in core.tables.jobs.values() if not job.is_over}
+    if names != index.job_names:
+        return f"names: {index.job_names}, should be {names}"
     return "" if found == due else f"line: {found}, should be {due}"
 
 
-def _moves(ctx: Context) -> str:
-    moves = [move for move in ctx.tables.migrations.values() if not move.is_over]
+def _moves(core: FleetState) -> str:
+    moves = [move for move in core.tables.migrations.values() if not move.is_over]
     due = {move.id for move in moves if move.step is not Step.QUEUED}
-    return "" if ctx.index.begun == due else f"begun: {ctx.index.begun}, should be {due}"
+    begun = state_of(core, Index).begun
+    return "" if begun == due else f"begun: {begun}, should be {due}"
 
 
-def _held(ctx: Context) -> str:
+def _held(core: FleetState) -> str:
     """Say which namespace does not hold what its records add up to."""
     rows: list[tuple[Job | Batch | Dataset | Service, Amounts]] = [
-        *((job, held_by_job(job.spec)) for job in ctx.tables.jobs.values() if not job.is_over),
-        *((one, held_by_batch(one.spec)) for one in ctx.tables.batches.values() if not one.is_over),
-        *((one, held_by_dataset(one.spec)) for one in ctx.tables.datasets.values()),
+        *((job, held_by_job(job.spec)) for job in core.tables.jobs.values() if not job.is_over),
+        *(
+            (one, held_by_batch(one.spec))
+            for one in core.tables.batches.values()
+            if not one.is_over
+        ),
+        *((one, held_by_dataset(one.spec)) for one in core.tables.datasets.values()),
         *(
             (one, held_by_container(one.request))
-            for one in ctx.tables.services.values()
+            for one in core.tables.services.values()
             if one.state is not ContainerState.REMOVED
         ),
     ]
@@ -64,31 +75,33 @@ def _held(ctx: Context) -> str:
         namespace = record.owner.namespace
         due[namespace] = due.get(namespace, NOTHING).plus(amounts)
     due = {namespace: held for namespace, held in due.items() if held != NOTHING}
-    return "" if due == ctx.index.usage else f"held: {ctx.index.usage}, should be {due}"
+    usage = state_of(core, Index).usage
+    return "" if due == usage else f"held: {usage}, should be {due}"
 
 
-def _idle(ctx: Context) -> str:
+def _idle(core: FleetState) -> str:
     """Say which node's idle clock was not looked at when it became idle or busy."""
-    if ctx.meta.is_restoring:
+    if core.meta.is_restoring:
         return ""  # nobody looks until every node was seen; then at all that was touched
-    for node in ctx.tables.nodes.values():
+    for node in core.tables.nodes.values():
         if node.power is Power.ON and node.is_switchable:
-            is_busy = room.is_needed(ctx, node.name) or node.foreign_running > 0
+            is_busy = core.read(room.is_needed, node.name) or node.foreign_running > 0
             if is_busy != (node.idle_us is None):
                 return f"{node.name}: busy {is_busy}, idle since {node.idle_us}"
     return ""
 
 
-def shelved(ctx: Context) -> str:
+def shelved(core: FleetState) -> str:
     """Say which bytes in tiers are not what their copies add up to."""
+    prefetches, block_index = state_of(core, Prefetches), state_of(core, BlockIndex)
     lying, stays = Counter[tuple[str, str]](), Counter[str]()
-    for block in ctx.tables.blocks.values():
-        is_unread = block.key in ctx.prefetches.made or block.key in ctx.prefetches.under_way
+    for block in core.tables.blocks.values():
+        is_unread = block.key in prefetches.made or block.key in prefetches.under_way
         for replica in block.replicas:
             mark = f"{replica.node}/{replica.tier}"
             lying[mark, block.dataset] += block.length
             stays[mark] += block.length if block.pins or is_unread else 0
-    kept, block_index = Counter[tuple[str, str]](), ctx.block_index
+    kept = Counter[tuple[str, str]]()
     for mark, row in block_index.lying.items():
         kept.update({(mark, dataset): length for dataset, length in row.items()})
     if kept != lying:
@@ -100,25 +113,26 @@ def shelved(ctx: Context) -> str:
     )
 
 
-def _lent(ctx: Context) -> str:
+def _lent(core: FleetState) -> str:
     """Say of which node what can be lent was not looked at anew when it changed."""
-    looks = ctx.own(harvestable.Looks).by_node
+    looks = state_of(core, harvestable.Looks).by_node
     for name, look in list(looks.items()):
-        node = ctx.tables.nodes.get(name)
+        node = core.tables.nodes.get(name)
         del looks[name]
-        if node is not None and harvestable.look_at(ctx, node) != look:
+        if node is not None and core.read(harvestable.look_at, node) != look:
             return f"{name}: lends {look}, should be {looks[name]}"
-    for node in ctx.tables.nodes.values():
-        why = harvestable.objection(ctx, node)
-        if harvestable.is_lendable(ctx, node) is bool(why):
+    for node in core.tables.nodes.values():
+        why = core.read(harvestable.objection, node)
+        if core.read(harvestable.is_lendable, node) is bool(why):
             return f"{node.name}: may lend is {bool(why)}, and stands against it: {why!r}"
     return ""
 
 
-def _homeless(ctx: Context) -> str:
-    for executor in ctx.tables.executors.values():
+def _homeless(core: FleetState) -> str:
+    homeless = state_of(core, Index).homeless
+    for executor in core.tables.executors.values():
         is_homeless = executor.state is ExecutorState.PLACED and not executor.node
-        is_due = is_homeless and ctx.tables.jobs[executor.job].state in UNDER_WAY
-        if is_due and executor.job not in ctx.index.homeless:
+        is_due = is_homeless and core.tables.jobs[executor.job].state in UNDER_WAY
+        if is_due and executor.job not in homeless:
             return f"{executor.key} is without a node and nobody looks for one"
     return ""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from tenure.core.fleet import FleetState
 from tenure.core.lifecycle.clock_steps import at_start, at_step
+from tenure.core.state.learned import Learned
 from tenure.core.state.params import Params
 from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
@@ -42,6 +43,7 @@ from tests.fleet.faults import DEATHS, Faults
 from tests.fleet.laws import Laws
 from tests.fleet.machine import Machine
 from tests.fleet.power import SimPower
+from tests.fleet.states import state_of
 from tests.fleet.store import SimStore
 from tests.fleet.story import Story
 from tests.fleet.tale import told_effect, told_event
@@ -214,13 +216,13 @@ class SimShell:
         for event in events:
             self._tell_event(event)
         self.handled = (self._batches + 1, len(events))
-        needs, known = self.around.laws.needs, self.state.ctx.learned.profiles
+        needs, known = self.around.laws.needs, state_of(self.state, Learned).profiles
         needs.before = dict(known)
         effects = self.state.handle_all(events)
         needs.after = known
         self._batches += 1
         if self._batches % REMEMBERED_EVERY == 0:
-            remembered.check(self.state.ctx)
+            remembered.check(self.state)
         death = self.around.faults.one_of(DEATHS)
         if death == "death_before_commit":
             self.die(death)
@@ -245,7 +247,7 @@ class SimShell:
         clocks = self.around.clocks
         if not self._is_begun:
             self._is_begun = True
-            meta = self.state.ctx.meta
+            meta = self.state.meta
             return at_start(clocks.begin(meta.clock, meta.clock_us))
         was_us = clocks.now_us
         after, step_us = clocks.check()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 from tenure.api.views.lazy import Rows
-from tenure.core.state.context import Context
+from tenure.core.fleet import FleetState
 from tenure.cycles.planner import plan as ask_planner
 from tenure.cycles.snapshot import Snapshot, snapshot_from_json
 from tenure.daemon.answers import views
@@ -124,7 +124,7 @@ class Worker:
         state, story = self._shell.state, self._shell.around.story
         if state is None:
             return
-        snapshot = snapshot_of(state.ctx)
+        snapshot = snapshot_of(state)
         (spec,) = (cycle for cycle in snapshot.cycles if cycle.name == run.cycle)
         plan = ask_planner(snapshot, spec, run.id)
         for move in plan.moves:
@@ -173,9 +173,9 @@ class Worker:
         return Move(service.id, incarnation, service.node, target, "drawn")
 
 
-def snapshot_of(ctx: Context) -> Snapshot:
+def snapshot_of(core: FleetState) -> Snapshot:
     """Return what ``GET /v1/snapshot`` would tell a worker now."""
-    steps = views.snapshot(ctx)
+    steps = core.read(views.snapshot)
     while True:
         try:
             next(steps)

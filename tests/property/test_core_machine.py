@@ -15,11 +15,12 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tenure.core.capacity.snapshots import NodeSnapshot
+from tenure.core.fleet import FleetState
 from tenure.core.services.services import VANISHED
-from tenure.core.state.indexes import StageTasks
+from tenure.core.state.indexes import Index, StageTasks
 from tenure.core.state.params import Params
 from tenure.core.state.tables import Tables
+from tenure.locality.localizer import Tiers
 from tenure.model.batch import BatchSpec, StageSpec
 from tenure.model.container import ContainerState, Service
 from tenure.model.effects import CreateContainer, Effect, Reply
@@ -56,8 +57,10 @@ from tenure.model.outcome import REFUSALS, Done, Outcome, Refused, Unknown
 from tenure.model.plan import CycleSpec, Move, Plan
 from tenure.model.qos import QosParams
 from tenure.model.units import US
+from tenure.placement.policies import Policies
 from tests.fleet import remembered
 from tests.fleet.progress import CHECKS, restored_service
+from tests.fleet.states import state_of
 from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node
 
 NODES = (
@@ -311,19 +314,14 @@ class CoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def indexes_are_what_a_restart_would_build(self) -> None:
-        ctx = self.bench.state.ctx
-        kept = replace(ctx.index)
-        snapshot, touched = ctx.own(NodeSnapshot), set(ctx.notices.nodes)
-        stale = set(snapshot.stale)
-        ctx.reindex()
-        fresh, ctx.index = ctx.index, kept
-        ctx.put_own(snapshot)
-        snapshot.stale, ctx.notices.nodes = stale, touched
-        assert _filled(fresh) == _filled(kept)
+        fresh = FleetState(self.bench.params, Policies, localizer=Tiers())
+        fresh.load(self.bench.records)
+        kept = self.bench.state_of(Index)
+        assert _filled(state_of(fresh, Index)) == _filled(kept)
 
     @invariant()
     def what_is_remembered_is_what_the_records_say(self) -> None:
-        remembered.check(self.bench.state.ctx)
+        remembered.check(self.bench.state)
 
 
 def _service(old: Service | None, new: Service | None) -> None:

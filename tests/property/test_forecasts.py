@@ -21,7 +21,7 @@ ages = st.lists(st.tuples(st.integers(0, 2 * EXCESS_US), amounts, amounts), max_
 
 def plainly(bench: Foreseen, forecast: NodeForecast, at_us: int) -> tuple[int, int]:
     """Return what is left in [at, at + 3 min), by walking every microsecond that matters."""
-    ctx, margin = bench.state.ctx, SIZE.scaled(0.1)
+    margin = SIZE.scaled(0.1)
     cpu, memory = 0, 0
     moments = {at_us, at_us + STEP_US - 1}
     ends = range(forecast.from_us, forecast.until_us, forecast.step_us)
@@ -34,13 +34,13 @@ def plainly(bench: Foreseen, forecast: NodeForecast, at_us: int) -> tuple[int, i
         else:
             cpu, memory = max(forecast.cpu_m), max(forecast.memory_bytes)
             break
-    more = newcomers(ctx, "n", forecast)
-    late = [x for x in ctx.tables.scores["n"].excesses if x.at_us > at_us - EXCESS_US]
+    more = bench.read(newcomers, "n", forecast)
+    late = [x for x in bench.tables.scores["n"].excesses if x.at_us > at_us - EXCESS_US]
     cpu += more.cpu_m + max((x.cpu_m for x in late), default=0)
     memory += more.memory_bytes + max((x.memory_bytes for x in late), default=0)
     left = SIZE.cpu_m - cpu - margin.cpu_m, SIZE.memory_bytes - memory - margin.memory_bytes
-    if at_us < ctx.now_us + harvestable.AHEAD_US:
-        now = harvestable.left_now(ctx, bench.tables.nodes["n"])
+    if at_us < bench.now_us + harvestable.AHEAD_US:
+        now = bench.read(harvestable.left_now, bench.tables.nodes["n"])
         left = min(left[0], now.cpu_m), min(left[1], now.memory_bytes)
     return max(0, left[0]), max(0, left[1])
 
@@ -56,20 +56,19 @@ def test_every_step_is_what_it_says_of_itself(
     forecast = bench.tables.forecasts["n"]
     for number in range(newer):
         bench.create(f"web{number}")
-    ctx = bench.state.ctx
-    excesses = tuple(Excess(ctx.now_us - age, cpu, memory * MIB) for age, cpu, memory in late)
-    ctx.tables.scores.put("n", LiveScore("n", excesses=excesses))
-    begin_us = ctx.now_us + ahead_us
+    excesses = tuple(Excess(bench.now_us - age, cpu, memory * MIB) for age, cpu, memory in late)
+    bench.tables.scores.put("n", LiveScore("n", excesses=excesses))
+    begin_us = bench.now_us + ahead_us
     node = bench.tables.nodes["n"]
-    found = harvestable.spare_over(ctx, node, begin_us, begin_us + 5 * HOUR_US)
+    found = bench.read(harvestable.spare_over, node, begin_us, begin_us + 5 * HOUR_US)
     assert len(found) == 100
-    is_in_force = ctx.now_us < forecast.until_us
+    is_in_force = bench.now_us < forecast.until_us
     for number in range(len(found)):
         at_us = begin_us + number * STEP_US
         if is_in_force:
             expected = plainly(bench, forecast, at_us)
         else:
-            now = harvestable.left_now(ctx, node).clamped()
+            now = bench.read(harvestable.left_now, node).clamped()
             expected = now.cpu_m, now.memory_bytes
         assert (found.cpu_m[number], found.memory_bytes[number]) == expected, number
 

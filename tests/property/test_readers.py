@@ -26,12 +26,13 @@ def made_of(racks: list[str]) -> Readers:
 
 def costs(made: Readers) -> list[dict[str, int]]:
     """Return what each block costs on each node now."""
-    ctx, data = made.state.ctx, made.given("data")
-    seats = reads.seats_of(ctx, lambda node: 1)
+    data = made.given("data")
+    seats = made.read(reads.seats_of, lambda node: 1)
     found = []
     for block in made.blocks("data"):
-        read = reads.read_of(ctx, data, block, replicas.offered(ctx, block), block.number)
-        found.append(dict(ctx.localizer.choices(seats, read, 99)))
+        here = made.read(replicas.offered, block)
+        read = made.read(reads.read_of, data, block, here, block.number)
+        found.append(dict(made.localizer.choices(seats, read, 99)))
     return found
 
 
@@ -56,7 +57,7 @@ def test_blocks_are_shared_out_as_cheaply_as_can_be(data: st.DataObject) -> None
     made.work()
     for block in data.draw(st.sets(st.integers(0, blocks - 1))):
         here = made.blocks("data")[block]
-        copies.cache(made.state.ctx, here, here.replicas[-1].node)
+        made.act(copies.cache, here, here.replicas[-1].node)
         made.work()
     table = costs(made)
     made.over("data", crew, request=WIDE)

@@ -37,14 +37,14 @@ def test_sums_of_tiers_agree_with_their_copies(
     made = Library(*specs, prefetch=ALL)
     for verb, name, number, is_worked in [("put", "a", 4, True), *rows]:
         act(made, verb, name, number)
-        assert not remembered.shelved(made.state.ctx)
+        assert not remembered.shelved(made.state)
         if is_worked:
             made.work_now()
-            assert not remembered.shelved(made.state.ctx)
+            assert not remembered.shelved(made.state)
     for name in sorted(made.away):
         made.find(name)
     made.work()
-    assert not remembered.shelved(made.state.ctx)
+    assert not remembered.shelved(made.state)
 
 
 def act(made: Library, verb: str, name: str, number: int) -> None:

@@ -69,7 +69,7 @@ class Grown:
         bench, run_id = self.bench, f"up@{self.due}"
         bench.say(CycleDue(at_us=0, cycle="up", due_us=self.due))
         bench.say(ClaimRun(at_us=0, request="c", cycle="up"))
-        made = plan(snapshot_of(bench.state.ctx), CYCLE, run_id)
+        made = plan(snapshot_of(bench.state), CYCLE, run_id)
         run = bench._reply(bench.say(SubmitPlan(at_us=0, request="p", plan=made)))
         assert isinstance(run, Run)
         return run
@@ -82,13 +82,13 @@ def test_what_grew_beyond_its_node_moves_to_another_that_has_room(now_m: int) ->
         grown.use(400, 400, 300, 300, now_m=now_m)
     else:
         grown.use(1000, 700, 400, 400)
-        assert room.free_on(grown.bench.state.ctx, grown.bench.tables.nodes["y"]).cpu_m < 0
+        assert grown.bench.read(room.free_on, grown.bench.tables.nodes["y"]).cpu_m < 0
     first = grown.cycle()
     assert (first.verdicts, [note.code for note in first.nodes]) == ((), ["overloaded"])
     second = grown.cycle()
     assert [note.code for note in second.nodes] == ["relieved"]
     assert {verdict.code for verdict in second.verdicts} == {"accepted"}
-    moves = grown.bench.state.ctx.open_moves()
+    moves = grown.bench.open_moves()
     assert moves
     assert {(move.source, move.target) for move in moves} == {("y", "z")}
 
@@ -105,4 +105,4 @@ def test_what_fits_stays() -> None:
     grown = Grown()
     grown.use(800, 600, 300, 300, now_m=SIZE.cpu_m * 9 // 10)
     assert [grown.cycle().nodes for _ in range(3)] == [(), (), ()]
-    assert grown.bench.state.ctx.open_moves() == []
+    assert grown.bench.open_moves() == []

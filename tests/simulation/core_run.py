@@ -128,7 +128,7 @@ class CoreRun:
     def cost_nano(self) -> int:
         """Return what the ledger says of the whole run."""
         assert self.shell.state is not None
-        report = ledger.report(self.shell.state.ctx, 0, self.timeline.now_us)
+        report = self.shell.state.read(ledger.report, 0, self.timeline.now_us)
         assert set(report["on_us"]) <= set(self.around.machines)
         return int(report["total"])
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
-from tenure.core.state.tables import PublicEvent
+from tenure.core.state.tables import Meta, PublicEvent
+from tenure.daemon.metrics.readmetrics import facts_of
 from tenure.harvest.admission import answer
 from tenure.harvest.progress import Watch
 from tenure.locality.localizer import Tiers
+from tenure.model.container import Migration
 from tenure.model.effects import DurableEffect, Effect, PlanBatches, Reply
 from tenure.model.events import (
     Configured,
@@ -24,13 +26,15 @@ from tenure.model.events import (
     SubmitJob,
 )
 from tenure.model.facts import ContainerFacts, EngineFacts
-from tenure.model.job import JobSpec
+from tenure.model.job import Executor, JobSpec
 from tenure.model.node import NodeSpec, PowerSpec
 from tenure.model.outcome import Done, Outcome
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tenure.placement.policies import Policies
+from tests.fleet import states
 
+P = ParamSpec("P")
 T = TypeVar("T")
 SIZE = Resources(2000, 1024 * MIB)
 SMALL = Resources(500, 64 * MIB)
@@ -52,6 +56,9 @@ class Bench:
     is_planning = True
     #: A test that breaks a record on purpose says so; everywhere else none may be quarantined.
     is_broken = False
+    #: A test that notes what policies and localizer are asked has others made.
+    make_placer = Policies
+    make_localizer = Tiers
 
     def __init__(
         self, *nodes: NodeSpec, params: Params | None = None, best_kind: str = "restart"
@@ -67,11 +74,37 @@ class Bench:
         self.configure(*nodes)
 
     def _fresh(self) -> FleetState:
-        return FleetState(self.params, Policies, fleet="bench", localizer=Tiers())
+        self.placer, self.localizer = self.make_placer(), self.make_localizer()
+        return FleetState(self.params, lambda: self.placer, fleet="bench", localizer=self.localizer)
 
     @property
     def tables(self) -> Any:
         return self.state.tables
+
+    @property
+    def meta(self) -> Meta:
+        """What the core keeps of itself."""
+        return self.state.meta
+
+    # the machine under test
+
+    def read(self, query: Callable[Concatenate[Any, P], T], *args: P.args, **named: P.kwargs) -> T:
+        """Return what a query of the machine under test tells."""
+        return self.state.read(query, *args, **named)
+
+    def act(self, step: Callable[Concatenate[Any, P], T], *args: P.args, **named: P.kwargs) -> T:
+        """Have the machine under test take a step by itself, as within an event."""
+        return self.state.read(step, *args, **named)
+
+    def state_of(self, kind: type[T]) -> T:
+        """Return the state object of the machine under test, by its class."""
+        return states.state_of(self.state, kind)
+
+    def store(self, record: T) -> T:
+        """Have a record be this one before the test begins; return what is stored."""
+        return states.store(self.state, record)
+
+    # what happens
 
     def say(self, event: Event, *, after_us: int = US) -> list[Effect]:
         """Have an event happen ``after_us`` from the last; return its effects."""
@@ -85,7 +118,7 @@ class Bench:
         self.effects += found
         changes = self.state.take_changes()
         self.public += changes.events
-        assert self.is_broken or not self.state.ctx.quarantined
+        assert self.is_broken or not self.state.quarantined
         for kind, rows in changes.records.items():
             table = self.records.setdefault(kind, {})
             for key, row in rows.items():
@@ -176,6 +209,20 @@ class Bench:
     def _reply(effects: list[Effect]) -> Any:
         (reply,) = [effect for effect in effects if isinstance(effect, Reply)]
         return reply.value
+
+    def crew(self, job: str = "j") -> list[Executor]:
+        """Return a job's executors in the order of their index."""
+        found = [one for one in self.tables.executors.values() if one.job == job]
+        return sorted(found, key=lambda executor: executor.index)
+
+    def open_moves(self) -> list[Migration]:
+        """Return the migrations that are not over, in the order of their acceptance."""
+        found = [move for move in self.tables.migrations.values() if not move.is_over]
+        return sorted(found, key=lambda move: (move.created_us, move.id))
+
+    def read_counts(self) -> dict[str, int]:
+        """Return how many reads of each kind ``/metrics`` tells."""
+        return {word: count for word, count in self.read(facts_of).reads.items() if count}
 
     def open(self, kind: str) -> Any:
         """Return the one open effect of a kind."""

@@ -8,7 +8,7 @@ from tenure.core.blocks import tiers
 from tenure.core.datasets import copies
 from tenure.core.jobs import executor_inputs
 from tenure.core.state.params import Params, PrefetchParams
-from tenure.model.job import Constraint, Executor, Job
+from tenure.model.job import Constraint, Job
 from tenure.model.outcome import Done
 from tenure.model.reading import DatasetInput
 from tenure.model.resources import Resources
@@ -38,9 +38,6 @@ class Readers(Shelf):
         """Submit a job over a dataset that is there."""
         more: dict[str, Any] = {"dataset": self.given(name), "executors": executors}
         return self.submit(job, **(more | GIVEN | spec))
-
-    def crew(self, job: str = "j") -> list[Executor]:
-        return self.state.ctx.executors_of(job)
 
     def job(self, name: str = "j") -> Job:
         found: Job = self.tables.jobs[name]
@@ -74,7 +71,7 @@ class Readers(Shelf):
         """Have blocks in memory on the first of the nodes that hold them."""
         for number in numbers:
             block = self.blocks(name)[number]
-            assert copies.cache(self.state.ctx, block, block.replicas[0].node)
+            assert self.act(copies.cache, block, block.replicas[0].node)
             self.work()
 
 
@@ -104,9 +101,9 @@ def losing() -> Readers:
     disk = made.disks["b", "/mnt/ssd"]
     for name in [row for row in disk if not row.endswith(".tier")]:
         del disk[name]
-    tiers.survey_soon(made.state.ctx, "b")
+    made.act(tiers.survey_soon, "b")
     made.wait(1)
     made.away.clear()
     made.wait(1)
-    assert "it has none" in executor_inputs.waits_for(made.state.ctx, made.job(), made.crew()[0])
+    assert "it has none" in made.read(executor_inputs.waits_for, made.job(), made.crew()[0])
     return made

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenure.core.blocks.block_records import put_block
 from tenure.model.batch import TaskState
 from tenure.model.events import Event, Tick
 from tenure.model.resources import Resources
@@ -37,7 +36,7 @@ class Paced(Planned):
         """Have the blocks of a dataset lie on these nodes, one row a block, in their first tier."""
         for block, nodes in zip(self.blocks(name), homes, strict=True):
             rows = (replace(block.replicas[0], node=node, tier="ssd") for node in nodes)
-            put_block(self.state.ctx, replace(block, replicas=tuple(rows)))
+            self.store(replace(block, replicas=tuple(rows)))
 
     def took_s(self, lasts_s: Sequence[float]) -> float:
         """Return how long batch b takes, whose tasks last so long each, from now on."""

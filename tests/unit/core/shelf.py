@@ -7,7 +7,6 @@ from typing import Any
 
 from tenure.core.blocks import replicas
 from tenure.core.state.block_index import BlockIndex, built
-from tenure.core.state.context import Context
 from tenure.core.state.params import Params
 from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec
 from tenure.model.effects import (
@@ -89,7 +88,7 @@ class Shelf(Bench):
         return True
 
     def _is_restless(self) -> bool:
-        block_index = self.state.ctx.block_index
+        block_index = self.state_of(BlockIndex)
         return bool(
             block_index.wanting
             or block_index.open
@@ -165,16 +164,16 @@ class Shelf(Bench):
     # looks
 
     def dataset(self, ref: str) -> Dataset:
-        found = replicas.dataset_of(self.state.ctx, ref)
+        found = self.read(replicas.dataset_of, ref)
         assert found is not None, ref
         return found
 
     def blocks(self, ref: str) -> list[Block]:
-        return list(replicas.blocks_of(self.state.ctx, self.dataset(ref)))
+        return list(self.read(replicas.blocks_of, self.dataset(ref)))
 
     def places(self, ref: str) -> list[list[tuple[str, str]]]:
         """Return where each block of a dataset can be read now."""
-        rows = replicas.locations(self.state.ctx, self.dataset(ref))
+        rows = self.read(replicas.locations, self.dataset(ref))
         return [[(place.node, place.tier) for place in places] for _, places in rows]
 
     def nodes_of(self, ref: str) -> list[set[str]]:
@@ -211,37 +210,35 @@ class Shelf(Bench):
 
     def check(self) -> None:
         """Hold the indexes against the records."""
-        ctx = self.state.ctx
-        kept = ctx.block_index
-        fresh = built(ctx.tables)
+        kept = self.state_of(BlockIndex)
+        fresh = built(self.tables)
         for field in ("names", "open", "held", "used", "arriving", "whole", "stored"):
             assert _full(getattr(kept, field)) == _full(getattr(fresh, field)), field
         assert _spread(kept) == _spread(fresh)
-        assert not remembered.shelved(ctx)
-        for name in [one.name for one in ctx.tables.nodes.values()]:
-            sole = _sole_on(ctx, name)
-            assert replicas.is_sole(ctx, name) == bool(sole), name
-            assert replicas.sole_counts(ctx, name) == sole, name
+        assert not remembered.shelved(self.state)
+        for name in [one.name for one in self.tables.nodes.values()]:
+            sole = self._sole_on(name)
+            assert self.read(replicas.is_sole, name) == bool(sole), name
+            assert self.read(replicas.sole_counts, name) == sole, name
         for mark, used in kept.used.items():
             name, _, row = mark.partition("/")
-            spec = ctx.tables.nodes[name].spec.tier(row)
+            spec = self.tables.nodes[name].spec.tier(row)
             assert spec is None or used <= spec.capacity_bytes, mark
 
-
-def _sole_on(ctx: Context, node: str) -> dict[str, int]:
-    """Return the blocks that lie for good on this node alone, by dataset, counted one by one."""
-    found: Counter[str] = Counter()
-    for block in ctx.tables.blocks.values():
-        dataset = ctx.tables.datasets.get(block.dataset)
-        if dataset is None or dataset.is_going or dataset.spec.batch:
-            continue
-        there = [r for r in block.replicas if r.is_present]
-        right = [r for r in there if f"{r.node}/{r.tier}" not in block.broken]
-        others = [(r.node, r.tier) for r in right if r.node != node]
-        is_here = any(r.node == node for r in there)
-        if is_here and not any(replicas._stays(ctx, place, {}) for place in others):
-            found[block.dataset] += 1
-    return dict(found)
+    def _sole_on(self, node: str) -> dict[str, int]:
+        """Return the blocks that lie for good on this node alone, by dataset, one by one."""
+        found: Counter[str] = Counter()
+        for block in self.tables.blocks.values():
+            dataset = self.tables.datasets.get(block.dataset)
+            if dataset is None or dataset.is_going or dataset.spec.batch:
+                continue
+            there = [r for r in block.replicas if r.is_present]
+            right = [r for r in there if f"{r.node}/{r.tier}" not in block.broken]
+            others = [(r.node, r.tier) for r in right if r.node != node]
+            is_here = any(r.node == node for r in there)
+            if is_here and not any(self.read(replicas._stays, place, {}) for place in others):
+                found[block.dataset] += 1
+        return dict(found)
 
 
 def _spread(block_index: BlockIndex) -> Any:

@@ -101,9 +101,9 @@ def test_nothing_begins_and_nothing_is_taken_until_every_node_was_seen() -> None
     assert isinstance(answer, Problem)
     assert (answer.code, answer.status) == ("restoring", 503)
     assert "these were not: b;" in answer.detail
-    assert restore.pending(bench.state.ctx) == ["b"]
+    assert bench.read(restore.pending) == ["b"]
     show(bench, "b")
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
     bench.say(Tick(at_us=0), after_us=10 * US)
     assert "create" in began(bench)
     assert bench.submit("k").id == "k"
@@ -117,7 +117,7 @@ def test_a_daemon_that_dies_amid_the_survey_begins_it_again() -> None:
     show(bench, "a")
     bench.restart()
     show(bench, "b")
-    assert restore.pending(bench.state.ctx) == ["a", "n"]
+    assert bench.read(restore.pending) == ["a", "n"]
     assert began(bench) == []
 
 
@@ -127,7 +127,7 @@ def test_a_node_that_an_operator_gave_up_is_not_waited_for() -> None:
     show(bench, "n")
     show(bench, "a")
     fence(bench, "b")
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
 
 
 def dropped_with_a_forgotten_copy() -> tuple[Bench, str, Any]:
@@ -146,11 +146,11 @@ def dropped_with_a_forgotten_copy() -> tuple[Bench, str, Any]:
 
 def test_a_node_that_was_dropped_is_waited_for_unless_it_is_given_up() -> None:
     bench, service, _ = dropped_with_a_forgotten_copy()
-    assert restore.pending(bench.state.ctx) == ["b"]
-    assert "these were not: b; bring them back (name those" in restore.explain(bench.state.ctx)
+    assert bench.read(restore.pending) == ["b"]
+    assert "these were not: b; bring them back (name those" in bench.read(restore.explain)
     assert began(bench) == []
     fence(bench, "b")
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
     assert bench.tables.services[service].node == "n"
 
 
@@ -159,7 +159,7 @@ def test_what_runs_on_a_node_that_was_dropped_and_is_named_again_is_adopted() ->
     bench.configure(*NODES)
     newer = dict(create.body["Labels"]) | {"tenure.incarnation": "2"}
     show(bench, "b", ContainerFacts("e2", "web", IMAGE, "running", newer, started_us=1))
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
     assert bench.tables.services[service].node == "b"
     assert "start" not in began(bench)
 
@@ -169,10 +169,10 @@ def test_a_node_that_was_renamed_since_the_backup_is_seen_by_its_new_name() -> N
     put_back(bench, backup(bench), NODES[0], NODES[1], node("c"))
     show(bench, "n")
     show(bench, "a")
-    assert restore.pending(bench.state.ctx) == ["b", "c"]
+    assert bench.read(restore.pending) == ["b", "c"]
     bench.say(NodeConnected(at_us=0, node="c", facts=EngineFacts("id-b", SIZE)))
     bench.listed("c")
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
 
 
 def test_an_older_copy_on_a_node_that_was_dropped_amid_the_survey_is_removed() -> None:
@@ -186,7 +186,7 @@ def test_an_older_copy_on_a_node_that_was_dropped_amid_the_survey_is_removed() -
     bench.configure(NODES[0], NODES[1])
     show(bench, "n")
     show(bench, "a", newer)
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
     assert bench.tables.services[service].node == "a"
     retire = next(e for e in bench.tables.effects.values() if e.kind == "retire")
     assert (retire.node, retire.target) == ("b", "e2")
@@ -249,10 +249,10 @@ def test_of_a_job_that_waited_the_executors_without_a_trace_find_a_node_too() ->
         show(bench, spec.name, *([shown(seen, "E", "running")] if spec.name == seen.node else ()))
     (settled,) = [event for event in bench.public if event.type == "state.settled"]
     assert settled.data == {"adopted": 1, "begun_anew": 2, "gone": 0, "unknown": 0}
-    crew = {e.index: e for e in bench.state.ctx.executors_of("j")}
+    crew = {e.index: e for e in bench.crew("j")}
     assert crew[0].node == seen.node
     assert crew[1].node not in ("", seen.node)
-    check(bench.state.ctx)
+    check(bench.state)
 
 
 def test_an_executor_that_ended_meanwhile_ends_its_job() -> None:
@@ -322,12 +322,12 @@ def test_a_container_that_is_removed_is_not_given_its_restart_policy_again() -> 
     service = bench.create("web", **body)
     bench.end(bench.open("create"), Done("engine-web"))
     bench.end(bench.open("start"))
-    adopt.on_timer(bench.state.ctx, service.id)
+    bench.act(adopt.on_timer, service.id)
     (effect,) = bench.state.take_effects()
     assert isinstance(effect, SetRestartPolicy)
     assert effect.node == "n"
     bench.say(ChangeService(at_us=0, request="rm", container=service.id, verb="remove"))
-    adopt.on_timer(bench.state.ctx, service.id)
+    bench.act(adopt.on_timer, service.id)
     assert bench.state.take_effects() == []
 
 
@@ -347,8 +347,7 @@ def test_the_next_incarnation_of_an_adopted_container_is_beyond_every_copy_that_
 def test_a_tombstone_of_one_node_says_nothing_of_a_copy_on_another() -> None:
     bench = fleet()
     web, create = run_service(bench, "web")
-    ctx = bench.state.ctx
-    ctx.put_tombstone(Tombstone(f"{web}/1@a", "a", web, 1, "web", "old", created_us=bench.now_us))
+    bench.store(Tombstone(f"{web}/1@a", "a", web, 1, "web", "old", created_us=bench.now_us))
     bench.say(Tick(at_us=0))
     put_back(bench, backup(bench))
     show(bench, "n", shown(create, "engine-web", "running", started_us=1))
@@ -467,11 +466,11 @@ def test_a_node_that_was_off_is_believed_off_only_by_its_drivers_word() -> None:
     assert bench.tables.nodes["c"].power is Power.OFF
     put_back(bench, backup(bench), *nodes)
     show(bench, "n")
-    assert restore.pending(bench.state.ctx) == ["c"]
+    assert bench.read(restore.pending) == ["c"]
     answer = bench._reply(bench.say(PowerNode(at_us=0, request="on", node="c", to="on")))
     assert answer.code == "restoring"
     bench.end(bench.open("probe"), Done("off"))
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
 
 
 def test_an_unreachable_node_is_not_fenced_by_its_power_before_it_was_seen() -> None:
@@ -500,7 +499,7 @@ def test_no_number_comes_again() -> None:
     for name in ("n", "a", "b"):
         show(bench, name)
     assert not effects & {e.id for e in bench.effects if hasattr(e, "id")}
-    assert restore.marked(bench.state.ctx.meta, 1).next_event >= bench.state.ctx.meta.next_event
+    assert restore.marked(bench.meta, 1).next_event >= bench.meta.next_event
 
 
 def test_a_power_off_of_before_may_still_act_so_work_waits() -> None:
@@ -512,7 +511,7 @@ def test_a_power_off_of_before_may_still_act_so_work_waits() -> None:
     put_back(bench, backup(bench))
     show(bench, "s")
     assert bench.tables.meta["meta"].is_restoring
-    told = restore.explain(bench.state.ctx)
+    told = bench.read(restore.explain)
     assert "a power command of before may still act on s" in told
     assert began(bench) == []
     due_us = bench.state.wakeup_us()

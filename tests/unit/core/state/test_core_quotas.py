@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenure.core.jobs import jobs
+from tenure.core.state.indexes import Index
 from tenure.core.state.params import Params
 from tenure.model.batch import BatchSpec
 from tenure.model.effects import PlanBatches, Reply
@@ -56,7 +57,7 @@ class Asker:
 
     @property
     def held(self) -> Amounts:
-        return self.bench.state.ctx.index.usage.get("team", NOTHING)
+        return self.bench.state_of(Index).usage.get("team", NOTHING)
 
     def ask(self, kind: type[Command], **words: Any) -> Any:
         self.count += 1
@@ -180,10 +181,9 @@ def test_a_batch_that_is_sent_again_while_it_is_planned_is_the_same() -> None:
 def test_a_trial_is_answered_as_the_submission_would_be() -> None:
     asker = Asker(Quota(jobs=1))
     asker.job()
-    ctx = asker.bench.state.ctx
     for owner, is_refused in ((TEAM, True), (OTHER, False)):
-        made = jobs.new_job(ctx, "plan", asker.spec(name="plan"), owner)
-        answer = jobs.appraise(ctx, made)
+        made = asker.bench.read(jobs.new_job, "plan", asker.spec(name="plan"), owner)
+        answer = asker.bench.read(jobs.appraise, made)
         assert (isinstance(answer, Problem) and answer.code == "quota_exceeded") is is_refused
 
 
@@ -199,7 +199,7 @@ def test_datasets_count_with_all_their_copies_and_once() -> None:
     shelf.work()
     shelf.change("remove", first.id)
     shelf.work()
-    assert shelf.state.ctx.index.usage == {}
+    assert shelf.state_of(Index).usage == {}
     assert not isinstance(shelf.put("more", 2), Problem)
 
 
@@ -230,7 +230,7 @@ def test_nobody_ever_holds_more_than_the_quota(steps: list[tuple[str, Owner, int
             asker.configure()
         elif asker.bench.tables.effects:
             asker.bench.end(next(iter(asker.bench.tables.effects.values())))
-        remembered.check(asker.bench.state.ctx)
+        remembered.check(asker.bench.state)
         over = [
             name
             for name in Amounts._fields
