@@ -26,12 +26,12 @@ def test_a_disk_that_was_replaced_is_accepted_and_its_blocks_are_copied_anew() -
     shelf.disks["a", "/mnt/ssd"] = {}
     shelf.lose("a")
     shelf.find("a")
-    assert mark_of(shelf.state.ctx, "a", "ssd").fault
+    assert shelf.read(mark_of, "a", "ssd").fault
     assert shelf.nodes_of("logs") == [{"b"}] * 3
     assert not isinstance(accept(shelf, "a", "ssd"), Problem)
     shelf.work()
-    assert not mark_of(shelf.state.ctx, "a", "ssd").fault
-    assert not mark_of(shelf.state.ctx, "a", "ssd").is_accepted
+    assert not shelf.read(mark_of, "a", "ssd").fault
+    assert not shelf.read(mark_of, "a", "ssd").is_accepted
     assert shelf.nodes_of("logs") == [{"a", "b"}] * 3
     shelf.check()
 
@@ -45,7 +45,7 @@ def test_a_disk_that_was_replaced_since_the_last_look_is_looked_at_by_word() -> 
     assert is_refused(refused, "no_fault")
     assert "ask again" in refused.detail
     shelf.work()
-    assert mark_of(shelf.state.ctx, "a", "ssd").fault
+    assert shelf.read(mark_of, "a", "ssd").fault
     assert not isinstance(accept(shelf, "a", "ssd"), Problem)
     shelf.work()
     assert shelf.nodes_of("logs") == [{"a", "b"}] * 3
@@ -63,7 +63,7 @@ def test_a_replaced_disk_with_the_last_copies_is_accepted_only_where_they_are_gi
     shelf.lose(node)
     shelf.find(node)
     assert is_refused(accept(shelf, node, "ssd"), "last_copies")
-    assert not mark_of(shelf.state.ctx, node, "ssd").is_accepted
+    assert not shelf.read(mark_of, node, "ssd").is_accepted
     # the old disk is found again before anything was given up
     shelf.disks[node, "/mnt/ssd"] = mine
     shelf.wait(40)
@@ -75,5 +75,5 @@ def test_a_replaced_disk_with_the_last_copies_is_accepted_only_where_they_are_gi
     shelf.work()
     shelf.wait(5)
     assert "put the same files again" in shelf.dataset("logs").reason
-    assert not mark_of(shelf.state.ctx, node, "ssd").fault
+    assert not shelf.read(mark_of, node, "ssd").fault
     shelf.check()

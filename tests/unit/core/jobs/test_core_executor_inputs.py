@@ -8,6 +8,7 @@ import pytest
 
 from tenure.core.blocks import pins
 from tenure.core.jobs import executor_inputs
+from tenure.core.state.prefetch_state import Prefetches
 from tenure.locality.localizer import PLAIN_MOST
 from tenure.model.effects import CopyBlock
 from tenure.model.events import CancelJob, FenceNode, Tick
@@ -80,7 +81,7 @@ def test_memory_is_read_first_and_counted() -> None:
     made.over("logs", 3)
     made.work()
     kinds = Counter(r.word for e in made.crew() for r in e.readings)
-    assert made.state.ctx.prefetches.reads == kinds
+    assert made.read_counts() == kinds
     assert sum(kinds.values()) == 3
     for executor in made.crew():
         (number,), (reading,) = executor.blocks, executor.readings
@@ -104,7 +105,7 @@ def test_the_shares_are_the_cheapest_matching_to_the_slots_of_the_policy() -> No
     assert {e.node for e in made.crew()} == {"a", "b"}
     for executor in made.crew():
         assert all(on[number] == {executor.node} for number in executor.blocks)
-    assert made.state.ctx.prefetches.reads == {"ssd": 8}
+    assert made.read_counts() == {"ssd": 8}
 
 
 def test_blocks_stay_pinned_until_their_reader_has_succeeded() -> None:
@@ -160,13 +161,13 @@ def test_what_is_not_on_the_readers_node_is_brought_and_given_back() -> None:
     assert {(e.source, e.node) for e in sent} == {(h, "a") for h in holders if h != "a"}
     assert sent, "a block of the other node"
     assert made.crew()[0].state is S.PLACED
-    why = executor_inputs.waits_for(made.state.ctx, made.job(), made.crew()[0])
+    why = made.read(executor_inputs.waits_for, made.job(), made.crew()[0])
     assert "is being brought" in why
     made.work()
     (executor,) = made.crew()
     assert executor.state is S.CREATING
     assert Counter(r.is_brought for r in executor.readings) == Counter(h != "a" for h in holders)
-    assert made.state.ctx.prefetches.reads["brought"] == len(sent)
+    assert made.read_counts()["brought"] == len(sent)
     (create,) = made.run()
     made.exit(create, 0)
     made.work()
@@ -185,13 +186,13 @@ def test_blocks_of_which_no_copy_can_be_read_are_waited_for() -> None:
     made.wait(5)
     (executor,) = made.crew()
     assert executor.state is S.PLACED
-    told = executor_inputs.waits_for(made.state.ctx, made.job(), executor)
+    told = made.read(executor_inputs.waits_for, made.job(), executor)
     assert "no copy of block" in told
     assert "b (unreachable)" in told
     made.find("b")
     made.work()
     assert made.crew()[0].state is S.CREATING
-    assert executor_inputs.waits_for(made.state.ctx, made.job(), made.crew()[0]) == ""
+    assert made.read(executor_inputs.waits_for, made.job(), made.crew()[0]) == ""
 
 
 def test_a_block_with_no_copy_left_fails_its_job_once_a_lost_node_would_count_as_lost() -> None:
@@ -201,7 +202,7 @@ def test_a_block_with_no_copy_left_fails_its_job_once_a_lost_node_would_count_as
     made.wait(60)
     assert made.job().state == "failed"
     assert "of the dataset logs is left: put the same files again" in made.job().reason
-    assert made.state.ctx.prefetches.lost_us == {}
+    assert made.state_of(Prefetches).lost_us == {}
     assert not any(made.pins("logs"))
 
 
@@ -229,7 +230,7 @@ def test_a_block_with_no_copy_left_is_read_once_it_was_put_again() -> None:
     made.put("logs", 2, replicas=1)
     made.wait(10)
     assert made.crew()[0].state is S.CREATING
-    assert made.state.ctx.prefetches.lost_us == {}
+    assert made.state_of(Prefetches).lost_us == {}
     made.wait(60)
     assert not made.job().is_failing
 
@@ -295,7 +296,7 @@ def test_a_copy_that_went_before_the_container_was_made_is_chosen_anew() -> None
     from tenure.core.blocks import block_records
 
     gone = block_records.without_replica(block, executor.node, executor.readings[0].tier)
-    block_records.put_block(made.state.ctx, gone)
+    made.store(gone)
     made.wait(60)
     (again,) = made.crew()
     assert again.state is S.CREATING
@@ -397,11 +398,11 @@ def test_a_job_that_ends_while_its_blocks_are_shared_out_leaves_nothing() -> Non
     made.put("logs", 150, replicas=2)
     made.work()
     made.over("logs", 3)
-    assert made.state.ctx.prefetches.deals
+    assert made.state_of(Prefetches).deals
     made.say(CancelJob(at_us=0, request="c", job="j"))
     made.wait(30)
     assert made.job().state == "cancelled"
-    prefetches = made.state.ctx.prefetches
+    prefetches = made.state_of(Prefetches)
     assert (prefetches.deals, prefetches.leaving, prefetches.brought) == ({}, {}, {})
     assert not any(made.pins("logs"))
 
@@ -411,13 +412,13 @@ def test_blocks_of_a_container_that_was_found_are_not_shared_out_again() -> None
     made.put("logs", 150, replicas=2)
     made.work()
     made.over("logs", 3)
-    ctx, executor = made.state.ctx, made.crew()[0]
-    before = list(ctx.prefetches.deals["j"])
+    executor = made.crew()[0]
+    before = list(made.state_of(Prefetches).deals["j"])
     found = [*executor.blocks, *before[:3]]
     labels = {LABEL_BLOCKS: " ".join(map(str, found))}
     facts = ContainerFacts("c", "n", "busybox", "running", labels=labels)
-    assert pins.adopted(ctx, executor, facts).blocks == tuple(sorted(found))
-    assert ctx.prefetches.deals["j"] == before[3:]
+    assert made.act(pins.adopted, executor, facts).blocks == tuple(sorted(found))
+    assert made.state_of(Prefetches).deals["j"] == before[3:]
 
 
 def test_pins_and_shares_outlive_a_restart() -> None:
@@ -434,7 +435,7 @@ def test_the_alternatives_are_told_with_their_costs() -> None:
     made = filled(2, replicas=2)
     made.over("logs", 2)
     made.work()
-    found = executor_inputs.choices(made.state.ctx, made.given("logs"), 0)
+    found = made.read(executor_inputs.choices, made.given("logs"), 0)
     assert [choice.cost for choice in found] == sorted(choice.cost for choice in found)
     assert len(found) == 3
     assert found[0].node in made.nodes_of("logs")[0]

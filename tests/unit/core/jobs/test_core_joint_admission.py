@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from tenure.core.capacity import snapshots
 from tenure.core.jobs import joint_admission
+from tenure.core.state.params import Params
 from tenure.model.effects import Reply
 from tenure.model.events import SubmitJob, Tick
 from tenure.model.job import Job, JobSpec, SparkSpec
 from tenure.model.units import US
+from tenure.placement.policies import Policies
 from tests.unit.core.bench import IMAGE, SMALL, Bench, node
 
 SPEC = JobSpec("j", "app", IMAGE, ("run",), 1, SMALL, estimate_local_us=10 * US, policy="ff")
@@ -22,8 +23,8 @@ RUN_US = 10 * US
 class Desk:
     """A bench whose one node holds four executors, and a way to submit many jobs at once."""
 
-    def __init__(self, url: str = "tcp://a") -> None:
-        self.bench = Bench(replace(node("a"), url=url))
+    def __init__(self, url: str = "tcp://a", **params: Any) -> None:
+        self.bench = Bench(replace(node("a"), url=url), params=Params(min_on={}, **params))
         self.bench.connect("a")
         self.at_us = self.bench.now_us + US
 
@@ -61,8 +62,7 @@ def test_a_batch_is_promised_the_schedule_of_all_of_it() -> None:
 
 def test_a_batch_costs_one_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk()
-    placer = desk.bench.state.ctx.placer
-    monkeypatch.setattr(type(placer), "admit", _must_not_be_asked)
+    monkeypatch.setattr(Policies, "admit", _must_not_be_asked)
     answers = desk.submit(*(desk.job(f"j{n}", due_s=1000 + n) for n in range(20)))
     assert max(ends_s(desk, answers).values()) == 200
 
@@ -102,11 +102,10 @@ def test_what_is_refused_or_answered_before_leaves_no_trace_in_promises(
 
 def test_a_promise_is_not_kept_for_another_fleet() -> None:
     desk = Desk()
-    ctx = desk.bench.state.ctx
-    joint_admission.expect(ctx, [desk.job("x", due_s=30), desk.job("y", due_s=30)])
-    assert joint_admission.promised(ctx, "x") is not None
-    snapshots.snapshot_of(ctx).stale.add("a")
-    assert joint_admission.promised(ctx, "x") is None
+    desk.bench.act(joint_admission.expect, [desk.job("x", due_s=30), desk.job("y", due_s=30)])
+    assert desk.bench.read(joint_admission.promised, "x") is not None
+    desk.bench.store(desk.bench.tables.nodes["a"])
+    assert desk.bench.read(joint_admission.promised, "x") is None
 
 
 def test_only_submissions_in_a_row_are_together() -> None:
@@ -128,10 +127,8 @@ def test_what_cannot_be_considered_takes_no_place_in_the_schedule() -> None:
 def test_the_last_places_of_the_queue_go_to_those_who_come_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    desk = Desk()
-    ctx = desk.bench.state.ctx
-    ctx.params = replace(ctx.params, max_queue=2)
-    monkeypatch.setattr(type(ctx.placer), "admit", _must_not_be_asked)
+    desk = Desk(max_queue=2)
+    monkeypatch.setattr(Policies, "admit", _must_not_be_asked)
     answers = desk.submit(*(desk.job(name, due_s=30) for name in "xyz"))
     assert answers["z"].code == "queue_full"
     assert ends_s(desk, answers) == {"x": 10, "y": 20}

@@ -11,6 +11,7 @@ from tenure.core.capacity import snapshots
 from tenure.core.jobs import locality_preference
 from tenure.core.jobs.slow_decisions import Head
 from tenure.core.state.params import Params, PrefetchParams
+from tenure.core.state.work_limits import WorkLimits
 from tenure.model.events import FenceNode, ScheduleNode
 from tenure.model.job import Constraint
 from tenure.model.node import PowerSpec
@@ -38,22 +39,21 @@ def on_last(made: Readers, nodes: str = "cd") -> None:
     from tenure.core.blocks import block_records
     from tenure.core.datasets import copies
 
-    ctx = made.state.ctx
     for number, name in enumerate(nodes):
         block = made.blocks("logs")[number]
         if not any(r.node == name for r in block.replicas):
-            tier = ctx.tables.nodes[name].spec.tier("hdd")
+            tier = made.tables.nodes[name].spec.tier("hdd")
             assert tier is not None
-            copies.send(ctx, block, name, tier)
+            made.act(copies.send, block, name, tier)
             made.work()
             block = made.blocks("logs")[number]
-        assert copies.cache(ctx, block, name)
+        assert made.act(copies.cache, block, name)
         made.work()
         block = made.blocks("logs")[number]
         for replica in block.replicas:
             if replica.node != name:
                 block = block_records.without_replica(block, replica.node, replica.tier)
-        block_records.put_block(ctx, block)
+        made.store(block)
 
 
 @pytest.mark.parametrize("policy", AT_ONCE)
@@ -216,32 +216,30 @@ def test_executors_that_are_lost_together_foresee_who_waits_no_more_often_than_o
     made.over("logs", 6, request=small, policy="exact", **_lasts(600), **_only("b"))
     made.work()
     made.run()
-    ctx = made.state.ctx
-    ctx.put_job(replace(made.job(), spec=replace(made.job().spec, constraints=())))
+    made.store(replace(made.job(), spec=replace(made.job().spec, constraints=())))
     for number in range(waiting):
         wants = _lasts(10, deadline_us=made.now_us + 5000 * US)
         made.submit(f"w{number}", executors=6, request=WHOLE, policy="exact", **wants)
-    assert len(ctx.index.waiting_jobs) == waiting
+    assert sum(job.state == "waiting" for job in made.tables.jobs.values()) == waiting
     made.lose("b")
     made.say(FenceNode(at_us=0, request="f", node="b"))
     assert {e.attempt for e in made.crew()} == {2}
-    assert ctx.work.foreseen == 3 * waiting, "as often as fits, of the six"
+    assert made.state_of(WorkLimits).foreseen == 3 * waiting, "as often as fits, of the six"
 
 
 def test_planned_starts_are_gone_through_no_more_often_than_one_transaction_bears() -> None:
     made = _busy("tenure")
-    ctx = made.state.ctx
     made.over("logs", 1, policy="tenure", **_lasts(60))
     for number in range(15 * locality_preference.BOOKED):
         key, start_us = f"w{number}", made.now_us + 900 * US
-        ctx.tables.reservations.put(
+        made.tables.reservations.put(
             key, Reservation(key, start_us, start_us + US, "local", (("c", 1),))
         )
-    job, here = made.job(), snapshots.scene(ctx)
-    ask = snapshots.ask_now(ctx, job, 1)
-    quick = ctx.placer.recheck(here.view, ask, (("a", 1),), ctx.now_us)
+    job, here = made.job(), made.read(snapshots.scene)
+    ask = made.read(snapshots.ask_now, job, 1)
+    quick = made.placer.recheck(here.view, ask, (("a", 1),), made.now_us)
     assert quick is not None
-    ctx.work.renew()
+    made.state_of(WorkLimits).renew()
     head = Head(job, ask, here, quick)
-    told = [locality_preference.choose(ctx, head).answer.counts for _ in range(5)]
+    told = [made.read(locality_preference.choose, head).answer.counts for _ in range(5)]
     assert told == [(("b", 1),)] * (locality_preference.MOST_BEHIND // 15) + [(("a", 1),)]

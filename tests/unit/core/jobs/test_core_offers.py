@@ -11,6 +11,7 @@ from tenure.model.job import Admission, JobSpec
 from tenure.model.node import Site
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
+from tenure.placement.policies import Policies
 from tests.unit.core.bench import IMAGE, SIZE, Bench, finished, node
 
 HOUR = 3600 * US
@@ -27,8 +28,9 @@ def asked(bench: Bench, **spec: Any) -> list[Offer]:
         "request": Resources(2000, 64 * MIB),
         "estimate_local_us": 100 * US,
     }
-    ctx = bench.state.ctx
-    return finished(offers(ctx, jobs.new_job(ctx, "asked", JobSpec(**(words | spec)))))
+    return finished(
+        bench.read(offers, bench.read(jobs.new_job, "asked", JobSpec(**(words | spec))))
+    )
 
 
 def fleet() -> Bench:
@@ -48,7 +50,7 @@ def test_each_policy_and_site_makes_an_offer_cheapest_first() -> None:
     found = asked(fleet())
     assert {(o.policy, o.site) for o in found} == {
         (policy, site)
-        for policy in fleet().state.ctx.placer.policies()
+        for policy in Policies().policies()
         if policy != "milp"  # promises what `exact` does
         for site in ("any", "local", "cloud")
     }
@@ -91,9 +93,8 @@ def test_a_fleet_of_one_site_is_asked_once() -> None:
 def test_others_may_go_on_after_each_admission_test() -> None:
     """Seven policies on three sites, uncompiled, hold the loop for seconds on a thousand nodes."""
     bench = fleet()
-    ctx = bench.state.ctx
     whole = asked(bench)
     words: dict[str, Any] = {"name": "asked", "app": "app", "image": IMAGE, "command": ()}
     spec = JobSpec(**words, executors=1, request=SIZE, estimate_local_us=100 * US)
-    steps = offers(ctx, jobs.new_job(ctx, "asked", spec))
+    steps = bench.read(offers, bench.read(jobs.new_job, "asked", spec))
     assert sum(1 for _ in steps) == len(whole)

@@ -22,7 +22,7 @@ def test_more_deadlines_than_a_plan_holds_are_told_to_come_later() -> None:
 
 def held(fleet: Planned) -> set[str]:
     """Return who waits and has no place in the plan."""
-    waiting = set(fleet.bench.state.ctx.index.waiting_jobs)
+    waiting = {job.id for job in fleet.bench.tables.jobs.values() if job.state == "waiting"}
     return waiting - {key for key, _ in fleet.bench.tables.reservations.items()}
 
 
@@ -33,7 +33,7 @@ def test_who_has_no_deadline_is_held_behind_those_who_are_planned() -> None:
         answer = fleet.submit(name, 50)
     assert (answer.admission.class_, answer.admission.end_us) == ("best_effort", None)
     assert held(fleet) == {"three", "four"}
-    assert start.reason_of(fleet.bench.state.ctx, "three") == "behind_others"
+    assert fleet.bench.read(start.reason_of, "three") == "behind_others"
     fleet.wait(fleet.bench.now_us + 100 * US)
     fleet.finish("runs")
     assert fleet.bench.tables.jobs["one"].state == "running"
@@ -48,7 +48,7 @@ def test_a_deadline_takes_the_place_of_the_last_without_one() -> None:
     dated = fleet.submit("dated", 50, 5000)
     assert dated.admission.class_ == "admitted"
     assert held(fleet) == {"two"}
-    assert start.reason_of(fleet.bench.state.ctx, "two") == "behind_others"
+    assert fleet.bench.read(start.reason_of, "two") == "behind_others"
     urgent = fleet.submit("urgent", 50, priority=5)
     assert urgent.admission.end_us is not None
     assert held(fleet) == {"one", "two"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ from tenure.model.job import JobSpec, JobState
 from tenure.model.placing import Admitted, QueuePlan, RefusedJob
 from tenure.model.units import US
 from tenure.placement.policies import Policies
-from tests.unit.core.bench import IMAGE, SIZE, SMALL, finished
+from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, finished
 from tests.unit.core.planned import WHOLE, Planned
 
 
@@ -37,7 +38,7 @@ def test_a_job_waits_for_cheaper_room_and_starts_when_it_comes() -> None:
     assert fleet.nodes("two") == {"a": 1}
     job, end_us = fleet.bench.tables.jobs["two"], fleet.bench.tables.jobs["one"].end_estimate_us
     assert job.state is JobState.WAITING
-    assert reason_of(fleet.bench.state.ctx, "two") == "planned"
+    assert fleet.bench.read(reason_of, "two") == "planned"
     assert job.admission.class_ == "admitted"
     assert abs(fleet.start_us("two") - end_us) < US
     fleet.wait(end_us)
@@ -253,11 +254,12 @@ def test_on_a_planned_queue_offers_are_of_the_jobs_own_policy_and_of_plans() -> 
     fleet = Planned("a")
     fleet.submit("runs", 100)
     fleet.submit("waits", 50, 5000)
-    ctx = fleet.bench.state.ctx
     before = dict(fleet.bench.tables.reservations.items())
-    job = jobs.new_job(ctx, "asks", replace(fleet.bench.tables.jobs["waits"].spec, name="asks"))
+    job = fleet.bench.read(
+        jobs.new_job, "asks", replace(fleet.bench.tables.jobs["waits"].spec, name="asks")
+    )
     own = replace(job, spec=replace(job.spec, policy="gio"))
-    assert {offer.policy for offer in finished(offers(ctx, own))} == {"gio", "tenure"}
+    assert {offer.policy for offer in finished(fleet.bench.read(offers, own))} == {"gio", "tenure"}
     assert dict(fleet.bench.tables.reservations.items()) == before
 
 
@@ -318,10 +320,15 @@ class Counting(Policies):
         return super().admit_planned(*args, **options)
 
 
-def test_the_queue_is_looked_at_once_for_jobs_that_come_together() -> None:
+def test_the_queue_is_looked_at_once_for_jobs_that_come_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Bench, "make_placer", Counting)
     fleet = Planned("a")
     fleet.submit("runs", 100, policy="gio")
-    fleet.bench.state.ctx.placer = placer = Counting()
+    placer = fleet.bench.placer
+    assert isinstance(placer, Counting)
+    placer.asked.clear()
     fleet.bench.state.handle_all([_command(fleet, f"j{k}", 10, 9000) for k in range(8)])
     assert len(fleet.bench.tables.reservations) == 8
     assert placer.asked == ["admit"]
@@ -333,9 +340,11 @@ def test_a_dry_run_takes_no_room_from_who_comes_next() -> None:
         fleet.submit("runs", 100)
         fleet.bench.state.handle(_command(fleet, "one", 50, 5000))
         if is_dry:
-            ctx = fleet.bench.state.ctx
             spec = _command(fleet, "dry", 50, 200).spec
-            assert not isinstance(jobs.appraise(ctx, jobs.new_job(ctx, "dry", spec)), Problem)
+            assert not isinstance(
+                fleet.bench.read(jobs.appraise, fleet.bench.read(jobs.new_job, "dry", spec)),
+                Problem,
+            )
         fleet.bench.state.handle(_command(fleet, "two", 50, 200))
     dry, wet = (dict(fleet.bench.tables.reservations.items()) for fleet in fleets)
     assert dry.keys() == {"one", "two"}
@@ -366,14 +375,16 @@ def test_who_was_cancelled_is_nobodys_excuse_to_wait(
     names = [f"j{number}" for number in range(len(runs_s))]
     for name, run_s in zip(names, runs_s, strict=True):
         stage.submit(name, run_s, executors=data.draw(st.integers(1, 2)))
-    ctx = stage.bench.state.ctx
     for name in data.draw(st.permutations(names)):
-        if name in ctx.index.waiting_jobs:  # it did not begin
+        if stage.state(name) is JobState.WAITING:  # it did not begin
             stage.bench.say(CancelJob(at_us=0, request=name, job=name))
-            waiting = ctx.tables.reservations.values()
-            last_us = max((one.start_us for one in waiting), default=ctx.now_us)
+            waiting = stage.bench.tables.reservations.values()
+            last_us = max((one.start_us for one in waiting), default=stage.bench.now_us)
             untold_us = queue_plan.TOLD_US  # starts that move by less are not recorded anew
-            assert ctx.own(Memory).rotation.head_us < max(last_us, ctx.now_us) + untold_us
+            assert (
+                stage.bench.state_of(Memory).rotation.head_us
+                < max(last_us, stage.bench.now_us) + untold_us
+            )
             stage.go()
 
 
@@ -381,7 +392,7 @@ def test_behind_one_that_was_cancelled_nobody_waits_for_nothing() -> None:
     stage = Planned("a", "b")
     stage.submit("runs", 300, request=SMALL)
     stage.submit("wide", 10, executors=2)
-    memory = stage.bench.state.ctx.own(Memory)
+    memory = stage.bench.state_of(Memory)
     assert memory.rotation.head_us > stage.bench.now_us + 250 * US, "it needs both nodes"
     stage.bench.say(CancelJob(at_us=0, request="x", job="wide"))
     assert memory.rotation.head_us <= stage.bench.now_us
@@ -395,7 +406,7 @@ def test_behind_one_that_got_its_room_early_nobody_waits_for_nothing() -> None:
     stage = Planned("a", "b")
     stage.submit("runs", 300)
     stage.submit("wide", 10, executors=2)
-    memory = stage.bench.state.ctx.own(Memory)
+    memory = stage.bench.state_of(Memory)
     assert memory.rotation.head_us > stage.bench.now_us + 250 * US, "it needs both nodes"
     stage.wait(stage.bench.now_us + 50 * US)
     stage.finish("runs")

@@ -44,7 +44,7 @@ def answer(bench: Bench, question: Decide, outcome: Any) -> None:
 
 
 def nodes_of(bench: Bench, job: str) -> list[str]:
-    return [executor.node for executor in bench.state.ctx.executors_of(job)]
+    return [executor.node for executor in bench.crew(job)]
 
 
 def solve(question: Decide) -> Any:
@@ -56,7 +56,7 @@ def test_the_answer_is_taken_where_the_fleet_still_allows_it() -> None:
     bench.submit("one", policy="milp", request=WHOLE)
     (question,) = asked(bench)
     job = bench.tables.jobs["one"]
-    assert (job.state, reason_of(bench.state.ctx, "one")) == (JobState.WAITING, "being_decided")
+    assert (job.state, bench.read(reason_of, "one")) == (JobState.WAITING, "being_decided")
     assert question.limit_s == 10
     answer(bench, question, Done(counts=(("b", 1),)))
     assert nodes_of(bench, "one") == ["b"]
@@ -87,7 +87,7 @@ def test_nothing_is_asked_where_nothing_fits() -> None:
     bench.submit("one", policy="exact", request=WHOLE)
     bench.submit("two", policy="milp", request=WHOLE)
     assert not asked(bench)
-    assert reason_of(bench.state.ctx, "two") == "no_room"
+    assert bench.read(reason_of, "two") == "no_room"
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_an_answer_for_a_job_that_is_cancelled_does_nothing() -> None:
     answer(bench, asked(bench)[0], Done(counts=(("a", 1),)))
     assert bench.tables.jobs["one"].state is JobState.CANCELLED
     assert not any(isinstance(effect, CreateContainer) for effect in bench.effects)
-    assert not bench.state.ctx.own(slow_decisions.Questions).by_job
+    assert not bench.state_of(slow_decisions.Questions).by_job
