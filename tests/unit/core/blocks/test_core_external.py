@@ -9,6 +9,7 @@ import pytest
 from tenure.core.blocks import external, replicas
 from tenure.core.dispatch import task_inputs
 from tenure.core.state.params import Params
+from tenure.core.state.prefetch_state import Prefetches
 from tenure.model.batch import BatchState, StageSpec, TaskState
 from tenure.model.dataset import Dataset, DatasetFile, DatasetSpec, DatasetState
 from tenure.model.effects import LocateBlocks, Reply
@@ -59,7 +60,7 @@ class Lake(Lender):
     def change(self, verb: str, key: str = "logs") -> Any:
         """Return the reply, None where there is none yet."""
         self._requests += 1
-        dataset = replicas.dataset_of(self.state.ctx, key)
+        dataset = self.read(replicas.dataset_of, key)
         assert dataset is not None
         words: dict[str, Any] = {"request": f"r{self._requests}", "dataset": dataset.id}
         found = self.say(ChangeDataset(at_us=0, verb=verb, **words))
@@ -67,7 +68,7 @@ class Lake(Lender):
         return values[0] if values else None
 
     def dataset(self) -> Dataset:
-        found = replicas.dataset_of(self.state.ctx, "logs")
+        found = self.read(replicas.dataset_of, "logs")
         assert found is not None
         return found
 
@@ -94,7 +95,7 @@ def test_linked_it_is_ready_and_located_by_the_interface_of_all_datasets() -> No
     lake = Lake()
     made = lake.link(layout((Spot("n1", S), Spot("n2.example", H)), (Spot("dn9", M),)))
     assert (made.state, made.spec.blocks) == (D.READY, 2)
-    rows = list(replicas.locations(lake.state.ctx, lake.dataset()))
+    rows = list(lake.read(replicas.locations, lake.dataset()))
     assert [[(p.node, p.kind) for p in places] for _, places in rows] == [
         [("n1", S), ("n2", H)],
         [],
@@ -108,20 +109,18 @@ def test_a_restart_forgets_where_blocks_lie_and_looks_again() -> None:
     lake = Lake()
     lake.link(layout((Spot("n1", S),)))
     lake.restart()
-    assert list(replicas.locations(lake.state.ctx, lake.dataset())) == []
+    assert list(lake.read(replicas.locations, lake.dataset())) == []
     assert lake.change("locate") is None, "answered when the look has ended"
     (effect,) = lake.looks()
     assert (effect.source, effect.root) == ("lake", "hdfs://lake/logs")
     assert effect.files == lake.dataset().spec.files
     (reply,) = [e for e in lake.answer(Done(layout=layout((Spot("n2", H),)))) if e.kind == "reply"]
     assert isinstance(reply.value, Dataset)
-    assert [
-        p for _, places in replicas.locations(lake.state.ctx, lake.dataset()) for p in places
-    ] == []
+    assert [p for _, places in lake.read(replicas.locations, lake.dataset()) for p in places] == []
     for name in ("n1", "n2", "n3"):
         lake.connect_again(name)
         lake.listed(name)
-    ((_, (place,)),) = replicas.locations(lake.state.ctx, lake.dataset())
+    ((_, (place,)),) = lake.read(replicas.locations, lake.dataset())
     assert place.node == "n2", "which answers again"
     assert isinstance(lake.change("locate"), Dataset), "known well enough"
     assert len(lake.looks()) == 1
@@ -154,7 +153,7 @@ def test_without_a_copy_on_a_node_of_ours_it_is_read_from_anywhere_at_once() -> 
     lake.link(layout((Spot("dn9", H),), ()))
     lake.lend("b", lake.over(2))
     assert [word for _, word in lake.where()] == ["remote", "remote"]
-    assert lake.state.ctx.prefetches.reads == {"remote": 2}
+    assert lake.read_counts() == {"remote": 2}
 
 
 def crowded(run_us: int) -> tuple[Lake, int]:
@@ -162,7 +161,7 @@ def crowded(run_us: int) -> tuple[Lake, int]:
     lake = Lake(lends("n1"), lends("n2"))
     lake.link(layout(*([(Spot("n1", H),)] * 4)))
     scan = lake.over(4, run_us=run_us)
-    slots = task_inputs.seats_for(lake.state.ctx, scan).free[0]
+    slots = lake.read(task_inputs.seats_for, scan).free[0]
     assert 0 < slots < 4
     lake.lend("b", scan)
     return lake, slots
@@ -182,7 +181,7 @@ def test_a_slot_beside_the_copy_is_awaited_no_longer_than_reading_from_afar_take
     lake.pass_s(2)
     words = [word for _, word in lake.where()]
     assert (words.count("hdd"), words.count("remote")) == (slots, 4 - slots), "but did not"
-    assert not lake.state.ctx.prefetches.patience_us
+    assert not lake.state_of(Prefetches).patience_us
 
 
 def test_faulty_blocks_wait_until_another_look_finds_them() -> None:
@@ -254,7 +253,7 @@ def test_the_same_files_are_the_same_dataset_and_others_are_refused() -> None:
     first = lake.link(layout((Spot("n1", S),)))
     again = lake.link(layout((Spot("n2", S),)))
     assert again.id == first.id
-    ((_, (place,)),) = replicas.locations(lake.state.ctx, lake.dataset())
+    ((_, (place,)),) = lake.read(replicas.locations, lake.dataset())
     assert place.node == "n2"
     other = lake.link(layout((Spot("n2", S),)), mtime=2)
     assert isinstance(other, Problem)
@@ -286,10 +285,10 @@ def test_removed_it_leaves_nothing_and_fails_what_reads_it() -> None:
     assert codes == ["removing", ""], "who waits for a look is told"
     lake.pass_s(1)
     assert not dict(lake.tables.datasets.items())
-    assert not lake.state.ctx.own(external.Outlooks).by_dataset
+    assert not lake.state_of(external.Outlooks).by_dataset
     assert lake.batch().state is BatchState.FAILED
     lake.answer(Done(layout=layout((Spot("n1", S),))))  # late, and nobody's any more
-    assert external.on_end(lake.state.ctx, "e0", Done()) is False
+    assert lake.act(external.on_end, "e0", Done()) is False
 
 
 def test_limits_are_those_of_all_datasets() -> None:

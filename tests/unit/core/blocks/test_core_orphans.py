@@ -57,7 +57,7 @@ def test_what_was_put_since_the_backup_stays_and_takes_room() -> None:
     shelf, key = restored()
     assert orphans(shelf) == {key: 6}
     assert (shelf.files("a"), shelf.files("b")) == (4, 4)
-    assert mark_of(shelf.state.ctx, "a", "ssd").strays == (Orphan(key, 3, 3 * BLOCK),)
+    assert shelf.read(mark_of, "a", "ssd").strays == (Orphan(key, 3, 3 * BLOCK),)
     told = events(shelf)
     assert [event.data["blocks"] for event in told] == [3, 3]
     shelf.check()
@@ -111,7 +111,7 @@ def test_without_a_restore_what_nobody_knows_is_removed() -> None:
     shelf = Shelf(*(with_tiers(name) for name in "ab"))
     shelf.put("old", 1)
     shelf.work()
-    name = f"{replicas.folder_of(shelf.state.ctx)}/d-of-nobody/000000"
+    name = f"{shelf.read(replicas.folder_of)}/d-of-nobody/000000"
     shelf.disks["a", "/mnt/ssd"][name] = ("x", BLOCK)
     shelf.wait(2 * 3600)
     assert name not in shelf.disks["a", "/mnt/ssd"]
@@ -121,7 +121,7 @@ def test_without_a_restore_what_nobody_knows_is_removed() -> None:
 def test_many_files_of_copies_that_were_cut_hide_no_orphans() -> None:
     shelf, key = restored()
     disk = shelf.disks["a", "/mnt/ssd"]
-    folder = replicas.folder_of(shelf.state.ctx)
+    folder = shelf.read(replicas.folder_of)
     for number in range(3 * surveys.MOST_ORPHANS):
         disk[f"{folder}/d-gone/{number:06d}.7.part"] = ("", 1)
     shelf.wait(2 * 3600)
@@ -133,7 +133,7 @@ def test_many_files_of_copies_that_were_cut_hide_no_orphans() -> None:
 
 def test_what_comes_after_the_first_look_is_no_orphan() -> None:
     shelf, key = restored()
-    folder = replicas.folder_of(shelf.state.ctx)
+    folder = shelf.read(replicas.folder_of)
     late = f"{folder}/d-late/000000"
     shelf.disks["a", "/mnt/ssd"][late] = ("x", BLOCK)
     shelf.wait(2 * 3600)
@@ -152,7 +152,7 @@ def test_a_disk_that_comes_back_after_the_restore_has_its_orphans() -> None:
     disk = shelf.disks["a", "/mnt/ssd"]
     shelf.disks["a", "/mnt/ssd"] = {}
     look(shelf)
-    assert mark_of(shelf.state.ctx, "a", "ssd").fault
+    assert shelf.read(mark_of, "a", "ssd").fault
     assert orphans(shelf) == {made.id: 3}
     shelf.disks["a", "/mnt/ssd"] = disk
     shelf.wait(60)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tenure.core.blocks import replicas, tiers
-from tenure.core.blocks.block_records import put_block, with_replica
+from tenure.core.blocks.block_records import with_replica
 from tenure.core.datasets import copies
 from tenure.core.fleet import MAX_ROUNDS
 from tenure.core.nodes import power
-from tenure.core.state.block_index import Standing
+from tenure.core.state.block_index import BlockIndex, Standing
 from tenure.model.dataset import Replica, ReplicaState
 from tenure.model.events import Tick
 from tenure.model.node import Power
@@ -115,15 +115,14 @@ def _warm(count: int) -> Shelf:
     shelf = switchable("a", "b", "c", kinds=("memory", "ssd"))
     shelf.put("logs", count, replicas=2, tiers=(TierKind.SSD,))
     shelf.work()
-    ctx = shelf.state.ctx
     for block in shelf.blocks("logs"):
-        copy = Replica("a", "memory", ReplicaState.PRESENT, since_us=ctx.now_us)
-        put_block(ctx, with_replica(block, copy))
+        copy = Replica("a", "memory", ReplicaState.PRESENT, since_us=shelf.now_us)
+        shelf.store(with_replica(block, copy))
     return shelf
 
 
 def _in_memory(shelf: Shelf) -> int:
-    return len(shelf.state.ctx.block_index.held.get("a/memory", ()))
+    return len(shelf.state_of(BlockIndex).held.get("a/memory", ()))
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -132,21 +131,20 @@ def test_what_was_in_the_memory_of_a_node_that_went_off_is_given_up_in_parts(
 ) -> None:
     monkeypatch.setattr(tiers, "MOST_GIVEN_UP", 5)
     shelf = _warm(12)
-    ctx = shelf.state.ctx
-    node = ctx.tables.nodes["a"]
+    node = shelf.tables.nodes["a"]
     assert _in_memory(shelf) == 12
     shelf.lose("a")
-    power.is_off(ctx, ctx.put_node(replace(ctx.tables.nodes["a"], power=Power.STOPPING)))
+    shelf.act(power.is_off, shelf.store(replace(shelf.tables.nodes["a"], power=Power.STOPPING)))
     shelf.say(Tick(at_us=0), after_us=1)
     assert _in_memory(shelf) == 7, "some in each transaction"
-    assert ctx.tables.nodes["a"].power is Power.OFF
+    assert shelf.tables.nodes["a"].power is Power.OFF
     assert node.power is Power.ON
     if is_restarted:
         shelf.restart()
     shelf.wait(2)
     assert _in_memory(shelf) == 0
-    assert not shelf.state.ctx.block_index.fading
-    assert shelf.state.ctx.block_index.held["a/ssd"], "what lies on its disk stays"
+    assert not shelf.state_of(BlockIndex).fading
+    assert shelf.state_of(BlockIndex).held["a/ssd"], "what lies on its disk stays"
 
 
 def test_a_lost_node_that_is_switched_on_has_as_long_to_come_back() -> None:
@@ -154,12 +152,11 @@ def test_a_lost_node_that_is_switched_on_has_as_long_to_come_back() -> None:
     shelf.put("logs", 4, replicas=2)
     shelf.work()
     shelf.lose("a")
-    ctx = shelf.state.ctx
     shelf.wait(61)
-    assert replicas.standing(ctx, "a") is Standing.LOST
-    node = replace(ctx.tables.nodes["a"], power=Power.BOOTING, power_since_us=shelf.now_us)
-    ctx.put_node(node)
+    assert shelf.read(replicas.standing, "a") is Standing.LOST
+    node = replace(shelf.tables.nodes["a"], power=Power.BOOTING, power_since_us=shelf.now_us)
+    shelf.store(node)
     shelf.wait(50)
-    assert replicas.standing(shelf.state.ctx, "a") is Standing.AWAY, "it may be there in a moment"
+    assert shelf.read(replicas.standing, "a") is Standing.AWAY, "it may be there in a moment"
     shelf.wait(20)
-    assert replicas.standing(shelf.state.ctx, "a") is Standing.LOST
+    assert shelf.read(replicas.standing, "a") is Standing.LOST

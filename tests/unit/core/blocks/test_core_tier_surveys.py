@@ -8,6 +8,7 @@ import pytest
 
 from tenure.core.blocks import replicas, surveys, tiers
 from tenure.core.blocks.block_records import mark_of
+from tenure.core.state.block_index import BlockIndex
 from tenure.model.dataset import Drop
 from tenure.model.effects import CheckBlocks, Relist
 from tenure.model.events import Tick
@@ -30,7 +31,7 @@ def test_speeds_are_measured_and_kept(shelf: Shelf) -> None:
     shelf.put("logs", 1)
     shelf.work()
     block = shelf.blocks("logs")[0]
-    assert replicas.offered(shelf.state.ctx, block)[0].bytes_per_s > 0
+    assert shelf.read(replicas.offered, block)[0].bytes_per_s > 0
     shelf.restart()
     shelf.done.clear()
     for name in THREE:
@@ -64,14 +65,13 @@ def test_copies_that_are_gone_do_not_hold_up_the_check_of_others() -> None:
     shelf.work()
     gone = dict.fromkeys(f"d-0/{number}" for number in range(3 * tiers.MOST_NAMES))
     (block,) = shelf.blocks("logs")
-    ctx = shelf.state.ctx
-    ctx.block_index.checks["a/ssd"] = gone | {block.key: None}
-    tiers.next_chore(ctx, "a")
+    shelf.state_of(BlockIndex).checks["a/ssd"] = gone | {block.key: None}
+    shelf.read(tiers.next_chore, "a")
     shelf.wait(1)
     assert [e.sums for e in shelf.done if isinstance(e, CheckBlocks)] == [
-        ((replicas.name_of(ctx, block), block.sha256),)
+        ((shelf.read(replicas.name_of, block), block.sha256),)
     ]
-    assert not ctx.block_index.checks["a/ssd"]
+    assert not shelf.state_of(BlockIndex).checks["a/ssd"]
 
 
 def test_a_restored_state_removes_nothing_that_is_the_last_copy_by_now() -> None:
@@ -81,7 +81,7 @@ def test_a_restored_state_removes_nothing_that_is_the_last_copy_by_now() -> None
     (block,) = shelf.blocks("logs")
     ((held, _),) = shelf.places("logs")[0]
     other = "b" if held == "a" else "a"
-    name = replicas.name_of(shelf.state.ctx, block)
+    name = shelf.read(replicas.name_of, block)
     older = backup(shelf)  # the block was to go from the other node then
     older["tiers"][f"{other}/ssd"] = replace(
         older["tiers"][f"{other}/ssd"], drops=(Drop(name, block.length),)
@@ -100,13 +100,12 @@ def test_what_was_to_go_stays_where_it_is_the_last_copy_by_then() -> None:
     shelf.put("logs", 1, replicas=2)
     shelf.work()
     (block,) = shelf.blocks("logs")
-    ctx = shelf.state.ctx
-    surveys.give_up(ctx, block, "b", "ssd")  # its node has something else to do first
+    shelf.act(surveys.give_up, block, "b", "ssd")  # its node has something else to do first
     shelf.lose("a")
-    tiers.next_chore(ctx, "b")
+    shelf.read(tiers.next_chore, "b")
     shelf.work_now()
     assert shelf.nodes_of("logs") == [{"b"}]
-    assert not mark_of(ctx, "b", "ssd").drops
+    assert not shelf.read(mark_of, "b", "ssd").drops
     shelf.find("a")
     shelf.wait(10)
     assert shelf.nodes_of("logs") == [{"a", "b"}]
@@ -135,14 +134,14 @@ def test_files_without_a_record_are_removed_before_more_are_looked_for() -> None
     shelf.put("logs", 1, replicas=1)
     shelf.work()
     disk = shelf.disks["a", "/mnt/ssd"]
-    folder = replicas.folder_of(shelf.state.ctx)
+    folder = shelf.read(replicas.folder_of)
     for number in range(3 * surveys.MOST_ORPHANS):
         disk[f"{folder}/d-gone/{number:06}"] = ("", 1)
-    tiers.survey_soon(shelf.state.ctx, "a")
+    shelf.act(tiers.survey_soon, "a")
     most = 0
-    while shelf.tables.effects or shelf.state.ctx.block_index.comparing:
+    while shelf.tables.effects or shelf.state_of(BlockIndex).comparing:
         shelf.say(Tick(at_us=0), after_us=1)
-        most = max(most, len(mark_of(shelf.state.ctx, "a", "ssd").drops))
+        most = max(most, len(shelf.read(mark_of, "a", "ssd").drops))
         for effect in list(shelf.tables.effects.values()):
             shelf.end(effect, shelf.perform(effect))
     assert most <= surveys.MOST_ORPHANS + surveys.SLICE

@@ -61,8 +61,8 @@ def test_two_nodes_seen_empty_at_one_moment_do_not_both_go_off() -> None:
     shelf = switchable("a", "b")
     shelf.put("logs", 2, replicas=2)
     shelf.work()
-    assert not replicas.is_sole(shelf.state.ctx, "a")
-    assert not replicas.is_sole(shelf.state.ctx, "b")
+    assert not shelf.read(replicas.is_sole, "a")
+    assert not shelf.read(replicas.is_sole, "b")
     now = shelf.now_us + 60 * US
     seen = [
         NodeListed(at_us=now, node=name, started_us=now, containers=(), images=()) for name in "ab"
@@ -145,7 +145,7 @@ def test_a_last_copy_that_is_gone_is_told_and_brought_back_by_a_put(shelf: Shelf
     shelf.work()
     node, tier = shelf.places("logs")[0][0]
     disk = shelf.disks[node, f"/mnt/{tier}"]
-    del disk[replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])]
+    del disk[shelf.read(replicas.name_of, shelf.blocks("logs")[0])]
     shelf.lose(node)
     shelf.find(node)
     assert "is gone: put the same files again" in shelf.dataset("logs").reason

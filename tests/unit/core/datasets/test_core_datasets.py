@@ -10,6 +10,7 @@ import pytest
 
 from tenure.core.blocks import replicas
 from tenure.core.datasets import copies, tier_room
+from tenure.core.state.block_index import BlockIndex
 from tenure.model.dataset import DatasetFile
 from tenure.model.effects import CopyBlock
 from tenure.model.events import PutDataset
@@ -147,7 +148,7 @@ def test_a_node_that_comes_back_is_looked_at_before_it_is_read(shelf: Shelf) -> 
 def test_files_that_nobody_knows_are_removed(shelf: Shelf) -> None:
     shelf.put("logs", 2)
     shelf.work()
-    folder = replicas.folder_of(shelf.state.ctx)
+    folder = shelf.read(replicas.folder_of)
     shelf.disks.setdefault(("a", "/mnt/hdd"), {})[f"{folder}/d-gone/000001"] = ("x", 9)
     shelf.lose("a")
     shelf.find("a")
@@ -164,7 +165,7 @@ def test_a_removal_whose_end_is_not_known_is_ended_before_its_name_is_used_again
     made = shelf.put("logs", 1, replicas=3)
     shelf.work()
     node, tier = shelf.places("logs")[0][0]
-    name = replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])
+    name = shelf.read(replicas.name_of, shelf.blocks("logs")[0])
     shelf.disks[node, f"/mnt/{tier}"][name] = ("rotten", BLOCK)
     shelf.change("verify", made.id)
     while not shelf.has_open("drop_blocks"):
@@ -202,7 +203,7 @@ def test_a_wrong_checksum_is_found_and_the_copy_replaced(shelf: Shelf) -> None:
     made = shelf.put("logs", 3)
     shelf.work()
     node, tier = shelf.places("logs")[0][0]
-    name = replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])
+    name = shelf.read(replicas.name_of, shelf.blocks("logs")[0])
     shelf.disks[node, f"/mnt/{tier}"][name] = ("rotten", BLOCK)
     shelf.change("verify", made.id)
     shelf.work()
@@ -220,7 +221,7 @@ def test_a_file_that_no_record_knows_is_kept_if_its_block_has_no_right_copy(
     made = shelf.put("logs", 1, replicas=1)
     shelf.work()
     node, tier = shelf.places("logs")[0][0]
-    name = replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])
+    name = shelf.read(replicas.name_of, shelf.blocks("logs")[0])
     good = shelf.disks[node, f"/mnt/{tier}"][name]
     shelf.disks[node, f"/mnt/{tier}"][name] = ("rotten", BLOCK)
     shelf.change("verify", made.id)
@@ -244,7 +245,7 @@ def test_the_last_copy_is_kept_though_wrong_and_replaced_by_a_new_put(shelf: She
     made = shelf.put("logs", 1, replicas=1)
     shelf.work()
     node, tier = shelf.places("logs")[0][0]
-    name = replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])
+    name = shelf.read(replicas.name_of, shelf.blocks("logs")[0])
     right = shelf.disks[node, f"/mnt/{tier}"][name]
     shelf.disks[node, f"/mnt/{tier}"][name] = ("rotten", BLOCK)
     shelf.change("verify", made.id)
@@ -264,7 +265,7 @@ def test_a_source_that_rots_is_found_by_the_copy_that_is_made_of_it(shelf: Shelf
     shelf.put("logs", 1)
     shelf.work()
     (places,) = shelf.places("logs")
-    name = replicas.name_of(shelf.state.ctx, shelf.blocks("logs")[0])
+    name = shelf.read(replicas.name_of, shelf.blocks("logs")[0])
     for node, tier in places:
         if node == places[0][0]:
             shelf.disks[node, f"/mnt/{tier}"][name] = ("rotten", BLOCK)
@@ -287,7 +288,7 @@ def test_a_removal_frees_the_name_at_once_and_the_room_with_the_files(shelf: She
     assert made.id not in shelf.tables.datasets
     assert shelf.dataset("logs").id == again.id
     assert sum(map(shelf.files, THREE)) == 2
-    assert sum(shelf.state.ctx.block_index.used.values()) == 2 * BLOCK
+    assert sum(shelf.state_of(BlockIndex).used.values()) == 2 * BLOCK
     shelf.check()
 
 
@@ -300,7 +301,7 @@ def test_put_and_removal_of_one_name_at_a_time_leave_nothing(shelf: Shelf) -> No
     assert not len(shelf.tables.datasets)
     assert not len(shelf.tables.blocks)
     assert not sum(map(shelf.files, THREE))
-    assert not any(shelf.state.ctx.block_index.used.values())
+    assert not any(shelf.state_of(BlockIndex).used.values())
 
 
 def test_a_put_goes_on_after_a_restart(shelf: Shelf) -> None:
@@ -416,10 +417,9 @@ def test_memory_makes_room_by_least_recent_use(shelf: Shelf) -> None:
     small.put("logs", 4, replicas=1)
     small.work()
     here = [p[0][0] for p in small.places("logs")]
-    ctx = small.state.ctx
     for number in range(4):
         block = small.blocks("logs")[number]
-        while not copies.cache(ctx, block, "a"):
+        while not small.act(copies.cache, block, "a"):
             small.work()
             block = small.blocks("logs")[number]
         small.work()
@@ -435,38 +435,36 @@ def test_neither_pinned_nor_last_copies_make_room(shelf: Shelf) -> None:
     pinned = small.put("pinned", 1, replicas=1)
     small.put("other", 1, replicas=1)
     small.work()
-    assert copies.cache(small.state.ctx, small.blocks("pinned")[0], "a")
+    assert small.act(copies.cache, small.blocks("pinned")[0], "a")
     small.work()
     small.change("pin", pinned.id)
     other = small.blocks("other")[0]
-    assert not copies.cache(small.state.ctx, other, "a")
+    assert not small.act(copies.cache, other, "a")
     small.change("unpin", pinned.id)
-    assert not copies.cache(small.state.ctx, other, "a"), "its file has to go first"
+    assert not small.act(copies.cache, other, "a"), "its file has to go first"
     small.work()
-    assert copies.cache(small.state.ctx, small.blocks("other")[0], "a")
+    assert small.act(copies.cache, small.blocks("other")[0], "a")
     alone = Shelf(with_tiers("a", "memory", "ssd", mib=4))
     alone.put("only", 1, replicas=1, tiers=(TierKind.MEMORY,))
     alone.work()
     assert alone.places("only") == [[("a", "memory")]]
     memory = alone.tables.nodes["a"].spec.tiers[0]
-    assert not tier_room.make_room(alone.state.ctx, "a", memory, BLOCK)
+    assert not alone.act(tier_room.make_room, "a", memory, BLOCK)
 
 
 def test_a_task_that_reads_a_block_keeps_it(shelf: Shelf) -> None:
     small = Shelf(with_tiers("a", "memory", "ssd", mib=8))
     small.put("logs", 2, replicas=1)
     small.work()
-    ctx = small.state.ctx
     for _ in range(2):
         for block in small.blocks("logs"):
-            copies.cache(ctx, block, "a")
+            small.act(copies.cache, block, "a")
         small.work()
     first = small.blocks("logs")[0]
-    from tenure.core.blocks.block_records import put_block
 
-    put_block(ctx, replace(first, pins=("b-1/0",)))
+    small.store(replace(first, pins=("b-1/0",)))
     memory = small.tables.nodes["a"].spec.tiers[0]
-    assert tier_room.make_room(ctx, "a", memory, BLOCK)
+    assert small.act(tier_room.make_room, "a", memory, BLOCK)
     small.work()
     assert [("a", "memory") in places for places in small.places("logs")] == [True, False]
-    assert not tier_room.make_room(ctx, "a", memory, 2 * BLOCK)
+    assert not small.act(tier_room.make_room, "a", memory, 2 * BLOCK)

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from tenure.core.blocks.block_records import put_block
 from tenure.core.dispatch.planned_starts import SOON_US
 from tenure.model.batch import TaskState
 from tenure.model.resources import Resources
@@ -35,7 +34,7 @@ def planned(*starts_s: float, in_memory: str = "b") -> Planned:
         one = block.replicas[0]
         lies = [(name, "ssd") for name in "ab"] + [(name, "memory") for name in in_memory]
         rows = tuple(replace(one, node=name, tier=tier) for name, tier in lies)
-        put_block(made.state.ctx, replace(block, replicas=rows))
+        made.store(replace(block, replicas=rows))
     made.send(made.over("logs", len(starts_s), run_us=round(RUN_S * US), request=WHOLE))
     made.plan(*(("scan", "b", at_s, 1, 0) for at_s in starts_s))
     return made

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.blocks.block_records import put_block
 from tenure.core.datasets import copies as making
+from tenure.core.state.block_index import BlockIndex
+from tenure.core.state.prefetch_state import Prefetches
 from tenure.model.tier import TierKind
 from tests.unit.core.jobreaders import WIDE, library
 from tests.unit.core.shelf import Shelf, with_tiers
@@ -37,7 +38,7 @@ def test_a_node_that_comes_back_leaves_no_more_copies_than_were_asked_for() -> N
     shelf.wait(120)
     assert copies(shelf) == [2] * 6
     assert sum(shelf.files(name) for name in "abc") == 12
-    assert not shelf.state.ctx.block_index.surplus
+    assert not shelf.state_of(BlockIndex).surplus
     shelf.check()
 
 
@@ -47,10 +48,10 @@ def test_what_is_read_is_not_removed() -> None:
     many = next(
         b for b, places in zip(shelf.blocks("logs"), copies(shelf), strict=True) if places > 2
     )
-    pinned = put_block(shelf.state.ctx, replace(many, pins=("b-1/0",)))
+    pinned = shelf.store(replace(many, pins=("b-1/0",)))
     shelf.wait(200)
     assert copies(shelf)[many.number] == 3
-    put_block(shelf.state.ctx, replace(pinned, pins=()))
+    shelf.store(replace(pinned, pins=()))
     shelf.wait(200)
     assert copies(shelf) == [2] * 6
 
@@ -65,14 +66,13 @@ def test_what_is_brought_to_be_read_is_not_removed_and_others_are() -> None:
     made.lose("a")
     made.wait(120)
     made.find("a")
-    ctx = made.state.ctx
     kept = next(b for b, n in zip(made.blocks("logs"), copies(made), strict=True) if n > 2)
     place = kept.replicas[0]
-    ctx.prefetches.brought[f"j/0@{kept.number}"] = (place.node, place.tier)
+    made.state_of(Prefetches).brought[f"j/0@{kept.number}"] = (place.node, place.tier)
     made.wait(200)
     assert copies(made)[kept.number] == 3
     assert sorted(copies(made)) == [2] * 5 + [3], "the others are not waited for"
-    ctx.prefetches.brought.clear()
+    made.state_of(Prefetches).brought.clear()
     made.wait(200)
     assert copies(made) == [2] * 6
 
@@ -97,11 +97,10 @@ def test_one_copy_is_never_left_alone_for_the_sake_of_room() -> None:
     shelf = Shelf(with_tiers("a"), with_tiers("b"))
     shelf.put("logs", 2, replicas=1)
     shelf.work()
-    ctx = shelf.state.ctx
     for block in shelf.blocks("logs"):
         [(where, _)] = shelf.places("logs")[block.number]
         other = "b" if where == "a" else "a"
-        making.send(ctx, block, other, ctx.tables.nodes[other].spec.tiers[0])
+        shelf.act(making.send, block, other, shelf.tables.nodes[other].spec.tiers[0])
     shelf.work()
     shelf.wait(300)
     assert copies(shelf) == [2, 2]
@@ -111,9 +110,9 @@ def test_a_copy_in_a_tier_that_nobody_asked_for_goes_first() -> None:
     shelf = Shelf(*(with_tiers(name, "ssd", "hdd") for name in "abc"))
     shelf.put("logs", 1, replicas=2, tiers=(TierKind.SSD,))
     shelf.work()
-    ctx, block = shelf.state.ctx, shelf.blocks("logs")[0]
+    block = shelf.blocks("logs")[0]
     (third,) = {"a", "b", "c"} - shelf.nodes_of("logs")[0]
-    making.send(ctx, block, third, ctx.tables.nodes[third].spec.tiers[1])
+    shelf.act(making.send, block, third, shelf.tables.nodes[third].spec.tiers[1])
     shelf.work()
     assert copies(shelf) == [3]
     shelf.wait(200)
@@ -139,10 +138,13 @@ def test_a_second_copy_on_the_same_node_goes() -> None:
     shelf = Shelf(*(with_tiers(name, "ssd", "hdd") for name in "ab"))
     shelf.put("logs", 3, replicas=2)
     shelf.work()
-    ctx, block = shelf.state.ctx, shelf.blocks("logs")[0]
+    block = shelf.blocks("logs")[0]
     (node, there), *_ = shelf.places("logs")[0]
-    making.send(
-        ctx, block, node, next(t for t in ctx.tables.nodes[node].spec.tiers if t.name != there)
+    shelf.act(
+        making.send,
+        block,
+        node,
+        next(t for t in shelf.tables.nodes[node].spec.tiers if t.name != there),
     )
     shelf.work()
     assert copies(shelf) == [3, 2, 2]
@@ -158,7 +160,7 @@ def test_a_copy_in_memory_beside_one_for_good_stays() -> None:
     shelf.put("logs", 2, replicas=2)
     shelf.work()
     block = shelf.blocks("logs")[0]
-    assert making.cache(shelf.state.ctx, block, "a")
+    assert shelf.act(making.cache, block, "a")
     shelf.work()
     shelf.wait(300)
     assert copies(shelf) == [3, 2]

@@ -6,9 +6,11 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from tenure.core.blocks.block_records import put_block
+import pytest
+
 from tenure.core.datasets import prefetch_inputs, prefetching
 from tenure.core.state.params import PrefetchParams
+from tenure.core.state.prefetch_state import Prefetches
 from tenure.locality.localizer import Tiers
 from tenure.model.batch import TaskState
 from tenure.model.effects import Abort, CopyBlock
@@ -17,6 +19,7 @@ from tenure.model.locality import PrefetchAsk, PrefetchPlan, Taken
 from tenure.model.outcome import Refused
 from tenure.model.tier import TierKind, TierSpec
 from tenure.model.units import US
+from tests.unit.core.bench import Bench
 from tests.unit.core.dispatch.test_core_task_inputs import Library, library
 from tests.unit.core.lender import AGENT
 from tests.unit.core.shelf import BLOCK, with_tiers
@@ -41,11 +44,11 @@ def lay(made: Library, name: str, homes: list[str]) -> None:
     for block, nodes in zip(made.blocks(name), homes, strict=True):
         rows = zip(block.replicas, nodes, KINDS, strict=True)
         moved = tuple(dataclasses.replace(row, node=n, tier=kind) for row, n, kind in rows)
-        put_block(made.state.ctx, dataclasses.replace(block, replicas=moved))
+        made.store(dataclasses.replace(block, replicas=moved))
 
 
 def counts(made: Library) -> dict[str, int]:
-    return {word: count for word, count in made.state.ctx.prefetches.counts.items() if count}
+    return {word: count for word, count in made.state_of(Prefetches).counts.items() if count}
 
 
 def copying(made: Library) -> list[CopyBlock]:
@@ -86,8 +89,8 @@ def test_what_was_copied_ahead_is_read_and_counts_as_hits() -> None:
     made.scan("logs", 24)
     run_all(made)
     found = counts(made)
-    ahead = made.state.ctx.prefetches
-    assert found["hits"] == ahead.reads["memory"] > 0
+    ahead = made.state_of(Prefetches)
+    assert found["hits"] == made.read_counts()["memory"] > 0
     assert found["hits"] + found.get("wasted", 0) + found.get("failed", 0) == found["done"]
     assert not ahead.courses
     assert not ahead.made
@@ -134,7 +137,7 @@ def test_a_cancelled_batch_copies_no_more() -> None:
     made = shelved(60, prefetch=PrefetchParams(policy="all", share=1.0, per_device=1))
     made.scan("logs", 60)
     begun = len(copying(made))
-    assert made.state.ctx.prefetches.courses["b/scan"].queue
+    assert made.state_of(Prefetches).courses["b/scan"].queue
 
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     made.work_now()
@@ -143,7 +146,7 @@ def test_a_cancelled_batch_copies_no_more() -> None:
     assert len(done) == begun
     assert counts(made)["dropped"] > 0
     assert counts(made)["wasted"] == begun
-    assert not made.state.ctx.prefetches.courses
+    assert not made.state_of(Prefetches).courses
 
 
 def test_a_copy_that_fails_is_told_and_its_task_reads_elsewhere() -> None:
@@ -161,13 +164,13 @@ def test_off_means_off() -> None:
     made = shelved(40, prefetch=PrefetchParams(mode="off"))
     made.scan("logs", 40)
     assert copying(made) == []
-    assert not made.state.ctx.prefetches.courses
+    assert not made.state_of(Prefetches).courses
 
 
 def test_the_search_copies_only_what_shortens_the_run() -> None:
     made = shelved(40, prefetch=PrefetchParams(share=1.0))
     made.scan("logs", 40, run_us=60 * US)
-    found = made.state.ctx.prefetches.courses["b/scan"]
+    found = made.state_of(Prefetches).courses["b/scan"]
     assert found.plans >= 1
     few = shelved(2, prefetch=PrefetchParams(share=1.0))
     few.scan("logs", 2)
@@ -176,16 +179,16 @@ def test_the_search_copies_only_what_shortens_the_run() -> None:
 
 def test_a_dataset_that_is_asked_for_comes_into_memory() -> None:
     made = shelved(30, prefetch=PrefetchParams(mode="off", share=1.0))
-    prefetching.order(made.state.ctx, made.dataset("logs"))
+    made.act(prefetching.order, made.dataset("logs"))
     made.wait(60)
     tiers = [{tier for _, tier in places} for places in made.places("logs")]
     assert all("memory" in row for row in tiers)
-    assert not made.state.ctx.prefetches.courses
+    assert not made.state_of(Prefetches).courses
     made.scan("logs", 30)
     run_all(made)
-    reads = made.state.ctx.prefetches.reads
+    reads = made.read_counts()
     assert reads["memory"] >= 27, "the last ones may find only a slot beside a disk free"
-    assert reads.total() == 30 == reads["memory"] + reads["hdd"]
+    assert sum(reads.values()) == 30 == reads["memory"] + reads["hdd"]
     assert counts(made)["hits"] == reads["memory"]
     made.check()
 
@@ -200,22 +203,24 @@ def test_a_dataset_that_just_fits_comes_into_memory_whole_and_level() -> None:
     made.put("logs", 24, tiers=(TierKind.SSD, TierKind.HDD))
     made.work()
     lay(made, "logs", ["cb"] * 8 + ["ba"] * 16)
-    prefetching.order(made.state.ctx, made.dataset("logs"))
+    made.act(prefetching.order, made.dataset("logs"))
     made.wait(60)
     found = Counter(node for row in made.places("logs") for node, tier in row if tier == "memory")
     assert found == {"a": 8, "b": 8, "c": 8}
     made.check()
 
 
-def test_tasks_are_held_back_for_copies_that_are_worth_it_and_no_longer() -> None:
+def test_tasks_are_held_back_for_copies_that_are_worth_it_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Bench, "make_localizer", Waiting)
     made = shelved(6, prefetch=PrefetchParams(share=1.0, is_waiting=True))
-    made.state.ctx.localizer = Waiting()
     made.scan("logs", 6)
     assert [t.state for t in made.tasks()] == [S.PENDING] * 6
     assert any(event.type == "prefetch.holds" for event in made.public)
     made.work_now()
     assert not [t for t in made.tasks() if t.state is S.PENDING], "as soon as they are there"
-    assert made.state.ctx.prefetches.reads == {"memory": 6}
+    assert made.read_counts() == {"memory": 6}
 
 
 class Waiting(Tiers):
@@ -229,10 +234,10 @@ class Waiting(Tiers):
 def test_what_cannot_begin_is_given_up() -> None:
     made = shelved(8, prefetch=PrefetchParams(mode="off", share=1.0))
     made.failing["copy_block"] = Refused("tier_full", "no space left")
-    prefetching.order(made.state.ctx, made.dataset("logs"))
+    made.act(prefetching.order, made.dataset("logs"))
     made.wait(200)
-    assert not made.state.ctx.prefetches.courses
-    assert not made.state.ctx.prefetches.under_way
+    assert not made.state_of(Prefetches).courses
+    assert not made.state_of(Prefetches).under_way
     assert counts(made)["failed"] > 0
     assert "done" not in counts(made)
 
@@ -241,7 +246,7 @@ def test_how_long_copies_take_corrects_later_predictions() -> None:
     made = shelved(40)
     made.scan("logs", 40)
     made.wait(3)
-    told = made.state.ctx.localizer.told()
+    told = made.localizer.told()
     assert told["measured"] > 0
 
 
@@ -263,10 +268,14 @@ class Noting(Tiers):
         super().learn_task(course, taken)
 
 
-def test_how_long_tasks_took_corrects_what_the_estimate_said() -> None:
+def test_how_long_tasks_took_corrects_what_the_estimate_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A task is estimated at a second, and computes for a minute on top of what it reads."""
+    monkeypatch.setattr(Bench, "make_localizer", Noting)
     made = shelved(40, prefetch=PrefetchParams(share=1.0))
-    made.state.ctx.localizer = told = Noting()
+    told = made.localizer
+    assert isinstance(told, Noting)
     made.scan("logs", 40, run_us=US)
     before = told.plans[-1]
     for task in [t for t in made.tasks() if t.state is S.CREATING][:4]:
@@ -283,24 +292,28 @@ def test_how_long_tasks_took_corrects_what_the_estimate_said() -> None:
     assert told._computing
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     made.wait(10)
-    assert not made.state.ctx.prefetches.courses
+    assert not made.state_of(Prefetches).courses
     assert not told._computing, "nobody asks for it any more"
 
 
-def test_of_tasks_whose_node_or_batch_is_gone_by_now_nothing_is_learned() -> None:
+def test_of_tasks_whose_node_or_batch_is_gone_by_now_nothing_is_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Bench, "make_localizer", Noting)
     made = shelved(8)
-    made.state.ctx.localizer = told = Noting()
+    told = made.localizer
+    assert isinstance(told, Noting)
     made.scan("logs", 8)
     made.finish(0)
-    ctx, known = made.state.ctx, len(told.taken)
+    known = len(told.taken)
     task = made.tasks()[0]
-    assert prefetch_inputs.taken_by(ctx, task) is not None
+    assert made.read(prefetch_inputs.taken_by, task) is not None
     for gone in ({"node": "z"}, {"batch": "z"}, {"reading": None}, {"finished_us": None}):
-        assert prefetch_inputs.taken_by(ctx, dataclasses.replace(task, **gone)) is None
-    ctx.prefetches.ended += ["z/0", task.key]
-    ctx.prefetches.courses.clear()
-    prefetching.settle(ctx)
-    assert not ctx.prefetches.ended
+        assert made.read(prefetch_inputs.taken_by, dataclasses.replace(task, **gone)) is None
+    made.state_of(Prefetches).ended += ["z/0", task.key]
+    made.state_of(Prefetches).courses.clear()
+    made.act(prefetching.settle)
+    assert not made.state_of(Prefetches).ended
     assert len(told.taken) == known
 
 
@@ -308,7 +321,7 @@ def test_a_restart_plans_anew() -> None:
     made = shelved(40)
     made.scan("logs", 40)
     made.restart()
-    assert not made.state.ctx.prefetches.under_way
+    assert not made.state_of(Prefetches).under_way
     for name in "abc":
         made.connect_again(name)
         made.listed(name)
@@ -337,7 +350,7 @@ def test_copies_under_way_that_nobody_waits_for_any_more_are_cancelled() -> None
     made.wait(10)
     assert counts(made)["cancelled"] == len(begun)
     assert not counts(made).get("failed")
-    assert not made.state.ctx.prefetches.under_way
+    assert not made.state_of(Prefetches).under_way
     assert all({tier for _, tier in places} == {"hdd"} for places in made.places("logs"))
     assert not any(block.mishaps or block.note for block in made.blocks("logs"))
     assert sorted(aborted(made)) == sorted(begun)

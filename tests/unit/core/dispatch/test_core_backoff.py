@@ -6,6 +6,7 @@ from typing import Any
 
 from tenure.core.attempts.tasks import TASKS
 from tenure.core.dispatch import backoff
+from tenure.core.state.indexes import Index
 from tenure.model.batch import TaskState
 from tenure.model.events import EffectEnded, Tick
 from tenure.model.outcome import Done
@@ -25,7 +26,7 @@ def _ended(bench: Lender) -> list[int]:
         bench.run(index)
     bench.guard("n", mode="off")
     for index in there:
-        TASKS.reclaim(bench.state.ctx, bench.task(index), "a test")
+        bench.act(TASKS.reclaim, bench.task(index), "a test")
     bench.say(Tick(at_us=0))
     assert there
     assert all(bench.task(index).state is S.PENDING for index in there)
@@ -33,7 +34,7 @@ def _ended(bench: Lender) -> list[int]:
 
 
 def _stage_tasks(bench: Lender) -> Any:
-    return bench.state.ctx.index.tasks_by_stage["b", "map"]
+    return bench.state_of(Index).tasks_by_stage["b", "map"]
 
 
 def _removed(bench: Lender, index: int) -> None:
@@ -45,7 +46,7 @@ def test_whoever_is_held_back_is_gone_through_once_until_its_container_is_gone()
     bench = lender()
     there = _ended(bench)
     bench.say(Tick(at_us=0), after_us=60 * US)  # their pauses are over, their containers are not
-    assert list(backoff.placeable(bench.state.ctx, "b", "map")) == []
+    assert list(bench.read(backoff.placeable, "b", "map")) == []
     assert set(_stage_tasks(bench).held) == set(there)
     assert list(_stage_tasks(bench).waiting()) == []
     _removed(bench, there[-1])
@@ -61,7 +62,7 @@ def test_a_pause_that_somebody_found_ends_by_itself() -> None:
     there = _ended(bench)
     for index in there:
         _removed(bench, index)
-    assert list(backoff.placeable(bench.state.ctx, "b", "map")) == []
+    assert list(bench.read(backoff.placeable, "b", "map")) == []
     assert set(_stage_tasks(bench).held) == set(there)
     due_us = bench.state.wakeup_us()
     assert due_us is not None

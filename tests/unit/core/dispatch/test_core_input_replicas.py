@@ -9,6 +9,9 @@ import pytest
 
 from tenure.core.blocks import replicas
 from tenure.core.dispatch import planner_inputs
+from tenure.core.state.block_index import BlockIndex
+from tenure.core.state.indexes import Index
+from tenure.core.state.work_limits import WorkLimits
 from tenure.daemon.answers import readings, views
 from tenure.model.batch import (
     Batch,
@@ -247,19 +250,18 @@ def test_one_that_came_broken_is_sent_again_and_counted() -> None:
 def test_they_keep_no_node_on() -> None:
     made = library(nodes="ab")
     assert isinstance(ask(made), Batch)
-    made.state.ctx.block_index.arriving.clear()
-    assert not any(replicas.is_needed(made.state.ctx, name) for name in "ab")
     made.work()
+    assert not any(made.read(replicas.is_needed, name) for name in "ab")
     made.lose("b")
     made.wait(70)
-    assert not replicas.is_sole(made.state.ctx, "a")
+    assert not made.read(replicas.is_sole, "a")
 
 
 def surveyed(made: Any) -> planner_inputs.Survey:
     """Return a look at all nodes."""
-    survey = planner_inputs.Survey(made.state.ctx)
+    survey: planner_inputs.Survey = made.read(planner_inputs.Survey)
     while not survey.go_on(made.now_us):
-        made.state.ctx.work.renew()
+        made.state_of(WorkLimits).renew()
     return survey
 
 
@@ -273,7 +275,7 @@ def test_the_planner_is_told_where_they_lie() -> None:
         made.exit(index, made.run(index), 3)
         made.told(index)
     parts = [s for s in surveyed(made).of_batch(made.batch()).stages if s.name == "map"]
-    waiting = len(made.state.ctx.index.tasks_by_stage["b", "map"].pending)
+    waiting = sum(task.state is TaskState.PENDING for task in made.tasks())
     assert waiting > 0
     assert sum(count for part in parts for *_, count in part.copies) == waiting
     assert all(set(nodes) <= set(part.nodes) for part in parts for nodes, *_ in part.copies)
@@ -285,9 +287,9 @@ def test_the_planner_is_told_where_they_lie() -> None:
 def test_of_many_tasks_some_tell_where_all_of_them_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_inputs, "MOST_LOOKED", 2)
     made = begun(library())
-    made.state.ctx.index.tasks_by_stage["b", "map"].pending.update(range(len(LENGTHS)))
+    made.state_of(Index).tasks_by_stage["b", "map"].pending.update(range(len(LENGTHS)))
     asked: list[str] = []
-    blocks = made.state.ctx.tables.blocks
+    blocks = made.tables.blocks
     found = type(blocks).get
 
     def get(table: Any, key: str) -> Any:
@@ -348,11 +350,11 @@ def test_people_cannot_remove_the_input_of_a_batch_or_take_its_name() -> None:
 def test_what_waits_for_its_first_copy_says_so() -> None:
     made = library()
     assert isinstance(ask(made), Batch)
-    ((name, waiting, why),) = views.batch_waits(made.state.ctx, "b")
+    ((name, waiting, why),) = made.read(views.batch_waits, "b")
     assert (name, waiting) == ("map", len(LENGTHS))
     assert why.startswith("for a copy of their block that can be read, 4 of 4")
     made.work()
-    assert views.batch_waits(made.state.ctx, "b") == []
+    assert made.read(views.batch_waits, "b") == []
 
 
 def test_what_runs_on_a_node_that_does_not_answer_says_so() -> None:
@@ -361,11 +363,11 @@ def test_what_runs_on_a_node_that_does_not_answer_says_so() -> None:
     task = made.task()
     made.lose(task.node)
     here = sum(one.place == task.node for one in made.tasks())
-    ((name, waiting, why),) = views.batch_waits(made.state.ctx, "b")
+    ((name, waiting, why),) = made.read(views.batch_waits, "b")
     assert (name, waiting) == ("map", here)
     remedy = f"{task.node}, which does not answer, or `tenure node fence {task.node}`"
     assert why == f"for {remedy}"
-    assert readings.explain(made.state.ctx, made.task())["reason"] == f"it waits for {remedy}"
+    assert made.read(readings.explain, made.task())["reason"] == f"it waits for {remedy}"
 
 
 def test_two_batches_at_once_do_not_take_the_same_room() -> None:
@@ -392,7 +394,7 @@ def test_a_dataset_of_people_may_stand_beside() -> None:
     spec = dataset.spec
     given = DatasetInput(dataset.id, "logs", spec.blocks, spec.block_bytes, spec.size_bytes)
     begun(made, over_file(), stage("scan", 4, dataset=given))
-    assert set(made.state.ctx.block_index.names) == {"logs", "b.map"}
+    assert set(made.state_of(BlockIndex).names) == {"logs", "b.map"}
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     made.work()
-    assert set(made.state.ctx.block_index.names) == {"logs"}
+    assert set(made.state_of(BlockIndex).names) == {"logs"}

@@ -60,7 +60,7 @@ class Planned(Library):
         return Counter(task.node for task in self.tasks() if task.node)
 
     def left(self) -> dict[str, list[int]]:
-        rows = self.state.ctx.own(DispatchList).entries.items()
+        rows = self.state_of(DispatchList).entries.items()
         return {node: [entry.count for entry in entries] for node, entries in rows if entries}
 
 

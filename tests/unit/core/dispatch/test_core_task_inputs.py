@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tenure.core.blocks.block_records import put_block
 from tenure.core.dispatch import task_inputs
 from tenure.core.state.params import Params, PrefetchParams
+from tenure.core.state.prefetch_state import Prefetches
 from tenure.model.batch import Batch, StageSpec, Task, TaskState
 from tenure.model.effects import CopyBlock, CreateContainer
 from tenure.model.events import CancelBatch
@@ -64,7 +64,7 @@ class Library(Shelf, Lender):
 
         for number in numbers:
             block = self.blocks(name)[number]
-            assert copies.cache(self.state.ctx, block, block.replicas[0].node)
+            assert self.act(copies.cache, block, block.replicas[0].node)
             self.work()
 
 
@@ -112,7 +112,7 @@ def test_memory_is_read_before_ssd_before_hdd() -> None:
     made.scan("logs", 3)
     kinds = Counter(task.reading.kind for task in made.tasks() if task.reading)
     assert kinds == {TierKind.MEMORY: 1, TierKind.SSD: 2}
-    assert made.state.ctx.prefetches.reads == {"memory": 1, "ssd": 2}
+    assert made.read_counts() == {"memory": 1, "ssd": 2}
     costs = [task.reading.cost for task in made.tasks() if task.reading]
     assert sorted(costs)[0] == 1000
 
@@ -195,10 +195,10 @@ def test_nothing_is_brought_any_more_for_a_batch_that_was_cancelled() -> None:
     ((holder, _),) = made.places("logs")[0]
     made.guard(holder, mode="off")
     made.scan("logs", 1)
-    assert made.state.ctx.prefetches.brought
+    assert made.state_of(Prefetches).brought
     made.say(CancelBatch(at_us=0, request="c", batch="b"))
     assert made.batch().is_over
-    assert not made.state.ctx.prefetches.brought, "surplus copies would stay for good"
+    assert not made.state_of(Prefetches).brought, "surplus copies would stay for good"
     made.work()
 
 
@@ -220,7 +220,7 @@ def test_a_block_that_nobody_can_read_keeps_its_task_waiting() -> None:
     made.lose(holder)
     made.scan("logs", 1)
     assert made.task().state is S.PENDING
-    assert {c.cost for c in task_inputs.choices(made.state.ctx, made.task())} == {100_000}
+    assert {c.cost for c in made.read(task_inputs.choices, made.task())} == {100_000}
     made.find(holder)
     made.guard(holder)
     made.wait(2)
@@ -234,26 +234,27 @@ def test_of_many_tasks_whose_blocks_nobody_can_read_some_are_looked_at_at_a_time
     made = library(nodes="ab")
     made.put("logs", 40, replicas=1)
     made.work()
-    ctx = made.state.ctx
     for block in made.blocks("logs"):
-        put_block(ctx, replace(block, broken=tuple(f"{r.node}/{r.tier}" for r in block.replicas)))
+        made.store(replace(block, broken=tuple(f"{r.node}/{r.tier}" for r in block.replicas)))
     batch = made.scan("logs", 40)
     assert isinstance(batch, Batch)
     (stage,) = batch.spec.stages
-    put_block(ctx, replace(made.blocks("logs")[-1], broken=()))
+    made.store(replace(made.blocks("logs")[-1], broken=()))
     monkeypatch.setattr(task_inputs, "MOST_LOOKED", 7)
     looked: list[int] = []
     real = task_inputs.look_at
 
     def counted(ctx: Any, stage: StageSpec, task: Task) -> Any:
         looked.append(task.index)
-        return real(ctx, stage, task)
+        return made.read(real, stage, task)
 
     monkeypatch.setattr(task_inputs, "look_at", counted)
-    rounds = [[w.task.index for w in task_inputs._waiting(ctx, batch, stage)] for _ in range(6)]
+    rounds = [
+        [w.task.index for w in made.read(task_inputs._waiting, batch, stage)] for _ in range(6)
+    ]
     assert rounds == [[], [], [], [], [], [39]]
     assert looked[:40] == list(range(40)), "each in its turn"
-    assert not ctx.prefetches.cursors, "the first are looked at first again"
+    assert not made.state_of(Prefetches).cursors, "the first are looked at first again"
 
 
 def test_a_lost_node_costs_no_data_with_two_replicas() -> None:
@@ -267,7 +268,7 @@ def test_a_lost_node_costs_no_data_with_two_replicas() -> None:
 def test_the_choices_of_a_task_are_told_with_their_costs() -> None:
     made = filled(2, replicas=2)
     made.scan("logs", 2)
-    found = task_inputs.choices(made.state.ctx, made.task())
+    found = made.read(task_inputs.choices, made.task())
     assert [choice.cost for choice in found] == sorted(choice.cost for choice in found)
     assert len(found) == 3
     assert found[0].node in {node for node, _ in made.places("logs")[0]}
