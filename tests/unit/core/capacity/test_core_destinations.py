@@ -12,8 +12,8 @@ import pytest
 from tenure.core.capacity import room
 from tenure.core.capacity.destinations import Destinations, NoDestination
 from tenure.core.lifecycle import drain_plan
-from tenure.core.state.context import Context
 from tenure.model.container import ContainerState, Service
+from tenure.model.events import UsageObserved
 from tenure.model.node import Power, Reach, Scheduling
 from tenure.model.resources import Resources, exhausted
 from tenure.model.units import MIB
@@ -22,13 +22,12 @@ from tests.unit.core.bench import IMAGE, SIZE, Bench, node
 SOURCE = "n000"
 
 
-def fleet(nodes: int, services: int, dice: Random) -> Context:
+def fleet(nodes: int, services: int, dice: Random) -> Bench:
     """Return nodes in all states, with services on some, half of them on the first."""
     bench = Bench(*[node(f"n{i:03}", driver="command") for i in range(nodes)])
-    ctx: Context = bench.state.ctx
-    for i in range(nodes):
-        record = ctx.tables.nodes[f"n{i:03}"]
-        ctx.put_node(
+    records, foreign = [], {}
+    for record in list(bench.tables.nodes.values()):
+        records.append(
             replace(
                 record,
                 power=dice.choice((Power.ON, Power.ON, Power.ON, Power.OFF, Power.BOOTING)),
@@ -38,13 +37,14 @@ def fleet(nodes: int, services: int, dice: Random) -> Context:
                 capacity=dice.choice((SIZE, replace(SIZE, net_bytes_per_s=100))),
             )
         )
-        ctx.learned.foreign[f"n{i:03}"] = Resources(
-            dice.randrange(2500), dice.randrange(1200) * MIB
-        )
+        foreign[record.name] = Resources(dice.randrange(2500), dice.randrange(1200) * MIB)
+    bench.say(UsageObserved(at_us=0, foreign=foreign))
+    for record in records:
+        bench.store(record)
     for i in range(services):
         at = SOURCE if i % 2 else f"n{dice.randrange(nodes):03}"
-        ctx.put_service(_service(f"{i + 1:064x}", at, dice))
-    return ctx
+        bench.store(_service(f"{i + 1:064x}", at, dice))
+    return bench
 
 
 def _service(key: str, at: str, dice: Random) -> Service:
@@ -67,14 +67,15 @@ def _service(key: str, at: str, dice: Random) -> Service:
     )
 
 
-def codes(ctx: Context, service: Service) -> dict[str, str]:
+def codes(bench: Bench, service: Service) -> dict[str, str]:
     """Return what keeps a service from each other node, asked one by one."""
     found = {}
-    for record in ctx.tables.nodes.values():
+    for record in bench.tables.nodes.values():
         if record.name == SOURCE:
             continue
-        code = room.drop_for(ctx, service, record)
-        short = exhausted(room.need_of(ctx, service), room.free_on(ctx, record), record.capacity)
+        code = bench.read(room.drop_for, service, record)
+        need, free = bench.read(room.need_of, service), bench.read(room.free_on, record)
+        short = exhausted(need, free, record.capacity)
         found[record.name] = code or (f"no_room_{short[0]}" if short else "")
     return found
 
@@ -82,10 +83,11 @@ def codes(ctx: Context, service: Service) -> dict[str, str]:
 @pytest.mark.parametrize("seed", range(60))
 def test_it_says_what_the_filters_say(seed: int) -> None:
     dice = Random(seed)
-    ctx = fleet(dice.randrange(2, 14), dice.randrange(4, 40), dice)
-    destinations = Destinations(ctx, SOURCE)
-    for service in ctx.services_on(SOURCE):
-        due = codes(ctx, service)
+    bench = fleet(dice.randrange(2, 14), dice.randrange(4, 40), dice)
+    destinations = bench.read(Destinations, SOURCE)
+    here = [one for one in bench.tables.services.values() if one.node == SOURCE]
+    for service in sorted(here, key=lambda one: one.id):
+        due = codes(bench, service)
         fits = {name for name, code in due.items() if not code}
         destination = destinations.find(service, "young", ())
         if isinstance(destination, NoDestination):
@@ -98,22 +100,22 @@ def test_it_says_what_the_filters_say(seed: int) -> None:
             continue
         assert destination.node in fits
         assert destination.count == len(fits)
-        is_on = {name for name in fits if ctx.tables.nodes[name].power is Power.ON}
+        is_on = {name for name in fits if bench.tables.nodes[name].power is Power.ON}
         assert destination.node in (is_on or fits)
         # what the plan gave away is what a service there would take
-        ctx.put_service(replace(service, node=destination.node))
+        bench.store(replace(service, node=destination.node))
 
 
 def test_a_plan_asks_about_nodes_once_not_for_each_container() -> None:
     dice = Random(1)
-    ctx = fleet(300, 0, dice)
+    bench = fleet(300, 0, dice)
     for i in range(100):
         service = _service(f"{i + 1:064x}", SOURCE, dice)
-        ctx.put_service(replace(service, is_pullable=False))
-    source = ctx.put_node(
-        replace(ctx.tables.nodes[SOURCE], power=Power.ON, reach=Reach.OK, images=(IMAGE,))
+        bench.store(replace(service, is_pullable=False))
+    source = bench.store(
+        replace(bench.tables.nodes[SOURCE], power=Power.ON, reach=Reach.OK, images=(IMAGE,))
     )
-    drain_plan.plan(ctx, source, {})  # what is kept between plans is there
+    bench.read(drain_plan.plan, source, {})  # what is kept between plans is there
     calls = 0
 
     def count(*_: Any) -> None:
@@ -122,7 +124,7 @@ def test_a_plan_asks_about_nodes_once_not_for_each_container() -> None:
 
     sys.setprofile(count)
     try:
-        plan = drain_plan.plan(ctx, source, {})
+        plan = bench.read(drain_plan.plan, source, {})
     finally:
         sys.setprofile(None)
     assert len(plan.moves) + len(plan.blockers) == 100

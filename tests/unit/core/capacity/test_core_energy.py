@@ -121,7 +121,7 @@ def test_the_past_of_nodes_that_are_there_and_of_forgotten_ones() -> None:
     probed(bench, "off")
     bench.configure(CLOUD)
     assert "fixed" not in bench.tables.nodes
-    cloud, fixed = pasts_of(bench.state.ctx)
+    cloud, fixed = bench.read(pasts_of)
     assert (cloud.name, cloud.off_w, cloud.intervals, cloud.is_known) == ("cloud", 5, [], True)
     assert cloud.known_us > 0
     assert (fixed.name, fixed.generation, fixed.is_known) == ("fixed", "nursery", False)

@@ -100,7 +100,7 @@ def bench_of(*nodes: Any, **params: Any) -> Foreseen:
 
 
 def spare(bench: Foreseen, **more: Any) -> Resources:
-    return harvestable.spare_on(bench.state.ctx, bench.tables.nodes["n"], **more)
+    return bench.read(harvestable.spare_on, bench.tables.nodes["n"], **more)
 
 
 # runs
@@ -216,8 +216,8 @@ def test_the_smaller_of_present_use_and_forecast_counts_over_the_coming_time() -
     # a task that runs for three hours will meet the rise
     assert spare(bench, over_us=3 * HOUR_US).cpu_m == SIZE.cpu_m - margin.cpu_m - 1500
     long_ = stage("long", request=Resources(500, MIB), run_us=3 * HOUR_US)
-    assert harvestable.seats(bench.state.ctx, long_) == []
-    assert harvestable.seats(bench.state.ctx, stage("short", request=Resources(500, MIB)))
+    assert bench.read(harvestable.seats, long_) == []
+    assert bench.read(harvestable.seats, stage("short", request=Resources(500, MIB)))
     # present use above the forecast counts as well
     bench.create("web")
     assert spare(bench) == left - SMALL  # it came after the forecast
@@ -228,7 +228,7 @@ def test_what_a_forecast_knows_is_not_counted_twice() -> None:
     web = bench.create("web")
     known = dataclasses.replace(made(bench, [300] * 96), containers=(web.id,))
     bench.foresee(known)
-    here = forecasts.outlook(bench.state.ctx, bench.tables.nodes["n"])
+    here = bench.read(forecasts.outlook, bench.tables.nodes["n"])
     assert here is not None
     left = here.left(bench.now_us, bench.now_us + HOUR_US)
     assert left == SIZE - Resources(300, 100 * MIB)
@@ -273,23 +273,22 @@ def test_what_is_lent_goes_up_when_the_forecast_falls() -> None:
 
 def test_what_is_spare_over_time_follows_the_forecast() -> None:
     bench = bench_of()
-    ctx = bench.state.ctx
     bench.foresee(made(bench, [100] * 48 + [1500] * 48))
-    node = ctx.tables.nodes["n"]
+    node = bench.tables.nodes["n"]
     begin_us = bench.tables.forecasts["n"].from_us
-    found = harvestable.spare_over(ctx, node, begin_us, begin_us + 24 * HOUR_US)
+    found = bench.read(harvestable.spare_over, node, begin_us, begin_us + 24 * HOUR_US)
     margin = SIZE.scaled(0.1).cpu_m
     assert len(found) == 480
     low, high = SIZE.cpu_m - margin - 1500, SIZE.cpu_m - margin - 100
     assert found.cpu_m == (high,) * 240 + (low,) * 240
     # a step that reaches into the next block is as bad as the worse of both
-    late = harvestable.spare_over(ctx, node, begin_us + 60 * US, begin_us + 25 * HOUR_US)
+    late = bench.read(harvestable.spare_over, node, begin_us + 60 * US, begin_us + 25 * HOUR_US)
     assert late.cpu_m[:241] == (high,) * 239 + (low,) * 2
     assert late.cpu_m[-20:] == (low,) * 20  # beyond its end the most of all counts
     # step by step it is what a look at that step says
     for number in (0, 17, 239, 240, 300, 479):
         at_us = late.from_us + number * late.step_us
-        outlook = forecasts.outlook(ctx, node)
+        outlook = bench.read(forecasts.outlook, node)
         assert outlook is not None
         left = outlook.left(at_us, at_us + late.step_us)
         assert late.cpu_m[number] == left.cpu_m - margin
@@ -299,10 +298,10 @@ def test_what_is_spare_over_time_follows_the_forecast() -> None:
 def test_present_use_bounds_the_coming_hour_of_what_is_spare_over_time() -> None:
     bench = bench_of()
     bench.create("web")
-    known = tuple(bench.state.ctx.index.services["n"])
+    known = tuple(service.id for service in bench.tables.services.values())
     bench.foresee(dataclasses.replace(made(bench, [100] * 96), containers=known))
-    ctx, node = bench.state.ctx, bench.tables.nodes["n"]
-    found = harvestable.spare_over(ctx, node, ctx.now_us, ctx.now_us + 2 * HOUR_US)
+    node = bench.tables.nodes["n"]
+    found = bench.read(harvestable.spare_over, node, bench.now_us, bench.now_us + 2 * HOUR_US)
     margin = SIZE.scaled(0.1).cpu_m
     soon, later = SIZE.cpu_m - margin - SMALL.cpu_m, SIZE.cpu_m - margin - 100
     assert found.cpu_m == (soon,) * 20 + (later,) * 20
@@ -370,8 +369,8 @@ def test_a_dynamic_margin_leaves_free_what_was_above_the_forecast_lately(
     bench.use(0, after_us=300 * US)
     less = 300 if is_dynamic else 0
     assert spare(bench).cpu_m == before.cpu_m - less
-    ctx, node = bench.state.ctx, bench.tables.nodes["n"]
-    over = harvestable.spare_over(ctx, node, ctx.now_us, ctx.now_us + 3 * HOUR_US)
+    node = bench.tables.nodes["n"]
+    over = bench.read(harvestable.spare_over, node, bench.now_us, bench.now_us + 3 * HOUR_US)
     assert over.cpu_m[0] == before.cpu_m - less
     assert over.cpu_m[-1] == before.cpu_m
     bench.use(0, after_us=2 * HOUR_US)

@@ -15,8 +15,7 @@ from tests.unit.core.bench import IMAGE, SIZE, SMALL, Bench, node
 
 
 def free(bench: Bench, name: str) -> Resources:
-    ctx = bench.state.ctx
-    return room.free_on(ctx, ctx.tables.nodes[name])
+    return bench.read(room.free_on, bench.tables.nodes[name])
 
 
 def test_executors_take_room_from_placement_until_their_end() -> None:
@@ -60,8 +59,7 @@ def test_filters_have_stable_codes() -> None:
     bench.connect("a")
     bench.connect("b")
     bench.say(ScheduleNode(at_us=0, request="x", node="a", to="cordoned"))
-    ctx = bench.state.ctx
-    codes = {n.name: room.is_usable(n, ctx.now_us) for n in ctx.tables.nodes.values()}
+    codes = {n.name: room.is_usable(n, bench.now_us) for n in bench.tables.nodes.values()}
     assert codes == {"a": "cordoned", "b": "", "c": "unreachable", "d": "power_unknown"}
 
 
@@ -93,21 +91,19 @@ def test_the_end_of_executors_that_boot_comes_after_the_boot() -> None:
     bench = Bench(node("a", driver="command"))
     bench.end(bench.open("probe"), Done("off"))
     bench.submit("j")
-    ctx = bench.state.ctx
-    (executor,) = ctx.executors_of("j")
-    assert room.end_estimate_us(ctx, executor) == bench.now_us + 15 * US
+    (executor,) = bench.crew("j")
+    assert bench.read(room.end_estimate_us, executor) == bench.now_us + 15 * US
 
 
 def test_a_node_that_is_never_switched_stays_on_for_ever() -> None:
     bench = Bench(node("a"), node("b", driver="command"))
-    ctx = bench.state.ctx
-    scene = snapshots.scene(ctx)
+    scene = bench.read(snapshots.scene)
     assert scene.view.names == ("a", "b")
     assert scene.view.remaining_us.tolist() == [FOREVER_US, 0]
 
 
 def test_views_do_not_depend_on_the_order_of_the_configuration() -> None:
     one, other = Bench(node("a"), node("b")), Bench(node("b"), node("a"))
-    views = [snapshots.scene(bench.state.ctx).view for bench in (one, other)]
+    views = [bench.read(snapshots.scene).view for bench in (one, other)]
     assert views[0].names == views[1].names
     assert views[0].capacity_cpu_m.tolist() == views[1].capacity_cpu_m.tolist()

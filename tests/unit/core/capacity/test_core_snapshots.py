@@ -6,9 +6,10 @@ import numpy as np
 
 from tenure.core.capacity import snapshots
 from tenure.core.capacity.releases import settled
+from tenure.core.state.learned import Learned
 from tenure.model.container import Profile
 from tenure.model.effects import DurableEffect
-from tenure.model.events import CancelJob, ScheduleNode, UsageObserved
+from tenure.model.events import CancelJob, ScheduleNode, Tick, UsageObserved
 from tenure.model.outcome import Done
 from tenure.model.placing import Running
 from tenure.model.resources import Resources
@@ -25,8 +26,7 @@ def fleet() -> Bench:
 
 
 def check(bench: Bench) -> None:
-    ctx = bench.state.ctx
-    assert snapshots.snapshot_of(ctx).problem(ctx) == ""
+    assert bench.read(bench.read(snapshots.snapshot_of).problem) == ""
 
 
 def open_of(bench: Bench, kind: str) -> list[DurableEffect]:
@@ -54,25 +54,23 @@ def test_it_follows_services_cordons_and_the_configuration() -> None:
     check(bench)
     bench.configure(node("b"), node("d", "nursery"), node("e"))
     check(bench)
-    assert "a" not in snapshots.scene(bench.state.ctx).position
+    assert "a" not in bench.read(snapshots.scene).position
 
 
 def test_the_scene_is_the_same_object_until_something_changes() -> None:
     bench = fleet()
-    ctx = bench.state.ctx
-    first = snapshots.scene(ctx)
-    assert snapshots.scene(ctx) is first
+    first = bench.read(snapshots.scene)
+    assert bench.read(snapshots.scene) is first
     bench.submit("j")
-    assert snapshots.scene(ctx) is not first
+    assert bench.read(snapshots.scene) is not first
 
 
 def test_time_alone_changes_what_is_left_of_a_run() -> None:
     bench = fleet()
     bench.submit("j")
-    ctx = bench.state.ctx
-    before = snapshots.scene(ctx).running.end_us.tolist()
-    ctx.now_us += 100 * US
-    after = snapshots.scene(ctx).running.end_us.tolist()
+    before = bench.read(snapshots.scene).running.end_us.tolist()
+    bench.say(Tick(at_us=0), after_us=100 * US)
+    after = bench.read(snapshots.scene).running.end_us.tolist()
     assert after[0] - before[0] == 100 * US  # it has not started
     check(bench)
 
@@ -81,13 +79,12 @@ def test_a_waiting_job_stays_the_same_until_its_nodes_change() -> None:
     bench = fleet()
     bench.submit("big", executors=8)
     bench.submit("j", executors=8)
-    ctx = bench.state.ctx
     job = bench.tables.jobs["j"]
-    (first,) = snapshots.queued(ctx, [job])
+    (first,) = bench.read(snapshots.queued, [job])
     bench.create("web")
-    assert snapshots.queued(ctx, [job])[0] is first
+    assert bench.read(snapshots.queued, [job])[0] is first
     bench.say(ScheduleNode(at_us=0, request="x", node="a", to="cordoned"))
-    assert snapshots.queued(ctx, [job])[0] is not first
+    assert bench.read(snapshots.queued, [job])[0] is not first
     check(bench)
 
 
@@ -100,12 +97,12 @@ def test_a_sweep_has_only_nodes_read_anew_on_which_an_amount_changed() -> None:
         check(bench)
         profile = Profile(service.id, Resources(cpu_m, 1 << 20), samples, samples * US)
         bench.say(UsageObserved(at_us=0, profiles=(profile,), foreign={"b": use}))
-        found = snapshots.snapshot_of(bench.state.ctx).stale
+        found = bench.read(snapshots.snapshot_of).stale
         assert (service.node in found, "b" in found) == (there, elsewhere)
-        assert bench.state.ctx.learned.profiles[service.id] is profile
+        assert bench.state_of(Learned).profiles[service.id] is profile
     check(bench)
     bench.say(UsageObserved(at_us=0, foreign={"b": Resources()}))
-    assert snapshots.snapshot_of(bench.state.ctx).stale == {"b"}
+    assert bench.read(snapshots.snapshot_of).stale == {"b"}
     check(bench)
 
 

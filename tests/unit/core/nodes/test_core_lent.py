@@ -49,32 +49,31 @@ def test_stages_run_one_behind_the_other_until_all_is_done() -> None:
 
 def test_owners_see_nothing_of_what_is_lent() -> None:
     bench = lender()
-    ctx = bench.state.ctx
-    before = {name: room.free_on(ctx, ctx.tables.nodes[name]) for name in ("n", "m")}
+    before = {name: bench.read(room.free_on, bench.tables.nodes[name]) for name in ("n", "m")}
     bench.lend("b", stage(count=4))
     assert sum(bench.task(i).state is S.CREATING for i in range(4)) == 4
-    after = {name: room.free_on(ctx, ctx.tables.nodes[name]) for name in ("n", "m")}
+    after = {name: bench.read(room.free_on, bench.tables.nodes[name]) for name in ("n", "m")}
     assert after == before
-    lent = harvestable.free_on(ctx, ctx.tables.nodes["n"])
+    lent = bench.read(harvestable.free_on, bench.tables.nodes["n"])
     margin = SIZE.scaled(0.1)
     assert lent == SIZE - margin - SMALL - SMALL
 
 
 def test_what_is_spare_over_time_is_told_in_steps_that_cover_it() -> None:
     bench = lender(lends("n"))
-    ctx, begin_us = bench.state.ctx, bench.now_us + 7
+    begin_us = bench.now_us + 7
     bench.lend("b", stage(count=2))
-    node = ctx.tables.nodes["n"]
-    found = harvestable.spare_over(ctx, node, begin_us, begin_us + 24 * 3600 * US)
+    node = bench.tables.nodes["n"]
+    found = bench.read(harvestable.spare_over, node, begin_us, begin_us + 24 * 3600 * US)
     assert (found.from_us, found.step_us, len(found)) == (begin_us, 180 * US, 480)
     left = SIZE - SIZE.scaled(0.1)
     assert set(found.cpu_m) == {left.cpu_m}
     assert set(found.memory_bytes) == {left.memory_bytes}
-    assert len(harvestable.spare_over(ctx, node, begin_us, begin_us + 180 * US + 1)) == 2
-    assert len(harvestable.spare_over(ctx, node, begin_us, begin_us)) == 0
+    assert len(bench.read(harvestable.spare_over, node, begin_us, begin_us + 180 * US + 1)) == 2
+    assert len(bench.read(harvestable.spare_over, node, begin_us, begin_us)) == 0
     for number in range(4):
         bench.create(f"web{number}")
-    over = harvestable.spare_over(ctx, ctx.tables.nodes["n"], begin_us, begin_us + 1)
+    over = bench.read(harvestable.spare_over, bench.tables.nodes["n"], begin_us, begin_us + 1)
     taken = 4 * SMALL.memory_bytes
     assert (over.cpu_m, over.memory_bytes) == ((0,), (left.memory_bytes - taken,))
 
@@ -204,7 +203,6 @@ def power_of(bench: Lender, name: str) -> str:
 
 def test_tasks_keep_no_node_on_and_are_ended_before_it_goes_off() -> None:
     bench = lender(lends("y", "young", driver="command"), grace_us=20 * US)
-    ctx = bench.state.ctx
     bench.submit("j", command=("run",))
     create = bench.open("create")
     bench.end(create, Done("ej"))
@@ -218,7 +216,7 @@ def test_tasks_keep_no_node_on_and_are_ended_before_it_goes_off() -> None:
         if tombstone.effect:
             bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     assert bench.tables.nodes["y"].idle_us is not None
-    assert power.is_leaving(ctx, bench.tables.nodes["y"])
+    assert bench.read(power.is_leaving, bench.tables.nodes["y"])
     bench.say(Tick(at_us=0), after_us=30 * US)
     bench.listed("y", shown(task, "e0", "running"))
     assert (bench.task().state, bench.task().attempt) == (S.PENDING, 2)
@@ -272,7 +270,7 @@ def test_after_a_restore_what_was_not_done_begins_anew_beside_nothing() -> None:
         bench.guard(name)
         there = [shown(create, "e1", "running")] if create.node == name else []
         bench.listed(name, *there)
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
     assert bench.task(0).state is S.DONE
     assert bench.task(1).state is S.PENDING  # the copy that runs is ended first
     assert bench.task(1).attempt > 1000
@@ -322,9 +320,8 @@ def test_an_agent_that_was_never_heard_of_lends_nothing() -> None:
 
 def test_under_systemd_the_agent_looks_at_the_root() -> None:
     bench = lender(lends("n", cgroup="/rack/n"))
-    ctx = bench.state.ctx
-    ctx.put_node(dataclasses.replace(ctx.tables.nodes["n"], cgroup_driver="systemd"))
-    assert harvestable.objection(ctx, ctx.tables.nodes["n"]) == ""
+    bench.store(dataclasses.replace(bench.tables.nodes["n"], cgroup_driver="systemd"))
+    assert bench.read(harvestable.objection, bench.tables.nodes["n"]) == ""
 
 
 def test_nothing_begins_while_the_agent_is_away_and_what_runs_goes_on() -> None:
@@ -377,24 +374,22 @@ def test_what_asks_for_too_much_is_told_how_much_there_is() -> None:
 
 def test_a_node_that_was_fenced_by_word_says_how_it_lends_again() -> None:
     bench = lender(lends("n"))
-    ctx = bench.state.ctx
     bench.say(NodeLost(at_us=0, node="n"))
     bench.say(FenceNode(at_us=0, request="f", node="n"))
     bench.connect("n")
-    back = ctx.tables.nodes["n"]
-    assert harvestable.objection(ctx, back) == "it is cordoned: tenure node uncordon n"
-    assert not harvestable.is_lendable(ctx, back)
+    back = bench.tables.nodes["n"]
+    assert bench.read(harvestable.objection, back) == "it is cordoned: tenure node uncordon n"
+    assert not bench.read(harvestable.is_lendable, back)
     bench.say(ScheduleNode(at_us=0, request="u", node="n", to=Scheduling.YES))
-    assert harvestable.is_lendable(ctx, ctx.tables.nodes["n"])
+    assert bench.read(harvestable.is_lendable, bench.tables.nodes["n"])
 
 
 def test_whether_a_node_lends_follows_all_that_it_depends_on() -> None:
     bench = lender(lends("n"), starved_us=10 * US)
-    ctx = bench.state.ctx
 
     def lends_now() -> bool:
-        found = harvestable.is_lendable(ctx, ctx.tables.nodes["n"])
-        assert found is not bool(harvestable.objection(ctx, ctx.tables.nodes["n"]))
+        found = bench.read(harvestable.is_lendable, bench.tables.nodes["n"])
+        assert found is not bool(bench.read(harvestable.objection, bench.tables.nodes["n"]))
         return found
 
     assert lends_now()

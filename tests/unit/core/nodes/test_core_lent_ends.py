@@ -96,8 +96,7 @@ def test_tasks_that_end_with_their_engine_cost_no_retry() -> None:
 
 def test_a_margin_of_the_agent_that_is_larger_counts() -> None:
     bench = lender(lends("n", harvest=QosParams(cpu_margin=0.5, memory_margin=0.25)))
-    ctx = bench.state.ctx
-    spare = harvestable.spare_on(ctx, ctx.tables.nodes["n"])
+    spare = bench.read(harvestable.spare_on, bench.tables.nodes["n"])
     assert spare == SIZE - Resources(1000, 256 * MIB)
 
 

@@ -39,7 +39,7 @@ def going_off() -> Bench:
 
 def held(bench: Bench) -> dict[str, str]:
     """Return what a worker's snapshot says keeps each node on."""
-    steps = snapshot(bench.state.ctx)
+    steps = bench.read(snapshot)
     while True:
         try:
             next(steps)
