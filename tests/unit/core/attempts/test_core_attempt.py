@@ -88,7 +88,7 @@ def test_a_create_that_never_happens_is_a_mishap_after_a_while(kind: str) -> Non
 def test_nothing_is_created_again_for_what_ends(kind: str) -> None:
     bench = begun(kind)
     bench.end(bench.open("create"), Unknown("timed out"))
-    ctx, one = bench.state.ctx, record(bench)
+    one = record(bench)
     # it ends in slices, and this one's turn has not come yet
     if kind == "executor":
         whole: Any = bench.tables.jobs["j"]
@@ -96,7 +96,7 @@ def test_nothing_is_created_again_for_what_ends(kind: str) -> None:
     else:
         whole = bench.tables.batches["b"]
         bench.tables.batches.put("b", replace(whole, is_cancelling=True))
-    ATTEMPTS[kind].on_listing(ctx, one, None, ctx.now_us + 1)
+    bench.act(ATTEMPTS[kind].on_listing, one, None, bench.now_us + 1)
     assert record(bench).state == "abandoned"
     assert record(bench).mishaps == 0
     assert not bench.has_open("create")
@@ -108,11 +108,12 @@ def test_nothing_is_sent_for_a_step_that_is_refused(kind: str) -> None:
     bench.is_broken = True
     create = bench.open("create")
     bench.end(create, Done("c1"))
-    ctx, one = bench.state.ctx, record(bench)
+    one = record(bench)
     for effect in list(bench.tables.effects.values()):
         bench.tables.effects.drop(effect.id)
-    ctx.quarantine(ATTEMPTS[kind].record, one.key, "by a test")
-    ATTEMPTS[kind].start(ctx, replace(one, state=type(one.state)("created")))
+    bench.act(ATTEMPTS[kind].to, one, type(one.state)(one.state))  # no step at all
+    assert (ATTEMPTS[kind].record, one.key) in bench.state.quarantined
+    bench.act(ATTEMPTS[kind].start, replace(one, state=type(one.state)("created")))
     assert not bench.has_open("start")
 
 

@@ -99,7 +99,7 @@ def test_a_wish_to_plan_anew_that_outlives_its_batch_holds_up_nobody() -> None:
     bench.submit_batch("a", stage(count=12, run_us=100 * US))
     bench.answer()
     bench.say(NodeLost(at_us=0, node="n"))
-    assert bench.state.ctx.own(Planning).why
+    assert bench.state_of(Planning).why
     bench.say(CancelBatch(at_us=0, request="cancel", batch="a"), after_us=US // 10)
     bench.say(Tick(at_us=0), after_us=planning.SETTLE_US)
     effects = bench.submit_batch("dry", is_dry=True)
@@ -306,7 +306,7 @@ def test_a_task_that_was_planned_elsewhere_had_not_to_leave_its_node() -> None:
     big = Resources(1000, 512 * MIB)
     bench.submit_batch("b", stage(count=2, request=big, run_us=4 * US, input=FILE))
     bench.answer()
-    TASKS.withdraw(bench.state.ctx, bench.task(1))
+    bench.act(TASKS.withdraw, bench.task(1))
     assert (bench.task(1).attempt, bench.task(1).shunned) == (2, "")
 
 
@@ -330,9 +330,11 @@ def test_a_batch_that_no_plan_holds_is_served_greedily() -> None:
     bench.submit_batch("b", stage(count=5, run_us=50 * 60 * US))
     bench.answer()
     bench.params = dataclasses.replace(bench.params, harvest_window_us=60 * US)
-    bench.state.ctx.params = bench.params
-    planning.want(bench.state.ctx, "the window shrank")
-    bench.say(Tick(at_us=0), after_us=2 * US)
+    bench.restart()  # with a configuration that was changed
+    bench.connect_again("n")
+    bench.guard("n")
+    bench.listed("n")
+    bench.say(Tick(at_us=0), after_us=5 * US)
     bench.answer()
     assert "b" not in bench.records["schedules"]
     done = bench.effects_of("create", 0)
@@ -359,7 +361,7 @@ def test_one_that_no_plan_holds_leaves_planned_starts_their_room(cpu_m: int, is_
     mine = [one for one in found.schedules if one.batch == "b"]
     blank = dataclasses.replace(mine[0], batch="other", starts=())
     bench.answer(Done(plan=dataclasses.replace(found, schedules=(*mine, blank))))
-    bench.state.ctx.own(Planning).unplanned = frozenset(("other",))
+    bench.state_of(Planning).unplanned = frozenset(("other",))
     bench.say(Tick(at_us=0), after_us=US)
     assert (bench.task(0, "other").state is S.CREATING) == is_left
 
@@ -473,7 +475,7 @@ def test_ended_batches_are_kept_by_their_tasks() -> None:
         bench.listed("n")
         bench.listed("m")
         assert bench.tables.batches[name].is_over
-    retention.on_timer(bench.state.ctx, "all")
+    bench.say(Tick(at_us=0), after_us=retention.PERIOD_US)
     assert sorted(batch.id for batch in bench.tables.batches.values()) == ["c"]
     bench.say(Tick(at_us=0), after_us=0)
     assert {key.partition("/")[0] for key, _ in bench.tables.tasks.items()} == {"c"}

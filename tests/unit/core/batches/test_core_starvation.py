@@ -29,14 +29,14 @@ def test_tasks_without_cpu_begin_anew_where_there_is_some() -> None:
     assert (task.attempt, bench.batch().reclaimed, bench.batch().retried) == (2, 1, 0)
     assert "no CPU" in task.note
     node = bench.tables.nodes["n"]
-    assert "left no CPU" in harvestable.objection(bench.state.ctx, node)
+    assert "left no CPU" in bench.read(harvestable.objection, node)
     tombstone = bench.tables.tombstones[f"b/{starved}/1"]
     bench.say(EffectEnded(at_us=0, effect=tombstone.effect, outcome=Done()))
     bench.say(Tick(at_us=0), after_us=5 * US)
     bench.answer()
     assert bench.task(starved).node == "m"
     bench.guard("n")
-    assert harvestable.objection(bench.state.ctx, node) == ""
+    assert bench.read(harvestable.objection, node) == ""
 
 
 def test_a_task_that_was_half_done_waits_for_cpu_no_longer_than_it_takes_anew() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.services.services import LATE_US, SERVICES
+from tenure.core.state.owned import Notices
 from tenure.model.outcome import Done, Unknown
 from tests.unit.core.bench import Bench, node
 
@@ -20,10 +21,9 @@ def test_a_node_that_is_ready_has_only_those_reviewed_that_wait_for_it() -> None
     bench = with_one_that_runs()
     waits = bench.create("waits")
     bench.end(bench.open("create"), Unknown("timed out"))
-    ctx = bench.state.ctx
-    assert len(ctx.services_on("n")) == 2
-    SERVICES.on_node_ready(ctx, "n")
-    assert ctx.notices.services == {waits.id}
+    assert [service.node for service in bench.tables.services.values()] == ["n", "n"]
+    bench.act(SERVICES.on_node_ready, "n")
+    assert bench.state_of(Notices).services == {waits.id}
 
 
 def test_a_start_of_unknown_end_may_happen_for_a_while_but_a_create_harms_nobody() -> None:

@@ -45,8 +45,8 @@ class Moving:
 
     def queue(self, name: str) -> None:
         """Have a move accepted, and begun."""
-        queue(
-            self.bench.state.ctx,
+        self.bench.act(
+            queue,
             self.service,
             key=name,
             run_id="run",
@@ -138,7 +138,7 @@ def test_the_downtime_is_told_from_the_moment_the_checkpoint_was_asked_for() -> 
 def test_cycles_see_where_a_move_that_has_begun_arrives() -> None:
     moving = Moving("snapshot")
     assert moving.move.step is not Step.QUEUED
-    made = finished(snapshot(moving.bench.state.ctx))
+    made = finished(moving.bench.read(snapshot))
     assert [(row["node"], row["arriving"]) for row in made["services"].values] == [
         (moving.source, moving.target)
     ]
@@ -157,8 +157,7 @@ def test_what_cannot_be_checkpointed_goes_on_as_a_snapshot() -> None:
 
 def test_who_insists_on_live_is_not_interrupted() -> None:
     moving = Moving(Labels={})
-    ctx = moving.bench.state.ctx
-    ctx.put_service(replace(moving.service, migrate="live"))
+    moving.bench.store(replace(moving.service, migrate="live"))
     moving.to(Step.CHECKPOINT)
     moving.end(Refused("checkpoint_failed", "it has 1 open TCP connection"))
     assert moving.finish() == ["restart_policy"]
@@ -177,21 +176,21 @@ def refused_live(moving: Moving, key: str) -> None:
 
 def test_who_insists_on_live_is_not_tried_again_until_a_while_has_passed() -> None:
     moving = Moving()
-    ctx, bench = moving.bench.state.ctx, moving.bench
-    ctx.put_service(replace(moving.service, migrate="live"))
+    bench = moving.bench
+    moving.bench.store(replace(moving.service, migrate="live"))
     refused_live(moving, "move")
-    source = ctx.tables.nodes[moving.source]
+    source = moving.bench.tables.nodes[moving.source]
     waits = []
     for turn in range(8):
         refusal = bench.now_us
         code, why = stays(as_of(moving.service, bench.now_us), source) or ("", "")
         assert code == "live_refused"
         assert "it has 1 open TCP connection; it is tried again from" in why
-        assert choice_of(ctx, moving.service, moving.target).kind == ""
+        assert moving.bench.read(choice_of, moving.service, moving.target).kind == ""
         bench.say(Tick(at_us=0), after_us=moving.service.live_retry_us - bench.now_us - 1)
-        assert choice_of(ctx, moving.service, moving.target).kind == ""
+        assert moving.bench.read(choice_of, moving.service, moving.target).kind == ""
         bench.say(Tick(at_us=0), after_us=1)
-        assert choice_of(ctx, moving.service, moving.target).kind == "live"
+        assert moving.bench.read(choice_of, moving.service, moving.target).kind == "live"
         assert stays(as_of(moving.service, bench.now_us), source) is None
         waits.append(round((bench.now_us - refusal) / (600 * US), 1))
         moving.queue(f"again{turn}")
