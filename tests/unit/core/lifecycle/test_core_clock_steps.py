@@ -127,7 +127,7 @@ def test_time_that_is_skipped_costs_nothing() -> None:
     before = bench.now_us - began_us
     step(bench, DAY_S)
     wait(bench, 20)
-    found = ledger.report(bench.state.ctx, 0, bench.now_us)
+    found = bench.read(ledger.report, 0, bench.now_us)
     assert found["on_us"]["a"] == before + 20 * US
     assert found["total"] == found["on_us"]["a"] * 10**3
     assert found["total"] == sum(found["by_job"].values()) + found["idle"]
@@ -186,7 +186,7 @@ def test_a_step_while_no_daemon_ran_ends_no_job(is_same_boot: bool) -> None:
     step = told["clock.stepped" if is_same_boot else "clock.unsure"]
     assert step.data == {"by_s": DAY_S}
     assert told["daemon.started"].at_us == step.at_us + DAY_S * US
-    assert bench.state.ctx.meta.clock == CLOCK
+    assert bench.meta.clock == CLOCK
     wait(bench, 25)
     assert not bench.tables.jobs["j"].is_failing
     wait(bench, 10)
@@ -215,7 +215,7 @@ def test_only_a_step_that_is_known_costs_nothing(is_same_boot: bool) -> None:
     bench.submit("j")
     began_us = bench.now_us
     begin_again(bench, DAY_S, is_same_boot=is_same_boot)
-    on_us = ledger.report(bench.state.ctx, began_us, bench.now_us)["on_us"]["a"]
+    on_us = bench.read(ledger.report, began_us, bench.now_us)["on_us"]["a"]
     assert on_us < 60 * US or not is_same_boot
     assert on_us >= DAY_S * US or is_same_boot
 
@@ -224,5 +224,5 @@ def test_an_anchor_that_changed_alone_is_kept_and_not_told() -> None:
     bench = running()
     before = len(bench.public)
     bench.say(ClockStepped(at_us=0, step_us=0, clock=CLOCK))
-    assert bench.state.ctx.meta.clock == CLOCK
+    assert bench.meta.clock == CLOCK
     assert len(bench.public) == before

@@ -211,7 +211,7 @@ def test_which_runs_found_a_node_overloaded_is_known_to_the_next() -> None:
         plan = Plan(f"up@{cycle.due}", "nursery", 0, cycle.bench.now_us + 60 * US, (), nodes=notes)
         cycle.bench.say(SubmitPlan(at_us=0, request="p", plan=plan))
         cycle.claim()
-        return cycle_runs.strains(cycle.bench.state.ctx).get("up", {})
+        return cycle.bench.read(cycle_runs.strains).get("up", {})
 
     assert found("freed") == {}
     assert found("overloaded") == {"a": (1,)}

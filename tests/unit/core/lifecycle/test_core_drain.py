@@ -98,7 +98,7 @@ def test_two_that_bind_one_port_do_not_go_to_one_node() -> None:
 def test_never_migrate_is_named_and_never_forced() -> None:
     drained = with_two()
     service = next(iter(drained.bench.tables.services.values()))
-    drained.bench.state.ctx.put_service(replace(service, migrate="never"))
+    drained.bench.store(replace(service, migrate="never"))
     plan = drained.plan()
     (blocker,) = plan.blockers
     assert (blocker.code, blocker.name) == ("never_migrate", "one")
@@ -142,7 +142,7 @@ def test_a_drain_that_is_blocked_looks_less_and_less_often() -> None:
     drained, seen = blocked(), []
     for second in range(60):
         drained.bench.say(UsageObserved(at_us=0, foreign={"b": Resources(SIZE.cpu_m, second)}))
-        seen.append(drained.bench.state.ctx.own(Looks).by_node[HOST].soonest_us)
+        seen.append(drained.bench.state_of(Looks).by_node[HOST].soonest_us)
     looks = sorted(set(seen))
     gaps = [(b - a) // US for a, b in itertools.pairwise(looks)]
     assert gaps[:4] == [2, 4, 8, 10]
@@ -160,18 +160,17 @@ def test_it_looks_at_once_when_something_happens_on_the_node() -> None:
 def test_what_is_shown_is_what_the_latest_look_found_and_is_not_planned_anew() -> None:
     drained = blocked()
     wait(drained.bench, 60)
-    ctx = drained.bench.state.ctx
     drained.bench.say(UsageObserved(at_us=0, foreign={"b": Resources()}), after_us=1)
     assert drained.moves == [], "not looked at yet"
-    shown_now = views.drain(ctx, HOST, is_dry=False)
+    shown_now = drained.bench.read(views.drain, HOST, is_dry=False)
     assert shown_now is not None
     assert (shown_now.plan.moves, shown_now.plan.blockers) == ((), drained.record.blockers)
-    would = views.drain(ctx, HOST, is_dry=True)
+    would = drained.bench.read(views.drain, HOST, is_dry=True)
     assert would is not None
     assert [m.target for m in would.plan.moves] == ["b"]
     assert would.drain is None
     wait(drained.bench, 15)
-    shown_now = views.drain(ctx, HOST, is_dry=False)
+    shown_now = drained.bench.read(views.drain, HOST, is_dry=False)
     assert shown_now is not None
     assert (shown_now.plan.blockers, len(shown_now.plan.under_way)) == ((), 1)
 

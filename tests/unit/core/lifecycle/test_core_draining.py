@@ -31,6 +31,7 @@ from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.node import Scheduling
 from tenure.model.outcome import Done, Refused, Unknown
 from tenure.model.units import US
+from tests.fleet import states
 from tests.regression.acts import PUBLISHED, power_gone, wait
 from tests.unit.core.bench import SIZE, Bench, node, shown
 from tests.unit.core.drains import HOST, Drained, with_two
@@ -121,9 +122,9 @@ def test_a_move_that_is_forgotten_as_it_ends_breaks_nothing() -> None:
 
 
 def test_moves_that_end_are_heard_of_from_the_first_event_on() -> None:
-    ctx = Bench()._fresh().ctx
-    ctx.tell(Change.MOVED, "a#1")
-    assert ctx.own(Looks).ended == ["a#1"]
+    core = Bench()._fresh()
+    states.tell(core, Change.MOVED, "a#1")
+    assert states.state_of(core, Looks).ended == ["a#1"]
 
 
 def test_waits_between_tries_grow_and_stay_bounded() -> None:
@@ -285,10 +286,10 @@ def test_what_is_not_ours_is_forgotten_once_the_node_is_off() -> None:
     bench.end(bench.open("probe"), Done("on"))
     bench.connect("a")
     bench.listed("a", ContainerFacts("x1", "database", "db:1", "running", {}))
-    assert bench.state.ctx.learned.strangers["a"] == ("database",)
+    dry = DrainNode(at_us=0, request="dry", node="a", is_dry=True)
+    assert bench._reply(bench.say(dry)).strangers == ("database",)
     power_gone(bench, "a")
-    plan = bench._reply(bench.say(DrainNode(at_us=0, request="dry", node="a", is_dry=True)))
-    assert plan.strangers == ()
+    assert bench._reply(bench.say(dry)).strangers == ()
 
 
 def test_nothing_moves_off_a_node_that_does_not_answer() -> None:
@@ -333,7 +334,7 @@ def test_a_cordoned_node_is_cordoned_again_after_a_cancel() -> None:
 def test_a_timeout_leaves_the_node_cordoned_and_tells_the_blockers() -> None:
     drained = with_two()
     service = next(iter(drained.bench.tables.services.values()))
-    drained.bench.state.ctx.put_service(replace(service, migrate="never"))
+    drained.bench.store(replace(service, migrate="never"))
     drained.drain(timeout_us=30 * US)
     wait(drained.bench, 40)
     assert drained.record.state is DrainState.TIMED_OUT
@@ -433,7 +434,7 @@ def test_nobody_knows_a_node() -> None:
 def test_a_container_of_a_generation_that_is_gone_blocks_and_breaks_nothing() -> None:
     drained = with_two()
     service = next(iter(drained.bench.tables.services.values()))
-    drained.bench.state.ctx.put_service(replace(service, generation="elders"))
+    drained.bench.store(replace(service, generation="elders"))
     drained.drain()
     assert drained.codes() == ["no_node"]
     assert "generation elders" in drained.record.blockers[0].reason
