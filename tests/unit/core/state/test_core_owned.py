@@ -19,13 +19,13 @@ from tests.unit.core.bench import Bench, node
 def test_what_is_worked_out_of_records_goes_when_others_are_loaded(kind: type[Owned]) -> None:
     bench = Bench(node("a"))
     bench.connect("a")
-    kept = bench.state.ctx.own(kind)
+    kept = bench.state_of(kind)
     bench.state.load(bench.records)
-    assert bench.state.ctx.own(kind) is not kept
+    assert bench.state_of(kind) is not kept
 
 
 def test_a_start_forgets_what_the_last_plan_thought_that_shuffles_carry() -> None:
     bench = Bench(node("a"))
-    bench.state.ctx.own(shuffle_sizes.Planned).sent_bytes["b", "map"] = 1
+    bench.state_of(shuffle_sizes.Planned).sent_bytes["b", "map"] = 1
     bench.say(Started(at_us=0))
-    assert not bench.state.ctx.own(shuffle_sizes.Planned).sent_bytes
+    assert not bench.state_of(shuffle_sizes.Planned).sent_bytes

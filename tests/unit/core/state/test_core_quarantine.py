@@ -9,11 +9,15 @@ import pytest
 from tenure.core.attempts.executors import EXECUTORS
 from tenure.core.attempts.tasks import TASKS
 from tenure.core.jobs import jobs
+from tenure.core.lifecycle import cycle_runs
 from tenure.core.routing import PutAside
+from tenure.core.services.migration import migrations
 from tenure.core.services.services import SERVICES
+from tenure.core.state.indexes import Index
+from tenure.core.state.owned import Notices
 from tenure.core.state.params import Params
 from tenure.model.batch import BatchState, TaskState
-from tenure.model.container import ContainerState
+from tenure.model.container import ContainerState, Step
 from tenure.model.drain import DrainState
 from tenure.model.events import CancelJob, Configured, CycleDue, Tick
 from tenure.model.job import ExecutorState, JobState
@@ -33,13 +37,21 @@ def broken() -> Bench:
     return bench
 
 
+def clear(bench: Bench) -> None:
+    """Have engines show that nothing is left of what ended."""
+    for tombstone in list(bench.tables.tombstones.values()):
+        if tombstone.effect:
+            bench.end(bench.tables.effects[tombstone.effect])
+        bench.listed(tombstone.node)
+
+
 def test_an_illegal_step_is_not_taken_and_is_told_once() -> None:
     bench = broken()
     bench.submit("one")
-    ctx, job = bench.state.ctx, bench.tables.jobs["one"]
-    done = jobs.to(ctx, ctx.put_job(replace(job, state=JobState.SUCCEEDED)), JobState.RUNNING)
+    job = bench.tables.jobs["one"]
+    done = bench.act(jobs.to, bench.store(replace(job, state=JobState.SUCCEEDED)), JobState.RUNNING)
     assert done.state is JobState.SUCCEEDED
-    jobs.to(ctx, done, JobState.WAITING)
+    bench.act(jobs.to, done, JobState.WAITING)
     bench.say(Tick(at_us=0))
     told = [event for event in bench.public if event.type == "record.quarantined"]
     assert [(event.subject, event.data["record"]) for event in told] == [("one", "job")]
@@ -50,7 +62,7 @@ def test_the_others_go_on() -> None:
     bench = broken()
     bench.submit("one")
     executor = bench.tables.executors["one/0"]
-    kept = EXECUTORS.to(bench.state.ctx, executor, ExecutorState.PLACED)
+    kept = bench.act(EXECUTORS.to, executor, ExecutorState.PLACED)
     assert kept is executor
     bench.submit("two")
     assert bench.tables.jobs["two"].state is not JobState.ACCEPTED
@@ -62,15 +74,14 @@ def test_a_quarantined_record_is_not_reviewed_and_a_restart_reads_it_anew() -> N
     bench = broken()
     bench.create("web")
     (key,) = (service.id for service in bench.tables.services.values())
-    ctx = bench.state.ctx
-    gone = ctx.put_service(replace(bench.tables.services[key], state=ContainerState.REMOVED))
-    SERVICES.to(ctx, gone, ContainerState.RUNNING)
-    assert ctx.is_quarantined("container", key)
-    ctx.notices.services.add(key)
+    gone = bench.store(replace(bench.tables.services[key], state=ContainerState.REMOVED))
+    bench.act(SERVICES.to, gone, ContainerState.RUNNING)
+    assert ("container", key) in bench.state.quarantined
+    bench.state_of(Notices).services.add(key)
     bench.say(Tick(at_us=0))
     assert bench.tables.services[key].state is ContainerState.REMOVED
     bench.restart()
-    assert not bench.state.ctx.quarantined
+    assert not bench.state.quarantined
 
 
 def test_reviews_that_cause_each_other_for_ever_do_not_end_the_daemon(
@@ -80,24 +91,24 @@ def test_reviews_that_cause_each_other_for_ever_do_not_end_the_daemon(
     bench.submit("one")
 
     def restless(ctx: object, key: str) -> None:
-        bench.state.ctx.notices.jobs.add(key)
+        bench.state_of(Notices).jobs.add(key)
 
     with monkeypatch.context() as patched:
         patched.setattr(jobs, "review", restless)
-        bench.state.ctx.notices.jobs.add("one")
+        bench.state_of(Notices).jobs.add("one")
         bench.say(Tick(at_us=0))
-        assert "one" in bench.state.ctx.quarantined["fleet", "reviews"]
-        assert not bench.state.ctx.notices.jobs, "put aside: others go on"
+        assert "one" in bench.state.quarantined["fleet", "reviews"]
+        assert not bench.state_of(Notices).jobs, "put aside: others go on"
     wakeup_us = bench.state.wakeup_us()
     assert wakeup_us is not None
     assert wakeup_us <= bench.now_us + 1_000_000
     bench.say(Tick(at_us=0))
-    assert not bench.state.ctx.own(PutAside).jobs, "reviewed when it can come to rest"
+    assert not bench.state_of(PutAside).jobs, "reviewed when it can come to rest"
 
 
 def at_rest(bench: Bench) -> bool:
     """Whether reviews came to an end by themselves."""
-    return ("fleet", "reviews") not in bench.state.ctx.quarantined
+    return ("fleet", "reviews") not in bench.state.quarantined
 
 
 def test_an_executor_is_left_as_it_is_by_listings_ends_and_its_job() -> None:
@@ -106,9 +117,9 @@ def test_an_executor_is_left_as_it_is_by_listings_ends_and_its_job() -> None:
     made = bench.open("create")
     bench.end(made, Done("engine-one"))
     start, was = bench.open("start"), bench.tables.executors["one/0"]
-    EXECUTORS.end(bench.state.ctx, replace(was, state=ExecutorState.EXITED), 0)
-    assert bench.state.ctx.is_quarantined("executor", was.key)
-    assert bench.state.ctx.is_quarantined("job", "one"), "it cannot end without its executor"
+    bench.act(EXECUTORS.end, replace(was, state=ExecutorState.EXITED), 0)
+    assert ("executor", was.key) in bench.state.quarantined
+    assert ("job", "one") in bench.state.quarantined, "it cannot end without its executor"
     bench.end(start)
     bench.listed(was.node, shown(made, "engine-one", "exited", exit_code=1))
     bench.say(CancelJob(at_us=0, request="c", job="one"))
@@ -130,11 +141,10 @@ def test_a_waiting_job_stands_in_nobodys_way() -> None:
     bench.submit("large", request=SIZE)
     bench.submit("small")
     assert bench.tables.jobs["small"].state == "waiting"
-    jobs.to(bench.state.ctx, bench.tables.jobs["large"], JobState.RUNNING)
+    bench.act(jobs.to, bench.tables.jobs["large"], JobState.RUNNING)
     for executor in ("one/0", "two/0"):
-        EXECUTORS.end(bench.state.ctx, bench.tables.executors[executor], 0)
-        for tombstone in list(bench.tables.tombstones.values()):
-            bench.state.ctx.drop_tombstone(tombstone)
+        bench.act(EXECUTORS.end, bench.tables.executors[executor], 0)
+        clear(bench)
     bench.say(Tick(at_us=0))
     assert bench.tables.jobs["small"].state is JobState.STARTING
     assert bench.tables.jobs["large"].state is JobState.WAITING
@@ -146,9 +156,8 @@ def test_a_waiting_container_does_not_keep_those_alike_waiting() -> None:
     bench.is_broken = True
     made = [bench.create(f"c{number}") for number in range(3)]
     first, second, _ = (service.id for service in made)
-    ctx = bench.state.ctx
     assert bench.tables.services[first].state is ContainerState.WAITING
-    SERVICES.to(ctx, bench.tables.services[first], ContainerState.RUNNING)
+    bench.act(SERVICES.to, bench.tables.services[first], ContainerState.RUNNING)
     bench.connect("a")
     assert bench.tables.services[first].state is ContainerState.WAITING
     assert bench.tables.services[second].state is ContainerState.CREATING
@@ -161,12 +170,12 @@ def test_a_drain_that_cannot_end_comes_to_rest() -> None:
     drained.drain()
     assert drained.record.state is DrainState.DRAINED
     bench.is_broken = True
-    bench.state.ctx.index.open_drains.add(HOST)
-    bench.state.ctx.serve_again(HOST)
+    bench.state_of(Index).open_drains.add(HOST)
+    bench.state_of(Notices).is_pass_due = True
     bench.say(Tick(at_us=0))
-    assert bench.state.ctx.is_quarantined("drain", HOST)
+    assert ("drain", HOST) in bench.state.quarantined
     assert at_rest(bench)
-    assert not bench.state.ctx.notices.is_pass_due
+    assert not bench.state_of(Notices).is_pass_due
 
 
 def test_a_run_does_not_hold_up_its_cycle() -> None:
@@ -175,9 +184,9 @@ def test_a_run_does_not_hold_up_its_cycle() -> None:
     bench.say(Configured(at_us=0, nodes=(node("a"), node("b")), cycles=(spec,)))
     bench.say(CycleDue(at_us=0, cycle="cycle", due_us=1))
     first = bench.tables.runs["cycle@1"]
-    ctx = bench.state.ctx
-    ctx.put_run(replace(first, state=RunState.ENACTING))
-    ctx.quarantine("run", first.id, "by a test")
+    bench.store(replace(first, state=RunState.ENACTING))
+    bench.act(cycle_runs.to, bench.tables.runs[first.id], RunState.DUE)
+    assert ("run", first.id) in bench.state.quarantined
     bench.say(CycleDue(at_us=0, cycle="cycle", due_us=2))
     assert bench.tables.runs["cycle@2"].state is RunState.DUE
     assert bench.tables.runs["cycle@1"].state is RunState.ENACTING
@@ -191,11 +200,10 @@ def test_a_task_waits_and_the_others_of_its_batch_go_on() -> None:
     begun, left, other = sorted(range(3), key=lambda index: bench.task(index).node == "")
     assert bench.task(left).state is TaskState.PENDING
     bench.is_broken = True
-    TASKS.to(bench.state.ctx, bench.task(left), TaskState.DONE)
-    assert bench.state.ctx.is_quarantined("batch", "b"), "it cannot end without its task"
+    bench.act(TASKS.to, bench.task(left), TaskState.DONE)
+    assert ("batch", "b") in bench.state.quarantined, "it cannot end without its task"
     bench.finish(begun)
-    for tombstone in list(bench.tables.tombstones.values()):
-        bench.state.ctx.drop_tombstone(tombstone)
+    clear(bench)
     bench.say(Tick(at_us=0), after_us=60 * US)
     bench.finish(other)
     bench.say(Tick(at_us=0), after_us=60 * US)
@@ -211,9 +219,10 @@ def test_a_move_is_left_as_it_is_by_timers_ends_and_fences() -> None:
     drained.open_others()
     drained.drain()
     bench.say(Tick(at_us=0), after_us=5 * US)
-    (move,) = bench.state.ctx.open_moves()
+    (move,) = bench.open_moves()
     bench.is_broken = True
-    bench.state.ctx.quarantine("migration", move.id, "by a test")
+    bench.act(migrations._back, replace(move, step=Step.SWEEP), "a step that leads nowhere")
+    assert ("migration", move.id) in bench.state.quarantined
     for effect in list(bench.tables.effects.values()):
         bench.end(effect)
     for _ in range(5):

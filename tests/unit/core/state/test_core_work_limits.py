@@ -13,6 +13,7 @@ from tenure.core.batches import drafts, planning
 from tenure.core.dispatch import dispatch_list
 from tenure.core.dispatch.dispatch_list import DispatchList
 from tenure.core.lifecycle import retention
+from tenure.core.state.indexes import Index
 from tenure.core.state.params import Params
 from tenure.core.state.work_limits import WorkLimits
 from tenure.model.batch import Batch, TaskState
@@ -133,7 +134,7 @@ def test_who_was_told_that_there_is_no_plan_gets_nothing_stored() -> None:
     rest(bench)
     assert not bench.tables.batches
     assert not bench.records["tasks"]
-    assert not bench.state.ctx.index.tasks_by_stage
+    assert not bench.state_of(Index).tasks_by_stage
 
 
 def _told_late(most: int) -> Asking:
@@ -142,7 +143,7 @@ def _told_late(most: int) -> Asking:
     bench.submit_batch("b", stage(count=LARGE))
     bench.answer()
     bench.say(Tick(at_us=0), after_us=Params().reply_us)
-    while not bench.state.ctx.index.remains:
+    while not bench.state_of(Index).remains:
         assert waits(bench)
         bench.say(Tick(at_us=0), after_us=0)
     return bench
@@ -157,7 +158,7 @@ def test_tasks_of_a_batch_that_is_not_accepted_are_dropped_in_parts() -> None:
     assert left[0] > drafts.PART
     assert left[-1] == 0
     assert max(before - after for before, after in pairwise(left)) <= drafts.PART
-    assert not bench.state.ctx.index.tasks_by_stage
+    assert not bench.state_of(Index).tasks_by_stage
 
 
 def test_a_daemon_that_ends_while_they_are_dropped_drops_the_rest() -> None:
@@ -166,7 +167,7 @@ def test_a_daemon_that_ends_while_they_are_dropped_drops_the_rest() -> None:
     assert bench.records["tasks"]
     bench.restart()
     assert not bench.records["tasks"]
-    assert not bench.state.ctx.index.tasks_by_stage
+    assert not bench.state_of(Index).tasks_by_stage
 
 
 def test_a_batch_that_comes_again_while_its_tasks_are_dropped_has_all_of_its_own() -> None:
@@ -176,7 +177,7 @@ def test_a_batch_that_comes_again_while_its_tasks_are_dropped_has_all_of_its_own
     rest(bench)
     assert len(bench.records["tasks"]) == LARGE
     assert bench.batch().spec.tasks == LARGE
-    assert not bench.state.ctx.index.remains
+    assert not bench.state_of(Index).remains
 
 
 def test_a_batch_that_history_forgets_goes_at_once_and_its_tasks_in_parts() -> None:
@@ -252,7 +253,7 @@ def test_what_begins_while_a_question_is_put_together_is_planned_once() -> None:
     bench.answer()
     rest(bench)
     creates = [e for e in bench.tables.effects.values() if e.kind == "create"]
-    planning.want(bench.state.ctx, "a test")
+    bench.act(planning.want, "a test")
     bench.say(Tick(at_us=0), after_us=1)
     for effect in creates[::3]:
         bench.end(effect, Refused("no_image", "gone"))  # it waits for a node again
@@ -260,9 +261,8 @@ def test_what_begins_while_a_question_is_put_together_is_planned_once() -> None:
     rest(bench)
     bench.answer()
     rest(bench)
-    ctx = bench.state.ctx
-    stage_tasks = ctx.index.tasks_by_stage["b", "map"]
-    planned = ctx.own(DispatchList).left["b", "map"]
+    stage_tasks = bench.state_of(Index).tasks_by_stage["b", "map"]
+    planned = bench.state_of(DispatchList).left["b", "map"]
     assert planned >= len(stage_tasks.pending) - len(creates[::3])
     # what was told as running and came back is found, and planned anew
     for _ in range(3):
@@ -270,7 +270,7 @@ def test_what_begins_while_a_question_is_put_together_is_planned_once() -> None:
         rest(bench)
         bench.answer()
         rest(bench)
-    assert ctx.own(DispatchList).left["b", "map"] == len(stage_tasks.pending)
+    assert bench.state_of(DispatchList).left["b", "map"] == len(stage_tasks.pending)
 
 
 def test_a_slice_ends_when_its_work_is_done() -> None:
@@ -294,17 +294,16 @@ def test_starts_of_a_stage_that_waits_hold_up_nobody_behind_them() -> None:
     bench.answer()
     bench.submit_batch("b", stage(count=1, run_us=US))
     bench.answer()
-    ctx = bench.state.ctx
     # the map is late: all of its reduces are due, and so is the other batch by then
     for entries in (
-        *ctx.own(DispatchList).entries.values(),
-        *ctx.own(DispatchList).apart.get("n", {}).values(),
+        *bench.state_of(DispatchList).entries.values(),
+        *bench.state_of(DispatchList).apart.get("n", {}).values(),
     ):
         for entry in entries:
             entry.at_us = bench.now_us - (2 if entry.stage == "reduce" else 1) * US
-    for entries in ctx.own(DispatchList).entries.values():
+    for entries in bench.state_of(DispatchList).entries.values():
         entries.sort(key=lambda entry: entry.at_us)
-    dispatch_list.stir(ctx)
+    bench.act(dispatch_list.stir)
     bench.say(Tick(at_us=0), after_us=1)
     assert bench.task(0, "b").state is S.CREATING
 
@@ -320,7 +319,7 @@ def test_starts_of_a_batch_that_was_cancelled_hold_up_nobody_behind_them(work: i
     rest(bench)
     bench.answer()
     rest(bench)
-    entries = bench.state.ctx.own(DispatchList).entries["n"]
+    entries = bench.state_of(DispatchList).entries["n"]
     assert len(entries) > 2 * dispatch_list.MOST_LOOKED
     assert entries[-1].batch == "b"
     for entry in entries:  # all of them are late
@@ -340,12 +339,11 @@ def test_a_stage_whose_turn_comes_takes_its_place() -> None:
     bench = asking(lends("n"), plan_solver="first_fit")
     bench.submit_batch("b", stage("map"), stage("reduce", count=5, after=("map",)))
     bench.answer()
-    ctx = bench.state.ctx
-    assert ctx.own(DispatchList).left["b", "reduce"] == 5
-    assert [key for key in ctx.own(DispatchList).apart["n"]] == [("b", "reduce")]
-    assert "planned for" in dispatch_list.next_start(ctx, "b", "reduce")
+    assert bench.state_of(DispatchList).left["b", "reduce"] == 5
+    assert [key for key in bench.state_of(DispatchList).apart["n"]] == [("b", "reduce")]
+    assert "planned for" in bench.read(dispatch_list.next_start, "b", "reduce")
     bench.finish(0)
-    assert not ctx.own(DispatchList).apart["n"]
+    assert not bench.state_of(DispatchList).apart["n"]
     assert bench.task(1).state is S.CREATING
 
 
