@@ -36,7 +36,7 @@ def test_what_is_behind_waits_until_it_is_given_back() -> None:
     bench.end(first)
     bench.submit("late", request=SMALL)
     assert bench.tables.jobs["late"].state.value == "waiting"
-    assert bench.state.ctx.own(Reasons).by_job == {"wide": "no_room", "late": "behind_others"}
+    assert bench.state_of(Reasons).by_job == {"wide": "no_room", "late": "behind_others"}
     bench.end(second)
     nodes = sorted(e.node for e in bench.tables.executors.values() if e.job == "wide")
     assert nodes == ["a", "b"]

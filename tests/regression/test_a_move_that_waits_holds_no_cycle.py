@@ -128,8 +128,8 @@ def test_moves_that_somebody_has_to_clear_do_not_count_among_those_of_their_node
     moves = tuple(Move(key, 1, "a", "t", "test") for key in others)
     plan = Plan(claim_run(bench), "young", 0, bench.now_us + 600 * US, moves)
     bench.say(SubmitPlan(at_us=0, request="plan", plan=plan))
-    found = [bench.state.ctx.move_of(key) for key in others]
-    assert [move is not None and move.step is Step.QUEUED for move in found] == [False, True]
+    steps = {move.container: move.step for move in bench.open_moves()}
+    assert [steps.get(key) is Step.QUEUED for key in others] == [False, True]
 
 
 def test_a_copy_is_asked_for_at_once_when_its_engine_was_restarted_to_clear_it() -> None:

@@ -9,12 +9,10 @@ import pytest
 from tenure.core.blocks import replicas
 from tenure.core.blocks.block_records import (
     mark_of,
-    put_block,
-    put_dataset,
-    put_mark,
     without_replica,
 )
 from tenure.core.datasets.reads import store_on
+from tenure.core.state.block_index import BlockIndex
 from tenure.daemon.answers.datasets import holdings
 from tenure.model.dataset import Block, DatasetFile, DatasetState, Drop, Replica, ReplicaState
 from tenure.model.effects import CheckBlocks, CopyBlock, SurveyTiers
@@ -91,24 +89,23 @@ def test_a_copy_on_a_disk_that_is_gone_lets_no_node_go_off() -> None:
     shelf = Shelf(with_tiers("a"), with_tiers("b"))
     shelf.put("logs", 2, replicas=2)
     shelf.work()
-    ctx = shelf.state.ctx
-    assert not replicas.is_sole(ctx, "a")
-    put_mark(ctx, replace(mark_of(ctx, "b", "ssd"), fault="/mnt/ssd is no mounted disk"))
-    assert replicas.is_sole(ctx, "a")
+    assert not shelf.read(replicas.is_sole, "a")
+    shelf.store(replace(shelf.read(mark_of, "b", "ssd"), fault="/mnt/ssd is no mounted disk"))
+    assert shelf.read(replicas.is_sole, "a")
 
 
 def test_a_block_is_not_brought_to_where_its_file_is_still_being_removed() -> None:
     shelf = Shelf(with_tiers("a"), with_tiers("b"))
     shelf.put("logs", 1, replicas=1)
     shelf.work()
-    ctx, block = shelf.state.ctx, shelf.blocks("logs")[0]
+    block = shelf.blocks("logs")[0]
     [[(where, _)]] = shelf.places("logs")
-    there = ctx.tables.nodes["b" if where == "a" else "a"]
-    assert store_on(ctx, there, block) is not None
-    mark = mark_of(ctx, there.name, "ssd")
-    put_mark(ctx, replace(mark, drops=(Drop(replicas.name_of(ctx, block), block.length),)))
-    assert store_on(ctx, there, block) is None
-    assert store_on(ctx, ctx.tables.nodes[where], block) is None, "a copy is there"
+    there = shelf.tables.nodes["b" if where == "a" else "a"]
+    assert shelf.read(store_on, there, block) is not None
+    mark = shelf.read(mark_of, there.name, "ssd")
+    shelf.store(replace(mark, drops=(Drop(shelf.read(replicas.name_of, block), block.length),)))
+    assert shelf.read(store_on, there, block) is None
+    assert shelf.read(store_on, shelf.tables.nodes[where], block) is None, "a copy is there"
 
 
 def test_blocks_that_cannot_be_read_hold_no_other_put_up() -> None:
@@ -117,11 +114,11 @@ def test_blocks_that_cannot_be_read_hold_no_other_put_up() -> None:
     shelf.work()
     shelf.lose("a")
     shelf.wait(120)
-    assert len(shelf.state.ctx.block_index.starved) < 100, "only the half of them was there"
+    assert len(shelf.state_of(BlockIndex).starved) < 100, "only the half of them was there"
     for block in shelf.blocks("logs"):
-        put_block(shelf.state.ctx, without_replica(block, "b", "ssd"))
+        shelf.store(without_replica(block, "b", "ssd"))
     shelf.wait(30)
-    assert len(shelf.state.ctx.block_index.starved) >= 100
+    assert len(shelf.state_of(BlockIndex).starved) >= 100
     shelf.put("new", 5, replicas=1)
     shelf.wait(30)
     assert shelf.dataset("new").state == "ready"
@@ -149,14 +146,13 @@ def test_old_and_new_content_of_a_file_are_not_mixed() -> None:
 def test_many_blocks_are_shown_and_checked_a_few_at_a_time() -> None:
     shelf = Shelf(with_tiers("a", mib=20_000))
     shelf.put("logs", 2500, replicas=1)
-    ctx = shelf.state.ctx
-    made = put_dataset(ctx, replace(shelf.dataset("logs"), state=DatasetState.READY, made=2500))
+    made = shelf.store(replace(shelf.dataset("logs"), state=DatasetState.READY, made=2500))
     disk = shelf.disks.setdefault(("a", "/mnt/ssd"), {})
     for number in range(2500):
-        disk[f"{replicas.folder_of(ctx)}/{made.id}/{number:06d}"] = ("sha", BLOCK)
+        disk[f"{shelf.read(replicas.folder_of)}/{made.id}/{number:06d}"] = ("sha", BLOCK)
         copy = Replica("a", "ssd", ReplicaState.PRESENT)
-        put_block(ctx, Block(made.id, number, 0, number * BLOCK, BLOCK, "sha", (copy,)))
-    work = holdings(ctx, made)
+        shelf.store(Block(made.id, number, 0, number * BLOCK, BLOCK, "sha", (copy,)))
+    work = shelf.read(holdings, made)
     turns = 0
     try:
         while True:
@@ -167,11 +163,11 @@ def test_many_blocks_are_shown_and_checked_a_few_at_a_time() -> None:
     assert (row["blocks"], row["bytes"], unreadable) == (2500, 2500 * BLOCK, 0)
     assert turns > 30
     shelf.change("verify", made.id)
-    assert len(ctx.block_index.checks["a/ssd"]) <= 500
+    assert len(shelf.state_of(BlockIndex).checks["a/ssd"]) <= 500
     shelf.wait(1)
     checked = [e for e in shelf.done if isinstance(e, CheckBlocks)]
     assert {name for e in checked for name, _ in e.sums} >= {
-        replicas.name_of(ctx, block) for block in shelf.blocks("logs")
+        shelf.read(replicas.name_of, block) for block in shelf.blocks("logs")
     }
 
 
@@ -224,17 +220,16 @@ def test_a_found_copy_that_is_wrong_is_made_good() -> None:
 
 def test_a_look_at_many_files_is_compared_a_few_at_a_time() -> None:
     shelf = Shelf(with_tiers("a", mib=20_000), with_tiers("b", mib=20_000))
-    ctx = shelf.state.ctx
     shelf.put("logs", 1200, replicas=1)
-    made = put_dataset(ctx, replace(shelf.dataset("logs"), state=DatasetState.READY, made=1200))
+    made = shelf.store(replace(shelf.dataset("logs"), state=DatasetState.READY, made=1200))
     disk = shelf.disks.setdefault(("a", "/mnt/ssd"), {})
-    disk[f"{replicas.folder_of(ctx)}/.tier"] = ("", 0)
+    disk[f"{shelf.read(replicas.folder_of)}/.tier"] = ("", 0)
     for number in range(1200):
-        disk[f"{replicas.folder_of(ctx)}/{made.id}/{number:06d}"] = ("sha", BLOCK)
+        disk[f"{shelf.read(replicas.folder_of)}/{made.id}/{number:06d}"] = ("sha", BLOCK)
         copy = Replica("a", "ssd", ReplicaState.PRESENT)
-        put_block(ctx, Block(made.id, number, 0, number * BLOCK, BLOCK, "sha", (copy,)))
-    gone = f"{replicas.folder_of(ctx)}/{made.id}/{700:06d}"
-    stray = f"{replicas.folder_of(ctx)}/d-unknown/{1:06d}"
+        shelf.store(Block(made.id, number, 0, number * BLOCK, BLOCK, "sha", (copy,)))
+    gone = f"{shelf.read(replicas.folder_of)}/{made.id}/{700:06d}"
+    stray = f"{shelf.read(replicas.folder_of)}/d-unknown/{1:06d}"
     del disk[gone]
     disk[stray] = ("sha", BLOCK)
     shelf.lose("a")
@@ -244,7 +239,7 @@ def test_a_look_at_many_files_is_compared_a_few_at_a_time() -> None:
     survey = next(e for e in shelf.tables.effects.values() if isinstance(e, SurveyTiers))
     shelf.end(survey, shelf.perform(survey))
     turns = 0
-    while ctx.block_index.comparing:
+    while shelf.state_of(BlockIndex).comparing:
         assert shelf.places("logs")[0] == [], "not offered before all was compared"
         shelf.say(Tick(at_us=0), after_us=1)
         turns += 1
@@ -257,7 +252,6 @@ def test_a_look_at_many_files_is_compared_a_few_at_a_time() -> None:
 
 def test_a_look_whose_node_goes_meanwhile_is_no_look() -> None:
     shelf = Shelf(with_tiers("a", mib=20_000))
-    ctx = shelf.state.ctx
     shelf.put("logs", 600, replicas=1)
     shelf.work(3600)
     assert shelf.dataset("logs").state == "ready"
@@ -267,7 +261,7 @@ def test_a_look_whose_node_goes_meanwhile_is_no_look() -> None:
     shelf.find("a")
     shelf.lose("a")
     shelf.find("a")
-    assert not ctx.block_index.comparing
+    assert not shelf.state_of(BlockIndex).comparing
     assert [bool(places) for places in shelf.places("logs")] == [n % 10 != 5 for n in range(600)]
     shelf.check()
 
@@ -284,7 +278,7 @@ def test_a_put_ends_where_its_last_copies_are_found() -> None:
     assert shelf.places("logs") == [[("a", "ssd")]]
     shelf.lose("b")
     disk = shelf.disks.setdefault(("b", "/mnt/ssd"), {})
-    disk[replicas.name_of(shelf.state.ctx, block)] = (block.sha256, BLOCK)
+    disk[shelf.read(replicas.name_of, block)] = (block.sha256, BLOCK)
     before = sum(isinstance(effect, CopyBlock) for effect in shelf.done)
     shelf.find("b")
     assert shelf.dataset("logs").state == "ready"

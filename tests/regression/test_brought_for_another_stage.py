@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tenure.core.state.prefetch_state import Prefetches
 from tests.unit.core.dispatch.test_core_planned_starts import HALF, library
 
 
@@ -22,8 +23,8 @@ def test_what_is_on_its_way_for_one_stage_stays_so_while_another_is_looked_at() 
     made.away.add(other)
     made.plan(("scan", holder, 0, 1, 0), ("scan", holder, 60, 3, 0), ("late", other, 3, 1, 1))
     made.wait(5)
-    assert made.state.ctx.prefetches.brought == {"b/4": (other, "ssd")}
+    assert made.state_of(Prefetches).brought == {"b/4": (other, "ssd")}
     made.guard(holder)
     made.wait(5)
     assert made.begun()[holder], "the other stage was looked at"
-    assert made.state.ctx.prefetches.brought == {"b/4": (other, "ssd")}
+    assert made.state_of(Prefetches).brought == {"b/4": (other, "ssd")}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.blocks.block_records import put_block
 from tenure.core.nodes import power
 from tenure.model.effects import SwitchPower
 from tenure.model.node import Power
@@ -26,10 +25,9 @@ def test_its_node_is_switched_on_and_the_copy_compared() -> None:
     shelf.work()
     (block,) = shelf.blocks("logs")
     assert {replica.node for replica in block.replicas} == {"a", "b", "c"}
-    ctx = shelf.state.ctx
     shelf.lose("c")
-    power.is_off(ctx, ctx.put_node(replace(ctx.tables.nodes["c"], power=Power.STOPPING)))
-    put_block(ctx, replace(block, broken=("c/ssd",)))
+    shelf.act(power.is_off, shelf.store(replace(shelf.tables.nodes["c"], power=Power.STOPPING)))
+    shelf.store(replace(block, broken=("c/ssd",)))
     assert not switched_on(shelf)
     shelf.wait(30)
     (order,) = switched_on(shelf)

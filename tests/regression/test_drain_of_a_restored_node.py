@@ -24,7 +24,7 @@ def test_a_drain_ends_only_once_its_node_was_looked_at_after_a_restore() -> None
     newer = dict(create.body["Labels"]) | {"tenure.incarnation": "2"}
     show(bench, other, ContainerFacts("e2", "web", IMAGE, "running", newer, started_us=1))
     show(bench, was, old := shown(create, "engine-web", "running", started_us=1))
-    assert not bench.state.ctx.meta.is_restoring
+    assert not bench.meta.is_restoring
     assert bench.tables.services[web].node == other
     assert not bench.tables.drains[was].is_over, "the old copy runs there, and no record says so"
     bench.listed(was, old)

@@ -70,7 +70,6 @@ def test_limitless_containers_of_a_known_app_count_for_what_it_uses() -> None:
     bench.connect("z")
     used = Resources(SIZE.cpu_m // 4, 16 * MIB)
     made = [create(bench, f"{i}a", Resources(), known=used) for i in range(10)]
-    ctx = bench.state.ctx
     places = [bench.tables.services[one.id].node for one in made]
     # with headroom three of a quarter fit a node, also where the nursery has none left
     assert {name: places.count(name) for name in ("n", "y", "z", "")} == {
@@ -80,19 +79,21 @@ def test_limitless_containers_of_a_known_app_count_for_what_it_uses() -> None:
         "": 1,
     }
     left = SIZE - Resources(SIZE.cpu_m * 33 // 40, 3 * 18454938)
-    assert all(room.free_on(ctx, bench.tables.nodes[name]) == left for name in ("n", "y", "z"))
+    assert all(
+        bench.read(room.free_on, bench.tables.nodes[name]) == left for name in ("n", "y", "z")
+    )
 
 
 def test_the_named_generation_counts_it_too_and_its_own_profile_takes_over() -> None:
     bench = fleet()
     used = Resources(1000, 10 * MIB)
     service = create(bench, "a", SMALL, generation="young", known=used)
-    free = room.free_on(bench.state.ctx, bench.tables.nodes["y"])
+    free = bench.read(room.free_on, bench.tables.nodes["y"])
     assert SIZE.cpu_m - free.cpu_m == 1100
     assert SIZE.memory_bytes - free.memory_bytes == max(SMALL.memory_bytes, 11 * MIB)
     own = Profile(service.id, Resources(650, 10 * MIB), 10, 60 * US)
     bench.say(UsageObserved(at_us=0, profiles=(own,)))
-    free = room.free_on(bench.state.ctx, bench.tables.nodes["y"])
+    free = bench.read(room.free_on, bench.tables.nodes["y"])
     assert SIZE.cpu_m - free.cpu_m == own.p90.scaled(1.1).cpu_m < 1100
 
 

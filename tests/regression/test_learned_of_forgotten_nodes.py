@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenure.core.capacity.room import Loads
+from tenure.core.state.learned import Learned
 from tenure.model.events import Configured, UsageObserved
 from tenure.model.resources import Resources
 from tests.regression.acts import run_service
@@ -19,9 +20,8 @@ def test_a_forgotten_node_leaves_nothing() -> None:
     bench.listed("a")
     bench.say(Configured(at_us=0, nodes=(keep,)))
     assert "a" not in bench.tables.nodes
-    ctx = bench.state.ctx
-    told = ctx.learned
-    loads = ctx.own(Loads).by_node
+    told = bench.state_of(Learned)
+    loads = bench.state_of(Loads).by_node
     assert not any("a" in learned for learned in (told.foreign, told.fresh, told.orphans, loads))
 
 
@@ -36,4 +36,4 @@ def test_an_orphan_is_told_once_and_forgotten_when_it_is_gone() -> None:
         bench.listed("a", ours, stray)
     assert [e.subject for e in bench.public if e.type == "container.orphan"] == ["x"]
     bench.listed("a", ours)
-    assert bench.state.ctx.learned.orphans["a"] == frozenset()
+    assert bench.state_of(Learned).orphans["a"] == frozenset()

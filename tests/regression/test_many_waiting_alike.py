@@ -18,13 +18,13 @@ def crowded() -> tuple[Bench, list[str]]:
     for i in range(FIT + 20):
         bench.create(f"s{i:02}")
     asked: list[str] = []
-    place = bench.state.ctx.placer.spread
+    place = bench.placer.spread
 
     def counted(policy: str, view: Any, ask: Any, seed: int) -> str | None:
         asked.append(ask.id)
         return place(policy, view, ask, seed)
 
-    bench.state.ctx.placer.spread = counted  # type: ignore[method-assign]
+    bench.placer.spread = counted  # type: ignore[method-assign]
     return bench, asked
 
 
@@ -38,6 +38,6 @@ def test_all_that_fit_are_placed_when_there_is_room() -> None:
     bench, _ = crowded()
     bench.configure(node("a", "nursery"), node("b", "nursery"))
     bench.connect("b")
-    assert len(bench.state.ctx.services_on("b")) == FIT
+    assert sum(s.node == "b" for s in bench.tables.services.values()) == FIT
     waiting = [s for s in bench.tables.services.values() if s.reason == NO_ROOM]
     assert len(waiting) == 20 - FIT

@@ -33,7 +33,7 @@ def test_it_looks_for_the_room_that_it_will_count_for() -> None:
     bench, keys = lost_with_use(650, "one", "two", "three")
     found = [bench.tables.services[key].state for key in keys]
     assert found == [ContainerState.CREATING, ContainerState.CREATING, ContainerState.WAITING]
-    free = room.free_on(bench.state.ctx, bench.tables.nodes["b"])
+    free = bench.read(room.free_on, bench.tables.nodes["b"])
     assert free.cpu_m >= 0
 
 

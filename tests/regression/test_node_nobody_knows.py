@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tenure.core.jobs import jobs
+from tenure.core.state.indexes import Index
 from tenure.core.state.params import Params
-from tenure.model.events import DrainNode, Tick
+from tenure.model.events import DrainNode, ScheduleNode, Tick
 from tenure.model.job import Constraint, JobSpec
-from tenure.model.node import NodeSpec, Scheduling
+from tenure.model.node import NodeSpec
 from tenure.model.outcome import Done, Refused
 from tenure.model.resources import Resources
 from tenure.model.units import US
@@ -67,8 +68,7 @@ def test_what_no_node_could_ever_serve_is_refused_as_ever() -> None:
 def test_a_dry_run_switches_nothing_on() -> None:
     bench = fleet(unknown("new"))
     spec = JobSpec(name="j", app="a", image=IMAGE, command=("run",), executors=1, request=SMALL)
-    ctx = bench.state.ctx
-    found = jobs.appraise(ctx, jobs.new_job(ctx, "j", spec))
+    found = bench.read(jobs.appraise, bench.read(jobs.new_job, "j", spec))
     assert getattr(found, "code", "") == "nodes_not_known"
     bench.say(Tick(at_us=0))
     assert booting(bench) == []
@@ -143,8 +143,7 @@ def test_one_that_does_not_boot_is_tried_again_ever_more_rarely() -> None:
 
 def test_hands_in_the_machine_and_cordons_keep_it_off() -> None:
     bench = fleet(unknown("new", "nursery"))
-    ctx = bench.state.ctx
-    ctx.put_node(replace(bench.tables.nodes["new"], scheduling=Scheduling.CORDONED))
+    bench.say(ScheduleNode(at_us=0, request="c", node="new", to="cordoned"))
     bench.create("web")
     assert booting(bench) == []
 
@@ -155,4 +154,4 @@ def test_what_was_learned_outlives_a_restart() -> None:
     boots(bench, "new")
     bench.restart()
     assert bench.tables.nodes["new"].capacity == SIZE
-    assert not bench.state.ctx.index.unsized
+    assert not bench.state_of(Index).unsized

@@ -43,27 +43,26 @@ def test_what_the_cycle_finds_room_for_the_core_does_too() -> None:
     half = SIZE.cpu_m // 2
     bench, codes = planned(1.0, half, half)
     assert codes == ["accepted", "accepted"]
-    assert [move.step for move in bench.state.ctx.open_moves()] == [Step.CREATE, Step.CREATE]
+    assert [move.step for move in bench.open_moves()] == [Step.CREATE, Step.CREATE]
 
 
 def test_what_the_cycle_leaves_free_stays_free() -> None:
     bench, codes = planned(1.5, SIZE.cpu_m // 2, SIZE.cpu_m // 5)
     assert codes == ["accepted", "no_room_cpu_m"]
-    (move,) = bench.state.ctx.open_moves()
+    (move,) = bench.open_moves()
     assert move.request.cpu_m == SIZE.cpu_m * 3 // 4
-    assert room.free_on(bench.state.ctx, bench.tables.nodes["y"]).cpu_m == SIZE.cpu_m // 4
+    assert bench.read(room.free_on, bench.tables.nodes["y"]).cpu_m == SIZE.cpu_m // 4
 
 
 def test_another_headroom_counts_as_soon_as_it_is_configured() -> None:
     bench, _ = planned(1.0, 1000)
-    ctx = bench.state.ctx
     service = next(iter(bench.tables.services.values()))
-    assert room.need_of(ctx, service, "young").cpu_m == 1000
+    assert bench.read(room.need_of, service, "young").cpu_m == 1000
     cycles = (CycleSpec("in", "tenured", "nursery", headroom=1.9),)
     nodes = (node("n", "nursery"), node("y", "young"))
-    assert room.free_on(ctx, bench.tables.nodes["n"]).cpu_m == SIZE.cpu_m - 1100
+    assert bench.read(room.free_on, bench.tables.nodes["n"]).cpu_m == SIZE.cpu_m - 1100
     bench.say(Configured(at_us=0, nodes=nodes, cycles=cycles))
-    assert room.free_on(ctx, bench.tables.nodes["n"]).cpu_m == SIZE.cpu_m - 1900
+    assert bench.read(room.free_on, bench.tables.nodes["n"]).cpu_m == SIZE.cpu_m - 1900
 
 
 def test_the_headroom_is_known_before_the_configuration_is_taken_in() -> None:
@@ -72,4 +71,4 @@ def test_the_headroom_is_known_before_the_configuration_is_taken_in() -> None:
     state = FleetState(Params(), Policies, localizer=Tiers(), cycles=cycles)
     used = Resources(100, 16 * MIB)
     asked = Service("s", "s", "s", {}, "young", request=Resources(), created_us=0, known=used)
-    assert room.need_of(state.ctx, asked).cpu_m == 140
+    assert state.read(room.need_of, asked).cpu_m == 140

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tenure.daemon.effects.hands import Hands, Ports
+from tenure.model.container import ContainerState
 from tests.regression.acts import run_service
 from tests.unit.core.bench import Bench, node
 
@@ -23,11 +25,10 @@ def test_it_is_reached_until_nothing_is_on_it() -> None:
     ports = Ports(ignore, lambda: bench.now_us, _save, ignore)
 
     async def reach() -> list[bool]:
-        hands = Hands(bench.state.ctx, ports)
+        hands = bench.read(Hands, ports)
         hands.configure(())
         found = [hands.engine("a") is not None]
-        ctx = bench.state.ctx
-        ctx.index.services["a"].discard(service)  # as if it were removed
+        bench.store(replace(bench.tables.services[service], state=ContainerState.REMOVED))
         hands.configure(())
         found.append(hands.engine("a") is not None)
         await hands.close()

@@ -25,7 +25,7 @@ from tests.unit.core.lifecycle.test_core_cycle_runs import NODES, Cycle
 
 def running(bench: Bench, service: Any) -> ContainerFacts:
     turn, policy = service.incarnation, service.restart_policy
-    body = body_of(bench.state.ctx, service, turn, policy)
+    body = bench.read(body_of, service, turn, policy)
     return ContainerFacts(service.engine_id, service.name, IMAGE, "running", body["Labels"])
 
 

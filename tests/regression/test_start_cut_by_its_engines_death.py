@@ -55,12 +55,12 @@ def test_the_next_attempt_waits_until_somebody_has_cleared_the_one_before() -> N
     assert told(bench) == ["j/0"], "said once"
     (tombstone,) = bench.tables.tombstones.values()
     assert tombstone.reason == "held"
-    (executor,) = views.explain(bench.state.ctx, Policies(), "j")["executors"]
+    (executor,) = bench.read(views.explain, Policies(), "j")["executors"]
     assert (executor["blocked"]["node"], executor["blocked"]["engine_id"]) == ("a", "c1")
     bench.end(bench.open("retire"), Done())
     wait(bench, 30)
     assert bench.open("create").name == "tenure-j-0-2"
-    assert "blocked" not in views.explain(bench.state.ctx, Policies(), "j")["executors"][0]
+    assert "blocked" not in bench.read(views.explain, Policies(), "j")["executors"][0]
 
 
 def test_trouble_of_the_engine_costs_no_retry_and_ends_after_some_attempts() -> None:

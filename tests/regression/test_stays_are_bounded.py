@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tenure.core.capacity import ledger
 from tenure.core.state.params import Params
+from tenure.model.events import Tick
 from tenure.model.units import US
 from tests.regression.acts import wait
 from tests.unit.core.bench import Bench, node
@@ -13,18 +14,16 @@ def test_a_long_interval_is_settled_and_begun_anew() -> None:
     spec = node("c", driver="command", price_nano_per_h=3_600_000_000)
     bench = Bench(spec, params=Params(min_on={"young": 1}))
     bench.connect("c")
-    ctx = bench.state.ctx
     count = ledger.MAX_STAYS + 1
-    begin_us = bench.now_us
     for number in range(count):
-        ctx.now_us = begin_us + number * US // 10
-        ledger.begin_stay(ctx, f"j/{number}/1", "c", "j")
-        ledger.end_stay(ctx, f"j/{number}/1")
-    before = ledger.report(ctx, 0, ctx.now_us)
+        bench.say(Tick(at_us=0), after_us=US // 10)
+        bench.act(ledger.begin_stay, f"j/{number}/1", "c", "j")
+        bench.act(ledger.end_stay, f"j/{number}/1")
+    before = bench.read(ledger.report, 0, bench.now_us)
     wait(bench, 1300)
     assert len(bench.tables.stays) == 0
     assert len(bench.tables.intervals) == 2
-    after = ledger.report(ctx, 0, bench.now_us)
+    after = bench.read(ledger.report, 0, bench.now_us)
     assert after["on_us"]["c"] == bench.now_us - next(iter(bench.tables.intervals.values())).on_us
     assert after["total"] > before["total"]
     assert after["total"] == after["idle"] + after["services"] + sum(after["by_job"].values())

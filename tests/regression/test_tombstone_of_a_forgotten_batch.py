@@ -9,11 +9,17 @@ from __future__ import annotations
 from tenure.core.batches import drafts
 from tenure.core.lifecycle import retention
 from tenure.model.batch import BatchState
+from tenure.model.container import Tombstone
 from tenure.model.events import CancelBatch, FenceNode, NodeLost, Tick
 from tenure.model.outcome import Refused
+from tests.unit.core.bench import Bench
 from tests.unit.core.lender import lender, lends, stage
 
 COUNT = 2 * drafts.PART
+
+
+def _on(bench: Bench, node: str) -> list[Tombstone]:
+    return [one for one in bench.tables.tombstones.values() if one.node == node]
 
 
 def test_a_copy_that_is_found_gone() -> None:
@@ -27,13 +33,13 @@ def test_a_copy_that_is_found_gone() -> None:
         bench.end(effect)
     bench.listed("n")
     assert bench.batch().is_over
-    assert bench.state.ctx.tombstones_on("m")
+    assert _on(bench, "m")
     bench.say(Tick(at_us=0), after_us=retention.PERIOD_US)
     assert "b" not in bench.tables.batches
     assert bench.tables.tasks
     bench.connect_again("m")
     bench.listed("m")
-    assert not bench.state.ctx.tombstones_on("m")
+    assert not _on(bench, "m")
 
 
 def test_a_copy_that_may_run_beside_others_that_are_lent_to() -> None:
@@ -42,7 +48,7 @@ def test_a_copy_that_may_run_beside_others_that_are_lent_to() -> None:
     bench.finish(0)
     bench.end(bench.open("retire"), Refused("start_blocked", "held"))
     assert bench.batch().state is BatchState.SUCCEEDED
-    assert any(tombstone.may_run for tombstone in bench.state.ctx.tombstones_on("n"))
+    assert any(tombstone.may_run for tombstone in _on(bench, "n"))
     bench.say(Tick(at_us=0), after_us=retention.PERIOD_US)
     assert "b" not in bench.tables.batches
     assert "b/0" in bench.tables.tasks
