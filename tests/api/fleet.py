@@ -68,6 +68,7 @@ from tenure.model.events import (
     NodeConnected,
     NodeListed,
     Started,
+    Tick,
 )
 from tenure.model.external import Look
 from tenure.model.facts import LABEL_JOB, ContainerFacts, EngineFacts
@@ -148,7 +149,8 @@ class CoreBackend:
         self.exit_code = exit_code
         self.quotas = quotas or {}
         self.keep = keep
-        self.state = FleetState(Params(), Policies, localizer=Tiers())
+        self.params = Params()
+        self.state = FleetState(self.params, Policies, localizer=Tiers())
         self.events: list[PublicEvent] = []
         self.logs: dict[str, bytes] = {}
         self.followed: list[bytes] = []
@@ -296,7 +298,7 @@ class CoreBackend:
         return reply
 
     def plan_job(self, spec: JobSpec, owner: Owner) -> Steps[dict[str, Any]]:
-        return views.plan_job(self.state.ctx, "plan", spec, owner)
+        return self.state.read(views.plan_job, "plan", spec, owner)
 
     async def offer(self, image: str) -> tuple[bool, bool, str]:
         if image in IMAGES:
@@ -326,10 +328,10 @@ class CoreBackend:
         return await self.cuts.cut(path, size_bytes, lines)
 
     def explain_task(self, task: Task) -> dict[str, Any]:
-        return readings.explain(self.state.ctx, task)
+        return self.state.read(readings.explain, task)
 
     def explain_executor(self, executor: Executor) -> dict[str, Any]:
-        return readings.explain_executor(self.state.ctx, executor)
+        return self.state.read(readings.explain_executor, executor)
 
     async def batch_output(self, batch: Batch) -> tuple[int, AsyncIterator[bytes]]:
         files = outputs.files_of(self.outputs, batch)
@@ -339,7 +341,7 @@ class CoreBackend:
         return inputs.listing(path, (self.outputs,))
 
     async def cut_dataset(self, spec: DatasetSpec) -> DatasetSpec:
-        return inputs.cut_dataset(spec, self.state.ctx.params.max_blocks)
+        return inputs.cut_dataset(spec, self.params.max_blocks)
 
     @property
     def uploads(self) -> Uploads:
@@ -349,38 +351,38 @@ class CoreBackend:
         return await self.sources.look(uri)
 
     def shelved(self, dataset: Dataset) -> Shelved:
-        return datasets.shelved(self.state.ctx, dataset)
+        return self.state.read(datasets.shelved, dataset)
 
     def holdings(self, dataset: Dataset) -> Steps[tuple[list[HoldingView], int]]:
-        return datasets.holdings(self.state.ctx, dataset)
+        return self.state.read(datasets.holdings, dataset)
 
     def block_count(self, dataset: Dataset) -> int:
-        return replicas.count_of(self.state.ctx, dataset)
+        return self.state.read(replicas.count_of, dataset)
 
     def block(self, dataset: Dataset, number: int) -> Block | None:
-        return replicas.block_of(self.state.ctx, dataset, number)
+        return self.state.read(replicas.block_of, dataset, number)
 
     def places(self, block: Block) -> Sequence[Location]:
-        return replicas.offered(self.state.ctx, block)
+        return self.state.read(replicas.offered, block)
 
     def tiers(self, node: str) -> list[TierView]:
-        return datasets.tiers(self.state.ctx, node)
+        return self.state.read(datasets.tiers, node)
 
     def orphans(self) -> list[OrphanView]:
-        return datasets.orphans(self.state.ctx)
+        return self.state.read(datasets.orphans)
 
     async def dataset_content(self, dataset: Dataset, file: int) -> AsyncGenerator[bytes, None]:
         path = Path(dataset.spec.root, dataset.spec.files[file].name)
         yield await asyncio.to_thread(path.read_bytes)
 
     def batch_waits(self, batch_id: str) -> Sequence[tuple[str, int, str]]:
-        return views.batch_waits(self.state.ctx, batch_id)
+        return self.state.read(views.batch_waits, batch_id)
 
     def explain(self, job_id: str) -> dict[str, Any]:
-        return views.explain(self.state.ctx, Policies(), job_id)
+        return self.state.read(views.explain, Policies(), job_id)
 
     def drain(self, node: str, *, is_dry: bool = False) -> DrainReport | None:
-        return views.drain(self.state.ctx, node, is_dry=is_dry)
+        return self.state.read(views.drain, node, is_dry=is_dry)
 
     def harvest(self, node: str) -> Mapping[str, Any] | None:
         return self.lent.get(node)
@@ -389,30 +391,30 @@ class CoreBackend:
         return self.agents.get(node)
 
     def lending(self, node: str) -> tuple[Mapping[str, int], str]:
-        return views.lending_of(self.state.ctx, node)
+        return self.state.read(views.lending_of, node)
 
     def aboard(self, node: str) -> tuple[Sequence[Executor], Sequence[Service]]:
-        return self.state.ctx.executors_on(node), self.state.ctx.services_on(node)
+        return self.state.read(views.aboard, node)
 
     def snapshot(self) -> Steps[Mapping[str, Any]]:
-        return views.snapshot(self.state.ctx)
+        return self.state.read(views.snapshot)
 
     def cost(self, since_us: int, until_us: int) -> Steps[dict[str, Any]]:
-        return ledger.reporting(self.state.ctx, since_us, until_us)
+        return self.state.read(ledger.reporting, since_us, until_us)
 
     async def energy(self, since_us: int, until_us: int) -> EnergyReport:
-        self.state.ctx.now_us = self.now_us()
+        self.handle(Tick(at_us=self.now_us()))
         with tempfile.TemporaryDirectory(prefix="tn-") as folder:
             store = await UseStore.open(Path(folder) / "uses.db")
             try:
                 await store.add(self.used, self.metered)
                 window = (since_us, until_us)
-                return await energy.report(self.state.ctx, store, window, usd_to_nano(0.3))
+                return await self.state.read(energy.report, store, window, usd_to_nano(0.3))
             finally:
                 await store.close()
 
     def forecast(self, node: str, *, is_whole: bool = False) -> ForecastReport:
-        return views.forecast(self.state.ctx, node, self.now_us() if is_whole else None)
+        return self.state.read(views.forecast, node, self.now_us() if is_whole else None)
 
     async def node_usage(self, node: str, since_us: int, until_us: int) -> Mapping[str, Any]:
         from tenure.daemon.answers.pasts import Pasts
@@ -422,7 +424,7 @@ class CoreBackend:
             try:
                 await store.write(self.measured)
                 await store.prune(self.now_us())
-                return await Pasts(self.state.ctx, store).usage_of(node, (since_us, until_us))
+                return await self.state.read(Pasts, store).usage_of(node, (since_us, until_us))
             finally:
                 await store.close()
 
@@ -433,7 +435,7 @@ class CoreBackend:
         return self.profiles
 
     def namespaces(self) -> list[NamespaceView]:
-        return views.namespaces(self.state.ctx)
+        return self.state.read(views.namespaces)
 
     def cycles(self) -> Sequence[CycleState]:
         return [CycleState(spec, self.now_us() + 60 * US) for spec in CYCLES]
@@ -444,7 +446,7 @@ class CoreBackend:
 
     @property
     def last_seq(self) -> int:
-        return self.state.ctx.meta.next_event - 1
+        return self.state.meta.next_event - 1
 
     def events_after(self, seq: int, limit: int, types: Collection[str]) -> list[PublicEvent]:
         found = [e for e in self.events if e.seq > seq and (not types or e.type in types)]
@@ -464,7 +466,7 @@ class CoreBackend:
 
     def metrics(self) -> Steps[Callable[[], str]]:
         parts = metrics.Parts(True, 1, 0, 0, {}, store_failing=False)
-        facts = yield from metrics.gather(self.state.ctx)
+        facts = yield from self.state.read(metrics.gather)
         return partial(metrics.text_of, facts, LoopStats(), parts)
 
     # for tests

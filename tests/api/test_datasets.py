@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from tenure.core.blocks.block_records import mark_of, put_mark
+from tenure.core.blocks.block_records import mark_of
 from tenure.core.blocks.surveys import UNMOUNTED
 from tenure.daemon.effects.sources import Sources
 from tenure.model.dataset import Orphan
+from tenure.model.events import NodeLost
 from tenure.model.external import HdfsSpec
-from tenure.model.node import Reach
 from tests.api.server import Server, dataset_of
+from tests.fleet.states import store
 from tests.webhdfs.server import NameNode
 
 
@@ -202,8 +203,10 @@ def _mark(server: Server, **changes: Any) -> None:
     """Have the records say something of the tier of n1."""
 
     def change() -> None:
-        ctx = server.backend.state.ctx
-        put_mark(ctx, replace(mark_of(ctx, "n1", "ssd"), **changes))
+        store(
+            server.backend.state,
+            replace(server.backend.state.read(mark_of, "n1", "ssd"), **changes),
+        )
 
     server.on_loop(change)
 
@@ -263,7 +266,5 @@ def test_a_put_before_the_tiers_were_looked_at_says_when_to_come_again(server: S
 
 def _begin_anew(server: Server) -> None:
     """Have no engine have answered yet, as after a start of the daemon."""
-    ctx = server.backend.state.ctx
-    for node in list(ctx.tables.nodes.values()):
-        since_us = server.backend.now_us()
-        ctx.put_node(replace(node, reach=Reach.UNREACHABLE, unreachable_us=since_us))
+    for node in list(server.backend.state.tables.nodes.values()):
+        server.backend.handle(NodeLost(at_us=server.backend.now_us(), node=node.name))

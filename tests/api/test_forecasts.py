@@ -146,7 +146,6 @@ def test_steps_of_any_width_are_shown_for_what_they_are(
 
 def test_live_scores_are_shown_and_counted(gateway: Gateway, server: Server) -> None:
     hand_in(gateway, server, made(from_us=time.time_ns() // 1000 - HOUR_US))
-    ctx = server.backend.state.ctx
     begin_us = server.backend.now_us()
 
     def use(after_us: int, cpu_m: int) -> None:
@@ -155,7 +154,7 @@ def test_live_scores_are_shown_and_counted(gateway: Gateway, server: Server) -> 
 
     for number, cpu_m in enumerate((0, 500, 1500, 0)):
         server.on_loop(use, number * HISTORY_US, cpu_m)
-    assert ctx.tables.scores["n1"].accuracy() is not None
+    assert server.backend.state.tables.scores["n1"].accuracy() is not None
     live = server.get("/v1/forecasts").json["items"][0]["live"]
     assert (live["cpu"]["steps"], live["memory"]["coverage"]) == (3, 1.0)
     assert live["cpu"]["coverage"] == pytest.approx(2 / 3)

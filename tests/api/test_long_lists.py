@@ -16,6 +16,7 @@ import pytest
 
 from tenure.daemon.events.garbage import spare_records
 from tenure.model.container import ContainerState, Profile, Service
+from tenure.model.events import UsageObserved
 from tenure.model.job import Job, JobSpec, JobState
 from tenure.model.ledger import Interval
 from tenure.model.node import Node, NodeSpec, Power, Reach, Site
@@ -24,6 +25,7 @@ from tenure.model.units import MIB, US
 from testbed import tied
 from tests.api.fleet import SIZE, CoreBackend
 from tests.api.server import Server
+from tests.fleet.states import store
 
 NODES, CONTAINERS, JOBS = 1000, 20_000, 20_000
 #: A slice and what follows it are some 5 ms; the watch may see two in a row, and the collector
@@ -39,13 +41,12 @@ class FullBackend(CoreBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        ctx = self.state.ctx
         spec = NodeSpec(name="", url="tcp://10.1.0.1:2375", generation="young", site=Site.LOCAL)
         for i in range(NODES):
             name = f"m{i:04d}"
             node = Node(replace(spec, name=name), capacity=SIZE, power=Power.ON, reach=Reach.OK)
-            ctx.put_node(node)
-            ctx.put_interval(Interval(f"i{i}", name, Site.LOCAL, "young", 10**7, 1, off_us=None))
+            store(self.state, node)
+            store(self.state, Interval(f"i{i}", name, Site.LOCAL, "young", 10**7, 1, off_us=None))
         for i in range(CONTAINERS):
             service = Service(
                 id=f"{i:064x}",
@@ -58,15 +59,16 @@ class FullBackend(CoreBackend):
                 state=ContainerState.RUNNING,
                 node=f"m{i % NODES:04d}",
             )
-            ctx.put_service(service)
-            ctx.learned.profiles[service.id] = Profile(
-                service.id, SMALL, 10, 300 * US, ("cpu", "memory")
-            )
+            store(self.state, service)
         base = JobSpec("j", "app", "app:1", ("run",), 1, SMALL)
         for i in range(JOBS):
             row = Job(f"j-{i:06d}", i, replace(base, name=f"j{i}", app=f"a{i % 7}"), i + 1)
-            ctx.tables.jobs.put(row.id, replace(row, state=JobState.SUCCEEDED, finished_us=i + 2))
-        self.profiles = ctx.learned.profiles
+            self.state.tables.jobs.put(
+                row.id, replace(row, state=JobState.SUCCEEDED, finished_us=i + 2)
+            )
+        told = (SMALL, 10, 300 * US, ("cpu", "memory"))
+        self.profiles = {f"{i:064x}": Profile(f"{i:064x}", *told) for i in range(CONTAINERS)}
+        self.state.handle(UsageObserved(at_us=0, profiles=tuple(self.profiles.values())))
         self.state.take_changes()
         spare_records()  # as the daemon does after loading
 
@@ -228,9 +230,9 @@ def test_a_defect_in_mid_answer_cuts_it(full: Server) -> None:
     """Half an answer must not look whole, nor end with another one's text."""
 
     def spoil(value: float) -> None:
-        last = f"{CONTAINERS - 1:064x}"
-        profile = full.backend.profiles[last]
-        full.backend.profiles[last] = replace(profile, samples=value)  # type: ignore[arg-type]
+        last = full.backend.profiles[f"{CONTAINERS - 1:064x}"]
+        told = replace(last, samples=value)  # type: ignore[arg-type]
+        full.backend.handle(UsageObserved(at_us=full.backend.now_us(), profiles=(told,)))
 
     full.on_loop(spoil, float("nan"))
     try:

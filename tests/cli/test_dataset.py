@@ -12,15 +12,16 @@ import pytest
 
 from tenure.cli.datasets import _inside
 from tenure.client.client import Client
-from tenure.core.blocks.block_records import mark_of, put_mark
+from tenure.core.blocks.block_records import mark_of
 from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tenure.daemon.effects.sources import Sources
 from tenure.model.dataset import Orphan
 from tenure.model.errors import InvalidInput
+from tenure.model.events import NodeLost
 from tenure.model.external import HdfsSpec
-from tenure.model.node import Reach
 from tests.api.server import JOB, Server
 from tests.cli.conftest import Tenure
+from tests.fleet.states import store
 from tests.webhdfs.server import NameNode
 
 
@@ -268,9 +269,8 @@ def test_uploads_are_listed_and_abandoned(tenure: Tenure, server: Server) -> Non
 
 def test_strays_are_listed_and_discarded(tenure: Tenure, server: Server) -> None:
     def change() -> None:
-        ctx = server.backend.state.ctx
-        mark = mark_of(ctx, "n1", "ssd")
-        put_mark(ctx, replace(mark, strays=(Orphan("d-0123456789ab", 2, 8192),)))
+        mark = server.backend.state.read(mark_of, "n1", "ssd")
+        store(server.backend.state, replace(mark, strays=(Orphan("d-0123456789ab", 2, 8192),)))
 
     server.on_loop(change)
     shown = tenure("dataset", "orphans")
@@ -290,16 +290,20 @@ def test_a_put_waits_for_the_first_look_at_tiers(
 ) -> None:
     """The daemon has just started: its nodes answer while the command waits."""
 
-    def reach(word: Reach) -> None:
-        ctx = server.backend.state.ctx
-        for name in ("n1", "n2", "n4"):
-            node, since_us = ctx.tables.nodes[name], server.backend.now_us()
-            ctx.put_node(replace(node, reach=word, unreachable_us=since_us))
+    backend, names = server.backend, ("n1", "n2", "n4")
 
-    server.on_loop(reach, Reach.UNREACHABLE)
+    def lose() -> None:
+        for name in names:
+            backend.handle(NodeLost(at_us=backend.now_us(), node=name))
+
+    def find() -> None:
+        for name in names:
+            backend.connect(name)
+
+    server.on_loop(lose)
 
     def look(_seconds: float) -> None:
-        server.on_loop(reach, Reach.OK)
+        server.on_loop(find)
 
     monkeypatch.setattr("tenure.cli.verb.PATIENCE_S", 0.0)  # what any request waits for
     monkeypatch.setattr("tenure.cli.datasets.time.sleep", look)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenure.core.blocks.block_records import mark_of, put_mark
+from tenure.core.blocks.block_records import mark_of
 from tenure.core.blocks.surveys import UNMOUNTED
 from tests.api.server import Server
 from tests.cli.conftest import Tenure
+from tests.fleet.states import store
 
 
 def test_tiers_are_listed_and_a_replaced_disk_is_accepted(tenure: Tenure, server: Server) -> None:
@@ -20,8 +21,10 @@ def test_tiers_are_listed_and_a_replaced_disk_is_accepted(tenure: Tenure, server
     assert "it has no fault" in sound.err
 
     def fail() -> None:
-        ctx = server.backend.state.ctx
-        put_mark(ctx, replace(mark_of(ctx, "n1", "ssd"), fault=f"/mnt/ssd {UNMOUNTED}"))
+        store(
+            server.backend.state,
+            replace(server.backend.state.read(mark_of, "n1", "ssd"), fault=f"/mnt/ssd {UNMOUNTED}"),
+        )
 
     server.on_loop(fail)
     assert "is its disk mounted?" in tenure("node", "tier", "ls", "n1").out

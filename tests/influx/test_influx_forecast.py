@@ -79,7 +79,7 @@ async def test_a_node_is_forecast_from_its_past_in_influxdb(influx: Influx, tmp_
     store = await open_store(tmp_path / "state", influx.url)
     await store.write([row for at_us in times for row in used(at_us, web.id, chance)])
     await drained(store)
-    pasts = Pasts(bench.state.ctx, store)
+    pasts = bench.read(Pasts, store)
     usage = await pasts.usage_of("n", (until_us - PAST_DAYS * DAY_US, until_us))
     daemon = Answered(plain(usage))
     found = forecast_fleet(

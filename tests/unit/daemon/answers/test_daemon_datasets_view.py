@@ -12,7 +12,7 @@ def test_a_put_whose_blocks_wait_for_room_says_so_and_names_a_tier_that_takes_no
     shelf.failing["copy_block"] = Refused("tier_full", "/mnt/ssd has only 0 KiB left on its disk")
     shelf.put("logs", 3, replicas=1)
     shelf.work(20)
-    told = shelved(shelf.state.ctx, shelf.dataset("logs")).waits_for
+    told = shelf.read(shelved, shelf.dataset("logs")).waits_for
     assert told.startswith("block 0 waits: no tier of its kinds has room")
     assert told.endswith("/ssd: tier_full: /mnt/ssd has only 0 KiB left on its disk)")
     shelf.put("other", 1, replicas=1)
@@ -20,4 +20,4 @@ def test_a_put_whose_blocks_wait_for_room_says_so_and_names_a_tier_that_takes_no
     shelf.wait(600)
     shelf.work()
     assert shelf.dataset("logs").state == "ready"
-    assert shelved(shelf.state.ctx, shelf.dataset("logs")).waits_for == ""
+    assert shelf.read(shelved, shelf.dataset("logs")).waits_for == ""

@@ -39,7 +39,7 @@ async def test_an_apps_past_is_read_once_for_a_span_and_only_where_it_is_lacking
     assert (web.node, db.node) == ("a", "b")
     store = Counting()
     store.whole.add(db.id)
-    pasts = Pasts(bench.state.ctx, store)
+    pasts = bench.read(Pasts, store)
     span = (0, 24 * HOUR_US)
     first: Any = await pasts.usage_of("a", span)
     assert [one["id"] for one in first["containers"].values] == [web.id]

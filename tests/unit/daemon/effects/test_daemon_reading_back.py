@@ -18,7 +18,7 @@ from tests.unit.core.shelf import Shelf, with_tiers
 def fault_of(shelf: Shelf, folder: Path) -> TenureError:
     """Return why the first file of a dataset cannot be read; no engine is asked for it."""
     [dataset] = shelf.tables.datasets.values()
-    reader = Reader(shelf.state.ctx, cast(Hands, None), lambda _: None, folder)
+    reader = shelf.read(Reader, cast(Hands, None), lambda _: None, folder)
 
     async def read() -> bytes:
         return await anext(reader.read(dataset, 0), b"")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.core.state.context import Context
+from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
 from tenure.daemon.effects import rhythm as room
 from tenure.daemon.effects.rhythm import Rhythm, RhythmPorts
@@ -39,8 +39,8 @@ def test_a_time_that_was_skipped_has_one_run(tmp_path: Path, waited_s: int, told
         assert isinstance(event, CycleDue)
         events.append(event)
 
-    context = Context(Params(), Policies, Tiers())
-    rhythm = Rhythm(context, RhythmPorts(put, lambda: now_us[0], tmp_path))
+    core = FleetState(Params(), Policies, localizer=Tiers())
+    rhythm = core.read(Rhythm, RhythmPorts(put, lambda: now_us[0], tmp_path))
     rhythm.configure((CycleSpec("c", "nursery", "young", interval_us=EACH_S * US),))
     rhythm._tell_due()
     now_us[0] += waited_s * US
@@ -57,8 +57,8 @@ async def test_a_redis_that_runs_but_does_not_answer_is_replaced(
     short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "SILENT_LOOKS", 2)
-    context = Context(Params(), Policies, Tiers())
-    rhythm = Rhythm(context, RhythmPorts(lambda make: None, lambda: BEGUN_US, short))
+    core = FleetState(Params(), Policies, localizer=Tiers())
+    rhythm = core.read(Rhythm, RhythmPorts(lambda make: None, lambda: BEGUN_US, short))
     running = asyncio.create_task(rhythm.run())
     try:
         await until(lambda: rhythm.is_redis_up)

@@ -18,7 +18,7 @@ def test_what_tasks_of_batches_use_is_kept_by_task_with_the_cores_that_they_ask_
     bench = lender()
     bench.lend("b", stage(count=1, request=Resources(500, 64 * MIB)))
     create = bench.run()
-    target = target_of(bench.state.ctx, shown(create, "e0", "running"))
+    target = bench.read(target_of, shown(create, "e0", "running"))
     assert target == Target("e0", "executor", "b/0", "b", reserved_m=500)
     intake = Intake()
     for second in (1, 2):
@@ -34,4 +34,4 @@ def test_what_another_fleet_runs_is_foreign() -> None:
     bench.lend("b")
     facts = shown(bench.run(), "e0", "running")
     other = replace(facts, labels={**facts.labels, LABEL_FLEET: "another"})
-    assert target_of(bench.state.ctx, other) == Target("e0", "foreign")
+    assert bench.read(target_of, other) == Target("e0", "foreign")
