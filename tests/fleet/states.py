@@ -12,10 +12,9 @@ from tenure.core.blocks import block_records
 from tenure.core.fleet import FleetState
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Change, Owned
-from tenure.model.batch import Batch, Task
 from tenure.model.container import Service, Tombstone
 from tenure.model.dataset import Block, Dataset, TierMark
-from tenure.model.job import Executor, Job
+from tenure.model.job import Job
 from tenure.model.ledger import Interval
 from tenure.model.node import Node
 from tenure.model.plan import Run
@@ -26,14 +25,11 @@ PUT: dict[type, Callable[[Context, Any], Any]] = {
     Block: block_records.put_block,
     Dataset: block_records.put_dataset,
     TierMark: block_records.put_mark,
-    Batch: Context.put_batch,
-    Executor: Context.put_executor,
     Interval: Context.put_interval,
     Job: Context.put_job,
     Node: Context.put_node,
     Run: Context.put_run,
     Service: Context.put_service,
-    Task: Context.put_task,
     Tombstone: Context.put_tombstone,
 }
 

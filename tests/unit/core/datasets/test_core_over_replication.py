@@ -140,12 +140,8 @@ def test_a_second_copy_on_the_same_node_goes() -> None:
     shelf.work()
     block = shelf.blocks("logs")[0]
     (node, there), *_ = shelf.places("logs")[0]
-    shelf.act(
-        making.send,
-        block,
-        node,
-        next(t for t in shelf.tables.nodes[node].spec.tiers if t.name != there),
-    )
+    other = next(t for t in shelf.tables.nodes[node].spec.tiers if t.name != there)
+    shelf.act(making.send, block, node, other)
     shelf.work()
     assert copies(shelf) == [3, 2, 2]
     shelf.wait(200)

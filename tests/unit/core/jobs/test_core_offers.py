@@ -28,9 +28,8 @@ def asked(bench: Bench, **spec: Any) -> list[Offer]:
         "request": Resources(2000, 64 * MIB),
         "estimate_local_us": 100 * US,
     }
-    return finished(
-        bench.read(offers, bench.read(jobs.new_job, "asked", JobSpec(**(words | spec))))
-    )
+    job = bench.read(jobs.new_job, "asked", JobSpec(**(words | spec)))
+    return finished(bench.read(offers, job))
 
 
 def fleet() -> Bench:

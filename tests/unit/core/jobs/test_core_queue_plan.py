@@ -255,9 +255,8 @@ def test_on_a_planned_queue_offers_are_of_the_jobs_own_policy_and_of_plans() -> 
     fleet.submit("runs", 100)
     fleet.submit("waits", 50, 5000)
     before = dict(fleet.bench.tables.reservations.items())
-    job = fleet.bench.read(
-        jobs.new_job, "asks", replace(fleet.bench.tables.jobs["waits"].spec, name="asks")
-    )
+    spec = replace(fleet.bench.tables.jobs["waits"].spec, name="asks")
+    job = fleet.bench.read(jobs.new_job, "asks", spec)
     own = replace(job, spec=replace(job.spec, policy="gio"))
     assert {offer.policy for offer in finished(fleet.bench.read(offers, own))} == {"gio", "tenure"}
     assert dict(fleet.bench.tables.reservations.items()) == before
@@ -341,10 +340,8 @@ def test_a_dry_run_takes_no_room_from_who_comes_next() -> None:
         fleet.bench.state.handle(_command(fleet, "one", 50, 5000))
         if is_dry:
             spec = _command(fleet, "dry", 50, 200).spec
-            assert not isinstance(
-                fleet.bench.read(jobs.appraise, fleet.bench.read(jobs.new_job, "dry", spec)),
-                Problem,
-            )
+            asked = fleet.bench.read(jobs.new_job, "dry", spec)
+            assert not isinstance(fleet.bench.read(jobs.appraise, asked), Problem)
         fleet.bench.state.handle(_command(fleet, "two", 50, 200))
     dry, wet = (dict(fleet.bench.tables.reservations.items()) for fleet in fleets)
     assert dry.keys() == {"one", "two"}
@@ -381,10 +378,8 @@ def test_who_was_cancelled_is_nobodys_excuse_to_wait(
             waiting = stage.bench.tables.reservations.values()
             last_us = max((one.start_us for one in waiting), default=stage.bench.now_us)
             untold_us = queue_plan.TOLD_US  # starts that move by less are not recorded anew
-            assert (
-                stage.bench.state_of(Memory).rotation.head_us
-                < max(last_us, stage.bench.now_us) + untold_us
-            )
+            head_us = stage.bench.state_of(Memory).rotation.head_us
+            assert head_us < max(last_us, stage.bench.now_us) + untold_us
             stage.go()
 
 
