@@ -55,13 +55,13 @@ def test_they_hold_for_moves_and_drains_too() -> None:
     service: Service = create(bench, "w", (Constraint("rack", "in", ("r1",)),))
     here = bench.tables.services[service.id].node
     there = "b" if here == "a" else "a"
-    ctx = bench.state.ctx
-    codes = {name: room.drop_for(ctx, service, ctx.tables.nodes[name]) for name in "abc"}
+    nodes = bench.tables.nodes
+    codes = {name: bench.read(room.drop_for, service, nodes[name]) for name in "abc"}
     assert codes == {"a": "", "b": "", "c": "constraint"}
-    found = Destinations(ctx, here).find(service, "nursery", ())
+    found = bench.read(Destinations, here).find(service, "nursery", ())
     assert found == Destination(there, 1)
     bench.say(NodeLost(at_us=0, node=there))
-    nowhere = Destinations(ctx, here).find(service, "nursery", ())
+    nowhere = bench.read(Destinations, here).find(service, "nursery", ())
     assert isinstance(nowhere, NoDestination)
     assert dict(nowhere.told)["c"] == "constraint"
 
