@@ -27,7 +27,7 @@ from tenure.api.requests.bulk import MAX_MANY_VALUES, MAX_VALUES, Bulk
 from tenure.api.requests.call import Call, checked_body, checked_query
 from tenure.api.requests.fairness import FAIR, FairLoop, charger
 from tenure.api.requests.options import Options
-from tenure.api.requests.ports import CALLER
+from tenure.api.requests.ports import CALLER, REQUEST_ID
 from tenure.api.requests.slices import TURNS, Turns
 from tenure.api.requests.streams import TASKS, end_streams
 from tenure.api.routes import ENDPOINTS
@@ -38,7 +38,6 @@ from tenure.model import roles
 from tenure.model.errors import Problem, TenureError
 
 log = logging.getLogger("tenure.api")
-REQUEST_ID = web.RequestKey("request_id", str)
 BULK = web.AppKey("bulk", Bulk)
 #: A longer body is read in a thread: ten thousand rows take a tenth of a second.
 AT_ONCE_BYTES = 1 << 16

@@ -1,4 +1,4 @@
-"""``tenure audit``: who changed what, and who was refused."""
+"""``tenure audit``: who changed what, who was refused, and what the daemon did by itself."""
 
 from __future__ import annotations
 
@@ -16,11 +16,24 @@ def audit(
     session: Session,
     *,
     since: Annotated[str, typer.Option(help="How far back: 30d, 1h, 90m; all for all.")] = "1d",
-    who: Annotated[str, typer.Option(help="Only of this token, certificate or user (uid N).")] = "",
+    actor: Annotated[
+        str,
+        typer.Option(
+            "--actor",
+            "--who",
+            help="Only of this token, certificate, user (uid N), or actor (cycle NAME, policy).",
+        ),
+    ] = "",
+    about: Annotated[
+        str, typer.Option(help="Only what names this request, run, drain, node or other subject.")
+    ] = "",
 ) -> None:
-    """Print who changed what and who was refused, oldest first; with --json a line of JSON each."""
+    """Print who changed what, who was refused and what the daemon did by itself, oldest first.
+
+    With --json a line of JSON each.
+    """
     begin = "" if since == "all" else _begin(span_s(since, "--since"))
-    for row in session.client.audit(since=begin, who=who):
+    for row in session.client.audit(since=begin, who=actor, about=about):
         session.out.line(row, _text(row))
 
 
@@ -34,8 +47,12 @@ def _begin(back_s: float) -> str:
 
 def _text(row: Json) -> str:
     at = datetime.fromisoformat(row["at"]).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if row["act"]:
+        told = [f"{name}={value}" for name, value in row["detail"].items() if value not in ("", [])]
+        return " ".join([f"{at} {row['act']} {row['who']}: {row['subject']}", *told])
     who = f"{row['who'] or '-'} ({row['role'] or 'nobody known'})"
     made = "" if row["subject"] in row["path"] else f" {row['subject']}"
     code = f" {row['code']}" if row["code"] else ""
     asked = f"{row['method']} {row['path']}{made}"
-    return f"{at} {row['status'] or 'cut'}{code} {who} from {row['origin'] or '-'}: {asked}"
+    origin = row["origin"] or "-"
+    return f"{at} {row['status'] or 'cut'}{code} {who} from {origin}: {asked} cause={row['cause']}"

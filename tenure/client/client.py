@@ -432,11 +432,13 @@ class Client(Calls):
         """Revoke a token."""
         return self._call("DELETE", f"/v1/tokens/{part_of(name)}", None, is_again=True)
 
-    def audit(self, *, since: str = "", who: str = "") -> Iterator[Json]:
-        """Yield changes and refusals, oldest first, from a time (ISO 8601) on; of anybody."""
+    def audit(self, *, since: str = "", who: str = "", about: str = "") -> Iterator[Json]:
+        """Yield changes, refusals and acts, oldest first, from a time (ISO 8601) on."""
         after = 0
         while True:
-            query = query_of({"after": after, "since": since, "who": who, "limit": PAGE})
+            query = query_of(
+                {"after": after, "since": since, "who": who, "about": about, "limit": PAGE}
+            )
             rows: list[Json] = self._get(f"/v1/audit{query}")["items"]
             yield from rows
             if len(rows) < PAGE:

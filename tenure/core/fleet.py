@@ -141,11 +141,13 @@ class FleetState:
         ctx.now_us = max(ctx.now_us, event.at_us)
         if isinstance(event, Command) and not _may_go_on(ctx, event):
             return
+        ctx.cause = event.request if isinstance(event, Command) else ""
         handler = HANDLERS[type(event)]
         handler(ctx, event)
         if isinstance(event, Command):
             _remember(ctx, event)
         _react(ctx)
+        ctx.cause = ""
 
     def take_effects(self) -> list[Effect]:
         """Return the effects of what was taken in, and forget them."""

@@ -37,7 +37,6 @@ from tenure.daemon.access.tokens import ROOT, WORKER, Tokens
 from tenure.daemon.answers import uploads
 from tenure.daemon.answers.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.children import kernels
-from tenure.daemon.effects import outputs
 from tenure.daemon.effects.cuts import Cuts
 from tenure.daemon.effects.hands import Hands, Ports
 from tenure.daemon.effects.keptlogs import KeptLogs
@@ -54,8 +53,10 @@ from tenure.daemon.openfiles import affordable
 from tenure.daemon.reloading import Reload, loaded
 from tenure.daemon.settings import params_of
 from tenure.daemon.stats import open_stats
+from tenure.daemon.upkeep import Upkeep, acts_of, follow
 from tenure.engines.http.access import prepare_folder
 from tenure.locality.localizer import Tiers
+from tenure.model.audit import act_row
 from tenure.model.effects import Effect, Trigger
 from tenure.model.errors import TenureError
 from tenure.model.events import Closing, Configured
@@ -161,8 +162,9 @@ class Daemon:
         self.tokens = Tokens.open(settings.state_dir / TOKENS, self.clock.now_us)
         self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))
         self._worker_token = self.tokens.build_in_new(WORKER, Role.WORKER)
+        acts = acts_of(self.store)
         self.audit = await asyncio.to_thread(
-            Audit.open, settings.state_dir / AUDIT, settings.api.audit_keep_us
+            Audit.open, settings.state_dir / AUDIT, settings.api.audit_keep_us, acts
         )
         self.stats = await open_stats(settings)
         self.uses = await UseStore.open(settings.state_dir / "uses.db")
@@ -223,6 +225,7 @@ class Daemon:
         self._spawn(self.sampler.run(), "sampler")
         self._spawn(self.hands.lending.run(), "lending")
         self._spawn(self._upkeep(), "upkeep")
+        self._spawn(follow(self.audit, self.loop), "acts")
         uploading = uploads.serve(self._uploads, lambda: self.state.tables, SWEEP_S)
         self._spawn(uploading, "uploads")
         await asyncio.gather(self._first_contact(), importing)
@@ -335,26 +338,15 @@ class Daemon:
         return Sampler(self.stats, ports, params)
 
     async def _upkeep(self) -> None:
+        parts = (self.store, self.uses, self.audit, self.tokens, self.state.tables, self._outputs)
+        upkeep = Upkeep(*parts, self.clock, self.state.ctx.meta.clock_us)
         while True:
             if self.state.ctx.index.waiting_jobs or self.localizer.has_matched:
                 self._warm()  # what waits may have been accepted before this start
             await asyncio.to_thread(self.room.look)
             await asyncio.sleep(UPKEEP_S)
             self.hands.configure(self._settings.nodes)  # lets go of removed nodes that are empty
-            try:
-                await asyncio.to_thread(self.store.prune, self.clock.now_us())
-                await self.uses.prune(self.clock.now_us())
-                await self.audit.prune(self.clock.now_us())
-                await self._clear_outputs()
-            except TenureError as error:
-                log.error("cannot prune: %s", error.detail)
-            except OSError as error:
-                log.error("cannot clear outputs of batches: %s", error)
-
-    async def _clear_outputs(self) -> None:
-        found = await asyncio.to_thread(outputs.listing, self._outputs)
-        doomed = outputs.doomed(found, self.state.tables, self.clock.now_us())
-        await asyncio.to_thread(outputs.clear, self._outputs, doomed)
+            await upkeep.prune()
 
     # what the parts ask of each other
 
@@ -442,9 +434,11 @@ class Daemon:
         self._notifier.ready(self._status())
 
     def _take_over(self) -> None:
-        self._reloading.certificates()
-        self._reloading.token()
+        faults = [self._reloading.certificates(), self._reloading.token()]
         fresh = loaded(self._settings.path)
+        faults += [] if fresh else ["the configuration is faulty"]
+        told = {"faults": [fault for fault in faults if fault]}
+        self.audit.note(act_row(self.clock.now_us(), "configuration.reloaded", "tenured", told))
         if fresh is None:
             return
         self._reloading.rights(fresh)

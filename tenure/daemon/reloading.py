@@ -38,26 +38,31 @@ class Reload:
     listeners: Listeners
     end_streams: Callable[[str], None]
 
-    def certificates(self) -> None:
+    def certificates(self) -> str:
         """Have new connections to the API judged by what the files of ``tls`` hold by now.
+
+        Return what is wrong with them, "": nothing.
 
         A whole context takes the place of the last one: an authority can be added to one, but not
         taken away, and one that is renewed would be trusted for ever.
         """
-        if self.tls is None:
-            return
         try:
-            self.listeners.secure(server_context(self.tls))
+            if self.tls is not None:
+                self.listeners.secure(server_context(self.tls))
         except TenureError as error:
             log.error("the API keeps its old certificate: %s", error.detail)
+            return error.detail
+        return ""
 
-    def token(self) -> None:
-        """Take over the root token."""
+    def token(self) -> str:
+        """Take over the root token; return what is wrong with it, "": nothing."""
         try:
             if self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(self.token_file)):
                 self.end_streams(ROOT)
         except TenureError as error:
             log.error("the root token stays as it was: %s", error.detail)
+            return error.detail
+        return ""
 
     def rights(self, fresh: Settings) -> None:
         """Take over who may do what; what was submitted stays as it is."""

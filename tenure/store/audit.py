@@ -1,20 +1,23 @@
-"""The audit: who asked for what and how it was answered, in a SQLite file of its own.
+"""The audit: who asked for what, and what the daemon did by itself, in a SQLite file of its own.
 
 A thread writes it, so that the event loop never waits; rows that gather meanwhile go in one
 transaction. It is not synced at each (WAL, NORMAL): a power cut may cost the last rows, a killed
-daemon none that were written.
+daemon none that were written. Acts of the daemon are read from the public events, after the last
+one that was: a kill costs none of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,20 +51,30 @@ CREATE TABLE IF NOT EXISTS audit (
     code TEXT NOT NULL
 )
 """
-_NAMES = "at_us, kind, who, role, origin, method, path, subject, status, code"
-_INSERT = f"INSERT INTO audit ({_NAMES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_SELECT = (
-    f"SELECT {_NAMES}, seq FROM audit"
-    " WHERE seq > ? AND at_us >= ? AND (? = '' OR who = ?) ORDER BY seq LIMIT ?"
-)
+#: Rows of an older file are without.
+_ADDED = {"act": "TEXT NOT NULL DEFAULT ''", "cause": "TEXT NOT NULL DEFAULT ''"}
+_ADDED["detail"] = "TEXT NOT NULL DEFAULT '{}'"
+#: The number of the last event whose acts are here.
+_FOLLOWED = "CREATE TABLE IF NOT EXISTS followed (id INTEGER PRIMARY KEY CHECK (id = 1), event)"
+_FOLLOW = "INSERT OR REPLACE INTO followed VALUES (1, ?)"
+_NAMES = "at_us, kind, who, role, origin, method, path, subject, status, code, act, cause, detail"
+_INSERT = f"INSERT INTO audit ({_NAMES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_SELECT = f"""SELECT {_NAMES}, seq FROM audit WHERE seq > :after AND at_us >= :since
+    AND (:who = '' OR who = :who OR substr(who, 1, length(:who) + 1) = :who || ' ')
+    AND (:about = '' OR cause = :about OR subject = :about OR instr(detail, :quoted) > 0)
+    ORDER BY seq LIMIT :limit"""
+#: Acts after an event, oldest first, and the number of the event up to which they are all.
+Acts = Callable[[int], tuple[Sequence[AuditRow], int]]
 
 
 class Audit:
-    """Make it with ``open``. ``keep_us`` is how long rows are kept."""
+    """Make it with ``open``. ``keep_us`` is how long rows are kept, ``acts`` what it follows."""
 
-    def __init__(self, path: Path, keep_us: int) -> None:
+    def __init__(self, path: Path, keep_us: int, acts: Acts | None) -> None:
         self._path = path
         self._keep_us = keep_us
+        self._acts = acts
+        self._followed = 0
         self._waiting: deque[AuditRow] = deque()
         self._held: list[AuditRow] = []  # the thread's, until they are written
         self._lost = 0
@@ -71,12 +84,12 @@ class Audit:
         self._connection: sqlite3.Connection | None = None
 
     @classmethod
-    def open(cls, path: Path, keep_us: int) -> Audit:
+    def open(cls, path: Path, keep_us: int, acts: Acts | None = None) -> Audit:
         """Open or create the file; one that is damaged is put aside and a new one begun.
 
         Where that fails, as on a disk that is full, rows wait until it does not.
         """
-        audit = cls(path, keep_us)
+        audit = cls(path, keep_us, acts)
         try:
             try:
                 audit._connect()
@@ -109,6 +122,12 @@ class Audit:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(_SCHEMA)
             connection.execute("SELECT max(seq) FROM audit").fetchone()
+            known = {name for _, name, *_ in connection.execute("PRAGMA table_info(audit)")}
+            for name in _ADDED.keys() - known:
+                connection.execute(f"ALTER TABLE audit ADD COLUMN {name} {_ADDED[name]}")
+            connection.execute(_FOLLOWED)
+            for (event,) in connection.execute("SELECT event FROM followed").fetchall():
+                self._followed = event
         except BaseException:
             connection.close()
             raise
@@ -122,19 +141,28 @@ class Audit:
             self._lost += 1
         else:
             self._waiting.append(row)
+        self.follow()
+
+    def follow(self) -> None:
+        """Have what is new written soon; it waits for nothing."""
         if not self._is_due and not self._is_closed:
             self._is_due = True
             self._thread.submit(self._flush_soon)
 
-    async def rows(self, after: int, since_us: int, who: str, limit: int) -> list[AuditRow]:
-        """Return up to ``limit`` rows after a number and from a time on; ``who`` "": of anybody.
+    async def rows(
+        self, after: int, since_us: int, who: str, limit: int, about: str = ""
+    ) -> list[AuditRow]:
+        """Return up to ``limit`` rows after a number and from a time on.
 
-        All that was noted before is among them. Raises StoreUnavailable.
+        ``who`` "": of anybody; the first word of an actor stands for all such. ``about`` is what
+        they must name: a request, run, drain, node or other subject ("": anything). All that was
+        noted before is among them. Raises StoreUnavailable.
         """
+        words = {"after": after, "since": since_us, "who": who, "about": about, "limit": limit}
+        words["quoted"] = json.dumps(about)
 
         def read(connection: sqlite3.Connection) -> list[AuditRow]:
             self._flush()
-            words = (after, since_us, who, who, limit)
             return [AuditRow(*row) for row in connection.execute(_SELECT, words)]
 
         return await self._run(read)
@@ -181,25 +209,35 @@ class Audit:
             self._flush()
 
     def _flush(self) -> None:
-        """Write what waits; what cannot be written waits on."""
+        """Write what waits, and the acts until now; what cannot be written waits on."""
+        while self._write():
+            pass
+
+    def _write(self) -> bool:
+        """Write what waits and a page of acts; return whether there may be more of them."""
         while self._waiting:
             self._held.append(self._waiting.popleft())
-        if not self._held:
-            return
         lost = self._lost
         told = [*self._held, _gap(self._held[-1], lost)] if lost else self._held
         try:
             if self._connection is None:
                 self._connect()
+            acts, followed = self._acts(self._followed) if self._acts else ([], self._followed)
+            if not told and followed == self._followed:
+                return False
+            rows = sorted([*acts, *told], key=attrgetter("at_us"))
             with self._require_open() as connection:
                 connection.execute("BEGIN IMMEDIATE")
-                connection.executemany(_INSERT, [astuple(row)[:-1] for row in told])
+                connection.executemany(_INSERT, [astuple(row)[:-1] for row in rows])
+                connection.execute(_FOLLOW, (followed,))
         except (sqlite3.Error, OSError) as error:
             self._failed(error)
-            return
+            return False
         self._failed_s = None
         self._lost -= lost
         self._held = []
+        was, self._followed = self._followed, followed
+        return followed != was
 
     def _require_open(self) -> sqlite3.Connection:
         if self._connection is None:

@@ -17,7 +17,11 @@ def test_audit_tells_who_did_what(tenure: Tenure, server: Server) -> None:
     first, second = tenure("audit").lines
     assert f"POST /v1/jobs {made}" in first
     assert " 201 uid " in first
-    assert second.endswith("PATCH /v1/nodes/n1")
+    assert "PATCH /v1/nodes/n1 cause=r-" in second
+    request = second.rpartition("=")[2]
+    assert tenure("audit", "--about", request).lines == [second]
+    assert tenure("audit", "--about", "n1").lines == [second]
+    assert tenure("audit", "--actor", "uid").lines == [first, second]
     rows = [json.loads(line) for line in tenure("audit", "--json").lines]
     assert [row["seq"] for row in rows] == [1, 2]
     assert tenure("audit", "--who", "nobody").lines == []

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tenure.api.access.gate import Buckets
-from tenure.api.requests.ports import CALLER, AuditLog
+from tenure.api.requests.ports import CALLER, REQUEST_ID, AuditLog
 from tenure.api.server.guard import client_of
 from tenure.api.server.problems import CODE
 from tenure.model.audit import AuditRow
@@ -76,6 +76,7 @@ def _row(request: web.Request, response: web.StreamResponse | None, now_us: int)
         subject=_subject(request, response),
         status=0 if response is None else response.status,
         code="" if response is None else response.get(CODE, ""),
+        cause=request.get(REQUEST_ID, ""),
     )
 
 

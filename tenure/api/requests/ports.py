@@ -14,6 +14,8 @@ from tenure.model.upload import Upload, UploadFile
 
 #: Set by the gate on every request that it lets in; None: an open route, asked by nobody known.
 CALLER = web.RequestKey("caller", cast("type[Caller | None]", object))
+#: The id of a request, also that of the commands it has the core take in.
+REQUEST_ID = web.RequestKey("request_id", str)
 
 
 class AuditLog(Protocol):
@@ -22,8 +24,10 @@ class AuditLog(Protocol):
     def note(self, row: AuditRow) -> None:
         """Record a row; it waits for nothing."""
 
-    async def rows(self, after: int, since_us: int, who: str, limit: int) -> Sequence[AuditRow]:
-        """Return rows after a number and from a time on; ``who`` "": of anybody.
+    async def rows(
+        self, after: int, since_us: int, who: str, limit: int, about: str = ""
+    ) -> Sequence[AuditRow]:
+        """Return rows after a number and from a time on; "": of anybody, about anything.
 
         Raises a TenureError where they cannot be read.
         """

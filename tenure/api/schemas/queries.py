@@ -128,7 +128,8 @@ class EventsQuery(Query):
 class AuditQuery(Query):
     after: int | None = Field(default=None, ge=0, le=MAX_SEQ, description="Number of a row.")
     since: Moment | None = None
-    who: Word | None = Field(default=None, description="A token, certificate, or `uid N`.")
+    who: Word | None = Field(default=None, description="A token, certificate, `uid N`, or actor.")
+    about: Word | None = Field(default=None, description="A request, run, drain or subject.")
     limit: int = Field(default=100, ge=1, le=MAX_PAGE)
 
 

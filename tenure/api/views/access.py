@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from tenure.api.views.render import Moment, render
+from tenure.model.jsons import Json
 from tenure.model.roles import TokenRecord
 
 
@@ -33,10 +34,14 @@ class MadeTokenView(TokenView):
 
 
 class AuditView(TypedDict):
-    """A request: ``who`` asked, of which ``kind`` (token, certificate, peer; empty: nobody known).
+    """A request or an act of the daemon: who asked, or by whose rules it acted.
+
+    ``kind`` is that of ``who``: token, certificate, peer, act; empty: nobody known.
 
     ``origin`` is an address or a user's id, ``subject`` what was made or changed. ``status`` 0: the
     caller went before the answer; ``code`` is that of a refusal, ``not_recorded`` of a gap.
+    ``act`` is what the daemon did, ``detail`` the data of its event, ``cause`` the request, drain
+    or run that it comes from; of a request its own id.
     """
 
     seq: int
@@ -50,6 +55,9 @@ class AuditView(TypedDict):
     subject: str
     status: int
     code: str
+    act: str
+    cause: str
+    detail: Json
 
 
 class AuditList(TypedDict):

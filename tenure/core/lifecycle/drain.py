@@ -148,7 +148,7 @@ def _open(ctx: Context, node: Node, **words: Any) -> Drain:
         drain = replace(drain, began_us=last.began_us + 1)  # ids of moves are made of it
     reason = drain.reason or node.reason
     ctx.put_node(replace(node, scheduling=Scheduling.DRAINING, reason=reason))
-    ctx.publish("node.draining", node.name, reason=drain.reason, is_removal=drain.is_removal)
+    _publish(ctx, drain, "node.draining", reason=drain.reason, is_removal=drain.is_removal)
     return ctx.put_drain(drain)
 
 
@@ -174,7 +174,7 @@ def _give_up(ctx: Context, drain: Drain) -> None:
     _restore(ctx, node, drain)
     _withdraw(ctx, drain)
     _close(ctx, drain, DrainState.CANCELLED)
-    ctx.publish("node.drain_cancelled", drain.node, moved=drain.moved)
+    _publish(ctx, drain, "node.drain_cancelled", moved=drain.moved)
 
 
 def _restore(ctx: Context, node: Node, drain: Drain) -> None:
@@ -214,7 +214,13 @@ def review_all(ctx: Context) -> None:
     for move in filter(None, map(ctx.tables.migrations.get, ended)):  # else forgotten since
         _on_end(ctx, move)
     for node in sorted(ctx.index.open_drains):
+        ctx.cause = ctx.tables.drains[node].id
         _advance(ctx, ctx.tables.drains[node])
+    ctx.cause = ""
+
+
+def _publish(ctx: Context, drain: Drain, kind: str, **told: Any) -> None:
+    ctx.publish(kind, drain.node, run=drain.id, **told)
 
 
 def _advance(ctx: Context, drain: Drain) -> None:
@@ -283,7 +289,7 @@ def _tell(ctx: Context, drain: Drain, blockers: tuple[Blocker, ...]) -> None:
         return
     ctx.put_drain(replace(drain, blockers=blockers))
     if blockers and _keys(drain.blockers) != _keys(blockers):
-        ctx.publish("node.drain_blocked", drain.node, blockers=_told(blockers))
+        _publish(ctx, drain, "node.drain_blocked", blockers=_told(blockers))
 
 
 def _keys(blockers: tuple[Blocker, ...]) -> set[tuple[str, str]]:
@@ -316,7 +322,7 @@ def _on_end(ctx: Context, move: Migration) -> None:
     ctx.put_drain(replace(drain, setbacks=setbacks))
     if move.step is Step.DONE:
         left = _left(ctx, drain.node)
-        ctx.publish("node.drain_progress", drain.node, moved=drain.moved, left=left)
+        _publish(ctx, drain, "node.drain_progress", moved=drain.moved, left=left)
 
 
 def _done(ctx: Context, drain: Drain) -> None:
@@ -324,7 +330,7 @@ def _done(ctx: Context, drain: Drain) -> None:
     ctx.put_node(replace(node, scheduling=Scheduling.CORDONED))
     _close(ctx, replace(drain, blockers=(), setbacks={}), DrainState.DRAINED)
     took_s = (ctx.now_us - drain.began_us) / US
-    ctx.publish("node.drained", drain.node, moved=drain.moved, took_s=took_s, reason=drain.reason)
+    _publish(ctx, drain, "node.drained", moved=drain.moved, took_s=took_s, reason=drain.reason)
 
 
 def _time_out(ctx: Context, drain: Drain) -> None:
@@ -334,7 +340,7 @@ def _time_out(ctx: Context, drain: Drain) -> None:
     blockers = drain_plan.plan(ctx, node, drain.setbacks).blockers
     ctx.put_node(replace(node, scheduling=Scheduling.CORDONED))
     _close(ctx, replace(drain, blockers=blockers), DrainState.TIMED_OUT)
-    ctx.publish("node.drain_timed_out", drain.node, moved=drain.moved, blockers=_told(blockers))
+    _publish(ctx, drain, "node.drain_timed_out", moved=drain.moved, blockers=_told(blockers))
 
 
 def _withdraw(ctx: Context, drain: Drain) -> None:

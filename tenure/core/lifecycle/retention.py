@@ -23,13 +23,23 @@ MACHINE = "history"
 PERIOD_US = 600 * US
 #: Tasks of ended batches are kept for each record of another kind.
 TASKS_PER_RECORD = 10
+#: Kinds of which an event says how many were forgotten.
+TOLD = ("jobs", "batches", "migrations", "runs", "services")
 
 
 def on_timer(ctx: Context, key: str) -> None:
     """Forget what exceeds ``max_history`` of each kind; called every ten minutes."""
     idempotency.forget(ctx)
     ledger.roll(ctx)
-    keep = ctx.params.max_history
+    before = {kind: len(getattr(ctx.tables, kind)) for kind in TOLD}
+    _forget(ctx, ctx.params.max_history)
+    gone = {kind: was - len(getattr(ctx.tables, kind)) for kind, was in before.items()}
+    if any(gone.values()):
+        ctx.publish("history.forgotten", "tenured", **gone)
+    rearm(ctx)
+
+
+def _forget(ctx: Context, keep: int) -> None:
     for job in _excess(ctx.tables.jobs, lambda j: j.finished_us if j.is_over else None, keep):
         for executor in sorted(ctx.index.of_job.get(job, ())):
             ctx.tables.executors.drop(executor)
@@ -48,7 +58,6 @@ def on_timer(ctx: Context, key: str) -> None:
     for service in _excess(ctx.tables.services, _removed_us, keep):
         ctx.tables.services.drop(service)
         ctx.learned.profiles.pop(service, None)
-    rearm(ctx)
 
 
 def _excess_batches(ctx: Context) -> list[str]:

@@ -46,7 +46,8 @@ class Context:
     what was told since the start, ``notices`` is what machines have to tell each other,
     ``prefetches`` what is copied ahead, ``work`` the work that is left to this transaction.
     ``effects`` and ``public`` events go out with it. ``is_closing``: the daemon stops, and nothing
-    begins. ``quarantined`` says by kind and key why a record is left as it is. What one machine
+    begins. ``quarantined`` says by kind and key why a record is left as it is. ``cause`` is the
+    request or drain that is being carried out ("": none): public events tell it. What one machine
     alone needs it has of its own (``own``).
     """
 
@@ -69,6 +70,7 @@ class Context:
         self._armed: dict[tuple[str, str], int] = {}
         self._timer_seq = 0
         self.is_closing = False
+        self.cause = ""
         self.quarantined: dict[tuple[str, str], str] = {}
         self._owned: dict[type[Owned], Owned] = {}
         self._hearers: dict[Change, list[Owned]] = {change: [] for change in Change}
@@ -149,7 +151,8 @@ class Context:
         self.effects.append(effect)
 
     def publish(self, kind: str, subject: str, **data: Any) -> None:
-        """Append a public event, numbered without gaps."""
+        """Append a public event, numbered without gaps, with the cause where there is one."""
+        data |= {"cause": self.cause} if self.cause else {}
         seq = self.meta.next_event + len(self.public)
         self.public.append(PublicEvent(seq, self.now_us, kind, subject, data))
 

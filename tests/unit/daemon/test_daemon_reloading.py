@@ -78,5 +78,10 @@ def test_policies_and_quotas_are_taken_over_and_a_faulty_file_is_not(tmp_path: P
             assert time.monotonic() < deadline
             time.sleep(0.05)
         reloaded.told(ann, "not_permitted")
+        acts = [row for row in reloaded.client().audit() if row["act"]]
+        assert acts[0]["act"] == "daemon.started"
+        assert [a["who"] for a in acts if a["subject"] == "n"] == ["configuration"]
+        told = [a["detail"]["faults"] for a in acts if a["act"] == "configuration.reloaded"]
+        assert told == [[], [], ["the configuration is faulty"]]
     finally:
         assert reloaded.process.stop() == 0, reloaded.process.tail()

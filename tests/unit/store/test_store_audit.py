@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tenure.model.audit import AuditRow
+from tenure.model.audit import AuditRow, act_row
 from tenure.store import audit as module
 from tenure.store.audit import FILE, Audit
 from tenure.store.errors import StoreUnavailable
@@ -44,8 +44,10 @@ def noted(path: Path, *rows: AuditRow) -> None:
     with_audit(path, work)
 
 
-def kept(path: Path, *, after: int = 0, since_us: int = 0, who: str = "") -> list[AuditRow]:
-    return with_audit(path, lambda audit: audit.rows(after, since_us, who, 1000))
+def kept(
+    path: Path, *, after: int = 0, since_us: int = 0, who: str = "", about: str = ""
+) -> list[AuditRow]:
+    return with_audit(path, lambda audit: audit.rows(after, since_us, who, 1000, about))
 
 
 def test_rows_are_kept_over_a_restart(tmp_path: Path) -> None:
@@ -211,3 +213,41 @@ def test_a_damaged_file_that_cannot_be_put_aside_keeps_no_daemon_from_its_start(
         await audit.close()
 
     asyncio.run(run())
+
+
+def test_acts_are_followed_once_and_over_restarts(tmp_path: Path) -> None:
+    """By the number of the last event; from the begin where numbers began anew (``run --new``)."""
+    log = [act_row(at, "node.on", f"n{at}", {}) for at in (1, 2, 3)]
+
+    def acts(followed: int) -> tuple[list[AuditRow], int]:
+        begin = followed if followed <= len(log) else 0
+        page = log[begin : begin + 2]
+        return page, begin + len(page)
+
+    def read() -> list[AuditRow]:
+        async def work() -> list[AuditRow]:
+            audit = Audit.open(tmp_path / FILE, KEEP_US, acts)
+            audit.note(replace(ROW, at_us=0))
+            try:
+                return await audit.rows(0, 0, "", 1000)
+            finally:
+                await audit.close()
+
+        return asyncio.run(work())
+
+    assert [row.at_us for row in read()] == [0, 1, 2, 3]
+    log.append(act_row(4, "node.off", "n4", {"run": "up@1", "source": "n9"}))
+    assert [row.at_us for row in read()] == [0, 1, 2, 3, 0, 4]
+    log[:] = [act_row(9, "node.on", "n9", {})]
+    assert [row.at_us for row in read()][-2:] == [0, 9]
+    for about in ("up@1", "n4", "n9"):
+        assert [row.at_us for row in kept(tmp_path / FILE, about=about)][:1] == [4]
+    assert [row.at_us for row in kept(tmp_path / FILE, who="policy")] == [1, 2, 3, 9]
+
+
+def test_a_file_without_acts_gets_them(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / FILE) as old:
+        old.execute(module._SCHEMA)
+        old.execute("INSERT INTO audit VALUES (1, 5, '', 'ann', '', '', '', '', '', 0, '')")
+    noted(tmp_path / FILE, replace(ROW, cause="r-1"))
+    assert [(row.who, row.cause) for row in kept(tmp_path / FILE)] == [("ann", ""), ("ann", "r-1")]

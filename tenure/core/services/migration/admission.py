@@ -79,6 +79,7 @@ def queue(  # noqa: PLR0913 - a move is these things
         "migration.queued",
         service.id,
         migration=key,
+        run=run_id,
         source=move.source,
         target=target,
         method=move.method,
@@ -105,7 +106,7 @@ def begin(ctx: Context, move: Migration, service: Service) -> None:
         return
     node = ctx.tables.nodes[move.target]
     if node.power is not Power.ON:
-        power.want_on(ctx, move.target, f"move of {service.name}")
+        power.want_on(ctx, move.target, f"move {move.id} of {service.name}")
     choice = choice_of(ctx, service, move.target)
     SERVICES.to(ctx, service, ContainerState.MOVING)
     service = ctx.tables.services[service.id]

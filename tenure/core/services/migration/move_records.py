@@ -54,6 +54,7 @@ def put(ctx: Context, move: Migration, step: Step, **changes: Any) -> Migration:
         f"migration.{step.value}",
         move.container,
         migration=move.id,
+        run=move.run_id,
         source=move.source,
         target=move.target,
         method=move.method,

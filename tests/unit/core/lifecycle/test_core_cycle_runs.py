@@ -221,3 +221,11 @@ def test_which_runs_found_a_node_overloaded_is_known_to_the_next() -> None:
         assert found() != {}
     assert found() == {"a": (STRAIN_RUNS,)}
     assert found() == {}
+
+
+def test_a_move_names_its_run() -> None:
+    cycle = Cycle()
+    cycle.submit(cycle.move())
+    (queued,) = [e for e in cycle.bench.public if e.type == "migration.queued"]
+    assert (queued.data["run"], queued.data["cause"]) == ("up@1", "p")
+    assert cycle.bench.state.ctx.cause == ""

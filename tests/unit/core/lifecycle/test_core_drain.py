@@ -201,3 +201,17 @@ def test_a_node_that_is_off_is_switched_on_only_if_none_that_is_on_fits() -> Non
     drained.bench.end(drained.bench.open("power"))
     drained.bench.connect("off")
     assert drained.bench.open("create").node == "off"
+
+
+def test_what_a_drain_does_says_so() -> None:
+    drained = with_two(HostConfig=PUBLISHED)
+    drained.drain()
+    for move in drained.moves:
+        drained.finish(move)
+    run = drained.record.id
+    mine = [event for event in drained.bench.public if event.data.get("run") == run]
+    told = {(event.type, run, event.data.get("cause")) for event in mine}
+    assert ("node.draining", run, "drain") in told  # the request
+    assert ("migration.queued", run, "drain") in told
+    assert ("migration.done", run, None) in told
+    assert ("node.drained", run, run) in told
