@@ -2,8 +2,8 @@
 
 A thread writes it, so that the event loop never waits; rows that gather meanwhile go in one
 transaction. It is not synced at each (WAL, NORMAL): a power cut may cost the last rows, a killed
-daemon none that were written. Acts of the daemon are read from the public events, after the last
-one that was: a kill costs none of them.
+daemon none that were written, which those of changes are before the answer goes. Acts of the daemon
+are read from the public events, after the last one that was: a kill costs none of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ T = TypeVar("T")
 FILE = "audit.db"
 #: Rows that wait for a disk that is full or away, some 3 MB; more are counted and lost.
 MAX_WAITING = 10_000
+#: A change is answered so late at most for its row: the disk may be full, or somebody read on.
+WRITTEN_S = 0.1
 #: Between two tries to write where one failed.
 RETRY_S = 1.0
 #: Rows that are kept whatever their age, some 300 MB; the oldest go first.
@@ -149,6 +151,12 @@ class Audit:
             self._is_due = True
             self._thread.submit(self._flush_soon)
 
+    async def written(self) -> None:
+        """Return once what was noted is written, or has not been for ``WRITTEN_S``."""
+        if not self._is_closed:
+            done = asyncio.get_running_loop().run_in_executor(self._thread, _nothing)
+            await asyncio.wait((done,), timeout=WRITTEN_S)
+
     async def rows(
         self, after: int, since_us: int, who: str, limit: int, about: str = ""
     ) -> list[AuditRow]:
@@ -249,6 +257,10 @@ class Audit:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _nothing() -> None:
+    """Stand behind all that the thread was to do before."""
 
 
 def _gap(last: AuditRow, count: int) -> AuditRow:

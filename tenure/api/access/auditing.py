@@ -45,10 +45,13 @@ def auditor(audit: AuditLog | None, now_us: Callable[[], int]) -> Middleware:
         finally:
             status = 0 if response is None else response.status
             is_refused = 400 <= status < 500
-            if _is_told(request, status) and (
+            is_told = _is_told(request, status) and (
                 not is_refused or not refusals.take(_asker(request, status), time.monotonic())
-            ):
+            )
+            if is_told:
                 audit.note(_row(request, response, now_us()))
+            if is_told and response is not None and not is_refused:
+                await audit.written()  # a kill costs no row of what was answered
 
     return record
 

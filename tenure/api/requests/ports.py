@@ -24,6 +24,9 @@ class AuditLog(Protocol):
     def note(self, row: AuditRow) -> None:
         """Record a row; it waits for nothing."""
 
+    async def written(self) -> None:
+        """Return once what was recorded is written, or that takes too long."""
+
     async def rows(
         self, after: int, since_us: int, who: str, limit: int, about: str = ""
     ) -> Sequence[AuditRow]:

@@ -251,3 +251,32 @@ def test_a_file_without_acts_gets_them(tmp_path: Path) -> None:
         old.execute("INSERT INTO audit VALUES (1, 5, '', 'ann', '', '', '', '', '', 0, '')")
     noted(tmp_path / FILE, replace(ROW, cause="r-1"))
     assert [(row.who, row.cause) for row in kept(tmp_path / FILE)] == [("ann", ""), ("ann", "r-1")]
+
+
+def test_what_was_waited_for_is_in_the_file(tmp_path: Path) -> None:
+    """So that a kill after the answer costs nothing."""
+
+    async def work(audit: Audit) -> None:
+        with sqlite3.connect(tmp_path / FILE) as other:
+            for count in range(1, 100):
+                audit.note(ROW)
+                await audit.written()
+                assert other.execute("SELECT count(*) FROM audit").fetchone() == (count,)
+
+    with_audit(tmp_path / FILE, work)
+
+
+def test_nobody_waits_for_long_for_a_file_that_is_held(tmp_path: Path) -> None:
+    noted(tmp_path / FILE, ROW)
+    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    async def work(audit: Audit) -> int:
+        audit.note(ROW)
+        await audit.written()
+        (rows,) = other.execute("SELECT count(*) FROM audit").fetchone()
+        other.execute("ROLLBACK")
+        return int(rows)
+
+    assert with_audit(tmp_path / FILE, work) == 1
+    other.close()
