@@ -14,25 +14,28 @@ _BYTES = 32
 _MIN_CHARACTERS = 16
 
 
-def ensure_token(path: Path) -> str:
+def ensure_token(path: Path, *, may_make: bool = True) -> str:
     """Return the token in the file, made with mode 0600 and random content if it is absent.
+
+    ``may_make`` False: an absent file is a fault.
 
     Raises InvalidInput, naming ``token_file``, if the file cannot be made or read, may be read by
     others, or holds no token.
     """
     try:
-        _create(path)
+        if may_make:
+            _create(path)
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             token = file.read(4096).decode("ascii").strip()
     except UnicodeDecodeError:
-        raise _fault(path, "holds something else than a token; remove it for a new one") from None
+        raise _fault(path, "holds something else than a token; write another into it") from None
     except OSError as error:
         raise _fault(path, f"cannot be made or read: {error.strerror}") from error
     if mode & 0o077:
-        raise _fault(path, f"may be read by others (mode {mode:o}); remove it for a new one")
+        raise _fault(path, f"may be read by others (mode {mode:o}): chmod 600 it")
     if len(token) < _MIN_CHARACTERS or not token.isprintable() or " " in token:
-        raise _fault(path, f"needs {_MIN_CHARACTERS} characters at least; remove it for a new one")
+        raise _fault(path, f"needs {_MIN_CHARACTERS} characters at least; write another into it")
     return token
 
 

@@ -47,7 +47,7 @@ from tenure.daemon.events.garbage import spare_records, undisturbed
 from tenure.daemon.events.held import HeldTimes
 from tenure.daemon.events.interpreter import Interpreter
 from tenure.daemon.events.loop import CoreLoop, EventMaker
-from tenure.daemon.firststart import STATE, require_usable
+from tenure.daemon.firststart import STATE, note_tokens, require_tokens, require_usable
 from tenure.daemon.notify import Notifier
 from tenure.daemon.openfiles import affordable
 from tenure.daemon.reloading import Reload, loaded
@@ -159,8 +159,11 @@ class Daemon:
         spare_records()
         meta = self.state.meta
         self.clock = Clock(meta.clock, meta.clock_us)
-        self.tokens = Tokens.open(settings.state_dir / TOKENS, self.clock.now_us)
+        files = (settings.state_dir / TOKENS, settings.token_file)
+        require_tokens(self.store, files)
+        self.tokens = Tokens.open(files[0], self.clock.now_us)
         self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))
+        note_tokens(self.store, files)
         self._worker_token = self.tokens.build_in_new(WORKER, Role.WORKER)
         acts = acts_of(self.store)
         self.audit = await asyncio.to_thread(

@@ -1,18 +1,30 @@
-"""Whether a state folder is one to start with: private, and new only where it looks new."""
+"""Whether a state folder is one to start with: private, whole, and new only where it looks new."""
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
+from tenure.daemon.access.tokens import EMPTY
 from tenure.model.errors import InvalidInput
 from tenure.store.contents import is_blank
+from tenure.store.errors import StoreUnavailable
+from tenure.store.store import Store
 
 STATE = "state.db"
 #: What a daemon leaves beside its state: where one of them is, this is no first start.
 TRACES = ("token", "tokens.json", "stats.db", "uses.db", "influx.db")
 FOLDERS = ("uploads", "outputs")
+#: What the history of the state calls a file of tokens.
+TOKENS, MISSING = "tokens", "tokens_missing"
+REMEDY = (
+    f"put it back; to begin without, write {EMPTY} into tokens.json, or a new root token "
+    "(openssl rand -hex 32) into its file, of mode 600"
+)
+log = logging.getLogger(__name__)
 
 
 def require_usable(folder: Path, *, is_new: bool) -> None:
@@ -33,6 +45,23 @@ def require_usable(folder: Path, *, is_new: bool) -> None:
             "`tenured run --new`: it knows nothing of jobs and containers from before then",
             code="state_missing",
         )
+
+
+def require_tokens(store: Store, files: Sequence[Path]) -> None:
+    """Raise InvalidInput for files of tokens that the state knows, and that are not there."""
+    known = store.notes(TOKENS)
+    for path in files:
+        if str(path) in known and not path.exists():
+            raise InvalidInput(f"{path} is gone, and with it who may ask; {REMEDY}", code=MISSING)
+
+
+def note_tokens(store: Store, files: Sequence[Path]) -> None:
+    """Have the state know which of these files are there; on a full disk the next start does."""
+    try:
+        for path in {str(path) for path in files if path.exists()} - store.notes(TOKENS):
+            store.note(TOKENS, path)
+    except StoreUnavailable as error:
+        log.error("files of tokens are not noted: %s", error.detail)
 
 
 def _holds_something(folder: Path) -> bool:

@@ -14,10 +14,12 @@ from tenure.config.load import load
 from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.daemon.access.access import Access
+from tenure.daemon.access.tokens import FILE as TOKENS
 from tenure.daemon.access.tokens import ROOT, Tokens
+from tenure.daemon.firststart import REMEDY
 from tenure.model.access import TlsFiles
 from tenure.model.accesspolicy import Permits
-from tenure.model.errors import TenureError
+from tenure.model.errors import InvalidInput, TenureError
 from tenure.model.roles import Role
 
 log = logging.getLogger(__name__)
@@ -55,12 +57,15 @@ class Reload:
         return ""
 
     def token(self) -> str:
-        """Take over the root token; return what is wrong with it, "": nothing."""
+        """Take over the root token; return what is wrong with that or the others, "": nothing."""
         try:
-            if self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(self.token_file)):
+            fresh = ensure_token(self.token_file, may_make=False)
+            if self.tokens.build_in(ROOT, Role.ADMIN, fresh):
                 self.end_streams(ROOT)
+            if not self.tokens.is_stored:
+                raise InvalidInput(f"{TOKENS} is gone from the state folder; {REMEDY}")
         except TenureError as error:
-            log.error("the root token stays as it was: %s", error.detail)
+            log.error("the tokens stay as they were: %s", error.detail)
             return error.detail
         return ""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tenure.model.units import MIB
 from tenure.store import schema, sums
@@ -32,10 +32,14 @@ from tenure.store.pruning import Bounds, Pruned, prune_events, prune_logs
 from tenure.store.statements import APPEND, DELETE, UPSERT, execute
 from tenure.store.sums import sum_of, whole_records
 
+T = TypeVar("T")
 #: A kept log is the end of what a container wrote, at most this.
 MAX_LOG_BYTES = MIB
 #: The most events one call returns.
 MAX_EVENTS_READ = 10_000
+
+#: What the history calls a file that was put back from a backup.
+RESTORED = "restored"
 
 # checked at every start; logs may be large, and losing one loses no job
 _VITAL_TABLES = ("records", "events")
@@ -227,7 +231,19 @@ class Store:
             execute(db, DELETE, drops)
             execute(db, UPSERT, puts)
             db.execute("DELETE FROM events")
-            schema.note(db, "restored", origin)
+            schema.note(db, RESTORED, origin)
+
+    def notes(self, what: str) -> set[str]:
+        """Return what the file's history says of ``what`` since it was restored last."""
+        with self._reading() as db:
+            entries = schema.history(db)
+        marks = [n for n, entry in enumerate(entries) if entry[1] == RESTORED]
+        begin = marks[-1] + 1 if marks else 0
+        return {detail for _, name, detail in entries[begin:] if name == what}
+
+    def note(self, what: str, detail: str) -> None:
+        """Write an entry into the file's history. Raises StoreUnavailable."""
+        self._in_write(lambda db: schema.note(db, what, detail))
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and give the directory up; twice is a no-op."""
@@ -245,7 +261,7 @@ class Store:
             row = db.execute(query).fetchone()
         return int(row[0] or 0)
 
-    def _in_write(self, step: Callable[[sqlite3.Connection], int]) -> int:
+    def _in_write(self, step: Callable[[sqlite3.Connection], T]) -> T:
         with self._writing() as db:
             return step(db)
 

@@ -48,7 +48,7 @@ REFUSED = {
     "state.db is a folder": (_folder("state.db"), "cannot use the database"),
     "ssh": (_file("ssh"), "cannot make the folder"),
     "tenured.json": (_folder("tenured.json"), "cannot write"),
-    "token": (_file("token"), "remove it for a new one"),
+    "token": (_file("token"), "write another into it"),
 }
 
 

@@ -13,6 +13,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _BYTES = 32
 #: Tokens that are kept, the oldest of those that ended go first. A file of some 300 kB.
 MAX_TOKENS = 1000
 _VERSION = 1
+#: A file without tokens, for people.
+EMPTY = '{"version": 1, "tokens": []}'
 
 
 def digest_of(token: bytes) -> str:
@@ -49,13 +52,21 @@ class Tokens:
 
     @classmethod
     def open(cls, path: Path, now_us: Callable[[], int]) -> Tokens:
-        """Return the tokens of a file; none where there is no file.
+        """Return the tokens of a file, which is made where there is none.
 
         Raises InvalidInput where others may read it, or it holds something else.
         """
         tokens = cls(path, now_us)
         tokens._keep(_read(path))
+        if not path.exists():
+            with suppress(OSError):  # a full disk: the next start makes it
+                _write(path, EMPTY)
         return tokens
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the file is there that the tokens are stored in."""
+        return self._path is None or self._path.exists()
 
     def _keep(self, records: Iterable[TokenRecord]) -> None:
         self._by_name = {record.name: record for record in records}
@@ -178,12 +189,8 @@ class Tokens:
     async def _store(self, records: Sequence[TokenRecord]) -> None:
         if self._path is None:
             return
-        text = json.dumps(
-            {"version": _VERSION, "tokens": [_plain(r) for r in records if not r.is_builtin]},
-            indent=1,
-        )
         try:
-            await asyncio.shield(asyncio.to_thread(_write, self._path, text))
+            await asyncio.shield(asyncio.to_thread(_write, self._path, _document(records)))
         except OSError as error:
             why = f"cannot write {self._path}: {error.strerror or error}"
             raise Unavailable(why, code="not_stored") from None
@@ -191,6 +198,11 @@ class Tokens:
 
 def _fresh() -> str:
     return PREFIX + secrets.token_urlsafe(_BYTES)
+
+
+def _document(records: Iterable[TokenRecord]) -> str:
+    kept = [_plain(record) for record in records if not record.is_builtin]
+    return json.dumps({"version": _VERSION, "tokens": kept}, indent=1)
 
 
 def _plain(record: TokenRecord) -> dict[str, object]:
@@ -237,7 +249,7 @@ def _read(path: Path) -> list[TokenRecord]:
             raise InvalidInput(f"{path} is of another version of tenure")
         return [_record(one) for one in document["tokens"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        told = f"{path} holds no tokens ({error}); restore it, or move it away to begin without"
+        told = f"{path} holds no tokens ({error}); put it back, or write {EMPTY} to begin without"
         raise InvalidInput(told) from None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tenure.core.state.tables import KINDS
-from tenure.daemon.firststart import STATE, require_usable
+from tenure.daemon.firststart import STATE, note_tokens, require_tokens, require_usable
 from tenure.model.errors import InvalidInput
 from tenure.store.store import Store
 
@@ -81,3 +81,19 @@ def test_a_group_of_others_may_not_write_either(tmp_path: Path) -> None:
         os.chown(tmp_path, -1, os.getegid() + 1)
         with pytest.raises(InvalidInput, match="the group"):
             require_usable(tmp_path, is_new=False)
+
+
+def test_what_a_restored_state_knew_of_tokens_counts_no_more(tmp_path: Path) -> None:
+    """A backup is without tokens.json, and may be put back on another machine."""
+    store, file = Store.open(tmp_path / STATE, KINDS), tmp_path / "tokens.json"
+    note_tokens(store, [file])
+    require_tokens(store, [file])  # it was never there
+    file.touch()
+    note_tokens(store, [file])
+    file.unlink()
+    with pytest.raises(InvalidInput, match=r"tokens\.json is gone") as refused:
+        require_tokens(store, [file])
+    assert refused.value.code == "tokens_missing"
+    store.begin_anew({}, "a backup")
+    require_tokens(store, [file])
+    store.close()

@@ -1,4 +1,4 @@
-"""A root token that is replaced: whoever had the one before is out at once, with open streams."""
+"""A root token that is replaced, whose holder is out at once; and tokens whose file went."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from testbed.daemon import DaemonProcess
+from testbed.errors import TestbedError
 
 WAIT_S = 60.0
 
@@ -63,3 +64,41 @@ def test_a_root_token_that_is_replaced_takes_its_streams_along(
             assert time.monotonic() - begun < WAIT_S, "the stream goes on"
     assert status_of(port, before) == 401
     assert status_of(port, "the-root-token-after") == 200
+
+
+@pytest.mark.parametrize("name", ["token", "tokens.json"])
+@pytest.mark.parametrize("how", ["missing", "emptied"])
+def test_a_file_of_tokens_that_went_keeps_the_daemon_from_starting(
+    daemon: DaemonProcess, tmp_path: Path, name: str, how: str
+) -> None:
+    """Neither a new root token nor a daemon that knows nobody's token comes of it."""
+    file = tmp_path / "state" / name
+    assert daemon.stop() == 0
+    before = file.read_text()
+    file.unlink()
+    if how == "emptied":
+        file.touch(mode=0o600)
+    with pytest.raises(TestbedError, match=f"{name} (is gone|holds no|needs)"):
+        daemon.start()
+    assert file.exists() is (how == "emptied")
+    file.write_text(before)
+    file.chmod(0o600)
+    daemon.start()
+
+
+@pytest.mark.parametrize("name", ["token", "tokens.json"])
+def test_sighup_says_that_a_file_of_tokens_went(
+    daemon: DaemonProcess, tmp_path: Path, name: str
+) -> None:
+    port, file = int(daemon.addresses[0].rsplit(":", 1)[1]), tmp_path / "state" / name
+    token, before = (tmp_path / "state" / "token").read_text().strip(), file.read_text()
+    file.unlink()
+    daemon.signal(signal.SIGHUP)
+    deadline = time.monotonic() + WAIT_S
+    while "the tokens stay as they were" not in daemon.log.read_text():
+        assert time.monotonic() < deadline, daemon.tail()
+        time.sleep(0.05)
+    assert name in daemon.log.read_text()
+    assert not file.exists()
+    assert status_of(port, token) == 200
+    file.write_text(before)
