@@ -1,4 +1,4 @@
-"""``tenured backup``, ``restore`` and ``check``: the state as files."""
+"""``tenured backup``, ``restore``, ``check`` and ``discard``: the state as files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tenure.model.units import iso
 
 if TYPE_CHECKING:  # the other commands of tenured must not pay for these
     from tenure.config.settings import Settings
+    from tenure.model.aside import Aside
     from tenure.store.archive import Manifest
     from tenure.store.backup import Source
     from tenure.store.contents import Contents
@@ -28,16 +29,20 @@ OVER = ("succeeded", "failed", "cancelled")
 
 
 def add_verbs(verbs: Any) -> None:
-    """Add the three commands to ``tenured``."""
+    """Add the four commands to ``tenured``."""
     backup = verbs.add_parser("backup", help="write the state to one file; the daemon may run")
     backup.add_argument("file", type=Path, help="the backup to write")
     backup.add_argument("--force", action="store_true", help="replace the file if there is one")
     back = verbs.add_parser("restore", help="put a backup in place; the daemon must not run")
     back.add_argument("file", type=Path, help="a file that `tenured backup` wrote")
+    back.add_argument("--only", metavar="ID", help="put back what is set aside of ID, nothing else")
     back.add_argument("--dry-run", action="store_true", help="check it and show what is inside")
     check = verbs.add_parser("check", help="check the state, or a backup, and show what it holds")
     check.add_argument("file", type=Path, nargs="?", help="a backup (default: the state itself)")
-    for parser, work in ((backup, _backup), (back, _restore), (check, _check)):
+    discard = verbs.add_parser("discard", help="give up what is set aside; no daemon may run")
+    discard.add_argument("id", help="the job, batch or container, as `tenured check` names it")
+    works = ((backup, _backup), (back, _restore), (check, _check), (discard, _discard))
+    for parser, work in works:
         parser.add_argument("--config", type=Path, help="tenured.yml, as for `tenured run`")
         parser.add_argument("--json", action="store_true", dest="is_json", help="answer as JSON")
         parser.set_defaults(work=work)
@@ -75,6 +80,8 @@ def _restore(options: argparse.Namespace) -> int:
     settings, source = settings_of(options.config), options.file.absolute()
     if options.dry_run:
         return _show_backup(options, source)
+    if options.only:
+        return _put_back(options, source, settings)
     now_us = _now_us()
 
     def mark(records: Mapping[str, Mapping[str, Any]]) -> dict[str, Json]:
@@ -97,6 +104,44 @@ def _restore(options: argparse.Namespace) -> int:
     return _answer(options, shown, lines)
 
 
+def _put_back(options: argparse.Namespace, source: Path, settings: Settings) -> int:
+    from tenure.core.lifecycle import restore
+    from tenure.core.state import set_aside
+    from tenure.core.state.tables import KINDS
+    from tenure.store.backup import look, resolve
+
+    root, now_us = options.only, _now_us()
+    _, there = look(source, KINDS)
+
+    def change(kept: list[Aside], records: Mapping[str, Mapping[str, Any]]) -> dict[str, Json]:
+        found, why = set_aside.from_backup(kept, there.records, records)
+        if why:
+            raise InvalidInput(f"{source} cannot give {root} back: {why} (tenured discard {root})")
+        found["stays"] = set_aside.ended_stays(root, records)
+        if any(set_aside.RULES[one.kind].has_family for one in kept):
+            found["meta"] = {"meta": restore.marked(records["meta"]["meta"], now_us)}
+        return found
+
+    kept = resolve(settings.state_dir, root, KINDS, change)
+    shown: Json = {"id": root, "put_back": [[one.kind, one.key] for one in kept]}
+    told = "start tenured: as after a restore, it looks at every node before it begins anything"
+    return _answer(options, shown, [f"{root} is as {source.name} has it", told])
+
+
+def _discard(options: argparse.Namespace) -> int:
+    from tenure.core.state import set_aside
+    from tenure.core.state.tables import KINDS
+    from tenure.store.backup import resolve
+
+    def change(_: list[Aside], records: Mapping[str, Mapping[str, Any]]) -> dict[str, Json]:
+        return {"stays": set_aside.ended_stays(options.id, records)}
+
+    kept = resolve(settings_of(options.config).state_dir, options.id, KINDS, change)
+    shown: Json = {"id": options.id, "discarded": [[one.kind, one.key] for one in kept]}
+    told = "its containers, if there are any, are left alone: remove them by hand"
+    return _answer(options, shown, [f"{len(kept)} records of {options.id} are given up; {told}"])
+
+
 def _check(options: argparse.Namespace) -> int:
     from tenure.core.state.tables import KINDS
     from tenure.store.backup import STATE
@@ -110,6 +155,10 @@ def _check(options: argparse.Namespace) -> int:
     lines = [f"{path} is whole: schema {contents.schema}, " + _sentence(contents.counts)]
     if shown["is_restoring"]:
         lines.append("it was restored, and the nodes are still to be looked at")
+    for one in contents.aside:
+        lines.append(f"set aside: {one.kind} {one.key} of {one.root}: {one.why}")
+    if contents.aside:
+        lines.append("put one back with `tenured restore FILE --only ID`, or `tenured discard ID`")
     lines += [f"  {iso(step.at_us)} {step.what}: {step.detail}" for step in contents.history]
     return _answer(options, shown, lines)
 
@@ -156,6 +205,7 @@ def _held(contents: Contents) -> Json:
         "last_event": contents.last_seq,
         "logs": contents.logs,
         "state_bytes": contents.size_bytes,
+        "set_aside": [[one.kind, one.key, one.root, one.why] for one in contents.aside],
         "fleet": meta.fleet,
         "is_restoring": meta.is_restoring,
         "open_jobs": sorted(job.id for job in jobs if job.state not in OVER),

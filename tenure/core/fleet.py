@@ -28,10 +28,11 @@ from tenure.core.routing import (
 )
 from tenure.core.services.migration import migrations
 from tenure.core.services.services import RECORD, SERVICES
-from tenure.core.state import conditions, idempotency, quotas
+from tenure.core.state import conditions, idempotency, quotas, set_aside
 from tenure.core.state.context import Context
 from tenure.core.state.params import Params
 from tenure.core.state.tables import KINDS, Changes, Meta, Tables
+from tenure.model.aside import Aside
 from tenure.model.effects import Effect
 from tenure.model.events import (
     Command,
@@ -96,8 +97,13 @@ class FleetState:
         """Return what a machine's ``query``, which changes nothing, tells of the state now."""
         return query(self.ctx, *args, **named)
 
-    def load(self, records: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take over stored records by kind. ``Started`` must be the next event."""
+    def load(self, records: Mapping[str, Mapping[str, Any]], kept: Sequence[Aside] = ()) -> None:
+        """Take over stored records by kind. ``Started`` must be the next event.
+
+        ``kept`` is what is set aside: nothing of it is touched.
+        """
+        self.ctx.quarantined = set_aside.quarantined(kept)
+        self.ctx.names_aside = set_aside.names(kept)
         for kind in KINDS:
             table: Any = getattr(self.ctx.tables, kind)
             rows = dict(records.get(kind, {}))

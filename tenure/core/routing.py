@@ -131,6 +131,8 @@ def _started(ctx: Context, event: Started) -> None:
     """Take every effect that was open when the daemon ended as ended unknown, then go on."""
     clock_steps.resumed(ctx, event)
     ctx.publish("daemon.started", "tenured")
+    for (kind, key), why in ctx.quarantined.items():
+        ctx.publish("record.quarantined", key, record=kind, reason=why)
     _forget_reach(ctx)
     for key in list(dict(ctx.tables.effects.items())):
         _end(ctx, key, Unknown("the daemon restarted"))

@@ -30,6 +30,7 @@ from tenure.config.reach import SSH_FOLDER
 from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
+from tenure.core.state.set_aside import spread
 from tenure.core.state.tables import KINDS
 from tenure.daemon.access.access import Access
 from tenure.daemon.access.tokens import FILE as TOKENS
@@ -155,7 +156,8 @@ class Daemon:
             cycles=settings.cycles,
         )
         with undisturbed():
-            self.state.load(await asyncio.to_thread(self.store.load))
+            records = await asyncio.to_thread(self.store.load, spread)
+            self.state.load(records, self.store.set_aside())
         spare_records()
         meta = self.state.meta
         self.clock = Clock(meta.clock, meta.clock_us)
@@ -341,7 +343,7 @@ class Daemon:
         return Sampler(self.stats, ports, params)
 
     async def _upkeep(self) -> None:
-        parts = (self.store, self.uses, self.audit, self.tokens, self.state.tables, self._outputs)
+        parts = (self.store, self.uses, self.audit, self.tokens, self.state, self._outputs)
         upkeep = Upkeep(*parts, self.clock, self.state.ctx.meta.clock_us)
         while True:
             if self.state.ctx.index.waiting_jobs or self.localizer.has_matched:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenure.core.state.tables import Tables
+from tenure.core.fleet import FleetState
 from tenure.daemon.access.tokens import Tokens
 from tenure.daemon.effects import outputs
 from tenure.daemon.events.clock import Clock
@@ -59,7 +59,7 @@ class Upkeep:
     uses: UseStore
     audit: Audit
     tokens: Tokens
-    tables: Tables
+    state: FleetState
     outputs: Path
     clock: Clock
     looked_us: int
@@ -84,7 +84,7 @@ class Upkeep:
 
     async def _clear_outputs(self, now_us: int) -> None:
         found = await asyncio.to_thread(outputs.listing, self.outputs)
-        doomed = outputs.doomed(found, self.tables, now_us)
+        doomed = outputs.doomed(found, self.state.ctx, now_us)
         await asyncio.to_thread(outputs.clear, self.outputs, doomed)
         for name in (path for path in doomed if "/" not in path):
             self.audit.note(act_row(now_us, "output.removed", name, {}))

@@ -17,10 +17,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tenure.model.aside import Aside
 from tenure.store.archive import FORMAT, Manifest, pack, sync_folder, unpack
 from tenure.store.connection import connect_reader, connect_writer, copy, create_private
 from tenure.store.contents import Contents, inspect
-from tenure.store.errors import BackupDamaged, StoreUnavailable, translated
+from tenure.store.errors import BackupDamaged, StoreMissing, StoreUnavailable, translated
 from tenure.store.lock import DirectoryLock
 from tenure.store.store import Store
 
@@ -169,6 +170,29 @@ def put_back(
             return Restored(manifest, contents, aside, replaced)
     finally:
         lock.release()
+
+
+def resolve(
+    state_dir: Path,
+    root: str,
+    kinds: Mapping[str, object],
+    change: Callable[[list[Aside], Records], dict[str, dict[str, object]]],
+) -> list[Aside]:
+    """Forget what is set aside of a family; ``change`` is given it and the records, and returns
+    those to change. Returns what it was. Raises StoreLocked while a daemon uses the folder,
+    StoreMissing where nothing of that name is set aside.
+    """
+    inspect(state_dir / STATE, kinds)
+    store = Store.open(state_dir / STATE, kinds)
+    try:
+        kept = [one for one in store.set_aside() if one.root == root]
+        if not kept:
+            raise StoreMissing(f"nothing named {root} is set aside; `tenured check` lists what is")
+        store.resolve(root, change(kept, store.load()))
+    finally:
+        store.close()
+    _give_to_owner(state_dir, state_dir / STATE)
+    return kept
 
 
 def _prepare(

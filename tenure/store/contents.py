@@ -8,7 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tenure.store import schema
+from tenure.model.aside import Aside
+from tenure.store import aside, schema
 from tenure.store.codec import Codec, Upgrades
 from tenure.store.connection import connect_reader
 from tenure.store.errors import StoreMissing, damaged, translated
@@ -28,7 +29,7 @@ class Step:
 class Contents:
     """What a database holds: ``counts`` of records by kind, the numbers of its events.
 
-    ``first_seq`` and ``last_seq`` are 0 where it holds no event.
+    ``first_seq`` and ``last_seq`` are 0 where it holds no event; ``aside`` is what is set aside.
     """
 
     schema: int
@@ -39,6 +40,7 @@ class Contents:
     size_bytes: int
     history: tuple[Step, ...]
     records: dict[str, dict[str, object]] = field(repr=False)
+    aside: tuple[Aside, ...] = ()
 
 
 def inspect(
@@ -100,4 +102,5 @@ def _contents(db: sqlite3.Connection, path: Path, codec: Codec, version: int) ->
         size_bytes=path.stat().st_size,
         history=tuple(Step(*row) for row in schema.history(db)),
         records=records,
+        aside=tuple(aside.rows(db, path, version)),
     )

@@ -58,6 +58,14 @@ STEPS: tuple[Step, ...] = (
     # nothing of what is there: a dataset's files may say where their blocks end since, and a
     # version that does not know it would cut them evenly
     (),
+    # damaged records and what goes with them, as bytes (``aside.py``); ``seal`` sums the rest
+    (
+        """CREATE TABLE aside (
+               kind TEXT NOT NULL, key TEXT NOT NULL, v, body BLOB, crc,
+               root TEXT NOT NULL, why TEXT NOT NULL, is_whole INTEGER NOT NULL,
+               seal INTEGER NOT NULL, PRIMARY KEY (kind, key)
+           ) WITHOUT ROWID""",
+    ),
 )
 #: The step that makes the table ``history``.
 _HISTORY = 2

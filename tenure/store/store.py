@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from tenure.model.aside import Aside, Damaged
 from tenure.model.units import MIB
-from tenure.store import schema, sums
+from tenure.store import aside, schema, sums
 from tenure.store.codec import Codec, Upgrades, encode_event
 from tenure.store.connection import (
     connect_reader,
@@ -26,11 +27,12 @@ from tenure.store.connection import (
     create_private,
     require_whole,
 )
-from tenure.store.errors import StoreError, Unstorable, translated
+from tenure.store.errors import StoreDamaged, StoreError, Unstorable, translated
 from tenure.store.lock import DirectoryLock
 from tenure.store.pruning import Bounds, Pruned, prune_events, prune_logs
 from tenure.store.statements import APPEND, DELETE, UPSERT, execute
-from tenure.store.sums import sum_of, whole_records
+from tenure.store.sums import EVENTS, sum_of, whole_records
+from tenure.store.wal import require_whole_log
 
 T = TypeVar("T")
 #: A kept log is the end of what a container wrote, at most this.
@@ -47,6 +49,16 @@ _VITAL_TABLES = ("records", "events")
 _SAVE_LOG = """INSERT INTO logs (key, at_us, body, crc) VALUES (?, ?, ?, ?)
     ON CONFLICT (key) DO UPDATE
     SET at_us = excluded.at_us, body = excluded.body, crc = excluded.crc"""
+
+
+#: What is to be set aside for damaged records beside whole ones, and which cannot be.
+Spread = Callable[
+    [Sequence[Damaged], Mapping[str, Mapping[str, object]]], tuple[list[Aside], list[str]]
+]
+
+
+def _refuse_all(wrong: Sequence[Damaged], _: object) -> tuple[list[Aside], list[str]]:
+    return [], [f"{row.kind} {row.key}" for row in wrong]
 
 
 class PublicEventLike(Protocol):
@@ -116,18 +128,43 @@ class Store:
             lock.release()
             raise
 
-    def load(self) -> dict[str, dict[str, object]]:
+    def load(self, spread: Spread = _refuse_all) -> dict[str, dict[str, object]]:
         """Return every record by kind and key, keys in ascending order, for all kinds.
 
-        Raises StoreDamaged, naming them, for records that are not what was written; StoreDamaged
-        or StoreTooNew for one that cannot be read.
+        ``spread`` says of damaged records what is to be set aside for them, and which ones cannot
+        be: what it returns first is moved out of the records before they are returned. Raises
+        StoreDamaged, naming them, for those that cannot be set aside; StoreTooNew for one of a
+        later version of tenure.
         """
         found: dict[str, dict[str, object]] = {kind: {} for kind in self._codec.kinds}
         with self._reading() as db:
-            rows = list(whole_records(db, self._path, sums.SINCE))
+            rows, wrong = sums.records(db, sums.SINCE)
         for kind, key, version, body in rows:
-            found[kind][key] = self._codec.decode(kind, key, version, body)
+            try:
+                found[kind][key] = self._codec.decode(kind, key, version, body)
+            except StoreDamaged as error:
+                wrong.append(Damaged(kind, key, body.encode(), error.detail))
+        if wrong:
+            gone, refused = spread(wrong, found)
+            sums.require_none(self._path, "records", refused)
+            with self._writing() as db:
+                aside.put(db, gone)
+            for one in gone:
+                found[one.kind].pop(one.key, None)
         return found
+
+    def set_aside(self) -> list[Aside]:
+        """Return what is set aside, damaged records first. Raises StoreDamaged."""
+        with self._reading() as db:
+            return aside.rows(db, self._path, aside.SINCE)
+
+    def resolve(self, root: str, records: Mapping[str, Mapping[str, object | None]]) -> None:
+        """Forget what is set aside of a family, and put ``records`` in its place."""
+        puts, drops = self._encoded(records)
+        with self._writing() as db:
+            aside.drop(db, root)
+            execute(db, DELETE, drops)
+            execute(db, UPSERT, puts)
 
     def commit(
         self,
@@ -177,14 +214,11 @@ class Store:
         """
         marks = ", ".join("?" * len(types)) if types is not None else ""
         only = f"AND type IN ({marks})" if types is not None else ""
-        query = f"SELECT seq, at_us, type, subject, body FROM events WHERE seq > ? {only}"
+        query = f"{EVENTS} WHERE seq > ? {only}"
         values = (seq, *(types or ()), max(0, min(limit, MAX_EVENTS_READ)))
         with self._browsing() as db:
             rows = db.execute(f"{query} ORDER BY seq LIMIT ?", values).fetchall()
-        return [
-            StoredEvent(number, at_us, type_, subject, json.loads(body))
-            for number, at_us, type_, subject, body in rows
-        ]
+        return [_event_of(row) for row in rows]
 
     def first_seq(self) -> int:
         """Return the number of the oldest event kept, 0 if there is none."""
@@ -204,10 +238,13 @@ class Store:
                 db.execute(_SAVE_LOG, (key, at_us, kept, sum_of(key, at_us, kept)))
 
     def read_log(self, key: str) -> bytes | None:
-        """Return a kept log, None if there is none (any more)."""
+        """Return a kept log, None if there is none (any more). Raises StoreDamaged."""
         with self._browsing() as db:
-            row = db.execute("SELECT body FROM logs WHERE key = ?", (key,)).fetchone()
-        return None if row is None else bytes(row[0])
+            query = "SELECT key, at_us, body, crc FROM logs WHERE key = ?"
+            row = db.execute(query, (key,)).fetchone()
+        if row is not None and sum_of(*row[:-1]) != row[-1]:
+            raise StoreDamaged(f"the kept log {key} is not what was written: it is lost")
+        return None if row is None else bytes(row[2])
 
     # upkeep
 
@@ -301,8 +338,17 @@ class Store:
             self._writer = None
 
 
+def _event_of(row: tuple[int, int, bytes, bytes, bytes, int]) -> StoredEvent:
+    """Return a stored event; of a damaged one the number, for readers are told of gaps."""
+    seq, at_us, word, subject, body, crc = row
+    if sum_of(*row[:-1]) != crc:
+        return StoredEvent(seq, 0, "event.damaged", "", {})
+    return StoredEvent(seq, at_us, word.decode(), subject.decode(), json.loads(body))
+
+
 def _prepare(path: Path) -> None:
     """Check the file, copy it if its schema is old, and bring it to the newest schema."""
+    require_whole_log(path)
     with closing(connect_reader(path)) as reader:
         version = schema.check(reader, path, schema.STEPS)
         require_whole(reader, path, _VITAL_TABLES if version else ())

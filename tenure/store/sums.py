@@ -7,10 +7,11 @@ disks and memory, not against people: who may write the file may write the sum.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
+from tenure.model.aside import Damaged
 from tenure.store.errors import StoreDamaged
 
 #: What the schema's step calls to sum rows that were written before there were sums.
@@ -19,13 +20,14 @@ FUNCTION = "tenure_crc"
 SINCE = 3
 #: Of damaged rows so many are named.
 NAMED = 10
+WRONG = "it is not what was written"
 
 #: As bytes, whatever a flipped bit has made of them: text that is no UTF-8 cannot be fetched.
 RECORDS = (
     "SELECT CAST(kind AS BLOB), CAST(key AS BLOB), v, CAST(body AS BLOB), {crc} FROM records "
     "ORDER BY kind, key"
 )
-_EVENTS = (
+EVENTS = (
     "SELECT seq, at_us, CAST(type AS BLOB), CAST(subject AS BLOB), CAST(body AS BLOB), crc "
     "FROM events"
 )
@@ -46,27 +48,38 @@ def register(connection: sqlite3.Connection) -> None:
     connection.create_function(FUNCTION, -1, sum_of, deterministic=True)
 
 
+def records(
+    db: sqlite3.Connection, version: int
+) -> tuple[list[tuple[str, str, int, str]], list[Damaged]]:
+    """Return kind, key, version and body of every whole record, and the damaged ones, by key."""
+    has_sums = version >= SINCE
+    whole, wrong = [], []
+    for row in db.execute(RECORDS.format(crc="crc" if has_sums else "NULL")):
+        kind, key, v, body, crc = row
+        if has_sums and sum_of(*row[:-1]) != crc:
+            wrong.append(Damaged(_shown(kind), _shown(key), bytes(body or b""), WRONG))
+        else:
+            whole.append((kind.decode(), key.decode(), v, body.decode()))
+    return whole, wrong
+
+
 def whole_records(
     db: sqlite3.Connection, path: Path, version: int
-) -> Iterator[tuple[str, str, int, str]]:
-    """Yield kind, key, version and body of every record, in order of keys.
+) -> list[tuple[str, str, int, str]]:
+    """Return kind, key, version and body of every record, in order of keys.
 
-    Raises StoreDamaged, naming them, where some are not what was written; before any is yielded.
+    Raises StoreDamaged, naming them, where some are not what was written.
     """
-    has_sums = version >= SINCE
-    rows = db.execute(RECORDS.format(crc="crc" if has_sums else "NULL")).fetchall()
-    if has_sums:
-        wrong = [row for row in rows if sum_of(*row[:-1]) != row[-1]]
-        _require_none(path, "records", [f"{_shown(kind)} {_shown(key)}" for kind, key, *_ in wrong])
-    for kind, key, v, body, _ in rows:
-        yield kind.decode(), key.decode(), v, body.decode()
+    whole, wrong = records(db, version)
+    require_none(path, "records", [f"{row.kind} {row.key}" for row in wrong])
+    return whole
 
 
 def require_whole_rest(db: sqlite3.Connection, path: Path) -> None:
     """Raise StoreDamaged where events or logs are not what was written, naming them."""
-    for what, query in (("events", _EVENTS), ("logs", _LOGS)):
+    for what, query in (("events", EVENTS), ("logs", _LOGS)):
         wrong = [row for row in db.execute(query) if sum_of(*row[:-1]) != row[-1]]
-        _require_none(path, what, [_shown(row[0]) for row in wrong])
+        require_none(path, what, [_shown(row[0]) for row in wrong])
 
 
 def _shown(value: object) -> str:
@@ -74,7 +87,8 @@ def _shown(value: object) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def _require_none(path: Path, what: str, wrong: Sequence[str]) -> None:
+def require_none(path: Path, what: str, wrong: Sequence[str]) -> None:
+    """Raise StoreDamaged, naming the first of them, where rows are ``wrong``."""
     if wrong:
         more = f" and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
         raise StoreDamaged(

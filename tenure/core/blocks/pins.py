@@ -44,7 +44,9 @@ def _reads(ctx: Context, block: Block, reader: str) -> bool:
     if task is not None:
         return task.reading is not None and task.state not in TASK_OVER
     executor = ctx.tables.executors.get(reader)
-    if executor is None or block.number not in executor.blocks:
+    if executor is None:
+        return ctx.is_set_aside(reader)
+    if block.number not in executor.blocks:
         return False
     return not (has_succeeded(executor) or ctx.tables.jobs[executor.job].is_over)
 

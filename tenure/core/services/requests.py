@@ -11,6 +11,7 @@ from tenure.core.capacity import candidates, room
 from tenure.core.nodes import power
 from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
+from tenure.core.state.set_aside import is_near
 from tenure.model.container import ContainerState, Service
 from tenure.model.events import ChangeService, CreateService
 
@@ -22,7 +23,7 @@ def create(ctx: Context, command: CreateService) -> None:
     if command.container in ctx.tables.services:
         ctx.refuse(command, "duplicate_id", f"container {command.container} exists", status=409)
         return
-    if command.name in ctx.index.names:
+    if command.name in ctx.index.names or is_near(command.name, ctx.names_aside):
         detail = f"the name {command.name!r} is taken; remove that container or choose another"
         ctx.refuse(command, "name_taken", detail, status=409, field="name")
         return

@@ -45,6 +45,7 @@ class Context:
     ``tables`` are the records, ``index`` and ``block_index`` are worked out of them, ``learned`` is
     what was told since the start, ``notices`` is what machines have to tell each other,
     ``prefetches`` what is copied ahead, ``work`` the work that is left to this transaction.
+    ``names_aside`` are those of containers that are set aside, as bytes that may be damaged.
     ``effects`` and ``public`` events go out with it. ``is_closing``: the daemon stops, and nothing
     begins. ``quarantined`` says by kind and key why a record is left as it is. ``cause`` is the
     request or drain that is being carried out ("": none): public events tell it. What one machine
@@ -72,6 +73,7 @@ class Context:
         self.is_closing = False
         self.cause = ""
         self.quarantined: dict[tuple[str, str], str] = {}
+        self.names_aside: list[bytes] = []
         self._owned: dict[type[Owned], Owned] = {}
         self._hearers: dict[Change, list[Owned]] = {change: [] for change in Change}
         self.notices = self.own(Notices)
@@ -116,7 +118,7 @@ class Context:
         """Leave a record as it is: what was to happen to it cannot, so something is wrong.
 
         It is told once, by an event, a metric and ``/readyz``; nobody reviews it any more. The
-        rest of the fleet goes on. A restart reads it anew.
+        rest of the fleet goes on. A restart reads it anew, unless the store has set it aside.
         """
         if (kind, key) not in self.quarantined:
             self.quarantined[kind, key] = why
@@ -127,6 +129,11 @@ class Context:
     def is_quarantined(self, kind: str, key: str) -> bool:
         """Whether a record is left as it is."""
         return (kind, key) in self.quarantined
+
+    def is_set_aside(self, owner: str) -> bool:
+        """Whether the job, batch or container of an owner without a record is set aside."""
+        root = owner.partition("/")[0]
+        return any((kind, root) in self.quarantined for kind in ("job", "batch", "container"))
 
     # effects, events, timers
 
@@ -173,7 +180,10 @@ class Context:
         ``word`` is what people call such a record.
         """
         row = table.get(key)
-        if row is None:
+        if row is None and (word, key) in self.quarantined:
+            detail = f"the record of {word} {key} is damaged: {self.quarantined[word, key]}"
+            self.refuse(command, "record_damaged", detail, status=503)
+        elif row is None:
             self.refuse(command, "not_found", f"no {word} {key}", status=404)
         return row
 

@@ -18,6 +18,10 @@ def recall(ctx: Context, command: Command) -> bool:
     """Answer a command that was answered before; return whether it was."""
     if not command.idempotency_key:
         return False
+    if ctx.is_quarantined("answer", command.idempotency_key):
+        detail = "the answer to this Idempotency-Key is damaged: nothing is done twice"
+        ctx.refuse(command, "record_damaged", detail, status=503)
+        return True
     old = ctx.tables.answers.get(command.idempotency_key)
     if old is None or ctx.now_us >= old.at_us + ctx.params.answers_us:
         return False

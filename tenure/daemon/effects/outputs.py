@@ -12,7 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from tenure.core.attempts.task_bodies import folder_of
-from tenure.core.state.tables import Tables
+from tenure.core.state.context import Context
 from tenure.engines.files.held import held
 from tenure.model.batch import Batch, BatchState
 from tenure.model.errors import Conflict, NotFound
@@ -57,16 +57,16 @@ def listing(folder: Path) -> dict[str, list[str]]:
     return {here.name: [path.name for path in here.iterdir()] for here in folders}
 
 
-def doomed(found: dict[str, list[str]], tables: Tables, now_us: int) -> list[str]:
+def doomed(found: dict[str, list[str]], ctx: Context, now_us: int) -> list[str]:
     """Return what of a listing may be cleared away, judged by records that are not older.
 
     An older record would not know of a batch that has begun since.
     """
     paths: list[str] = []
     for key, names in found.items():
-        batch = tables.batches.get(key)
+        batch = ctx.tables.batches.get(key)
         if batch is None or _is_useless(batch, now_us):
-            paths.append(key)
+            paths += [] if ctx.is_set_aside(key) else [key]
         elif batch.is_over:
             kept = {f"{index:05d}" for index in _indexes(batch, is_last=True)}
             paths += [f"{key}/{name}" for name in names if name not in kept]

@@ -127,7 +127,7 @@ def test_a_dataset_from_before_its_blocks_could_be_uneven_is_read(tmp_path: Path
     assert dataset.spec.split == "size"
     assert list(dataset.spec.lengths_of(dataset.spec.files[0])) == [4, 4, 2]
     store.close()
-    assert version_of(path) == 4, "a version that would cut uneven blocks evenly must refuse it"
+    assert version_of(path) >= 4, "a version that would cut uneven blocks evenly must refuse it"
 
 
 def test_an_older_tenure_refuses_what_a_later_one_wrote_and_leaves_it(

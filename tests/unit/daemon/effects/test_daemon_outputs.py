@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from tenure.core.state.tables import Tables
+from tenure.core.state.context import Context
+from tenure.core.state.params import Params
 from tenure.daemon.effects import outputs
+from tenure.locality.localizer import Tiers
 from tenure.model.batch import Batch, BatchSpec, BatchState, StageSpec
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US
+from tenure.placement.policies import Policies
 
 NOW_US = 1000 * HOUR_US
 MAP = StageSpec("map", "i", (), 2, Resources(), 1)
@@ -22,7 +25,8 @@ def batch(key: str, state: BatchState, ended_h: int = 1) -> Batch:
 
 
 def test_only_what_somebody_may_still_want_is_kept(tmp_path: Path) -> None:
-    tables = Tables()
+    ctx = Context(Params(), Policies, Tiers())
+    ctx.quarantined["batch", "aside"] = "set aside: it is not what was written"
     rows = {
         "running": batch("running", BatchState.RUNNING),
         "done": batch("done", BatchState.SUCCEEDED),
@@ -30,14 +34,15 @@ def test_only_what_somebody_may_still_want_is_kept(tmp_path: Path) -> None:
         "failed": batch("failed", BatchState.FAILED),
     }
     for key, row in rows.items():
-        tables.batches.put(key, row)
-    for key in (*rows, "forgotten"):
+        ctx.tables.batches.put(key, row)
+    for key in (*rows, "forgotten", "aside"):
         for name in ("00000", "00001", "00002", ".00001-e9"):
             (tmp_path / key / name).mkdir(parents=True)
     found = outputs.listing(tmp_path)
-    outputs.clear(tmp_path, outputs.doomed(found, tables, NOW_US))
+    outputs.clear(tmp_path, outputs.doomed(found, ctx, NOW_US))
     left = {key: sorted(names) for key, names in outputs.listing(tmp_path).items()}
-    assert left == {"running": [".00001-e9", "00000", "00001", "00002"], "done": ["00002"]}
+    whole = [".00001-e9", "00000", "00001", "00002"]
+    assert left == {"running": whole, "done": ["00002"], "aside": whole}
     assert outputs.listing(tmp_path / "nothing") == {}
 
 

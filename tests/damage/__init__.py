@@ -1,0 +1,1 @@
+"""State files that are damaged on the disk: what a start makes of them."""
