@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from tenure.api.access.auditing import auditor
 from tenure.api.access.gate import UNLIMITED, Gate, bearer
+from tenure.api.access.reach import seen_by
 from tenure.api.endpoint import Endpoint
 from tenure.api.handlers.events import TAIL, Tail
 from tenure.api.openapi import document
@@ -57,7 +58,7 @@ def build_app(backend: Backend, options: Options) -> web.Application:
     )
     app[TASKS] = {}
     app[TURNS] = Turns()
-    app[TAIL] = Tail()
+    app[TAIL] = Tail(backend)
     app[BULK] = Bulk()
     app[FAIR] = FairLoop()
     app.on_shutdown.append(end_streams)
@@ -220,7 +221,8 @@ def _route(endpoint: Endpoint, backend: Backend, options: Options) -> Next:
         if header is not None and request[CALLER] is not None:
             # it may have been revoked while the request waited, or its body was sent
             options.access.of_token(bearer(header))
-        call = Call(request, backend, options, request[REQUEST_ID], document, body, query)
+        seen = seen_by(request[CALLER], options.permits, backend)
+        call = Call(request, seen, options, request[REQUEST_ID], document, body, query)
         return await endpoint.handler(call)
 
     return serve

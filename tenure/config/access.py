@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from tenure.config.fields import (
     Count,
@@ -18,6 +18,7 @@ from tenure.config.fields import (
     Word,
 )
 from tenure.config.section import Found, Section, filled, part, stated
+from tenure.model.accesspolicy import span_of
 from tenure.model.quota import Quota
 from tenure.model.roles import NAMESPACE, Grant, Role
 
@@ -75,6 +76,17 @@ def _bind(text: str) -> str:
     return text
 
 
+def _as_text(value: object) -> object:
+    return value if isinstance(value, bool) or not isinstance(value, int) else str(value)
+
+
+def _span(text: str) -> str:
+    if span_of(text) is None:
+        raise ValueError("must be a port as 8080, or ports as 8000-8999")
+    return text
+
+
+PortSpan = Annotated[Word, BeforeValidator(_as_text), AfterValidator(_span)]
 BindPath = Annotated[Word, AfterValidator(_bind)]
 Priority = Annotated[int, Strict(), Field(ge=-1_000_000, le=1_000_000)]
 
@@ -137,6 +149,21 @@ class PolicySection(Section):
     images: tuple[Word, ...] = stated(
         ("*",), "Images as they are written, as `registry.example/team/*`."
     )
+    images_by_digest: Flag = stated(
+        False, "Only images by their digest, as `app@sha256:...`: what runs cannot be replaced."
+    )
+    volumes: tuple[Word, ...] | None = stated(
+        None,
+        "Volumes by their names, as `shared-*`, or `!shared-x` for what is not allowed of these. A "
+        "volume may hold what others keep, or lie over a folder of the host.",
+        shown="any; of a namespace those that begin with its name",
+    )
+    ports: tuple[PortSpan, ...] | None = stated(
+        None,
+        "Ports of the nodes that may be published, as `8080` or `8000-8999`; one that the engine "
+        "chooses always may.",
+        shown="any; of a namespace 1024-65535",
+    )
     generations: tuple[Word, ...] = stated(("*",), "Generations that a container may name.")
     max_priority: Priority | None = stated(
         None, "The highest priority of jobs: those go before others.", shown="any"
@@ -149,8 +176,14 @@ class PoliciesSection(Section):
 
 
 class NamespaceSection(Section):
-    """What a namespace may hold at a time, and what its submitters may use."""
+    """What a namespace may hold at a time, what its submitters may use, and what it sees."""
 
+    reads: tuple[Word, ...] | None = stated(
+        None,
+        "Namespaces that its readers and submitters see beside it, as `common` or `shared-*`; "
+        "`*` for the whole fleet.",
+        shown="none; of `default` all",
+    )
     jobs: Count | None = stated(None, "Jobs that are not over.", shown="any")
     containers: Count | None = stated(None, "Containers.", shown="any")
     batches: Count | None = stated(None, "Batches that are not over.", shown="any")

@@ -103,16 +103,17 @@ class Sections(Section):
     @property
     def permits(self) -> Permits:
         """What who submits may use; a namespace states what differs from ``policy.submit``."""
-        usual = self.policy.submit
-        found = {name: section.policy for name, section in self.namespaces.items()}
+        usual, named = self.policy.submit, self.namespaces
         within = {
             name: usual.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
-            for name, own in found.items()
-            if own is not None
+            for name, section in named.items()
+            if (own := section.policy) is not None
         }
         return Permits(
             {Role.SUBMIT: _policy(usual), Role.OPERATE: _policy(self.policy.operate)},
             {name: _policy(section) for name, section in within.items()},
+            {name: one.reads for name, one in named.items() if one.reads is not None},
+            frozenset(named),
         )
 
     @property

@@ -72,8 +72,7 @@ class Reload:
     def rights(self, fresh: Settings) -> None:
         """Take over who may do what; what was submitted stays as it is."""
         self.access.configure(fresh.tls.grants, fresh.api.grants)
-        permits = fresh.permits
-        self.permits.by_role, self.permits.within = permits.by_role, permits.within
+        self.permits.take(fresh.permits)
 
 
 def loaded(path: Path | None) -> Settings | None:

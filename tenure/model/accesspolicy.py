@@ -6,11 +6,11 @@ default allows none of it; each field says what it costs to allow it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from tenure.model.roles import Role
+from tenure.model.roles import NAMESPACE, Caller, Role
 
 #: Sockets and folders that are as good as root on their host, and those that hold them.
 GUARDED = (
@@ -18,13 +18,16 @@ GUARDED = (
     *("/var/lib/docker", "/var/lib/containerd", "/var/lib/tenure"),
 )
 SOCKETS = frozenset(("docker.sock", "dockerd.sock", "containerd.sock", "podman.sock", "crio.sock"))
+#: Ports of a host that a namespace's submitters may publish where nobody says which.
+UNPRIVILEGED = ("1024-65535",)
 
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
     """Lists hold names that are allowed, as shell patterns; of ``binds`` see ``binds_path``.
 
-    ``max_priority`` None: any.
+    ``max_priority`` None: any; so are ``ports`` (``8000-8999``) and ``volumes``, of which patterns
+    that begin with ``!`` take names away.
     """
 
     binds: tuple[str, ...] = ()
@@ -47,6 +50,9 @@ class AccessPolicy:
     log_drivers: tuple[str, ...] = ("json-file", "local", "none")
     networks: tuple[str, ...] = ("default", "bridge", "none")
     images: tuple[str, ...] = ("*",)
+    images_by_digest: bool = False
+    volumes: tuple[str, ...] | None = None
+    ports: tuple[str, ...] | None = None
     generations: tuple[str, ...] = ("*",)
     max_priority: int | None = None
 
@@ -59,22 +65,83 @@ class AccessPolicy:
         parts = parts_of(path)
         return parts is not None and any(_covers(entry, parts) for entry in self.binds)
 
+    def mounts_volume(self, name: str) -> bool:
+        """Whether the volume of a name may be mounted, and made where there is none."""
+        given = self.volumes or ()
+        without = tuple(one[1:] for one in given if one.startswith("!"))
+        return self.volumes is None or (allows(given, name) and not allows(without, name))
+
+    def publishes(self, ports: str) -> bool:
+        """Whether a port of the host, or each of a range, may be published.
+
+        "" and 0 leave the choice to the engine.
+        """
+        if self.ports is None or not ports.strip("0"):
+            return True
+        wanted = span_of(ports)
+        spans = filter(None, map(span_of, self.ports))
+        return wanted is not None and any(a <= wanted[0] and wanted[1] <= b for a, b in spans)
+
 
 @dataclass(slots=True)
 class Permits:
     """What who submits may use: by role, and ``within`` a namespace with a policy of its own.
 
-    By default nothing that gives power over a host. What is here may be replaced at any time.
+    By default nothing that gives power over a host. ``reads`` are patterns of the namespaces that a
+    namespace sees beside itself; ``known`` are the namespaces that the configuration names. What is
+    here may be replaced at any time.
     """
 
     by_role: Mapping[Role, AccessPolicy] = field(default_factory=dict)
     within: Mapping[str, AccessPolicy] = field(default_factory=dict)
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    known: Collection[str] = ()
+
+    def take(self, fresh: Permits) -> None:
+        """Take over what a configuration that was read anew says."""
+        self.by_role, self.within = fresh.by_role, fresh.within
+        self.reads, self.known = fresh.reads, fresh.known
+
+    def seen_by(self, caller: Caller) -> tuple[str, ...] | None:
+        """Return patterns of the namespaces that a caller sees beside its own; None: all."""
+        if caller.role not in (Role.READ, Role.SUBMIT):
+            return None
+        usual = ("*",) if caller.namespace == NAMESPACE else ()
+        found = self.reads.get(caller.namespace, usual)
+        return None if "*" in found else found
 
     def of(self, role: Role, namespace: str) -> tuple[str, AccessPolicy]:
-        """Return where the policy of a submitter stands in the configuration, and the policy."""
-        if role is Role.SUBMIT and namespace in self.within:
-            return f"namespaces.{namespace}.policy", self.within[namespace]
-        return f"policy.{role}", self.by_role.get(role, AccessPolicy())
+        """Return where the policy of a submitter stands in the configuration, and the policy.
+
+        In a namespace volumes are its own and ports are not those of the system, unless stated.
+        """
+        usual = self.by_role.get(role, AccessPolicy())
+        if role is not Role.SUBMIT or namespace == NAMESPACE:
+            return f"policy.{role}", usual
+        found = self.within.get(namespace, usual)
+        volumes = self._volumes_of(namespace) if found.volumes is None else found.volumes
+        ports = UNPRIVILEGED if found.ports is None else found.ports
+        return f"namespaces.{namespace}.policy", replace(found, volumes=volumes, ports=ports)
+
+    def _volumes_of(self, namespace: str) -> tuple[str, ...]:
+        """Return patterns of its name, and of what begins with it but with no longer one's."""
+        longer = [one for one in self.known if one != namespace and one.startswith(namespace)]
+        without = [f"!{pattern}" for one in longer for pattern in _named_after(one)]
+        return (*_named_after(namespace), *without)
+
+
+def _named_after(namespace: str) -> tuple[str, str]:
+    return namespace, f"{namespace}[-_.]*"
+
+
+def span_of(ports: str) -> tuple[int, int] | None:
+    """Return the first and last of ``8080`` or ``8000-8999``; None for what is neither."""
+    first, dash, last = ports.partition("-")
+    ends = (first, last if dash else first)
+    if not all(end.isascii() and end.isdigit() and len(end) <= 5 for end in ends):
+        return None
+    low, high = map(int, ends)
+    return (low, high) if low <= high < 1 << 16 else None
 
 
 def allows(patterns: tuple[str, ...], name: str) -> bool:

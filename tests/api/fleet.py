@@ -448,6 +448,9 @@ class CoreBackend:
     def last_seq(self) -> int:
         return self.state.meta.next_event - 1
 
+    def shows(self, key: str) -> bool:
+        return True
+
     def events_after(self, seq: int, limit: int, types: Collection[str]) -> list[PublicEvent]:
         found = [e for e in self.events if e.seq > seq and (not types or e.type in types)]
         return found[:limit]

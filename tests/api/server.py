@@ -84,7 +84,7 @@ class Server:
         self.folder = folder
         self.socket = folder / "t.sock"
         self.audit = Audit.open(folder / "audit.db", keep_us=HOUR_US)
-        self._options = options(**{"audit": self.audit} | changes)
+        self.options = options(**{"audit": self.audit} | changes)
         self._make = make
         self._loop = asyncio.new_event_loop()
         # a start that fails leaves it behind: it must not keep the tests from ending
@@ -97,7 +97,7 @@ class Server:
 
     async def _start(self) -> None:
         self.backend = self._make()
-        app = self._app = build_app(self.backend, self._options)
+        app = self._app = build_app(self.backend, self.options)
         urls = [f"unix://{self.socket}", "tcp://127.0.0.1:0"]
         self._listeners = await serve(app, urls, group="no-such-group", terms=self._terms)
 
@@ -126,7 +126,7 @@ class Server:
 
         async def again() -> None:
             await self._listeners.close()
-            app = build_app(self.backend, self._options)
+            app = build_app(self.backend, self.options)
             urls = [f"unix://{self.socket}", f"tcp://127.0.0.1:{self.port}"]
             self._listeners = await serve(app, urls)
 

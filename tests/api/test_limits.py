@@ -58,7 +58,7 @@ def test_too_many_requests_are_told_when_to_come_back(folder: Path) -> None:
 
 def test_at_the_defaults_a_thousand_submissions_a_second_pass(server: Server) -> None:
     """3,000 of them within a second, which no client of this daemon manages."""
-    buckets = Buckets(server._options.requests_per_s)
+    buckets = Buckets(server.options.requests_per_s)
     assert sum(buckets.take("a", i / 3000) == 0.0 for i in range(9000)) == 9000
 
 

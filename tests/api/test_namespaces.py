@@ -1,4 +1,4 @@
-"""What is submitted is of its submitter's namespace: others see it, and cannot change it."""
+"""What is submitted is of its submitter's namespace: others cannot change it (``test_reads``)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ KINDS = ("jobs", "containers", "batches", "datasets")
 
 @pytest.fixture
 def texts(server: Server) -> dict[str, str]:
-    """Tokens of two submitters of different namespaces, an operator and a reader."""
+    """Tokens of submitters: of two namespaces, and of none; of an operator and a reader."""
     wanted = [
         ("ann", "submit", "team-a"),
         ("bob", "submit", "team-b"),
+        ("dora", "submit", "default"),
         ("olga", "operate", "default"),
         ("rita", "read", "team-a"),
     ]
@@ -93,9 +94,10 @@ def test_others_change_nothing_of_it(server: Server, texts: dict[str, str], rout
     made = submitted(server, texts["ann"])[kind]
     before = server.get(f"/v1/{kind}/{made['id']}").json
     here = route.replace("{id}", made["id"])
-    refused = ask(server, here, texts["bob"])
+    refused = ask(server, here, texts["dora"])
     assert (refused.status, refused.json["code"]) == (403, "not_yours"), refused.body
-    assert (refused.json["namespace"], refused.json["namespace_held"]) == ("team-a", "team-b")
+    assert (refused.json["namespace"], refused.json["namespace_held"]) == ("team-a", "default")
+    assert ask(server, here, texts["bob"]).status == 404
     assert server.get(f"/v1/{kind}/{made['id']}").json == before
     for name in ("ann", "olga"):
         assert ask(server, here, texts[name]).json.get("code") != "not_yours"
@@ -165,9 +167,10 @@ def test_secrets_are_shown_within_their_namespace(server: Server, texts: dict[st
     seen = {
         name: ask(server, f"GET /v1/jobs/{job['id']}", token).json["env"]
         for name, token in texts.items()
+        if name != "bob"
     }
     open_, hidden = ["KEY=hunter2"], ["KEY=***"]
-    assert seen == {"ann": open_, "bob": hidden, "olga": open_, "rita": hidden}
+    assert seen == {"ann": open_, "dora": hidden, "olga": open_, "rita": hidden}
 
 
 @pytest.fixture

@@ -361,7 +361,117 @@ def test_the_configuration_has_the_policy_s_keys_and_defaults() -> None:
     assert set(PolicySection.model_fields) == {field.name for field in fields(AccessPolicy)}
 
 
+# volumes, ports, digests
+
+APART = Permits(known=("team", "team-a")).of(Role.SUBMIT, "team")[1]
+PINNED = f"app@sha256:{'0' * 64}"
+#: A HostConfig with a thing of others', and the key of the policy that would allow it.
+OTHERS: list[tuple[Json, str]] = [
+    ({"Binds": ["data:/x"]}, "volumes"),
+    ({"Binds": ["team-b:/x", "teams:/x", "team-a:/x", "team-a-data:/x"]}, "volumes"),
+    ({"Binds": ["Team:/x"]}, "volumes"),
+    (mounted({"Type": "volume", "Source": "data", "Target": "/x"}), "volumes"),
+    (mounted({"Type": "VOLUME ", "source": "data", "Target": "/x"}), "volumes"),
+    (mounted({"Type": "cluster", "Source": "data", "Target": "/x"}), "volumes"),
+    (mounted(volume(type="tmpfs", device="tmpfs") | {"Source": "team-a.x"}), "volumes"),
+    ({"PortBindings": {"80/tcp": [{"HostPort": "80"}]}}, "ports"),
+    (
+        {"PortBindings": {"80/tcp": [{"HostPort": ""}, {"HostIp": "::", "HostPort": "443"}]}},
+        "ports",
+    ),
+    ({"PortBindings": {"80/tcp": [{"HostPort": "1000-2000"}]}}, "ports"),
+    ({"PortBindings": {"80/udp": [{"HostPort": "65536"}]}}, "ports"),
+    ({"PortBindings": {"80/tcp": [{"HostPort": "2000-1000"}]}}, "ports"),
+    ({"PortBindings": {"80/tcp": [{"HostPort": "+8080"}]}}, "ports"),
+    ({"PortBindings": {"80/tcp": [{"HostPort": "\u0668\u0660\u0668\u0660"}]}}, "ports"),
+]
+OWN: list[Json] = [
+    {"Binds": ["team:/x", "team-x:/y:ro", "team_data:/z", "team.d:/a", "/x"]},
+    mounted({"Type": "volume", "Source": "team-x", "Target": "/x"}),
+    mounted({"Type": "volume", "Target": "/x"}),
+    {"PortBindings": {"80/tcp": [{"HostPort": "8080"}, {"HostPort": ""}, {"HostPort": "0"}, {}]}},
+    {"PortBindings": {"80/tcp": [{"HostPort": "1024-65535"}], "81/tcp": None, "82/tcp": []}},
+    {"PublishAllPorts": True},
+]
+
+
+@given(st.sampled_from(OTHERS), st.randoms(use_true_random=False))
+def test_what_others_keep_in_any_spelling(thing: tuple[Json, str], random: Random) -> None:
+    host, key = thing
+    assert key in found(APART, _respelt(host, random))
+    assert key not in found(STRICT, host)  # who has no namespace may
+
+
+@pytest.mark.parametrize("host", OWN, ids=lambda h: json.dumps(h)[:70])
+def test_what_is_a_namespace_s_own(host: Json) -> None:
+    assert not found(APART, host)
+
+
+def test_the_longest_name_of_a_namespace_has_the_volume() -> None:
+    permits = Permits(known=("team", "team-a"))
+    own = {
+        space: [
+            name
+            for name in ("team", "team-a", "team-a-data", "team-b")
+            if permits.of(Role.SUBMIT, space)[1].mounts_volume(name)
+        ]
+        for space in permits.known
+    }
+    assert own == {"team": ["team", "team-b"], "team-a": ["team-a", "team-a-data"]}
+
+
+def test_volumes_and_ports_as_stated() -> None:
+    policy = AccessPolicy(volumes=("shared-*", "!shared-x*"), ports=("80", "8000-8010"))
+    assert found(policy, {"Binds": ["shared-1:/x"]}) == []
+    assert found(policy, {"Binds": ["shared-x1:/x", "data:/y"]}) == ["volumes", "volumes"]
+    ports = ("80", "8000", "8003-8010", "81", "7999", "8010-8011", "80-8000")
+    assert [port for port in ports if policy.publishes(port)] == ["80", "8000", "8003-8010"]
+    assert found(AccessPolicy(volumes=()), {"Binds": ["x:/x"]}) == ["volumes"]
+    stated = Permits({}, {"team": policy}).of(Role.SUBMIT, "team")
+    assert stated == ("namespaces.team.policy", policy)
+
+
+def test_images_by_their_digest() -> None:
+    policy = AccessPolicy(images=("app*",), images_by_digest=True)
+
+    def keys(image: str) -> list[str]:
+        mount = {"Type": "image", "Source": image, "Target": "/x"}
+        body = {"image": image, "HostConfig": mounted(mount)}
+        return [fault.key for fault in container_faults(policy, body)]
+
+    for image in (PINNED, PINNED.replace("app@", "app:1@")):
+        assert keys(image) == []
+    for image in ("app:1", f"{PINNED}0", PINNED[:-1], f"{PINNED} x", "app@sha256:"):
+        assert keys(image) == ["", ""]
+    assert keys(PINNED.replace("app", "web")) == ["images", "images"]
+
+
 # over REST
+
+
+def test_volumes_ports_and_digests_over_rest(server: Server) -> None:
+    body = {"name": "ann", "role": "submit", "namespace": "team-a"}
+    token = server.post("/v1/tokens", body).json["token"]
+    usual = server.post("/v1/tokens", {"name": "usual", "role": "submit"}).json["token"]
+    ports = {"PortBindings": {"80/tcp": [{"HostPort": "443"}]}}
+    container = {**CONTAINER, "HostConfig": {"Binds": ["data:/x"], **ports}}
+    refused = submitted(server, "/v1/containers", container, token)
+    assert (refused.status, refused.json["code"]) == (403, "not_permitted")
+    assert refused.fields == ["HostConfig.Binds.0", "HostConfig.PortBindings.80/tcp"]
+    assert [fault["message"] for fault in refused.json["errors"]] == [
+        "the volume data is not permitted; "
+        "namespaces.team-a.policy.volumes with 'data' would allow it",
+        "the port 443 is not permitted; namespaces.team-a.policy.ports with '443' would allow it",
+    ]
+    assert submitted(server, "/v1/containers", container, usual).status == 201
+    for volume_, status in (("data", 403), ("team-a-data", 201)):
+        job = {**JOB, "name": f"of-{volume_}", "volumes": [f"{volume_}:/data"]}
+        answer = submitted(server, "/v1/jobs", job, token)
+        assert answer.status == status, answer.body
+    server.options.permits.by_role = {Role.SUBMIT: AccessPolicy(images_by_digest=True)}
+    refused = submitted(server, "/v1/jobs", {**JOB, "name": "x"}, token)
+    assert (refused.status, refused.fields) == (403, ["image"])
+    assert "app:1@sha256:..." in refused.json["errors"][0]["message"]
 
 
 @pytest.fixture

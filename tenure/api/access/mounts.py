@@ -5,6 +5,7 @@ A volume may be one as well: of the driver ``local``, with options as mount(8) t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from tenure.model.accesspolicy import AccessPolicy, allows, is_guarded
 #: Options of mount(8) that have it look at a path rather than at a file system.
 _PATHS = frozenset(("bind", "rbind", "move", "remount"))
 _OPTIONS = ("type", "o", "device")
+_DIGEST = re.compile(r"(^|@)sha256:[0-9a-f]{64}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,30 @@ def bind_faults(policy: AccessPolicy, value: object, path: str) -> Iterator[Faul
     for number, bind in enumerate(texts(value)):
         source, colon, rest = bind.partition(":")
         here = f"{path}.{number}"
-        if colon and not _is_volume_name(source):
-            yield from path_faults(policy, source, here)
+        if colon:
+            yield from source_faults(policy, source, here)
         if "=" in rest.partition(":")[2]:
             yield Fault(here, "", "an option with a value")
 
 
 def _is_volume_name(source: str) -> bool:
     return bool(source) and not set(source) & set("/\\~") and not source.startswith(".")
+
+
+def source_faults(policy: AccessPolicy, source: str, path: str) -> Iterator[Fault]:
+    """Find out whether a volume, or a path of the host, may be mounted."""
+    if not _is_volume_name(source):
+        yield from path_faults(policy, source, path)
+    elif not policy.mounts_volume(source):
+        yield Fault(path, "volumes", f"the volume {source}", source)
+
+
+def image_faults(policy: AccessPolicy, image: str, path: str) -> Iterator[Fault]:
+    """Find out whether an image may be used."""
+    if not allows(policy.images, image):
+        yield Fault(path, "images", f"the image {image}", image)
+    elif policy.images_by_digest and not _DIGEST.search(image):
+        yield Fault(path, "", f"the image {image} without its digest ({image}@sha256:...)")
 
 
 def path_faults(policy: AccessPolicy, source: str, path: str) -> Iterator[Fault]:
@@ -112,14 +130,16 @@ def _mount(policy: AccessPolicy, mount: object, path: str) -> Iterator[Fault]:
 def _sources(policy: AccessPolicy, kind: str, sources: list[str], path: str) -> Iterator[Fault]:
     """Find out whether a mount of a kind may have its sources; engines know other kinds than we."""
     if kind == "image":
-        wrong = [source for source in sources if not allows(policy.images, source)]
-        yield from (Fault(path, "images", f"the image {one}", one) for one in wrong)
+        for source in sources:
+            yield from image_faults(policy, source, path)
         return
     if kind not in ("bind", "volume", "tmpfs"):
         yield from _not_driven(policy, kind, path)
     for source in sources:
-        if kind == "bind" or (source and not _is_volume_name(source)):
+        if kind == "bind":
             yield from path_faults(policy, source, path)
+        elif source:
+            yield from source_faults(policy, source, path)
 
 
 def _driven(policy: AccessPolicy, mount: object, path: str) -> Iterator[Fault]:

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tenure.api.access.mounts import Fault, bind_faults, folded, members, mount_faults, parts, texts
+from tenure.api.access.mounts import (
+    Fault,
+    bind_faults,
+    folded,
+    image_faults,
+    members,
+    mount_faults,
+    parts,
+    texts,
+)
 from tenure.api.requests.call import Call
 from tenure.api.schemas.batches import BatchRequest
 from tenure.api.schemas.jobs import JobRequest
@@ -27,7 +36,7 @@ _HARMLESS = (
     "MemorySwap MemorySwappiness PidsLimit CpuCount CpuPercent IOMaximumIOps IOMaximumBandwidth "
     "ShmSize Init PublishAllPorts ReadonlyRootfs CapDrop Dns DnsOptions DnsSearch ExtraHosts "
     "BlkioWeightDevice BlkioDeviceReadBps BlkioDeviceWriteBps BlkioDeviceReadIOps "
-    "BlkioDeviceWriteIOps StorageOpt Tmpfs ConsoleSize PortBindings"
+    "BlkioDeviceWriteIOps StorageOpt Tmpfs ConsoleSize"
 )
 HARMLESS = frozenset(_HARMLESS.casefold().split())
 #: Takes power away, whatever it is written like.
@@ -144,11 +153,24 @@ def _log(policy: AccessPolicy, value: object, path: str) -> Faults:
             yield Fault(path, "log_drivers", f"the log driver {name}", name)
 
 
+def _ports(policy: AccessPolicy, value: object, path: str) -> Faults:
+    for name, bindings in members(value):
+        for port in (p for one in parts(bindings or ()) for k, p in folded(one) if k == "hostport"):
+            text = port if isinstance(port, str) else repr(port)
+            if port is not None and not policy.publishes(text):
+                yield Fault(f"{path}.{name}", "ports", f"the port {text}", text)
+
+
 def _ulimits(policy: AccessPolicy, value: object, path: str) -> Faults:
     for number, limit in enumerate(parts(value)):
         for name in texts(part for key, part in folded(limit) if key == "name"):
             if name.strip().casefold() in _REALTIME and not policy.realtime:
                 yield Fault(f"{path}.{number}", "realtime", f"the limit {name}")
+
+
+def _image(policy: AccessPolicy, value: object, path: str) -> Faults:
+    for name in map(str.strip, texts([value])):
+        yield from image_faults(policy, name, path)
 
 
 def _named(key: str, what: str, usual: tuple[str, ...]) -> Rule:
@@ -193,6 +215,7 @@ RULES: dict[str, Rule] = {
     "groupadd": _each("groups", "the group"),
     "volumedriver": _named("volume_drivers", "the volume driver", ("", "local")),
     "logconfig": _log,
+    "portbindings": _ports,
     "containeridfile": _nowhere("a file of the host for its id"),
 }
 
@@ -215,7 +238,7 @@ def container_faults(policy: AccessPolicy, body: object) -> Faults:
     for name, value in members(body):
         key = name.casefold()
         if key == "image":
-            yield from _each("images", "the image")(policy, value, name)
+            yield from _image(policy, value, name)
         elif key == "hostconfig" and value is not None:
             yield from host_faults(policy, value, name)
         elif key == "volumes":  # Docker's are paths of the container; Podman takes binds
@@ -271,7 +294,7 @@ def require_job(call: Call, job: JobRequest) -> None:
     who = _submitter(call)
     if who is None:
         return
-    faults = [*_each("images", "the image")(who.policy, job.image, "image")]
+    faults = [*_image(who.policy, job.image, "image")]
     faults += bind_faults(who.policy, job.volumes, "volumes")
     most = who.policy.max_priority
     if most is not None and job.priority > most:
@@ -286,12 +309,9 @@ def require_batch(call: Call, batch: BatchRequest) -> None:
     who = _submitter(call)
     if who is None:
         return
-    rule, faults = _each("images", "the image"), list[Fault]()
-    if batch.image is not None:
-        faults += rule(who.policy, batch.image, "image")
+    faults = [*_image(who.policy, batch.image, "image")]
     for number, stage in enumerate(batch.stages):
-        if stage.image is not None:
-            faults += rule(who.policy, stage.image, f"stages.{number}.image")
+        faults += _image(who.policy, stage.image, f"stages.{number}.image")
     if batch.submitter not in (None, call.caller.name):
         faults.append(Fault("submitter", "", f"another than you, {call.caller.name}"))
     _refuse(who, faults)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
@@ -47,7 +47,20 @@ class Line:
 
     seq: int
     type: str
+    subject: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which events a reader asks for (empty ``types``: all), and may see, by their subjects."""
+
+    types: tuple[str, ...]
+    shows: Callable[[str], bool]
+
+    def takes(self, line: Line) -> bool:
+        """Whether it is one of these."""
+        return (not self.types or line.type in self.types) and self.shows(line.subject)
 
 
 class Tail:
@@ -56,37 +69,35 @@ class Tail:
     Nothing is read on the loop: a rare type is looked for through all that is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
         self._lines: list[Line] = []
         self._begin = self._end = 0
         self._extending = asyncio.Lock()
         self._reading = asyncio.Semaphore(READING_AT_ONCE)
         self._listing = asyncio.Semaphore(READING_AT_ONCE)
 
-    async def after(
-        self, backend: Backend, after: int, types: Collection[str]
-    ) -> tuple[bytes, int]:
+    async def after(self, after: int, wanted: Wanted) -> tuple[bytes, int]:
         """Return the text of the next events and the number of the last one that it covers.
 
         Without events the text is a heartbeat: a comment, and an id without data, which moves a
         reader's Last-Event-ID over events of types it did not ask for.
         """
+        backend = self._backend
         last = backend.last_seq
-        await self._extend(backend, last)
+        await self._extend(last)
         is_there = self._begin <= after <= last <= self._end and after + 1 >= backend.first_seq
         if is_there:
-            return self._newest(after, last, types)
+            return self._newest(after, last, wanted)
         async with self._reading:
-            return await asyncio.to_thread(_batch, backend, after, types)
+            return await asyncio.to_thread(_batch, backend, after, wanted)
 
-    async def listed(
-        self, backend: Backend, after: int, limit: int, types: Collection[str]
-    ) -> list[PublicEvent]:
+    async def listed(self, after: int, limit: int, wanted: Wanted) -> list[PublicEvent]:
         """Return kept events; a rare type may be looked for through all of them."""
         async with self._listing:
-            return await asyncio.to_thread(backend.events_after, after, limit, types)
+            return await asyncio.to_thread(_kept, self._backend, after, limit, wanted)
 
-    async def _extend(self, backend: Backend, last: int) -> None:
+    async def _extend(self, last: int) -> None:
         """Read what is new, up to ``last``."""
         if self._end == last:
             return
@@ -96,7 +107,7 @@ class Tail:
             if last - self._end > WINDOW:
                 self._lines, self._begin, self._end = [], last - WINDOW, last - WINDOW
             while self._end < last:
-                found = await asyncio.to_thread(_read, backend, self._end, last)
+                found = await asyncio.to_thread(_read, self._backend, self._end, last)
                 if not found:
                     self._end = last
                     break
@@ -106,10 +117,10 @@ class Tail:
                 del self._lines[:-WINDOW]
                 self._begin = self._lines[0].seq - 1
 
-    def _newest(self, after: int, last: int, types: Collection[str]) -> tuple[bytes, int]:
+    def _newest(self, after: int, last: int, wanted: Wanted) -> tuple[bytes, int]:
         place = bisect_right(self._lines, after, key=attrgetter("seq"))
         newer = (line for line in islice(self._lines, place, None) if line.seq <= last)
-        found = list(islice((x for x in newer if not types or x.type in types), BATCH))
+        found = list(islice(filter(wanted.takes, newer), BATCH))
         covered = found[-1].seq if len(found) == BATCH else last
         return _text([line.text for line in found], covered), covered
 
@@ -127,7 +138,7 @@ async def events(call: Call) -> web.StreamResponse:
     after = query.after or 0
     backend = call.backend
     tail = call.request.app[TAIL]
-    found = await tail.listed(backend, after, query.limit, _types(query))
+    found = await tail.listed(after, query.limit, _wanted(call, query))
     body = {
         "items": Rows(render(EventView, event) for event in found),
         "first_seq": backend.first_seq,
@@ -137,8 +148,9 @@ async def events(call: Call) -> web.StreamResponse:
     return await long_json(call, body)
 
 
-def _types(query: EventsQuery) -> tuple[str, ...]:
-    return tuple(query.types.split(",")) if query.types else ()
+def _wanted(call: Call, query: EventsQuery) -> Wanted:
+    types = tuple(query.types.split(",")) if query.types else ()
+    return Wanted(types, call.backend.shows)
 
 
 def _start(call: Call) -> int:
@@ -162,14 +174,14 @@ def _seen(call: Call) -> int | None:
 
 async def _stream(call: Call) -> web.StreamResponse:
     after = _start(call)
-    types = _types(call.query_as(EventsQuery))
+    wanted = _wanted(call, call.query_as(EventsQuery))
     tail = call.request.app[TAIL]
     response = web.StreamResponse(headers=HEADERS)
     await response.prepare(call.request)
     try:
         await response.write(b"retry: 1000\n\n")
         while True:
-            text, after = await tail.after(call.backend, after, types)
+            text, after = await tail.after(after, wanted)
             await response.write(text)
             if after >= call.backend.last_seq:
                 seen = call.backend.last_seq
@@ -178,7 +190,19 @@ async def _stream(call: Call) -> web.StreamResponse:
         return response  # the reader has gone
 
 
-def _batch(backend: Backend, after: int, types: Collection[str]) -> tuple[bytes, int]:
+def _kept(backend: Backend, after: int, limit: int, wanted: Wanted) -> list[PublicEvent]:
+    """Return up to ``limit`` events that are kept after a number, in order."""
+    found: list[PublicEvent] = []
+    size = max(limit, BATCH)
+    while True:
+        more = backend.events_after(after, size, wanted.types)
+        found += [event for event in more if wanted.shows(event.subject)]
+        if len(found) >= limit or len(more) < size:
+            return found[:limit]
+        after = more[-1].seq
+
+
+def _batch(backend: Backend, after: int, wanted: Wanted) -> tuple[bytes, int]:
     """Return what ``Tail.after`` does, read from the store."""
     last = backend.last_seq
     parts = []
@@ -190,7 +214,7 @@ def _batch(backend: Backend, after: int, types: Collection[str]) -> tuple[bytes,
     if after + 1 < first:
         parts.append(_gap(after + 1, first - 1, first - 1))
         after = first - 1
-    found = backend.events_after(after, BATCH, types)
+    found = _kept(backend, after, BATCH, wanted)
     parts += [_event(event) for event in found]
     if len(found) == BATCH:
         after = found[-1].seq
@@ -202,7 +226,7 @@ def _batch(backend: Backend, after: int, types: Collection[str]) -> tuple[bytes,
 def _read(backend: Backend, after: int, last: int) -> list[Line]:
     """Return the next events up to ``last``, of all types."""
     found = backend.events_after(after, BATCH, ())
-    return [Line(one.seq, one.type, _event(one)) for one in found if one.seq <= last]
+    return [Line(one.seq, one.type, one.subject, _event(one)) for one in found if one.seq <= last]
 
 
 def _text(parts: list[str], after: int) -> bytes:

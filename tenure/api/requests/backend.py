@@ -65,6 +65,9 @@ class Backend(Protocol):
     def tables(self) -> Tables:
         """Return the records; the API only reads them, and only between awaits."""
 
+    def shows(self, key: str) -> bool:
+        """Whether who asks sees the record of this key, or the one that it is a part of."""
+
     def now_us(self) -> int:
         """Return the inbox's time, microseconds UTC."""
 

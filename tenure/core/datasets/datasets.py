@@ -52,8 +52,7 @@ def put(ctx: Context, command: PutDataset) -> None:
     """Accept a new dataset, go on with one of the same files, or refuse."""
     there = replicas.dataset_of(ctx, command.spec.name)
     if there is not None and there.owner.namespace != command.owner.namespace:
-        told = f"there is a dataset {there.spec.name} of the namespace {there.owner.namespace}"
-        told += "; take another name, or, as an operator, act in that namespace"
+        told = f"the name {there.spec.name!r} is taken; take another"  # it is not told by whom
         ctx.refuse(command, "name_taken", told, status=409, field="name")
         return
     if command.spec.is_external and (there is None or there.spec.is_external):

@@ -112,6 +112,10 @@ class DaemonBackend:
     def tables(self) -> Tables:
         return self._core.tables
 
+    def shows(self, key: str) -> bool:
+        """Show all; ``api.access.reach`` narrows it."""
+        return True
+
     def now_us(self) -> int:
         """Return the inbox's time."""
         return self._body.clock.now_us()

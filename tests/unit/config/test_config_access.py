@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -65,6 +66,7 @@ def test_namespaces_of_groups_and_certificates_and_their_bounds(tmp_path: Path) 
         "namespaces:\n"
         "  team-a: {jobs: 5, cpus: 2.5, memory: 4GiB, datasets: 1GiB, policy: {binds: [/srv/a]}}\n"
         "  team-b:\n"
+        "  team-c: {reads: [team-*], policy: {volumes: [x], ports: [80, 8000-8100]}}\n"
     )
     settings = load(written(tmp_path, text), ENV)
     assert settings.api.grants == {
@@ -72,8 +74,14 @@ def test_namespaces_of_groups_and_certificates_and_their_bounds(tmp_path: Path) 
         "ops": Grant(Role.OPERATE, "default"),
     }
     bounded = Quota(jobs=5, cpu_m=2500, memory_bytes=4 << 30, dataset_bytes=1 << 30)
-    assert settings.quotas == {"team-a": bounded, "team-b": Quota()}
-    assert settings.permits.within == {"team-a": AccessPolicy(binds=("/srv/a",), images=("a/*",))}
+    assert settings.quotas == {"team-a": bounded, "team-b": Quota(), "team-c": Quota()}
+    permits, usual = settings.permits, AccessPolicy(binds=("/srv/b",), images=("a/*",))
+    assert permits.within == {
+        "team-a": replace(usual, binds=("/srv/a",)),
+        "team-c": replace(usual, volumes=("x",), ports=("80", "8000-8100")),
+    }
+    assert permits.reads == {"team-c": ("team-*",)}
+    assert permits.known == {"team-a", "team-b", "team-c"}
 
 
 @pytest.mark.parametrize(
