@@ -1,5 +1,6 @@
 # tenured in a container. `make image` collects the wheels and builds it; the build itself needs no
-# network. BASE is any Debian-like image with the Python that the wheels were collected for.
+# network. BASE is any Debian-like image with the Python that the wheels were collected for, also by
+# its digest: python:3.12-slim@sha256:...
 ARG BASE=python:3.12-slim
 
 FROM ${BASE} AS build

@@ -10,7 +10,7 @@ START ?= 0
 INSTANCES ?= 10000
 OUT ?= out
 BENCH ?= all
-# the image's base, its Python, its name, and the docker command that builds it
+# the image's base (pinned: python:3.12-slim@sha256:...), its Python, its name, and the docker command that builds it
 BASE ?= python:3.12-slim
 BASE_PYTHON ?= 3.12
 IMAGE ?= tenure:latest
@@ -66,7 +66,7 @@ run: $(STAMP) ## start the daemon for real use on the local engine
 
 image: $(STAMP) ## build the container image IMAGE on BASE (Python BASE_PYTHON)
 	@tools/wheels deploy/wheels $(BASE_PYTHON)
-	@$(DOCKER) build --network none --build-arg BASE=$(BASE) \
+	@$(DOCKER) build --network none --build-arg 'BASE=$(BASE)' \
 	    --build-arg VERSION=$$($(BIN)/python -c 'import tenure; print(tenure.__version__)') -t $(IMAGE) .
 
 testbed: $(STAMP) ## start NODES engines, print a ready tenured.yml, stop with Ctrl-C (LEND=folder: for batches)

@@ -81,6 +81,14 @@ def test_make_targets_in_documents_exist() -> None:
             assert target in known, f"{path.name} names make {target}"
 
 
+def test_the_image_s_base_may_be_pinned_by_its_digest() -> None:
+    base = f"python:3.12-slim@sha256:{'0' * 64}"
+    words = ["make", "-n", "-o", ".venv/stamp", "image", f"BASE={base}"]
+    done = bounded.run(words, cwd=ROOT, text=True, check=True)
+    assert f"--build-arg 'BASE={base}'" in done.stdout
+    assert "FROM ${BASE}\n" in (ROOT / "Dockerfile").read_text()
+
+
 #: Without what says which commands there are not, or were once.
 TELLING = sorted({*DOCUMENTS} - {ROOT / name for name in ("docs/roadmap.md", "CHANGELOG.md")})
 

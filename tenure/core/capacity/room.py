@@ -296,9 +296,14 @@ def can_read(node: Node) -> bool:
 
 
 def has_image(node: Node, image: str) -> bool:
-    """Whether the node was seen to hold the image (a name without tag means ``latest``)."""
-    last = image.rsplit("/", 1)[-1]
-    wanted = image if ":" in last or "@" in image else f"{image}:latest"
+    """Whether the node was seen to hold the image (a name without tag means ``latest``).
+
+    Beside a digest the tag means nothing, and engines list such names without it.
+    """
+    name, at, digest = image.partition("@")
+    folder, slash, last = name.rpartition("/")
+    wanted = f"{folder}{slash}{last.partition(':')[0]}@{digest}" if at else image
+    wanted = wanted if at or ":" in last else f"{image}:latest"
     return wanted in node.images or image in node.images
 
 

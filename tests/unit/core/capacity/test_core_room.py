@@ -87,6 +87,18 @@ def test_an_image_without_a_tag_means_latest() -> None:
     assert not room.has_image(record, "registry:5000/base")
 
 
+def test_an_image_by_its_digest_is_held_whatever_its_tag() -> None:
+    bench = Bench(node("a"))
+    bench.connect("a")
+    for name in ("base", "registry:5000/x/base"):
+        digest = f"@sha256:{'0' * 64}"
+        record = replace(bench.tables.nodes["a"], images=(name + digest,))
+        assert room.has_image(record, name + digest)
+        assert room.has_image(record, f"{name}:1{digest}")
+        assert not room.has_image(record, f"{name}@sha256:{'1' * 64}")
+        assert not room.has_image(record, f"{name}:1")
+
+
 def test_the_end_of_executors_that_boot_comes_after_the_boot() -> None:
     bench = Bench(node("a", driver="command"))
     bench.end(bench.open("probe"), Done("off"))
