@@ -212,7 +212,7 @@ def test_a_namespace_has_a_policy_of_its_own(bounded: Server) -> None:
     binds = {"HostConfig": {**CONTAINER["HostConfig"], "Binds": ["/srv/a:/a"]}}
     assert ask(bounded, "POST /v1/containers", ann, CONTAINER | binds).status == 201
     refused = ask(bounded, "POST /v1/containers", bob, CONTAINER | binds | {"name": "web-2"})
-    assert refused.json["policy_keys"] == ["policy.submit.binds"]
+    assert refused.json["policy_keys"] == ["namespaces.team-b.policy.binds"]
     unstated = ask(bounded, "POST /v1/containers", ann, {"name": "web-4", "Image": "web:1"})
     assert (unstated.json["code"], unstated.fields) == ("unstated", ["HostConfig.Memory"])
     wider = {"HostConfig": {"Binds": ["/etc:/a"]}}

@@ -82,11 +82,25 @@ class _Shown(Table[R]):
 
     def values(self) -> Iterator[R]:
         """Iterate the records in the order of their first insertion."""
-        return (row for _, row in self.items())
+        shows = self._shows
+        return (row for key, row in self._whole.items() if shows(key, row))
 
     def items(self) -> Iterator[tuple[str, R]]:
         """Iterate key and record."""
-        return (pair for pair in self._whole.items() if self._shows(*pair))
+        shows = self._shows
+        return ((key, row) for key, row in self._whole.items() if shows(key, row))
+
+
+class _Seen(dict[str, bool]):
+    """Whether each namespace is shown, found out once: it is asked for each row of a listing."""
+
+    def __init__(self, own: str, patterns: tuple[str, ...]) -> None:
+        super().__init__({own: True})
+        self._patterns = patterns
+
+    def __missing__(self, namespace: str) -> bool:
+        found = self[namespace] = allows(self._patterns, namespace)
+        return found
 
 
 class _Nodes(_Shown[Node]):
@@ -96,6 +110,10 @@ class _Nodes(_Shown[Node]):
         """Return the record or None."""
         row = self._whole.get(key)
         return None if row is None else replace(row, images=())
+
+    def values(self) -> Iterator[Node]:
+        """Iterate the records in the order of their first insertion."""
+        return (row for _, row in self.items())
 
     def items(self) -> Iterator[tuple[str, Node]]:
         """Iterate key and record."""
@@ -110,8 +128,8 @@ class BoundBackend:
     """
 
     def __init__(self, whole: Backend, namespace: str, shown: tuple[str, ...]) -> None:
-        self._whole, self._namespace, self._shown = whole, namespace, shown
-        self._known = {namespace: True}
+        self._whole, self._namespace = whole, namespace
+        self._sees = _Seen(namespace, shown)
 
     def __getattr__(self, name: str) -> Any:
         if name in WHOLE:
@@ -127,27 +145,23 @@ class BoundBackend:
 
     # records
 
-    def _sees(self, namespace: str) -> bool:
-        found = self._known.get(namespace)
-        if found is None:
-            found = self._known[namespace] = allows(self._shown, namespace)
-        return found
-
-    def _is_owned(self, key: str, row: _Owned) -> bool:
-        return self._sees(row.owner.namespace)
-
     @cached_property
     def tables(self) -> Tables:
         """The records that are shown; kinds that are not named here have none."""
         whole = self._whole.tables
-        jobs, batches = _Shown(whole.jobs, self._is_owned), _Shown(whole.batches, self._is_owned)
-        services = _Shown(whole.services, self._is_owned)
+        sees = self._sees
+
+        def is_shown(key: str, row: _Owned) -> bool:
+            return sees[row.owner.namespace]
+
+        jobs, batches = _Shown(whole.jobs, is_shown), _Shown(whole.batches, is_shown)
+        services = _Shown(whole.services, is_shown)
         return Tables(
             nodes=_Nodes(whole.nodes, lambda key, row: True),
             jobs=jobs,
             batches=batches,
             services=services,
-            datasets=_Shown(whole.datasets, self._is_owned),
+            datasets=_Shown(whole.datasets, is_shown),
             executors=_Shown(whole.executors, lambda key, row: row.job in jobs),
             tasks=_Shown(whole.tasks, lambda key, row: row.batch in batches),
             migrations=_Shown(whole.migrations, lambda key, row: row.container in services),
@@ -177,7 +191,7 @@ class BoundBackend:
         executors, services = self._whole.aboard(node)
         return (
             [one for one in executors if one.job in self.tables.jobs],
-            [one for one in services if self._sees(one.owner.namespace)],
+            [one for one in services if self._sees[one.owner.namespace]],
         )
 
     def drain(self, node: str, *, is_dry: bool = False) -> None:
@@ -215,7 +229,7 @@ class BoundBackend:
 
     def namespaces(self) -> list[NamespaceView]:
         """Return the namespaces that are shown."""
-        return [row for row in self._whole.namespaces() if self._sees(row["name"])]
+        return [row for row in self._whole.namespaces() if self._sees[row["name"]]]
 
     def health(self) -> Health:
         """Return whether the daemon serves; not which nodes and records ail."""
