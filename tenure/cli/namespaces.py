@@ -30,6 +30,7 @@ COLUMNS = columns(
     ("CPUS", _of("cpus", lambda cpus: f"{cpus:g}")),
     ("MEMORY", _of("memory_bytes", size)),
     ("DATASETS", _of("dataset_bytes", size)),
+    ("OUTPUTS", _of("output_bytes", size)),
 )
 NAMESPACES = Noun(app, COLUMNS, key="name")
 NAMESPACES.listing("ls", Client.namespaces, "List the namespaces: what is held / the quota.")

@@ -149,9 +149,10 @@ def _check(options: argparse.Namespace) -> int:
 
     if options.file is not None:
         return _show_backup(options, options.file.absolute())
-    path = settings_of(options.config).state_dir / STATE
+    settings = settings_of(options.config)
+    path = settings.state_dir / STATE
     contents = inspect(path, KINDS)
-    shown = {"file": str(path)} | _held(contents)
+    shown = {"file": str(path), "advice": list(settings.advice)} | _held(contents)
     lines = [f"{path} is whole: schema {contents.schema}, " + _sentence(contents.counts)]
     if shown["is_restoring"]:
         lines.append("it was restored, and the nodes are still to be looked at")
@@ -160,6 +161,7 @@ def _check(options: argparse.Namespace) -> int:
     if contents.aside:
         lines.append("put one back with `tenured restore FILE --only ID`, or `tenured discard ID`")
     lines += [f"  {iso(step.at_us)} {step.what}: {step.detail}" for step in contents.history]
+    lines += [f"advice: {told}" for told in settings.advice]
     return _answer(options, shown, lines)
 
 

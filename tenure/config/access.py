@@ -200,6 +200,12 @@ class NamespaceSection(Section):
     dataset_bytes: KeptSize | None = stated(
         None, "All copies of its datasets.", key="datasets", shown="any"
     )
+    output_bytes: KeptSize | None = stated(
+        None,
+        "What its batches have put out, kept for seven days: no batch is accepted beyond it.",
+        key="outputs",
+        shown="any",
+    )
     policy: PolicySection | None = stated(
         None,
         "What its submitters may use; keys that it has not are those of `policy.submit`.",

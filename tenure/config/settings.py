@@ -101,6 +101,15 @@ class Sections(Section):
         return {name: section.quota for name, section in self.namespaces.items()}
 
     @property
+    def advice(self) -> tuple[str, ...]:
+        """What is no fault, and yet may be a mistake."""
+        unbounded = [name for name, section in self.namespaces.items() if section.jobs is None]
+        if not unbounded:
+            return ()
+        told = f"namespaces without a quota of jobs: {', '.join(unbounded)}; who submits there can "
+        return (f"{told}fill the queue, and then everybody's submissions are slow",)
+
+    @property
     def permits(self) -> Permits:
         """What who submits may use; a namespace states what differs from ``policy.submit``."""
         usual, named = self.policy.submit, self.namespaces

@@ -129,6 +129,8 @@ class Daemon:
             await self._start(importing)
             ready_s, addresses = time.monotonic() - begun, ", ".join(self._addresses())
             log.info("ready after %.2f s: %s", ready_s, addresses)
+            for told in self._settings.advice:
+                log.warning("%s", told)
             self._notifier.ready(self._status())
             await self._stopping.wait()
         finally:

@@ -11,6 +11,7 @@ from tenure.model.planning import Schedule
 from tenure.model.reading import DatasetInput, Reading
 from tenure.model.resources import Resources
 from tenure.model.roles import UNOWNED, Owner
+from tenure.model.units import HOUR_US
 
 
 class BatchState(StrEnum):
@@ -83,6 +84,8 @@ EXITED = frozenset((_T.EXITED, _T.ENDED, _T.COLLECTING))
 #: Where a task finds its input and leaves its output, in its container.
 INPUT_FOLDER = "/tenure/in"
 OUTPUT_FOLDER = "/tenure/out"
+#: The output of a batch is kept for so long after its end.
+OUTPUT_KEPT_US = 7 * 24 * HOUR_US
 #: The name of the chunk of a task whose stage splits a file.
 CHUNK_NAME = "chunk"
 
@@ -256,6 +259,11 @@ class Batch:
     def is_ending(self) -> bool:
         """Whether what is left of it is to be stopped."""
         return self.is_cancelling or self.is_failing
+
+    def keeps_output(self, now_us: int) -> bool:
+        """Whether what its tasks put out is kept; of one that is over that of its last stages."""
+        is_new = now_us <= (self.finished_us or 0) + OUTPUT_KEPT_US
+        return not self.is_over or (self.state is BatchState.SUCCEEDED and is_new)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ class Amounts(NamedTuple):
     """What is held, or wanted: of jobs and batches those that are not over.
 
     ``cpu_m`` (thousandths of a core) and ``memory_bytes`` are what jobs and containers ask for,
-    whether they run or wait; ``dataset_bytes`` all copies of datasets.
+    whether they run or wait; ``dataset_bytes`` all copies of datasets. ``output_bytes`` are what
+    tasks of batches put out, as long as it is kept: nobody knows it before, so none is wanted.
     """
 
     jobs: int = 0
@@ -20,6 +21,7 @@ class Amounts(NamedTuple):
     cpu_m: int = 0
     memory_bytes: int = 0
     dataset_bytes: int = 0
+    output_bytes: int = 0
 
     def plus(self, other: Amounts, sign: int = 1) -> Amounts:
         """Return both together; the difference where ``sign`` is -1."""
@@ -40,6 +42,7 @@ class Quota:
     cpu_m: int | None = None
     memory_bytes: int | None = None
     dataset_bytes: int | None = None
+    output_bytes: int | None = None
 
     def exceeded(self, held: Amounts, wanted: Amounts) -> str:
         """Return the name of an amount of which more is wanted than is left, "" for none."""

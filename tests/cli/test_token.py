@@ -66,12 +66,13 @@ def test_who_has_a_namespace_submits_into_it_and_changes_nothing_else(
     rows = [line.split() for line in tenure("namespace", "ls").lines]
     assert rows[0] == [
         *("NAME", "JOBS", "CONTAINERS", "BATCHES", "TASKS"),
-        *("CPUS", "MEMORY", "DATASETS"),
+        *("CPUS", "MEMORY", "DATASETS", "OUTPUTS"),
     ]
     assert [row[:2] for row in rows[1:]] == [["default", "1"], ["team-a", "1"]]
     refused = tenure("job", "cancel", JOB["name"], *ann)
     assert refused.code == 1
-    assert "may not change what is of the namespace default; yours is team-a" in refused.err
+    assert f"no job '{JOB['name']}'" in refused.err
+    assert [one["name"] for one in tenure(*listed, *ann).json] == ["hers"]
     assert tenure("job", "cancel", "hers", *ann).code == 0
 
 

@@ -83,6 +83,11 @@ def test_a_state_goes_into_a_file_and_back(tenured: Tenured) -> None:
     until(lambda: "restore" not in tenured.health()["degraded"], 20, "the look to end")
     code, told, _ = run(tenured, "check", "--json")
     assert [step["what"] for step in json.loads(told)["history"]] == ["made", "restored"]
+    assert json.loads(told)["advice"] == []
+    unbounded = tenured.config | {"namespaces": {"team-a": {}}}
+    tenured.config_file.write_text(json.dumps(unbounded))
+    code, told, _ = run(tenured, "check")
+    assert (code, "advice: namespaces without a quota of jobs: team-a; " in told) == (0, True)
 
 
 def said_ready(tenured: Tenured) -> str:

@@ -24,6 +24,7 @@ class HeldView(TypedDict):
     cpus: Annotated[float, Of("cpu_m", thousandths)]
     memory_bytes: int
     dataset_bytes: int
+    output_bytes: int
 
 
 class QuotaView(TypedDict):
@@ -36,6 +37,7 @@ class QuotaView(TypedDict):
     cpus: Annotated[float | None, Of("cpu_m", _cores)]
     memory_bytes: int | None
     dataset_bytes: int | None
+    output_bytes: int | None
 
 
 class NamespaceView(TypedDict):

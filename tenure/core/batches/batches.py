@@ -70,6 +70,7 @@ def submit(ctx: Context, command: SubmitBatch) -> None:
     command = replace(command, spec=input_replicas.kept(command.batch, spec))
     wanted = expected(ctx, command).plus(wanted_by_batch(command.spec))
     problem = quotas.objection(ctx, command.owner, wanted)
+    problem = problem or quotas.outputs_objection(ctx, command.owner)
     problem = problem or objection(ctx, command.batch, command.spec)
     if problem is None:
         planning.enlist(ctx, command)

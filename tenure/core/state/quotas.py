@@ -5,6 +5,8 @@ Owns nothing: what is held is an index over the records, ``Index.usage``.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import held_by_container, held_by_dataset, held_by_job
 from tenure.model.errors import FieldError, Problem
@@ -37,6 +39,28 @@ def objection(ctx: Context, owner: Owner, wanted: Amounts) -> Problem | None:
     return None if not name else _problem(owner.namespace, name, quota, held, wanted)
 
 
+def outputs_objection(ctx: Context, owner: Owner) -> Problem | None:
+    """Return why a namespace may have no more batches for what those before put out, else None."""
+    quota = ctx.learned.quotas.get(owner.namespace)
+    if quota is None or quota.output_bytes is None:
+        return None
+    held = Amounts(output_bytes=put_out(ctx)[owner.namespace])
+    if held.output_bytes < quota.output_bytes:
+        return None
+    return _problem(owner.namespace, "output_bytes", quota, held, NOTHING)
+
+
+def put_out(ctx: Context) -> Counter[str]:
+    """Return the bytes of outputs of batches that are kept, by namespace. O(batches)."""
+    found: Counter[str] = Counter()
+    for batch in ctx.tables.batches.values():
+        if batch.keeps_output(ctx.now_us):
+            names = batch.spec.last if batch.is_over else [one.name for one in batch.spec.stages]
+            stages = (ctx.index.tasks_by_stage.get((batch.id, name)) for name in names)
+            found[batch.owner.namespace] += sum(one.put_out for one in stages if one is not None)
+    return found
+
+
 def _wanted(ctx: Context, command: Command) -> Amounts:
     """Return what would be held beside the present if a command were accepted.
 
@@ -66,7 +90,10 @@ def _unstated(ctx: Context, command: CreateService) -> Problem | None:
 
 
 #: Keys of the configuration that are not called as the amounts.
-_KEYS = {"cpu_m": "cpus", "memory_bytes": "memory", "dataset_bytes": "datasets"}
+_KEYS = {
+    **{"cpu_m": "cpus", "memory_bytes": "memory"},
+    **{"dataset_bytes": "datasets", "output_bytes": "outputs"},
+}
 
 
 def _problem(namespace: str, name: str, quota: Quota, held: Amounts, wanted: Amounts) -> Problem:
@@ -75,7 +102,9 @@ def _problem(namespace: str, name: str, quota: Quota, held: Amounts, wanted: Amo
     is_size = name.endswith("_bytes")
     limit, has, more = (size_text(int(one)) if is_size else f"{one:g}" for one in amounts)
     key = _KEYS.get(name, name)
-    told = f"the namespace {namespace} may have {limit} {key}, has {has}, and this is {more} more; "
-    told += f"end something of it, or have namespaces.{namespace}.{key} raised"
+    rest = f", and this is {more} more; end something of it" if getattr(wanted, name) else ""
+    rest = rest or "; an output goes seven days after its batch, wait for that"
+    told = f"the namespace {namespace} may have {limit} {key}, has {has}{rest}, or have "
+    told += f"namespaces.{namespace}.{key} raised"
     extra = dict(zip(("limit", "held", "wanted"), amounts, strict=True))
     return Problem(EXCEEDED, told, 403, extra={"namespace": namespace, "quota": member, **extra})

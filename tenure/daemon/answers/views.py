@@ -20,7 +20,7 @@ from tenure.core.lifecycle import cycle_runs
 from tenure.core.lifecycle import drain as drains
 from tenure.core.nodes import harvestable, off_vetoes
 from tenure.core.services.migration import eligibility
-from tenure.core.state import reservations
+from tenure.core.state import quotas, reservations
 from tenure.core.state.context import Context
 from tenure.daemon.answers import readings
 from tenure.model.batch import StageSpec
@@ -416,8 +416,12 @@ def aboard(ctx: Context, node: str) -> tuple[list[Executor], list[Service]]:
 
 def namespaces(ctx: Context) -> list[NamespaceView]:
     """Return the namespaces of which something is, or that have a quota."""
-    held, quotas = ctx.index.usage, ctx.learned.quotas
+    held, bounds, kept = ctx.index.usage, ctx.learned.quotas, quotas.put_out(ctx)
     return [
-        namespace_view(name, held.get(name, NOTHING), quotas.get(name, Quota()))
-        for name in sorted(held.keys() | quotas.keys())
+        namespace_view(
+            name,
+            held.get(name, NOTHING)._replace(output_bytes=kept[name]),
+            bounds.get(name, Quota()),
+        )
+        for name in sorted(held.keys() | bounds.keys() | (+kept).keys())
     ]

@@ -16,10 +16,7 @@ from tenure.core.state.context import Context
 from tenure.engines.files.held import held
 from tenure.model.batch import Batch, BatchState
 from tenure.model.errors import Conflict, NotFound
-from tenure.model.units import HOUR_US
 
-#: The output of a batch is kept for so long after its end.
-KEPT_US = 7 * 24 * HOUR_US
 PIECE_BYTES = 1 << 20
 
 
@@ -65,7 +62,7 @@ def doomed(found: dict[str, list[str]], ctx: Context, now_us: int) -> list[str]:
     paths: list[str] = []
     for key, names in found.items():
         batch = ctx.tables.batches.get(key)
-        if batch is None or _is_useless(batch, now_us):
+        if batch is None or not batch.keeps_output(now_us):
             paths += [] if ctx.is_set_aside(key) else [key]
         elif batch.is_over:
             kept = {f"{index:05d}" for index in _indexes(batch, is_last=True)}
@@ -77,13 +74,6 @@ def clear(folder: Path, paths: list[str]) -> None:
     """Remove folders; what cannot be removed now is met again."""
     for path in paths:
         shutil.rmtree(folder / path, ignore_errors=True)
-
-
-def _is_useless(batch: Batch, now_us: int) -> bool:
-    if not batch.is_over:
-        return False
-    is_old = now_us > (batch.finished_us or 0) + KEPT_US
-    return is_old or batch.state is not BatchState.SUCCEEDED
 
 
 def _indexes(batch: Batch, *, is_last: bool) -> Iterator[int]:

@@ -81,6 +81,10 @@ def test_namespaces_of_groups_and_certificates_and_their_bounds(tmp_path: Path) 
         "team-c": replace(usual, volumes=("x",), ports=("80", "8000-8100")),
     }
     assert permits.reads == {"team-c": ("team-*",)}
+    (told,) = settings.advice
+    assert told.startswith("namespaces without a quota of jobs: team-b, team-c; ")
+    assert load(written(tmp_path, "namespaces: {team-a: {jobs: 5}}\n"), ENV).advice == ()
+    assert load(written(tmp_path, ""), ENV).advice == ()
     assert permits.known == {"team-a", "team-b", "team-c"}
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tenure.core.jobs import jobs
 from tenure.core.state.indexes import Index
+from tenure.core.state import quotas
 from tenure.core.state.params import Params
-from tenure.model.batch import BatchSpec
+from tenure.model.batch import OUTPUT_KEPT_US, BatchSpec
 from tenure.model.effects import PlanBatches, Reply
 from tenure.model.errors import Problem
 from tenure.model.events import (
@@ -23,15 +24,17 @@ from tenure.model.events import (
     CreateService,
     SubmitBatch,
     SubmitJob,
+    Tick,
 )
 from tenure.model.job import JobSpec
+from tenure.model.outcome import Done
 from tenure.model.quota import NOTHING, Amounts, Quota
 from tenure.model.resources import Resources
 from tenure.model.roles import Owner
 from tenure.model.units import MIB, US
 from tests.fleet import remembered
 from tests.unit.core.bench import IMAGE, SMALL
-from tests.unit.core.lender import Lender, lends, stage
+from tests.unit.core.lender import Lender, lender, lends, stage
 from tests.unit.core.shelf import BLOCK, Shelf, with_tiers
 
 QUOTA = Quota(jobs=2, containers=2, batches=1, tasks=3, cpu_m=2000, memory_bytes=300 * MIB)
@@ -237,3 +240,34 @@ def test_nobody_ever_holds_more_than_the_quota(steps: list[tuple[str, Owner, int
             if (limit := getattr(QUOTA, name)) is not None and getattr(asker.held, name) > limit
         ]
         assert not over
+
+
+def test_outputs_count_as_long_as_they_are_kept() -> None:
+    nodes = (lends("n"), lends("m"))
+    bench = lender(*nodes)
+    bench.say(Configured(at_us=0, nodes=nodes, quotas={"default": Quota(output_bytes=100)}))
+    ctx = bench.state.ctx
+
+    def put_out(index: int, size: int) -> None:
+        bench.exit(index, bench.run(index), 0)
+        bench.end(bench.open_of("collect", index), Done(moved_bytes=size))
+
+    bench.lend("b", stage("map", 2), stage("reduce", after=("map",)))
+    put_out(0, 99)
+    assert not isinstance(bench.lend("second"), Problem)
+    put_out(1, 1)
+    refused = bench.lend("third")
+    assert (refused.code, refused.status, refused.extra["quota"]) == (
+        *("quota_exceeded", 403, "output_bytes"),
+    )
+    assert refused.detail == (
+        "the namespace default may have 100B outputs, has 100B; an output goes seven days after "
+        "its batch, wait for that, or have namespaces.default.outputs raised"
+    )
+    assert bench.lend("plan", is_dry=True).code == "quota_exceeded"
+    put_out(2, 100)  # what lay between goes with the end of its batch, the rest a week later
+    assert (bench.batch().state.value, quotas.put_out(ctx)["default"]) == ("succeeded", 100)
+    assert bench.lend("fourth").code == "quota_exceeded"
+    bench.say(Tick(at_us=0), after_us=OUTPUT_KEPT_US + US)
+    assert quotas.put_out(ctx)["default"] == 0
+    assert not isinstance(bench.lend("fifth"), Problem)
