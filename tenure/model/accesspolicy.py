@@ -115,10 +115,11 @@ class Permits:
 
         In a namespace volumes are its own and ports are not those of the system, unless stated.
         """
-        usual = self.by_role.get(role, AccessPolicy())
+        own = self.within.get(namespace) if role is Role.SUBMIT else None
+        found = own or self.by_role.get(role, AccessPolicy())
         if role is not Role.SUBMIT or namespace == NAMESPACE:
-            return f"policy.{role}", usual
-        found = self.within.get(namespace, usual)
+            key = f"policy.{role}" if own is None else f"namespaces.{namespace}.policy"
+            return key, found
         volumes = self._volumes_of(namespace) if found.volumes is None else found.volumes
         ports = UNPRIVILEGED if found.ports is None else found.ports
         return f"namespaces.{namespace}.policy", replace(found, volumes=volumes, ports=ports)

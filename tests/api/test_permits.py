@@ -429,6 +429,11 @@ def test_volumes_and_ports_as_stated() -> None:
     assert found(AccessPolicy(volumes=()), {"Binds": ["x:/x"]}) == ["volumes"]
     stated = Permits({}, {"team": policy}).of(Role.SUBMIT, "team")
     assert stated == ("namespaces.team.policy", policy)
+    plain = AccessPolicy(binds=("/srv",))
+    usual = Permits({Role.SUBMIT: STRICT}, {"default": plain})
+    assert usual.of(Role.SUBMIT, "default") == ("namespaces.default.policy", plain)
+    assert usual.of(Role.OPERATE, "default") == ("policy.operate", STRICT)
+    assert Permits().of(Role.SUBMIT, "default") == ("policy.submit", STRICT)
 
 
 def test_images_by_their_digest() -> None:
