@@ -26,6 +26,7 @@ from tenure.core.routing import (
     WHERE_ROOM_CHANGED,
     PutAside,
 )
+from tenure.core.services import deployments
 from tenure.core.services.migration import migrations
 from tenure.core.services.services import RECORD, SERVICES
 from tenure.core.state import conditions, idempotency, quotas, set_aside
@@ -206,6 +207,7 @@ def _react(ctx: Context) -> None:
         if ctx.meta.is_restoring and not restore.review(ctx):
             return
         touched = ctx.notices.jobs or ctx.notices.services or ctx.notices.tasks
+        touched = touched or ctx.notices.deployments
         if not (ctx.notices.gone or ctx.notices.unbooted or touched):
             return
         _gone(ctx)
@@ -216,12 +218,14 @@ def _react(ctx: Context) -> None:
 def _postpone(ctx: Context) -> None:
     """Put reviews that keep causing each other aside for a second: a defect, no reason to end."""
     notices, aside = ctx.notices, ctx.own(PutAside)
-    touched = sorted((*notices.jobs, *notices.services, *notices.tasks))
+    touched = sorted((*notices.jobs, *notices.services, *notices.tasks, *notices.deployments))
     among = ", ".join(touched[:MAX_TOLD]) or "the queue"
     aside.jobs |= notices.jobs
     aside.services |= notices.services
     aside.tasks |= notices.tasks
+    aside.deployments |= notices.deployments
     notices.jobs, notices.services, notices.tasks = set(), set(), set()
+    notices.deployments = set()
     ctx.quarantine("fleet", "reviews", f"they keep causing each other, among them {among}")
     ctx.arm(ctx.now_us + US, MACHINE, "reviews")
 
@@ -272,4 +276,7 @@ def _review(ctx: Context) -> None:
         move = ctx.move_of(key)
         if move is not None:
             migrations.advance(ctx, move.id)
+    touched, ctx.notices.deployments = sorted(ctx.notices.deployments), set()
+    for key in touched:
+        deployments.review(ctx, key)
     batches.review_touched(ctx)

@@ -22,18 +22,20 @@ from tenure.core.dispatch import dispatch_list, task_inputs
 from tenure.core.jobs import executor_inputs, jobs, queue, slow_decisions
 from tenure.core.lifecycle import adopt, clock_steps, cycle_runs, drain, nodes, restore, retention
 from tenure.core.nodes import capacity_probes, power
-from tenure.core.services import requests
+from tenure.core.services import deployments, requests
 from tenure.core.services.migration import migrations, move_records
 from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
 from tenure.core.state.owned import Owned
 from tenure.model.events import (
     AcceptTier,
+    ApplyDeployment,
     BlockDoubted,
     CancelBatch,
     CancelDrain,
     CancelJob,
     ChangeDataset,
+    ChangeDeployment,
     ChangeService,
     ClaimRun,
     ClockStepped,
@@ -114,6 +116,7 @@ AT_START: tuple[Pass, ...] = (
     jobs.rearm,
     tombstones.rearm,
     SERVICES.rearm,
+    deployments.rearm,
     migrations.rearm,
     drain.rearm,
     cycle_runs.rearm,
@@ -232,6 +235,8 @@ HANDLERS: dict[type[Event], Callable[[Context, Any], None]] = {
     DiscardOrphans: orphans.discard,
     CreateService: requests.create,
     ChangeService: requests.change,
+    ApplyDeployment: deployments.apply,
+    ChangeDeployment: deployments.change,
     ScheduleNode: nodes.schedule,
     DrainNode: drain.begin,
     CancelDrain: drain.cancel,
@@ -252,6 +257,7 @@ class PutAside(Owned):
         self.jobs: set[str] = set()
         self.services: set[str] = set()
         self.tasks: set[str] = set()
+        self.deployments: set[str] = set()
 
 
 def _again(ctx: Context, key: str) -> None:
@@ -260,6 +266,7 @@ def _again(ctx: Context, key: str) -> None:
     ctx.notices.jobs |= aside.jobs
     ctx.notices.services |= aside.services
     ctx.notices.tasks |= aside.tasks
+    ctx.notices.deployments |= aside.deployments
     ctx.put_own(PutAside())
     ctx.serve_again(MACHINE)
 
@@ -278,6 +285,7 @@ TIMERS: dict[str, Callable[[Context, str], None]] = {
     dispatch_list.MACHINE: Context.serve_again,
     starvation.MACHINE: starvation.on_timer,
     SERVICES.machine: SERVICES.on_timer,
+    deployments.MACHINE: deployments.on_timer,
     move_records.MACHINE: migrations.on_timer,
     drain.MACHINE: drain.on_timer,
     cycle_runs.MACHINE: cycle_runs.on_timer,

@@ -115,7 +115,8 @@ class Service:
     of a constraint; "": none) the containers of its app are shared out where that can be.
     ``is_at_home``: its owner
     named the generation, so it begins in no other; ``is_disarmed``: its copy was made at rest, and
-    gets its restart policy once it runs.
+    gets its restart policy once it runs. ``deployment`` names the replicated service that it is of
+    ("": it is one by itself).
     """
 
     id: str
@@ -162,6 +163,7 @@ class Service:
     known: Resources | None = None
     constraints: tuple[Constraint, ...] = ()
     spread: str = ""
+    deployment: str = ""
 
     @property
     def key(self) -> str:

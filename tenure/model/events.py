@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tenure.model.batch import BatchSpec, Chunk
 from tenure.model.container import Profile
 from tenure.model.dataset import DatasetSpec
+from tenure.model.deployment import Rollout, Template
 from tenure.model.external import Layout
 from tenure.model.facts import ContainerFacts, EngineFacts
 from tenure.model.forecast import NodeForecast
@@ -273,6 +274,7 @@ class CreateService(Command):
 
     ``known`` is the 90th percentile of what its app used, None where nobody knows it: it skips the
     first generation if there is room now, and counts for that much until it is measured itself.
+    ``deployment`` names the replicated service that it is of.
     """
 
     container: str
@@ -288,6 +290,7 @@ class CreateService(Command):
     is_pullable: bool = False
     constraints: tuple[Constraint, ...] = ()
     spread: str = ""
+    deployment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,6 +305,30 @@ class ChangeService(Command):
     container: str
     verb: str
     grace_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyDeployment(Command):
+    """Have so many containers of a template. Replies the ``Deployment``, or its plan if dry."""
+
+    record: ClassVar[tuple[str, str]] = ("deployments", "name")
+
+    name: str
+    replicas: int
+    template: Template
+    rollout: Rollout
+    is_dry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeDeployment(Command):
+    """``verb`` is scale, pause, resume, rollback or remove. Replies the ``Deployment``."""
+
+    record: ClassVar[tuple[str, str]] = ("deployments", "name")
+
+    name: str
+    verb: str
+    replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

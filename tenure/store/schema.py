@@ -66,6 +66,9 @@ STEPS: tuple[Step, ...] = (
                seal INTEGER NOT NULL, PRIMARY KEY (kind, key)
            ) WITHOUT ROWID""",
     ),
+    # nothing of what is there: containers may be of replicated services since, and a version that
+    # does not know these would keep neither their number nor their updates
+    (),
 )
 #: The step that makes the table ``history``.
 _HISTORY = 2

@@ -41,6 +41,7 @@ SERVICE = (
     *("guard_us", "late_us", "live_retry_us", "suspect_us"),
 )
 MOVE = ("retry_us", "verify_us", "expires_us", "started_us", "down_us", "up_us")
+MEMBER = ("retry_us", "ready_us")
 RUN = ("claimed_us", "expires_us")
 
 
@@ -135,6 +136,9 @@ def _copies(ctx: Context, step_us: int) -> None:
     for service in list(ctx.tables.services.values()):
         if service.state is not ContainerState.REMOVED:
             ctx.put_service(_later(service, step_us, SERVICE))
+    for row in list(ctx.tables.deployments.values()):
+        members = tuple(_later(member, step_us, MEMBER) for member in row.members)
+        ctx.put_deployment(replace(row, members=members))
     for move in list(ctx.tables.migrations.values()):
         if not move.is_over:
             ctx.put_migration(_later(move, step_us, MOVE))

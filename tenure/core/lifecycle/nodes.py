@@ -214,6 +214,8 @@ def lost(ctx: Context, event: NodeLost) -> None:
         return
     ctx.put_node(replace(node, reach=Reach.UNREACHABLE, unreachable_us=ctx.now_us))
     ctx.learned.fresh.pop(node.name, None)
+    for tombstone in ctx.tombstones_on(node.name):
+        ctx.touch_owner(tombstone.owner)  # who waits for its removal can say now what for
     ctx.publish("node.unreachable", node.name, why=event.why)
     if node.is_switchable and not node.effect:
         power.probe(ctx, node.name)

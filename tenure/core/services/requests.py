@@ -13,6 +13,7 @@ from tenure.core.services.services import SERVICES
 from tenure.core.state.context import Context
 from tenure.core.state.set_aside import is_near
 from tenure.model.container import ContainerState, Service
+from tenure.model.errors import FieldError, Problem
 from tenure.model.events import ChangeService, CreateService
 
 S = ContainerState
@@ -23,16 +24,29 @@ def create(ctx: Context, command: CreateService) -> None:
     if command.container in ctx.tables.services:
         ctx.refuse(command, "duplicate_id", f"container {command.container} exists", status=409)
         return
+    made = made_of(ctx, command)
+    if isinstance(made, Service):
+        accept(ctx, made)
+    ctx.reply(command, made)
+
+
+def accept(ctx: Context, service: Service) -> None:
+    """Take a new container on; its review places it."""
+    ctx.put_service(service)
+    ctx.notices.services.add(service.id)
+    ctx.publish("container.accepted", service.id, name=service.name, generation=service.generation)
+
+
+def made_of(ctx: Context, command: CreateService) -> Service | Problem:
+    """Return the container that is asked for, or why there can be none; nothing is kept."""
     if command.name in ctx.index.names or is_near(command.name, ctx.names_aside):
         detail = f"the name {command.name!r} is taken; remove that container or choose another"
-        ctx.refuse(command, "name_taken", detail, status=409, field="name")
-        return
+        return _fault("name_taken", detail, "name", status=409)
     generation = command.generation or ctx.params.nursery
     if generation not in ctx.params.generations:
         known = ", ".join(ctx.params.generations)
         detail = f"unknown generation {generation!r}; known are {known}"
-        ctx.refuse(command, "unknown_generation", detail, field="tenure.generation")
-        return
+        return _fault("unknown_generation", detail, "tenure.generation")
     service = Service(
         id=command.container,
         name=command.name,
@@ -51,6 +65,7 @@ def create(ctx: Context, command: CreateService) -> None:
         known=command.known,
         constraints=command.constraints,
         spread=command.spread,
+        deployment=command.deployment,
     )
     if command.known is not None:
         service = candidates.as_known(ctx, service)
@@ -59,16 +74,21 @@ def create(ctx: Context, command: CreateService) -> None:
     if not candidates.is_allowed(ctx, service):
         among = " or ".join(candidates.homes(ctx, service))
         detail = f"no node of generation {among} satisfies its constraints"
-        ctx.refuse(command, "never_fits", detail, field="tenure.constraints")
-        return
+        return _fault("never_fits", detail, "tenure.constraints")
     if not candidates.could_fit(ctx, service):
         detail = f"no node of generation {service.generation} is large enough for it"
-        ctx.refuse(command, "never_fits", detail, field="HostConfig")
-        return
-    ctx.put_service(service)
+        return _fault("never_fits", detail, "HostConfig")
+    return service
+
+
+def _fault(code: str, detail: str, field: str, *, status: int = 422) -> Problem:
+    return Problem(code, detail, status, (FieldError(field, detail),))
+
+
+def remove(ctx: Context, service: Service) -> Service:
+    """Have a container removed for good; its review goes on with that."""
     ctx.notices.services.add(service.id)
-    ctx.publish("container.accepted", service.id, name=service.name, generation=service.generation)
-    ctx.reply(command, service)
+    return ctx.put_service(replace(service, is_removing=True))
 
 
 def change(ctx: Context, command: ChangeService) -> None:
@@ -78,8 +98,7 @@ def change(ctx: Context, command: ChangeService) -> None:
         ctx.refuse(command, "not_found", f"no container {command.container}", status=404)
         return
     if command.verb == "remove":
-        service = ctx.put_service(replace(service.asked(command.grace_s), is_removing=True))
-        ctx.notices.services.add(service.id)
+        service = remove(ctx, service.asked(command.grace_s))
     elif service.is_removing:
         detail = f"container {service.name} is being removed; create it anew once it is gone"
         ctx.refuse(command, "removing", detail, status=409)

@@ -22,6 +22,7 @@ from tenure.core.state.tables import Meta, PublicEvent, R, Table, Tables
 from tenure.core.state.work_limits import WorkLimits
 from tenure.model.batch import Batch, Task
 from tenure.model.container import Migration, Service, Tombstone
+from tenure.model.deployment import Deployment
 from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect, Effect, Reply
 from tenure.model.errors import FieldError, Problem
@@ -277,7 +278,13 @@ class Context:
         old = self.tables.services.get(service.id)
         self.forget_loads(old.node if old else "", service.place)
         self.serve_again(service.id)
+        if service.deployment:
+            self.notices.deployments.add(service.deployment)
         return self.tables.services.put(service.id, replace(service, version=service.version + 1))
+
+    def put_deployment(self, row: Deployment) -> Deployment:
+        """Store a deployment."""
+        return self.tables.deployments.put(row.name, replace(row, version=row.version + 1))
 
     def put_migration(self, move: Migration) -> Migration:
         """Store a migration."""
@@ -304,13 +311,16 @@ class Context:
             self.tell(Change.LOAD, node)
 
     def touch_owner(self, owner: str) -> None:
-        """Have the job or service that owns a tombstone reviewed."""
+        """Have the job or service that owns a tombstone reviewed, and whose it is."""
         if owner in self.tables.tasks:
             self.notices.tasks.add(owner)
         elif "/" in owner:
             self.notices.jobs.add(owner.partition("/")[0])
         else:
             self.notices.services.add(owner)
+            service = self.tables.services.get(owner)
+            if service is not None and service.deployment:
+                self.notices.deployments.add(service.deployment)
 
     def put_interval(self, row: Interval) -> Interval:
         """Store a ledger interval."""

@@ -70,9 +70,9 @@ class ByNode(Owned, Generic[V]):
 class Notices(Owned):
     """Who is to be reviewed, by id; ``fleet`` goes through them until there are none.
 
-    Every machine may add to ``jobs``, ``services``, ``tasks`` and ``nodes``, to ``gone`` nodes that
-    were fenced (name, whether by power-off), to ``unbooted`` those that failed to boot.
-    ``is_pass_due``: the queue is to be served again.
+    Every machine may add to ``jobs``, ``services``, ``tasks``, ``deployments`` and ``nodes``, to
+    ``gone`` nodes that were fenced (name, whether by power-off), to ``unbooted`` those that failed
+    to boot. ``is_pass_due``: the queue is to be served again.
     """
 
     hears: ClassVar[frozenset[Change]] = frozenset((Change.NODE, Change.LOAD, Change.PASS))
@@ -80,6 +80,7 @@ class Notices(Owned):
     jobs: set[str] = field(default_factory=set)
     services: set[str] = field(default_factory=set)
     tasks: set[str] = field(default_factory=set)
+    deployments: set[str] = field(default_factory=set)
     nodes: set[str] = field(default_factory=set)
     gone: list[tuple[str, bool]] = field(default_factory=list)
     unbooted: list[str] = field(default_factory=list)

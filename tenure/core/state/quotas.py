@@ -10,8 +10,9 @@ from collections import Counter
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import held_by_container, held_by_dataset, held_by_job
 from tenure.model.errors import FieldError, Problem
-from tenure.model.events import Command, CreateService, PutDataset, SubmitJob
+from tenure.model.events import ApplyDeployment, Command, CreateService, PutDataset, SubmitJob
 from tenure.model.quota import NOTHING, Amounts, Quota
+from tenure.model.resources import Resources
 from tenure.model.roles import Owner
 from tenure.model.units import size_text
 
@@ -23,7 +24,9 @@ def hold(ctx: Context, command: Command) -> bool:
     """Whether what a command would make keeps to the quota of its namespace; else refuse it."""
     problem = objection(ctx, command.owner, _wanted(ctx, command))
     if isinstance(command, CreateService):
-        problem = problem or _unstated(ctx, command)
+        problem = problem or _unstated(ctx, command.owner, command.request_resources)
+    if isinstance(command, ApplyDeployment):
+        problem = problem or _unstated(ctx, command.owner, command.template.request)
     if problem is not None:
         ctx.reply(command, problem)
     return problem is None
@@ -75,16 +78,15 @@ def _wanted(ctx: Context, command: Command) -> Amounts:
     return NOTHING
 
 
-def _unstated(ctx: Context, command: CreateService) -> Problem | None:
+def _unstated(ctx: Context, owner: Owner, asked: Resources) -> Problem | None:
     """Return that a container must say what it asks for, where its namespace has bounds on that."""
-    quota = ctx.learned.quotas.get(command.owner.namespace, Quota())
-    asked = command.request_resources
+    quota = ctx.learned.quotas.get(owner.namespace, Quota())
     for limit, amount, field in (
         (quota.cpu_m, asked.cpu_m, "HostConfig.NanoCpus"),
         (quota.memory_bytes, asked.memory_bytes, "HostConfig.Memory"),
     ):
         if limit is not None and not amount:
-            told = f"is needed: the namespace {command.owner.namespace} has a quota of it"
+            told = f"is needed: the namespace {owner.namespace} has a quota of it"
             return Problem("unstated", f"{field} {told}", 422, (FieldError(field, told),))
     return None
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 from tenure.model.batch import Batch, Task
 from tenure.model.container import Migration, Service, Tombstone
 from tenure.model.dataset import Block, Dataset, TierMark
+from tenure.model.deployment import Deployment
 from tenure.model.drain import Drain
 from tenure.model.effects import DurableEffect
 from tenure.model.estimate import AppRuns
@@ -135,14 +136,15 @@ class Tables:
 
     Keys: node name (nodes, drains, harvests, forecasts, scores), job id (jobs, reservations),
     ``job/index``, batch id (also schedules), ``batch/index``, ``batch/part`` (starts), dataset id,
-    ``dataset/number``, ``node/tier``, container id, migration id, tombstone id, run id, interval
-    id, stay id, effect id, app, idempotency key, ``meta``.
+    ``dataset/number``, ``node/tier``, container id, name of a deployment, migration id, tombstone
+    id, run id, interval id, stay id, effect id, app, idempotency key, ``meta``.
     """
 
     nodes: Table[Node] = field(default_factory=Table)
     jobs: Table[Job] = field(default_factory=Table)
     executors: Table[Executor] = field(default_factory=Table)
     services: Table[Service] = field(default_factory=Table)
+    deployments: Table[Deployment] = field(default_factory=Table)
     migrations: Table[Migration] = field(default_factory=Table)
     tombstones: Table[Tombstone] = field(default_factory=Table)
     runs: Table[Run] = field(default_factory=Table)

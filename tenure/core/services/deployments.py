@@ -1,0 +1,340 @@
+"""Replicated services: a template and how many containers of it are to run (docs/services.md).
+
+Theory of operation. A deployment has numbered members, and each at most one container, NAME-1 to
+NAME-N, which are containers as any others: placed, moved, lost and found by their own machines.
+This one compares what is wanted with them whenever one of them changes, or a time has come, and
+adds or removes some. The next container of a number is made once the former is gone and no copy of
+it may run, so nothing here can make two. One that did not last is followed with a growing delay.
+What holds files on its node waits for that, and is started there again (``eligibility.tied``).
+Which number is replaced by which revision says ``rollouts``. Owns the records of deployments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tenure.core.attempts import tombstones
+from tenure.core.attempts.attempt import JUDGE_US
+from tenure.core.services import requests, rollouts
+from tenure.core.services.migration import eligibility
+from tenure.core.services.services import RETRY_US, SERVICES, STEADY_US
+from tenure.core.state import quotas
+from tenure.core.state.context import Context
+from tenure.core.state.indexes import held_by_container
+from tenure.model.container import ContainerState, Service
+from tenure.model.deployment import (
+    Deployment,
+    DeploymentPlan,
+    Member,
+    Revision,
+)
+from tenure.model.errors import Problem
+from tenure.model.events import (
+    ApplyDeployment,
+    ChangeDeployment,
+    Command,
+    CreateService,
+)
+
+MACHINE = "deployment"
+#: Waits between containers of a number that do not last double up to RETRY_US * 2**5, 160 s.
+MAX_DOUBLINGS = 5
+#: So many containers are made at once: an event must not be long.
+MAX_MADE = 50
+S = ContainerState
+
+
+def review(ctx: Context, name: str) -> None:
+    """Bring what there is nearer to what is wanted."""
+    row = ctx.tables.deployments.get(name)
+    if row is None:
+        return
+    was, row = row, _seen(ctx, row)
+    row = rollouts.judged(ctx, row)
+    row = _resized(ctx, row)
+    row = rollouts.advanced(ctx, row)
+    made = 0
+    members = []
+    for member in row.members:
+        kept = _kept(ctx, row, member, may_make=made < MAX_MADE)
+        made += kept.container not in ("", member.container)
+        members.append(kept)
+    members = [m for m in members if not _is_spare(ctx, row, m) or not is_free(ctx, m)]
+    if row.is_removing and not members:
+        ctx.tables.deployments.drop(name)
+        ctx.publish("service.removed", name)
+        return
+    row = _told(ctx, replace(row, members=tuple(members)))
+    if row != was:
+        ctx.put_deployment(row)
+    if made == MAX_MADE:
+        ctx.arm(ctx.now_us, MACHINE, name)
+
+
+def on_timer(ctx: Context, name: str) -> None:
+    """Look again: a wait is over."""
+    ctx.notices.deployments.add(name)
+
+
+def rearm(ctx: Context) -> None:
+    """Have all loaded deployments reviewed."""
+    ctx.notices.deployments |= {row.name for row in ctx.tables.deployments.values()}
+
+
+# what people ask for
+
+
+def apply(ctx: Context, command: ApplyDeployment) -> None:
+    """Have so many containers of a template from now on, or say what that would change."""
+    row = ctx.tables.deployments.get(command.name)
+    if row is not None and row.owner.namespace != command.owner.namespace:
+        told = f"there is a service {row.name} of the namespace {row.owner.namespace}; take another"
+        ctx.refuse(command, "name_taken", f"{told} name", status=409, field="name")
+        return
+    if row is not None and row.is_removing:
+        _refuse_removing(ctx, command, row)
+        return
+    wish = command.replicas, command.rollout
+    if row is None:
+        first = (Revision(1, command.template),)
+        new = Deployment(command.name, *wish, first, ctx.now_us, owner=command.owner)
+    else:
+        new = rollouts.renewed(row, command.template)
+        new = replace(new, replicas=command.replicas, rollout=command.rollout)
+    asked = create_command(ctx, new, new.revision, 1)
+    problem = requests.made_of(ctx, replace(asked, name=""))
+    if isinstance(problem, Problem):
+        ctx.reply(command, problem)
+    elif command.is_dry:
+        ctx.reply(command, DeploymentPlan(new, tuple(_steps(row, new))))
+    else:
+        ctx.publish("service.applied", new.name, replicas=new.replicas, revision=new.last_revision)
+        _answer(ctx, command, new)
+
+
+def _steps(row: Deployment | None, new: Deployment) -> Iterator[tuple[str, str, str]]:
+    """Yield what becomes of each number: (create, replace or remove; container; why)."""
+    there = {} if row is None else {member.number: member for member in row.members}
+    of = {} if row is None else {one.number: one.template for one in row.revisions}
+    for number in range(1, new.replicas + 1):
+        name, member = new.container_name(number), there.pop(number, None)
+        if member is None:
+            yield "create", name, "it is not there"
+        elif member.revision != new.revision.number:
+            before = of.get(member.revision)
+            changed = [] if before is None else before.changes(new.revision.template)
+            yield "replace", name, f"changed: {', '.join(changed) or 'its revision'}"
+    for number in sorted(there, reverse=True):
+        yield "remove", new.container_name(number), f"{new.replicas} are wanted"
+
+
+def change(ctx: Context, command: ChangeDeployment) -> None:
+    """Scale, pause, resume, roll back or remove a service."""
+    row = ctx.find(command, ctx.tables.deployments, "service", command.name)
+    if row is None:
+        return
+    if command.verb == "remove":
+        _answer(ctx, command, replace(row, is_removing=True))
+    elif row.is_removing:
+        _refuse_removing(ctx, command, row)
+    elif command.verb == "scale":
+        ctx.publish("service.scaled", row.name, replicas=command.replicas)
+        _answer(ctx, command, replace(row, replicas=command.replicas))
+    elif command.verb in ("pause", "resume"):
+        _answer(ctx, command, replace(row, is_paused=command.verb == "pause"))
+    elif len(row.revisions) < 2:
+        told = f"no earlier revision of service {row.name} is kept"
+        ctx.refuse(command, "no_revision", told, status=409)
+    else:
+        _answer(ctx, command, rollouts.returned(row, ""))
+
+
+def _refuse_removing(ctx: Context, command: Command, row: Deployment) -> None:
+    told = f"service {row.name} is being removed; try again once it is gone"
+    ctx.refuse(command, "removing", told, status=409)
+
+
+def _answer(ctx: Context, command: Command, row: Deployment) -> None:
+    """Keep what was asked for, have it carried out, and reply it."""
+    ctx.reply(command, ctx.put_deployment(row))
+    ctx.notices.deployments.add(row.name)
+
+
+# what is there
+
+
+def container_of(ctx: Context, member: Member) -> Service | None:
+    """Return the container of a member that is not gone, None for none."""
+    service = ctx.tables.services.get(member.container)
+    return None if service is None or service.state is S.REMOVED else service
+
+
+def is_free(ctx: Context, member: Member) -> bool:
+    """Whether a number may have a new container: no copy of its last one may run."""
+    return container_of(ctx, member) is None and not tombstones.may_run(ctx, member.container)
+
+
+def _seen(ctx: Context, row: Deployment) -> Deployment:
+    """Note since when its containers are ready, and have those looked at that are not for long."""
+    members = tuple(_seen_member(ctx, member) for member in row.members)
+    for member in members:
+        if member.ready_us and not rollouts.is_steady(ctx, row, member):
+            ctx.arm(member.ready_us + row.rollout.min_healthy_us, MACHINE, row.name)
+    return replace(row, members=members)
+
+
+def _seen_member(ctx: Context, member: Member) -> Member:
+    service = container_of(ctx, member)
+    if service is None or not _is_ready(service):
+        return replace(member, ready_us=0)
+    return member if member.ready_us else replace(member, ready_us=ctx.now_us, note="")
+
+
+def _is_ready(service: Service) -> bool:
+    is_told = not has_check(service) or service.health != "none"
+    is_up = service.state is S.RUNNING and not service.is_removing
+    return is_up and is_told and service.health not in ("starting", *rollouts.UNWELL)
+
+
+def has_check(service: Service) -> bool:
+    """Whether its body has a health check; that of its image shows with the first listing."""
+    test = (service.body.get("Healthcheck") or {}).get("Test")
+    return bool(test) and test != ["NONE"]
+
+
+# what is wanted
+
+
+def _resized(ctx: Context, row: Deployment) -> Deployment:
+    """Return it with a member for each number that is to be there."""
+    there = {member.number for member in row.members}
+    missing = [n for n in range(1, rollouts.wanted(ctx, row) + 1) if n not in there]
+    fresh = [Member(number, row.revision.number) for number in missing]
+    return replace(row, members=tuple(sorted((*row.members, *fresh), key=lambda m: m.number)))
+
+
+def _is_spare(ctx: Context, row: Deployment, member: Member) -> bool:
+    return row.is_removing or member.number > rollouts.wanted(ctx, row)
+
+
+def _kept(ctx: Context, row: Deployment, member: Member, *, may_make: bool) -> Member:
+    """Do what a member needs next, and return it as it is then."""
+    service = container_of(ctx, member)
+    if _is_spare(ctx, row, member):
+        if service is not None and not service.is_removing:
+            requests.remove(ctx, service)
+        return member
+    if service is not None:
+        return member if service.is_removing else _mended(ctx, row, member, service)
+    if not is_free(ctx, member):
+        return member
+    if member.container:
+        last = ctx.tables.services.get(member.container)
+        member = replace(again(ctx, member, last), container="")
+    if ctx.now_us < member.retry_us:
+        ctx.arm(member.retry_us, MACHINE, row.name)
+        return member
+    return _made(ctx, row, member) if may_make else member
+
+
+def again(ctx: Context, member: Member, last: Service | None) -> Member:
+    """Return a member that begins anew: at once after a run that lasted, else ever later."""
+    began_us = None if last is None else last.started_us
+    ended_us = (last.finished_us if last is not None else None) or ctx.now_us
+    if began_us is not None and ended_us - began_us >= STEADY_US:
+        return replace(member, tries=0, retry_us=0)
+    wait_us = RETRY_US << min(member.tries, MAX_DOUBLINGS)
+    return replace(member, tries=member.tries + 1, retry_us=ctx.now_us + wait_us)
+
+
+def _mended(ctx: Context, row: Deployment, member: Member, service: Service) -> Member:
+    """Replace a container that failed, or one that ended and is to be kept up."""
+    note = rollouts.trouble(service)
+    if service.state is S.FAILED:
+        requests.remove(ctx, service)
+        return replace(member, note=note)
+    is_over = service.state is S.EXITED
+    if not is_over or not service.is_kept_up(service.exit_code, service.restarts):
+        return member
+    due_us = max(service.changed_us + JUDGE_US, member.retry_us)
+    if ctx.now_us < due_us:
+        ctx.arm(due_us, MACHINE, row.name)
+    elif ctx.is_reachable(service.node) and not ctx.move_of(service.id) and not service.effect:
+        if not eligibility.tied(service):
+            requests.remove(ctx, service)
+            return replace(member, note=note)
+        SERVICES.start(ctx, SERVICES.to(ctx, service, S.STARTING, reason="", tries=0))
+        return replace(again(ctx, member, service), note=note)
+    return member
+
+
+def _made(ctx: Context, row: Deployment, member: Member) -> Member:
+    """Make a member's next container, of the revision that it is to have."""
+    revision = rollouts.revision_for(row, member)
+    command = create_command(ctx, row, revision, member.number)
+    made = requests.made_of(ctx, command)
+    over = quotas.objection(ctx, row.owner, held_by_container(revision.template.request))
+    problem = made if isinstance(made, Problem) else over
+    if problem is not None or isinstance(made, Problem):
+        assert problem is not None
+        member = replace(again(ctx, member, None), note=problem.detail)
+        ctx.arm(member.retry_us, MACHINE, row.name)
+        return member
+    requests.accept(ctx, made)
+    return replace(member, container=made.id, revision=revision.number)
+
+
+def create_command(ctx: Context, row: Deployment, revision: Revision, number: int) -> CreateService:
+    """Return what asks for a container of a number; its id is one that no other ever had."""
+    of, name = revision.template, row.container_name(number)
+    words = f"{ctx.meta.fleet} {name} {ctx.effect_id()}"
+    return CreateService(
+        at_us=ctx.now_us,
+        request="",
+        owner=row.owner,
+        container=hashlib.sha256(words.encode()).hexdigest(),
+        name=name,
+        app=of.app,
+        body=of.body,
+        request_resources=of.request,
+        generation=of.generation,
+        known=of.known,
+        migrate=of.migrate,
+        overlap=of.overlap,
+        min_age_us=of.min_age_us,
+        is_pullable=of.is_pullable,
+        deployment=row.name,
+    )
+
+
+# what people are told
+
+
+def _told(ctx: Context, row: Deployment) -> Deployment:
+    """Count what is ready, and tell people where the reason for less than is wanted changes.
+
+    A reason stands until all are ready or there is another: one that is on its way may fail again.
+    """
+    first = row.members[: row.replicas]
+    ready = sum(bool(member.ready_us) for member in first)
+    whys = [_why(ctx, row, member) for member in first if not member.ready_us]
+    found = next(filter(None, whys), "" if ready >= row.replicas else row.reason)
+    told = {"ready": ready, "replicas": row.replicas}
+    if found and found != row.reason and not row.is_removing:
+        ctx.publish("service.short", row.name, reason=found, **told)
+    elif row.reason and not found:
+        ctx.publish("service.ready", row.name, **told)
+    return replace(row, ready=ready, reason=found)
+
+
+def _why(ctx: Context, row: Deployment, member: Member) -> str:
+    service = container_of(ctx, member)
+    why = "" if service is None else rollouts.trouble(service)
+    left = (one for one in ctx.tombstones_of(member.container) if one.may_run)
+    away = next((one.node for one in left if not ctx.is_reachable(one.node)), "")
+    if away and (service is None or service.is_removing):
+        why = f"the one before is on node {away}, which does not answer"
+    why = why or member.note
+    return f"{row.container_name(member.number)}: {why}" if why else ""
