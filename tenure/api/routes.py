@@ -22,6 +22,7 @@ from tenure.api.handlers import (
     nodes,
     orphans,
     readings,
+    services,
     tokens,
     uploads,
 )
@@ -44,6 +45,7 @@ from tenure.api.schemas.fleet import (
 )
 from tenure.api.schemas.forecasts import ForecastsRequest, UsageQuery
 from tenure.api.schemas.jobs import JobRequest
+from tenure.api.schemas.services import ScaleRequest, ServiceRequest
 from tenure.api.schemas.tokens import TokenRequest
 from tenure.api.schemas.uploads import ChunkQuery, UploadRequest
 from tenure.api.views.access import AuditList, MadeTokenView, TokenView
@@ -77,6 +79,7 @@ from tenure.api.views.reports import (
     ReadyView,
     VersionView,
 )
+from tenure.api.views.services import ServiceDetail, ServicePlanView, ServiceView
 from tenure.api.views.uploads import ChunkView, OpenUploadView, UploadView
 from tenure.model.jsons import Json
 
@@ -165,6 +168,17 @@ CONTAINERS = (
     _change("/v1/containers/{id}/start", containers.start, ContainerDetail),
     _change("/v1/containers/{id}/stop", containers.stop, ContainerDetail, StopRequest),
     _send("/v1/containers/{id}/logs", containers.logs, q.LogsQuery),
+)
+SERVICES = (
+    _change("/v1/services", services.apply, ServiceDetail, ServiceRequest),
+    _post("/v1/services/plan", services.plan, ServicePlanView, ServiceRequest, *FIND),
+    _get("/v1/services", services.listing, page_of(ServiceView), q.OwnedQuery),
+    _find("/v1/services/{name}", services.inspect, ServiceDetail),
+    _change("/v1/services/{name}", services.remove, ServiceDetail, method="DELETE"),
+    _change("/v1/services/{name}/scale", services.scale, ServiceDetail, ScaleRequest),
+    _change("/v1/services/{name}/pause", services.pause, ServiceDetail),
+    _change("/v1/services/{name}/resume", services.resume, ServiceDetail),
+    _change("/v1/services/{name}/rollback", services.rollback, ServiceDetail),
 )
 JOBS = (
     _submit("/v1/jobs", jobs.submit, JobDetail, JobRequest),
@@ -281,6 +295,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         {
             "nodes": NODES,
             "containers": CONTAINERS,
+            "services": SERVICES,
             "jobs": JOBS,
             "batches": BATCHES,
             "datasets": DATASETS,

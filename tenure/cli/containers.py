@@ -46,7 +46,7 @@ ENDED = columns("name state", ("EXIT", "exit_code"), "reason")
 FIELDS = (
     "id name app image state health restarts reason generation node engine_id incarnation since "
     "created_at started_at finished_at moved_at exit_code migrate overlap min_age_s constraints "
-    "spread"
+    "spread service"
 )
 
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "why": "fleet:why",
     "job": "jobs",
     "container": "containers",
+    "service": "services",
     "batch": "batches",
     "dataset": "datasets",
     "node": "nodes",

@@ -309,6 +309,36 @@ class Client(Calls):
         query = {"tail": tail, "follow": follow}
         return self._text(f"/v1/containers/{part_of(ref)}/logs", query, follow=follow)
 
+    # services
+
+    def apply_service(self, service: Mapping[str, Any]) -> Json:
+        """Have a service as it is sent."""
+        return self._call("POST", "/v1/services", service)
+
+    def plan_service(self, service: Mapping[str, Any]) -> Json:
+        """Return what an apply would do now."""
+        return self._call("POST", "/v1/services/plan", service)
+
+    def services(self) -> list[Json]:
+        """Return the services by name."""
+        return self._all("/v1/services", {"namespace": self._namespace})
+
+    def service(self, name: str) -> Json:
+        """Return one service with its containers and revisions."""
+        return self._get(f"/v1/services/{part_of(name)}")
+
+    def scale_service(self, name: str, replicas: int) -> Json:
+        """Have another number of containers."""
+        return self._call("POST", f"/v1/services/{part_of(name)}/scale", {"replicas": replicas})
+
+    def change_service(self, name: str, verb: str) -> Json:
+        """Pause, resume or roll back."""
+        return self._call("POST", f"/v1/services/{part_of(name)}/{verb}", None)
+
+    def remove_service(self, name: str) -> Json:
+        """Remove a service with its containers."""
+        return self._call("DELETE", f"/v1/services/{part_of(name)}", None)
+
     # cycles
 
     def cycles(self) -> list[Json]:

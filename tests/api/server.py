@@ -172,6 +172,7 @@ class Server:
         return self.raw(method, path, data, headers={"Content-Type": "application/json", **named})
 
 
+SERVICE: dict[str, Any] = {"name": "shop", "replicas": 2, "container": {"Image": "web:1"}}
 JOB: dict[str, Any] = {
     "name": "wc-1",
     "app": "wc",

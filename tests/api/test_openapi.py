@@ -14,7 +14,7 @@ from tenure.api.openapi import document
 from tenure.api.routes import ENDPOINTS
 from tenure.api.server.problems import ProblemView
 from tenure.daemon.answers.uploads import UploadParams, Uploads
-from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
+from tests.api.server import BATCH, CONTAINER, JOB, SERVICE, Server, dataset_of
 
 
 def test_every_endpoint_is_described(server: Server) -> None:
@@ -54,6 +54,7 @@ def _fitting(shape: Any, answer: Any) -> None:
 def test_answers_have_their_shapes(server: Server) -> None:
     job = server.post("/v1/jobs", JOB).json["id"]
     server.post("/v1/containers", CONTAINER)
+    server.post("/v1/services", {**SERVICE, "name": "n1"})
     run = server.post("/v1/cycles/promote/run", {}).json["id"]
     batch = server.post("/v1/batches", BATCH).json["id"]
     dataset = server.post("/v1/datasets", dataset_of(server)).json["id"]

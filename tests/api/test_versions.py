@@ -10,7 +10,7 @@ from tenure.api.endpoint import Endpoint
 from tenure.api.requests.versions import NEVER, expected, is_known, tag_of
 from tenure.api.routes import ENDPOINTS
 from tenure.api.server.problems import HttpProblem
-from tests.api.server import BATCH, CONTAINER, JOB, Server, dataset_of
+from tests.api.server import BATCH, CONTAINER, JOB, SERVICE, Server, dataset_of
 
 #: Changes of records that have versions; a run is claimed and ended by its state instead, and a
 #: chunk of an upload goes where its offset says. Of what lies in tiers unknown there is no record.
@@ -19,15 +19,17 @@ UNRECORDED = ("/v1/nodes/{name}/tiers/{tier}/accept", "/v1/orphans/{id}")
 NAMED = [e for e in ENDPOINTS if e.method != "GET" and "{" in e.path and e.path not in UNRECORDED]
 CHANGES = [endpoint for endpoint in NAMED if endpoint.tag not in UNVERSIONED]
 BODIES = {"PATCH": {"scheduling": "cordoned"}, "power": {"to": "on"}, "fence": {"confirm": "n1"}}
+BODIES["scale"] = {"replicas": 1}
 
 
 def path_of(server: Server, endpoint: Endpoint) -> str:
     if endpoint.tag == "nodes":
         return endpoint.path.replace("{name}", "n1")
-    bodies = {"jobs": JOB, "batches": BATCH, "containers": CONTAINER}
+    bodies = {"jobs": JOB, "batches": BATCH, "containers": CONTAINER, "services": SERVICE}
     body = bodies.get(endpoint.tag) or dataset_of(server)
     made = server.post(f"/v1/{endpoint.tag}", body)
-    return endpoint.path.replace("{id}", str(made.json["id"]))
+    named = endpoint.path.replace("{name}", str(made.json.get("name")))
+    return named.replace("{id}", str(made.json.get("id")))
 
 
 @pytest.mark.parametrize("endpoint", CHANGES, ids=lambda e: f"{e.method} {e.path}")

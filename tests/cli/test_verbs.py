@@ -18,7 +18,7 @@ from tenure.cli.main import app
 from tenure.model.container import Profile
 from tenure.model.resources import Resources
 from tests.api.fleet import CoreBackend
-from tests.api.server import CONTAINER, JOB, TOKEN, Server
+from tests.api.server import CONTAINER, JOB, SERVICE, TOKEN, Server
 from tests.cli.conftest import Tenure
 from tests.cli.test_drain_terminal import terminal
 
@@ -435,3 +435,35 @@ def test_wait_of_a_failed_job_says_so(folder: Path) -> None:
         assert (made["state"], made["exit_code"]) == ("failed", 7)
     finally:
         server.close()
+
+
+def test_service_apply_plan_ls_inspect_wait(tenure: Tenure) -> None:
+    text = _yaml(SERVICE)
+    assert tenure("service", "apply", "-f", "-", "--dry-run", stdin=text).code == 1
+    assert tenure("service", "ls", "-q").lines == []
+    asked = tenure("service", "apply", "-f", "-", stdin=text)
+    assert (asked.code, "--yes" in asked.err) == (2, True), "only a terminal is asked"
+    assert "2/2" in tenure("service", "apply", "-f", "-", "--yes", stdin=text).out
+    assert tenure("service", "apply", "-f", "-", "--dry-run", stdin=text).code == 0
+    assert tenure("service", "apply", "-f", "-", "--dry-run", stdin="name: x").code == 255
+    assert tenure("service", "ls", "-q").lines == ["shop"]
+    assert "shop-2" in tenure("service", "inspect", "shop").out
+    assert tenure("service", "wait", "shop").code == 0
+    assert "shop" in tenure("container", "inspect", "shop-1").out
+
+
+def test_service_scale_update_rollback_rm(tenure: Tenure) -> None:
+    tenure("service", "apply", "-f", "-", "--yes", stdin=_yaml(SERVICE))
+    assert "3/3" in tenure("service", "scale", "shop", "3").out
+    tenure("container", "stop", "shop-3")
+    short = tenure("service", "wait", "shop", "--timeout", "0")
+    assert (short.code, "shop-3: was stopped by hand" in short.err) == (1, True)
+    tenure("container", "start", "shop-3")
+    assert tenure("service", "update", "pause", "shop").code == 0
+    newer = {**SERVICE, "replicas": 3, "container": {"Image": "web:1", "Cmd": ["new"]}}
+    assert "paused" in tenure("service", "apply", "-f", "-", "--yes", stdin=_yaml(newer)).out
+    assert tenure("service", "rollback", "shop").code == 0
+    assert tenure("service", "rollback", "shop").code == 1
+    assert tenure("service", "update", "resume", "shop").code == 0
+    assert tenure("service", "rm", "shop", "nobody").code == 1
+    assert tenure("service", "ls", "-q").lines == []

@@ -26,6 +26,7 @@ from tenure.api.server.problems import MAX_FIELDS, HttpProblem, refused
 from tenure.model.batch import Batch
 from tenure.model.container import Service
 from tenure.model.dataset import Dataset
+from tenure.model.deployment import Deployment
 from tenure.model.errors import FieldError, Forbidden, NotFound, Problem, Unavailable
 from tenure.model.events import Command
 from tenure.model.job import Job
@@ -35,7 +36,7 @@ from tenure.model.roles import NAMESPACE, Caller, Owner
 
 M = TypeVar("M", bound=BaseModel)
 #: What is of a namespace.
-Owned = Job | Batch | Dataset | Service
+Owned = Job | Batch | Dataset | Service | Deployment
 #: For operators and admins, who may submit for others.
 NAMESPACE_HEADER = "Tenure-Namespace"
 MAX_KEY = 255

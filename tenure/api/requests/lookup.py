@@ -10,6 +10,7 @@ from tenure.core.state.tables import Table, Tables
 from tenure.model.batch import Batch
 from tenure.model.container import ContainerState, Service
 from tenure.model.dataset import Dataset
+from tenure.model.deployment import Deployment
 from tenure.model.errors import FieldError, InvalidInput, NotFound
 from tenure.model.job import Job
 from tenure.model.node import Node
@@ -110,6 +111,14 @@ def container(tables: Tables, ref: str) -> Service:
     return _by_prefix(
         tables.services, ref, "container", lambda row: row.state is not ContainerState.REMOVED
     )
+
+
+def service(tables: Tables, name: str) -> Deployment:
+    """Return a service. Raises NotFound."""
+    found = tables.deployments.get(name)
+    if found is None:
+        raise NotFound(f"no service {shown(name)}")
+    return found
 
 
 def _submitted(table: Table[W], ref: str, kind: str) -> W:

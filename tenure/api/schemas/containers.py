@@ -65,13 +65,25 @@ class TenureOptions(Strict):
 _OWN = re.compile(rf"tenure-.+-[0-9]+-[0-9]+|{AGENT_NAME}")
 
 
-def _free(name: str) -> str:
+def free_name(name: str) -> str:
+    """Return a name that the daemon gives none of its own containers; raise ValueError else."""
     if _OWN.fullmatch(name):
         raise ValueError("is as the daemon names its own containers; take another")
     return name
 
 
-class _ContainerRequest(Strict):
+class _ContainerTemplate(Strict):
+    """Docker's create body and the optional ``tenure`` object, of a service's containers."""
+
+    Image: ImageName
+    Cmd: Argv = None
+    Entrypoint: Argv = None
+    Env: list[Text] | None = Field(default=None, max_length=MAX_ITEMS)
+    Labels: dict[Key, Text] | None = Field(default=None, max_length=MAX_ITEMS)
+    tenure: TenureOptions | None = None
+
+
+class _ContainerRequest(_ContainerTemplate):
     """Docker's create body plus ``name`` and the optional ``tenure`` object."""
 
     model_config = examples(
@@ -88,24 +100,20 @@ class _ContainerRequest(Strict):
         }
     )
 
-    name: Annotated[Name, AfterValidator(_free)] = Field(
+    name: Annotated[Name, AfterValidator(free_name)] = Field(
         min_length=2, description="Unique among the containers of the fleet."
     )
-    Image: ImageName
-    Cmd: Argv = None
-    Entrypoint: Argv = None
-    Env: list[Text] | None = Field(default=None, max_length=MAX_ITEMS)
-    Labels: dict[Key, Text] | None = Field(default=None, max_length=MAX_ITEMS)
-    tenure: TenureOptions | None = None
 
 
-ContainerRequest: type[Strict] = create_model(
-    "ContainerRequest",
-    __base__=_ContainerRequest,
-    __module__=__name__,
-    **(typed(CONFIG_FIELDS) | {"HostConfig": (HostConfig | None, None)}),
-)
-ContainerRequest.__doc__ = _ContainerRequest.__doc__
+def _with_docker(name: str, base: type[Strict]) -> type[Strict]:
+    fields = typed(CONFIG_FIELDS) | {"HostConfig": (HostConfig | None, None)}
+    made: type[Strict] = create_model(name, __base__=base, __module__=__name__, **fields)
+    made.__doc__ = base.__doc__
+    return made
+
+
+ContainerTemplate = _with_docker("ContainerTemplate", _ContainerTemplate)
+ContainerRequest = _with_docker("ContainerRequest", _ContainerRequest)
 
 
 class StopRequest(Strict):

@@ -13,19 +13,23 @@ from tenure.model.container import Migration, Profile, Service
 from tenure.model.jsons import Json
 
 
-def _image(body: Mapping[str, object]) -> str:
+def image_of(body: Mapping[str, object]) -> str:
+    """Return the image that a create body names."""
     return str(body.get("Image", ""))
 
 
 class ContainerView(TypedDict):
-    """A container that cycles may move; ``id`` is tenure's own and outlives every recreation."""
+    """A container that cycles may move; ``id`` is tenure's own and outlives every recreation.
+
+    ``service`` names the service that keeps it there ("": none).
+    """
 
     id: str
     name: str
     namespace: Annotated[str, Of("owner.namespace")]
     submitter: Annotated[str, Of("owner.submitter")]
     app: str
-    image: Annotated[str, Of("body", _image)]
+    image: Annotated[str, Of("body", image_of)]
     generation: str
     state: str
     health: str
@@ -33,6 +37,7 @@ class ContainerView(TypedDict):
     reason: str
     node: str
     engine_id: str
+    service: Annotated[str, Of("deployment")]
     incarnation: int
     request: ResourcesView
     migrate: str

@@ -43,12 +43,13 @@ from tenure.model.dataset import Block, Dataset, DatasetFile, DatasetSpec, Locat
 from tenure.model.drain import DrainReport
 from tenure.model.energy import EnergyReport
 from tenure.model.errors import NotFound, Problem, Unavailable
-from tenure.model.events import Command, CreateService, RequestRun, SubmitJob
+from tenure.model.events import ApplyDeployment, Command, CreateService, RequestRun, SubmitJob
 from tenure.model.external import Look
 from tenure.model.forecast import ForecastReport
 from tenure.model.job import Executor, JobSpec
 from tenure.model.load import Loads
 from tenure.model.node import AgentTold, Reach
+from tenure.model.resources import Resources
 from tenure.model.roles import Owner
 from tenure.profiling.io.sampler import Sampler
 from tenure.profiling.io.store import StatsStore, StatsUnavailable
@@ -129,6 +130,9 @@ class DaemonBackend:
             await self._body.rhythm.require_worker()
         if isinstance(command, CreateService):
             command = await self._known(command)
+        if isinstance(command, ApplyDeployment):
+            known = await self._use_of(command.template.app)
+            command = replace(command, template=replace(command.template, known=known))
         reply = self._body.interpreter.expect(command.request)
         try:
             with self._body.loop.metered(command.request, charger()):
@@ -145,11 +149,14 @@ class DaemonBackend:
     async def _known(self, command: CreateService) -> CreateService:
         """Name the app, and say what it is known to use."""
         app = command.app or app_of(command.body)
+        return replace(command, app=app, known=await self._use_of(app))
+
+    async def _use_of(self, app: str) -> Resources | None:
         try:
             profile = await self._body.stats.app_profile(app)
         except StatsUnavailable:
             profile = None
-        return replace(command, app=app, known=None if profile is None else profile.p90)
+        return None if profile is None else profile.p90
 
     def plan_job(self, spec: JobSpec, owner: Owner) -> Steps[dict[str, object]]:
         """Return what a submission would be answered now."""
