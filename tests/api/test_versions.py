@@ -18,7 +18,11 @@ UNVERSIONED = ("cycles", "runs", "uploads", "access")
 UNRECORDED = ("/v1/nodes/{name}/tiers/{tier}/accept", "/v1/orphans/{id}")
 NAMED = [e for e in ENDPOINTS if e.method != "GET" and "{" in e.path and e.path not in UNRECORDED]
 CHANGES = [endpoint for endpoint in NAMED if endpoint.tag not in UNVERSIONED]
-BODIES = {"PATCH": {"scheduling": "cordoned"}, "power": {"to": "on"}, "fence": {"confirm": "n1"}}
+BODIES: dict[str, dict[str, object]] = {
+    "PATCH": {"scheduling": "cordoned"},
+    "power": {"to": "on"},
+    "fence": {"confirm": "n1"},
+}
 BODIES["scale"] = {"replicas": 1}
 
 

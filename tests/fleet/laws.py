@@ -12,9 +12,9 @@ on with the memory that it had. L19 to L22, of batches, are ``lent``,
 L23, of what agents ended, is ``agents``. L24, what is planned from the fleet as it is can be
 enacted, is the ``worker``'s. L25 to L28, of datasets, are ``kept``. L29, nothing that waits for a
 time comes too early, is ``waiting``. L30 is ``healed``. L31, what has run and has files on a node
-leaves that by a move alone, for as long as the node is configured. L38, a container is where its
-constraints allow. L32, relief
-overloads no node, is the ``worker``'s.
+leaves that by a move alone, for as long as the node is configured. L32, relief
+overloads no node, is the ``worker``'s. L33 to L36, of replicated services, are ``replicated``.
+L37, a container is where its constraints allow.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ class Laws:
         self.checks = dict(progress.CHECKS)
         self.off_reasons: dict[str, str] = {}
         self.look_at_blocks: Callable[[Machine], None] = lambda machine: None
+        self.look_at_services: Callable[[Changes], None] = lambda changes: None
         self._how: dict[str, str] = {}
         self._fenced: set[str] = set()
         self._placed: set[str] = set()
@@ -173,6 +174,12 @@ class Laws:
             return True
         return bool(revived) and other in revived and self._is_given_up(owner, turns)
 
+    def is_revived(self, one: SimContainer, other: SimContainer) -> bool:
+        """Whether one of two ran again by its engine, or late, though it was given up."""
+        again = [c for c in (one, other) if self._how.get(c.id) in {"revived", "late"}]
+        dead = [c for c in again if self._is_given_up(copy_of(c)[0], {copy_of(c)[1]})]
+        return bool(dead) or any(c.node in self._fenced or c.id in self.unseen for c in again)
+
     # the disk
 
     def _told(self, event: PublicEvent) -> None:
@@ -204,6 +211,7 @@ class Laws:
         for key, row in changes.records.get("services", {}).items():
             self._keeps_its_files(self.store.table("services").get(key), row)
             self._keeps_to_its_constraints(row)
+        self.look_at_services(changes)
         self._lent = lent.on_commit(self.store, self.machines, changes)
         for task in changes.records.get("tasks", {}).values():
             if task is not None:
@@ -222,10 +230,10 @@ class Laws:
             raise LawBroken("L31", f"{old.id} leaves {old.node} without its files: {new.reason}")
 
     def _keeps_to_its_constraints(self, row: Service | None) -> None:
-        """L38, wherever a container is placed, moved or found."""
+        """L37, wherever a container is placed, moved or found."""
         node: Node | None = self.store.table("nodes").get(row.node) if row is not None else None
         if row is not None and node is not None and not satisfies_all(node.spec, row.constraints):
-            raise LawBroken("L38", f"{row.id} is on {row.node}, which {row.constraints} forbid")
+            raise LawBroken("L37", f"{row.id} is on {row.node}, which {row.constraints} forbid")
 
     def _finished(self, changes: Changes) -> None:
         """L8 and L18 on what ends with a transaction."""

@@ -72,6 +72,7 @@ class RestoredWorld(World):
         meta: Meta = restore.marked(store.table("meta")["meta"], now_us)
         store.records["meta"] = {"meta": meta}
         self.kept.on_restore(before)
+        self.replicated.restored()
         store.events.clear()
         laws.waiting.forget()
         laws.last_seq = meta.next_event - 1

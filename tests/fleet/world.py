@@ -18,6 +18,7 @@ from tests.fleet.clients import Clients
 from tests.fleet.faults import BLOWS, Faults
 from tests.fleet.kept import Kept, with_tiers
 from tests.fleet.machine import Machine, SimContainer
+from tests.fleet.replicated import Replicated
 from tests.fleet.shell import SimShell, Surroundings
 from tests.fleet.store import SimStore
 from tests.fleet.story import LawBroken, Story
@@ -79,6 +80,8 @@ class World:
         dice = Random(f"datasets {seed}")
         self.kept = Kept(self.shell, self.clients, dice, is_calm=self.is_calm)
         self.around.laws.look_at_blocks = self.kept.going_off
+        self.replicated = Replicated(self.shell, self.clients, seed, is_calm=self.is_calm)
+        self.around.laws.look_at_services = self.replicated.on_commit
         self.span_us = self.random.choice((60, 120, 240, 480)) * US
         self.tampering = Tampering(seed, self.around.clocks, is_calm=self.is_calm)
         self.dropped: set[str] = set()
@@ -103,6 +106,7 @@ class World:
         self._tell(f"    {container.id} ({container.name}) runs, {how}")
         self.around.laws.started(container, how=how)
         self.kept.begins(container)
+        self.replicated.started(container)
 
     def changed(self, container: SimContainer, what: str) -> None:
         """Let the watchers have a hint."""
@@ -148,6 +152,7 @@ class World:
             self.timeline.at(wish.at_us, partial(self.clients.wish, wish))
         self._plan_batches()
         self.kept.plan(START_US, self.span_us)
+        self.replicated.plan(START_US, self.span_us)
         if self.is_calm:
             return
         self._plan_cycles()
@@ -348,7 +353,7 @@ class World:
         if not self.shell.is_alive or self.clients.open_wishes:
             return ["clients or daemon are not ready"]
         found = healed.unrest(self.around.store, self.around.machines)
-        return [*found, *self.kept.unrest()]
+        return [*found, *self.kept.unrest(), *self.replicated.unrest()]
 
     def _clear_tombstones(self) -> None:
         """Have the operator switch on nodes that are off, and have tombstones or are waited for."""
@@ -370,6 +375,7 @@ class World:
         if self.timeline.now_us > self._patient_until_us:
             self._call_off()
             self.kept.call_off()
+        self.replicated.make_way()
         if waiting:
             for key in sorted(self.clients.services.values()):
                 self.clients.change(key, "remove")

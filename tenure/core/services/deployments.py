@@ -255,8 +255,7 @@ def _mended(ctx: Context, row: Deployment, member: Member, service: Service) -> 
     if service.state is S.FAILED:
         requests.remove(ctx, service)
         return replace(member, note=note)
-    is_over = service.state is S.EXITED
-    if not is_over or not service.is_kept_up(service.exit_code, service.restarts):
+    if service.state is not S.EXITED or rollouts.is_resting(service):
         return member
     due_us = max(service.changed_us + JUDGE_US, member.retry_us)
     if ctx.now_us < due_us:

@@ -94,13 +94,24 @@ def judged(ctx: Context, row: Deployment) -> Deployment:
 
 
 def _unsettled(ctx: Context, row: Deployment) -> int:
-    """Return how many numbers that are wanted for good are not of this revision, or not steady."""
+    """Return how many numbers that are wanted for good are not settled."""
     first = (member for member in row.members if member.number <= row.replicas)
     return row.replicas - sum(_is_settled(ctx, row, member) for member in first)
 
 
 def _is_settled(ctx: Context, row: Deployment, member: Member) -> bool:
-    return member.revision == row.revision.number and is_steady(ctx, row, member)
+    """Whether a number is of the revision in force, and steady or meant to be at rest."""
+    service = ctx.tables.services.get(member.container)
+    is_at_rest = service is not None and is_resting(service) and not service.is_removing
+    is_done = is_at_rest or is_steady(ctx, row, member)
+    return member.revision == row.revision.number and is_done
+
+
+def is_resting(service: Service) -> bool:
+    """Whether a person stopped a container, or it ended and its policy leaves it at that."""
+    is_over = service.state is S.EXITED
+    is_over = is_over and not service.is_kept_up(service.exit_code, service.restarts)
+    return is_over or service.state is S.STOPPED
 
 
 def _ill(service: Service) -> str:
@@ -126,10 +137,10 @@ def advanced(ctx: Context, row: Deployment) -> Deployment:
         return row
     current, rollout = row.revision.number, row.rollout
     fresh = [member for member in row.members if member.revision == current]
-    settled = sum(_is_settled(ctx, row, member) for member in fresh)
     outdated = [member for member in row.members if member.revision != current]
-    up = settled + sum(bool(member.ready_us) for member in outdated)
-    begun = len(fresh) - settled
+    up = sum(is_steady(ctx, row, member) for member in fresh)
+    up += sum(bool(member.ready_us) for member in outdated)
+    begun = sum(not _is_settled(ctx, row, member) for member in fresh)
     taken = set()
     for member in sorted(outdated, key=lambda m: (m.ready_us > 0, m.number)):
         is_up = bool(member.ready_us)

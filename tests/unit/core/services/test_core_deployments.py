@@ -178,6 +178,30 @@ def test_a_copy_of_a_number_that_may_run_keeps_its_next_container_from_being_mad
     assert bench.of(1).node != old.node
 
 
+def test_a_vanished_container_is_followed_once_a_copy_that_came_back_is_gone() -> None:
+    bench = Site()
+    bench.apply(1)
+    old = bench.of(1)
+    bench.say(NodeLost(at_us=0, node=old.node, why="no answer"))
+    bench.say(FenceNode(at_us=0, request="f", node=old.node))
+    bench.wait(30)
+    new = bench.of(1)
+    assert (new.id, new.node) != (old.id, old.node)
+    bench.connect_again(old.node)
+    revived = shown(bench.made[old.engine_id], old.engine_id, "running")
+    bench.listed(old.node, revived)
+    retire = bench.open("retire")
+    bench.listed(new.node)
+    assert new.id in bench.tables.services
+    bench.say(Tick(at_us=0), after_us=60 * US)
+    assert not bench.has_open("create"), "the copy that its engine revived may still run"
+    bench.end(retire)
+    bench.say(Tick(at_us=0), after_us=60 * US)
+    bench.settle()
+    assert bench.running() == names(1)
+    assert bench.of(1).id != new.id
+
+
 def test_a_lost_node_is_made_up_for_elsewhere() -> None:
     bench = Site("a", "b", "c")
     bench.apply(3)
@@ -326,6 +350,19 @@ def test_an_update_replaces_number_by_number(rollout: Rollout, most_gone: int, m
     assert {bench.of(n).body["Cmd"][0] for n in (1, 2, 3)} == {"new"}
     assert (bench.most_gone, seen) == (most_gone, most)
     assert len(bench.told("updated")) == 1
+
+
+def test_an_update_waits_while_others_are_down_for_reasons_of_their_own() -> None:
+    bench = Site("a", "b", "c")
+    bench.apply(3)
+    bench.apply(3, Cmd=["new"])
+    bench.wait(5)
+    bench.by_hand(1, "stop")
+    bench.wait(60)
+    assert bench.running() == names(2, 3), "one may be missing, and one is"
+    bench.by_hand(1, "start")
+    bench.wait(60)
+    assert {bench.of(n).body["Cmd"][0] for n in (1, 2, 3)} == {"new"}
 
 
 def test_a_new_container_counts_once_it_was_healthy_for_long_enough() -> None:
