@@ -359,7 +359,8 @@ def test_an_update_waits_while_others_are_down_for_reasons_of_their_own() -> Non
     bench.wait(5)
     bench.by_hand(1, "stop")
     bench.wait(60)
-    assert bench.running() == names(2, 3), "one may be missing, and one is"
+    assert bench.running() == names(2, 3)
+    assert all("Cmd" not in bench.of(n).body for n in (2, 3)), "one may be missing, and one is"
     bench.by_hand(1, "start")
     bench.wait(60)
     assert {bench.of(n).body["Cmd"][0] for n in (1, 2, 3)} == {"new"}
