@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenure.core.jobs import jobs
-from tenure.core.state.indexes import Index
 from tenure.core.state import quotas
+from tenure.core.state.indexes import Index
 from tenure.core.state.params import Params
 from tenure.model.batch import OUTPUT_KEPT_US, BatchSpec
 from tenure.model.effects import PlanBatches, Reply
