@@ -240,11 +240,11 @@ class Store:
     def read_log(self, key: str) -> bytes | None:
         """Return a kept log, None if there is none (any more). Raises StoreDamaged."""
         with self._browsing() as db:
-            query = "SELECT key, at_us, body, crc FROM logs WHERE key = ?"
+            query = "SELECT at_us, body, crc FROM logs WHERE key = ?"
             row = db.execute(query, (key,)).fetchone()
-        if row is not None and sum_of(*row[:-1]) != row[-1]:
+        if row is not None and sum_of(key, *row[:-1]) != row[-1]:
             raise StoreDamaged(f"the kept log {key} is not what was written: it is lost")
-        return None if row is None else bytes(row[2])
+        return None if row is None else bytes(row[1])
 
     # upkeep
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from tenure.model.errors import Conflict, InvalidInput, NotFound, Unauthorized, Unavailable
 from tenure.model.roles import NAMESPACE, Caller, Role, TokenRecord
@@ -30,7 +31,9 @@ PREFIX = "tenure_"
 _BYTES = 32
 #: Tokens that are kept, the oldest of those that ended go first. A file of some 300 kB.
 MAX_TOKENS = 1000
-_VERSION = 1
+_VERSION = 2
+#: A flipped bit may bring a revoked token back: files of this version have no checksum.
+_UNSUMMED = 1
 #: A file without tokens, for people.
 EMPTY = '{"version": 1, "tokens": []}'
 
@@ -201,8 +204,13 @@ def _fresh() -> str:
 
 
 def _document(records: Iterable[TokenRecord]) -> str:
-    kept = [_plain(record) for record in records if not record.is_builtin]
-    return json.dumps({"version": _VERSION, "tokens": kept}, indent=1)
+    rows = [_plain(record) for record in records if not record.is_builtin]
+    return json.dumps({"version": _VERSION, "crc": _sum(rows), "tokens": rows}, indent=1)
+
+
+def _sum(rows: object) -> int:
+    """Return the CRC-32 of JSON data."""
+    return crc32(json.dumps(rows, sort_keys=True).encode())
 
 
 def _plain(record: TokenRecord) -> dict[str, object]:
@@ -245,8 +253,11 @@ def _read(path: Path) -> list[TokenRecord]:
         raise InvalidInput(f"{path} may be read by others (mode {mode:o}): chmod 600 it")
     try:
         document = json.loads(raw)
-        if document["version"] != _VERSION:
+        if document["version"] not in (_UNSUMMED, _VERSION):
             raise InvalidInput(f"{path} is of another version of tenure")
+        is_summed = document["version"] == _VERSION or "crc" in document
+        if is_summed and document["crc"] != _sum(document["tokens"]):
+            raise ValueError("they are not what was written")
         return [_record(one) for one in document["tokens"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         told = f"{path} holds no tokens ({error}); put it back, or write {EMPTY} to begin without"

@@ -71,6 +71,8 @@ def test_a_token_keeps_its_namespace_and_one_of_before_has_the_usual(tmp_path: P
     assert found(Tokens.open(path, Wall()), ann).namespace == "team-a"
     document = json.loads(path.read_text())
     del document["tokens"][0]["namespace"]
+    del document["crc"]
+    document["version"] = 1
     path.write_text(json.dumps(document))
     assert found(Tokens.open(path, Wall()), ann).namespace == "default"
 
@@ -185,7 +187,7 @@ def test_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("{", "holds no tokens"),
         ("[]", "holds no tokens"),
-        ('{"version": 2, "tokens": []}', "another version"),
+        ('{"version": 3, "tokens": []}', "another version"),
         ('{"version": 1, "tokens": [{"name": "a"}]}', "holds no tokens"),
         ('{"version": 1, "tokens": 5}', "holds no tokens"),
     ],
@@ -215,9 +217,28 @@ def test_a_faulty_token_is_refused(tmp_path: Path, change: dict[str, object]) ->
     made(Tokens.open(path, Wall()), "ann")
     document = json.loads(path.read_text())
     document["tokens"][0] |= change
+    document |= {"version": 1}
+    del document["crc"]
     path.write_text(json.dumps(document))
     with pytest.raises(InvalidInput, match="holds no tokens"):
         Tokens.open(path, Wall())
+
+
+def test_no_flipped_bit_changes_a_token_in_silence(tmp_path: Path) -> None:
+    """One that was revoked would come back."""
+    path = tmp_path / FILE
+    tokens = Tokens.open(path, Wall())
+    made(tokens, "ann")
+    asyncio.run(tokens.revoke("ann"))
+    written, raw, refused = Tokens.open(path, Wall()).records(), path.read_bytes(), 0
+    for place in range(len(raw)):
+        for bit in range(8):
+            path.write_bytes(raw[:place] + bytes([raw[place] ^ (1 << bit)]) + raw[place + 1 :])
+            try:
+                assert Tokens.open(path, Wall()).records() == written
+            except InvalidInput:
+                refused += 1
+    assert refused > len(raw)
 
 
 def test_a_file_that_others_read_is_refused(tmp_path: Path) -> None:
