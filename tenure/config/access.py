@@ -156,7 +156,7 @@ class PolicySection(Section):
         None,
         "Volumes by their names, as `shared-*`, or `!shared-x` for what is not allowed of these. A "
         "volume may hold what others keep, or lie over a folder of the host.",
-        shown="any; of a namespace those that begin with its name",
+        shown="those that begin with the namespace; in default all that begin with none",
     )
     ports: tuple[PortSpan, ...] | None = stated(
         None,

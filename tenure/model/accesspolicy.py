@@ -113,22 +113,27 @@ class Permits:
     def of(self, role: Role, namespace: str) -> tuple[str, AccessPolicy]:
         """Return where the policy of a submitter stands in the configuration, and the policy.
 
-        In a namespace volumes are its own and ports are not those of the system, unless stated.
+        Unless stated, volumes are a namespace's own, and ports not those of the system; in
+        ``default`` ports are any, and volumes all but other namespaces'.
         """
         own = self.within.get(namespace) if role is Role.SUBMIT else None
         found = own or self.by_role.get(role, AccessPolicy())
-        if role is not Role.SUBMIT or namespace == NAMESPACE:
-            key = f"policy.{role}" if own is None else f"namespaces.{namespace}.policy"
+        is_usual = own is None and (role is not Role.SUBMIT or namespace == NAMESPACE)
+        key = f"policy.{role}" if is_usual else f"namespaces.{namespace}.policy"
+        if role is not Role.SUBMIT:
             return key, found
         volumes = self._volumes_of(namespace) if found.volumes is None else found.volumes
-        ports = UNPRIVILEGED if found.ports is None else found.ports
-        return f"namespaces.{namespace}.policy", replace(found, volumes=volumes, ports=ports)
+        usual = None if namespace == NAMESPACE else UNPRIVILEGED
+        ports = usual if found.ports is None else found.ports
+        return key, replace(found, volumes=volumes, ports=ports)
 
     def _volumes_of(self, namespace: str) -> tuple[str, ...]:
         """Return patterns of its name, and of what begins with it but with no longer one's."""
-        longer = [one for one in self.known if one != namespace and one.startswith(namespace)]
-        without = [f"!{pattern}" for one in longer for pattern in _named_after(one)]
-        return (*_named_after(namespace), *without)
+        is_named = namespace != NAMESPACE
+        names = _named_after(namespace) if is_named else ("*",)
+        start = namespace if is_named else ""
+        others = [one for one in self.known if one != namespace and one.startswith(start)]
+        return (*names, *(f"!{pattern}" for one in others for pattern in _named_after(one)))
 
 
 def _named_after(namespace: str) -> tuple[str, str]:

@@ -431,9 +431,21 @@ def test_volumes_and_ports_as_stated() -> None:
     assert stated == ("namespaces.team.policy", policy)
     plain = AccessPolicy(binds=("/srv",))
     usual = Permits({Role.SUBMIT: STRICT}, {"default": plain})
-    assert usual.of(Role.SUBMIT, "default") == ("namespaces.default.policy", plain)
+    own = replace(plain, volumes=("*",))
+    assert usual.of(Role.SUBMIT, "default") == ("namespaces.default.policy", own)
     assert usual.of(Role.OPERATE, "default") == ("policy.operate", STRICT)
-    assert Permits().of(Role.SUBMIT, "default") == ("policy.submit", STRICT)
+    assert Permits().of(Role.SUBMIT, "default") == (
+        "policy.submit",
+        replace(STRICT, volumes=("*",)),
+    )
+
+
+def test_who_has_no_namespace_mounts_all_but_those_of_namespaces() -> None:
+    policy = Permits(known=("team", "default")).of(Role.SUBMIT, "default")[1]
+    assert found(policy, {"Binds": ["data:/x", "teams:/y", "default-1:/z"]}) == []
+    assert found(policy, {"Binds": ["team:/x", "team-a:/y"]}) == ["volumes", "volumes"]
+    operator = Permits(known=("team",)).of(Role.OPERATE, "default")[1]
+    assert found(operator, {"Binds": ["team-a:/y"]}) == []
 
 
 def test_images_by_their_digest() -> None:

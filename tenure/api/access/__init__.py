@@ -1,1 +1,1 @@
-"""Who may do what: roles, permits, secrets, and the audit of it."""
+"""Who may do what: roles, permits, what is seen of the fleet, secrets, and the audit of it."""
