@@ -128,6 +128,7 @@ def test_a_dataset_of_others_is_not_put_again(server: Server, texts: dict[str, s
     assert ask(server, "POST /v1/datasets", texts["ann"], body).status == 201
     taken = ask(server, "POST /v1/datasets", texts["bob"], body)
     assert (taken.status, taken.json["code"], taken.fields) == (409, "name_taken", ["name"])
+    assert b"team-a" not in taken.body
     assert ask(server, "POST /v1/datasets", texts["ann"], body).status == 201
 
 

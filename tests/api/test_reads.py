@@ -219,6 +219,7 @@ def test_no_answer_holds_a_word_of_another_namespace(world: World, route: str) -
             text = told(answer)
             leaked = {mark for mark in world.others.marks - words if mark in text}
             assert not leaked, (route, path, answer.status, text[:2000])
+            assert "team-a" not in text, (route, path, answer.status, text[:2000])
             assert answer.status < 500, (path, text)
 
 
