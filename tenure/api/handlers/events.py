@@ -193,13 +193,13 @@ async def _stream(call: Call) -> web.StreamResponse:
 def _kept(backend: Backend, after: int, limit: int, wanted: Wanted) -> list[PublicEvent]:
     """Return up to ``limit`` events that are kept after a number, in order."""
     found: list[PublicEvent] = []
-    size = max(limit, BATCH)
+    size = limit
     while True:
         more = backend.events_after(after, size, wanted.types)
         found += [event for event in more if wanted.shows(event.subject)]
         if len(found) >= limit or len(more) < size:
             return found[:limit]
-        after = more[-1].seq
+        after, size = more[-1].seq, WINDOW  # most are not shown
 
 
 def _batch(backend: Backend, after: int, wanted: Wanted) -> tuple[bytes, int]:
