@@ -20,6 +20,7 @@ import pytest
 
 from tenure.api.access import reach
 from tenure.api.handlers.events import BATCH as EVENTS
+from tenure.api.handlers.events import WINDOW, Wanted, _kept
 from tenure.api.requests.backend import Backend
 from tenure.daemon.answers.uploads import UploadParams, Uploads
 from tenure.model.container import Profile
@@ -28,6 +29,7 @@ from tenure.model.load import Load, Loads, NodeLoad
 from tenure.model.resources import Resources
 from tenure.model.roles import NEEDS, READ, SUBMIT, Role
 from tenure.model.units import MIB, US
+from tests.api.fleet import CoreBackend
 from tests.api.server import BATCH, CONTAINER, JOB, TOKEN, Answer, Server
 from tests.api.test_events import stream
 from tests.api.test_namespaces import ask
@@ -299,6 +301,19 @@ def test_a_stream_of_events_is_of_ones_namespace_also_behind_many_others(world: 
     assert "gap" not in {event.type for event in seen}
     listed = ask(server, "GET /v1/events?limit=2", team.reader).json["items"]
     assert len(listed) == 2
+
+
+def test_who_looks_through_the_events_of_others_pays_for_it() -> None:
+    backend, spent = CoreBackend(), list[float]()
+    for number in range(2 * WINDOW):
+        backend.state.ctx.publish("node.on", f"x{number}")
+    backend.events += backend.state.take_changes().events
+    last = backend.last_seq
+    few = _kept(backend, 0, 10, Wanted((), lambda key: True, spent.append))
+    assert ([event.seq for event in few], spent) == (list(range(1, 11)), [])
+    own = _kept(backend, 0, 10, Wanted((), lambda key: key == f"x{2 * WINDOW - 1}", spent.append))
+    assert ([event.seq for event in own], len(spent)) == ([last], 1)
+    assert spent[0] > 0
 
 
 def test_what_a_namespace_reads_is_the_operators_word(world: World, folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from aiohttp import web
 
 from tenure.api.requests.backend import Backend
 from tenure.api.requests.call import Call
+from tenure.api.requests.fairness import charger
 from tenure.api.requests.longjson import long_json
 from tenure.api.requests.streams import open_stream
 from tenure.api.schemas.queries import MAX_SEQ, EventsQuery
@@ -53,10 +55,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events a reader asks for (empty ``types``: all), and may see, by their subjects."""
+    """Which events a reader asks for (empty ``types``: all), and may see, by their subjects.
+
+    ``charge`` takes the seconds for which they are looked for among those of others.
+    """
 
     types: tuple[str, ...]
     shows: Callable[[str], bool]
+    charge: Callable[[float], None]
 
     def takes(self, line: Line) -> bool:
         """Whether it is one of these."""
@@ -150,7 +156,7 @@ async def events(call: Call) -> web.StreamResponse:
 
 def _wanted(call: Call, query: EventsQuery) -> Wanted:
     types = tuple(query.types.split(",")) if query.types else ()
-    return Wanted(types, call.backend.shows)
+    return Wanted(types, call.backend.shows, charger())
 
 
 def _start(call: Call) -> int:
@@ -193,13 +199,16 @@ async def _stream(call: Call) -> web.StreamResponse:
 def _kept(backend: Backend, after: int, limit: int, wanted: Wanted) -> list[PublicEvent]:
     """Return up to ``limit`` events that are kept after a number, in order."""
     found: list[PublicEvent] = []
-    size = limit
+    size, begun_s = limit, time.thread_time()
     while True:
         more = backend.events_after(after, size, wanted.types)
         found += [event for event in more if wanted.shows(event.subject)]
         if len(found) >= limit or len(more) < size:
-            return found[:limit]
+            break
         after, size = more[-1].seq, WINDOW  # most are not shown
+    if size != limit:
+        wanted.charge(time.thread_time() - begun_s)
+    return found[:limit]
 
 
 def _batch(backend: Backend, after: int, wanted: Wanted) -> tuple[bytes, int]:
