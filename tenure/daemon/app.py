@@ -28,13 +28,10 @@ from tenure.api.server.listeners import Listeners, serve
 from tenure.config.certificates import server_context
 from tenure.config.reach import SSH_FOLDER
 from tenure.config.settings import Settings
-from tenure.config.token import ensure_token
 from tenure.core.fleet import FleetState
 from tenure.core.state.set_aside import spread
 from tenure.core.state.tables import KINDS
 from tenure.daemon.access.access import Access
-from tenure.daemon.access.tokens import FILE as TOKENS
-from tenure.daemon.access.tokens import ROOT, WORKER, Tokens
 from tenure.daemon.answers import uploads
 from tenure.daemon.answers.backend import BatchFolders, Body, DaemonBackend
 from tenure.daemon.children import kernels
@@ -48,7 +45,7 @@ from tenure.daemon.events.garbage import spare_records, undisturbed
 from tenure.daemon.events.held import HeldTimes
 from tenure.daemon.events.interpreter import Interpreter
 from tenure.daemon.events.loop import CoreLoop, EventMaker
-from tenure.daemon.firststart import STATE, note_tokens, require_tokens, require_usable
+from tenure.daemon.firststart import STATE, open_tokens, require_usable
 from tenure.daemon.notify import Notifier
 from tenure.daemon.openfiles import affordable
 from tenure.daemon.reloading import Reload, loaded
@@ -62,7 +59,6 @@ from tenure.model.effects import Effect, Trigger
 from tenure.model.errors import TenureError
 from tenure.model.events import Closing, Configured
 from tenure.model.node import Power, Reach
-from tenure.model.roles import Role
 from tenure.placement.constraints import parse as parse_constraint
 from tenure.placement.late import LatePolicies
 from tenure.placement.late import load as load_policies
@@ -163,12 +159,7 @@ class Daemon:
         spare_records()
         meta = self.state.meta
         self.clock = Clock(meta.clock, meta.clock_us)
-        files = (settings.state_dir / TOKENS, settings.token_file)
-        require_tokens(self.store, files)
-        self.tokens = Tokens.open(files[0], self.clock.now_us)
-        self.tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))
-        note_tokens(self.store, files)
-        self._worker_token = self.tokens.build_in_new(WORKER, Role.WORKER)
+        self.tokens, self._worker_token = open_tokens(settings, self.store, self.clock)
         acts = acts_of(self.store)
         self.audit = await asyncio.to_thread(
             Audit.open, settings.state_dir / AUDIT, settings.api.audit_keep_us, acts

@@ -8,8 +8,12 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from tenure.daemon.access.tokens import EMPTY
+from tenure.config.settings import Settings
+from tenure.config.token import ensure_token
+from tenure.daemon.access.tokens import EMPTY, FILE, ROOT, WORKER, Tokens
+from tenure.daemon.events.clock import Clock
 from tenure.model.errors import InvalidInput
+from tenure.model.roles import Role
 from tenure.store.contents import is_blank
 from tenure.store.errors import StoreUnavailable
 from tenure.store.store import Store
@@ -45,6 +49,16 @@ def require_usable(folder: Path, *, is_new: bool) -> None:
             "`tenured run --new`: it knows nothing of jobs and containers from before then",
             code="state_missing",
         )
+
+
+def open_tokens(settings: Settings, store: Store, clock: Clock) -> tuple[Tokens, str]:
+    """Return who may ask, and the worker's new token. Raises InvalidInput for a file that went."""
+    files = (settings.state_dir / FILE, settings.token_file)
+    require_tokens(store, files)
+    tokens = Tokens.open(files[0], clock.now_us)
+    tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))
+    note_tokens(store, files)
+    return tokens, tokens.build_in_new(WORKER, Role.WORKER)
 
 
 def require_tokens(store: Store, files: Sequence[Path]) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from tenure.core.fleet import FleetState
 from tenure.core.state import set_aside
+from tenure.core.state.context import Context
 from tenure.core.state.params import Params
 from tenure.core.state.tables import KINDS
 from tenure.locality.localizer import Tiers
@@ -98,16 +99,20 @@ def judge(path: Path, fleet: Fleet) -> str:
         assert str(path) in refused or "record" in refused
         return "refused"
     try:
-        was, told = plain(fleet.records), state.ctx.quarantined
+        was, told = plain(fleet.records), state.quarantined
         is_now = plain({kind: dict(getattr(state.tables, kind).items()) for kind in KINDS})
         kept = store.set_aside()
         gone = {(one.kind, one.key) for one in kept}
         assert {key: row for key, row in was.items() if key not in gone} == is_now
         for one in kept:
             assert one.is_whole or (set_aside.RULES[one.kind].word, one.key) in told
-            assert one.root == one.key or state.ctx.is_set_aside(one.root) or not one.is_whole
+            assert (
+                one.root == one.key
+                or state.read(Context.is_set_aside, one.root)
+                or not one.is_whole
+            )
         lost = _rest(path, store, fleet)
-        state.handle(Started(at_us=state.ctx.meta.clock_us + 1))
+        state.handle(Started(at_us=state.meta.clock_us + 1))
         store.commit(state.take_changes().records)
         return "set aside" if kept else "told when read" if lost else "whole"
     finally:

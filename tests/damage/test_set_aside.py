@@ -115,10 +115,10 @@ def test_a_set_aside_job_is_told_and_given_up(
     state, store = start(path)
     store.close()
     assert job not in state.tables.jobs
-    assert ("executor", key) in state.ctx.quarantined
+    assert ("executor", key) in state.quarantined
     state, store = start(path)  # and it stays so
     store.close()
-    assert ("job", job) in state.ctx.quarantined
+    assert ("job", job) in state.quarantined
     code, said = run(config, capsys, "check")
     assert code == 0
     assert f"set aside: executors {key} of {job}: it is not what was written" in said
@@ -127,7 +127,7 @@ def test_a_set_aside_job_is_told_and_given_up(
     assert code == 0
     state, store = start(path)
     store.close()
-    assert (state.ctx.quarantined, job in state.tables.jobs) == ({}, False)
+    assert (state.quarantined, job in state.tables.jobs) == ({}, False)
 
 
 def test_a_set_aside_job_is_put_back_and_every_node_looked_at(
@@ -143,7 +143,7 @@ def test_a_set_aside_job_is_put_back_and_every_node_looked_at(
     assert (code, "looks at every node" in said) == (0, True)
     state, store = start(path)
     store.close()
-    assert state.ctx.quarantined == {}
+    assert state.quarantined == {}
     assert state.ctx.meta.is_restoring
     for (kind, name), row in plain(fleets[2].records).items():
         if kind not in ("meta", "stays"):
