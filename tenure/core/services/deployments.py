@@ -43,6 +43,7 @@ MACHINE = "deployment"
 MAX_DOUBLINGS = 5
 #: So many containers are made at once: an event must not be long.
 MAX_MADE = 50
+PAUSE_US = 1000
 S = ContainerState
 
 
@@ -55,7 +56,7 @@ def review(ctx: Context, name: str) -> None:
     row = rollouts.judged(ctx, row)
     row = _resized(ctx, row)
     row = rollouts.advanced(ctx, row)
-    made = 0
+    made = sum(_is_made_now(ctx, member) for member in row.members)
     members = []
     for member in row.members:
         kept = _kept(ctx, row, member, may_make=made < MAX_MADE)
@@ -70,7 +71,13 @@ def review(ctx: Context, name: str) -> None:
     if row != was:
         ctx.put_deployment(row)
     if made == MAX_MADE:
-        ctx.arm(ctx.now_us, MACHINE, name)
+        ctx.arm(ctx.now_us + PAUSE_US, MACHINE, name)
+
+
+def _is_made_now(ctx: Context, member: Member) -> bool:
+    """Whether a container was made at this moment: what is made has its service reviewed again."""
+    service = ctx.tables.services.get(member.container)
+    return service is not None and service.created_us == ctx.now_us
 
 
 def on_timer(ctx: Context, name: str) -> None:

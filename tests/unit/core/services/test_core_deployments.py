@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from tenure.core.services.deployments import MAX_MADE
 from tenure.core.services.services import RETRY_US, STEADY_US
 from tenure.model.deployment import MAX_REVISIONS, DeploymentPlan, Phase, Rollout, Template
 from tenure.model.effects import DurableEffect, Reply
@@ -135,6 +137,14 @@ def test_a_service_has_as_many_containers_as_are_wanted() -> None:
     bench.change("scale", 0)
     assert bench.running() == []
     assert bench.row.state == "steady"
+
+
+def test_many_containers_are_made_in_slices() -> None:
+    bench = Site()
+    bench.apply(2 * MAX_MADE + 1)
+    bench.wait(10)
+    begun = Counter(row.created_us for row in bench.tables.services.values())
+    assert (max(begun.values()), sum(begun.values())) == (MAX_MADE, 2 * MAX_MADE + 1)
 
 
 def test_a_removed_service_goes_with_its_containers_and_its_name_is_free_again() -> None:
