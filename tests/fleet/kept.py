@@ -220,10 +220,10 @@ class Kept:
     def _right(self, block: Block) -> list[tuple[str, str]]:
         """Return where right copies of a block truly lie."""
         name = _name(block)
-        found = []
+        found, due = [], digest_of(name)
         for machine in self._machines.values():
             for path, files in machine.disks.files.items():
-                if files.get(name, ("", 0))[0] == digest_of(name):
+                if name in files and files[name][0] == due:
                     found.append((machine.name, path.strip("/")))
         return sorted(found)
 

@@ -81,7 +81,7 @@ def settled(running: Running, free_cpu_m: Ints, free_memory: Ints) -> Running:
     beside those in their place, or foreign ones. What ends first makes up for that, of those that
     end together what is smallest.
     """
-    if not ((free_cpu_m < 0).any() or (free_memory < 0).any()):
+    if not (np.count_nonzero(free_cpu_m < 0) or np.count_nonzero(free_memory < 0)):
         return running
     sizes = (running.memory_bytes, running.cpu_m)
     order = np.lexsort((*sizes, running.end_us, running.node))

@@ -293,10 +293,10 @@ class NodeSnapshot(Owned):
         mine, fresh = self.scene(ctx), _fresh(ctx)
         for field in fields(ClusterView):
             name = field.name
-            if not np.array_equal(getattr(mine.view, name), getattr(fresh.view, name)):
+            if not _is_same(getattr(mine.view, name), getattr(fresh.view, name)):
                 return f"{name}: {getattr(mine.view, name)}, should be {getattr(fresh.view, name)}"
         for name in ("nodes", "position", "usable", "serving", "welcome"):
-            if not np.array_equal(getattr(mine, name), getattr(fresh, name)):
+            if not _is_same(getattr(mine, name), getattr(fresh, name)):
                 return f"{name}: {getattr(mine, name)}, should be {getattr(fresh, name)}"
         mismatch = self._ends_problem(ctx, mine)
         return mismatch or self._asks_problem(ctx, mine)
@@ -333,6 +333,11 @@ class NodeSnapshot(Owned):
             if replace(ask, eligible=serving) != due or ask.eligible.tolist() != serving.tolist():
                 return f"ask: {ask}, should be {due}"
         return ""
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two parts of scenes are the same; lists of few numbers are compared far sooner."""
+    return bool(one.tolist() == other.tolist() if isinstance(one, np.ndarray) else one == other)
 
 
 def _rows(running: Running) -> list[tuple[int, ...]]:
