@@ -28,6 +28,7 @@ from tenure.model.units import FOREVER_US, US, cost_nano
 from tenure.placement.arrays import ends_of, fleet_of
 from tenure.placement.policies import Policies
 from tenure.placement.queue.schedule import simulate
+from tenure.simulation.sla.loops import kept_kernels
 from tests.unit.placement.build import GIB, N, ask_of, jobs_of, view_of
 from tests.unit.placement.oracles import (
     NOW,
@@ -346,9 +347,9 @@ def test_every_admitted_job_is_in_time_when_estimates_hold(data: st.DataObject) 
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where machine code is kept for these tests."""
-    return str(tmp_path_factory.mktemp("kernels"))
+def kept() -> str:
+    """Where machine code is kept: of code that did not change, from one run to the next."""
+    return kept_kernels()
 
 
 @pytest.fixture(scope="module")
