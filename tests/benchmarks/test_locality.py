@@ -7,6 +7,8 @@ import pytest
 from benchmarks import locality
 
 
+@pytest.mark.computes
+@pytest.mark.timeout(1800)
 def test_a_quick_run_has_every_goal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locality, "ROUNDS", 1)
     report = locality.measure(is_quick=True)

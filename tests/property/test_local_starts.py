@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,6 +100,8 @@ def test_no_fewer_begin_than_could_without_a_view(instance: Instance) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.computes
+@pytest.mark.timeout(1800)
 @settings(max_examples=60, deadline=None)
 @given(instances(most=12))
 def test_compiled_and_plain_begin_the_same(instance: Instance) -> None:

@@ -28,6 +28,7 @@ from tenure.simulation.sla.loops import kept_kernels
 SCORES = Scores()
 TIERS = [thousandths(score) for score in (1, 8, 20)]
 PENDING = thousandths(SCORES.pending)
+pytestmark = [pytest.mark.computes, pytest.mark.timeout(1800)]
 COMPILED = compile_kernels(kept_kernels())
 KERNELS = [PLAIN, COMPILED]
 COMPARED = compile_comparisons(kept_kernels())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,8 @@ def test_as_many_as_can_be_and_no_node_with_more_than_needed(data: st.DataObject
     assert (ours.total(), max(ours.values(), default=0)) == (most, least)
 
 
+@pytest.mark.computes
+@pytest.mark.timeout(1800)
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**16), st.integers(1, 9))
 def test_compiled_and_plain_answer_the_same(seed: int, n: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -165,6 +166,8 @@ def test_laws_of_the_search(job: tuple[Blocks, Devices, Work], may_wait: bool) -
     assert (start >= TIMING.begin_job_us + TIMING.begin_task_us + found.delay_us).all()
 
 
+@pytest.mark.computes
+@pytest.mark.timeout(1800)
 @settings(max_examples=60, deadline=None)
 @given(jobs(), st.booleans())
 def test_compiled_and_plain_find_the_same(job: tuple[Blocks, Devices, Work], wait: bool) -> None:
