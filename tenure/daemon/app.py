@@ -159,7 +159,7 @@ class Daemon:
         spare_records()
         meta = self.state.meta
         self.clock = Clock(meta.clock, meta.clock_us)
-        self.tokens, self._worker_token = open_tokens(settings, self.store, self.clock)
+        self.tokens, self._worker_token = open_tokens(settings, self.store, self.clock.now_us)
         acts = acts_of(self.store)
         self.audit = await asyncio.to_thread(
             Audit.open, settings.state_dir / AUDIT, settings.api.audit_keep_us, acts

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tenure.config.settings import Settings
 from tenure.config.token import ensure_token
 from tenure.daemon.access.tokens import EMPTY, FILE, ROOT, WORKER, Tokens
-from tenure.daemon.events.clock import Clock
 from tenure.model.errors import InvalidInput
 from tenure.model.roles import Role
 from tenure.store.contents import is_blank
@@ -51,11 +50,11 @@ def require_usable(folder: Path, *, is_new: bool) -> None:
         )
 
 
-def open_tokens(settings: Settings, store: Store, clock: Clock) -> tuple[Tokens, str]:
+def open_tokens(settings: Settings, store: Store, now_us: Callable[[], int]) -> tuple[Tokens, str]:
     """Return who may ask, and the worker's new token. Raises InvalidInput for a file that went."""
     files = (settings.state_dir / FILE, settings.token_file)
     require_tokens(store, files)
-    tokens = Tokens.open(files[0], clock.now_us)
+    tokens = Tokens.open(files[0], now_us)
     tokens.build_in(ROOT, Role.ADMIN, ensure_token(settings.token_file))
     note_tokens(store, files)
     return tokens, tokens.build_in_new(WORKER, Role.WORKER)
