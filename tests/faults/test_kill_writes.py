@@ -26,7 +26,7 @@ from testbed import bounded, tied
 from testbed.errors import TestbedError
 from tests.faults.share import Share
 from tests.faults.statedb import events, records
-from tests.faults.tenured import ROOT, Tenured
+from tests.faults.tenured import ROOT, Tenured, until
 from tests.faults.writers import Writer
 from tests.webhdfs.server import NameNode
 
@@ -182,6 +182,8 @@ def test_kill_writes(folder: Path, tenured: Tenured, share: Share) -> None:
     rng = share.draw("kill_writes")
     struck = Struck(folder, tenured, rng)
     tenured.start()
+    first = struck.writers[0]  # nobody lends until agents were asked
+    until(lambda: _sent(first, "batch"), 30, "a batch to be taken")
     for count in range(1, KILLS + 1):
         if count % EARLY == 0:
             tenured.kill()
@@ -202,3 +204,9 @@ def test_kill_writes(folder: Path, tenured: Tenured, share: Share) -> None:
     assert not struck.faults, "\n".join(struck.faults[:20])
     assert sum(cut.values()) > 0
     assert min(answered[what] for what in ("job", "container", "batch", "dataset", "token")) > 0
+
+
+def _sent(writer: Writer, kind: str) -> bool:
+    """Send a submission; return whether one was taken."""
+    writer.submit(kind)
+    return writer.answered[kind] > 0
