@@ -16,7 +16,7 @@ from tenure.model.outcome import Done
 from tenure.model.units import US
 from tests.regression.acts import wait
 from tests.unit.core.bench import IMAGE, SIZE, Bench, node, shown
-from tests.unit.core.lifecycle.test_core_restore import Records, backup, put_back
+from tests.unit.core.lifecycle.restores import Records, backup, put_back
 
 DAY_S = 86_400
 APART = pytest.mark.parametrize("ahead_s", [-DAY_S, -40, 0, 40, DAY_S])

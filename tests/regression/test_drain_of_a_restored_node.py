@@ -8,7 +8,7 @@ from tenure.model.facts import ContainerFacts
 from tenure.model.units import US
 from tests.regression.acts import run_service
 from tests.unit.core.bench import IMAGE, Bench, node, shown
-from tests.unit.core.lifecycle.test_core_restore import backup, put_back, show
+from tests.unit.core.lifecycle.restores import backup, put_back, show
 
 
 def test_a_drain_ends_only_once_its_node_was_looked_at_after_a_restore() -> None:

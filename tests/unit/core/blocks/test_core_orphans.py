@@ -10,7 +10,7 @@ from tenure.model.dataset import Orphan
 from tenure.model.errors import Problem
 from tenure.model.events import DiscardOrphans
 from tenure.model.outcome import Refused
-from tests.unit.core.lifecycle.test_core_restore import backup, put_back
+from tests.unit.core.lifecycle.restores import backup, put_back
 from tests.unit.core.shelf import BLOCK, Shelf, is_refused, with_tiers
 
 

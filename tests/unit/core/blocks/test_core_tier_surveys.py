@@ -14,7 +14,7 @@ from tenure.model.effects import CheckBlocks, Relist
 from tenure.model.events import Tick
 from tenure.model.outcome import Refused, Unknown
 from tenure.model.units import US
-from tests.unit.core.lifecycle.test_core_restore import backup, put_back
+from tests.unit.core.lifecycle.restores import backup, put_back
 from tests.unit.core.shelf import FAST, Shelf, is_refused, with_tiers
 
 THREE = ("a", "b", "c")
