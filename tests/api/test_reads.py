@@ -33,6 +33,7 @@ from tests.api.fleet import CoreBackend
 from tests.api.server import BATCH, CONTAINER, JOB, TOKEN, Answer, Server
 from tests.api.test_events import stream
 from tests.api.test_namespaces import ask
+from tests.fleet.states import publish
 
 #: Routes that tell of the whole fleet.
 WHOLE = {
@@ -284,7 +285,7 @@ def test_every_member_of_the_backend_is_narrowed_refused_or_known_to_be_plain() 
 def test_a_stream_of_events_is_of_ones_namespace_also_behind_many_others(world: World) -> None:
     server, team = world.server, world.ours
     for number in range(EVENTS + 50):
-        server.on_loop(server.backend.state.ctx.publish, "node.on", f"x{number}")
+        server.on_loop(publish, server.backend.state, "node.on", f"x{number}")
     made = ask(server, "POST /v1/containers", team.token, CONTAINER | {"name": team.mark()}).json
     headers = {"Authorization": f"Bearer {team.token}"}
     with stream(server, "?after=0", **headers) as events:
@@ -306,7 +307,7 @@ def test_a_stream_of_events_is_of_ones_namespace_also_behind_many_others(world: 
 def test_who_looks_through_the_events_of_others_pays_for_it() -> None:
     backend, spent = CoreBackend(), list[float]()
     for number in range(2 * WINDOW):
-        backend.state.ctx.publish("node.on", f"x{number}")
+        publish(backend.state, "node.on", f"x{number}")
     backend.events += backend.state.take_changes().events
     last = backend.last_seq
     few = _kept(backend, 0, 10, Wanted((), lambda key: True, spent.append))

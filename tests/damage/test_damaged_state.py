@@ -10,6 +10,7 @@ import random
 import shutil
 from collections import Counter
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
 from random import Random
 
@@ -17,7 +18,6 @@ import pytest
 
 from tenure.core.fleet import FleetState
 from tenure.core.state import set_aside
-from tenure.core.state.context import Context
 from tenure.core.state.params import Params
 from tenure.core.state.tables import KINDS
 from tenure.locality.localizer import Tiers
@@ -108,7 +108,7 @@ def judge(path: Path, fleet: Fleet) -> str:
             assert one.is_whole or (set_aside.RULES[one.kind].word, one.key) in told
             assert (
                 one.root == one.key
-                or state.read(Context.is_set_aside, one.root)
+                or state.read(methodcaller("is_set_aside", one.root))
                 or not one.is_whole
             )
         lost = _rest(path, store, fleet)

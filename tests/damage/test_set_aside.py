@@ -144,7 +144,7 @@ def test_a_set_aside_job_is_put_back_and_every_node_looked_at(
     state, store = start(path)
     store.close()
     assert state.quarantined == {}
-    assert state.ctx.meta.is_restoring
+    assert state.meta.is_restoring
     for (kind, name), row in plain(fleets[2].records).items():
         if kind not in ("meta", "stays"):
             assert getattr(state.tables, kind)[name] == row

@@ -201,13 +201,17 @@ class Laws:
                 raise LawBroken("L11", f"event {event.seq} ({event.at_us}) follows {last}")
             last, last_us = event.seq, event.at_us
             self._told(event)
+        ended = "node.drain_cancelled", "node.drained", "node.drain_timed_out"
+        over = {event.subject for event in changes.events if event.type in ended}
         for kind, rows in changes.records.items():
             check = self.checks.get(kind)
             if check is None:
                 continue
             before = self.store.table(kind)
             for key, row in rows.items():
-                check(before.get(key), row)
+                old = before.get(key)
+                is_next = kind == "drains" and key in over and old is not None and row is not None
+                check(None if is_next and old.id != row.id else old, row)
         for key, row in changes.records.get("services", {}).items():
             self._keeps_its_files(self.store.table("services").get(key), row)
             self._keeps_to_its_constraints(row)

@@ -39,6 +39,8 @@ ROLLOUTS = (
     Rollout(1, 0, 20 * US),
 )
 NAMES = ("repl", "twin")
+#: Why a number does not run that nobody starts.
+AT_REST = ("has ended", "was stopped")
 
 
 class Replicated:
@@ -145,6 +147,10 @@ class Replicated:
                 self._change(row.name, "scale", max(0, row.replicas - 1))
             elif row.revision.template.body["Cmd"] == BAD and row.phase is not Phase.UPDATING:
                 self._change(row.name, "remove")
+            elif row.phase is not Phase.STEADY and row.reason.partition(": ")[2].startswith(
+                AT_REST
+            ):
+                self._change(row.name, "remove")  # fewer run than may, so none is taken down
 
     # laws
 
@@ -177,6 +183,7 @@ class Replicated:
         for key, new in changes.records.get("services", {}).items():
             old: Service | None = self._table("services").get(key)
             is_taken = new is not None and new.is_removing and key not in self.by_hand
+            is_taken = is_taken and new.state is not S.EXITED  # seen to have ended at this moment
             if is_taken and old is not None and _is_up(old) and not old.is_removing:
                 self._may_be_taken(changes, old)
 

@@ -45,6 +45,11 @@ def store(core: FleetState, record: R) -> R:
     return stored
 
 
+def publish(core: FleetState, kind: str, subject: str) -> None:
+    """Tell people of something that has not happened."""
+    core.read(Context.publish, kind, subject)
+
+
 def tell(core: FleetState, change: Change, key: str) -> None:
     """Have those who follow such changes hear of one."""
     core.read(Context.tell, change, key)

@@ -238,8 +238,8 @@ def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
         chosen, state = best, C.RUNNING
     elif ended is None:
         chosen, state = best, RESTS.get(service.state, C.CREATED)
-    elif service.state is C.RUNNING and best.turn > ended.turn:
-        # a later copy that never ran: a move had stopped this one, and nobody ended that move
+    elif service.state is C.RUNNING and (best.turn > ended.turn or _is_cut(service, ended)):
+        # a move had stopped it or taken its policy away, and nobody ended that move
         chosen, state = ended, C.STARTING
     else:
         chosen, state = ended, RESTS.get(service.state, C.EXITED)
@@ -251,6 +251,11 @@ def _service(ctx: Context, service: Service, seen: list[Sighting]) -> str:
             there = replace(there, incarnation=copy.turn, state=C.CREATED)
             SERVICES.condemn(ctx, there, may_run=True)
     return "adopted"
+
+
+def _is_cut(service: Service, ended: Sighting) -> bool:
+    """Whether its engine would have started it again, had it the policy that it was made with."""
+    return service.is_kept_up(ended.facts.exit_code, ended.facts.restarts)
 
 
 def _adopt_service(ctx: Context, service: Service, copy: Sighting, state: ContainerState) -> None:

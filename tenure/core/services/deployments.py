@@ -62,7 +62,6 @@ def review(ctx: Context, name: str) -> None:
         kept = _kept(ctx, row, member, may_make=made < MAX_MADE)
         made += kept.container not in ("", member.container)
         members.append(kept)
-    members = [m for m in members if not _is_spare(ctx, row, m) or not is_free(ctx, m)]
     if row.is_removing and not members:
         ctx.tables.deployments.drop(name)
         ctx.publish("service.removed", name)
@@ -215,11 +214,12 @@ def has_check(service: Service) -> bool:
 
 
 def _resized(ctx: Context, row: Deployment) -> Deployment:
-    """Return it with a member for each number that is to be there."""
-    there = {member.number for member in row.members}
+    """Return it with a member for each number that is to be there, and without those that went."""
+    kept = [m for m in row.members if not _is_spare(ctx, row, m) or not is_free(ctx, m)]
+    there = {member.number for member in kept}
     missing = [n for n in range(1, rollouts.wanted(ctx, row) + 1) if n not in there]
     fresh = [Member(number, row.revision.number) for number in missing]
-    return replace(row, members=tuple(sorted((*row.members, *fresh), key=lambda m: m.number)))
+    return replace(row, members=tuple(sorted((*kept, *fresh), key=lambda m: m.number)))
 
 
 def _is_spare(ctx: Context, row: Deployment, member: Member) -> bool:
@@ -325,7 +325,7 @@ def _told(ctx: Context, row: Deployment) -> Deployment:
     """
     first = row.members[: row.replicas]
     ready = sum(bool(member.ready_us) for member in first)
-    whys = [_why(ctx, row, member) for member in first if not member.ready_us]
+    whys = [_why(ctx, row, member) for member in row.members if not member.ready_us]
     found = next(filter(None, whys), "" if ready >= row.replicas else row.reason)
     told = {"ready": ready, "replicas": row.replicas}
     if found and found != row.reason and not row.is_removing:

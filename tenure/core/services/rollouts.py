@@ -136,8 +136,9 @@ def advanced(ctx: Context, row: Deployment) -> Deployment:
     if row.phase is Phase.STEADY or row.is_paused or row.is_removing:
         return row
     current, rollout = row.revision.number, row.rollout
-    fresh = [member for member in row.members if member.revision == current]
-    outdated = [member for member in row.members if member.revision != current]
+    most = wanted(ctx, row)  # those beyond it go
+    fresh = [m for m in row.members if m.revision == current and m.number <= most]
+    outdated = [m for m in row.members if m.revision != current and m.number <= most]
     up = sum(is_steady(ctx, row, member) for member in fresh)
     up += sum(bool(member.ready_us) for member in outdated)
     begun = sum(not _is_settled(ctx, row, member) for member in fresh)

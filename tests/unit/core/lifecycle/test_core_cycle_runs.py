@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from tenure.core.lifecycle import cycle_runs
@@ -228,4 +229,4 @@ def test_a_move_names_its_run() -> None:
     cycle.submit(cycle.move())
     (queued,) = [e for e in cycle.bench.public if e.type == "migration.queued"]
     assert (queued.data["run"], queued.data["cause"]) == ("up@1", "p")
-    assert cycle.bench.state.ctx.cause == ""
+    assert cycle.bench.read(attrgetter("cause")) == ""

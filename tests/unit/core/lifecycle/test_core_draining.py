@@ -118,7 +118,7 @@ def test_a_move_that_is_forgotten_as_it_ends_breaks_nothing() -> None:
     ended = EffectEnded(at_us=at_us, effect=create.id, outcome=refused)
     bench.state.handle_all((ended, Tick(at_us=at_us)))
     assert move.id not in bench.tables.migrations
-    (told,) = [e for e in bench.state.ctx.public if e.type == "history.forgotten"]
+    (told,) = [e for e in bench.state.take_changes().events if e.type == "history.forgotten"]
     assert told.data["migrations"] == 1
     assert drained.record.state is DrainState.DRAINING
 

@@ -200,6 +200,20 @@ def test_a_container_that_a_forgotten_move_stopped_is_started_again() -> None:
     assert bench.tables.services[web].node == "n"
 
 
+def test_one_that_ended_without_its_policy_is_started_again() -> None:
+    """A forgotten move had taken its restart policy away, and its host went down meanwhile."""
+    bench = fleet()
+    web, create = run_service(bench, "web", HostConfig=ALWAYS)
+    put_back(bench, backup(bench))
+    ended = shown(create, "engine-web", "exited", exit_code=137)
+    show(bench, "n", ended)
+    show(bench, "a")
+    show(bench, "b")
+    bench.listed("n", ended)
+    assert bench.open("start").engine_id == "engine-web"
+    assert bench.tables.services[web].node == "n"
+
+
 def test_one_that_was_moved_at_rest_is_not_started_by_a_restore() -> None:
     """Its copy never ran: engines show it as created, like one that is about to be started."""
     bench = fleet()

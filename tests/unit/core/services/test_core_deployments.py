@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.core.services.deployments import MAX_MADE
-from tenure.core.services.services import RETRY_US, STEADY_US
+from tenure.core.services.services import NO_ROOM, RETRY_US, STEADY_US
 from tenure.model.deployment import MAX_REVISIONS, DeploymentPlan, Phase, Rollout, Template
 from tenure.model.effects import DurableEffect, Reply
 from tenure.model.events import (
@@ -360,6 +360,20 @@ def test_an_update_replaces_number_by_number(rollout: Rollout, most_gone: int, m
     assert {bench.of(n).body["Cmd"][0] for n in (1, 2, 3)} == {"new"}
     assert (bench.most_gone, seen) == (most_gone, most)
     assert len(bench.told("updated")) == 1
+
+
+def test_a_surge_without_room_is_the_reason_and_fewer_replicas_make_room_for_it() -> None:
+    bench = Site("a")
+    wide = Rollout(max_unavailable=0, max_surge=1)
+    bench.apply(4, rollout=wide)  # all that a node holds
+    bench.apply(4, rollout=wide, Cmd=["new"])
+    bench.wait(60)
+    assert bench.running() == names(1, 2, 3, 4)
+    assert bench.row.reason == f"web-5: {NO_ROOM}"
+    bench.change("scale", 3)
+    bench.wait(300)
+    assert (bench.row.phase, bench.running()) == (Phase.STEADY, names(1, 2, 3))
+    assert {bench.of(n).body["Cmd"][0] for n in (1, 2, 3)} == {"new"}
 
 
 def test_an_update_waits_while_others_are_down_for_reasons_of_their_own() -> None:

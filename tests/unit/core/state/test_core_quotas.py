@@ -246,7 +246,6 @@ def test_outputs_count_as_long_as_they_are_kept() -> None:
     nodes = (lends("n"), lends("m"))
     bench = lender(*nodes)
     bench.say(Configured(at_us=0, nodes=nodes, quotas={"default": Quota(output_bytes=100)}))
-    ctx = bench.state.ctx
 
     def put_out(index: int, size: int) -> None:
         bench.exit(index, bench.run(index), 0)
@@ -266,8 +265,8 @@ def test_outputs_count_as_long_as_they_are_kept() -> None:
     )
     assert bench.lend("plan", is_dry=True).code == "quota_exceeded"
     put_out(2, 100)  # what lay between goes with the end of its batch, the rest a week later
-    assert (bench.batch().state.value, quotas.put_out(ctx)["default"]) == ("succeeded", 100)
+    assert (bench.batch().state.value, bench.read(quotas.put_out)["default"]) == ("succeeded", 100)
     assert bench.lend("fourth").code == "quota_exceeded"
     bench.say(Tick(at_us=0), after_us=OUTPUT_KEPT_US + US)
-    assert quotas.put_out(ctx)["default"] == 0
+    assert bench.read(quotas.put_out)["default"] == 0
     assert not isinstance(bench.lend("fifth"), Problem)
