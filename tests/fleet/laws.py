@@ -210,8 +210,9 @@ class Laws:
             before = self.store.table(kind)
             for key, row in rows.items():
                 old = before.get(key)
-                is_next = kind == "drains" and key in over and old is not None and row is not None
-                check(None if is_next and old.id != row.id else old, row)
+                if old is not None and row is not None and kind == "drains" and key in over:
+                    old = old if old.id == row.id else None  # that one ended, all at once
+                check(old, row)
         for key, row in changes.records.get("services", {}).items():
             self._keeps_its_files(self.store.table("services").get(key), row)
             self._keeps_to_its_constraints(row)

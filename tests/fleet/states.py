@@ -47,7 +47,7 @@ def store(core: FleetState, record: R) -> R:
 
 def publish(core: FleetState, kind: str, subject: str) -> None:
     """Tell people of something that has not happened."""
-    core.read(Context.publish, kind, subject)
+    core.read(lambda ctx: ctx.publish(kind, subject))
 
 
 def tell(core: FleetState, change: Change, key: str) -> None:
