@@ -84,7 +84,7 @@ class Upkeep:
 
     async def _clear_outputs(self, now_us: int) -> None:
         found = await asyncio.to_thread(outputs.listing, self.outputs)
-        doomed = outputs.doomed(found, self.state.ctx, now_us)
+        doomed = self.state.read(outputs.doomed, found, now_us)
         await asyncio.to_thread(outputs.clear, self.outputs, doomed)
         for name in (path for path in doomed if "/" not in path):
             self.audit.note(act_row(now_us, "output.removed", name, {}))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tenure.core.state.tables import Changes
 from tenure.model.container import ContainerState, Migration, Profile, Service, Step, Tombstone
 from tenure.model.job import Executor, Job
+from tenure.model.matching import satisfies_all
 from tenure.model.node import Node
 from tenure.model.plan import HEADROOM, CycleSpec
 from tenure.model.resources import Resources, larger, total
@@ -56,8 +57,8 @@ class Needs:
 def check(store: SimStore, names: set[str], needs: Needs) -> None:
     """Check the nodes on which a transaction has placed something.
 
-    What uses more than any node of its generation has may be alone where as much is free as the
-    largest has: it would wait for ever otherwise, though it ran before.
+    What uses more than any node of its generation has, of those that its constraints allow, may be
+    alone where as much is free as the largest has: else it would wait for ever, though it ran.
     """
     nodes: dict[str, Node] = store.table("nodes")
     for name in sorted(names):
@@ -65,7 +66,10 @@ def check(store: SimStore, names: set[str], needs: Needs) -> None:
         parts = load_on(store, name, needs)
         if _holds(node, total(parts)):
             continue
+        there = (s for s in store.table("services").values() if s.place == name)
+        limits = next((service.constraints for service in there), ())
         peers = [n for n in nodes.values() if n.spec.generation == node.spec.generation]
+        peers = [n for n in peers if n is node or satisfies_all(n.spec, limits)]
         largest = max((n.capacity for n in peers), key=Resources.values)
         is_alone = len(parts) == 1 and not any(_holds(n, parts[0]) for n in peers)
         if is_alone and _holds(node, _smaller(parts[0], largest)):

@@ -54,7 +54,7 @@ def listing(folder: Path) -> dict[str, list[str]]:
     return {here.name: [path.name for path in here.iterdir()] for here in folders}
 
 
-def doomed(found: dict[str, list[str]], ctx: Context, now_us: int) -> list[str]:
+def doomed(ctx: Context, found: dict[str, list[str]], now_us: int) -> list[str]:
     """Return what of a listing may be cleared away, judged by records that are not older.
 
     An older record would not know of a batch that has begun since.

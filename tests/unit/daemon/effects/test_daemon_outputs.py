@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from tenure.core.state.context import Context
+from tenure.core.fleet import FleetState
 from tenure.core.state.params import Params
 from tenure.daemon.effects import outputs
 from tenure.locality.localizer import Tiers
+from tenure.model.aside import Aside
 from tenure.model.batch import Batch, BatchSpec, BatchState, StageSpec
 from tenure.model.resources import Resources
 from tenure.model.units import HOUR_US
@@ -25,21 +26,19 @@ def batch(key: str, state: BatchState, ended_h: int = 1) -> Batch:
 
 
 def test_only_what_somebody_may_still_want_is_kept(tmp_path: Path) -> None:
-    ctx = Context(Params(), Policies, Tiers())
-    ctx.quarantined["batch", "aside"] = "set aside: it is not what was written"
     rows = {
         "running": batch("running", BatchState.RUNNING),
         "done": batch("done", BatchState.SUCCEEDED),
         "old": batch("old", BatchState.SUCCEEDED, ended_h=8 * 24),
         "failed": batch("failed", BatchState.FAILED),
     }
-    for key, row in rows.items():
-        ctx.tables.batches.put(key, row)
+    core = FleetState(Params(), Policies, fleet="f", localizer=Tiers())
+    core.load({"batches": rows}, [Aside("batches", "aside", "aside", "it is not what was written")])
     for key in (*rows, "forgotten", "aside"):
         for name in ("00000", "00001", "00002", ".00001-e9"):
             (tmp_path / key / name).mkdir(parents=True)
     found = outputs.listing(tmp_path)
-    outputs.clear(tmp_path, outputs.doomed(found, ctx, NOW_US))
+    outputs.clear(tmp_path, core.read(outputs.doomed, found, NOW_US))
     left = {key: sorted(names) for key, names in outputs.listing(tmp_path).items()}
     whole = [".00001-e9", "00000", "00001", "00002"]
     assert left == {"running": whole, "done": ["00002"], "aside": whole}
