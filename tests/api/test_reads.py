@@ -215,6 +215,21 @@ def answers(world: World, token: str, route: str) -> Iterator[tuple[str, set[str
             yield path, said, ask(world.server, f"{method} {path}", token, body)
 
 
+def test_operators_and_the_teams_themselves_see_these_words(world: World) -> None:
+    """Else the tests below, which remove some of it, would show nothing."""
+    for team, token in ((world.others, TOKEN), (world.ours, world.ours.token)):
+        seen, itself = "", World(world.server, team, team)
+        for route, need in NEEDS.items():
+            if route.startswith("GET") and need in (READ, SUBMIT):
+                seen += "".join(told(answer) for _, _, answer in answers(itself, token, route))
+        for kind, query in (("batches", "task=0"), ("jobs", "executor=0")):
+            path = f"/v1/{kind}/{team.ids[kind]}/logs?{query}"
+            seen += told(ask(world.server, f"GET {path}", token))
+        hidden = {mark for mark in team.marks if mark not in seen}
+        sent = {team.ids["uploads"], team.names["uploads"]}  # of a user's address, not a namespace
+        assert len(hidden - sent) <= 1, hidden
+
+
 @pytest.mark.parametrize("route", NEEDS)
 def test_no_answer_holds_a_word_of_another_namespace(world: World, route: str) -> None:
     for token in (world.ours.token, world.ours.reader):
@@ -247,19 +262,28 @@ def _plain(answer: Answer) -> str:
     return re.sub(r'"request_id": ?"[^"]*"', "", answer.body.decode())
 
 
-def test_operators_and_the_teams_themselves_see_these_words(world: World) -> None:
-    """Else the tests above would show nothing."""
-    for team, token in ((world.others, TOKEN), (world.ours, world.ours.token)):
-        seen, itself = "", World(world.server, team, team)
-        for route, need in NEEDS.items():
-            if route.startswith("GET") and need in (READ, SUBMIT):
-                seen += "".join(told(answer) for _, _, answer in answers(itself, token, route))
-        for kind, query in (("batches", "task=0"), ("jobs", "executor=0")):
-            path = f"/v1/{kind}/{team.ids[kind]}/logs?{query}"
-            seen += told(ask(world.server, f"GET {path}", token))
-        hidden = {mark for mark in team.marks if mark not in seen}
-        sent = {team.ids["uploads"], team.names["uploads"]}  # of a user's address, not a namespace
-        assert len(hidden - sent) <= 1, hidden
+def test_a_service_is_seen_by_its_namespace_alone(world: World) -> None:
+    server, ours = world.server, world.ours
+    container = {"Image": CONTAINER["Image"]}
+    names = []
+    for team in (world.others, ours):
+        body = {"name": team.mark(), "replicas": 1, "container": container}
+        assert ask(server, "POST /v1/services", team.token, body).status == 200
+        names.append(body["name"])
+    theirs, own = names
+    listed = ask(server, "GET /v1/services", ours.token).json["items"]
+    assert [one["name"] for one in listed] == [own]
+    for verb in ("GET /v1/services/{}", "POST /v1/services/{}/pause", "DELETE /v1/services/{}"):
+        assert ask(server, verb.format(theirs), ours.token, {}).status == 404
+        assert ask(server, verb.format(own), ours.token, {}).status == 200
+    taken = ask(
+        server,
+        "POST /v1/services",
+        ours.token,
+        {"name": theirs, "replicas": 1, "container": container},
+    )
+    assert (taken.status, taken.json["code"]) == (409, "name_taken")
+    assert "team-a" not in told(taken)
 
 
 def test_what_tells_of_the_whole_fleet_is_refused(world: World) -> None:

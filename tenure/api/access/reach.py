@@ -161,6 +161,7 @@ class BoundBackend:
             jobs=jobs,
             batches=batches,
             services=services,
+            deployments=_Shown(whole.deployments, is_shown),
             datasets=_Shown(whole.datasets, is_shown),
             executors=_Shown(whole.executors, lambda key, row: row.job in jobs),
             tasks=_Shown(whole.tasks, lambda key, row: row.batch in batches),
@@ -174,7 +175,8 @@ class BoundBackend:
         """Whether the record of this key, or the one that it is a part of, is shown."""
         first = key.partition("/")[0]
         tables = self.tables
-        kinds = (tables.jobs, tables.batches, tables.services, tables.datasets)
+        works = (tables.jobs, tables.batches, tables.services, tables.deployments)
+        kinds = (*works, tables.datasets)
         return any(first in kind for kind in kinds)
 
     # answers

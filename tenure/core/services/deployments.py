@@ -96,8 +96,8 @@ def apply(ctx: Context, command: ApplyDeployment) -> None:
     """Have so many containers of a template from now on, or say what that would change."""
     row = ctx.tables.deployments.get(command.name)
     if row is not None and row.owner.namespace != command.owner.namespace:
-        told = f"there is a service {row.name} of the namespace {row.owner.namespace}; take another"
-        ctx.refuse(command, "name_taken", f"{told} name", status=409, field="name")
+        told = f"the name {row.name!r} is taken; choose another"
+        ctx.refuse(command, "name_taken", told, status=409, field="name")
         return
     if row is not None and row.is_removing:
         _refuse_removing(ctx, command, row)
