@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from tenure.model.job import Constraint
 from tenure.model.resources import Resources
 from tenure.model.roles import UNOWNED, Owner
 from tenure.model.units import US
@@ -31,6 +32,8 @@ class Template:
     migrate: str = ""
     overlap: bool = False
     min_age_us: int | None = None
+    constraints: tuple[Constraint, ...] = ()
+    spread: str = ""
     is_pullable: bool = field(default=False, compare=False)
     known: Resources | None = field(default=None, compare=False)
 

@@ -40,6 +40,17 @@ def test_a_service_is_applied_scaled_and_removed(server: Server) -> None:
     assert containers(server) == {}
 
 
+def test_its_containers_are_where_its_constraints_allow(server: Server) -> None:
+    where = {"constraints": ["name!=n9"], "spread": "rack"}
+    limited = {**WEB, "container": WEB["container"] | {"tenure": where}}
+    assert server.post("/v1/services", limited).status == 200
+    shown = server.get("/v1/containers/web-1").json
+    assert (shown["constraints"], shown["spread"]) == (["name!=n9"], "rack")
+    elsewhere = {**WEB, "container": WEB["container"] | {"tenure": {"constraints": ["name==n9"]}}}
+    refused = server.post("/v1/services", elsewhere)
+    assert (refused.status, refused.json["code"]) == (422, "never_fits")
+
+
 def test_a_container_that_is_removed_by_hand_is_made_anew(server: Server) -> None:
     server.post("/v1/services", {**WEB, "replicas": 1})
     server.send("DELETE", "/v1/containers/web-1")
@@ -80,6 +91,10 @@ def test_a_plan_changes_nothing_and_an_apply_begins_an_update(server: Server) ->
         ({"replicas": 1001}, "replicas"),
         ({"container": {}}, "container.Image"),
         ({"container": {"Image": "web:1", "Immage": ""}}, "container.Immage"),
+        (
+            {"container": {"Image": "web:1", "tenure": {"constraints": ["name=n1"]}}},
+            "container.tenure.constraints.0",
+        ),
         ({"update": {"max_unavailable": 0}}, "update.max_unavailable"),
         ({"update": {"min_healthy_s": 0}}, "update.min_healthy_s"),
     ],

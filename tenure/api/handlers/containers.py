@@ -17,6 +17,7 @@ from tenure.api.requests.pages import Listing, page
 from tenure.api.schemas.containers import (
     ContainerRequest,
     StopRequest,
+    TenureOptions,
     container_options,
     docker_body,
     reservation,
@@ -28,6 +29,7 @@ from tenure.api.views.render import render
 from tenure.model.container import ContainerState, Service
 from tenure.model.errors import FieldError
 from tenure.model.events import ChangeService, CreateService
+from tenure.model.job import Constraint
 from tenure.model.units import seconds_to_us
 
 
@@ -41,15 +43,21 @@ def _shown(call: Call, service: Service, *, status: int = 200) -> web.Response:
     return call.record(container_for(call, detail), status=status, location=location)
 
 
+def constraints_in(call: Call, given: TenureOptions, path: str) -> tuple[Constraint, ...]:
+    """Return the constraints in a container's options; raises InvalidInput with every fault."""
+    faults: list[FieldError] = []
+    parse = call.options.parse_constraint
+    found = constraints_of(given.constraints, parse, faults, f"{path}.constraints")
+    raise_faults(faults)
+    return found
+
+
 async def create(call: Call) -> web.Response:
     """Submit a container; it is placed in the nursery unless it says otherwise."""
     request: Any = call.body_as(ContainerRequest)
     body = docker_body(call.sent)
     given = container_options(body, request.tenure)
-    faults: list[FieldError] = []
-    parse = call.options.parse_constraint
-    constraints = constraints_of(given.constraints, parse, faults, "tenure.constraints")
-    raise_faults(faults)
+    constraints = constraints_in(call, given, "tenure")
     require_container(call, body, given.generation)
     is_pullable = not call.is_replay and await check_image(call, body["Image"], "Image")
     command = CreateService(

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from tenure.api.access.permits import require_container
 from tenure.api.access.secrets import container_for
+from tenure.api.handlers.containers import constraints_in
 from tenure.api.handlers.jobs import check_image
 from tenure.api.requests import lookup
 from tenure.api.requests.call import Call
@@ -43,6 +44,8 @@ async def _wish(call: Call, *, is_dry: bool) -> ApplyDeployment:
         migrate=given.migrate or "",
         overlap=bool(given.overlap),
         min_age_us=None if given.min_age_s is None else seconds_to_us(given.min_age_s),
+        constraints=constraints_in(call, given, "container.tenure"),
+        spread=given.spread or "",
         is_pullable=await check_image(call, body["Image"], "container.Image"),
     )
     update = request.update

@@ -179,7 +179,8 @@ def container_of(ctx: Context, member: Member) -> Service | None:
 
 def is_free(ctx: Context, member: Member) -> bool:
     """Whether a number may have a new container: no copy of its last one may run."""
-    return container_of(ctx, member) is None and not tombstones.may_run(ctx, member.container)
+    is_gone = container_of(ctx, member) is None and not ctx.is_set_aside(member.container)
+    return is_gone and not tombstones.may_run(ctx, member.container)
 
 
 def _seen(ctx: Context, row: Deployment) -> Deployment:
@@ -311,6 +312,8 @@ def create_command(ctx: Context, row: Deployment, revision: Revision, number: in
         overlap=of.overlap,
         min_age_us=of.min_age_us,
         is_pullable=of.is_pullable,
+        constraints=of.constraints,
+        spread=of.spread,
         deployment=row.name,
     )
 

@@ -64,6 +64,7 @@ RULES: dict[str, Rule] = {
     "migrations": _family("migration", "which of two copies is to run is not known"),
     "tombstones": _family("tombstone", "a copy that must not run may still do"),
     "effects": _family("effect", "whether it happened is not known"),
+    "deployments": _alone("service", "its containers stay as they are", '"name":{}'),
     "apps": _alone("run times", "they are learned anew", '"app":{}'),
     "answers": _alone("answer", "who asks again with its key is refused", '"key":{}'),
     "forecasts": _alone("forecast", "the next run makes another", '"node":{}'),
