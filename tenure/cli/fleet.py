@@ -50,13 +50,14 @@ def _work(kind: str, one: Json, of: str, since: str) -> Json:
 
 def why(
     session: Session,
-    name: Annotated[str, typer.Argument(help="Of a container, job, batch, node or dataset.")],
+    name: Annotated[str, typer.Argument(help="Of a container, service, job, node and so on.")],
 ) -> int:
     """Say why something is in the state in which it is, whatever of the fleet it is."""
-    from tenure.cli import batches, containers, datasets, jobs, nodes
+    from tenure.cli import batches, containers, datasets, jobs, nodes, services
 
     explains: tuple[Verb, ...] = (
         containers.inspect,
+        services.inspect,
         jobs.explain,
         batches.explain,
         nodes.inspect,

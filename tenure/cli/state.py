@@ -41,6 +41,7 @@ def add_verbs(verbs: Any) -> None:
     check.add_argument("file", type=Path, nargs="?", help="a backup (default: the state itself)")
     discard = verbs.add_parser("discard", help="give up what is set aside; no daemon may run")
     discard.add_argument("id", help="the job, batch or container, as `tenured check` names it")
+    discard.add_argument("--gone", action="store_true", help="its container runs nowhere any more")
     works = ((backup, _backup), (back, _restore), (check, _check), (discard, _discard))
     for parser, work in works:
         parser.add_argument("--config", type=Path, help="tenured.yml, as for `tenured run`")
@@ -134,6 +135,12 @@ def _discard(options: argparse.Namespace) -> int:
     from tenure.store.backup import resolve
 
     def change(_: list[Aside], records: Mapping[str, Mapping[str, Any]]) -> dict[str, Json]:
+        holder = "" if options.gone else set_aside.holder(options.id, records)
+        if holder:
+            raise InvalidInput(
+                f"{options.id} is of the service {holder}, which would begin another beside it: "
+                "remove the container on its node, then add --gone"
+            )
         return {"stays": set_aside.ended_stays(options.id, records)}
 
     kept = resolve(settings_of(options.config).state_dir, options.id, KINDS, change)

@@ -84,6 +84,7 @@ class Pool:
         self._key: Floats = np.array(empty, dtype=np.float64) + self._handicap
         self._escape_key = _positions([escape_rank(node) for node in self.nodes])
         self._images: dict[str, Bools] = {}
+        self._allowed: dict[tuple[str, ...], Bools] = {}
         self._taken: dict[str, Bools] = {}
         for service in services:
             self._bind(service.ports, self._index.get(service.node))
@@ -180,7 +181,11 @@ class Pool:
         allowed = candidate.service.allowed
         if allowed is None:
             return able
-        return able & np.array([node.name in allowed for node in self.nodes], dtype=np.bool_)
+        if allowed not in self._allowed:
+            names = frozenset(allowed)
+            rows = [node.name in names for node in self.nodes]
+            self._allowed[allowed] = np.array(rows, dtype=np.bool_)
+        return able & self._allowed[allowed]
 
     def _having(self, image: str) -> Bools:
         found = self._images.get(image)

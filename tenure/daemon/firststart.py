@@ -19,7 +19,7 @@ from tenure.store.store import Store
 
 STATE = "state.db"
 #: What a daemon leaves beside its state: where one of them is, this is no first start.
-TRACES = ("token", "tokens.json", "stats.db", "uses.db", "influx.db")
+TRACES = ("token", "tokens.json", "stats.db", "uses.db", "audit.db", "influx.db")
 FOLDERS = ("uploads", "outputs")
 #: What the history of the state calls a file of tokens.
 TOKENS, MISSING = "tokens", "tokens_missing"

@@ -44,6 +44,10 @@ ACTORS: Mapping[str, str] = {
         "policy datasets",
     ),
     **dict.fromkeys(
+        ("service.update_failed", "service.updated", "service.rolled_back", "service.removed"),
+        "policy services",
+    ),
+    **dict.fromkeys(
         (
             *("migration.queued", "migration.done", "migration.rolled_back", "migration.refused"),
             *("run.enacting", "run.done", "run.failed"),

@@ -79,7 +79,8 @@ class Member:
 
     ``revision`` is what its container is of, or is to be where it is being replaced. The next one
     begins at ``retry_us`` at the earliest, after ``tries`` that did not last; ``ready_us`` is since
-    when it is ready (0: it is not), ``note`` what was wrong until it is.
+    when it is ready (0: it is not), ``note`` what was wrong until it is. ``home`` is the node that
+    has the files of its last container ("": none has any).
     """
 
     number: int
@@ -89,6 +90,7 @@ class Member:
     retry_us: int = 0
     ready_us: int = 0
     note: str = ""
+    home: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,9 @@ import pytest
 from tenure.cli.daemon import main
 from tenure.core.state import set_aside
 from tenure.core.state.tables import KINDS
-from tenure.model.aside import Damaged
+from tenure.model.aside import Aside, Damaged
+from tenure.model.container import ContainerState
+from tenure.model.deployment import Deployment, Member, Revision, Rollout, Template
 from tenure.store.codec import Codec
 from tenure.store.errors import StoreDamaged
 from tests.damage.fleets import SEEDS, Fleet, fleet_of, plain, write
@@ -148,6 +152,39 @@ def test_a_set_aside_job_is_put_back_and_every_node_looked_at(
     for (kind, name), row in plain(fleets[2].records).items():
         if kind not in ("meta", "stays"):
             assert getattr(state.tables, kind)[name] == row
+
+
+def test_a_number_of_a_service_is_given_up_only_where_its_container_is_gone(
+    tmp_path: Path, config: Path, fleets: list[Fleet], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the service would begin another beside it."""
+    records = fleets[2].records
+    key, one = min(records["services"].items())
+    web = replace(one, name="web-1", deployment="web")
+    first = (Revision(1, Template("web", web.body, web.request)),)
+    service = Deployment("web", 1, Rollout(), first, 1, members=(Member(1, 1, key),))
+    rows = {"services": records["services"] | {key: web}, "deployments": {"web": service}}
+    records = records | rows
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state").mkdir(mode=0o700)
+    write(tmp_path / "state", Fleet(records, fleets[2].events))
+    hurt(config, "services", key)
+    path = config.with_name("state") / "state.db"
+    state, store = start(path)
+    store.close()
+    assert ("container", key) in state.quarantined
+    code, said = run(config, capsys, "discard", key)
+    assert (code != 0, "then add --gone" in said) == (True, True)
+    code, _ = run(config, capsys, "discard", key, "--gone")
+    assert code == 0
+    aside = [Aside("services", key, key, "it is not what was written")]
+    again = {"f" * 64: replace(web, id="f" * 64, state=ContainerState.RUNNING)}
+    assert set_aside.from_backup(aside, records, {**records, "services": again}) == (
+        *({}, "another container is called web-1 by now"),
+    )
+    lost = [Aside("deployments", "web", "web", "it is not what was written")]
+    found, _ = set_aside.from_backup(lost, records, {**records, "services": again})
+    assert [(m.number, m.container) for m in found["deployments"]["web"].members] == [(1, "f" * 64)]
 
 
 def test_damage_of_what_all_else_stands_on_refuses_the_start(

@@ -24,6 +24,7 @@ UNTOLD = frozenset(
     (
         "POST /v1/jobs/plan",
         "POST /v1/batches/plan",
+        "POST /v1/services/plan",
         "PUT /v1/uploads/{id}/files/{number}",
     )
 )

@@ -175,8 +175,8 @@ class BoundBackend:
         """Whether the record of this key, or the one that it is a part of, is shown."""
         first = key.partition("/")[0]
         tables = self.tables
-        works = (tables.jobs, tables.batches, tables.services, tables.deployments)
-        kinds = (*works, tables.datasets)
+        # not services: people choose their names, which may be those of nodes
+        kinds = (tables.jobs, tables.batches, tables.services, tables.datasets)
         return any(first in kind for kind in kinds)
 
     # answers

@@ -23,10 +23,10 @@ from tenure.model.events import ApplyDeployment, ChangeDeployment
 from tenure.model.units import seconds_to_us
 
 
-def _shown(call: Call, row: Deployment) -> web.Response:
+def _shown(call: Call, row: Deployment, *, location: str = "") -> web.Response:
     tables = call.backend.tables
     row = tables.deployments.get(row.name) or row  # its ETag must be good for the next change
-    return call.record(container_for(call, service_detail(tables, row)))
+    return call.record(container_for(call, service_detail(tables, row)), location=location)
 
 
 async def _wish(call: Call, *, is_dry: bool) -> ApplyDeployment:
@@ -63,7 +63,8 @@ async def _wish(call: Call, *, is_dry: bool) -> ApplyDeployment:
 
 async def apply(call: Call) -> web.Response:
     """Have a service as it is sent: made, scaled or updated."""
-    return _shown(call, await call.ask(await _wish(call, is_dry=False)))
+    row = await call.ask(await _wish(call, is_dry=False))
+    return _shown(call, row, location=f"/v1/services/{row.name}")
 
 
 async def plan(call: Call) -> web.Response:
@@ -92,6 +93,10 @@ async def inspect(call: Call) -> web.Response:
 
 async def _change(call: Call, verb: str, replicas: int = 0) -> web.Response:
     row = lookup.service(call.backend.tables, call.part("name"))
+    if verb in ("scale", "resume", "rollback"):
+        # what began under another's policy is not made more of, or again
+        template = row.revisions[-2 if verb == "rollback" and row.revisions[1:] else -1].template
+        require_container(call, template.body, template.generation or None)
     common = call.command(changes=row)
     command = ChangeDeployment(name=row.name, verb=verb, replicas=replicas, **common)
     return _shown(call, await call.ask(command))

@@ -37,6 +37,7 @@ from tenure.model.events import (
     Command,
     CreateService,
 )
+from tenure.model.job import Constraint
 
 MACHINE = "deployment"
 #: Waits between containers of a number that do not last double up to RETRY_US * 2**5, 160 s.
@@ -95,6 +96,10 @@ def rearm(ctx: Context) -> None:
 def apply(ctx: Context, command: ApplyDeployment) -> None:
     """Have so many containers of a template from now on, or say what that would change."""
     row = ctx.tables.deployments.get(command.name)
+    if row is None and ("service", command.name) in ctx.quarantined:
+        detail = f"the record of service {command.name} is damaged (tenured check)"
+        ctx.refuse(command, "record_damaged", detail, status=503)
+        return
     if row is not None and row.owner.namespace != command.owner.namespace:
         told = f"the name {row.name!r} is taken; choose another"
         ctx.refuse(command, "name_taken", told, status=409, field="name")
@@ -122,6 +127,8 @@ def apply(ctx: Context, command: ApplyDeployment) -> None:
 
 def _steps(row: Deployment | None, new: Deployment) -> Iterator[tuple[str, str, str]]:
     """Yield what becomes of each number: (create, replace or remove; container; why)."""
+    if row is not None and row.rollout != new.rollout:
+        yield "change", new.name, "changed: update"
     there = {} if row is None else {member.number: member for member in row.members}
     of = {} if row is None else {one.number: one.template for one in row.revisions}
     for number in range(1, new.replicas + 1):
@@ -147,14 +154,14 @@ def change(ctx: Context, command: ChangeDeployment) -> None:
         _refuse_removing(ctx, command, row)
     elif command.verb == "scale":
         ctx.publish("service.scaled", row.name, replicas=command.replicas)
-        _answer(ctx, command, replace(row, replicas=command.replicas))
+        _answer(ctx, command, replace(row, replicas=command.replicas, failure=""))
     elif command.verb in ("pause", "resume"):
         _answer(ctx, command, replace(row, is_paused=command.verb == "pause"))
     elif len(row.revisions) < 2:
         told = f"no earlier revision of service {row.name} is kept"
         ctx.refuse(command, "no_revision", told, status=409)
     else:
-        _answer(ctx, command, rollouts.returned(row, ""))
+        _answer(ctx, command, replace(rollouts.returned(row, ""), is_paused=False))
 
 
 def _refuse_removing(ctx: Context, command: Command, row: Deployment) -> None:
@@ -194,6 +201,9 @@ def _seen(ctx: Context, row: Deployment) -> Deployment:
 
 def _seen_member(ctx: Context, member: Member) -> Member:
     service = container_of(ctx, member)
+    if service is not None and service.node:
+        home = service.node if eligibility.tied(service) else ""
+        member = replace(member, home=home) if home != member.home else member
     if service is None or not _is_ready(service):
         return replace(member, ready_us=0)
     return member if member.ready_us else replace(member, ready_us=ctx.now_us, note="")
@@ -216,11 +226,16 @@ def has_check(service: Service) -> bool:
 
 def _resized(ctx: Context, row: Deployment) -> Deployment:
     """Return it with a member for each number that is to be there, and without those that went."""
-    kept = [m for m in row.members if not _is_spare(ctx, row, m) or not is_free(ctx, m)]
+    kept = [m for m in row.members if not _is_spare(ctx, row, m) or not _may_drop(ctx, m)]
     there = {member.number for member in kept}
     missing = [n for n in range(1, rollouts.wanted(ctx, row) + 1) if n not in there]
     fresh = [Member(number, row.revision.number) for number in missing]
     return replace(row, members=tuple(sorted((*kept, *fresh), key=lambda m: m.number)))
+
+
+def _may_drop(ctx: Context, member: Member) -> bool:
+    """Whether nothing is left to do for a number: what is set aside is left alone."""
+    return is_free(ctx, member) or ctx.is_set_aside(member.container)
 
 
 def _is_spare(ctx: Context, row: Deployment, member: Member) -> bool:
@@ -235,6 +250,9 @@ def _kept(ctx: Context, row: Deployment, member: Member, *, may_make: bool) -> M
             requests.remove(ctx, service)
         return member
     if service is not None:
+        limits = revision_limits(row, member)
+        if service.node and limits is not None and service.constraints != limits:
+            service = requests.limit(ctx, service, limits)  # it has begun at home, and may move
         return member if service.is_removing else _mended(ctx, row, member, service)
     if not is_free(ctx, member):
         return member
@@ -245,6 +263,12 @@ def _kept(ctx: Context, row: Deployment, member: Member, *, may_make: bool) -> M
         ctx.arm(member.retry_us, MACHINE, row.name)
         return member
     return _made(ctx, row, member) if may_make else member
+
+
+def revision_limits(row: Deployment, member: Member) -> tuple[Constraint, ...] | None:
+    """Return the constraints that a member's container is to have; None: they are not known."""
+    of = (one.template for one in row.revisions if one.number == member.revision)
+    return next((template.constraints for template in of), None)
 
 
 def again(ctx: Context, member: Member, last: Service | None) -> Member:
@@ -281,7 +305,7 @@ def _made(ctx: Context, row: Deployment, member: Member) -> Member:
     """Make a member's next container, of the revision that it is to have."""
     revision = rollouts.revision_for(row, member)
     command = create_command(ctx, row, revision, member.number)
-    made = requests.made_of(ctx, command)
+    made = _at_home(ctx, member, command, requests.made_of(ctx, command))
     over = quotas.objection(ctx, row.owner, held_by_container(revision.template.request))
     problem = made if isinstance(made, Problem) else over
     if problem is not None or isinstance(made, Problem):
@@ -291,6 +315,20 @@ def _made(ctx: Context, row: Deployment, member: Member) -> Member:
         return member
     requests.accept(ctx, made)
     return replace(member, container=made.id, revision=revision.number)
+
+
+def _at_home(
+    ctx: Context, member: Member, command: CreateService, made: Service | Problem
+) -> Service | Problem:
+    """Return it as one that begins where its number's files are, if it is to have such files."""
+    node = ctx.tables.nodes.get(member.home)
+    if isinstance(made, Problem) or node is None or node.is_removed or not eligibility.tied(made):
+        return made
+    there = Constraint("name", "==", (node.name,))
+    limits = (*command.constraints, there)
+    return requests.made_of(
+        ctx, replace(command, constraints=limits, generation=node.spec.generation)
+    )
 
 
 def create_command(ctx: Context, row: Deployment, revision: Revision, number: int) -> CreateService:
@@ -341,6 +379,8 @@ def _told(ctx: Context, row: Deployment) -> Deployment:
 def _why(ctx: Context, row: Deployment, member: Member) -> str:
     service = container_of(ctx, member)
     why = "" if service is None else rollouts.trouble(service)
+    if ctx.is_set_aside(member.container):
+        why = "its record is set aside (tenured check)"
     left = (one for one in ctx.tombstones_of(member.container) if one.may_run)
     away = next((one.node for one in left if not ctx.is_reachable(one.node)), "")
     if away and (service is None or service.is_removing):

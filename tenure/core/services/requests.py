@@ -15,6 +15,7 @@ from tenure.core.state.set_aside import is_near
 from tenure.model.container import ContainerState, Service
 from tenure.model.errors import FieldError, Problem
 from tenure.model.events import ChangeService, CreateService
+from tenure.model.job import Constraint
 
 S = ContainerState
 
@@ -39,7 +40,12 @@ def accept(ctx: Context, service: Service) -> None:
 
 def made_of(ctx: Context, command: CreateService) -> Service | Problem:
     """Return the container that is asked for, or why there can be none; nothing is kept."""
-    if command.name in ctx.index.names or is_near(command.name, ctx.names_aside):
+    aside = ctx.names_aside
+    # a number's container that is set aside is known by its id
+    is_aside = (
+        command.name.encode() in aside if command.deployment else is_near(command.name, aside)
+    )
+    if command.name in ctx.index.names or is_aside:
         detail = f"the name {command.name!r} is taken; remove that container or choose another"
         return _fault("name_taken", detail, "name", status=409)
     generation = command.generation or ctx.params.nursery
@@ -83,6 +89,11 @@ def made_of(ctx: Context, command: CreateService) -> Service | Problem:
 
 def _fault(code: str, detail: str, field: str, *, status: int = 422) -> Problem:
     return Problem(code, detail, status, (FieldError(field, detail),))
+
+
+def limit(ctx: Context, service: Service, constraints: tuple[Constraint, ...]) -> Service:
+    """Have a container bound by these constraints from now on; those that it meets where it is."""
+    return ctx.put_service(replace(service, constraints=constraints))
 
 
 def remove(ctx: Context, service: Service) -> Service:

@@ -54,7 +54,7 @@ def renewed(row: Deployment, template: Template) -> Deployment:
     """Return it with a template in force; one that was not in force for good is forgotten."""
     if template == row.revision.template:
         fresh = Revision(row.revision.number, template)  # what is known of it is newer
-        return replace(row, revisions=(*row.revisions[:-1], fresh))
+        return replace(row, revisions=(*row.revisions[:-1], fresh), failure="")
     former = row.revisions[:-1] if row.phase is Phase.UPDATING else row.revisions
     if row.phase is Phase.UPDATING and former[-1].template == template:
         return returned(row, "")
@@ -88,8 +88,8 @@ def judged(ctx: Context, row: Deployment) -> Deployment:
             return returned(row, reason)
     if _unsettled(ctx, row):
         return row
-    word = "updated" if row.phase is Phase.UPDATING else "rolled_back"
-    ctx.publish(f"service.{word}", row.name, revision=row.revision.number)
+    told = "service.updated" if row.phase is Phase.UPDATING else "service.rolled_back"
+    ctx.publish(told, row.name, revision=row.revision.number)
     return replace(row, phase=Phase.STEADY)
 
 
@@ -150,7 +150,7 @@ def advanced(ctx: Context, row: Deployment) -> Deployment:
         if is_up and up - 1 < row.replicas - rollout.max_unavailable:
             break
         service = ctx.tables.services.get(member.container)
-        if service is not None and service.state is S.MOVING:
+        if ctx.is_set_aside(member.container) or (service and service.state is S.MOVING):
             continue
         if service is not None and service.state is not S.REMOVED and not service.is_removing:
             requests.remove(ctx, service)

@@ -17,6 +17,7 @@ from typing import Any
 
 from tenure.model.aside import Aside, Damaged
 from tenure.model.container import ContainerState
+from tenure.model.deployment import Member, Phase
 
 Records = Mapping[str, Mapping[str, Any]]
 
@@ -81,6 +82,7 @@ RULES: dict[str, Rule] = {
     "tiers": _never("tier", _FILES),
     "meta": _never("fleet", "it alone says which containers are ours, and which numbers were used"),
 }
+_REMOVED = ContainerState.REMOVED
 #: Bytes that a name can have.
 READABLE = range(32, 127)
 #: Readable bytes of a damaged name that may be wrong.
@@ -128,6 +130,13 @@ def ended_stays(root: str, records: Records) -> dict[str, Any]:
     return {k: replace(one, end_us=now_us) for k, one in stays.items() if one.end_us is None}
 
 
+def holder(root: str, records: Records) -> str:
+    """Return the replicated service that a container is of, "" for none."""
+    rows = records.get("deployments", {}).values()
+    names = (row.name for row in rows if root in (member.container for member in row.members))
+    return next(names, "")
+
+
 def from_backup(
     kept: Sequence[Aside], old: Records, now: Records
 ) -> tuple[dict[str, dict[str, Any]], str]:
@@ -143,10 +152,31 @@ def from_backup(
     heads = {kind for kind, _ in rows} & set(HEADS)
     if not found or not heads <= set(found):
         return {}, "the backup does not know it"
+    for key, row in found.get("deployments", {}).items():
+        found["deployments"][key] = _with_present(row, now)
+    live = (one for one in now["services"].values() if one.state is not _REMOVED)
+    back = (one for one in found.get("services", {}).values() if one.state is not _REMOVED)
+    taken = sorted({one.name for one in live} & {one.name for one in back})
+    if taken:
+        return {}, f"another container is called {taken[0]} by now"
     put = [row for part in found.values() for row in part.values()]
     spoken = {getattr(row, word, "") for row in put for word in ("node", "source", "target")}
     away = sorted(spoken - {"", *now["nodes"]})
     return found, f"nodes that are no more: {', '.join(away)}" if away else ""
+
+
+def _with_present(row: Any, now: Records) -> Any:
+    """Return a deployment of a backup with the containers that are there now as its members."""
+    there = [s for s in now["services"].values() if s.deployment == row.name]
+    of = {one.name: one for one in there if one.state is not _REMOVED}
+    numbers = {int(name.rpartition("-")[2]): one for name, one in of.items()}
+    revisions = {str(one.template.body): one.number for one in row.revisions}
+    members = tuple(
+        Member(number, revisions.get(str(one.body), 0), one.id)
+        for number, one in sorted(numbers.items())
+    )
+    is_mixed = any(member.revision != row.revision.number for member in members)
+    return replace(row, members=members, phase=Phase.UPDATING if is_mixed else row.phase)
 
 
 def quarantined(kept: Sequence[Aside]) -> dict[tuple[str, str], str]:
@@ -159,7 +189,7 @@ def quarantined(kept: Sequence[Aside]) -> dict[tuple[str, str], str]:
 def names(kept: Sequence[Aside]) -> list[bytes]:
     """Return the names of containers that are set aside, as their text has them."""
     texts = [one.body.partition(b'"name":"')[2] for one in kept if one.kind == "services"]
-    return [text.partition(b'","app":')[0] for text in texts]
+    return [name for text in texts if (name := text.partition(b'","app":')[0])]
 
 
 def is_near(name: str, others: Sequence[bytes]) -> bool:

@@ -276,6 +276,40 @@ def test_one_with_files_on_its_node_is_started_there_again() -> None:
     assert bench.of(1).id == old.id
 
 
+def test_an_update_leaves_a_number_with_its_files_and_does_not_pin_it() -> None:
+    bench = Site("a", "b", "c")
+    data = {"Binds": ["data:/data"]}
+    bench.apply(1, HostConfig=data)
+    home = bench.of(1).node
+    for number in range(6):
+        bench.create(f"x{number}")
+        bench.settle()
+    for row in list(bench.tables.services.values()):
+        if row.name.startswith("x") and row.node != home:
+            bench.ask(ChangeService(at_us=0, request="r", container=row.id, verb="remove"))
+    bench.apply(1, HostConfig=data, Cmd=["new"])
+    bench.wait(60)
+    assert (bench.of(1).node, bench.of(1).body["Cmd"]) == (home, ["new"]), "all others are empty"
+    assert bench.of(1).constraints == ()
+    bench.apply(1, Cmd=["newer"])
+    bench.wait(60)
+    assert bench.of(1).node != home, "it needs no files any more"
+
+
+def test_a_changed_rollout_is_a_change_and_a_paused_update_is_rolled_back() -> None:
+    bench = Site()
+    bench.apply(2)
+    assert bench.apply(2, is_dry=True).steps == ()
+    plan = bench.apply(2, is_dry=True, rollout=Rollout(2, 1))
+    assert plan.steps == (("change", "web", "changed: update"),)
+    bench.apply(2, Cmd=["new"])
+    bench.change("pause")
+    bench.change("rollback")
+    bench.wait(60)
+    assert (bench.row.phase, bench.row.is_paused) == (Phase.STEADY, False)
+    assert ["Cmd" in bench.of(number).body for number in (1, 2)] == [False, False]
+
+
 def test_what_a_person_stopped_stays_stopped_and_is_said() -> None:
     bench = Site()
     bench.apply(2)
