@@ -248,7 +248,9 @@ def test_a_task_that_the_agent_ends_finishes_elsewhere_and_costs_no_retry(rig: R
     is_agents = kill["type"] == "harvest.kill"
     who = "its node's agent ended it for its owners" if is_agents else "the kernel ended it"
     reclaims = rig.client.events(types="task.reclaimed")["items"]
-    assert who in reclaims[-1]["data"]["why"]
+    why = reclaims[-1]["data"]["why"]
+    # or the daemon was first: it had heard what the owners need
+    assert who in why or why == "its node's owners need the memory"
 
 
 def test_nothing_is_lent_while_an_agent_is_away_and_what_runs_goes_on(rig: Rig) -> None:

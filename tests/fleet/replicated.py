@@ -152,6 +152,11 @@ class Replicated:
             ):
                 self._change(row.name, "remove")  # fewer run than may, so none is taken down
 
+    def clear(self) -> None:
+        """Have people remove all of them: a job waits for their room."""
+        for row in list(self._table("deployments").values()):
+            self._change(row.name, "remove")
+
     # laws
 
     def restored(self) -> None:

@@ -379,6 +379,7 @@ class World:
         if waiting:
             for key in sorted(self.clients.services.values()):
                 self.clients.change(key, "remove")
+            self.replicated.clear()
 
     def _call_off(self) -> None:
         """Have people cancel the batches that find nothing idle any more."""
