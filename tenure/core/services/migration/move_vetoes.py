@@ -21,10 +21,12 @@ from tenure.model.drain import Setback
 from tenure.model.node import Node
 from tenure.model.plan import CycleSpec
 from tenure.model.resources import Resources, exhausted
-from tenure.model.units import FOREVER_US
+from tenure.model.units import FOREVER_US, US
 
 S = ContainerState
 WAIT = "wait; it ends by itself"
+#: So long after its end one that is kept up is not moved: its engine may go away next.
+SUSPECT_US = 30 * US
 #: States that end by themselves, and what is told of them.
 PASSING = {
     S.CREATING: Reason("starting", "is being created", WAIT, is_passing=True),
@@ -78,6 +80,9 @@ def _is_passing(ctx: Context, move: Leaving) -> bool | Reason:
         return Reason("removing", "is being removed", WAIT, is_passing=True)
     if service.state is S.EXITED and ctx.now_us < service.guard_us:
         return PASSING[S.CREATED]
+    if service.state is S.EXITED and ctx.now_us < (until_us := service.suspect_us + SUSPECT_US):
+        text = "has just ended, maybe by the end of its host"
+        return Reason("unsure", text, WAIT, is_passing=True, until_us=until_us)
     if service.state is S.CREATING and not (service.effect or service.is_unsure):
         text = "was not sent to the node yet; the drain has it placed elsewhere"
         return Reason("unsent", text, WAIT, is_passing=True)
