@@ -11,9 +11,8 @@ from tenure.cli import files
 from tenure.cli.options import WAIT_PATIENCE_S, File, Following, States, Tail, Timeout
 from tenure.cli.output import ago, columns, size
 from tenure.cli.verb import Noun, Session, verb
-from tenure.cli.watching import CONTAINER_OVER, goes_on, wait_until_over
+from tenure.cli.watching import CONTAINER_OVER, goes_on, require_over, wait_until_over
 from tenure.client.client import Client
-from tenure.model.errors import TenureError
 from tenure.model.jsons import Json
 
 app = typer.Typer(help="Containers: run, list, inspect, stop, remove.", no_args_is_help=True)
@@ -141,9 +140,7 @@ def wait(session: Session, containers: Refs, *, timeout: Timeout = None) -> int:
         over = wait_until_over(client.container, CONTAINER_OVER, containers, timeout, session.out)
     ended = [over[ref] for ref in containers if ref in over]
     session.out.rows(ended, ENDED)
-    missing = [ref for ref in containers if ref not in over]
-    if missing:
-        raise TenureError(f"not over in time: {', '.join(missing)}", code="timeout")
+    require_over(containers, over)
     return next((code for one in ended if (code := _code(one))), 0)
 
 

@@ -12,7 +12,7 @@ from tenure.cli.options import WAIT_PATIENCE_S, AlsoOver, File, Following, State
 from tenure.cli.output import ago, between, columns, size, usd
 from tenure.cli.programs import with_program
 from tenure.cli.verb import Noun, Session, verb
-from tenure.cli.watching import JOB_OVER, goes_on, wait_until_over
+from tenure.cli.watching import JOB_OVER, goes_on, require_over, wait_until_over
 from tenure.client.client import Client
 from tenure.model.errors import TenureError, Unavailable
 from tenure.model.jsons import Json
@@ -313,7 +313,5 @@ def _wait(session: Session, refs: list[str], timeout_s: float | None) -> int:
     with goes_on(session.out, f"what was submitted goes on; {words}"):
         over = wait_until_over(client.job, JOB_OVER, refs, timeout_s, session.out)
     session.out.rows([over[ref] for ref in refs if ref in over], COLUMNS)
-    missing = [ref for ref in refs if ref not in over]
-    if missing:
-        raise TenureError(f"not over in time: {', '.join(missing)}", code="timeout")
+    require_over(refs, over)
     return 0 if all(job["state"] == "succeeded" for job in over.values()) else 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -32,9 +34,19 @@ COLUMNS = columns(
 CONTAINERS = columns("name state health node revision reason")
 STEPS = columns(("DO", "act"), "container", "why")
 FIELDS = "name image state replicas ready reason failure revision update created_at"
+
+
+def _changed(verb: str) -> Callable[[Client, str], Json]:
+    return partial(Client.change_service, verb=verb)
+
+
 SERVICES = Noun(app, COLUMNS, "SERVICE", help="Names.", key="name")
 SERVICES.listing("ls", Client.services, "List the services.")
 SERVICES.each("rm", Client.remove_service, "Remove services with their containers.")
+SERVICES.each("rollback", _changed("rollback"), "Go back to the revision before.")
+UPDATES = Noun(update_app, COLUMNS, "SERVICE", help="Names.", key="name")
+UPDATES.each("pause", _changed("pause"), "Hold updates where they are.")
+UPDATES.each("resume", _changed("resume"), "Let updates go on.")
 
 
 @verb(app, "apply")
@@ -60,12 +72,22 @@ def apply(
     if not is_sure:
         if session.flags.is_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InvalidInput("look at --dry-run, then add --yes (only a terminal is asked)")
-        _plans(session, documents)
+        if not any(plan["steps"] for plan in _plans(session, documents)):
+            return 0
         if not typer.confirm("Apply?", default=False, err=True):
             session.out.note("nothing was done")
             return 1
-    found = [session.client.apply_service(document) for document in documents]
-    session.out.rows(found, COLUMNS, key="name")
+    found: list[Json] = []
+    try:
+        for document in documents:
+            found.append(session.client.apply_service(document))
+    except TenureError:
+        left = f"; {len(documents) - len(found) - 1} more in the file not applied"
+        session.out.note(f"{documents[len(found)].get('name', 'service')} was refused{left}")
+        raise
+    finally:
+        if found:
+            session.out.rows(found, COLUMNS, key="name")
     return 0
 
 
@@ -73,7 +95,10 @@ def _plans(session: Session, documents: list[Json]) -> list[Json]:
     """Print what an apply would do, and return it."""
     plans = [session.client.plan_service(document) for document in documents]
     steps = [step for plan in plans for step in plan["steps"]]
-    session.out.data(plans, lambda _: session.out.table(steps, STEPS))
+    if steps or session.out.is_json:
+        session.out.data(plans, lambda _: session.out.table(steps, STEPS))
+    else:
+        session.out.note("no change")
     return plans
 
 
@@ -92,24 +117,6 @@ def inspect(session: Session, service: Ref) -> None:
 def scale(session: Session, service: Ref, replicas: Annotated[int, typer.Argument(min=0)]) -> None:
     """Have another number of containers."""
     session.out.rows([session.client.scale_service(service, replicas)], COLUMNS, key="name")
-
-
-@verb(app, "rollback")
-def rollback(session: Session, service: Ref) -> None:
-    """Go back to the revision before."""
-    session.out.rows([session.client.change_service(service, "rollback")], COLUMNS, key="name")
-
-
-@verb(update_app, "pause")
-def pause(session: Session, service: Ref) -> None:
-    """Hold an update where it is."""
-    session.out.rows([session.client.change_service(service, "pause")], COLUMNS, key="name")
-
-
-@verb(update_app, "resume")
-def resume(session: Session, service: Ref) -> None:
-    """Let an update go on."""
-    session.out.rows([session.client.change_service(service, "resume")], COLUMNS, key="name")
 
 
 @verb(app, "wait")

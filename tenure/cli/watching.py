@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 from tenure.cli.output import Output
 from tenure.client.client import Client
+from tenure.model.errors import TenureError
 from tenure.model.jsons import Json
 
-#: A service that a person stopped, that ended, or that is no more.
+#: A container that a person stopped, that ended, or that is no more.
 CONTAINER_OVER = frozenset(("stopped", "exited", "failed", "removed"))
 JOB_OVER = frozenset(("succeeded", "failed", "cancelled"))
 RUN_OVER = frozenset(("done", "advised", "failed", "missed", "skipped"))
@@ -51,7 +52,10 @@ def wait_until_over(
     timeout_s: float | None,
     out: Output,
 ) -> dict[str, Json]:
-    """Return what came to a state of ``ends`` within ``timeout_s`` (None: all, however long)."""
+    """Return what came to a state of ``ends`` within ``timeout_s`` (None: all, however long).
+
+    ``require_over`` tells of those that did not.
+    """
     over: dict[str, Json] = {}
     seen: dict[str, str] = {}
     for _ in looks(timeout_s):
@@ -64,6 +68,13 @@ def wait_until_over(
         if len(over) == len(set(refs)):
             break
     return over
+
+
+def require_over(refs: Sequence[str], over: Collection[str]) -> None:
+    """Raise TenureError ``timeout`` for those that are not over."""
+    missing = [ref for ref in refs if ref not in over]
+    if missing:
+        raise TenureError(f"not over in time: {', '.join(missing)}", code="timeout")
 
 
 def _tell(out: Output, seen: dict[str, str], ref: str, found: Json) -> None:

@@ -166,7 +166,10 @@ class Pool:
         own = self._index.get(candidate.service.node)
         if own is not None:
             fits[own] = False
-        fits &= self._able(candidate)
+        if needs_image(candidate):
+            fits &= self._having(candidate.service.image)
+        if candidate.service.allowed is not None:
+            fits &= self._among(candidate.service.allowed)
         if candidate.service.migrate == "live":
             fits &= self._live
         for port in candidate.service.ports:
@@ -174,18 +177,13 @@ class Pool:
                 fits &= ~self._taken[port]
         return fits
 
-    def _able(self, candidate: Candidate) -> Bools:
-        """Return the nodes (n,) that have its image if need be, and that its constraints leave."""
-        image = candidate.service.image if needs_image(candidate) else ""
-        able = self._having(image) if image else np.ones(len(self.nodes), dtype=np.bool_)
-        allowed = candidate.service.allowed
-        if allowed is None:
-            return able
+    def _among(self, allowed: tuple[str, ...]) -> Bools:
+        """Return the nodes (n,) of these names."""
         if allowed not in self._allowed:
             names = frozenset(allowed)
             rows = [node.name in names for node in self.nodes]
             self._allowed[allowed] = np.array(rows, dtype=np.bool_)
-        return able & self._allowed[allowed]
+        return self._allowed[allowed]
 
     def _having(self, image: str) -> Bools:
         found = self._images.get(image)
@@ -209,10 +207,18 @@ class Pool:
         if own is not None:
             usable = usable.copy()
             usable[own] = False
-        is_unable = usable.any() and not (usable & self._able(candidate)).any()
-        lacks = "no_image" if candidate.service.allowed is None else "constraint"
-        code = lacks if is_unable else "no_room"
-        return NoSeat(code, f"needs {need}; {', '.join(named)}")
+        return NoSeat(self._lack(candidate, usable), f"needs {need}; {', '.join(named)}")
+
+    def _lack(self, candidate: Candidate, usable: Bools) -> str:
+        """Return the code of what all usable nodes (n,) lack; room, where some have the rest."""
+        service = candidate.service
+        if not usable.any():
+            return "no_room"
+        if service.allowed is not None and not (usable & self._among(service.allowed)).any():
+            return "constraint"
+        if needs_image(candidate) and not (usable & self._having(service.image)).any():
+            return "no_image"
+        return "no_room"
 
     def _fault(self, candidate: Candidate, node: NodeView) -> str:
         """Return what is wrong with a node that does not fit, for people."""

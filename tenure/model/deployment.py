@@ -20,14 +20,14 @@ MAX_REVISIONS = 5
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What each container is made of, as in ``CreateService``.
+    """What a container is made of, by the names of ``CreateService``.
 
     ``is_pullable`` and ``known`` are what registries and measurements said last, no wish.
     """
 
     app: str
     body: dict[str, Any]
-    request: Resources
+    request_resources: Resources
     generation: str = ""
     migrate: str = ""
     overlap: bool = False
@@ -37,9 +37,14 @@ class Template:
     is_pullable: bool = field(default=False, compare=False)
     known: Resources | None = field(default=None, compare=False)
 
+    def words(self) -> dict[str, Any]:
+        """Return what of ``CreateService`` a container of it has."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     def changes(self, other: Template) -> list[str]:
         """Return what differs in another template, by the names that users write."""
-        own = [f.name for f in fields(self) if f.compare and f.name not in ("body", "request")]
+        others = ("body", "request_resources")  # the second follows from the first
+        own = [f.name for f in fields(self) if f.compare and f.name not in others]
         found = [name for name in own if getattr(self, name) != getattr(other, name)]
         keys = sorted(self.body.keys() | other.body.keys())
         return found + [key for key in keys if self.body.get(key) != other.body.get(key)]
@@ -122,6 +127,10 @@ class Deployment:
     def revision(self) -> Revision:
         """Return the one that is in force."""
         return self.revisions[-1]
+
+    def template_of(self, revision: int) -> Template | None:
+        """Return the template of a revision by its number, None where it is kept no more."""
+        return next((one.template for one in self.revisions if one.number == revision), None)
 
     @property
     def state(self) -> str:

@@ -481,17 +481,8 @@ class CoreBackend:
 
     def sizes(self) -> dict[str, int]:
         """Return how many records of each kind there are: nothing half created."""
-        counted = (
-            "batches",
-            "tasks",
-            "jobs",
-            "executors",
-            "services",
-            "migrations",
-            "runs",
-            "effects",
-            "answers",
-        )
+        works = "batches tasks jobs executors services deployments"
+        counted = f"{works} migrations runs effects answers".split()
         return {kind: len(getattr(self.tables, kind)) for kind in counted}
 
     def records(self) -> dict[str, list[dict[str, Any]]]:

@@ -21,6 +21,7 @@ from tenure.model.deployment import Deployment, Phase, Rollout, Template
 from tenure.model.effects import Reply
 from tenure.model.errors import Problem
 from tenure.model.events import ApplyDeployment, ChangeDeployment, ChangeService, Command
+from tenure.model.job import Constraint
 from tenure.model.resources import Resources
 from tenure.model.units import MIB, US
 from tests.fleet.clients import Clients
@@ -80,7 +81,10 @@ class Replicated:
         body = {"Image": dice.choice(IMAGES), "HostConfig": host}
         body["Cmd"] = BAD if is_bad else dice.choice(COMMANDS)
         small = Resources(dice.choice((100, 250)), 32 * MIB)
-        template = Template(name, body, small, migrate=dice.choice(("", "", "restart", "never")))
+        where = dice.choice(sorted(self._shell.around.machines))
+        limits = dice.choice(((), (), (Constraint("name", "!=", (where,)),)))
+        migrate = dice.choice(("", "", "restart", "never"))
+        template = Template(name, body, small, migrate=migrate, constraints=limits)
         replicas, is_dry = dice.choice((0, 1, 2, 3, 5)), dice.random() < 0.1
 
         def make(at_us: int, request: str) -> Command:

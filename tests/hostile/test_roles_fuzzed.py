@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +14,10 @@ import pytest
 from tenure.api.routes import ENDPOINTS
 from tenure.daemon.access.access import Access
 from tenure.model.roles import Role
-from testbed import bounded
 from tests.api.server import CONTAINER, JOB, TOKEN, Server, tokens_of
+from tests.hostile.fuzzing import fuzz
 from tests.hostile.role_hooks import ASKER
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = 3
 LIMIT_S = 240
 pytestmark = pytest.mark.timeout(LIMIT_S + 60)
@@ -47,24 +44,9 @@ def test_no_role_does_more_than_its_table_says(server: Server, role: Role, tmp_p
     server.post("/v1/jobs", JOB)
     server.post("/v1/containers", CONTAINER)
     before = server.on_loop(server.backend.sizes)
-    command = [
-        str(Path(sys.executable).with_name("schemathesis")),
-        "run",
-        f"http://127.0.0.1:{server.port}/openapi.json",
-        f"--header=Authorization: Bearer {token}",
-        "--checks=role_table",
-        "--phases=examples,fuzzing",
-        "--generation-deterministic",
-        f"--max-examples={EXAMPLES}",
-        "--request-timeout=20",
-        "--continue-on-failure",
-        "--no-shrink",
-        "--no-color",
-        "--warnings=off",
-    ]
-    hooks = {"SCHEMATHESIS_HOOKS": "tests.hostile.role_hooks", "PYTHONPATH": str(ROOT)}
-    env = os.environ | hooks | {ASKER: role.value}
-    done = bounded.run(command, cwd=tmp_path, env=env, text=True, timeout_s=LIMIT_S)
+    words = ("--checks=role_table", "--phases=examples,fuzzing", f"--max-examples={EXAMPLES}")
+    target, asker = (server.port, f"Bearer {token}"), {ASKER: role.value}
+    done = fuzz(target, tmp_path, *words, limit_s=LIMIT_S, hooks="role_hooks", **asker)
     said = "\n".join(line[:400] for line in (done.stdout + done.stderr).splitlines())
     assert done.returncode == 0, said
     assert f"Tested: {len(ENDPOINTS)}" in said, said

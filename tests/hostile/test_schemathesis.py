@@ -9,10 +9,8 @@ conformance``: ``/v1/jobs/plan`` is also the address of a job named plan, and ``
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +19,9 @@ from typing import Any
 import pytest
 
 from testbed import bounded
+from tests.hostile.fuzzing import fuzz
 from tests.hostile.lab import Daemon, watched
 
-ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = "positive_data_acceptance,allow_header_conformance"
 EXAMPLES = 4
 LIMIT_S = 600
@@ -34,27 +32,9 @@ pytestmark = pytest.mark.engines
 
 
 def _schemathesis(daemon: Daemon, folder: Path) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {
-        "SCHEMATHESIS_HOOKS": "tests.hostile.schema_hooks",
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [
-        str(Path(sys.executable).with_name("schemathesis")),
-        f"--config-file={Path(__file__).with_name('schemathesis.toml')}",
-        "run",
-        f"http://127.0.0.1:{daemon.port}/openapi.json",
-        f"--header=Authorization: {daemon.bearer}",
-        "--checks=all",
-        f"--exclude-checks={LEFT_OUT}",
-        "--generation-deterministic",
-        f"--max-examples={EXAMPLES}",
-        "--request-timeout=20",
-        "--continue-on-failure",
-        "--no-shrink",
-        "--no-color",
-        "--warnings=off",
-    ]
-    return bounded.run(command, cwd=folder, env=env, text=True, timeout_s=LIMIT_S)
+    words = ("--checks=all", f"--exclude-checks={LEFT_OUT}", f"--max-examples={EXAMPLES}")
+    target = (daemon.port, daemon.bearer)
+    return fuzz(target, folder, *words, limit_s=LIMIT_S, hooks="schema_hooks")
 
 
 def _brief(text: str) -> str:

@@ -27,9 +27,10 @@ from tenure.api.schemas.queries import ContainersQuery, LogsQuery, RemoveQuery
 from tenure.api.views.containers import ContainerView, container_detail
 from tenure.api.views.render import render
 from tenure.model.container import ContainerState, Service
+from tenure.model.deployment import Template
 from tenure.model.errors import FieldError
 from tenure.model.events import ChangeService, CreateService
-from tenure.model.job import Constraint
+from tenure.model.jsons import Json
 from tenure.model.units import seconds_to_us
 
 
@@ -43,26 +44,18 @@ def _shown(call: Call, service: Service, *, status: int = 200) -> web.Response:
     return call.record(container_for(call, detail), status=status, location=location)
 
 
-def constraints_in(call: Call, given: TenureOptions, path: str) -> tuple[Constraint, ...]:
-    """Return the constraints in a container's options; raises InvalidInput with every fault."""
+async def template_of(call: Call, body: Json, options: TenureOptions | None, at: str) -> Template:
+    """Return what containers of a create body are made of; ``at`` is where the body stands.
+
+    Raises InvalidInput with what the model alone cannot see, Forbidden for what policy forbids.
+    """
+    given = container_options(body, options)
     faults: list[FieldError] = []
-    parse = call.options.parse_constraint
-    found = constraints_of(given.constraints, parse, faults, f"{path}.constraints")
+    parse, path = call.options.parse_constraint, f"{at}tenure.constraints"
+    constraints = constraints_of(given.constraints, parse, faults, path)
     raise_faults(faults)
-    return found
-
-
-async def create(call: Call) -> web.Response:
-    """Submit a container; it is placed in the nursery unless it says otherwise."""
-    request: Any = call.body_as(ContainerRequest)
-    body = docker_body(call.sent)
-    given = container_options(body, request.tenure)
-    constraints = constraints_in(call, given, "tenure")
     require_container(call, body, given.generation)
-    is_pullable = not call.is_replay and await check_image(call, body["Image"], "Image")
-    command = CreateService(
-        container=secrets.token_hex(32),
-        name=request.name,
+    return Template(
         app=given.app or "",
         body=body,
         request_resources=reservation(body),
@@ -70,9 +63,20 @@ async def create(call: Call) -> web.Response:
         migrate=given.migrate or "",
         overlap=bool(given.overlap),
         min_age_us=None if given.min_age_s is None else seconds_to_us(given.min_age_s),
-        is_pullable=is_pullable,
         constraints=constraints,
         spread=given.spread or "",
+        is_pullable=not call.is_replay and await check_image(call, body["Image"], f"{at}Image"),
+    )
+
+
+async def create(call: Call) -> web.Response:
+    """Submit a container; it is placed in the nursery unless it says otherwise."""
+    request: Any = call.body_as(ContainerRequest)
+    template = await template_of(call, docker_body(call.sent), request.tenure, "")
+    command = CreateService(
+        container=secrets.token_hex(32),
+        name=request.name,
+        **template.words(),
         **call.command(),
     )
     return _shown(call, await call.ask(command), status=201)

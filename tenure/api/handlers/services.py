@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
 
 from tenure.api.access.permits import require_container
 from tenure.api.access.secrets import container_for
-from tenure.api.handlers.containers import constraints_in
-from tenure.api.handlers.jobs import check_image
+from tenure.api.handlers.containers import template_of
 from tenure.api.requests import lookup
 from tenure.api.requests.call import Call
 from tenure.api.requests.pages import Listing, page
-from tenure.api.schemas.containers import container_options, docker_body, reservation
+from tenure.api.schemas.containers import docker_body
 from tenure.api.schemas.queries import OwnedQuery
 from tenure.api.schemas.services import ScaleRequest, ServiceRequest, kept_up, require_progress
 from tenure.api.views.render import render
 from tenure.api.views.services import ServiceView, plan_view, service_detail
-from tenure.model.deployment import Deployment, Rollout, Template
+from tenure.model.deployment import Deployment, Rollout
 from tenure.model.events import ApplyDeployment, ChangeDeployment
 from tenure.model.units import seconds_to_us
 
@@ -33,26 +33,13 @@ async def _wish(call: Call, *, is_dry: bool) -> ApplyDeployment:
     request = call.body_as(ServiceRequest)
     asked: Any = request.container
     body = kept_up(docker_body(call.sent["container"]))
-    given = container_options(body, asked.tenure)
     require_progress(request.update)
-    require_container(call, body, given.generation)
-    template = Template(
-        app=given.app or request.name,
-        body=body,
-        request=reservation(body),
-        generation=given.generation or "",
-        migrate=given.migrate or "",
-        overlap=bool(given.overlap),
-        min_age_us=None if given.min_age_s is None else seconds_to_us(given.min_age_s),
-        constraints=constraints_in(call, given, "container.tenure"),
-        spread=given.spread or "",
-        is_pullable=await check_image(call, body["Image"], "container.Image"),
-    )
+    template = await template_of(call, body, asked.tenure, "container.")
     update = request.update
     return ApplyDeployment(
         name=request.name,
         replicas=request.replicas,
-        template=template,
+        template=replace(template, app=template.app or request.name),
         rollout=Rollout(
             update.max_unavailable, update.max_surge, seconds_to_us(update.min_healthy_s)
         ),
@@ -95,7 +82,8 @@ async def _change(call: Call, verb: str, replicas: int = 0) -> web.Response:
     row = lookup.service(call.backend.tables, call.part("name"))
     if verb in ("scale", "resume", "rollback"):
         # what began under another's policy is not made more of, or again
-        template = row.revisions[-2 if verb == "rollback" and row.revisions[1:] else -1].template
+        is_back = verb == "rollback" and len(row.revisions) > 1
+        template = row.revisions[-2].template if is_back else row.revision.template
         require_container(call, template.body, template.generation or None)
     common = call.command(changes=row)
     command = ChangeDeployment(name=row.name, verb=verb, replicas=replicas, **common)

@@ -24,19 +24,9 @@ from tenure.core.state import quotas
 from tenure.core.state.context import Context
 from tenure.core.state.indexes import held_by_container
 from tenure.model.container import ContainerState, Service
-from tenure.model.deployment import (
-    Deployment,
-    DeploymentPlan,
-    Member,
-    Revision,
-)
+from tenure.model.deployment import Deployment, DeploymentPlan, Member, Revision, Template
 from tenure.model.errors import Problem
-from tenure.model.events import (
-    ApplyDeployment,
-    ChangeDeployment,
-    Command,
-    CreateService,
-)
+from tenure.model.events import ApplyDeployment, ChangeDeployment, Command, CreateService
 from tenure.model.job import Constraint
 
 MACHINE = "deployment"
@@ -57,9 +47,14 @@ def review(ctx: Context, name: str) -> None:
     row = rollouts.judged(ctx, row)
     row = _resized(ctx, row)
     row = rollouts.advanced(ctx, row)
+    most = rollouts.wanted(ctx, row)
     made = sum(_is_made_now(ctx, member) for member in row.members)
     members = []
     for member in row.members:
+        if member.number > most:
+            members.append(member)
+            _let_go(ctx, member)
+            continue
         kept = _kept(ctx, row, member, may_make=made < MAX_MADE)
         made += kept.container not in ("", member.container)
         members.append(kept)
@@ -114,7 +109,7 @@ def apply(ctx: Context, command: ApplyDeployment) -> None:
     else:
         new = rollouts.renewed(row, command.template)
         new = replace(new, replicas=command.replicas, rollout=command.rollout)
-    asked = create_command(ctx, new, new.revision, 1)
+    asked = create_command(ctx, new, command.template, 1)
     problem = requests.made_of(ctx, replace(asked, name=""))
     if isinstance(problem, Problem):
         ctx.reply(command, problem)
@@ -130,13 +125,12 @@ def _steps(row: Deployment | None, new: Deployment) -> Iterator[tuple[str, str, 
     if row is not None and row.rollout != new.rollout:
         yield "change", new.name, "changed: update"
     there = {} if row is None else {member.number: member for member in row.members}
-    of = {} if row is None else {one.number: one.template for one in row.revisions}
     for number in range(1, new.replicas + 1):
         name, member = new.container_name(number), there.pop(number, None)
         if member is None:
             yield "create", name, "it is not there"
-        elif member.revision != new.revision.number:
-            before = of.get(member.revision)
+        elif row is not None and member.revision != new.revision.number:
+            before = row.template_of(member.revision)
             changed = [] if before is None else before.changes(new.revision.template)
             yield "replace", name, f"changed: {', '.join(changed) or 'its revision'}"
     for number in sorted(there, reverse=True):
@@ -226,9 +220,10 @@ def has_check(service: Service) -> bool:
 
 def _resized(ctx: Context, row: Deployment) -> Deployment:
     """Return it with a member for each number that is to be there, and without those that went."""
-    kept = [m for m in row.members if not _is_spare(ctx, row, m) or not _may_drop(ctx, m)]
+    most = rollouts.wanted(ctx, row)
+    kept = [m for m in row.members if m.number <= most or not _may_drop(ctx, m)]
     there = {member.number for member in kept}
-    missing = [n for n in range(1, rollouts.wanted(ctx, row) + 1) if n not in there]
+    missing = [n for n in range(1, most + 1) if n not in there]
     fresh = [Member(number, row.revision.number) for number in missing]
     return replace(row, members=tuple(sorted((*kept, *fresh), key=lambda m: m.number)))
 
@@ -238,21 +233,17 @@ def _may_drop(ctx: Context, member: Member) -> bool:
     return is_free(ctx, member) or ctx.is_set_aside(member.container)
 
 
-def _is_spare(ctx: Context, row: Deployment, member: Member) -> bool:
-    return row.is_removing or member.number > rollouts.wanted(ctx, row)
+def _let_go(ctx: Context, member: Member) -> None:
+    """Have the container of a number removed that is not wanted any more."""
+    service = container_of(ctx, member)
+    if service is not None and not service.is_removing:
+        requests.remove(ctx, service)
 
 
 def _kept(ctx: Context, row: Deployment, member: Member, *, may_make: bool) -> Member:
     """Do what a member needs next, and return it as it is then."""
     service = container_of(ctx, member)
-    if _is_spare(ctx, row, member):
-        if service is not None and not service.is_removing:
-            requests.remove(ctx, service)
-        return member
     if service is not None:
-        limits = revision_limits(row, member)
-        if service.node and limits is not None and service.constraints != limits:
-            service = requests.limit(ctx, service, limits)  # it has begun at home, and may move
         return member if service.is_removing else _mended(ctx, row, member, service)
     if not is_free(ctx, member):
         return member
@@ -263,12 +254,6 @@ def _kept(ctx: Context, row: Deployment, member: Member, *, may_make: bool) -> M
         ctx.arm(member.retry_us, MACHINE, row.name)
         return member
     return _made(ctx, row, member) if may_make else member
-
-
-def revision_limits(row: Deployment, member: Member) -> tuple[Constraint, ...] | None:
-    """Return the constraints that a member's container is to have; None: they are not known."""
-    of = (one.template for one in row.revisions if one.number == member.revision)
-    return next((template.constraints for template in of), None)
 
 
 def again(ctx: Context, member: Member, last: Service | None) -> Member:
@@ -283,6 +268,9 @@ def again(ctx: Context, member: Member, last: Service | None) -> Member:
 
 def _mended(ctx: Context, row: Deployment, member: Member, service: Service) -> Member:
     """Replace a container that failed, or one that ended and is to be kept up."""
+    template = row.template_of(member.revision)
+    if service.node and template is not None and service.constraints != template.constraints:
+        service = requests.limit(ctx, service, template.constraints)  # it began at home, may move
     note = rollouts.trouble(service)
     if service.state is S.FAILED:
         requests.remove(ctx, service)
@@ -304,17 +292,16 @@ def _mended(ctx: Context, row: Deployment, member: Member, service: Service) -> 
 def _made(ctx: Context, row: Deployment, member: Member) -> Member:
     """Make a member's next container, of the revision that it is to have."""
     revision = rollouts.revision_for(row, member)
-    command = create_command(ctx, row, revision, member.number)
+    command = create_command(ctx, row, revision.template, member.number)
     made = _at_home(ctx, member, command, requests.made_of(ctx, command))
-    over = quotas.objection(ctx, row.owner, held_by_container(revision.template.request))
-    problem = made if isinstance(made, Problem) else over
-    if problem is not None or isinstance(made, Problem):
-        assert problem is not None
-        member = replace(again(ctx, member, None), note=problem.detail)
-        ctx.arm(member.retry_us, MACHINE, row.name)
-        return member
-    requests.accept(ctx, made)
-    return replace(member, container=made.id, revision=revision.number)
+    over = quotas.objection(ctx, row.owner, held_by_container(command.request_resources))
+    made = over or made
+    if isinstance(made, Service):
+        requests.accept(ctx, made)
+        return replace(member, container=made.id, revision=revision.number)
+    member = replace(again(ctx, member, None), note=made.detail)
+    ctx.arm(member.retry_us, MACHINE, row.name)
+    return member
 
 
 def _at_home(
@@ -331,9 +318,9 @@ def _at_home(
     )
 
 
-def create_command(ctx: Context, row: Deployment, revision: Revision, number: int) -> CreateService:
+def create_command(ctx: Context, row: Deployment, template: Template, number: int) -> CreateService:
     """Return what asks for a container of a number; its id is one that no other ever had."""
-    of, name = revision.template, row.container_name(number)
+    name = row.container_name(number)
     words = f"{ctx.meta.fleet} {name} {ctx.effect_id()}"
     return CreateService(
         at_us=ctx.now_us,
@@ -341,18 +328,8 @@ def create_command(ctx: Context, row: Deployment, revision: Revision, number: in
         owner=row.owner,
         container=hashlib.sha256(words.encode()).hexdigest(),
         name=name,
-        app=of.app,
-        body=of.body,
-        request_resources=of.request,
-        generation=of.generation,
-        known=of.known,
-        migrate=of.migrate,
-        overlap=of.overlap,
-        min_age_us=of.min_age_us,
-        is_pullable=of.is_pullable,
-        constraints=of.constraints,
-        spread=of.spread,
         deployment=row.name,
+        **template.words(),
     )
 
 

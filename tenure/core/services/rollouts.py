@@ -46,8 +46,8 @@ def wanted(ctx: Context, row: Deployment) -> int:
 
 def revision_for(row: Deployment, member: Member) -> Revision:
     """Return what a member's next container is of: while paused what it was before, if kept."""
-    held = next((one for one in row.revisions if one.number == member.revision), None)
-    return held if row.is_paused and held is not None else row.revision
+    held = row.template_of(member.revision) if row.is_paused else None
+    return row.revision if held is None else Revision(member.revision, held)
 
 
 def renewed(row: Deployment, template: Template) -> Deployment:

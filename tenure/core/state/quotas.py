@@ -26,7 +26,7 @@ def hold(ctx: Context, command: Command) -> bool:
     if isinstance(command, CreateService):
         problem = problem or _unstated(ctx, command.owner, command.request_resources)
     if isinstance(command, ApplyDeployment):
-        problem = problem or _unstated(ctx, command.owner, command.template.request)
+        problem = problem or _unstated(ctx, command.owner, command.template.request_resources)
     if problem is not None:
         ctx.reply(command, problem)
     return problem is None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator
 from dataclasses import asdict, fields, replace
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from tenure.model.container import ContainerState, Profile, Service
 from tenure.model.drain import DrainReport
 from tenure.model.errors import NotFound, Problem
 from tenure.model.forecast import ForecastReport
-from tenure.model.job import Admission, Executor, Job, JobSpec, JobState
+from tenure.model.job import Admission, Constraint, Executor, Job, JobSpec, JobState
 from tenure.model.matching import satisfies_all
 from tenure.model.node import Node, Power, Reach, Scheduling
 from tenure.model.placing import Forecast
@@ -245,12 +246,20 @@ def snapshot(ctx: Context) -> Generator[None, None, dict[str, Any]]:
     services = [s for s in ctx.tables.services.values() if s.state not in GONE]
     profiles, now_us = list(ctx.learned.profiles.values()), ctx.now_us
     coming = room.arriving(ctx)
+
+    @cache
+    def allowed(limits: tuple[Constraint, ...]) -> list[str] | None:
+        return [n.name for n in nodes if satisfies_all(n.spec, limits)] if limits else None
+
     return {
         "revision": ctx.meta.revision,
         "now_us": ctx.now_us,
         "cooldown_us": ctx.params.cooldown_us,
         "nodes": Rows(_node(*parts, now_us) for parts in rooms),
-        "services": Rows(_service(s, known, coming.get(s.id, ""), now_us) for s in services),
+        "services": Rows(
+            _service(s, known.get(s.node), coming.get(s.id, ""), allowed(s.constraints), now_us)
+            for s in services
+        ),
         "profiles": Rows(_profile(p) for p in profiles if p.container in ctx.tables.services),
         "cycles": [asdict(cycle) for cycle in ctx.learned.cycles.values()],
         "min_on": dict(ctx.params.min_on),
@@ -281,10 +290,8 @@ def _amount(amount: Resources) -> dict[str, int]:
 
 
 def _service(
-    service: Service, nodes: Mapping[str, Node], arriving: str, now_us: int
+    service: Service, source: Node | None, arriving: str, allowed: list[str] | None, now_us: int
 ) -> dict[str, Any]:
-    source, limits = nodes.get(service.node), service.constraints
-    allowed = [n.name for n in nodes.values() if satisfies_all(n.spec, limits)] if limits else None
     code, why = eligibility.stays(eligibility.as_of(service, now_us), source) or ("", "")
     return {
         "id": service.id,
