@@ -40,6 +40,12 @@ def done(tenured: Tenured) -> list[dict[str, Any]]:
     return tenured.client.runs(cycle="promote", state="done")
 
 
+def codes(tenured: Tenured) -> list[str]:
+    """Return what runs that are done told of nodes, the oldest first."""
+    runs = [tenured.client.run(run["id"]) for run in reversed(done(tenured))]
+    return [note["code"] for run in runs for note in run["nodes"]]
+
+
 def test_what_grows_beyond_its_engine_is_relieved_and_then_stays() -> None:
     with served(SPECS, cycles=CYCLES, generations=["nursery", "young"]) as (_, tenured):
         tenured.client.schedule_node("y2", "cordoned")
@@ -54,9 +60,9 @@ def test_what_grows_beyond_its_engine_is_relieved_and_then_stays() -> None:
 
         until(is_relieved, 120, "one to be on y2", poll_s=0.5)
         found = where(tenured)
-        runs = [tenured.client.run(run["id"]) for run in reversed(done(tenured))]
-        codes = [note["code"] for run in runs for note in run["nodes"]]
-        assert codes.index("relieved") > codes.index("overloaded")
+        until(lambda: "relieved" in codes(tenured), 60, "the run of the move to end", poll_s=0.5)
+        told = codes(tenured)
+        assert told.index("relieved") > told.index("overloaded")
         latest = done(tenured)[0]["id"]
 
         def have_passed() -> bool:
